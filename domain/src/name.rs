@@ -31,9 +31,12 @@ pub const MAX_LENGTH: usize = 63;
 /// Returns true if a name is valid: 1 to [`MAX_LENGTH`] lower-case ASCII letters, digits, `-` and
 /// `_`. The first and the last character are letters or digits.
 pub fn is_valid(name: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let edges = name.bytes().next().is_some_and(plain) && name.bytes().last().is_some_and(plain);
-    edges && name.len() <= MAX_LENGTH && name.bytes().all(|b| plain(b) || b == b'-' || b == b'_')
+    let is_alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let has_valid_ends = name.bytes().next().is_some_and(is_alphanumeric)
+        && name.bytes().last().is_some_and(is_alphanumeric);
+    has_valid_ends
+        && name.len() <= MAX_LENGTH
+        && name.bytes().all(|b| is_alphanumeric(b) || b == b'-' || b == b'_')
 }
 
 /// Returns the stream id of a name.

@@ -191,11 +191,11 @@ mod tests {
         });
         let outputs: Outputs = serde_json::from_value(value).unwrap();
         let bytes = bincode::encode_to_vec(&outputs, bincode::config::standard()).unwrap();
-        let (again, length) = decode_all(&bytes).unwrap();
-        assert_eq!((length, again.len()), (bytes.len(), outputs.len()));
+        let (decoded, length) = decode_all(&bytes).unwrap();
+        assert_eq!((length, decoded.len()), (bytes.len(), outputs.len()));
         // Compare as text, because 0.0 equals -0.0.
         assert_eq!(
-            serde_json::to_string(&again).unwrap(),
+            serde_json::to_string(&decoded).unwrap(),
             serde_json::to_string(&outputs).unwrap()
         );
         for cut in 0..bytes.len() {

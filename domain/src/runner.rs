@@ -113,8 +113,8 @@ impl Decider for Runner {
             RunnerEvent::Rekeyed { identity_key } => {
                 self.rekey_requested = false;
                 if let Some(identity) = &mut self.identity {
-                    let former = std::mem::replace(&mut identity.identity_key, identity_key);
-                    self.former_keys.insert(former);
+                    let former_key = std::mem::replace(&mut identity.identity_key, identity_key);
+                    self.former_keys.insert(former_key);
                 }
             }
             RunnerEvent::RekeyRequested { .. } => self.rekey_requested = true,

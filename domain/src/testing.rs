@@ -67,50 +67,50 @@ where
 /// state. `to_command` turns an input into a command with its time, for the current state. An input
 /// that produces no event does not extend a history.
 pub fn walk<D: Decider, W>(
-    words: &[W],
+    inputs: &[W],
     depth: usize,
-    ask: impl Fn(&W, &D) -> (D::Command, Timestamp),
+    to_command: impl Fn(&W, &D) -> (D::Command, Timestamp),
 ) -> Vec<(Vec<D::Event>, D)> {
-    let mut walked = vec![(vec![], D::default())];
+    let mut histories = vec![(vec![], D::default())];
     let mut from = 0;
     for _ in 0..depth {
-        let to = walked.len();
+        let to = histories.len();
         for at in from..to {
-            for word in words {
-                let (mut history, mut state) = walked[at].clone();
-                let (command, now) = ask(word, &state);
+            for input in inputs {
+                let (mut history, mut state) = histories[at].clone();
+                let (command, now) = to_command(input, &state);
                 let events = state.decide(command, now).unwrap_or_default();
                 if !events.is_empty() {
                     events.iter().cloned().for_each(|event| state.evolve(event));
                     history.extend(events);
-                    walked.push((history, state));
+                    histories.push((history, state));
                 }
             }
         }
         from = to;
     }
-    walked
+    histories
 }
 
 /// Formats a table with the result of every input in every state. `to_text` returns a short text
 /// for an error.
 pub fn table<D: Decider, W>(
     states: &[(&str, D)],
-    words: &[(&str, W)],
-    ask: impl Fn(&W, &D) -> (D::Command, Timestamp),
-    refusal: impl Fn(D::Error) -> String,
+    inputs: &[(&str, W)],
+    to_command: impl Fn(&W, &D) -> (D::Command, Timestamp),
+    to_text: impl Fn(D::Error) -> String,
 ) -> String {
-    let names = [""].into_iter().chain(words.iter().map(|word| word.0)).map(String::from);
+    let names = [""].into_iter().chain(inputs.iter().map(|input| input.0)).map(String::from);
     let mut columns = vec![names.collect::<Vec<_>>()];
     for (name, state) in states {
-        let answers = words.iter().map(|(_, word)| {
-            let (command, now) = ask(word, state);
+        let decisions = inputs.iter().map(|(_, input)| {
+            let (command, now) = to_command(input, state);
             state.decide(command, now)
         });
-        let cells = answers.map(|answer| match answer {
+        let cells = decisions.map(|decision| match decision {
             Ok(events) if events.is_empty() => "·".into(),
             Ok(events) => events.iter().map(verb::<D>).collect::<Vec<_>>().join(" + "),
-            Err(error) => format!("✗ {}", refusal(error)),
+            Err(error) => format!("✗ {}", to_text(error)),
         });
         columns.push([name.to_string()].into_iter().chain(cells).collect());
     }
@@ -119,7 +119,7 @@ pub fn table<D: Decider, W>(
         let cells = columns.iter().map(|c| format!("{:<1$}", c[row], width(c) + 2));
         cells.collect::<String>().trim_end().to_string() + "\n"
     };
-    (0..=words.len()).map(line).collect()
+    (0..=inputs.len()).map(line).collect()
 }
 
 /// Compares the transition table of a small aggregate with its golden. The table has the result of
@@ -133,8 +133,8 @@ pub fn transitions<D: Decider>(
 {
     let states: Vec<(&str, D)> =
         histories.into_iter().map(|(name, history)| (name, replay(history))).collect();
-    let ask = |command: &D::Command, _: &D| (command.clone(), NOW);
-    let text = table(&states, &commands, ask, |error| error.to_string());
+    let to_command = |command: &D::Command, _: &D| (command.clone(), NOW);
+    let text = table(&states, &commands, to_command, |error| error.to_string());
     golden(&format!("transitions/{}.txt", D::NAME), &format!("· no change   ✗ rejected\n\n{text}"));
 }
 
@@ -150,9 +150,9 @@ pub fn golden(path: &str, text: &str) {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();
     }
-    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
-        kept == text,
+        stored == text,
         "{path:?} is out of date: set UPDATE_GOLDEN=1, then read the diff\n{text}"
     );
 }
@@ -174,12 +174,12 @@ pub fn examples<D: Decider>(first: D::Event, after: impl Fn(&D::Event) -> Option
         assert!(name.starts_with(&format!("{}.", D::NAME)), "{name}");
         names.push(name.to_string());
     }
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events");
-    let kept = std::fs::read_dir(kept).unwrap();
-    for name in kept.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
-        let ours = name.starts_with(&format!("{}.", D::NAME));
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events");
+    let stored = std::fs::read_dir(stored).unwrap();
+    for name in stored.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
+        let belongs = name.starts_with(&format!("{}.", D::NAME));
         assert!(
-            !ours || names.contains(&name),
+            !belongs || names.contains(&name),
             "event {name} has a stored schema and no example: add the example"
         );
     }

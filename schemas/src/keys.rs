@@ -44,7 +44,7 @@ pub struct ServerKey {
     #[serde(with = "moment")]
     pub not_before: DateTime<Utc>,
     /// Time until which the key is valid. If absent, the key is valid until a later list omits it.
-    #[serde(default, with = "moment::maybe", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "moment::optional", skip_serializing_if = "Option::is_none")]
     pub not_after: Option<DateTime<Utc>>,
 }
 
@@ -73,9 +73,9 @@ impl KeyList {
     /// an expired key could make the key valid again with a false time.
     pub fn of(&self, usage: KeyUse, at: DateTime<Utc>) -> Vec<[u8; 32]> {
         let at = at.max(self.issued_at);
-        let good =
+        let is_valid =
             |key: &&ServerKey| key.not_before <= at && key.not_after.is_none_or(|end| at < end);
-        let of_use = self.keys.iter().filter(|key| key.usage == usage).filter(good);
+        let of_use = self.keys.iter().filter(|key| key.usage == usage).filter(is_valid);
         of_use.filter_map(|key| hex::decode(&key.key).ok()?.try_into().ok()).collect()
     }
 }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_one_only_in_its_time() {
+    fn a_key_is_valid_only_in_its_period() {
         let from: DateTime<Utc> = "2026-11-21T12:00:00Z".parse().unwrap();
         let until = from + TimeDelta::days(1);
         let key = ServerKey {
@@ -104,13 +104,13 @@ mod tests {
         };
         let issued_at = from - TimeDelta::days(1);
         let mut list = KeyList { version: 1, log_id: "L".into(), issued_at, keys: vec![key] };
-        let found = |list: &KeyList, at| list.of(KeyUse::Manifests, at).len();
+        let count = |list: &KeyList, at| list.of(KeyUse::Manifests, at).len();
         let second = TimeDelta::seconds(1);
-        assert_eq!((found(&list, from - second), found(&list, from)), (0, 1));
-        assert_eq!((found(&list, until - second), found(&list, until)), (1, 0));
+        assert_eq!((count(&list, from - second), count(&list, from)), (0, 1));
+        assert_eq!((count(&list, until - second), count(&list, until)), (1, 0));
         assert_eq!(list.of(KeyUse::Tokens, from).len(), 0);
         // A time before the list's issue time must not make an expired key valid again.
         list.issued_at = until;
-        assert_eq!(found(&list, until - TimeDelta::hours(1)), 0);
+        assert_eq!(count(&list, until - TimeDelta::hours(1)), 0);
     }
 }

@@ -111,23 +111,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_problem_is_said_with_its_places() {
-        let mut said = Problem::new(422, "invalid", "Invalid", "an output is missing");
+    fn the_text_of_a_problem_includes_its_fields() {
+        let mut problem = Problem::new(422, "invalid", "Invalid", "an output is missing");
         let message = "`region` is read here".to_string();
         let (file, line) = (Some("sandbox.tfvars".to_string()), Some(3));
-        said.errors.push(FieldProblem { file, line, message, ..FieldProblem::default() });
+        problem.errors.push(FieldProblem { file, line, message, ..FieldProblem::default() });
         let expected = "an output is missing (invalid); sandbox.tfvars:3: `region` is read here";
-        assert_eq!(said.to_string(), expected);
+        assert_eq!(problem.to_string(), expected);
     }
 
     #[test]
-    fn a_problem_keeps_what_its_code_adds() {
-        let said =
+    fn members_of_a_code_survive_serialization() {
+        let problem =
             Problem::new(409, "seq_gap", "A report is missing", "expected 3").with("expected", 3);
-        let text = serde_json::to_string(&said).unwrap();
+        let text = serde_json::to_string(&problem).unwrap();
         assert!(text.starts_with(r#"{"type":"urn:stead:problem:seq_gap""#), "{text}");
         let read: Problem = serde_json::from_str(&text).unwrap();
         assert_eq!(read.number("expected"), Some(3));
-        assert_eq!(read, said);
+        assert_eq!(read, problem);
     }
 }

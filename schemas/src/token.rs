@@ -186,10 +186,10 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_taken_from_its_signer_and_from_nobody_else() {
-        let (ours, other) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
-        let token = sign(&claims(), &ours).unwrap();
-        let both = [other.verifying_key(), ours.verifying_key()];
+    fn a_token_is_valid_only_with_the_key_of_its_signer() {
+        let (signer, other) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
+        let token = sign(&claims(), &signer).unwrap();
+        let both = [other.verifying_key(), signer.verifying_key()];
         assert_eq!(verify::<TokenAssertion>(&token, &both).unwrap(), claims());
         assert_eq!(verify::<TokenAssertion>(&token, &both[..1]), Err(TokenError::Signature));
     }

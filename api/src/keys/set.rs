@@ -61,7 +61,7 @@ pub struct PublicKey {
     #[serde(with = "moment")]
     pub not_before: Timestamp,
     /// Time from which the key is invalid. Absent for a signing key.
-    #[serde(default, with = "moment::maybe", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "moment::optional", skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Timestamp>,
     /// Size of the log at the last checkpoint that an expired checkpoint key signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -22,8 +22,8 @@ fn stored_events() -> BTreeMap<String, (Value, Value)> {
 fn collect_free_text(schema: &Value, path: &str, paths: &mut Vec<String>) {
     let has = |key: &str| schema.get(key).is_some();
     let any = !["type", "const", "enum", "oneOf", "anyOf", "allOf"].into_iter().any(has);
-    let bound = ["pattern", "const", "enum", "format"].into_iter().any(has);
-    if any || (schema["type"] == "string" && !bound) {
+    let is_limited = ["pattern", "const", "enum", "format"].into_iter().any(has);
+    if any || (schema["type"] == "string" && !is_limited) {
         paths.push(path.to_owned());
     }
     for of in ["oneOf", "anyOf", "allOf"] {
@@ -83,10 +83,10 @@ fn an_erased_event_deserializes() {
         match (path, value) {
             ([], value) => *value = ERASED.into(),
             (["*", rest @ ..], Value::Object(all)) => {
-                all.values_mut().for_each(|one| erase(one, rest));
+                all.values_mut().for_each(|value| erase(value, rest));
             }
             ([key, rest @ ..], Value::Object(all)) => {
-                all.get_mut(*key).into_iter().for_each(|one| erase(one, rest));
+                all.get_mut(*key).into_iter().for_each(|value| erase(value, rest));
             }
             (_, other) => panic!("{other} is not an object"),
         }

@@ -57,14 +57,13 @@ impl OutputVersions {
 impl Install {
     /// Returns the outputs that changed since the step that deployed the component began.
     ///
-    /// A component may keep outdated outputs although the run that changed the outputs has
-    /// finished: its plan was denied, its apply was refused, or a user deployed other components by
-    /// name.
-    pub(super) fn stale_outputs(&self, has: &Deployed) -> StaleOutputs {
-        let is_stale = |(_, changed_at): &(&String, &u64)| **changed_at > has.read_at;
+    /// A component may keep outdated outputs after the run that changed them has finished. For
+    /// example, its plan was denied, its apply was refused, or a user deployed other components.
+    pub(super) fn stale_outputs(&self, component: &Deployed) -> StaleOutputs {
+        let is_stale = |(_, changed_at): &(&String, &u64)| **changed_at > component.read_at;
         let components = self.output_versions.components.iter().filter(is_stale);
         StaleOutputs {
-            sandbox: self.output_versions.sandbox > has.read_at,
+            sandbox: self.output_versions.sandbox > component.read_at,
             components: components.map(|(name, _)| name.clone()).collect(),
         }
     }

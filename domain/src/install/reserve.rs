@@ -105,7 +105,7 @@ impl Install {
         Ok(match resource {
             Resource::Sandbox => vec![InstallEvent::SandboxApplyNotRun { run, step }],
             Resource::Component(name) => {
-                let component = self.components.get(&name).map(|has| has.component);
+                let component = self.components.get(&name).map(|deployed| deployed.component);
                 let event =
                     |component| InstallEvent::ComponentApplyNotRun { name, component, run, step };
                 component.map(event).into_iter().collect()

@@ -152,16 +152,19 @@ impl Install {
 
     /// Returns the actual state for the planner of a run.
     pub fn actual_state(&self) -> ActualState {
-        let component = |(name, has): (&String, &Deployed)| {
-            let stale_outputs = self.stale_outputs(has);
-            let Deployed { component, build, fingerprint, depends_on, .. } = has.clone();
+        let component = |(name, deployed): (&String, &Deployed)| {
+            let stale_outputs = self.stale_outputs(deployed);
+            let Deployed { component, build, fingerprint, depends_on, .. } = deployed.clone();
             (
                 name.clone(),
                 ActualComponent { component, build, fingerprint, depends_on, stale_outputs },
             )
         };
         ActualState {
-            sandbox: self.sandbox.as_ref().map(|has| (has.build, has.fingerprint.clone())),
+            sandbox: self
+                .sandbox
+                .as_ref()
+                .map(|deployed| (deployed.build, deployed.fingerprint.clone())),
             components: self.components.iter().map(component).collect(),
         }
     }

@@ -42,8 +42,8 @@ pub enum JobCommand {
     Reattach {
         execution: ExecutionId,
     },
-    /// Give up an execution. Depending on class and reason, the job is queued again, lost, or has
-    /// an unknown outcome.
+    /// Declare an execution lost. Depending on class and reason, the job is queued again, lost, or
+    /// has an unknown outcome.
     DeclareLost {
         execution: ExecutionId,
         loss_reason: LossReason,
@@ -146,7 +146,7 @@ pub enum ExecutionResult {
     },
 }
 
-/// Reason to give up an execution.
+/// Reason to declare an execution lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

@@ -94,16 +94,16 @@ pub enum JobEvent {
         execution: ExecutionId,
         /// Number of the next attempt.
         attempt: u32,
-        /// Reason to give up the former execution.
+        /// Reason for the loss of the former execution.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         loss_reason: Option<LossReason>,
     },
-    /// The server gave up the execution, and the work may have had effects. A late final report or
-    /// a decision of a user determines the outcome.
+    /// The execution was declared lost, and the work may have had effects. A late final report or a
+    /// resolution determines the outcome.
     OutcomeUnknown {
         /// Execution with the unknown outcome.
         execution: ExecutionId,
-        /// Reason to give up the execution.
+        /// Reason for the loss of the execution.
         loss_reason: LossReason,
     },
     /// An actor resolved the unknown outcome. The next event of the job records the consequence.
@@ -188,7 +188,7 @@ pub enum JobEvent {
     /// loss is safe: the work is pure or never started.
     Lost {
         execution: ExecutionId,
-        /// Reason to give up the execution.
+        /// Reason for the loss of the execution.
         loss_reason: LossReason,
     },
     /// The log of an execution has its final length and digest.

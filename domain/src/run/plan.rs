@@ -132,7 +132,7 @@ pub fn plan_deploy(
         destroy::DestroyPlan::new(removed_components(desired, actual, scope), &mut new_id);
     let planned = actual.components.iter().filter(|(name, _)| affected_names.contains(*name));
     let used: BTreeMap<&str, &BTreeSet<String>> =
-        planned.map(|(name, has)| (name.as_str(), &has.depends_on)).collect();
+        planned.map(|(name, component)| (name.as_str(), &component.depends_on)).collect();
     let (used_names, unused) = destroy_plan.split_by_use(&used);
 
     let mut steps = vec![];
@@ -232,29 +232,34 @@ fn affected(
     scope: &Scope,
     sandbox_changes: bool,
 ) -> BTreeSet<String> {
-    let changed = |name: &str, component: &DesiredComponent| {
-        let same = |has: &ActualComponent| has.fingerprint.as_ref() == Some(&component.fingerprint);
-        let has_stale_outputs = |has: &ActualComponent| {
-            (has.stale_outputs.sandbox && component.reads_sandbox)
-                || !has.stale_outputs.components.is_disjoint(&component.depends_on)
+    let is_changed = |name: &str, component: &DesiredComponent| {
+        let is_same = |deployed: &ActualComponent| {
+            deployed.fingerprint.as_ref() == Some(&component.fingerprint)
         };
-        !actual.components.get(name).is_some_and(|has| same(has) && !has_stale_outputs(has))
+        let has_stale_outputs = |deployed: &ActualComponent| {
+            (deployed.stale_outputs.sandbox && component.reads_sandbox)
+                || !deployed.stale_outputs.components.is_disjoint(&component.depends_on)
+        };
+        !actual
+            .components
+            .get(name)
+            .is_some_and(|deployed| is_same(deployed) && !has_stale_outputs(deployed))
             || (sandbox_changes && component.reads_sandbox)
     };
     let sandbox_readers = || {
         let reads = |(name, c): &(&String, &DesiredComponent)| {
             sandbox_changes && c.reads_sandbox && actual.components.contains_key(*name)
         };
-        let of = desired.components.iter().filter(reads).map(|(name, _)| name.clone());
-        add_dependents(desired, of.collect(), |name| actual.components.contains_key(name))
+        let readers = desired.components.iter().filter(reads).map(|(name, _)| name.clone());
+        add_dependents(desired, readers.collect(), |name| actual.components.contains_key(name))
     };
     let (affected_names, with_dependents): (BTreeSet<String>, bool) = match scope {
         Scope::Everything => (desired.components.keys().cloned().collect(), false),
         Scope::Named { names, dependents } => (&sandbox_readers() | names, *dependents),
         Scope::Remaining(remaining) => (&sandbox_readers() | &remaining.deploy, false),
         Scope::Changed => {
-            let of = desired.components.iter().filter(|(name, c)| changed(name, c));
-            (of.map(|(name, _)| name.clone()).collect(), true)
+            let names = desired.components.iter().filter(|(name, c)| is_changed(name, c));
+            (names.map(|(name, _)| name.clone()).collect(), true)
         }
     };
     if with_dependents { add_dependents(desired, affected_names, |_| true) } else { affected_names }

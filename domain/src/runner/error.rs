@@ -26,8 +26,8 @@ pub enum RunnerError {
 
 impl Identity {
     pub(super) fn check(&self) -> Result<(), RunnerError> {
-        let has = (self.install.is_some(), self.encryption_key.is_some());
-        match (self.mode, has) {
+        let fields = (self.install.is_some(), self.encryption_key.is_some());
+        match (self.mode, fields) {
             (RunnerMode::Install, (true, true)) | (RunnerMode::Build, (false, false)) => Ok(()),
             (RunnerMode::Install, (_, _)) => Err(RunnerError::InstallRequired),
             (RunnerMode::Build, (_, _)) => Err(RunnerError::InstallNotAllowed),

@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::Diagnostic;
 use crate::moment;
 
-/// App with facts about its newest version.
+/// App with a summary of its newest version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct App {
     /// Id of the app: `app_` and a ULID. The id never changes.
@@ -22,7 +22,7 @@ pub struct App {
     /// Number of the newest config version. 0 if the app has never been synced.
     pub version: u32,
     /// Publication time of the newest version. Absent if the app has never been synced.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub published_at: Option<DateTime<Utc>>,
     /// Number of components of the newest version, including the sandbox.
     pub components: u64,
@@ -186,7 +186,7 @@ pub struct Impact {
     pub install: InstallId,
     /// Name of the install, unique on the server.
     pub name: String,
-    /// Config version that the install follows at the moment.
+    /// Config version that the install follows now.
     pub config_version: u32,
     /// True if the install has deployed resources. If false, `plans` contains all deploys that
     /// follow the enrolment of a runner.
@@ -213,7 +213,7 @@ pub struct InputDifference {
     /// Earlier value. Absent if the input was not set at that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub then: Option<String>,
-    /// Current value. Absent if the input is not set at the moment.
+    /// Current value. Absent if the input is not set now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
 }

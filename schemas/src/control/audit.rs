@@ -72,10 +72,10 @@ pub struct EventsQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
     /// Start of the recording time, inclusive.
-    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub since: Option<DateTime<Utc>>,
     /// End of the recording time, exclusive.
-    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub until: Option<DateTime<Utc>>,
     /// Maximum number of items, 1 to 200. Default: 50.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -166,7 +166,7 @@ pub struct AsOfQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
     /// Last recording time that the response includes.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub time: Option<DateTime<Utc>>,
     /// Log position that the response must include. The server waits at most 5 s for the
     /// projections to reach the position, then responds with 503 `projection_lag`.
@@ -182,7 +182,7 @@ pub struct AsOf {
     /// Last log position that the state includes.
     pub position: u64,
     /// Time when the server recorded the event at that position.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub recorded_at: Option<DateTime<Utc>>,
     /// Sequence number of the stream's last event that the state includes.
     pub sequence: u64,

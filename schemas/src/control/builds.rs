@@ -56,7 +56,7 @@ pub struct Build {
     #[serde(with = "moment")]
     pub requested_at: DateTime<Utc>,
     /// Time when the build ended. Absent before the end.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub ended_at: Option<DateTime<Utc>>,
 }
 

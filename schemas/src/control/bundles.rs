@@ -76,10 +76,10 @@ pub struct RangeQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<u64>,
     /// Start of the recording time, inclusive.
-    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub since: Option<DateTime<Utc>>,
     /// End of the recording time, exclusive.
-    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub until: Option<DateTime<Utc>>,
     /// Log position that the response must include. The server waits at most 5 s for the
     /// projections to reach the position, then responds with 503 `projection_lag`.

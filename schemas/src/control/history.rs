@@ -23,14 +23,14 @@ pub struct StreamDiffQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_position: Option<u64>,
     /// Start time, exclusive: changes begin with the next event.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub from_time: Option<DateTime<Utc>>,
     /// End position, inclusive. Without `to_position` and `to_time`, the end is the head of the
     /// log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_position: Option<u64>,
     /// End time, inclusive.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub to_time: Option<DateTime<Utc>>,
     /// Log position that the response must include. The server waits at most 5 s for the
     /// projections to reach the position, then responds with 503 `projection_lag`.
@@ -48,14 +48,14 @@ pub struct InstallsDiffQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_position: Option<u64>,
     /// Start time, exclusive: changes begin with the next event.
-    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub from_time: Option<DateTime<Utc>>,
     /// End position, inclusive. Without `to_position` and `to_time`, the end is the head of the
     /// log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_position: Option<u64>,
     /// End time, inclusive.
-    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub to_time: Option<DateTime<Utc>>,
     /// Maximum number of installs, 1 to 50. Default: 20.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -116,7 +116,7 @@ pub struct Point {
     /// Last log position that the point includes.
     pub position: u64,
     /// Recording time of that position. Absent at position 0.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub recorded_at: Option<DateTime<Utc>>,
 }
 
@@ -153,14 +153,14 @@ pub struct RunActivity {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Time when the run was requested.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub requested_at: Option<DateTime<Utc>>,
     /// Outcome at the end point: `succeeded`, `failed`, `cancelled`, `denied` or `expired`. Absent
     /// before the end of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
     /// Time of the end. Absent before the end.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub ended_at: Option<DateTime<Utc>>,
     /// Approvals, denials, cancels, retries and resolutions of the run. Includes interventions
     /// before the start point.
@@ -227,10 +227,10 @@ pub struct JobActivity {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// Time when the job was queued.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub queued_at: Option<DateTime<Utc>>,
     /// Time of the end. Absent before the end.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub ended_at: Option<DateTime<Utc>>,
 }
 

@@ -128,7 +128,7 @@ pub struct Install {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner_state: Option<String>,
     /// Time of the runner's last call. Absent if the server knows no call.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub runner_last_contact: Option<DateTime<Utc>>,
     /// Sandbox of the install. Absent if neither the config version nor the install has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -283,7 +283,7 @@ pub struct StateQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
     /// Last recording time that the response includes.
-    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub time: Option<DateTime<Utc>>,
     /// Log position that the response must include. The server waits at most 5 s for the
     /// projections to reach the position, then responds with 503 `projection_lag`.

@@ -67,7 +67,7 @@ pub struct Job {
     #[serde(with = "moment")]
     pub queued_at: DateTime<Utc>,
     /// Time of the end. Absent before the end.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub ended_at: Option<DateTime<Utc>>,
 }
 
@@ -109,10 +109,10 @@ pub struct Attempt {
     #[serde(with = "moment")]
     pub claimed_at: DateTime<Utc>,
     /// Time when the plugin started its work. Absent before the start.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub started_at: Option<DateTime<Utc>>,
     /// Time of the end. Absent before the end.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub ended_at: Option<DateTime<Utc>>,
     /// Exit code of the child process. Absent if a signal ended the process or none ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -46,7 +46,7 @@ pub struct RebuildQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub as_of_position: Option<u64>,
     /// Time at which the rebuild stops. Otherwise as `as_of_position`.
-    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub as_of_time: Option<DateTime<Utc>>,
 }
 
@@ -91,7 +91,7 @@ pub struct RowsQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
     /// Last recording time that the rows include.
-    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub time: Option<DateTime<Utc>>,
     /// Log position that the response must include. The server waits at most 5 s for the
     /// projections to reach the position, then responds with 503 `projection_lag`.
@@ -112,7 +112,7 @@ pub struct RowsProgress {
     /// Last log position that the rows include.
     pub position: u64,
     /// Time when the server recorded the event at that position.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub recorded_at: Option<DateTime<Utc>>,
     /// Next rows, sorted by key. Present only in the state `rows`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -51,11 +51,11 @@ pub struct Runner {
     pub enrolled_at: DateTime<Utc>,
     /// Time of the last contact; the current time while a long poll is open. Absent if this server
     /// knows no contact.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub last_contact: Option<DateTime<Utc>>,
     /// Time of the last contact before the recorded disconnect. Absent while the runner is
     /// connected.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub disconnected_since: Option<DateTime<Utc>>,
 }
 

@@ -98,7 +98,7 @@ pub struct RunSummary {
     #[serde(with = "moment")]
     pub requested_at: DateTime<Utc>,
     /// Time of the end. Absent before the end.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub ended_at: Option<DateTime<Utc>>,
 }
 

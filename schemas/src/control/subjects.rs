@@ -15,7 +15,7 @@ pub struct Subject {
     /// data.
     pub state: String,
     /// Time of the decision to delete the key. Absent while the data is readable.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub shredded_at: Option<DateTime<Utc>>,
     /// Actor that decided to delete the key: `prn_…`. Absent while the data is readable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -27,6 +27,6 @@ pub struct Subject {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Time when the server had erased all reachable copies. Absent before that time.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub erased_at: Option<DateTime<Utc>>,
 }

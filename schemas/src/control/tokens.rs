@@ -52,7 +52,7 @@ pub struct TokenCreated {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     /// Time from which the token is invalid. Absent if the token does not expire.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub expires_at: Option<DateTime<Utc>>,
     /// Log position of the change. A read with this `min_position` includes the change.
     pub position: u64,
@@ -89,7 +89,7 @@ pub struct Token {
     #[serde(with = "moment")]
     pub issued_at: DateTime<Utc>,
     /// Time from which the token is invalid. Absent if the token does not expire.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub expires_at: Option<DateTime<Utc>>,
 }
 

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_has_its_keys_in_one_order() {
+    fn a_record_has_a_fixed_member_order() {
         let record = LogRecord {
             n: 1,
             t: 20,

@@ -28,7 +28,7 @@ pub struct OpenSession {
     /// Protocol versions that the agent supports.
     pub protocol: ProtocolRange,
     /// Kinds of jobs that the runner accepts. The server ignores unknown kinds.
-    #[serde(deserialize_with = "known")]
+    #[serde(deserialize_with = "known_job_kinds")]
     #[schema(value_type = Vec<String>)]
     pub capabilities: Vec<JobKind>,
     /// Maximum number of concurrent jobs.
@@ -46,7 +46,7 @@ pub struct OpenSession {
     pub journal_head: Option<Envelope>,
 }
 
-fn known<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<JobKind>, D::Error> {
+fn known_job_kinds<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<JobKind>, D::Error> {
     let all = Vec::<serde_json::Value>::deserialize(from)?;
     Ok(all.into_iter().filter_map(|kind| serde_json::from_value(kind).ok()).collect())
 }
@@ -342,11 +342,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directive_of_a_later_version_is_read_and_left_alone() {
+    fn an_unknown_directive_deserializes() {
         let text = r#"{"server_time":"2026-01-01T00:00:00Z","directives":[{"id":"1","type":"dance","to":7},
             {"id":"2","type":"resume"},{"id":"3","type":"drain","reason":"r","more":true}],"new":1}"#;
-        let answer: PollResponse = serde_json::from_str(text).unwrap();
-        let read: Vec<_> = answer.directives.into_iter().map(|sent| sent.directive).collect();
+        let response: PollResponse = serde_json::from_str(text).unwrap();
+        let read: Vec<_> = response.directives.into_iter().map(|sent| sent.directive).collect();
         let drain = Directive::Drain { reason: "r".into() };
         assert_eq!(read, [Directive::Unknown, Directive::Resume, drain]);
     }

@@ -267,8 +267,8 @@ mod tests {
         let body = ReportBody::Phase { name: "init".into() };
         let report = Report { execution, seq: 2, body, log_len: 7, end: None };
         let text = serde_json::to_string(&report).unwrap();
-        let kept = r#"{"execution":"exe_01ARZ3NDEKTSV4RRFFQ69G5FAV","seq":2,"type":"phase","payload":{"name":"init"},"log_len":7}"#;
-        assert_eq!(text, kept);
+        let expected = r#"{"execution":"exe_01ARZ3NDEKTSV4RRFFQ69G5FAV","seq":2,"type":"phase","payload":{"name":"init"},"log_len":7}"#;
+        assert_eq!(text, expected);
         assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
         let started = Report { body: ReportBody::Started {}, ..report };
         let text = serde_json::to_string(&started).unwrap();

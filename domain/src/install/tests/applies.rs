@@ -56,9 +56,13 @@ fn only_the_holder_of_a_resource_starts_a_change() {
 #[test]
 fn a_started_apply_makes_a_component_incomplete() {
     let incomplete = after(and(deploying(), [deployed().1, apply_start().1]));
-    let has = &incomplete.components["api"];
-    assert_eq!((has.config_version, &has.fingerprint), (2, &None));
-    assert_eq!(has.outputs, outputs("x"), "the last reported outputs stay until the next report");
+    let component = &incomplete.components["api"];
+    assert_eq!((component.config_version, &component.fingerprint), (2, &None));
+    assert_eq!(
+        component.outputs,
+        outputs("x"),
+        "the last reported outputs stay until the next report"
+    );
     assert_eq!(incomplete.actual_state().components["api"].fingerprint, None);
     let complete = after(and(deploying(), [apply_start().1, deployed().1]));
     assert_eq!(complete.components["api"].fingerprint, Some(digest(1)));
@@ -76,15 +80,15 @@ fn a_started_apply_keeps_the_earlier_dependencies() {
     assert_eq!(depends_on(vec![apply_start().1, deployed().1]), names(&["net"]));
     // A repeated change therefore destroys the earlier dependency only after `api` no longer uses
     // it.
-    let has = after(vec![deployed().1, apply_start().1]).actual_state();
-    assert!(has.components["api"].depends_on.contains("net"));
+    let actual = after(vec![deployed().1, apply_start().1]).actual_state();
+    assert!(actual.components["api"].depends_on.contains("net"));
 }
 
 #[test]
 fn an_apply_that_changed_nothing_restores_the_earlier_state() {
     let complete = and(deploying(), [component_reserved("api", ONE, S1), deployed().1]);
-    let again = and(complete.clone(), [apply_start().1, apply_not_run(ONE, S1)]);
-    assert_eq!(after(again).components, after(complete).components);
+    let not_run = and(complete.clone(), [apply_start().1, apply_not_run(ONE, S1)]);
+    assert_eq!(after(not_run).components, after(complete).components);
     // The component did not exist before the apply.
     assert!(after(vec![apply_start().1, apply_not_run(ONE, S1)]).components.is_empty());
     // The earlier apply may have changed the component partly.

@@ -31,13 +31,13 @@ fn no_run_but_the_first_provision_is_approved_in_advance() {
     assert!(!state(provisioning.clone()).approves_first(TWO));
     // The run has ended, and a second one provisions again.
     let finished = InstallEvent::RunFinished { run: ONE, outcome: Outcome::Failed };
-    let again = and(provisioning, [finished, admitted(TWO, RunKind::Provision, &[])]);
-    assert!(![ONE, TWO].into_iter().any(|run| state(again.clone()).approves_first(run)));
+    let second_provision = and(provisioning, [finished, admitted(TWO, RunKind::Provision, &[])]);
+    assert!(![ONE, TWO].into_iter().any(|run| state(second_provision.clone()).approves_first(run)));
     // The first run is of another kind.
     let deployed = and(ready(), [first_approved(), admitted(ONE, RunKind::Deploy, &[])]);
     assert!(!state(deployed).approves_first(ONE));
-    let never = and(ready(), [admitted(ONE, RunKind::Provision, &[])]);
-    assert!(!state(never).approves_first(ONE));
+    let without_approval = and(ready(), [admitted(ONE, RunKind::Provision, &[])]);
+    assert!(!state(without_approval).approves_first(ONE));
 }
 
 #[test]

@@ -124,10 +124,11 @@ fn a_reader_is_planned_until_it_is_deployed() {
 #[test]
 fn outputs_that_change_during_a_step_count_as_unread() {
     // `api` read the outputs before `db` changed them.
-    let late = [reserved("api"), deploy_of("db", "y"), deploy_of("api", "x"), released("api")];
-    assert_eq!(planned(late.clone()), ["api", "web"]);
-    let again = [reserved("api"), deploy_of("api", "x"), released("api")];
-    assert!(planned(and(late.to_vec(), again)).is_empty());
+    let concurrent =
+        [reserved("api"), deploy_of("db", "y"), deploy_of("api", "x"), released("api")];
+    assert_eq!(planned(concurrent.clone()), ["api", "web"]);
+    let read_again = [reserved("api"), deploy_of("api", "x"), released("api")];
+    assert!(planned(and(concurrent.to_vec(), read_again)).is_empty());
 }
 
 #[test]

@@ -37,16 +37,16 @@ fn config_and_inputs_do_not_change_during_a_deploy() {
         RunKind::Rollback,
     ];
     for kind in deploys {
-        let busy = || install(and(ready(), [admitted(ONE, kind, &["api"])]));
-        busy().when(inputs()).then_rejected(InstallError::DeployInProgress { run: ONE, kind });
-        busy().when(pin(2)).then_rejected(InstallError::DeployInProgress { run: ONE, kind });
+        let with_run = || install(and(ready(), [admitted(ONE, kind, &["api"])]));
+        with_run().when(inputs()).then_rejected(InstallError::DeployInProgress { run: ONE, kind });
+        with_run().when(pin(2)).then_rejected(InstallError::DeployInProgress { run: ONE, kind });
         // Pinning the pinned version is not a change.
-        busy().when(pin(1)).then_nothing();
+        with_run().when(pin(1)).then_nothing();
     }
     let pinned = InstallEvent::ConfigPinned { config_version: 2, by, reason };
     for kind in [RunKind::Teardown, RunKind::Deprovision, RunKind::Action] {
-        let busy = and(ready(), [admitted(ONE, kind, &[])]);
-        install(busy).when(pin(2)).then([pinned.clone()]);
+        let with_run = and(ready(), [admitted(ONE, kind, &[])]);
+        install(with_run).when(pin(2)).then([pinned.clone()]);
     }
     let finished = InstallEvent::RunFinished { run: ONE, outcome: Outcome::Failed };
     install(and(deploying(), [finished])).when(pin(2)).then([pinned]);
@@ -55,23 +55,24 @@ fn config_and_inputs_do_not_change_during_a_deploy() {
 #[test]
 fn runs_exclude_each_other_by_rule() {
     use RunKind::*;
-    let busy = |kind, components: &[&str]| install(and(ready(), [admitted(ONE, kind, components)]));
+    let with_run =
+        |kind, components: &[&str]| install(and(ready(), [admitted(ONE, kind, components)]));
     let excluded = |kind| InstallError::Excluded { run: ONE, kind };
     install(ready()).when(admit(TWO, Deploy, &["api"])).then([admitted(TWO, Deploy, &["api"])]);
     install(created()).when(admit(ONE, Deploy, &[])).then_rejected(InstallError::NoRunner);
-    busy(Deploy, &["api"]).when(admit(ONE, Deploy, &["api"])).then_nothing();
-    busy(Deploy, &["api"]).when(admit(TWO, Deploy, &["web"])).then([admitted(
+    with_run(Deploy, &["api"]).when(admit(ONE, Deploy, &["api"])).then_nothing();
+    with_run(Deploy, &["api"]).when(admit(TWO, Deploy, &["web"])).then([admitted(
         TWO,
         Deploy,
         &["web"],
     )]);
-    busy(Deploy, &["api"]).when(admit(TWO, Deploy, &["api"])).then_rejected(excluded(Deploy));
-    busy(Deploy, &["api"]).when(admit(TWO, Rollback, &[])).then_rejected(excluded(Deploy));
-    busy(Deploy, &["api"]).when(admit(TWO, Teardown, &[])).then_rejected(excluded(Deploy));
-    busy(Teardown, &[]).when(admit(TWO, Deploy, &["api"])).then_rejected(excluded(Teardown));
-    busy(Provision, &[]).when(admit(TWO, Action, &[])).then_rejected(excluded(Provision));
-    busy(Action, &[]).when(admit(TWO, Deploy, &[])).then([admitted(TWO, Deploy, &[])]);
-    busy(Deploy, &[]).when(admit(TWO, Action, &[])).then([admitted(TWO, Action, &[])]);
+    with_run(Deploy, &["api"]).when(admit(TWO, Deploy, &["api"])).then_rejected(excluded(Deploy));
+    with_run(Deploy, &["api"]).when(admit(TWO, Rollback, &[])).then_rejected(excluded(Deploy));
+    with_run(Deploy, &["api"]).when(admit(TWO, Teardown, &[])).then_rejected(excluded(Deploy));
+    with_run(Teardown, &[]).when(admit(TWO, Deploy, &["api"])).then_rejected(excluded(Teardown));
+    with_run(Provision, &[]).when(admit(TWO, Action, &[])).then_rejected(excluded(Provision));
+    with_run(Action, &[]).when(admit(TWO, Deploy, &[])).then([admitted(TWO, Deploy, &[])]);
+    with_run(Deploy, &[]).when(admit(TWO, Action, &[])).then([admitted(TWO, Action, &[])]);
 }
 
 #[test]

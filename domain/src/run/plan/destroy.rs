@@ -68,10 +68,11 @@ impl<'p, F: FnMut() -> StepId> DestroyPlan<'p, F> {
         &self,
         used: &BTreeMap<&str, &BTreeSet<String>>,
     ) -> (BTreeSet<&'p str>, BTreeSet<&'p str>) {
-        let mut late: BTreeSet<&str> = BTreeSet::new();
+        let mut still_used: BTreeSet<&str> = BTreeSet::new();
         loop {
-            let by_late = |name: &str| {
-                late.iter()
+            let is_used_by_another = |name: &str| {
+                still_used
+                    .iter()
                     .any(|l| self.components.get(l).is_some_and(|c| c.depends_on.contains(name)))
             };
             let is_used = |name: &str| used.values().any(|depends_on| depends_on.contains(name));
@@ -79,15 +80,18 @@ impl<'p, F: FnMut() -> StepId> DestroyPlan<'p, F> {
                 .components
                 .keys()
                 .copied()
-                .filter(|name| !late.contains(name) && (is_used(name) || by_late(name)))
+                .filter(|name| {
+                    !still_used.contains(name) && (is_used(name) || is_used_by_another(name))
+                })
                 .collect();
             if more.is_empty() {
                 break;
             }
-            late.extend(more);
+            still_used.extend(more);
         }
-        let free = self.components.keys().copied().filter(|name| !late.contains(name)).collect();
-        (late, free)
+        let unused =
+            self.components.keys().copied().filter(|name| !still_used.contains(name)).collect();
+        (still_used, unused)
     }
 
     /// Plans the destruction of these components, dependents first. Each step also depends on the

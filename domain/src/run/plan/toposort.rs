@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the names in topological order: each component follows its dependencies.
 ///
-/// A config has no dependency cycle, but the actual state may have one: after an apply that failed
+/// A config has no dependency cycle, but the actual state may have one. After an apply that failed
 /// halfway, a component has its earlier and its new dependencies. The members of a cycle are
 /// adjacent, after all their other dependencies and before all their other dependents.
 pub(super) fn topological_order<C>(
@@ -11,18 +11,18 @@ pub(super) fn topological_order<C>(
     depends_on: impl Fn(&C) -> &BTreeSet<String>,
 ) -> Vec<&str> {
     let mut ordered: Vec<&str> = vec![];
-    let mut left: Vec<&str> = components.keys().map(String::as_str).collect();
-    while !left.is_empty() {
-        let free = |name: &&str| {
+    let mut remaining: Vec<&str> = components.keys().map(String::as_str).collect();
+    while !remaining.is_empty() {
+        let is_ready = |name: &&str| {
             components.get(*name).is_some_and(|c| {
                 depends_on(c).iter().all(|dependency| {
                     ordered.contains(&dependency.as_str()) || !components.contains_key(dependency)
                 })
             })
         };
-        let (mut now, mut later): (Vec<&str>, Vec<&str>) =
-            left.iter().copied().partition(|name| free(name));
-        if now.is_empty() {
+        let (mut ready, mut later): (Vec<&str>, Vec<&str>) =
+            remaining.iter().copied().partition(|name| is_ready(name));
+        if ready.is_empty() {
             // Finds at least one name, because a path along the dependencies ends in a cycle whose
             // members wait only for each other.
             let waits_only_for_its_cycle = |name: &&str| {
@@ -32,10 +32,10 @@ pub(super) fn topological_order<C>(
                         || dependencies_of(components, &depends_on, dependency).contains(name)
                 })
             };
-            (now, later) = later.into_iter().partition(waits_only_for_its_cycle);
+            (ready, later) = later.into_iter().partition(waits_only_for_its_cycle);
         }
-        ordered.extend(now);
-        left = later;
+        ordered.extend(ready);
+        remaining = later;
     }
     ordered
 }

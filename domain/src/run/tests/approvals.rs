@@ -121,8 +121,8 @@ fn an_approval_counts_until_the_request_expires() {
 fn only_an_approved_plan_is_applied() {
     let apply = RunCommand::StartApply { step: SANDBOX, job: J2 };
     let started = RunEvent::ApplyStarted { step: SANDBOX, job: J2 };
-    let yes = and(awaiting(), [approved(SANDBOX, 1)]);
-    run(yes).when(apply.clone()).then([started]);
+    let approved_plan = and(awaiting(), [approved(SANDBOX, 1)]);
+    run(approved_plan).when(apply.clone()).then([started]);
     run(applying()).when(apply.clone()).then_nothing();
     run(awaiting()).when(apply.clone()).then_rejected(RunError::WrongStepState);
     run(finished()).when(apply).then_rejected(TOO_LATE);

@@ -51,12 +51,12 @@ fn a_retried_step_has_the_full_number_of_plans() {
     let other = and(planned(vec![super::step(SANDBOX, &[]), super::step(LEFT, &[])]), []);
     let unstable_run =
         and(other, [invalidated.clone(), invalidated.clone(), invalidated.clone(), unstable]);
-    let again = and(unstable_run, [RunEvent::StepRetried { step, by: ANN, reason: None }]);
-    let applying_again = [started(SANDBOX, J1), produced(SANDBOX, J1, 1), approved(SANDBOX, 1)];
-    let applying_again =
-        and(and(again, applying_again), [RunEvent::ApplyStarted { step, job: J2 }]);
+    let retried_run = and(unstable_run, [RunEvent::StepRetried { step, by: ANN, reason: None }]);
+    let second_apply = [started(SANDBOX, J1), produced(SANDBOX, J1, 1), approved(SANDBOX, 1)];
+    let second_apply =
+        and(and(retried_run, second_apply), [RunEvent::ApplyStarted { step, job: J2 }]);
     let invalidate = RunCommand::InvalidatePlan { job: J2, reason: "state moved".into() };
-    run(applying_again).when(invalidate).then([invalidated]);
+    run(second_apply).when(invalidate).then([invalidated]);
 }
 
 #[test]
@@ -116,9 +116,10 @@ fn a_plan_that_beats_the_cancel_is_not_applied() {
 #[test]
 fn a_run_ends_when_its_last_step_does() {
     let all = and(applying(), [succeeded(SANDBOX), started(LEFT, J1), succeeded(LEFT)]);
-    let top = [started(RIGHT, J1), succeeded(RIGHT), started(TOP, J1), produced(TOP, J1, 4)];
+    let top_planned =
+        [started(RIGHT, J1), succeeded(RIGHT), started(TOP, J1), produced(TOP, J1, 4)];
     let apply = RunEvent::ApplyStarted { step: TOP, job: JobId(ulid::Ulid(103)) };
-    let last = and(and(all, top), [apply]);
+    let last = and(and(all, top_planned), [apply]);
     let complete = RunCommand::CompleteStep { job: JobId(ulid::Ulid(103)) };
     run(last).when(complete).then([succeeded(TOP), run_finished(Outcome::Succeeded)]);
 }
