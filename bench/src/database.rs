@@ -123,10 +123,10 @@ impl Database {
         if !self.exact {
             return Vec::new();
         }
-        let ask = "select left(regexp_replace(query, '\\s+', ' ', 'g'), 100), calls \
+        let sql = "select left(regexp_replace(query, '\\s+', ' ', 'g'), 100), calls \
                    from public.pg_stat_statements s join pg_roles r on r.oid = s.userid \
                    where r.rolname in ('stead_app', 'stead_owner') order by calls desc limit 8";
-        sqlx::query_as(ask).fetch_all(&self.root).await.unwrap()
+        sqlx::query_as(sql).fetch_all(&self.root).await.unwrap()
     }
 
     pub async fn reset(&self) {
