@@ -192,7 +192,6 @@ impl Reads {
     }
 }
 
-/// A component of the graph.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Node {
     /// Declared dependencies and those that templates imply.

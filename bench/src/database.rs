@@ -13,7 +13,6 @@ use sqlx::{Connection as _, Executor as _, PgConnection, PgPool, postgres::PgCon
 /// Setting that loads the statement counter.
 const PRELOAD: &str = "shared_preload_libraries=pg_stat_statements";
 
-/// Timeout for a query result.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(300);
 
 pub struct Database {

@@ -36,7 +36,6 @@ use crate::{
 };
 use report::{Report, Window};
 
-/// Command-line options.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     runners: usize,
@@ -47,7 +46,7 @@ pub struct Options {
 
 const USAGE: &str = "stead-bench-fleet [--runners N] [--quick] [--json]";
 
-/// `scripts/bench fleet`
+/// Runs `scripts/bench fleet`.
 pub fn main() {
     check_arguments(USAGE);
     let (otherwise, window_s) = if has("--quick") { (500, 10) } else { (10_000, 60) };

@@ -24,7 +24,7 @@ use crate::{
 
 const USAGE: &str = "stead-bench-http [--quick] [--json] [--rounds N] [--seconds N]";
 
-/// `scripts/bench http`
+/// Runs `scripts/bench http`.
 pub fn main() {
     check_arguments(USAGE);
     block_on(run(BenchOptions::read()));

@@ -15,7 +15,6 @@ use crate::{
     database::Database,
 };
 
-/// Command-line options.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Number of claims.

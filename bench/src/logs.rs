@@ -29,7 +29,7 @@ use crate::{
 
 const USAGE: &str = "stead-bench-logs [--quick] [--json] [--rounds N] [--seconds N]";
 
-/// `scripts/bench logs`
+/// Runs `scripts/bench logs`.
 pub fn main() {
     check_arguments(USAGE);
     block_on(run(BenchOptions::read()));

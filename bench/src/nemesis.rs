@@ -37,7 +37,6 @@ const SETTLE: Duration = Duration::from_secs(90);
 /// Minimum writes per minute for a meaningful result.
 const TRAFFIC: f64 = 60.0;
 
-/// Command-line options.
 struct Options {
     time: Duration,
     seed: u64,
@@ -45,7 +44,7 @@ struct Options {
     planted: Option<String>,
 }
 
-/// `stead-bench-nemesis [SECONDS] [--hours N] [--seed N] [--planted BUG]`
+/// Usage: `stead-bench-nemesis [SECONDS] [--hours N] [--seed N] [--planted BUG]`.
 pub fn main() -> ExitCode {
     let options = match Options::read() {
         Ok(options) => options,

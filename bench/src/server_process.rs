@@ -13,7 +13,6 @@ use crate::{api_client::ApiClient, database::Database, wire::Wire};
 
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Timeout of a start.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval of the checks for the ready file. It is short, because starts are measured.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -87,7 +86,6 @@ impl ServerProcess {
         ApiClient::new(&self.control, token.trim())
     }
 
-    /// Process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

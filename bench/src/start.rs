@@ -38,7 +38,7 @@ struct Times {
 
 const USAGE: &str = "stead-bench-start [--quick] [--json] [--rounds N]";
 
-/// `scripts/bench start`
+/// Runs `scripts/bench start`.
 pub fn main() {
     check_arguments(USAGE);
     block_on(run(BenchOptions::read()));

@@ -23,7 +23,8 @@ const DISK_MB: u32 = 4_096;
 /// Duration of an effect in milliseconds.
 const PAUSE_MS: &str = "120";
 
-/// All processes. Fields are dropped, and so stopped, in order.
+/// All processes of the campaign. The order of the fields is the order in which a drop stops the
+/// processes.
 pub struct Environment {
     pub runner: Runner,
     _builder: Builder,

@@ -68,7 +68,8 @@ impl Fault {
         }
     }
 
-    /// Injects the fault, waits, and repairs it. `patient`: the wait may exceed the longest leases.
+    /// Injects the fault, waits, and repairs the fault. In a long campaign, the wait may exceed the
+    /// longest lease.
     pub fn inject(
         self,
         environment: &mut Environment,
@@ -155,7 +156,7 @@ impl Fault {
     }
 }
 
-/// Returns `lease` with a probability of 20 %, otherwise `moment`.
+/// Returns `lease` with a probability of 20 %, otherwise `pause`.
 fn choose_pause(random: &mut StdRng, lease: Duration, pause: Duration) -> Duration {
     if random.gen_bool(0.2) { lease } else { pause }
 }
