@@ -39,7 +39,7 @@ pub enum ChangeReason {
     Plugin { name: String },
     /// The default of an input that the part reads changed.
     InputDefault { input: String, before: Option<String>, after: Option<String> },
-    /// The environment that the runner gives every job changed.
+    /// The `env_vars` of the runner changed, which every job gets.
     RunnerEnv,
 }
 

@@ -43,7 +43,6 @@ pub struct Entry {
     pub spot: Spot,
 }
 
-/// A parsed file.
 #[derive(Debug, Clone)]
 pub struct Document {
     pub file: String,

@@ -23,7 +23,6 @@ pub struct Local {
     pub path: String,
 }
 
-/// Variables and outputs of a module.
 #[derive(Debug, Default)]
 struct Interface {
     /// Variables by name. The value is true if the variable has a default.

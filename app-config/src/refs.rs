@@ -192,7 +192,6 @@ impl Reads {
     }
 }
 
-/// A component of the graph.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Node {
     /// Declared dependencies and those that templates imply.
@@ -304,8 +303,8 @@ impl Graph {
 
     /// These inputs, and the inputs whose defaults read them.
     pub fn and_derived(&self, inputs: &BTreeSet<String>) -> BTreeSet<String> {
-        let made = self.derived.iter().filter(|(_, from)| !from.is_disjoint(inputs));
-        made.map(|(name, _)| name).chain(inputs).cloned().collect()
+        let derived = self.derived.iter().filter(|(_, from)| !from.is_disjoint(inputs));
+        derived.map(|(name, _)| name).chain(inputs).cloned().collect()
     }
 
     /// True if a template of the sandbox or of the runner's `env_vars` reads one of these inputs.

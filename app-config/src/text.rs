@@ -101,9 +101,9 @@ pub struct Spans {
 impl Spans {
     /// Adds the values of one file, up to the maximum.
     pub(crate) fn extend(&mut self, file: &str, found: impl Iterator<Item = (String, Span)>) {
-        let room = MAX_SPANS.saturating_sub(self.count);
+        let remaining = MAX_SPANS.saturating_sub(self.count);
         let spans = self.files.entry(file.to_string()).or_default();
-        spans.extend(found.take(room));
+        spans.extend(found.take(remaining));
         self.count += spans.len();
     }
 

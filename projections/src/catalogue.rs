@@ -23,7 +23,7 @@ pub(crate) const SHADOW: i32 = 1;
 /// Consumer shard of the rows that were live before the last rebuild.
 pub(crate) const PREVIOUS: i32 = -1;
 
-/// Position of a projection.
+/// Version and position of a projection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     pub name: &'static str,

@@ -50,7 +50,7 @@ pub struct RecordedEvent {
     pub position: u64,
     /// Index in the stream, from 1.
     pub sequence: u64,
-    /// Time of the record.
+    /// Time at which the server recorded the event.
     pub at: Timestamp,
     /// Actor that caused the event.
     pub actor: Actor,
@@ -255,7 +255,7 @@ pub struct RawEvent<'a> {
     pub position: u64,
     /// Index in the stream, from 1.
     pub sequence: u64,
-    /// Time of the record.
+    /// Time at which the server recorded the event.
     pub at: Timestamp,
     /// Aggregate type.
     pub aggregate: &'a str,
@@ -271,7 +271,7 @@ pub struct RawEvent<'a> {
     pub metadata: &'a str,
 }
 
-/// Member of the metadata that projections read.
+/// Part of the metadata that projections read: the actor.
 #[derive(Deserialize)]
 struct Metadata {
     actor: Actor,

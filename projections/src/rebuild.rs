@@ -29,7 +29,7 @@ pub(crate) use shadow::{AppliedPage, ShadowBuild};
 
 /// Maximum number of events in a page.
 pub(crate) const PAGE: u64 = 5_000;
-/// Maximum number of workers.
+/// Maximum number of workers of a rebuild.
 pub const WORKERS: u32 = 16;
 
 /// Reasons why a rebuild failed. The live rows are unchanged.
@@ -106,7 +106,6 @@ pub enum Progress {
     Comparing,
 }
 
-/// Result of a rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rebuilt {
     pub name: &'static str,

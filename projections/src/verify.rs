@@ -16,7 +16,6 @@ use crate::{
 /// Maximum number of differences that are reported.
 const MAX_DIFFERENCES: i64 = 100;
 
-/// Result of a verification.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verified {
     /// Number of rows according to the log.

@@ -56,7 +56,7 @@ pub const MAX_OTHERS: u64 = 500_000;
 pub struct Bundle {
     /// Format, always [`FORMAT`].
     pub format: String,
-    /// Subject of the bundle.
+    /// The event or the streams that the bundle proves.
     pub subject: Subject,
     /// Verifier key of the checkpoint. It names the signer, but does not make the signer trusted.
     pub signer: String,

@@ -14,7 +14,7 @@ use crate::{Hash, checkpoint, sha256};
 pub struct VerifierKey {
     /// Origin of the log, `stead/<log id>`.
     pub name: String,
-    /// Public key.
+    /// Ed25519 public key, which signs the checkpoints of the log.
     pub key: VerifyingKey,
 }
 

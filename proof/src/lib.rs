@@ -33,7 +33,7 @@ pub mod bundle;
 /// Exports of a log range, verified against a checkpoint.
 pub mod range;
 
-/// DSSE envelopes.
+/// DSSE envelopes: typed payloads with Ed25519 signatures.
 pub mod dsse;
 
 /// Canonical JSON, RFC 8785.

@@ -24,9 +24,9 @@ pub const FORMAT: &str = "stead/export/v1";
 pub struct Head {
     /// Format, always [`FORMAT`].
     pub format: String,
-    /// First position.
+    /// First exported position, from 1.
     pub from: u64,
-    /// Last position.
+    /// Last exported position, inclusive.
     pub to: u64,
     /// Verifier key of the checkpoint. It names the signer, but does not make the signer trusted.
     pub signer: String,
@@ -58,9 +58,9 @@ pub struct Range {
 /// Facts that a range proves, under the trusted keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedRange {
-    /// First position.
+    /// First exported position, from 1.
     pub from: u64,
-    /// Last position.
+    /// Last exported position, inclusive.
     pub to: u64,
     /// Checkpoint at the time of the export.
     pub checkpoint: Checkpoint,
@@ -129,7 +129,7 @@ impl Range {
         self.edge.size() + 1
     }
 
-    /// Returns the last position.
+    /// Returns the last position of the range.
     pub fn to(&self) -> u64 {
         self.head.to
     }

@@ -1,4 +1,3 @@
-//! Inputs that each install provides.
 use serde::Serialize;
 
 use crate::text::Origin;

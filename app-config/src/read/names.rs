@@ -153,8 +153,8 @@ impl Names {
 fn role_name(name: &str) -> String {
     let mut plain = String::new();
     let mut rest = name;
-    while let Some((before, behind)) = rest.split_once("{{") {
-        let (inside, after) = behind.split_once("}}").unwrap_or((behind, ""));
+    while let Some((before, after_open)) = rest.split_once("{{") {
+        let (inside, after) = after_open.split_once("}}").unwrap_or((after_open, ""));
         plain.push_str(before);
         match inside.trim_matches(['-', ' ', '\t']) {
             ".nuon.install.id" | ".stead.install.id" => plain.push_str("INSTALL"),

@@ -184,8 +184,8 @@ impl<'t> Reader<'t> {
         let file = self.app.get(path)?;
         match Document::parse(path, &file.bytes) {
             Ok(document) if document.root.is_empty() => {
-                let says = ("this file is empty".to_string(), "add content, or remove the file");
-                self.about(Severity::Warning, "empty_file", path, says);
+                let texts = ("this file is empty".to_string(), "add content, or remove the file");
+                self.about(Severity::Warning, "empty_file", path, texts);
                 None
             }
             Ok(document) => {

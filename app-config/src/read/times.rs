@@ -1,4 +1,3 @@
-//! Durations and schedules.
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};

@@ -182,7 +182,6 @@ impl<'t> Run<'t> {
         })
     }
 
-    /// Runs one iteration of a `range`.
     fn iteration(
         &mut self,
         pipe: &'t Pipe,

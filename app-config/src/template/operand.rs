@@ -64,7 +64,8 @@ impl<'t> Run<'t> {
         fault
     }
 
-    /// Value of an operand. `given`: the operand has arguments, which only functions accept.
+    /// Value of an operand. `has_arguments` is true if arguments follow the operand. Only functions
+    /// accept arguments.
     pub fn value(
         &mut self,
         operand: &'t Operand,

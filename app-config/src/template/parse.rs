@@ -14,7 +14,6 @@ use super::{
 
 /// Maximum nesting. Deeper nesting could overflow the stack.
 pub const MAX_DEPTH: usize = 150;
-/// Maximum size of a template.
 pub const MAX_BYTES: usize = 4 << 20;
 /// Name by which a text can call itself.
 const MAIN: &str = "input";
@@ -117,7 +116,6 @@ impl<'s> Parser<'s> {
         token
     }
 
-    /// End offset of the last token.
     pub fn last_end(&self) -> usize {
         self.lookahead[0].end()
     }

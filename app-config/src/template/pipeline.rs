@@ -53,7 +53,7 @@ impl<'s> Parser<'s> {
                 return Ok((names, false));
             }
             self.next();
-            let behind = self.peek();
+            let following = self.peek();
             let next = self.peek_word();
             match next.kind {
                 Kind::Assign | Kind::Declare => {
@@ -73,8 +73,8 @@ impl<'s> Parser<'s> {
                         _ => return Err(self.wrong("`range` can only set variables")),
                     }
                 }
-                _ if behind.kind == Kind::Space => {
-                    self.backup_three(variable, behind);
+                _ if following.kind == Kind::Space => {
+                    self.backup_three(variable, following);
                     return Ok((names, false));
                 }
                 _ => {

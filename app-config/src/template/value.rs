@@ -13,7 +13,6 @@ pub type Map = BTreeMap<Arc<str>, Value>;
 
 #[derive(Debug, Clone)]
 pub enum Value {
-    /// No value.
     Nil,
     /// A null element of a list or map. It differs from [`Value::Nil`] only where a map is
     /// required: nil is an empty map, null is an error.

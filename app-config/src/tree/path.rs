@@ -1,4 +1,3 @@
-//! Checks the paths of a tree.
 use super::TreeError;
 
 /// Maximum length of a path in a ustar header without extensions.

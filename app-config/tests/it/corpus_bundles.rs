@@ -82,11 +82,11 @@ fn real_directories_are_well_formed() {
         }
         let known = facts["diagnostics"].as_array().unwrap();
         let found = |code: &str| reading.diagnostics.iter().filter(|d| d.code == code).count();
-        let wanted = |code: &str| known.iter().filter(|d| d["code"] == code).count();
-        assert_eq!(found("remote_content"), wanted("remote_ref"), "{app}");
-        assert_eq!(found("empty_file"), wanted("empty_file"), "{app}");
-        assert_eq!(found("no_schedule"), wanted("cron_without_cron_schedule"), "{app}");
-        assert_eq!(found("missing_file"), wanted("missing_file_ref"), "{app}");
+        let expected_count = |code: &str| known.iter().filter(|d| d["code"] == code).count();
+        assert_eq!(found("remote_content"), expected_count("remote_ref"), "{app}");
+        assert_eq!(found("empty_file"), expected_count("empty_file"), "{app}");
+        assert_eq!(found("no_schedule"), expected_count("cron_without_cron_schedule"), "{app}");
+        assert_eq!(found("missing_file"), expected_count("missing_file_ref"), "{app}");
     }
     for (code, all) in &warnings {
         println!("{code}: {}; such as {}", all.len(), all[0]);

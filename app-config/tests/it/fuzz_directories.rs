@@ -104,12 +104,12 @@ fn fuzz() {
 fn run(bytes: &[u8]) {
     let (started, tree) = (Instant::now(), directory(bytes));
     let reading = survey(&tree, &[]);
-    let again = survey(&tree, &[]);
-    assert_eq!(reading.diagnostics, again.diagnostics, "the same bytes gave another result");
+    let second = survey(&tree, &[]);
+    assert_eq!(reading.diagnostics, second.diagnostics, "the same bytes gave another result");
     inspect("app", &tree, &reading);
     format_findings(&reading.diagnostics, &tree, true, true);
     sarif(&reading.diagnostics, "0", "");
-    assert!(diff(&reading.config, &again.config).is_empty(), "it differs from itself");
+    assert!(diff(&reading.config, &second.config).is_empty(), "it differs from itself");
     let bundle = Tree::bundle(&tree, &Default::default(), &[]).unwrap_or_default();
     let _ = read(&bundle);
     let took = started.elapsed();

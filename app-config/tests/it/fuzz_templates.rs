@@ -26,7 +26,7 @@ const ROOM: Limits = Limits { steps: 20_000, bytes: 1 << 20 };
 /// Stack size of a worker thread of the server.
 const STACK: usize = 2 << 20;
 
-fn here(name: &str) -> PathBuf {
+fn test_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
 }
 
@@ -39,10 +39,11 @@ fn no_text_crashes_the_engine_or_exceeds_its_limits() {
 }
 
 fn fuzz() {
-    let json: Value = serde_json::from_slice(&fs::read(here("go/state.json")).unwrap()).unwrap();
+    let json: Value =
+        serde_json::from_slice(&fs::read(test_file("go/state.json")).unwrap()).unwrap();
     let state = State::new(&json);
     let mut seeds = Vec::new();
-    for entry in fs::read_dir(here("fuzz/templates")).unwrap() {
+    for entry in fs::read_dir(test_file("fuzz/templates")).unwrap() {
         let text = String::from_utf8_lossy(&fs::read(entry.unwrap().path()).unwrap()).into_owned();
         run(&text, &json, &state, &[Limits::default(), SMALL]);
         seeds.push(text);
@@ -58,7 +59,7 @@ fn fuzz() {
             run(&text, &json, &state, &[SMALL, ROOM])
         }));
         if let Err(payload) = result {
-            let file = here("fuzz/templates").join(format!("found-{seed}-{executions}.txt"));
+            let file = test_file("fuzz/templates").join(format!("found-{seed}-{executions}.txt"));
             fs::write(&file, &text).unwrap();
             eprintln!("stored as {}", file.display());
             panic::resume_unwind(payload);

@@ -61,15 +61,15 @@ fn the_span_of_every_value_of_every_real_directory_is_correct() {
                         let triple = [("\"\"\"\n", "\"\"\""), ("'''\n", "'''")];
                         let pairs = [("\"", "\""), ("'", "'")].into_iter().chain(triple);
                         let read = pairs.into_iter().any(|(open, close)| {
-                            let again = format!("x = {open}{found}{close}");
-                            let again = toml::from_str::<toml::Table>(&again);
-                            again.is_ok_and(|table| table["x"].as_str() == Some(value))
+                            let parsed = format!("x = {open}{found}{close}");
+                            let parsed = toml::from_str::<toml::Table>(&parsed);
+                            parsed.is_ok_and(|table| table["x"].as_str() == Some(value))
                         });
                         assert!(read, "{file} {key}: {found:?} is not {value:?}");
                     }
                     other => {
-                        let again: toml::Table = toml::from_str(&format!("x = {found}")).unwrap();
-                        assert_eq!(&again["x"], other, "{file} {key}");
+                        let parsed: toml::Table = toml::from_str(&format!("x = {found}")).unwrap();
+                        assert_eq!(&parsed["x"], other, "{file} {key}");
                     }
                 }
                 correct += 1;

@@ -7,7 +7,7 @@ pub enum Cell {
     Insert(usize),
     Command(usize),
     Keyed(usize),
-    Asked(usize),
+    Acknowledged(usize),
     Queued(usize),
 }
 
@@ -27,7 +27,7 @@ impl measure::Cell for Cell {
             Cell::Keyed(n) => {
                 format!("command with an idempotency key over HTTP → one event, {n} callers")
             }
-            Cell::Asked(n) => {
+            Cell::Acknowledged(n) => {
                 format!("job over HTTP (build retry), {n} callers: acknowledged")
             }
             Cell::Queued(n) => {
@@ -37,10 +37,10 @@ impl measure::Cell for Cell {
     }
 }
 
-/// Cells in the order of their turns. [`Cell::Queued`] continues the run of [`Cell::Asked`].
+/// Cells in the order of their turns. [`Cell::Queued`] continues the run of [`Cell::Acknowledged`].
 pub const CELLS: [Cell; 6] = {
     use Cell::*;
-    [Insert(64), Command(64), Keyed(64), Insert(16), Asked(16), Queued(16)]
+    [Insert(64), Command(64), Keyed(64), Insert(16), Acknowledged(16), Queued(16)]
 };
 
 #[rustfmt::skip]
@@ -49,7 +49,7 @@ pub const RATIOS: &[Ratio<Cell>] = {
     &[
         Ratio::of_speed("command ÷ INSERT at 64", Command(64), Insert(64), "≥ 0.75, aim 1.5"),
         Ratio::of_speed("command with a key ÷ INSERT at 64", Keyed(64), Insert(64), ""),
-        Ratio::of_speed("job acknowledged ÷ INSERT at 16", Asked(16), Insert(16), ""),
+        Ratio::of_speed("job acknowledged ÷ INSERT at 16", Acknowledged(16), Insert(16), ""),
         Ratio::of_speed("job in the queue ÷ INSERT at 16", Queued(16), Insert(16), "≥ 0.3"),
         Ratio::of_latency("command, p50 ÷ INSERT at 64", Command(64), Insert(64), ""),
     ]

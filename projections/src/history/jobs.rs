@@ -1,4 +1,3 @@
-//! History of a run's jobs.
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{ids::JobId, job::JobEvent};

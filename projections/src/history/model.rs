@@ -1,4 +1,3 @@
-//! Types of an install's history.
 use domain::{
     actor::Actor,
     decider::Timestamp,

@@ -1,4 +1,3 @@
-//! Indexes of a shadow table.
 use sqlx::{PgConnection, PgPool, Row};
 
 use super::ShadowBuild;

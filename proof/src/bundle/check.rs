@@ -1,4 +1,3 @@
-//! Verification of a bundle.
 use ulid::Ulid;
 
 use super::{

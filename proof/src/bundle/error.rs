@@ -74,7 +74,7 @@ pub enum BundleError {
         kept: u64,
         /// Size of the signed checkpoint.
         size: u64,
-        /// Required action.
+        /// Action that the user must take.
         remedy: &'static str,
     },
     /// A check failed at one position.

@@ -111,7 +111,7 @@ impl BundleEncoder {
         Ok(self.comma() + &serde_json::to_string(&Base64(entry))?)
     }
 
-    /// Returns the end of the bundle.
+    /// Returns the text after the last event or entry.
     pub fn end(self) -> &'static str {
         if self.others { "]}}\n" } else { "]}\n" }
     }

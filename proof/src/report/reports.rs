@@ -65,7 +65,7 @@ impl Reports {
         Reports { whole, ..Reports::default() }
     }
 
-    /// Returns the counts so far.
+    /// Returns the counts over all events so far.
     pub fn tally(&self) -> ReportCounts {
         self.tally
     }

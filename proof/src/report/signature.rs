@@ -8,7 +8,7 @@ use ed25519_dalek::{Signature as Ed25519, VerifyingKey};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error("position {position}: {what}")]
 pub struct ReportError {
-    /// Position of the event.
+    /// Position of the event in the log.
     pub position: u64,
     /// Description of the mismatch, for a user.
     pub what: String,
@@ -35,7 +35,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Verifies the signature.
+    /// Verifies the signature with the runner's key at this position.
     ///
     /// # Errors
     /// [`ReportError`]: the signature does not match the runner's key and the event.

@@ -63,7 +63,7 @@ pub enum JobState {
     Failed,
     /// The job ended after a cancel request.
     Cancelled,
-    /// The server gave up on the job: its outcome is unknown, and giving up is safe.
+    /// The last execution was lost, and no further attempt is allowed. The job changed nothing.
     Lost,
 }
 
