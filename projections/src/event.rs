@@ -64,7 +64,7 @@ impl RecordedEvent {
     /// [`LogError::Damaged`] if this program does not know the event.
     pub fn read(stored: &StoredEvent) -> Result<Vec<RecordedEvent>, LogError> {
         let mut facts = vec![];
-        RawEvent { payload: stored.words()?, ..RawEvent::of(stored) }.read(&mut facts)?;
+        RawEvent { payload: stored.readable()?, ..RawEvent::of(stored) }.read(&mut facts)?;
         Ok(facts)
     }
 

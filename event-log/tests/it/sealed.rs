@@ -75,7 +75,7 @@ async fn what_is_hashed_and_kept_is_sealed_and_what_is_read_is_not() {
     assert!(
         !read[0].payload.contains("Ada") && read[0].payload.contains(r#""city":"[encrypted]""#)
     );
-    assert!(read[0].words().unwrap().contains(r#""city":"Ada's""#), "{:?}", read[0].words());
+    assert!(read[0].readable().unwrap().contains(r#""city":"Ada's""#), "{:?}", read[0].readable());
     assert_eq!(city(&log, install).await, "Ada's");
     // A program with the database but without keys can read no personal data, and reports an error.
     let bare = database.log().await.unwrap();
@@ -108,7 +108,7 @@ async fn two_servers_that_meet_a_subject_at_once_use_one_key() {
     for log in logs {
         let read = log.read(0, 10).await.unwrap();
         assert!(
-            read.iter().all(|event| !event.words().unwrap().contains("[encrypted]")),
+            read.iter().all(|event| !event.readable().unwrap().contains("[encrypted]")),
             "{read:?}"
         );
     }
@@ -151,7 +151,7 @@ async fn every_server_forgets_a_shredded_key() {
     let before = one.head();
     // Only the shredding is recorded, as after a crash before the key was deleted.
     shredded(&one, install).await;
-    assert_eq!(shred::undone(&database.pool).await.unwrap(), [install.to_string()]);
+    assert_eq!(shred::unfinished(&database.pool).await.unwrap(), [install.to_string()]);
     two.wait_for(one.position()).await.unwrap();
     for log in [&one, &two] {
         assert_eq!(city(log, install).await, "[erased]");
@@ -164,7 +164,7 @@ async fn every_server_forgets_a_shredded_key() {
     let now = one.clock().now();
     shred::delete_key(&database.pool, &install.to_string(), now).await.unwrap();
     shred::delete_key(&database.pool, &install.to_string(), now).await.unwrap();
-    assert_eq!(shred::undone(&database.pool).await.unwrap(), Vec::<String>::new());
+    assert_eq!(shred::unfinished(&database.pool).await.unwrap(), Vec::<String>::new());
     let due = DueErasure { subject: install.to_string(), requests: 0 };
     assert_eq!(shred::with_copies(&database.pool).await.unwrap(), [due]);
     // A server that starts now reads the shredded key from the database.
@@ -193,9 +193,9 @@ async fn an_erasure_does_not_answer_a_request_that_came_while_it_ran() {
     shred::erase_again(pool, &subject).await.unwrap();
     let begun = shred::with_copies(pool).await.unwrap().remove(0);
     shred::erase_again(pool, &subject).await.unwrap();
-    assert!(!shred::erased(pool, &begun, now).await.unwrap(), "it is to be erased again");
+    assert!(!shred::record_erasure(pool, &begun, now).await.unwrap(), "it is to be erased again");
     let again = shred::with_copies(pool).await.unwrap().remove(0);
-    assert!(shred::erased(pool, &again, now).await.unwrap());
+    assert!(shred::record_erasure(pool, &again, now).await.unwrap());
     assert_eq!(shred::with_copies(pool).await.unwrap(), []);
     assert_eq!(shred::without_copies(pool).await.unwrap(), [subject]);
 }
