@@ -222,7 +222,7 @@ mod tests {
     use crate::testing::fresh_empty_database;
 
     #[tokio::test]
-    async fn a_later_migration_runs_once_and_an_earlier_program_is_refused_afterwards() {
+    async fn later_migration_runs_once_and_then_rejects_an_earlier_program() {
         let database = fresh_empty_database().await.unwrap();
         let first = files();
         let later = [&first[..], &[("9999_later", "create table later (id bigint)")]].concat();

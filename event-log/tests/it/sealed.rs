@@ -63,7 +63,7 @@ async fn city(log: &EventLog, install: InstallId) -> String {
 }
 
 #[tokio::test]
-async fn what_is_hashed_and_kept_is_sealed_and_what_is_read_is_not() {
+async fn stored_payload_is_encrypted_and_read_payload_is_not() {
     let database = database().await;
     let log = opened(&database, ring(1, &[])).await;
     let mut tail = log.tail();
@@ -85,7 +85,7 @@ async fn what_is_hashed_and_kept_is_sealed_and_what_is_read_is_not() {
 }
 
 #[tokio::test]
-async fn two_servers_that_meet_a_subject_at_once_use_one_key() {
+async fn servers_that_create_a_subject_key_concurrently_use_one_key() {
     let database = database().await;
     let logs = [opened(&database, ring(1, &[])).await, opened(&database, ring(1, &[])).await];
     let install = InstallId(Ulid::new());
@@ -115,7 +115,7 @@ async fn two_servers_that_meet_a_subject_at_once_use_one_key() {
 }
 
 #[tokio::test]
-async fn a_known_subject_costs_an_append_no_connection_of_the_pool() {
+async fn append_for_a_cached_subject_needs_no_pool_connection() {
     let database = database().await;
     let pool = event_log::connect(&database.url, 1).await.unwrap();
     let options = Options { keys: ring(1, &[]), ..Options::default() };
@@ -141,7 +141,7 @@ async fn a_known_subject_costs_an_append_no_connection_of_the_pool() {
 }
 
 #[tokio::test]
-async fn every_server_forgets_a_shredded_key() {
+async fn every_server_drops_a_shredded_key() {
     let database = database().await;
     let (one, two) = (opened(&database, ring(1, &[])).await, opened(&database, ring(1, &[])).await);
     let (install, other) = (InstallId(Ulid::new()), InstallId(Ulid::new()));
@@ -185,7 +185,7 @@ async fn every_server_forgets_a_shredded_key() {
 }
 
 #[tokio::test]
-async fn an_erasure_does_not_answer_a_request_that_came_while_it_ran() {
+async fn erasure_does_not_complete_a_request_that_came_meanwhile() {
     let database = database().await;
     let (pool, subject) = (&database.pool, InstallId(Ulid::new()).to_string());
     let now = "2026-11-23T12:00:00Z".parse().unwrap();
@@ -201,7 +201,7 @@ async fn an_erasure_does_not_answer_a_request_that_came_while_it_ran() {
 }
 
 #[tokio::test]
-async fn a_server_with_another_wrapping_key_does_not_start_and_one_that_knows_the_former_does() {
+async fn start_needs_the_current_or_a_former_wrapping_key() {
     let database = database().await;
     let install = InstallId(Ulid::new());
     create(&opened(&database, ring(1, &[])).await, install).await;
@@ -218,7 +218,7 @@ async fn a_server_with_another_wrapping_key_does_not_start_and_one_that_knows_th
 }
 
 #[tokio::test]
-async fn what_was_written_before_there_were_keys_is_read_as_it_was() {
+async fn events_from_before_the_encryption_are_readable() {
     let database = database().await;
     let install = InstallId(Ulid::new());
     create(&database.log().await.unwrap(), install).await;

@@ -28,7 +28,7 @@ fn encrypted(keys: &Keys) -> Option<(String, String)> {
 }
 
 #[test]
-fn what_is_sealed_is_read_as_it_was_byte_for_byte() {
+fn encrypted_payload_is_decrypted_byte_for_byte() {
     let both = keys(&[("ins_1", Some(1)), ("prn_1", Some(2))]);
     let (stored, readable) = encrypted(&both).unwrap();
     assert_eq!(readable, PAYLOAD);
@@ -52,14 +52,14 @@ fn data_of_two_subjects_is_erased_with_either_key() {
 }
 
 #[test]
-fn nothing_is_sealed_under_a_key_that_is_gone() {
+fn nothing_is_encrypted_with_a_shredded_key() {
     let (stored, readable) = encrypted(&keys(&[("ins_1", None), ("prn_1", Some(2))])).unwrap();
     assert_eq!(stored, readable);
     assert!(!stored.contains("Ada") && !stored.contains("encrypted"), "{stored}");
 }
 
 #[test]
-fn what_was_moved_changed_or_has_no_key_is_an_error_and_never_read_as_something_else() {
+fn moved_changed_or_keyless_payload_is_an_error() {
     let both = keys(&[("ins_1", Some(1)), ("prn_1", Some(2))]);
     let (stored, _) = encrypted(&both).unwrap();
     let elsewhere = EventContext { sequence: 3, ..WHICH };
@@ -71,7 +71,7 @@ fn what_was_moved_changed_or_has_no_key_is_an_error_and_never_read_as_something_
 }
 
 #[test]
-fn what_was_written_before_is_read_as_it_is() {
+fn payload_without_encryption_is_read_unchanged() {
     let none = keys(&[]);
     assert_eq!(open(PAYLOAD, WHICH, &none), Ok(None));
     // A value of a user that looks like an encrypted field.
@@ -83,7 +83,7 @@ mod pentest {
     use super::*;
 
     #[test]
-    fn a_sealed_member_that_cannot_be_read_is_an_error_and_never_clear_text() {
+    fn invalid_encrypted_member_is_an_error() {
         let both = keys(&[("ins_1", Some(1)), ("prn_1", Some(2))]);
         let (stored, _) = encrypted(&both).unwrap();
         let broken = [
