@@ -143,7 +143,7 @@ mod pentest {
     }
 
     #[tokio::test]
-    async fn an_upload_does_not_wait_for_another_one_of_its_runner() {
+    async fn upload_does_not_wait_for_another_one_of_its_runner() {
         let (world, agent, _, execution) = at_work().await;
         let other = stalled_upload(&world.app.pool, &agent.id.to_string()).await;
         let sent = send(&world, &agent, &execution, vec![1; 10]);
@@ -155,7 +155,7 @@ mod pentest {
     }
 
     #[tokio::test]
-    async fn a_body_that_no_quota_has_room_for_is_not_read() {
+    async fn body_that_exceeds_the_quota_is_not_read() {
         let (world, agent, _, execution) = at_work().await;
         let charge = "insert into upload_charge values ($1, $2)";
         let left = 2 * MIN_CHARGE as i64;
@@ -195,7 +195,7 @@ mod pentest {
     }
 
     #[tokio::test]
-    async fn an_erasure_leaves_the_equal_blob_of_an_execution_whose_report_is_on_its_way() {
+    async fn erasure_keeps_a_blob_that_a_pending_report_of_another_execution_references() {
         let pool = fresh_database().await.unwrap().pool;
         let mut digests = vec![];
         for execution in ["exe_1", "exe_2"] {
@@ -216,7 +216,7 @@ mod pentest {
     }
 
     #[tokio::test]
-    async fn an_upload_that_began_before_an_erasure_is_not_stored_after_it() {
+    async fn upload_that_began_before_an_erasure_is_not_stored_after_it() {
         let pool = fresh_database().await.unwrap().pool;
         // given an upload that has checked its execution for erasure, and waits for a lock
         let mut erasure = pool.begin().await.unwrap();
@@ -247,7 +247,7 @@ mod pentest {
     }
 
     #[tokio::test]
-    async fn an_execution_moves_one_upload_to_the_blobs_that_stay() {
+    async fn execution_moves_one_upload_to_the_permanent_blobs() {
         let pool = fresh_database().await.unwrap().pool;
         let (first, second) =
             (put(&pool, "exe_1", b"a").await.unwrap(), put(&pool, "exe_1", b"b").await.unwrap());
@@ -261,7 +261,7 @@ mod pentest {
     }
 
     #[tokio::test]
-    async fn uploads_that_no_report_names_are_collected_and_named_ones_stay() {
+    async fn unreferenced_uploads_are_deleted_and_referenced_ones_stay() {
         let pool = fresh_database().await.unwrap().pool;
         let (named, unnamed) =
             (put(&pool, "exe_1", b"a").await.unwrap(), put(&pool, "exe_1", b"b").await.unwrap());
@@ -282,7 +282,7 @@ mod pentest {
     }
 
     #[tokio::test]
-    async fn nothing_of_an_erased_execution_is_stored_or_kept() {
+    async fn no_upload_of_an_erased_execution_is_stored() {
         let pool = fresh_database().await.unwrap().pool;
         let digest = put(&pool, "exe_1", b"a").await.unwrap();
         let mark = "insert into erased_execution values ('exe_1')";
@@ -294,7 +294,7 @@ mod pentest {
     }
 
     #[tokio::test]
-    async fn a_report_and_the_collector_never_leave_a_report_without_its_blob() {
+    async fn concurrent_collection_never_leaves_a_report_without_its_blob() {
         let pool = fresh_database().await.unwrap().pool;
         for round in 0..50_u8 {
             let execution = format!("exe_{round}");
@@ -312,7 +312,7 @@ mod pentest {
     }
 
     #[tokio::test]
-    async fn a_plan_whose_upload_was_collected_is_refused_and_taken_when_it_is_uploaded_again() {
+    async fn plan_with_a_deleted_upload_is_rejected_until_it_is_uploaded_again() {
         let (world, agent, job, execution) = at_work().await;
         let summary = br#"{"add":1,"change":0,"destroy":0,"noop":false}"#;
         send(&world, &agent, &execution, summary.to_vec()).await.ok();
