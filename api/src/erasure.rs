@@ -58,7 +58,7 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
     let mut copies = Copies::of(app, &installs(&all)).await?;
     let (executions, digests) = (copies.executions(None), deletable(app, &copies).await?);
     app.logs.mark_erased(&executions).await?;
-    shred::barrier(app.owner(), &WRITABLE_TABLES)
+    shred::wait_for_writers(app.owner(), &WRITABLE_TABLES)
         .await
         .map_err(|error| owner_problem(error.into()))?;
     // Snapshots contain decrypted data. They are created again when needed.
@@ -79,7 +79,7 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
     if let Some(last) = copies.missing_until() {
         return erase_newer(app, copies, subjects, last).await;
     }
-    projections::erase::erase(app.owner_source()).await.map_err(unmade)?;
+    projections::erase::erase(app.owner_source()).await.map_err(owner_problem)?;
     vacuum(app).await;
     copies.go_on(app).await?;
     match remaining(app, &copies, &all).await?.as_slice() {

@@ -32,7 +32,7 @@ pub use check::check;
 pub use closed_range::Reader;
 pub use create::{FRAME, Step, create};
 pub use discard::{discard, verify};
-pub use manifest::{EVENTS, FORMAT, INDEX, MANIFEST, Manifest, Measured, directory};
+pub use manifest::{ArchiveFile, EVENTS, FORMAT, INDEX, MANIFEST, Manifest, directory};
 
 /// Reasons why an archive cannot be created, read or verified, or why its rows cannot be dropped.
 #[derive(Debug, thiserror::Error)]
@@ -131,11 +131,11 @@ impl From<sqlx::Error> for ArchiveError {
     }
 }
 
-fn at(path: &Path) -> impl FnOnce(io::Error) -> ArchiveError {
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> ArchiveError {
     let path = path.display().to_string();
     move |reason| ArchiveError::Io { path, reason }
 }
 
-fn spoiled(path: &Path, why: impl Into<String>) -> ArchiveError {
+fn corrupt(path: &Path, why: impl Into<String>) -> ArchiveError {
     ArchiveError::Corrupt { path: path.display().to_string(), why: why.into() }
 }

@@ -121,7 +121,7 @@ pub async fn get(
 
 /// SQL condition: no execution outside the array `$2` has an upload that was moved to blob `b`. The
 /// report that references such an upload may not be in the log yet.
-const NO_OTHERS: &str = "not exists (select from blob_upload u \
+const NOT_SHARED: &str = "not exists (select from blob_upload u \
      where u.digest = b.digest and u.bytes is null and u.execution <> all($2))";
 
 /// Deletes blobs of executions whose data is erased. Keeps a blob that another execution also uploaded.
@@ -138,7 +138,7 @@ pub async fn erase(
     // missing and stores it again.
     let lock = "set local lock_timeout = '2s'; lock table blob_upload in share mode";
     sqlx::Executor::execute(&mut *tx, lock).await?;
-    let delete = format!("delete from blob b where b.digest = any($1) and {NO_OTHERS}");
+    let delete = format!("delete from blob b where b.digest = any($1) and {NOT_SHARED}");
     sqlx::query(&delete).bind(digests).bind(executions).execute(&mut *tx).await?;
     tx.commit().await
 }
@@ -152,6 +152,6 @@ pub async fn not_erased(
     digests: &[String],
     executions: &[String],
 ) -> Result<i64, sqlx::Error> {
-    let count = format!("select count(*) from blob b where b.digest = any($1) and {NO_OTHERS}");
+    let count = format!("select count(*) from blob b where b.digest = any($1) and {NOT_SHARED}");
     sqlx::query_scalar(&count).bind(digests).bind(executions).fetch_one(executor).await
 }

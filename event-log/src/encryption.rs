@@ -71,7 +71,7 @@ enum KeyState {
 impl Keys {
     /// Returns the combined state of these subjects' keys. A field of two subjects is erased if
     /// either key was shredded.
-    fn standing(&self, of: &[String]) -> KeyState {
+    fn combined_state(&self, of: &[String]) -> KeyState {
         let mut open = vec![];
         for subject in of {
             match self.0.get(subject) {
@@ -109,14 +109,14 @@ impl KeyRing {
     /// # Errors
     /// [`LogError::WrappingKey`] with the name of a missing wrapping key.
     pub async fn check(&self, executor: impl PgExecutor<'_>) -> Result<(), LogError> {
-        if self.0.is_some() { self.opens_all(executor).await } else { Ok(()) }
+        if self.0.is_some() { self.check_all(executor).await } else { Ok(()) }
     }
 
     /// Checks as [`KeyRing::check`] does, but a ring without keys fails if the database has subject keys.
     ///
     /// # Errors
     /// [`LogError::WrappingKey`] with the name of a missing wrapping key.
-    pub async fn opens_all(&self, executor: impl PgExecutor<'_>) -> Result<(), LogError> {
+    pub async fn check_all(&self, executor: impl PgExecutor<'_>) -> Result<(), LogError> {
         let known: Vec<&str> =
             self.0.iter().flat_map(|shared| shared.wraps()).map(WrappingKey::name).collect();
         let other = "select wrapped_by from subject_key where wrapped is not null \
@@ -155,7 +155,7 @@ impl KeyRing {
             let (customer, author) = event.subjects();
             subjects.extend(customer.into_iter().chain(author));
         }
-        let (mut keys, missing) = shared.held.known(subjects);
+        let (mut keys, missing) = shared.held.cached(subjects);
         if !missing.is_empty() {
             shared.make(pool, &missing, clock).await?;
             keys.0.extend(shared.fetch(&mut *pool.acquire().await?, &missing).await?);
@@ -182,7 +182,7 @@ impl KeyRing {
             let missing = |subject| (subject, Key::Missing(none.clone()));
             return Ok(Keys(subjects.into_iter().map(missing).collect()));
         };
-        let (mut keys, missing) = shared.held.known(subjects);
+        let (mut keys, missing) = shared.held.cached(subjects);
         if !missing.is_empty() {
             keys.0.extend(shared.fetch(connection, &missing).await?);
         }

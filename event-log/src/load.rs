@@ -129,10 +129,10 @@ impl EventLog {
             Some(known) => Some(known),
             // Most streams are too short for a snapshot and need one query. A longer one costs one
             // query more.
-            None => match self.read_below(&stream, snapshot::EVERY).await? {
+            None => match self.read_below(&stream, snapshot::SNAPSHOT_INTERVAL).await? {
                 Some(events) => {
                     let mut loaded = Loaded::new(stream, begun);
-                    take_in(&mut loaded, &events)?;
+                    apply_events(&mut loaded, &events)?;
                     if loaded.version > 0 {
                         self.keep(&loaded, 0);
                     }
@@ -167,7 +167,7 @@ impl EventLog {
     async fn catch_up<D: Decider>(&self, loaded: &mut Loaded<D>, to: u64) -> Result<(), LogError> {
         loop {
             let events = self.read_page(&loaded.stream, (loaded.version, to), PAGE).await?;
-            take_in(loaded, &events)?;
+            apply_events(loaded, &events)?;
             if events.len() < PAGE as usize {
                 return Ok(());
             }
@@ -181,7 +181,10 @@ impl EventLog {
     }
 }
 
-fn take_in<D: Decider>(loaded: &mut Loaded<D>, events: &[StoredEvent]) -> Result<(), LogError> {
+fn apply_events<D: Decider>(
+    loaded: &mut Loaded<D>,
+    events: &[StoredEvent],
+) -> Result<(), LogError> {
     for event in events {
         if event.sequence != loaded.version + 1 {
             let what = format!("stream {} has a gap", loaded.stream);

@@ -99,16 +99,16 @@ pub(crate) struct Shared {
 }
 
 /// Number of slots above which a commit waits if the queue is full.
-const SMALL: u32 = 1;
+const MAX_SMALL_SLOTS: u32 = 1;
 /// Maximum number of large commits that wait for slots.
-const LARGE_MOST: usize = 16;
+const MAX_LARGE_WAITING: usize = 16;
 
 /// Timeout of a large commit that waits for slots.
 const LARGE_WAIT: Duration = Duration::from_secs(5);
 /// Retry delay of a caller that finds the queue full.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Maximum lag of a receiver of [`EventLog::tail`], in batches.
-const TAIL: usize = 1_024;
+const TAIL_CAPACITY: usize = 1_024;
 
 impl Shared {
     /// Acquires slots of the queue. A small commit gets its slots immediately or is rejected with a
@@ -118,7 +118,7 @@ impl Shared {
         match self.places.clone().try_acquire_many_owned(slots) {
             Ok(places) => return Ok(places),
             Err(TryAcquireError::Closed) => return Err(AppendError::Closed),
-            Err(TryAcquireError::NoPermits) if slots <= SMALL => return Err(full),
+            Err(TryAcquireError::NoPermits) if slots <= MAX_SMALL_SLOTS => return Err(full),
             Err(TryAcquireError::NoPermits) => {}
         }
         // Waiting commits use memory, so their number is limited.
@@ -159,7 +159,7 @@ impl EventLog {
         let (positions, watched_positions) = watch::channel(head.position);
         let (seen, watched) = watch::channel(head.published());
         let (read_at, watched_reads) = watch::channel(opened);
-        let tail = broadcast::Sender::new(TAIL);
+        let tail = broadcast::Sender::new(TAIL_CAPACITY);
         let cache = Arc::new(Cache::of(options.cached_states));
         let nearby = Arc::new(TreeCache::default());
         let shared = Shared {
@@ -169,7 +169,7 @@ impl EventLog {
             clock: options.clock.clone(),
             arrivals,
             places: Arc::new(Semaphore::new(options.queue as usize)),
-            large: Semaphore::new(LARGE_MOST),
+            large: Semaphore::new(MAX_LARGE_WAITING),
             queue: options.queue,
             positions: watched_positions,
             read_at: options.poll_interval.map(|_| watched_reads),

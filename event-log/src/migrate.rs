@@ -21,7 +21,7 @@ pub(crate) const FIRST_RELEASED: i32 = 3;
 /// Returns [`FORMAT`], or the next one in a test of a rolling update.
 pub fn format() -> i32 {
     #[cfg(feature = "planted")]
-    if next::is() {
+    if next::is_enabled() {
         return next::FORMAT;
     }
     FORMAT
@@ -33,7 +33,7 @@ type File = (&'static str, &'static str);
 /// The migrations of this program, in order.
 fn files() -> Vec<File> {
     #[cfg(feature = "planted")]
-    if next::is() {
+    if next::is_enabled() {
         return [MIGRATIONS, &[next::MIGRATION]].concat();
     }
     MIGRATIONS.to_vec()
@@ -124,7 +124,7 @@ async fn found_format(connection: &mut PgConnection) -> Result<Option<i32>, sqlx
 pub(crate) async fn tables(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
     let mut tries = 1;
     loop {
-        match once(pool, &files()).await {
+        match try_migrate(pool, &files()).await {
             Err(MigrateError::Database(error)) if is_race(&error) && tries < TRIES => tries += 1,
             result => return result,
         }
@@ -138,7 +138,7 @@ fn is_race(error: &sqlx::Error) -> bool {
     code.is_some_and(|code| matches!(&*code, "23505" | "42P06" | "42P07"))
 }
 
-async fn once(pool: &PgPool, files: &[File]) -> Result<Vec<String>, MigrateError> {
+async fn try_migrate(pool: &PgPool, files: &[File]) -> Result<Vec<String>, MigrateError> {
     let mut tx = pool.begin().await?;
     prepare(&mut tx).await?;
     let known =
@@ -222,16 +222,16 @@ mod tests {
     use crate::testing::fresh_empty_database;
 
     #[tokio::test]
-    async fn a_later_migration_runs_once_and_an_earlier_program_is_refused_afterwards() {
+    async fn later_migration_runs_once_and_then_rejects_an_earlier_program() {
         let database = fresh_empty_database().await.unwrap();
         let first = files();
         let later = [&first[..], &[("9999_later", "create table later (id bigint)")]].concat();
         let all: Vec<_> = first.iter().map(|(name, _)| (*name).to_owned()).collect();
-        assert_eq!(once(&database.pool, &first).await.unwrap(), all);
-        assert_eq!(once(&database.pool, &later).await.unwrap(), ["9999_later"]);
-        assert_eq!(once(&database.pool, &later).await.unwrap(), [] as [String; 0]);
+        assert_eq!(try_migrate(&database.pool, &first).await.unwrap(), all);
+        assert_eq!(try_migrate(&database.pool, &later).await.unwrap(), ["9999_later"]);
+        assert_eq!(try_migrate(&database.pool, &later).await.unwrap(), [] as [String; 0]);
         sqlx::query("select id from later").fetch_all(&database.pool).await.unwrap();
-        let refused = once(&database.pool, &first).await.unwrap_err();
+        let refused = try_migrate(&database.pool, &first).await.unwrap_err();
         assert!(matches!(&refused, MigrateError::Unknown(name) if name == "9999_later"));
     }
 }

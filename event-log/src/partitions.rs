@@ -25,7 +25,7 @@ pub const FAR_AHEAD: u64 = 4;
 const LOCK_MS: u32 = 2_000;
 /// Timeout in milliseconds after which the database ends an idle transaction, for example after a
 /// lost connection.
-const SILENCE_MS: u32 = 5_000;
+const IDLE_TIMEOUT_MS: u32 = 5_000;
 
 /// A range of positions with its own table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub async fn create_missing(
     let mut made = vec![];
     loop {
         let mut connection = owner.acquire().await?;
-        let Some(missing) = missing(&mut connection, size, ahead).await? else {
+        let Some(missing) = next_missing(&mut connection, size, ahead).await? else {
             return Ok(made);
         };
         // The transaction begins after the first check. Two transactions that had both read the
@@ -85,7 +85,7 @@ pub async fn create_missing(
         // while it holds the lock.
         tx.execute(&*format!(
             "set local lock_timeout = '{LOCK_MS}ms'; \
-             set local idle_in_transaction_session_timeout = '{SILENCE_MS}ms'"
+             set local idle_in_transaction_session_timeout = '{IDLE_TIMEOUT_MS}ms'"
         ))
         .await?;
         // If the default partition has rows, the whole table must be locked. Otherwise it is enough
@@ -94,11 +94,11 @@ pub async fn create_missing(
         tx.execute(&*format!("lock table {lock} in access exclusive mode")).await?;
         // Checked again: another program may have created the partition, or added rows to the
         // default one.
-        if self::missing(&mut tx, size, ahead).await?.as_ref() != Some(&missing) {
+        if self::next_missing(&mut tx, size, ahead).await?.as_ref() != Some(&missing) {
             tx.rollback().await?;
             continue;
         }
-        made.push(one(&mut tx, missing).await?);
+        made.push(create_partition(&mut tx, missing).await?);
         tx.commit().await?;
     }
 }
@@ -112,12 +112,12 @@ struct Missing {
     takes_rest: bool,
 }
 
-async fn missing(
+async fn next_missing(
     connection: &mut PgConnection,
     size: u64,
     ahead: u64,
 ) -> Result<Option<Missing>, sqlx::Error> {
-    let end = end(connection).await?;
+    let end = end_of_partitions(connection).await?;
     let found = "select coalesce((select position from log_head), 0), \
                  (select max(r.position) from log_event_default r, log_head h \
                    where r.position > $1 and r.position <= h.position)";
@@ -133,13 +133,16 @@ async fn missing(
 }
 
 /// Last position that has, or had, a partition.
-async fn end(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+async fn end_of_partitions(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
     let made = list(connection).await?.last().map_or(0, |partition| partition.last);
     let archived = "select coalesce(max(last_position), 0) from log_archive";
     Ok(made.max(number(sqlx::query_scalar(archived).fetch_one(connection).await?)))
 }
 
-async fn one(connection: &mut PgConnection, missing: Missing) -> Result<Partition, sqlx::Error> {
+async fn create_partition(
+    connection: &mut PgConnection,
+    missing: Missing,
+) -> Result<Partition, sqlx::Error> {
     let Missing { first, last, takes_rest } = missing;
     let (table, end) = (format!("log_event_{first}"), last + 1);
     let make = if takes_rest {

@@ -64,7 +64,7 @@ impl StoredEvent {
     /// # Errors
     /// [`LogError::Damaged`] if this program cannot decode it.
     pub fn decode<E: Event>(&self) -> Result<Vec<E>, LogError> {
-        upcast::read(&self.event_type, &self.event_version, self.words()?)
+        upcast::read(&self.event_type, &self.event_version, self.readable()?)
             .map_err(|error| self.damaged(&error))
     }
 
@@ -72,7 +72,7 @@ impl StoredEvent {
     ///
     /// # Errors
     /// [`LogError::Damaged`] if the encrypted fields were not decrypted.
-    pub fn words(&self) -> Result<&str, LogError> {
+    pub fn readable(&self) -> Result<&str, LogError> {
         match &self.said {
             None => Ok(&self.payload),
             Some(Ok(readable)) => Ok(readable),
@@ -143,7 +143,7 @@ impl StoredEvent {
             sequence: counted("sequence")?,
             event_type: Cow::Owned(row.try_get("event_type")?),
             event_version: Cow::Owned(row.try_get("event_version")?),
-            said: unopened(&payload),
+            said: not_decrypted(&payload),
             payload: payload.into(),
             metadata: row.try_get::<String, _>("metadata")?.into(),
             salt: fixed(bytes("salt")?, position, "salt")?,
@@ -178,7 +178,7 @@ pub(crate) fn fixed<const N: usize>(
 
 /// Returns an error as the readable payload if the payload has encrypted fields, which are not
 /// decrypted yet.
-pub(crate) fn unopened(payload: &str) -> ReadablePayload {
+pub(crate) fn not_decrypted(payload: &str) -> ReadablePayload {
     encryption::is_encrypted(payload)
         .then(|| Err("the payload is encrypted, and was not decrypted".into()))
 }

@@ -20,7 +20,7 @@ use reports::ReportVerifier;
 use segment::{BLOCK, Range, check, link};
 
 /// Maximum number of concurrent segments.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT: usize = 8;
 
 /// Result of a successful verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub async fn verify(
     verify_in(
         source,
         from_exclusive,
-        VerifyOptions { at_once: cores.min(AT_ONCE), ..VerifyOptions::default() },
+        VerifyOptions { at_once: cores.min(MAX_CONCURRENT), ..VerifyOptions::default() },
         progress,
     )
     .await

@@ -64,7 +64,7 @@ impl RecordedEvent {
     /// [`LogError::Damaged`] if this program cannot decode the event.
     pub fn read(stored: &StoredEvent) -> Result<Vec<RecordedEvent>, LogError> {
         let mut decoded = vec![];
-        RawEvent { payload: stored.words()?, ..RawEvent::of(stored) }.read(&mut decoded)?;
+        RawEvent { payload: stored.readable()?, ..RawEvent::of(stored) }.read(&mut decoded)?;
         Ok(decoded)
     }
 

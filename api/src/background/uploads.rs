@@ -24,9 +24,9 @@ pub async fn run(app: App) {
 }
 
 async fn collect(app: &App) -> Result<(), sqlx::Error> {
-    let collected = upload::collect(&app.pool, app.log().clock()).await?;
+    let collected = upload::delete_expired(&app.pool, app.log().clock()).await?;
     app.metrics.uploads_collected.inc_by(collected);
-    let waiting = upload::waiting(&app.pool).await?;
+    let waiting = upload::unreferenced_bytes(&app.pool).await?;
     app.metrics.uploads_bytes.set(waiting);
     Ok(())
 }

@@ -104,7 +104,7 @@ async fn database(
     // Copied after the snapshot, so every key that wraps data in it is among the current and former
     // keys.
     let keys = draft.keys(data)?;
-    wrapping::kept(&draft.path.join(KEYS))?.opens_all(&mut reader).await?;
+    wrapping::kept(&draft.path.join(KEYS))?.check_all(&mut reader).await?;
     // Created before pg_dump opens it, because pg_dump would create a file that other users can
     // read.
     files::new(dump)?;
@@ -244,7 +244,7 @@ impl Draft {
             for name in [EVENTS, INDEX] {
                 let file = take(name)?;
                 let digest = file.digest.strip_prefix("sha256:").unwrap_or_default();
-                let is_made = |made: &archive::Measured| {
+                let is_made = |made: &archive::ArchiveFile| {
                     made.name == name && made.bytes == file.bytes && made.sha256 == digest
                 };
                 if !said.files.iter().any(is_made) {

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_a_range_of_ids() {
+    fn day_is_a_range_of_ids() {
         let first = begun("2026-11-21T00:00:00Z", 0);
         let last = begun("2026-11-21T23:59:59.999Z", u128::MAX >> 48);
         let (from, to) = id_range(day("2026-11-21")).unwrap();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_erased_execution_stays_erased_when_its_day_is_dropped() {
+    async fn erased_execution_stays_erased_when_its_day_is_dropped() {
         let database = fresh_database().await.unwrap();
         let store = LogStore::new(database.pool.clone());
         let erased = begun("2026-10-02T12:00:00Z", 1);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_partition_is_stored_as_the_whole_is() {
+    async fn new_partition_stores_bytes_uncompressed() {
         let database = fresh_database().await.unwrap();
         create_missing(&database.pool, day("2026-11-21"), 0).await.unwrap();
         let sql = "select attstorage::text from pg_attribute \

@@ -34,22 +34,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chunk_that_starts_where_the_stream_ends_is_new() {
+    fn chunk_at_the_end_is_new() {
         assert_eq!(place_chunk(10, 10, 5), Ok(Placement { overlap: 10..10, known: 0 }));
     }
 
     #[test]
-    fn a_chunk_after_the_end_leaves_a_gap() {
+    fn chunk_after_the_end_leaves_a_gap() {
         assert_eq!(place_chunk(10, 11, 5), Err(Gap { have: 10 }));
     }
 
     #[test]
-    fn a_chunk_that_was_sent_before_has_nothing_new() {
+    fn chunk_that_was_sent_before_has_no_new_bytes() {
         assert_eq!(place_chunk(10, 2, 5), Ok(Placement { overlap: 2..7, known: 5 }));
     }
 
     #[test]
-    fn a_chunk_over_the_end_has_both() {
+    fn chunk_across_the_end_has_known_and_new_bytes() {
         assert_eq!(place_chunk(10, 8, 5), Ok(Placement { overlap: 8..10, known: 2 }));
     }
 
@@ -60,7 +60,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_kept_is_a_prefix_of_what_was_written(chunks in chunks()) {
+        fn stored_bytes_are_a_prefix_of_the_written_bytes(chunks in chunks()) {
             let written: Vec<u8> = (0..64).collect();
             let mut stored: Vec<u8> = vec![];
             for (start, length, spoiled) in chunks {

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repository_never_leaves_the_registry() {
+    fn repository_path_stays_inside_the_registry() {
         let name: Repository = "shop/data_store".parse().unwrap();
         assert_eq!(name.to_string(), "shop/data_store");
         for other in ["shop", "shop/", "/x", "../x", "shop/..", "a/b/c", "a/.b", "a/b c", "a/b%2f"]

@@ -7,7 +7,7 @@ use axum::{
 use domain::digest::Digest;
 use event_log::{
     blob,
-    upload::{self, Limit, NotStored, Quota, Room, Uploader},
+    upload::{self, Limit, NotStored, Quota, RemainingQuota, Uploader},
 };
 
 use super::{caller, execution};
@@ -41,7 +41,7 @@ pub async fn put(
         named.parse().map_err(|error| Problem::new(Code::BadRequest, format!("{error}")))?;
     let (execution, id) = (execution.to_string(), runner.id.to_string());
     let (by, quota) = (Uploader { execution: &execution, runner: &id }, app.config.uploads);
-    let room = upload::room(&app.pool, by, &named, quota).await?;
+    let room = upload::remaining_quota(&app.pool, by, &named, quota).await?;
     let bytes = read(&app, request, room, quota).await?;
     if blob::digest(&bytes).map_err(Problem::internal)? != named {
         return Err(Problem::new(
@@ -64,7 +64,12 @@ pub async fn put(
 }
 
 /// Reads the body if it fits within the quotas. Rejects a larger body before reading it.
-async fn read(app: &App, mut request: Request, room: Room, quota: Quota) -> Result<Bytes, Problem> {
+async fn read(
+    app: &App,
+    mut request: Request,
+    room: RemainingQuota,
+    quota: Quota,
+) -> Result<Bytes, Problem> {
     let too_large = || {
         Problem::new(Code::TooLarge, "blob is too large: the limit is 8 MiB; send a smaller blob")
     };
@@ -73,7 +78,7 @@ async fn read(app: &App, mut request: Request, room: Room, quota: Quota) -> Resu
     if length.is_some_and(|length| length > MAX_BYTES as u64) {
         return Err(too_large());
     }
-    if let Room::Left { bytes, limit } = room {
+    if let RemainingQuota::Left { bytes, limit } = room {
         if upload::charge(length.unwrap_or(0)) > bytes {
             return Err(quota_problem(app, limit, quota));
         }
@@ -82,7 +87,7 @@ async fn read(app: &App, mut request: Request, room: Room, quota: Quota) -> Resu
     }
     let bytes = Bytes::from_request(request, app).await;
     bytes.map_err(|rejection| match (rejection.status(), room) {
-        (StatusCode::PAYLOAD_TOO_LARGE, Room::Left { bytes, limit })
+        (StatusCode::PAYLOAD_TOO_LARGE, RemainingQuota::Left { bytes, limit })
             if bytes < MAX_BYTES as u64 =>
         {
             quota_problem(app, limit, quota)

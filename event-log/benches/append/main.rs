@@ -37,7 +37,7 @@ use cells::{CELLS, Cell, RATIOS};
 static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() {
-    let ask = Ask {
+    let ask = RoundParams {
         rounds: number("--rounds", 5),
         period: Duration::from_secs(number("--seconds", 3)),
         only: number("--only", 0) as usize,
@@ -49,7 +49,7 @@ fn main() {
     runtime.block_on(run(ask));
 }
 
-struct Ask {
+struct RoundParams {
     rounds: u64,
     period: Duration,
     /// Number of callers to compare with INSERT; 0 runs all cases.
@@ -59,7 +59,7 @@ struct Ask {
     json: bool,
 }
 
-async fn run(ask: Ask) {
+async fn run(ask: RoundParams) {
     let directory = std::env::temp_dir().join(format!("stead-bench-{}", std::process::id()));
     let cluster = Cluster::start(&directory, &cluster_settings()).await.unwrap();
     if ask.modules.is_none() && ask.only == 0 {
@@ -91,7 +91,7 @@ async fn run(ask: Ask) {
 
 /// Runs each case once. Returns the number of Stead events verified per second afterwards.
 async fn one_round(
-    ask: &Ask,
+    ask: &RoundParams,
     cluster: &Cluster,
     database: &Database,
     report: &mut Report<Cell>,

@@ -6,11 +6,12 @@ use proof::{Hash, range::Range};
 use sqlx::PgPool;
 
 use super::{
-    ArchiveError, Archives, Manifest, at, check,
+    ArchiveError, Archives, Manifest, check,
     closed_range::{RangeProof, Reader, range_proof},
+    corrupt,
     draft::Draft,
+    io_error,
     manifest::directory,
-    spoiled,
 };
 use crate::{Clock, StoredEvent, partitions::Partition, read::read_range, stored::bigint};
 
@@ -47,22 +48,22 @@ pub async fn create(
     if !whole.exists() {
         let mut draft = Draft::begin(above, &whole)?;
         draft.write(pool, of, &proof, frame, progress).await?;
-        checked(draft.path.clone(), &proof, progress).await?;
+        verify_files(draft.path.clone(), &proof, progress).await?;
         draft.finish(&whole)?;
         progress(Step::Whole);
     }
     // This also verifies an archive that existed: a crash may have prevented its entry in the
     // database.
-    let manifest = checked(whole.clone(), &proof, progress).await?;
+    let manifest = verify_files(whole.clone(), &proof, progress).await?;
     prove_rows(pool, of, &proof, |_| Ok(())).await?;
     let (_, sha256) = Manifest::read(&whole, None)?;
-    name(pool, of, &sha256).await?;
+    record_archive(pool, of, &sha256).await?;
     Ok(manifest)
 }
 
 /// Records the archive in the database. Replaces the entry of an archive that was lost while its
 /// rows still exist.
-async fn name(pool: &PgPool, of: &Partition, sha256: &Hash) -> Result<(), ArchiveError> {
+async fn record_archive(pool: &PgPool, of: &Partition, sha256: &Hash) -> Result<(), ArchiveError> {
     sqlx::query(
         "insert into log_archive (last_position, first_position, manifest_sha256, created_at) \
          values ($1, $2, $3, $4) on conflict (last_position) do update \
@@ -107,7 +108,7 @@ pub(super) async fn prove_rows(
 }
 
 /// Verifies the files on a blocking thread, so that other tasks can run.
-async fn checked(
+async fn verify_files(
     path: PathBuf,
     proof: &RangeProof,
     progress: &mut (dyn FnMut(Step) + Send),
@@ -122,10 +123,10 @@ async fn checked(
     while let Some(position) = receiver.recv().await {
         progress(Step::Checked(position));
     }
-    let done = checking.await.map_err(|error| at(&place)(error.into()))?;
+    let done = checking.await.map_err(|error| io_error(&place)(error.into()))?;
     let (manifest, proven) = done?;
     if proven.checkpoint.log_id != log_id {
-        return Err(spoiled(&place, "it is an archive of another log"));
+        return Err(corrupt(&place, "it is an archive of another log"));
     }
     Ok(manifest)
 }

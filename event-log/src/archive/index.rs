@@ -19,7 +19,7 @@ pub(super) struct Entries(Vec<(Key, u32, u64)>);
 
 impl Entries {
     /// Adds an event of a frame. Events must be added in order.
-    pub(super) fn seen(
+    pub(super) fn add(
         &mut self,
         frames: &mut Frames,
         stream: &StreamId,

@@ -8,7 +8,7 @@ use domain::decider::Timestamp;
 use proof::{Hash, bundle::Base64, range::Head};
 use serde::{Deserialize, Serialize};
 
-use super::{ArchiveError, at, spoiled};
+use super::{ArchiveError, corrupt, io_error};
 
 /// Format of the archive.
 pub const FORMAT: &str = "stead/archive/v2";
@@ -20,7 +20,7 @@ pub const INDEX: &str = "streams.index";
 pub const MANIFEST: &str = "manifest.json";
 /// Maximum size of a manifest in bytes. A manifest of ten million events has about a hundredth of
 /// this size.
-const LONGEST: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 
 /// Manifest of an archive: its range, digests, frames and proof.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub struct Manifest {
     /// first line of an export has the same format.
     pub proof: Head,
     /// The files other than the manifest.
-    pub files: Vec<Measured>,
+    pub files: Vec<ArchiveFile>,
     /// Frames of the events file.
     pub frames: Vec<Frame>,
 }
@@ -53,7 +53,7 @@ pub struct Manifest {
 /// A file of the archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Measured {
+pub struct ArchiveFile {
     pub name: String,
     /// Size in bytes.
     pub bytes: u64,
@@ -86,26 +86,26 @@ impl Manifest {
     ) -> Result<(Manifest, Hash), ArchiveError> {
         let path = directory.join(MANIFEST);
         let mut bytes = vec![];
-        let file = File::open(&path).map_err(at(&path))?;
-        file.take(LONGEST).read_to_end(&mut bytes).map_err(at(&path))?;
+        let file = File::open(&path).map_err(io_error(&path))?;
+        file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(io_error(&path))?;
         let hash = proof::sha256(&bytes);
         if known.is_some_and(|known| *known != hash) {
-            return Err(spoiled(&path, "its manifest does not match the recorded digest"));
+            return Err(corrupt(&path, "its manifest does not match the recorded digest"));
         }
         let read: Manifest =
-            serde_json::from_slice(&bytes).map_err(|why| spoiled(&path, why.to_string()))?;
+            serde_json::from_slice(&bytes).map_err(|why| corrupt(&path, why.to_string()))?;
         if read.format != FORMAT {
             return Err(ArchiveError::Format {
                 path: path.display().to_string(),
                 found: read.format,
             });
         }
-        read.fits().map_err(|why| spoiled(&path, why))?;
+        read.check().map_err(|why| corrupt(&path, why))?;
         Ok((read, hash))
     }
 
     /// Checks that the frames, the proof and the files match the range.
-    fn fits(&self) -> Result<(), &'static str> {
+    fn check(&self) -> Result<(), &'static str> {
         let (mut next, mut offset) = (self.first_position, 0_u64);
         for frame in &self.frames {
             if frame.first != next || frame.last < frame.first || frame.offset != offset {

@@ -42,13 +42,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_opens_with_its_key_in_its_context_and_unchanged() {
+    fn decryption_needs_the_same_key_context_and_ciphertext() {
         let ciphertext = encrypt(&[1; 32], b"here", b"words").unwrap();
         assert_ne!(ciphertext, encrypt(&[1; 32], b"here", b"words").unwrap());
         assert_eq!(**decrypt(&[1; 32], b"here", &ciphertext).unwrap(), *b"words");
         assert_eq!(decrypt(&[2; 32], b"here", &ciphertext), None);
         assert_eq!(decrypt(&[1; 32], b"there", &ciphertext), None);
-        for at in 0..sealed.len() {
+        for at in 0..ciphertext.len() {
             let mut other = ciphertext.clone();
             other[at] ^= 1;
             assert_eq!(decrypt(&[1; 32], b"here", &other), None, "{at}");

@@ -21,7 +21,7 @@ struct Generations {
 
 impl KeyCache {
     /// Returns the cached keys of these subjects, and the subjects without a cached key.
-    pub(super) fn known(&self, subjects: BTreeSet<String>) -> (Keys, Vec<String>) {
+    pub(super) fn cached(&self, subjects: BTreeSet<String>) -> (Keys, Vec<String>) {
         let mut generations = self.lock();
         let (mut keys, mut missing) = (Keys::default(), vec![]);
         for subject in subjects {

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 use super::{
     KeyState, Keys,
     aead::{decrypt, encrypt},
-    members::{Members, Way, replaced},
+    members::{Members, Relation, replace_values},
 };
 
 /// Stored value of an encrypted field.
@@ -101,8 +101,8 @@ pub(super) fn encrypt_payload(
         if of.is_empty() {
             continue;
         }
-        let way = |pointer: &str| way(pointer, place.path);
-        match keys.standing(&of) {
+        let classify = |pointer: &str| relation(pointer, place.path);
+        match keys.combined_state(&of) {
             KeyState::Open(_) => {
                 let (at, values) = parts.entry(of).or_default();
                 let mut take = |pointer: &str, value: &RawValue| {
@@ -110,14 +110,19 @@ pub(super) fn encrypt_payload(
                     values.push(value.to_owned());
                     Some(placeholder.clone())
                 };
-                stored = replaced(&stored, "", &way, &mut take).map_err(bad)?.unwrap_or(stored);
+                stored = replace_values(&stored, "", &classify, &mut take)
+                    .map_err(bad)?
+                    .unwrap_or(stored);
             }
             // New data of a shredded subject is stored as erased.
             KeyState::Shredded => {
                 let mut erase = |_: &str, _: &RawValue| Some(erased.clone());
-                stored = replaced(&stored, "", &way, &mut erase).map_err(bad)?.unwrap_or(stored);
-                readable =
-                    replaced(&readable, "", &way, &mut erase).map_err(bad)?.unwrap_or(readable);
+                stored = replace_values(&stored, "", &classify, &mut erase)
+                    .map_err(bad)?
+                    .unwrap_or(stored);
+                readable = replace_values(&readable, "", &classify, &mut erase)
+                    .map_err(bad)?
+                    .unwrap_or(readable);
             }
             // Without the key, the commit fails. The data must not be written in plaintext.
             KeyState::Missing(why) => return Err(why),
@@ -125,7 +130,7 @@ pub(super) fn encrypt_payload(
     }
     let mut encrypted = vec![];
     for (of, (at, values)) in parts {
-        let KeyState::Open(key) = keys.standing(&of) else { continue };
+        let KeyState::Open(key) = keys.combined_state(&of) else { continue };
         if at.is_empty() {
             continue;
         }
@@ -188,7 +193,7 @@ pub(super) fn open(
     let erased = to_raw_value(ERASED).map_err(bad)?;
     let mut values: HashMap<String, Box<RawValue>> = HashMap::new();
     for EncryptedFields { subjects: of, paths: at, ciphertext: text } in fields {
-        let key = match keys.standing(&of) {
+        let key = match keys.combined_state(&of) {
             KeyState::Open(key) => key,
             KeyState::Shredded => {
                 values.extend(at.into_iter().map(|at| (at, erased.clone())));
@@ -209,31 +214,31 @@ pub(super) fn open(
     members.0.retain(|(name, _)| name != MEMBER);
     let whole = to_raw_value(&members).map_err(bad)?;
     let places: Vec<String> = values.keys().cloned().collect();
-    let way = |pointer: &str| {
+    let classify = |pointer: &str| {
         let within =
             |place: &String| place.strip_prefix(pointer).is_some_and(|rest| rest.starts_with('/'));
         match places.iter().any(|place| place == pointer) {
-            true => Way::Here,
-            false if places.iter().any(within) => Way::Through,
-            false => Way::Past,
+            true => Relation::Match,
+            false if places.iter().any(within) => Relation::Above,
+            false => Relation::Outside,
         }
     };
     let mut fill = |pointer: &str, _: &RawValue| values.remove(pointer);
-    let read = replaced(&whole, "", &way, &mut fill).map_err(bad)?;
+    let read = replace_values(&whole, "", &classify, &mut fill).map_err(bad)?;
     Ok(Some(read.unwrap_or(whole).get().to_owned()))
 }
 
 /// Relation of a pointer to the path of a personal data field.
-fn way(pointer: &str, path: &[&str]) -> Way {
+fn relation(pointer: &str, path: &[&str]) -> Relation {
     let mut steps = pointer.split('/').skip(1);
     for part in path {
         match steps.next() {
-            None => return Way::Through,
+            None => return Relation::Above,
             Some(step) if *part == "*" || step == *part => {}
-            Some(_) => return Way::Past,
+            Some(_) => return Relation::Outside,
         }
     }
-    if steps.next().is_some() { Way::Past } else { Way::Here }
+    if steps.next().is_some() { Relation::Outside } else { Relation::Match }
 }
 
 #[cfg(test)]

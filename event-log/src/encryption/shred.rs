@@ -25,7 +25,7 @@ pub async fn delete_key(pool: &PgPool, subject: &str, now: Timestamp) -> Result<
 ///
 /// # Errors
 /// If a database operation fails.
-pub async fn undone(executor: impl PgExecutor<'_>) -> Result<Vec<String>, sqlx::Error> {
+pub async fn unfinished(executor: impl PgExecutor<'_>) -> Result<Vec<String>, sqlx::Error> {
     // The first event of a subject's stream is the shredding. The second event records that the
     // last copy was erased.
     let decided = "select s.aggregate_id from log_stream s where s.aggregate_type = 'subject' \
@@ -66,7 +66,7 @@ pub async fn without_copies(executor: impl PgExecutor<'_>) -> Result<Vec<String>
 
 /// Makes the database reject copies of data that any server read up to the current head. The
 /// keys of these subjects must be deleted already. Running statements may still write copies:
-/// [`barrier`] waits for them.
+/// [`wait_for_writers`] waits for them.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -84,7 +84,7 @@ pub async fn raise_fence(
 ///
 /// # Errors
 /// If writers hold a table for 2 s, or the role may not lock it.
-pub async fn barrier(owner: &PgPool, tables: &[&str]) -> Result<(), sqlx::Error> {
+pub async fn wait_for_writers(owner: &PgPool, tables: &[&str]) -> Result<(), sqlx::Error> {
     for table in tables {
         let mut tx = owner.begin().await?;
         let lock = format!("set local lock_timeout = '2s'; lock table {table} in share mode");
@@ -109,7 +109,7 @@ pub async fn erase_again(executor: impl PgExecutor<'_>, subject: &str) -> Result
 ///
 /// # Errors
 /// If a database operation fails.
-pub async fn erased(
+pub async fn record_erasure(
     executor: impl PgExecutor<'_>,
     due: &DueErasure,
     now: Timestamp,

@@ -9,7 +9,7 @@ use sqlx::{PgPool, Row};
 
 use super::{
     Difference, VerifyError,
-    segment::{LEVEL, Seen, Segment},
+    segment::{LEVEL, Segment, StreamEnds},
 };
 use crate::{
     StreamId,
@@ -27,7 +27,7 @@ pub(super) struct LogSummary {
     /// Time in microseconds and commit number of the last event.
     pub last: Option<(i64, i64)>,
     /// Streams, with their first and last event.
-    pub streams: HashMap<StreamId, Seen>,
+    pub streams: HashMap<StreamId, StreamEnds>,
     /// Nodes above those of the segments, to compare with the stored ones.
     pub nodes: Vec<(Node, Hash)>,
     pub whole: bool,
@@ -43,7 +43,7 @@ impl LogSummary {
             return differs(position, "the event is older than the one before it");
         }
         let mut wrong = None;
-        for (stream, Seen { first, last }) in part.streams {
+        for (stream, StreamEnds { first, last }) in part.streams {
             let known = self.streams.get(&stream);
             let expected = match known {
                 Some(known) => Some(known.last.0 + 1),
@@ -53,7 +53,7 @@ impl LogSummary {
                 wrong = wrong.into_iter().chain([first.1]).min();
             }
             let first = known.map_or(first, |known| known.first);
-            self.streams.insert(stream, Seen { first, last });
+            self.streams.insert(stream, StreamEnds { first, last });
         }
         if let Some(position) = wrong {
             return differs(position, "the event is not the next of its stream");
@@ -132,7 +132,7 @@ impl LogSummary {
                         later.push(stream, version, position, reported);
                     }
                     // Reads of the stream skip events before its recorded beginning.
-                    Some(Seen { first, .. }) if self.whole && first.1 < since => {
+                    Some(StreamEnds { first, .. }) if self.whole && first.1 < since => {
                         let (position, what) =
                             (first.1, format!("{stream} has events before its recorded beginning"));
                         return Err(Difference { position, what }.into());
@@ -162,7 +162,7 @@ struct GrownStreams {
     version: Vec<i64>,
     position: Vec<i64>,
     /// Position to report in case of an error: the last verified event of the stream.
-    told: Vec<i64>,
+    reported: Vec<i64>,
 }
 
 impl GrownStreams {
@@ -171,7 +171,7 @@ impl GrownStreams {
         self.id.push(stream.aggregate_id);
         self.version.push(bigint(version));
         self.position.push(bigint(position));
-        self.told.push(bigint(reported));
+        self.reported.push(bigint(reported));
     }
 
     /// Checks that each stream has an event with this position and sequence, since both are written
@@ -192,7 +192,7 @@ impl GrownStreams {
         .bind(self.id)
         .bind(self.version)
         .bind(self.position)
-        .bind(self.told)
+        .bind(self.reported)
         .fetch_optional(pool)
         .await?;
         let Some(row) = row else { return Ok(()) };

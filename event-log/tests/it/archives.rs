@@ -96,7 +96,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn what_is_archived_and_dropped_reads_as_it_did() {
+async fn archived_and_dropped_events_read_as_before() {
     let world = World::new().await;
     let before = world.log().await;
     let root = before.root(700).await.unwrap();
@@ -152,7 +152,7 @@ async fn what_is_archived_and_dropped_reads_as_it_did() {
 }
 
 #[tokio::test]
-async fn an_archive_is_proven_by_its_files_alone() {
+async fn archive_can_be_verified_by_its_files_alone() {
     let world = World::new().await;
     world.create(257).await.unwrap();
     let path = world.directory.path().join("257-512");
@@ -179,7 +179,7 @@ async fn an_archive_is_proven_by_its_files_alone() {
 }
 
 #[tokio::test]
-async fn a_range_that_a_reader_needs_is_not_closed() {
+async fn range_that_a_reader_needs_is_not_closed() {
     let world = World::new().await;
     let of = world.partition(1).await;
     let behind = [Reader { name: "projection_jobs".into(), position: 255 }];
@@ -199,7 +199,7 @@ async fn a_range_that_a_reader_needs_is_not_closed() {
 }
 
 #[tokio::test]
-async fn rows_are_dropped_in_order_and_only_when_they_and_the_files_are_what_was_published() {
+async fn rows_are_dropped_in_order_and_only_if_rows_and_files_match_the_checkpoint() {
     let world = World::new().await;
     world.create(1).await.unwrap();
     world.create(257).await.unwrap();
@@ -229,7 +229,7 @@ async fn rows_are_dropped_in_order_and_only_when_they_and_the_files_are_what_was
 }
 
 #[tokio::test]
-async fn a_row_that_was_changed_is_never_archived() {
+async fn changed_row_is_never_archived() {
     let world = World::new().await;
     let spoil = "update log_event set payload = replace(payload::text, 'queued', 'queuer')::json where position = 9";
     support::run(&world.database, spoil).await;
@@ -239,7 +239,7 @@ async fn a_row_that_was_changed_is_never_archived() {
 }
 
 #[tokio::test]
-async fn a_killed_creation_is_repeated_and_keeps_the_rows() {
+async fn killed_archive_creation_can_be_repeated_and_keeps_the_rows() {
     let world = World::new().await;
     let steps = [Step::Written(64), Step::Written(256), Step::Checked(128), Step::Whole];
     for at in steps {
@@ -282,7 +282,7 @@ async fn said(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn a_spoiled_archive_is_an_error_that_says_which_and_what_to_do() {
+async fn error_of_a_corrupt_archive_has_its_path_and_the_remedy() {
     let world = World::archived().await;
     let (events, index) = (world.file("1-256", EVENTS), world.file("1-256", INDEX));
     let manifest = world.file("1-256", MANIFEST);
@@ -331,7 +331,7 @@ fn swap_lines(world: &World, [events, _, manifest]: &[Vec<u8>; 3]) {
 }
 
 #[tokio::test]
-async fn an_index_that_hides_events_is_found_out_by_the_streams_own_sequences() {
+async fn index_with_missing_entries_is_detected_by_the_stream_sequences() {
     let world = World::archived().await;
     let index = world.file("1-256", INDEX);
     let bytes = fs::read(&index).unwrap();
@@ -366,7 +366,7 @@ async fn an_index_that_hides_events_is_found_out_by_the_streams_own_sequences() 
 }
 
 #[tokio::test]
-async fn rows_that_are_dropped_beside_readers_are_never_missed() {
+async fn readers_miss_no_events_while_rows_are_dropped() {
     let world = World::new().await;
     for first in [1, 257] {
         world.create(first).await.unwrap();

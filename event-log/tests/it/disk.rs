@@ -49,7 +49,7 @@ async fn cluster(at: &Path) -> Result<Cluster, TestingError> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_without_room_refuse_events_and_take_them_again_when_there_is_room() {
+async fn full_tablespace_rejects_events_until_it_has_free_space() {
     let Some(disk) = disk(12) else { return };
     let dir = tempfile::Builder::new().prefix("stead-full-").tempdir().unwrap();
     let cluster = cluster(dir.path()).await.unwrap();
@@ -83,7 +83,7 @@ async fn tables_without_room_refuse_events_and_take_them_again_when_there_is_roo
 
 /// Without space for the write-ahead log, Postgres stops, and recovers when there is space.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_postgres_that_stopped_on_a_full_disk_keeps_acknowledged_events() {
+async fn postgres_that_stopped_on_a_full_disk_keeps_acknowledged_events() {
     let Some(disk) = disk(48) else { return };
     let dir = tempfile::Builder::new().prefix("stead-full-").tempdir().unwrap();
     let running = cluster(dir.path()).await.unwrap();

@@ -27,7 +27,7 @@ async fn in_table(database: &Database, table: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn a_batch_goes_over_the_end_of_a_partition_and_appends_never_wait_for_the_next() {
+async fn batch_crosses_the_end_of_a_partition_without_waiting() {
     let database = without_ranges().await;
     create_missing(&database.pool, 256, 0).await.unwrap();
     assert_eq!(ranges(&database).await, [(1, 256)]);
@@ -61,7 +61,7 @@ async fn a_batch_goes_over_the_end_of_a_partition_and_appends_never_wait_for_the
 }
 
 #[tokio::test]
-async fn ranges_are_made_while_others_append() {
+async fn partitions_are_created_during_appends() {
     let database = without_ranges().await;
     let log = alone(&database).await;
     let appending = tokio::spawn(async move {
@@ -79,7 +79,7 @@ async fn ranges_are_made_while_others_append() {
 }
 
 #[tokio::test]
-async fn rows_of_before_the_partitions_stay_byte_for_byte() {
+async fn rows_from_before_the_partitions_stay_identical() {
     // given the table of an earlier version, here the default partition, with the text of every row
     let database = without_ranges().await;
     let log = alone(&database).await;
@@ -103,7 +103,7 @@ async fn rows_of_before_the_partitions_stay_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_stream_is_read_from_the_partitions_it_is_in() {
+async fn stream_is_read_from_its_partitions_only() {
     let database = without_ranges().await;
     create_missing(&database.pool, 256, 8).await.unwrap();
     let log = alone(&database).await;
@@ -131,7 +131,7 @@ async fn a_stream_is_read_from_the_partitions_it_is_in() {
 }
 
 #[tokio::test]
-async fn a_sequence_that_is_there_twice_is_found_in_whatever_partitions() {
+async fn duplicate_sequence_is_found_across_partitions() {
     let database = without_ranges().await;
     create_missing(&database.pool, 256, 2).await.unwrap();
     let log = alone(&database).await;

@@ -24,7 +24,7 @@ async fn grown(database: &Database) -> EventLog {
 }
 
 #[tokio::test]
-async fn everything_can_be_proven_from_stored_nodes() {
+async fn all_proofs_can_be_computed_from_stored_nodes() {
     let database = database().await;
     let log = grown(&database).await;
     let (verified, events) = checked(&database).await;
@@ -53,7 +53,7 @@ async fn everything_can_be_proven_from_stored_nodes() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_covers_what_was_acknowledged() {
+async fn checkpoint_covers_acknowledged_events() {
     let database = database().await;
     let log = grown(&database).await;
     let key = SigningKey::from_bytes(&[7; 32]);
@@ -65,7 +65,7 @@ async fn a_checkpoint_covers_what_was_acknowledged() {
 }
 
 #[tokio::test]
-async fn a_published_checkpoint_is_compared_with_the_log() {
+async fn published_checkpoint_is_compared_with_the_log() {
     let database = database().await;
     let log = server(&database).await;
     let key = SigningKey::from_bytes(&[7; 32]);
@@ -88,7 +88,7 @@ async fn a_published_checkpoint_is_compared_with_the_log() {
 }
 
 #[tokio::test]
-async fn a_part_can_be_verified_from_any_position() {
+async fn range_can_be_verified_from_any_position() {
     let database = database().await;
     let log = grown(&database).await;
     for from in [1, 255, 256, 700, 1_075, 1_076] {
@@ -120,7 +120,7 @@ async fn many_published_checkpoints_are_compared_page_by_page() {
 
 /// The error is corruption, not a database failure.
 #[tokio::test]
-async fn a_server_that_starts_on_a_log_with_a_hole_says_so() {
+async fn start_on_a_log_with_a_gap_is_an_error() {
     let database = database().await;
     drop(grown(&database).await);
     run(&database, "delete from log_event where position = 1070").await;
@@ -249,7 +249,7 @@ async fn computed_anew(database: &Database) {
 /// With one segment, each contradiction is within it. With five segments, it is across the boundary
 /// of two.
 #[tokio::test]
-async fn contradictions_between_rows_are_found_behind_valid_hashes() {
+async fn contradictions_between_rows_are_found_despite_valid_hashes() {
     for (what, tampering, position) in [
         (
             "a later time",
@@ -297,7 +297,7 @@ async fn contradictions_between_rows_are_found_behind_valid_hashes() {
 
 /// Unreadable data before the verified range.
 #[tokio::test]
-async fn a_part_that_has_nothing_to_begin_with_is_a_difference() {
+async fn range_with_a_missing_start_is_a_difference() {
     for (what, tampering, position) in [
         ("a missing head", "delete from log_head", 1),
         ("a head of other bytes", "update log_head set chain = '\\x00'", 1),
@@ -318,7 +318,7 @@ async fn a_part_that_has_nothing_to_begin_with_is_a_difference() {
 
 /// A log with recomputed hashes passes verification, but does not match an earlier checkpoint.
 #[tokio::test]
-async fn a_kept_checkpoint_detects_a_rewritten_log() {
+async fn earlier_checkpoint_detects_a_rewritten_log() {
     let (honest, forged) = (database().await, database().await);
     let log = grown(&honest).await;
     let checkpoint = log.head();
@@ -345,7 +345,7 @@ async fn a_kept_checkpoint_detects_a_rewritten_log() {
 /// given a key that was retired immediately, then it validates checkpoints from before, and none
 /// after its end.
 #[tokio::test]
-async fn pentest_a_retired_key_validates_nothing_that_was_published_after_its_end() {
+async fn pentest_retired_key_validates_no_later_checkpoint() {
     let database = database().await;
     let now = std::sync::Arc::new(std::sync::Mutex::new(
         chrono::DateTime::from_timestamp(1_800_000_000, 0).unwrap(),

@@ -28,7 +28,7 @@ impl HistoryConverter<'_> {
             config_version: request.as_ref().map(|request| request.config_version),
             reason: request.and_then(|request| request.reason),
             requested_at: run.requested_at,
-            outcome: run.outcome.as_ref().map(word),
+            outcome: run.outcome.as_ref().map(variant_name),
             ended_at: run.ended_at,
             interventions: run
                 .interventions

@@ -101,7 +101,7 @@ async fn install_bundle_has_its_history_and_annotations_only_on_request() {
 }
 
 #[tokio::test]
-async fn what_changed_in_every_install_is_listed_by_page() {
+async fn changes_of_all_installs_are_listed_by_page() {
     let (started, owner, acme) = with_install().await;
     let start = owner.checkpoint().await.unwrap().size;
     let globex = owner.create_install(&new_install("globex")).await.unwrap();

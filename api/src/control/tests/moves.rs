@@ -391,7 +391,7 @@ async fn rollback_without_a_run_makes_a_failed_install_active() {
 }
 
 #[tokio::test]
-async fn a_rollback_reports_the_inputs_of_the_upgrade_that_it_keeps() {
+async fn rollback_reports_the_inputs_that_it_keeps() {
     let (started, owner, made) = with_install().await;
     super::reach::deploy_desired_state(&started, made.id).await;
     owner.sync("shop", bundle_with("2", "size", "2"), false).await.unwrap();
@@ -404,7 +404,7 @@ async fn a_rollback_reports_the_inputs_of_the_upgrade_that_it_keeps() {
 }
 
 #[tokio::test]
-async fn the_impact_on_one_install_names_no_other() {
+async fn impact_on_one_install_names_no_other() {
     let (started, owner, made) = with_install().await;
     super::reach::deploy_desired_state(&started, made.id).await;
     owner.create_install(&new_install("globex")).await.unwrap();

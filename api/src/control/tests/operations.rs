@@ -61,7 +61,7 @@ async fn auto_approved_first_provision_does_not_wait() {
 }
 
 #[tokio::test]
-async fn a_resolution_is_shown_with_its_user_and_reason() {
+async fn resolution_is_shown_with_its_user_and_reason() {
     let (started, owner, acme) = with_install().await;
     let app = started.app();
     let me = owner.whoami().await.unwrap().principal.to_string();

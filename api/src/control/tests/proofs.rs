@@ -35,7 +35,7 @@ fn hashes(texts: &[String]) -> Vec<Hash> {
 }
 
 #[tokio::test]
-async fn the_export_verifies_against_the_signed_checkpoint() {
+async fn export_verifies_against_the_signed_checkpoint() {
     let (_started, owner, _) = with_install().await;
     let now = checkpoint(&owner).await;
     let mut verifier = Verifier::new(&now.log_id);

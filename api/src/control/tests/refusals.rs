@@ -66,7 +66,7 @@ async fn open_stream_ends_when_its_token_is_revoked() {
 }
 
 #[tokio::test]
-async fn the_last_token_of_an_owner_is_not_revoked() {
+async fn last_token_of_an_owner_is_not_revoked() {
     let started = Started::new().await;
     let first = owner(&started);
     let list = async |who: &Client| who.tokens(&PageQuery::default()).await.unwrap().items;

@@ -87,7 +87,7 @@ async fn components_are_enabled_and_disabled_once_with_actor_and_reason() {
 }
 
 #[tokio::test]
-async fn a_component_that_an_enabled_one_requires_cannot_be_disabled_and_is_named() {
+async fn component_that_an_enabled_one_requires_cannot_be_disabled() {
     let started = Started::new().await;
     let owner = owner(&started);
     owner.sync("shop", shop(), false).await.unwrap();
@@ -106,7 +106,7 @@ async fn a_component_that_an_enabled_one_requires_cannot_be_disabled_and_is_name
 }
 
 #[tokio::test]
-async fn a_disabled_component_is_not_planned_and_cannot_be_deployed_by_name() {
+async fn disabled_component_is_not_planned_and_cannot_be_deployed_by_name() {
     let (_started, owner, _) = with_install().await;
     let shop = owner.sync_against("shop", shop(), None).await.unwrap();
     let plans: Vec<_> = shop.diff.impact[0].plans.iter().map(|plan| plan.name.clone()).collect();
@@ -127,7 +127,7 @@ async fn a_disabled_component_is_not_planned_and_cannot_be_deployed_by_name() {
 }
 
 #[tokio::test]
-async fn an_install_shows_what_is_not_acted_on_in_its_version() {
+async fn install_shows_the_settings_that_its_version_ignores() {
     let started = Started::new().await;
     let owner = owner(&started);
     owner.sync("shop", shop(), false).await.unwrap();

@@ -57,7 +57,7 @@ pub(super) async fn check(
     }
     // This is the last step, because a rejected report must not store anything.
     let (clock, execution) = (app.log().clock(), execution.to_string());
-    match upload::keep(&app.pool, clock, &execution, &plan.summary).await? {
+    match upload::move_to_blob(&app.pool, clock, &execution, &plan.summary).await? {
         true => Ok(()),
         false => Err(missing(&plan.summary)),
     }

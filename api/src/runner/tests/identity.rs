@@ -70,7 +70,7 @@ async fn assertion_is_valid_once_and_only_with_the_enrolled_key() {
 }
 
 #[tokio::test]
-async fn a_build_runner_has_no_stack() {
+async fn build_runner_has_no_stack() {
     let world = World::new().await;
     let token = world.enrolment(Purpose::Build).await;
     let body = json!({"token": token, "mode": "build", "version": "1.0.0",
@@ -112,7 +112,7 @@ async fn revoked_runner_can_be_replaced() {
 }
 
 #[tokio::test]
-async fn a_revoked_runner_is_refused_with_the_token_that_it_has() {
+async fn revoked_runner_is_rejected_with_its_earlier_token() {
     let world = World::new().await;
     let (mut agent, _) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;

@@ -206,7 +206,7 @@ async fn runner_is_stopped_after_closing_its_session_and_active_after_opening_on
 }
 
 #[tokio::test]
-async fn a_runner_ends_in_order_at_a_server_that_does_not_hold_its_session() {
+async fn runner_can_close_its_session_at_another_server() {
     let here = World::new().await;
     let (mut agent, _) = here.agent().await;
     here.open(&mut agent, "j", json!([])).await;

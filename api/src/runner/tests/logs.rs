@@ -84,7 +84,7 @@ async fn chunks_are_taken_in_order_and_resent_ones_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_damaged_or_oversized_chunk_is_refused() {
+async fn corrupt_or_oversized_chunk_is_rejected() {
     let world = World::new().await;
     let of = running(&world).await;
     let long = vec![b'x'; crate::logs::CHUNK_MAX_BYTES + 1];
@@ -272,7 +272,7 @@ async fn log_that_grows_at_one_server_is_not_finalized_by_another() {
 }
 
 #[tokio::test]
-async fn a_log_survives_the_server() {
+async fn log_survives_a_server_restart() {
     let world = World::new().await;
     let of = running(&world).await;
     chunk(&world, &of, 0, b"hello ").await.ok();
@@ -284,7 +284,7 @@ async fn a_log_survives_the_server() {
 }
 
 #[tokio::test]
-async fn a_follower_sees_each_byte_when_it_is_durable_and_makes_the_runner_send_sooner() {
+async fn follower_sees_durable_bytes_and_shortens_the_upload_interval() {
     let world = World::new().await;
     let of = running(&world).await;
     let mut have = world.app.logs.follow(of.2.parse().unwrap());

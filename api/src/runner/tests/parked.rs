@@ -81,7 +81,7 @@ fn seated(world: &World) -> Agent {
 }
 
 #[tokio::test]
-async fn a_thousand_long_polls_cause_no_query() {
+async fn thousand_long_polls_cause_no_query() {
     let (of_polls, of_loops) = (Statements::default(), Statements::default());
     let world = World::new().with_subscriber(of_loops.clone()).await;
     let control = sqlx::query("select 1").execute(&world.app.pool);
@@ -121,7 +121,7 @@ fn is_parked(world: &World, agent: &Agent) -> bool {
 }
 
 #[tokio::test]
-async fn a_poll_is_small() {
+async fn poll_request_is_smaller_than_200_bytes() {
     let poll = Poll {
         session_id: SessionId(Ulid::new()),
         generation: 1,

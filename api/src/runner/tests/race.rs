@@ -147,7 +147,7 @@ async fn claim_all(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_jobs_are_claimed_once_each_by_many_runners() {
+async fn thousand_jobs_are_claimed_once_each_by_many_runners() {
     let world = Arc::new(World::new().await);
     let mut agents = vec![];
     for _ in 0..MANY_RUNNERS {

@@ -165,7 +165,7 @@ async fn requested_rekey_is_sent_until_it_is_done() {
 }
 
 #[tokio::test]
-async fn a_revoked_runner_gets_no_new_key() {
+async fn revoked_runner_gets_no_new_key() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
     tell(&world, &agent, RunnerCommand::Revoke { by: Actor::System, reason: "stolen".into() })

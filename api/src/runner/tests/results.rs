@@ -61,7 +61,7 @@ fn artifact(repository: &str, digest: &Digest) -> Value {
 }
 
 #[tokio::test]
-async fn an_artifact_is_in_the_jobs_own_repository_and_in_the_registry() {
+async fn artifact_is_in_the_repository_of_the_job_and_in_the_registry() {
     let world = World::new().await;
     let mut agent = world.enrolled(Purpose::Build).await;
     world.open(&mut agent, "j", json!([])).await;

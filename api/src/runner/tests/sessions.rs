@@ -13,7 +13,7 @@ use ulid::Ulid;
 use super::world::{Agent, World};
 
 #[tokio::test]
-async fn the_newest_session_wins() {
+async fn newest_session_wins() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -99,7 +99,7 @@ async fn execution_missing_from_the_journal_is_lost() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_used_twice_raises_an_alert() {
+async fn key_in_use_at_two_hosts_raises_an_alert() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
     let open = async |boot: &str| {
@@ -121,7 +121,7 @@ async fn a_key_that_is_used_twice_raises_an_alert() {
 }
 
 #[tokio::test]
-async fn a_copy_of_the_data_directory_on_the_same_host_raises_the_same_alert() {
+async fn copied_data_directory_on_the_same_host_raises_the_same_alert() {
     // given two agents with one key, journal and host, of which each reconnects when the other
     // supersedes it
     let world = World::new().await;
@@ -145,7 +145,7 @@ async fn a_copy_of_the_data_directory_on_the_same_host_raises_the_same_alert() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_killed_again_and_again_is_one_agent() {
+async fn repeatedly_killed_agent_raises_no_alert() {
     let world = World::new().await;
     let (mut agent, _) = world.agent().await;
     for _ in 0..8 {
@@ -172,7 +172,7 @@ async fn an_agent_that_is_killed_again_and_again_is_one_agent() {
 }
 
 #[tokio::test]
-async fn a_session_that_the_database_has_lost_is_not_one_that_was_superseded() {
+async fn session_missing_in_the_database_is_not_superseded() {
     // given a runner with a session, and a database that lost its last commits
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
@@ -206,7 +206,7 @@ async fn session_taken_over_by_another_server_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_opened_again_is_the_same_one_while_it_is_the_newest() {
+async fn reopened_session_is_the_same_while_it_is_the_newest() {
     // given an opening whose response was lost
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
@@ -250,7 +250,7 @@ async fn superseded_opening_cannot_be_replayed_at_any_server() {
 }
 
 #[tokio::test]
-async fn the_last_256_openings_are_remembered_and_no_more() {
+async fn last_256_openings_are_stored() {
     // given a session, and 254 later ones
     let world = World::new().await;
     let (mut agent, _) = world.agent().await;
@@ -291,7 +291,7 @@ async fn failed_opening_can_be_repeated() {
 }
 
 #[tokio::test]
-async fn another_journal_stays_another_one_in_repeated_openings() {
+async fn other_journal_is_detected_in_a_repeated_opening() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -342,7 +342,7 @@ async fn stolen_token_opens_no_session_and_ends_with_its_session() {
 }
 
 #[tokio::test]
-async fn a_session_survives_the_server_and_its_work_goes_on() {
+async fn session_and_its_work_survive_a_server_restart() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -360,7 +360,7 @@ async fn a_session_survives_the_server_and_its_work_goes_on() {
 }
 
 #[tokio::test]
-async fn a_closed_session_is_offered_nothing() {
+async fn closed_session_is_offered_nothing() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;

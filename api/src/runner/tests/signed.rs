@@ -150,7 +150,7 @@ async fn report_without_a_statement_is_accepted() {
 }
 
 #[tokio::test]
-async fn replaced_key_is_no_forgery_at_any_server() {
+async fn report_of_a_replaced_key_is_no_forgery_at_any_server() {
     // given another server that has cached the runner's key, and a runner that replaces its key at
     // this server
     let world = World::new().await;

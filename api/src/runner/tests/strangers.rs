@@ -15,7 +15,7 @@ use super::world::World;
 use crate::dispatch::Timing;
 
 #[tokio::test]
-async fn a_runner_keeps_no_other_runners_job_alive() {
+async fn runner_does_not_keep_the_job_of_another_runner_alive() {
     // given a runner that holds a job and disconnects, and a runner of another tenant
     let world = World::with(Timing { takeover: Duration::ZERO, ..Timing::faster(60) }).await;
     let (mut victim, install) = world.agent().await;
@@ -71,7 +71,7 @@ async fn one_of_two_concurrent_claims_wins() {
 }
 
 #[tokio::test]
-async fn a_session_gets_no_job_of_a_kind_that_it_does_not_take() {
+async fn session_gets_only_jobs_of_its_kinds() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     let session = SessionId(Ulid::new());

@@ -90,7 +90,7 @@ fn hash(text: &Value) -> proof::Hash {
 }
 
 #[tokio::test]
-async fn a_claim_continues_the_log_that_the_runner_saw() {
+async fn claim_proves_consistency_with_the_checkpoint_of_the_runner() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     let first = world.queue(install, JobKind::Plan, JobClass::Pure).await;

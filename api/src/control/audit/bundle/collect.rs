@@ -143,7 +143,7 @@ impl<'a> Collector<'a> {
         if !is_annotated(self.which) {
             return Ok(());
         }
-        let payload: Value = serde_json::from_str(stored.words()?).map_err(Problem::internal)?;
+        let payload: Value = serde_json::from_str(stored.readable()?).map_err(Problem::internal)?;
         if self.which.names == Some(true) {
             let by = payload.get("by").and_then(Value::as_str).and_then(|by| by.parse().ok());
             for actor in [Some(stored.meta()?.actor), by].into_iter().flatten() {

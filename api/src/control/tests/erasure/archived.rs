@@ -107,7 +107,7 @@ async fn archived_events_are_encrypted_and_read_erased_after_shredding() {
         AsOfQuery { stream: "install/acme".into(), position: Some(all), ..Default::default() };
     assert_eq!(owner.as_of(&then).await.unwrap().state["inputs"]["size"], INPUT);
     let read = app.log().read(0, 256).await.unwrap();
-    let texts: String = read.iter().map(|event| event.words().unwrap()).collect();
+    let texts: String = read.iter().map(|event| event.readable().unwrap()).collect();
     assert!(texts.contains(INPUT) && texts.contains(OUTPUT) && texts.contains(DETAIL));
 
     let subject = SubjectId::Install(install);
@@ -121,7 +121,7 @@ async fn archived_events_are_encrypted_and_read_erased_after_shredding() {
     let state = app.log().reload::<Install>(&install.to_string()).await.unwrap().state;
     assert_eq!(state.inputs["size"], "[erased]");
     let read = app.log().read(0, 256).await.unwrap();
-    let texts: String = read.iter().map(|event| event.words().unwrap()).collect();
+    let texts: String = read.iter().map(|event| event.readable().unwrap()).collect();
     assert_eq!(texts_in(&texts, &ALL), Vec::<&str>::new());
     assert!(read.iter().zip(&archived).all(|(now, then)| now.payload == then.payload));
     // Removes the test's own dead letter before the check.
