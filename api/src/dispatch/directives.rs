@@ -31,7 +31,7 @@ impl DispatchState {
 
     /// Sends a cancellation to the runner that holds the job.
     pub fn send_cancel(&mut self, job: JobId) {
-        let Some(tracked) = self.board.get(job) else { return };
+        let Some(tracked) = self.jobs.get(job) else { return };
         let (Some(held), Some(pending)) = (tracked.held(), convert::pending_cancel(&tracked.job))
         else {
             return;
@@ -63,7 +63,7 @@ impl DispatchState {
 
     /// Notifies the runner of a job that the job's log has readers, or has none any more.
     pub(super) fn send_tail(&mut self, job: JobId) {
-        let alive = self.board.get(job).and_then(|tracked| Some(tracked.alive()?.runner));
+        let alive = self.jobs.get(job).and_then(|tracked| Some(tracked.alive()?.runner));
         let Some(runner) = alive else { return };
         if let Some(session) = self.runners.get_mut(runner).and_then(|known| known.session.as_mut())
         {
@@ -76,8 +76,8 @@ impl DispatchState {
 
 /// Requests a new identity key from the runner of a session, or withdraws the request if `wanted`
 /// is false.
-pub(super) fn send_rekey(session: &mut Session, wanted: bool) {
-    if !wanted {
+pub(super) fn send_rekey(session: &mut Session, requested: bool) {
+    if !requested {
         session.outbox.withdraw(DirectiveSubject::Rekey);
     } else if session.outbox.push(DirectiveSubject::Rekey, Directive::Rekey) {
         session.wake(Wake::Directive);

@@ -105,7 +105,7 @@ impl TrackedJob {
         sequence: u64,
         order: u64,
         queued_at: Timestamp,
-        (heard, now): (Instant, Moment),
+        (last_contact, now): (Instant, Moment),
     ) -> Self {
         let mut tracked = TrackedJob {
             job,
@@ -113,7 +113,7 @@ impl TrackedJob {
             order,
             queued_at,
             expires_at: now.instant,
-            last_contact: heard,
+            last_contact,
             journal_requested_at: None,
             cancel_since: None,
             claim: None,
@@ -133,7 +133,7 @@ impl TrackedJob {
         let left = over.and_then(|over| (over - now.wall).to_std().ok()).unwrap_or_default();
         tracked.expires_at = now.instant + left;
         let cancel = tracked.held().and_then(|held| held.cancel.as_ref());
-        tracked.cancel_since = cancel.filter(|cancel| !cancel.unconfirmed).map(|_| heard);
+        tracked.cancel_since = cancel.filter(|cancel| !cancel.unconfirmed).map(|_| last_contact);
         tracked.last_runner = tracked.held().map(|held| held.runner);
         let over = tracked.job.lost.iter().map(|lost| lost.id).chain(match &tracked.job.state {
             State::OutcomeUnknown(held) => Some(held.id),
@@ -143,7 +143,7 @@ impl TrackedJob {
             }
         });
         let unsealed: Vec<_> = over.filter(|over| !tracked.is_sealed(*over)).collect();
-        let open = |execution| OpenLog { execution, quiet_since: heard, length: 0 };
+        let open = |execution| OpenLog { execution, quiet_since: last_contact, length: 0 };
         tracked.open_logs = unsealed.into_iter().map(open).collect();
         tracked
     }

@@ -57,11 +57,11 @@ impl Outbox {
 
     /// Records the runner's acknowledgements. Unknown ids are ignored.
     pub fn ack(&mut self, ids: &[String]) {
-        let Outbox { waiting, acknowledged: heard, .. } = self;
+        let Outbox { waiting, acknowledged, .. } = self;
         waiting.retain(|(about, sent)| {
             let known = ids.contains(&sent.id);
             if known {
-                heard.insert(*about);
+                acknowledged.insert(*about);
             }
             !known
         });

@@ -52,12 +52,14 @@ impl RateLimits {
     /// Counts a runner's report on a job that it does not own. Returns the number of attempts if it
     /// is time to record them.
     pub fn forged(&mut self, runner: RunnerId, now: Instant) -> Option<u32> {
-        let (attempts, said) = self.forgeries.entry(runner).or_default();
+        let (attempts, recorded) = self.forgeries.entry(runner).or_default();
         *attempts = attempts.saturating_add(1);
-        if said.is_some_and(|said| now.saturating_duration_since(said) < FORGERY_INTERVAL) {
+        if recorded
+            .is_some_and(|recorded| now.saturating_duration_since(recorded) < FORGERY_INTERVAL)
+        {
             return None;
         }
-        *said = Some(now);
+        *recorded = Some(now);
         Some(std::mem::take(attempts))
     }
 

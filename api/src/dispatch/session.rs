@@ -139,12 +139,12 @@ impl RunnerTable {
         id: RunnerId,
         runner: Runner,
         sequence: u64,
-        heard: Instant,
+        contact: Instant,
     ) -> &mut RunnerEntry {
         let known = self.entries.entry(id).or_insert_with(|| RunnerEntry {
             runner: Runner::default(),
             sequence: (0, usize::MAX),
-            effective_contact: heard,
+            effective_contact: contact,
             last_contact: None,
             session: None,
             recent_openings: Vec::new(),

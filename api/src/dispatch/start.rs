@@ -54,10 +54,10 @@ async fn put(
     let loaded = log.reload::<Job>(&job.to_string()).await?;
     // Grants more than a full lease, because no runner could renew its leases while no server ran.
     let now = dispatch.moment();
-    let heard = now.instant + dispatch.timing().takeover;
+    let contact = now.instant + dispatch.timing().takeover;
     let state = (*loaded.state).clone();
-    let tracked = TrackedJob::loaded(state, loaded.version, order, queued_at, (heard, now));
-    dispatch.state().board.put(job, tracked);
+    let tracked = TrackedJob::loaded(state, loaded.version, order, queued_at, (contact, now));
+    dispatch.state().jobs.put(job, tracked);
     Ok(())
 }
 

@@ -114,16 +114,16 @@ async fn take_over_one(
         "update runner_session set server = $1, server_epoch = server_epoch + (server <> $1)::int \
          where runner = $2 and (server = $1 or {ABANDONED}) returning server_epoch"
     );
-    let taken = sqlx::query_scalar(&take).bind(dispatch.server()).bind(id.to_string());
-    let epoch: Option<i64> = taken.fetch_optional(pool).await?;
+    let owned = sqlx::query_scalar(&take).bind(dispatch.server()).bind(id.to_string());
+    let epoch: Option<i64> = owned.fetch_optional(pool).await?;
     let Some(epoch) = epoch else { return Ok(()) };
-    let heard = dispatch.moment().instant + dispatch.timing().takeover;
-    let mut desk = dispatch.state();
-    let known = desk.runners.meet(id, (*loaded.state).clone(), loaded.version, heard);
+    let contact = dispatch.moment().instant + dispatch.timing().takeover;
+    let mut state = dispatch.state();
+    let known = state.runners.meet(id, (*loaded.state).clone(), loaded.version, contact);
     // The runner may meanwhile have opened a newer session on this server.
     known.epoch = known.epoch.max(Some(epoch.cast_unsigned()));
-    known.effective_contact = known.effective_contact.max(heard);
-    desk.board.renew_all(id, heard);
+    known.effective_contact = known.effective_contact.max(contact);
+    state.jobs.renew_all(id, contact);
     Ok(())
 }
 
@@ -131,15 +131,15 @@ impl Dispatch {
     /// Gives the executions of owned runners more than a full lease, because this server could not
     /// accept their calls.
     pub fn renew_owned(&self) {
-        let heard = self.moment().instant + self.timing().takeover;
-        let mut desk = self.state();
+        let contact = self.moment().instant + self.timing().takeover;
+        let mut state = self.state();
         let mut owned = vec![];
-        for (id, known) in desk.runners.all_mut().filter(|(_, known)| known.epoch.is_some()) {
-            known.effective_contact = known.effective_contact.max(heard);
+        for (id, known) in state.runners.all_mut().filter(|(_, known)| known.epoch.is_some()) {
+            known.effective_contact = known.effective_contact.max(contact);
             owned.push(id);
         }
         for id in owned {
-            desk.board.renew_all(id, heard);
+            state.jobs.renew_all(id, contact);
         }
     }
 
@@ -148,12 +148,12 @@ impl Dispatch {
     }
 
     fn set_unwatched(&self, runners: &[RunnerId], unwatched: bool) {
-        let mut desk = self.state();
+        let mut state = self.state();
         for runner in runners {
             if unwatched {
-                desk.unwatched.insert(*runner);
+                state.unwatched.insert(*runner);
             } else {
-                desk.unwatched.remove(runner);
+                state.unwatched.remove(runner);
             }
         }
     }

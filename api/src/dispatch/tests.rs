@@ -71,11 +71,11 @@ fn opens_session(
     capabilities: Vec<JobKind>,
 ) {
     let now = dispatch.moment().instant;
-    let mut desk = dispatch.state();
-    desk.runners.meet(runner(n), who, 1, now);
+    let mut state = dispatch.state();
+    state.runners.meet(runner(n), who, 1, now);
     let session = SessionId(id(u128::from(generation)));
     let session = Session { capabilities, slots, ..Session::new(session, generation, 1) };
-    desk.seat(runner(n), session, now);
+    state.seat(runner(n), session, now);
 }
 
 fn ask(generation: u64, free_slots: u32) -> Poll {
@@ -90,9 +90,9 @@ fn ask(generation: u64, free_slots: u32) -> Poll {
     }
 }
 
-async fn poll(dispatch: &Dispatch, n: u128, ask: &Poll) -> Result<Polled, SessionError> {
-    dispatch.touch(runner(n), ask)?;
-    dispatch.park(runner(n), ask, LONG).await
+async fn poll(dispatch: &Dispatch, n: u128, request: &Poll) -> Result<Polled, SessionError> {
+    dispatch.touch(runner(n), request)?;
+    dispatch.park(runner(n), request, LONG).await
 }
 
 fn happens(dispatch: &Dispatch, n: u128, sequence: u64, event: JobEvent) {
@@ -177,10 +177,10 @@ async fn settle() {
 fn parked(
     dispatch: &Dispatch,
     n: u128,
-    ask: Poll,
+    request: Poll,
 ) -> tokio::task::JoinHandle<Result<Polled, SessionError>> {
     let dispatch = dispatch.clone();
-    tokio::spawn(async move { poll(&dispatch, n, &ask).await })
+    tokio::spawn(async move { poll(&dispatch, n, &request).await })
 }
 
 #[tokio::test(start_paused = true)]
@@ -244,14 +244,14 @@ async fn events_decoded_from_one_stored_event_are_applied_once() {
         };
         let now = dispatch.moment();
         dispatch.state().on_job(fact, now, dispatch.timing());
-        dispatch.state().board.get(job(1)).map(|tracked| tracked.sequence)
+        dispatch.state().jobs.get(job(1)).map(|tracked| tracked.sequence)
     };
     let lost = || JobEvent::Disconnected { execution: execution(7) };
     assert_eq!(take(0, claimed(7, 1)), Some((2, 0)));
     assert_eq!(take(1, lost()), Some((2, 1)));
     // The same event from another source is ignored.
     assert_eq!(take(0, claimed(8, 2)), Some((2, 1)));
-    let held = dispatch.state().board.get(job(1)).and_then(|of| of.held().map(|held| held.id));
+    let held = dispatch.state().jobs.get(job(1)).and_then(|of| of.held().map(|held| held.id));
     assert_eq!(held, Some(execution(7)));
 }
 
@@ -266,9 +266,9 @@ async fn cancellation_reaches_the_long_poll_and_every_response() {
     let by: Actor = "prn_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
     let (reason, force) = ("wrong version".to_string(), false);
     happens(&dispatch, 7, 3, JobEvent::CancelRequested { by, reason: reason.clone(), force });
-    let told = directives(waiting.await.unwrap().unwrap());
+    let received = directives(waiting.await.unwrap().unwrap());
     let (job, execution, grace_s) = (job(7), execution(1), 300);
-    assert_eq!(told, [Directive::Cancel { job, execution, reason, grace_s, force }]);
+    assert_eq!(received, [Directive::Cancel { job, execution, reason, grace_s, force }]);
     assert!(dispatch.pending_cancel(job, execution).is_some());
 }
 
@@ -282,14 +282,14 @@ async fn a_runner_sends_often_until_the_last_one_stops_reading() {
     dispatch.tail(job, true);
     happens(&dispatch, 7, 1, queued(JobKind::Apply, 1));
     happens(&dispatch, 7, 2, claimed(1, 1));
-    let told =
+    let is_requested =
         |directives: Vec<Directive>| directives.contains(&Directive::Tail { job, on: false });
     let first = poll(&dispatch, 1, &ask(1, 1)).await.unwrap();
     assert_eq!(directives(first.clone()), [Directive::Tail { job, on: true }]);
     let Polled::Directives { directives: sent, .. } = first else { panic!() };
     dispatch.tail(job, false);
-    let heard = Poll { ack: vec![sent[0].id.clone()], ..ask(1, 1) };
-    assert_eq!(poll(&dispatch, 1, &heard).await, Ok(Polled::Empty), "one reader remains");
+    let acknowledgement = Poll { ack: vec![sent[0].id.clone()], ..ask(1, 1) };
+    assert_eq!(poll(&dispatch, 1, &acknowledgement).await, Ok(Polled::Empty), "one reader remains");
     dispatch.tail(job, false);
-    assert!(told(directives(poll(&dispatch, 1, &ask(1, 1)).await.unwrap())));
+    assert!(is_requested(directives(poll(&dispatch, 1, &ask(1, 1)).await.unwrap())));
 }

@@ -49,9 +49,9 @@ impl Dispatch {
     /// Returns all commands that are due now. Repeated calls are harmless: a command is returned
     /// until the log contains its event.
     pub fn due(&self, now: Moment) -> Vec<TimeoutCommand> {
-        let (desk, timing) = (self.state(), self.timing());
+        let (state, timing) = (self.state(), self.timing());
         let owned = |runner| {
-            let epoch = desk.runners.get(runner)?.epoch?;
+            let epoch = state.runners.get(runner)?.epoch?;
             Some(SessionGuard {
                 runner: RunnerId::to_string(&runner),
                 server: self.server().to_string(),
@@ -59,7 +59,7 @@ impl Dispatch {
             })
         };
         let mut due = Vec::new();
-        for (job, tracked) in desk.board.all() {
+        for (job, tracked) in state.jobs.all() {
             if let Some(held) = tracked.alive()
                 && let Some(guard) = owned(held.runner)
                 && let Some(command) = silence(tracked, now, timing)
@@ -68,7 +68,7 @@ impl Dispatch {
             }
             due.extend(overdue(job, tracked, now, timing));
         }
-        for (runner, known) in desk.runners.all() {
+        for (runner, known) in state.runners.all() {
             if let Some(since) = silent_since(known, now, timing)
                 && let Some(guard) = owned(runner)
             {
@@ -124,11 +124,11 @@ fn overdue(job: JobId, tracked: &TrackedJob, now: Moment, timing: &Timing) -> Ve
         due.push(TimeoutCommand::Job { job, command, guard: None });
     }
     if let Some(held) = tracked.alive()
-        && let (Some(asked), Some(since)) = (&held.cancel, tracked.cancel_since)
+        && let (Some(cancel), Some(since)) = (&held.cancel, tracked.cancel_since)
     {
-        let grace = convert::grace_s(tracked.job.class(), asked.force);
+        let grace = convert::grace_s(tracked.job.class(), cancel.force);
         let patience = Duration::from_secs(grace) + timing.cancel_confirm;
-        if !asked.unconfirmed && passed(since) >= patience {
+        if !cancel.unconfirmed && passed(since) >= patience {
             let command = JobCommand::DeclareCancelUnconfirmed { execution: held.id };
             due.push(TimeoutCommand::Job { job, command: command.into(), guard: None });
         }
@@ -144,8 +144,8 @@ fn overdue(job: JobId, tracked: &TrackedJob, now: Moment, timing: &Timing) -> Ve
 fn silent_since(known: &RunnerEntry, now: Moment, timing: &Timing) -> Option<Timestamp> {
     let silent = now.instant.saturating_duration_since(known.effective_contact);
     let parked = known.session.as_ref().is_some_and(Session::is_parked);
-    let told = known.runner.disconnected_since.is_some() || known.runner.revoked;
-    (!parked && !told && silent >= timing.runner_disconnected).then(|| now.wall - silent)
+    let recorded = known.runner.disconnected_since.is_some() || known.runner.revoked;
+    (!parked && !recorded && silent >= timing.runner_disconnected).then(|| now.wall - silent)
 }
 
 #[cfg(test)]

@@ -276,21 +276,21 @@ impl Connections {
         aside: &ParkedResponse,
         progress: &Progress,
     ) -> Option<Deferred> {
-        let mut said = tokio::select! {
+        let mut event = tokio::select! {
             biased;
-            said = next_event(talk, aside, progress, Some(&self.limits)) => Some(said),
+            event = next_event(talk, aside, progress, Some(&self.limits)) => Some(event),
             () = self.stop.cancelled() => None,
         };
-        if let None | Some(Next::Idle) = said {
+        if let None | Some(Next::Idle) = event {
             talk.as_mut().graceful_shutdown();
             let rest = self.cut.run_until_cancelled(next_event(talk, aside, progress, None));
-            said = match said {
+            event = match event {
                 None => rest.await,
                 // No request is in flight, so there is little left to send.
                 Some(_) => timeout(self.limits.drain, rest).await.ok().flatten(),
             };
         }
-        match said? {
+        match event? {
             Next::Deferred(later) => Some(later),
             Next::Ended(Ok(())) | Next::Idle => None,
             Next::Ended(Err(reason)) => {

@@ -99,7 +99,7 @@ fn has_incomplete_log(job: &Job, entry: &JournalEntry) -> bool {
 
 fn held(app: &App, runner: RunnerId, session: SessionId) -> Vec<(JobId, ExecutionId)> {
     let desk = app.dispatch.state();
-    let held = desk.board.held_by(runner);
+    let held = desk.jobs.held_by(runner);
     let former = held.filter_map(|(job, tracked)| Some((job, tracked.alive()?)));
     former.filter(|(_, held)| held.session != session).map(|(job, held)| (job, held.id)).collect()
 }

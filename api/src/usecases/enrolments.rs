@@ -47,7 +47,7 @@ pub async fn revoke(
     reason: String,
 ) -> Result<Done<()>, Problem> {
     let by = call.meta.actor.clone();
-    let told = app.engine.transact(call, move |unit| {
+    let revoked = app.engine.transact(call, move |unit| {
         let revoke = EnrolmentCommand::Revoke { by: by.clone(), reason: reason.clone() };
         async move {
             let refused = match unit.try_handle::<Enrolment>(token, revoke).await? {
@@ -69,7 +69,7 @@ pub async fn revoke(
         }
         .boxed()
     });
-    told.await
+    revoked.await
 }
 
 /// Creates a token within a larger unit of work.

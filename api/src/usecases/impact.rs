@@ -108,19 +108,19 @@ fn plans(config: &Config, published: &Published, install: &Install) -> Result<Pl
     let inputs = match app_config::choose_inputs(&config.app, &known) {
         Ok(inputs) => inputs,
         Err(problems) => {
-            let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            return Ok(Err(said.join("; ")));
+            let messages: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            return Ok(Err(messages.join("; ")));
         }
     };
     let (stack, toggles) = (install.stack_outputs(), &install.component_choices());
     if let Some(problem) = toggles::problem(config, toggles) {
         return Ok(Err(problem));
     }
-    let given = desired::InstallValues { inputs: &inputs, stack: &stack, toggles };
+    let values = desired::InstallValues { inputs: &inputs, stack: &stack, toggles };
     let after = TriggerKind::PostDeployAllComponents;
-    let wanted = desired::wanted(config, published, given, after)?;
+    let desired_steps = desired::wanted(config, published, values, after)?;
     let fresh = || StepId(ulid::Ulid::new());
-    let steps = plan::plan_deploy(&wanted, &install.actual_state(), &Scope::Changed, fresh)?;
+    let steps = plan::plan_deploy(&desired_steps, &install.actual_state(), &Scope::Changed, fresh)?;
     Ok(Ok(steps.iter().filter_map(planned_operation).collect()))
 }
 

@@ -93,9 +93,9 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
                 if let Err(NameError::Taken { owner }) =
                     unit.try_handle::<Name>(stream, take).await?
                 {
-                    let said =
+                    let message =
                         format!("the name {:?} is taken by {owner}; choose another name", new.name);
-                    return Err(Problem::new(Code::NameTaken, said));
+                    return Err(Problem::new(Code::NameTaken, message));
                 }
                 let create = InstallCommand::Create {
                     app: new.app,
@@ -240,9 +240,9 @@ async fn change(
         Some(_) if goes_back => RunKind::Rollback,
         Some(_) => RunKind::Upgrade,
     };
-    let wish =
+    let request =
         RunRequest { kind, scope: Scope::Changed, action: None, cause: Cause::Requested, reason };
-    runs::tell(app, unit, install, wish, by).await
+    runs::tell(app, unit, install, request, by).await
 }
 
 /// Checks the inputs for components that the config no longer has. The version that deployed such a
@@ -259,8 +259,8 @@ async fn check_removed_components(
     let sandbox = after.sandbox.as_ref().filter(|_| config.app.sandbox.is_none());
     going.extend(sandbox.map(|has| ("sandbox".to_owned(), has.config_version)));
     for (name, version) in going {
-        let brought = app.configs.get(&app.pool, &published(state, version)?.bundle).await?;
-        passed(&brought, &after.inputs).map_err(|mut why| {
+        let next_config = app.configs.get(&app.pool, &published(state, version)?.bundle).await?;
+        passed(&next_config, &after.inputs).map_err(|mut why| {
             why.detail = format!(
                 "cannot remove the inputs: {name} was deployed by version {version}, which requires them to destroy {name}; \
                  keep these inputs until {name} is destroyed"
@@ -330,8 +330,8 @@ pub async fn find(app: &App, name: &str) -> Result<InstallId, Problem> {
     if let Ok(id) = name.parse::<InstallId>() {
         return Ok(id);
     }
-    let taken = app.engine.load::<Name>(domain::name::stream("install", name)).await?;
-    let owner = taken.owner.or(taken.last_owner).and_then(|owner| owner.parse().ok());
+    let reservation = app.engine.load::<Name>(domain::name::stream("install", name)).await?;
+    let owner = reservation.owner.or(reservation.last_owner).and_then(|owner| owner.parse().ok());
     owner.ok_or_else(|| Problem::not_found(format!("the install {name:?}")))
 }
 

@@ -81,7 +81,7 @@ pub async fn kept(app: &App, runner: RunnerId) -> Result<Vec<ReceivedJournalHead
     .bind(runner.to_string())
     .fetch_all(&app.pool)
     .await?;
-    let kept = rows.iter().map(|row| {
+    let heads = rows.iter().map(|row| {
         let entries: i64 = row.try_get("entries")?;
         let head: String = row.try_get("head")?;
         Ok(ReceivedJournalHead {
@@ -91,7 +91,7 @@ pub async fn kept(app: &App, runner: RunnerId) -> Result<Vec<ReceivedJournalHead
             head: serde_json::from_str(&head).map_err(Problem::internal)?,
         })
     });
-    kept.collect()
+    heads.collect()
 }
 
 fn text(error: impl std::fmt::Display) -> String {

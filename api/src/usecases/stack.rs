@@ -64,8 +64,8 @@ pub fn fits(outputs: &Outputs) -> Result<(), Problem> {
 pub fn suffices(config: &Config, install: &Install, steps: &[StepSpec]) -> Result<(), Problem> {
     // A destroy step uses the version that deployed the component. The outputs of that version were
     // checked before its deploy.
-    let brought = steps.iter().filter(|step| step.operation != Operation::Destroy);
-    let names = brought.map(|step| match &step.target {
+    let created = steps.iter().filter(|step| step.operation != Operation::Destroy);
+    let names = created.map(|step| match &step.target {
         Target::Sandbox { .. } => OutputReader::Module(SANDBOX),
         Target::Component { name, .. } => OutputReader::Module(name),
         Target::Action { name } => OutputReader::Action(name),
@@ -175,10 +175,10 @@ pub fn can_change(
     install: &Install,
     changes: &BTreeMap<String, Option<Value>>,
 ) -> Result<(), Problem> {
-    let brought = |name: &str| install.stack.as_ref().and_then(|stack| stack.outputs.get(name));
+    let current = |name: &str| install.stack.as_ref().and_then(|stack| stack.outputs.get(name));
     let without_effect = changes.iter().filter_map(|(name, value)| {
-        let (message, remedy) = match (brought(name), value) {
-            (Some(brought), Some(value)) if brought == value => return None,
+        let (message, remedy) = match (current(name), value) {
+            (Some(current), Some(value)) if current == value => return None,
             (Some(_), _) => (
                 format!("{name} was reported by the customer's runner, which has precedence"),
                 "ask the customer to enroll the runner again with the correct value".into(),
@@ -206,8 +206,8 @@ pub fn can_change(
 }
 
 /// Applies changes to the outputs that the vendor set. `None` removes an output.
-pub fn changed(given: &Outputs, changes: &BTreeMap<String, Option<Value>>) -> Outputs {
-    let mut outputs = given.clone();
+pub fn changed(current: &Outputs, changes: &BTreeMap<String, Option<Value>>) -> Outputs {
+    let mut outputs = current.clone();
     for (name, value) in changes {
         match value {
             Some(value) => drop(outputs.insert(name.clone(), value.clone())),

@@ -195,8 +195,8 @@ fn as_step_failure(composed: Result<RenderResult, Problem>) -> Result<RenderResu
     match composed {
         Err(problem) if matches!(problem.code, Code::Invalid | Code::NotFound | Code::TooLarge) => {
             let wrong = problem.errors.iter().map(|error| error.message.clone());
-            let told: Vec<String> = [problem.detail.clone()].into_iter().chain(wrong).collect();
-            Ok(Err(told.join("; ")))
+            let messages: Vec<String> = [problem.detail.clone()].into_iter().chain(wrong).collect();
+            Ok(Err(messages.join("; ")))
         }
         composed => composed,
     }

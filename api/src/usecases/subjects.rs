@@ -23,7 +23,7 @@ pub async fn shred(
     reason: String,
 ) -> Result<Done<()>, Problem> {
     let by = call.meta.actor.clone();
-    let told = app.engine.transact(call, move |unit| {
+    let shredded = app.engine.transact(call, move |unit| {
         let command = SubjectCommand::Shred { by: by.clone(), reason: reason.clone() };
         async move {
             is_over(unit, subject).await?;
@@ -31,14 +31,14 @@ pub async fn shred(
         }
         .boxed()
     });
-    let told = told.await?;
+    let shredded = shredded.await?;
     // If the server stops before it deletes the key, the background task deletes it after the
     // restart.
     app.log().key_ring().mark_shredded(&subject.to_string());
     shred::delete_key(&app.pool, &subject.to_string(), app.now()).await?;
     // Repeated shredding erases the copies again.
     shred::erase_again(&app.pool, &subject.to_string()).await?;
-    Ok(told)
+    Ok(shredded)
 }
 
 /// Rejects a subject in use. The commit guards the streams that this function reads, so an install
@@ -65,8 +65,9 @@ async fn is_over(unit: &mut UnitOfWork, subject: SubjectId) -> Result<(), Proble
             if access.kind.is_none() {
                 return Err(Problem::not_found(principal));
             }
-            let heard = access.tokens.iter().find(|token| access.is_token_valid(token.token, now));
-            match heard {
+            let valid_token =
+                access.tokens.iter().find(|token| access.is_token_valid(token.token, now));
+            match valid_token {
                 None => Ok(()),
                 Some(token) => Err(rejection(format!(
                     "cannot shred {principal}: it has a valid token; revoke the token first: `stead tokens revoke {}`",

@@ -14,13 +14,13 @@ async fn offer_is_resent_until_acknowledged_and_renewed_when_it_expires() {
     else {
         panic!("no offer")
     };
-    let Ok(Polled::Directives { directives: again, .. }) = poll(&dispatch, 1, &ask(1, 2)).await
+    let Ok(Polled::Directives { directives: resent, .. }) = poll(&dispatch, 1, &ask(1, 2)).await
     else {
         panic!("no offer")
     };
-    assert_eq!(first, again, "it was not acknowledged");
-    let heard = Poll { ack: vec![first[0].id.clone()], ..ask(1, 2) };
-    let waiting = parked(&dispatch, 1, heard);
+    assert_eq!(first, resent, "it was not acknowledged");
+    let acknowledgement = Poll { ack: vec![first[0].id.clone()], ..ask(1, 2) };
+    let waiting = parked(&dispatch, 1, acknowledgement);
     settle().await;
     assert!(!waiting.is_finished());
     tokio::time::advance(Duration::from_secs(16)).await;
@@ -85,7 +85,7 @@ async fn in_a_large_fleet_each_waiting_job_is_offered_to_one_runner_and_the_firs
     happens(&dispatch, had, 3, succeeded(7));
     assert_eq!(builds(&dispatch, 7).await, [job(1_000 + FLEET)]);
     dispatch.state().on_tick(dispatch.moment(), dispatch.timing());
-    assert_eq!(dispatch.state().board.waiting(Target::Build, JobKind::Build), 9);
+    assert_eq!(dispatch.state().jobs.waiting(Target::Build, JobKind::Build), 9);
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,15 +15,17 @@ async fn drained_runner_is_notified_and_gets_no_offers_until_it_resumes() {
         dispatch.state().on_runner(runner(1), (sequence, 0), event, now, dispatch.timing());
     };
     change(2, RunnerEvent::Drained { by: Actor::System, reason: None });
-    let Ok(Polled::Directives { directives: told, .. }) = waiting.await.unwrap() else { panic!() };
-    assert!(matches!(told[0].directive, Directive::Drain { .. }));
+    let Ok(Polled::Directives { directives: received, .. }) = waiting.await.unwrap() else {
+        panic!()
+    };
+    assert!(matches!(received[0].directive, Directive::Drain { .. }));
     happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
-    let heard = Poll { ack: vec![told[0].id.clone()], ..ask(1, 2) };
-    assert_eq!(poll(&dispatch, 1, &heard).await, Ok(Polled::Empty));
+    let acknowledgement = Poll { ack: vec![received[0].id.clone()], ..ask(1, 2) };
+    assert_eq!(poll(&dispatch, 1, &acknowledgement).await, Ok(Polled::Empty));
     change(3, RunnerEvent::Resumed { by: Actor::System, reason: None });
-    let told = directives(poll(&dispatch, 1, &ask(1, 2)).await.unwrap());
-    assert!(told.contains(&Directive::Resume));
-    assert!(matches!(told[1], Directive::Offer { .. }));
+    let received = directives(poll(&dispatch, 1, &ask(1, 2)).await.unwrap());
+    assert!(received.contains(&Directive::Resume));
+    assert!(matches!(received[1], Directive::Offer { .. }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,8 +88,8 @@ async fn disconnected_caller_does_not_count_as_a_long_poll() {
     settle().await;
     waiting.abort();
     settle().await;
-    let mut desk = dispatch.state();
-    let known = desk.runners.get_mut(runner(1)).unwrap();
+    let mut state = dispatch.state();
+    let known = state.runners.get_mut(runner(1)).unwrap();
     let session = known.session.as_mut().unwrap();
     assert!(!session.is_parked());
     assert!(!session.wake(Wake::Directive), "the request has ended, so there is none to wake");

@@ -215,7 +215,7 @@ async fn growing_log_is_not_finalized_as_incomplete() {
     let waited_since = || async {
         loop {
             // The dispatch state is updated shortly after the event is written.
-            if let Some(tracked) = world.app.dispatch.state().board.get(of.1)
+            if let Some(tracked) = world.app.dispatch.state().jobs.get(of.1)
                 && let Some(open) = tracked.open_logs.first()
             {
                 return open.quiet_since;
@@ -249,7 +249,7 @@ async fn log_that_grows_at_one_server_is_not_finalized_by_another() {
     // when each byte arrives after the other server checked the length in the database
     let known = || {
         let desk = there.app.dispatch.state();
-        desk.board.get(of.1).and_then(|tracked| tracked.open_logs.first().map(|open| open.length))
+        desk.jobs.get(of.1).and_then(|tracked| tracked.open_logs.first().map(|open| open.length))
     };
     for (at, byte) in log.iter().enumerate() {
         chunk(&world, &of, at, &[*byte]).await.ok();
