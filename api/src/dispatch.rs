@@ -41,8 +41,8 @@ use tokio::{sync::watch, time::Instant};
 pub use convert::{grace_s, pending_cancel, state};
 pub use feed::follow;
 pub use job_table::{JobEventRecord, JobTable, OpenLog, Target, TrackedJob};
-pub use lease::{ContactState, LivenessTransition, edge, is_suspect};
-pub use poll::{Polled, SessionError, Touched};
+pub use lease::{ContactState, LivenessTransition, is_suspect, transition};
+pub use poll::{ContactChanges, Polled, SessionError};
 pub use rate_limits::CallKind;
 pub use session::{RunnerEntry, Session};
 pub use start::load;
@@ -108,13 +108,13 @@ impl Dispatch {
     }
 
     /// Waits until all events up to a position have been applied.
-    pub async fn has_taken(&self, position: u64) {
+    pub async fn wait_until_applied(&self, position: u64) {
         // The channel cannot close: `self` owns the sender.
         let _ = self.0.applied.subscribe().wait_for(|at| *at >= position).await;
     }
 
     /// Position up to which events have been applied.
-    pub fn taken(&self) -> u64 {
+    pub fn applied_position(&self) -> u64 {
         *self.0.applied.borrow()
     }
 
@@ -122,27 +122,27 @@ impl Dispatch {
     /// limit is exceeded.
     pub fn allow(&self, runner: RunnerId, calls: CallKind) -> Result<(), u64> {
         let now = Instant::now();
-        self.state().rates.take(runner, calls, now)
+        self.state().rates.acquire(runner, calls, now)
     }
 
     /// Counts a runner's report on a job that it does not own. Returns the number of attempts if it
     /// is time to record them.
-    pub fn forged(&self, runner: RunnerId) -> Option<u32> {
+    pub fn count_forgery(&self, runner: RunnerId) -> Option<u32> {
         let now = Instant::now();
-        self.state().rates.forged(runner, now)
+        self.state().rates.count_forgery(runner, now)
     }
 
     /// Returns true if this execution of the runner holds the job, as far as this server knows.
     pub fn holds(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
         let state = self.state();
-        let held = state.jobs.get(job).and_then(TrackedJob::held);
+        let held = state.jobs.get(job).and_then(TrackedJob::execution);
         held.is_some_and(|held| held.id == execution && held.runner == runner)
     }
 
     /// Returns true if the runner holds this execution of any job, as far as this server knows.
-    pub fn works_on(&self, runner: RunnerId, execution: ExecutionId) -> bool {
+    pub fn holds_execution(&self, runner: RunnerId, execution: ExecutionId) -> bool {
         let state = self.state();
-        let mut held = state.jobs.held_by(runner).filter_map(|(_, tracked)| tracked.held());
+        let mut held = state.jobs.held_by(runner).filter_map(|(_, tracked)| tracked.execution());
         held.any(|held| held.id == execution)
     }
 
@@ -150,13 +150,13 @@ impl Dispatch {
     pub fn claim(&self, job: JobId, execution: ExecutionId) -> Option<StoredEvent> {
         let state = self.state();
         let tracked = state.jobs.get(job)?;
-        let held = tracked.held().is_some_and(|held| held.id == execution);
+        let held = tracked.execution().is_some_and(|held| held.id == execution);
         held.then(|| tracked.claim.as_deref().cloned()).flatten()
     }
 
     /// Returns true if this execution may append to its log, as far as this server knows: if the
     /// execution holds the job, or if the execution ended the job and the log is not finalized.
-    pub fn writes_log(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
+    pub fn may_write_log(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
         let state = self.state();
         state.jobs.get(job).is_some_and(|tracked| match &tracked.job.state {
             State::Claimed(held) | State::Running(held) => {
@@ -164,7 +164,7 @@ impl Dispatch {
             }
             State::OutcomeUnknown(held) => {
                 let its_own = held.id == execution && held.runner == runner;
-                its_own && !tracked.is_sealed(execution)
+                its_own && !tracked.is_log_finalized(execution)
             }
             State::Ended { execution: ended, .. } => {
                 *ended == Some(execution)
@@ -197,7 +197,7 @@ impl Dispatch {
     /// Closes a session that the runner ended. The session gets no more offers.
     pub fn close(&self, runner: RunnerId, session: SessionId) {
         let mut state = self.state();
-        state.leave(runner, session);
+        state.close_session(runner, session);
     }
 
     /// Guard for commits on behalf of a session. Returns `None` if another server owns the session.
@@ -212,9 +212,9 @@ impl Dispatch {
     pub fn contact(&self, runner: RunnerId) -> Option<Contact> {
         let (state, now) = (self.state(), self.moment());
         let known = state.runners.get(runner)?;
-        let is_parked = known.session.as_ref()?.is_parked();
-        let online = known.is_present(now.instant, self.0.timing.suspect);
-        let last = if is_parked { Some(now.instant) } else { known.last_contact };
+        let has_long_poll = known.session.as_ref()?.has_long_poll();
+        let online = known.is_connected(now.instant, self.0.timing.suspect);
+        let last = if has_long_poll { Some(now.instant) } else { known.last_contact };
         let last = last.map(|at| now.wall - now.instant.saturating_duration_since(at));
         Some(Contact { online, last })
     }
@@ -223,14 +223,14 @@ impl Dispatch {
     pub fn pending_cancel(&self, job: JobId, execution: ExecutionId) -> Option<PendingCancel> {
         let state = self.state();
         let tracked = state.jobs.get(job)?;
-        let current = tracked.held().is_some_and(|held| held.id == execution);
+        let current = tracked.execution().is_some_and(|held| held.id == execution);
         current.then(|| convert::pending_cancel(&tracked.job)).flatten()
     }
 
     /// Returns true if the last contact is long enough ago to display the execution as suspect.
     pub fn is_suspect(&self, job: JobId) -> bool {
         let (state, now) = (self.state(), Instant::now());
-        let tracked = state.jobs.get(job).filter(|tracked| tracked.alive().is_some());
+        let tracked = state.jobs.get(job).filter(|tracked| tracked.active_execution().is_some());
         tracked.is_some_and(|tracked| {
             is_suspect(now.saturating_duration_since(tracked.last_contact), &self.0.timing)
         })
@@ -243,7 +243,7 @@ impl Dispatch {
 
     /// Returns true if the runner's session accepts jobs of this kind, or `None` if this server
     /// does not know the job or the session.
-    pub fn takes(&self, runner: RunnerId, job: JobId) -> Option<bool> {
+    pub fn accepts(&self, runner: RunnerId, job: JobId) -> Option<bool> {
         let state = self.state();
         let kind = state.jobs.get(job)?.work()?.kind;
         Some(state.runners.get(runner)?.session.as_ref()?.capabilities.contains(&kind))
@@ -256,8 +256,8 @@ impl Dispatch {
 
     /// Adds or removes a reader of a job's log. Each `true` must be followed by one `false`. While
     /// there is a reader, the runner sends log chunks more often.
-    pub fn tail(&self, job: JobId, on: bool) {
-        self.state().tail(job, on);
+    pub fn set_log_reader(&self, job: JobId, on: bool) {
+        self.state().set_log_reader(job, on);
     }
 
     /// Counts for the metrics.
@@ -266,13 +266,13 @@ impl Dispatch {
         let mut census = Census::default();
         for (_, tracked) in state.jobs.all() {
             census.queued += usize::from(matches!(tracked.job.state, State::Queued { .. }));
-            census.claimed += usize::from(tracked.held().is_some());
+            census.claimed += usize::from(tracked.execution().is_some());
         }
         for (_, known) in state.runners.all() {
-            let is_live = known.session.is_some() && known.is_present(now, self.0.timing.lease);
+            let is_live = known.session.is_some() && known.is_connected(now, self.0.timing.lease);
             census.sessions += usize::from(is_live);
             census.long_polls +=
-                usize::from(known.session.as_ref().is_some_and(Session::is_parked));
+                usize::from(known.session.as_ref().is_some_and(Session::has_long_poll));
         }
         census
     }

@@ -43,7 +43,7 @@ impl Screen {
         Screen { output, color, quiet }
     }
 
-    /// Prints one object: as JSON, or as the text that `people` returns.
+    /// Prints one object: as JSON, or as the text that `table_text` returns.
     pub(crate) fn print_one<T: Serialize>(
         &self,
         thing: &T,

@@ -71,7 +71,7 @@ impl From<SessionError> for Problem {
 
 /// Changes that a runner's call caused.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Touched {
+pub struct ContactChanges {
     /// Executions that are recorded as disconnected and must be reattached.
     pub reattach: Vec<(JobId, ExecutionId)>,
     /// True if the runner itself was recorded as disconnected.
@@ -91,21 +91,25 @@ impl Dispatch {
     ) -> Result<u64, SessionError> {
         let mut state = self.state();
         let known = current(&mut state, runner, session, generation)?;
-        known.hear(self.moment().instant);
+        known.record_contact(self.moment().instant);
         known.session.as_ref().map(|session| session.server_epoch).ok_or(SessionError::Unknown)
     }
 
     /// Applies the contents of a poll: acknowledgements, free slots and running executions.
-    pub fn touch(&self, runner: RunnerId, request: &Poll) -> Result<Touched, SessionError> {
+    pub fn apply_poll(
+        &self,
+        runner: RunnerId,
+        request: &Poll,
+    ) -> Result<ContactChanges, SessionError> {
         let now = self.moment();
         let mut state = self.state();
         current(&mut state, runner, request.session_id, request.generation)?;
         let lease = self.timing().lease;
-        if state.jobs.is_silent_about(runner, &request.running, now.instant, lease) {
+        if state.jobs.needs_journal(runner, &request.running, now.instant, lease) {
             return Err(SessionError::JournalRequired);
         }
         let known = current(&mut state, runner, request.session_id, request.generation)?;
-        known.hear(now.instant);
+        known.record_contact(now.instant);
         let returned = known.runner.disconnected_since.is_some();
         let off = request.disabled.is_some();
         let switched = (known.runner.disabled.contains(&Side::Customer) != off).then_some(off);
@@ -125,34 +129,40 @@ impl Dispatch {
                 reattach.push((job, execution));
             }
         }
-        Ok(Touched { reattach, reconnected: returned, disabled_changed: switched })
+        Ok(ContactChanges { reattach, reconnected: returned, disabled_changed: switched })
     }
 
     /// Records a call about one execution. Renews the lease if the caller holds the execution.
-    pub fn touch_execution(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> Touched {
+    pub fn record_execution_contact(
+        &self,
+        runner: RunnerId,
+        job: JobId,
+        execution: ExecutionId,
+    ) -> ContactChanges {
         let now = self.moment();
         let mut state = self.state();
-        let mut touched = Touched::default();
+        let mut changes = ContactChanges::default();
         if let Some(known) = state.runners.get_mut(runner) {
-            known.hear(now.instant);
-            touched.reconnected = known.runner.disconnected_since.is_some();
+            known.record_contact(now.instant);
+            changes.reconnected = known.runner.disconnected_since.is_some();
         }
         if state.jobs.renew(runner, job, execution, now.instant) == Some(true) {
-            touched.reattach.push((job, execution));
+            changes.reattach.push((job, execution));
         }
-        touched
+        changes
     }
 
     /// Waits for a directive, at most for the requested time and as long as the leases allow. A
     /// second poll of the same session releases the first poll.
-    pub async fn park(
+    pub async fn long_poll(
         &self,
         runner: RunnerId,
         request: &Poll,
         wait: Duration,
     ) -> Result<Polled, SessionError> {
         let timing = self.timing();
-        let most = if request.running.is_empty() { timing.long_poll } else { timing.wait_busy() };
+        let most =
+            if request.running.is_empty() { timing.long_poll } else { timing.long_poll_busy() };
         let until = self.moment().instant + wait.min(most);
         // Only a later poll may release this poll.
         let mut first = true;
@@ -175,7 +185,7 @@ impl Dispatch {
                 }
                 first = false;
                 if !session.outbox.is_empty() {
-                    let directives = session.outbox.unheard();
+                    let directives = session.outbox.unacknowledged();
                     return Ok(Polled::Directives { directives, leases, delay_ms: 0 });
                 }
                 let (sender, receiver) = oneshot::channel();
@@ -214,7 +224,7 @@ fn current(
 
 fn leases(state: &DispatchState, request: &Poll, lease: Duration) -> Vec<Lease> {
     let running = request.running.iter().filter(|running| {
-        let held = state.jobs.get(running.job).and_then(|tracked| tracked.alive());
+        let held = state.jobs.get(running.job).and_then(|tracked| tracked.active_execution());
         held.is_some_and(|held| held.id == running.execution)
     });
     let remaining_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);

@@ -56,7 +56,7 @@ impl DispatchState {
     /// Applies a job event and wakes the runners that it affects.
     pub fn on_job(&mut self, fact: JobEventRecord, now: Moment, timing: &Timing) {
         let job = fact.job;
-        let before = self.jobs.get(job).and_then(|tracked| Some(tracked.held()?.runner));
+        let before = self.jobs.get(job).and_then(|tracked| Some(tracked.execution()?.runner));
         let event = fact.event.clone();
         self.jobs.apply(fact, now);
         match event {
@@ -91,7 +91,7 @@ impl DispatchState {
             | JobEvent::LateResultReported { .. } => {}
         }
         // The event may have freed a slot, so the runner that held the job may get another job.
-        let after = self.jobs.get(job).and_then(|tracked| Some(tracked.held()?.runner));
+        let after = self.jobs.get(job).and_then(|tracked| Some(tracked.execution()?.runner));
         if let Some(runner) = before.filter(|_| after.is_none()) {
             self.offer_to(runner, now, timing);
         }
@@ -130,7 +130,7 @@ impl DispatchState {
         for (job, offer) in self.offers.expired(now.instant) {
             self.forget_offer(offer.runner, job);
         }
-        for target in self.jobs.wanted() {
+        for target in self.jobs.targets_with_work() {
             self.offer_to_all(target, now, timing);
         }
     }
@@ -164,11 +164,14 @@ impl DispatchState {
             // long poll, the runner with the most free slots comes first.
             runners.sort_by_cached_key(|id| {
                 let parked = self.runners.get(*id).and_then(|known| known.session.as_ref());
-                let parked = parked.is_some_and(Session::is_parked);
-                std::cmp::Reverse((parked, self.room(*id, now, timing).map_or(0, |room| room.free)))
+                let parked = parked.is_some_and(Session::has_long_poll);
+                std::cmp::Reverse((
+                    parked,
+                    self.capacity(*id, now, timing).map_or(0, |capacity| capacity.free),
+                ))
             });
             for runner in runners {
-                if self.jobs.next(target, &JobKind::ALL).is_none() {
+                if self.jobs.next_job(target, &JobKind::ALL).is_none() {
                     return;
                 }
                 self.offer_to(runner, now, timing);
@@ -181,23 +184,23 @@ impl DispatchState {
         let Some(known) = self.runners.get(runner) else { return false };
         let Some(session) = &known.session else { return false };
         let target = known.target();
-        if self.jobs.next(target, &JobKind::ALL).is_none() {
+        if self.jobs.next_job(target, &JobKind::ALL).is_none() {
             return false;
         }
         let able = |kind: &JobKind| session.capabilities.contains(kind);
         let mut kinds: Vec<_> = JobKind::ALL.into_iter().filter(able).collect();
-        let Some(mut room) = self.room(runner, now, timing) else { return false };
+        let Some(mut capacity) = self.capacity(runner, now, timing) else { return false };
         let deadline = now.wall + timing.offer;
         let mut news = false;
-        while room.free > 0
-            && let Some((job, kind)) = self.jobs.next(target, &kinds)
+        while capacity.free > 0
+            && let Some((job, kind)) = self.jobs.next_job(target, &kinds)
         {
-            if !room.take(kind) {
+            if !capacity.use_slot(kind) {
                 kinds.retain(|other| *other != kind);
                 continue;
             }
             self.jobs.set_offered(job, true);
-            self.offers.make(job, Offer { runner, kind, until: now.instant + timing.offer });
+            self.offers.add(job, Offer { runner, kind, until: now.instant + timing.offer });
             let directive = Directive::Offer { job, kind, deadline };
             news |= self.send(runner, DirectiveSubject::Offer(job), directive);
         }
@@ -205,10 +208,10 @@ impl DispatchState {
     }
 
     /// Capacity of a runner, or `None` if it is disconnected or must not get work.
-    fn room(&self, runner: RunnerId, now: Moment, timing: &Timing) -> Option<Capacity> {
+    fn capacity(&self, runner: RunnerId, now: Moment, timing: &Timing) -> Option<Capacity> {
         let known = self.runners.get(runner)?;
         let session = known.session.as_ref()?;
-        if !known.takes_work() || !known.is_present(now.instant, timing.lease) {
+        if !known.takes_work() || !known.is_connected(now.instant, timing.lease) {
             return None;
         }
         let (held, offered) = (self.jobs.load(runner), self.offers.load(runner));
@@ -218,7 +221,7 @@ impl DispatchState {
     }
 
     fn withdraw_offer(&mut self, job: JobId) {
-        if let Some(offer) = self.offers.take(job) {
+        if let Some(offer) = self.offers.remove(job) {
             self.forget_offer(offer.runner, job);
         }
     }
@@ -233,7 +236,7 @@ impl DispatchState {
 
     /// Opens a session for a known runner. The long poll of a previous session returns and is
     /// rejected.
-    pub fn seat(
+    pub fn open_session(
         &mut self,
         runner: RunnerId,
         session: Session,
@@ -265,7 +268,7 @@ impl DispatchState {
     }
 
     /// Closes a session that the runner ended.
-    pub fn leave(&mut self, runner: RunnerId, session: SessionId) {
+    pub fn close_session(&mut self, runner: RunnerId, session: SessionId) {
         let newest = self.runners.get(runner).and_then(|known| known.session.as_ref());
         if newest.is_none_or(|newest| newest.id != session) {
             return;

@@ -23,7 +23,11 @@ const ABANDONED: &str = "server <> $1 and not exists (select from log_consumer \
 
 /// Resumes the sessions of this server. A session that cannot be watched yet is retried with each
 /// [`beat`].
-pub(super) async fn own(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<(), Problem> {
+pub(super) async fn resume_own(
+    dispatch: &Dispatch,
+    log: &EventLog,
+    pool: &PgPool,
+) -> Result<(), Problem> {
     let runners: Vec<String> = sqlx::query_scalar(
         "update runner_session set server_epoch = server_epoch + 1 where server = $1 returning runner",
     )

@@ -63,7 +63,7 @@ pub async fn report(
     if let Some(head) = ask.end.as_ref().and_then(|end| end.journal_head.as_ref()) {
         journal_heads::told(&app, runner.id, head).await;
     }
-    let touched = app.dispatch.touch_execution(runner.id, job, ask.execution);
+    let touched = app.dispatch.record_execution_contact(runner.id, job, ask.execution);
     reconnect::settle(&app, &runner, touched, None).await;
     if let ReportBody::Artifact(artifact) = &mut ask.body {
         let known = app.engine.load::<Job>(job).await?;

@@ -85,7 +85,7 @@ pub async fn at_work(
     execution: ExecutionId,
 ) -> Result<(), Problem> {
     for _ in 0..CLAIM_CHECKS {
-        if app.dispatch.works_on(runner.id, execution) {
+        if app.dispatch.holds_execution(runner.id, execution) {
             return Ok(());
         }
         tokio::time::sleep(CLAIM_CHECK_INTERVAL).await;
@@ -104,7 +104,7 @@ pub async fn may_log(
     job: JobId,
     execution: ExecutionId,
 ) -> Result<(), Problem> {
-    if app.dispatch.writes_log(runner.id, job, execution) {
+    if app.dispatch.may_write_log(runner.id, job, execution) {
         return Ok(());
     }
     let loaded = app.engine.log().reload::<Job>(&job.to_string()).await?.state;

@@ -6,12 +6,12 @@ use domain::{
 };
 
 use super::caller;
-use crate::{dispatch::Touched, extract::RunnerCaller, problem::Problem, state::App};
+use crate::{dispatch::ContactChanges, extract::RunnerCaller, problem::Problem, state::App};
 
 /// Records reattached jobs and a reconnected runner. If the database is unavailable, the runner's
 /// call succeeds anyway and the next call retries.
-pub async fn settle(app: &App, runner: &RunnerCaller, touched: Touched, why: Option<&str>) {
-    if touched == Touched::default() {
+pub async fn settle(app: &App, runner: &RunnerCaller, touched: ContactChanges, why: Option<&str>) {
+    if touched == ContactChanges::default() {
         return;
     }
     if let Err(problem) = append_transitions(app, runner, touched, why).await {
@@ -22,7 +22,7 @@ pub async fn settle(app: &App, runner: &RunnerCaller, touched: Touched, why: Opt
 async fn append_transitions(
     app: &App,
     runner: &RunnerCaller,
-    touched: Touched,
+    touched: ContactChanges,
     why: Option<&str>,
 ) -> Result<(), Problem> {
     let call = caller::call(runner, "/runner/v1/poll");

@@ -100,7 +100,7 @@ fn has_incomplete_log(job: &Job, entry: &JournalEntry) -> bool {
 fn held(app: &App, runner: RunnerId, session: SessionId) -> Vec<(JobId, ExecutionId)> {
     let desk = app.dispatch.state();
     let held = desk.jobs.held_by(runner);
-    let former = held.filter_map(|(job, tracked)| Some((job, tracked.alive()?)));
+    let former = held.filter_map(|(job, tracked)| Some((job, tracked.active_execution()?)));
     former.filter(|(_, held)| held.session != session).map(|(job, held)| (job, held.id)).collect()
 }
 

@@ -139,7 +139,7 @@ async fn chunk_after_finalization_is_rejected_while_the_outcome_is_unknown() {
     world.tell(job, JobCommand::DeclareLost { execution, loss_reason }).await;
     world.until("job", job, "job.log_finalized").await;
     // The dispatch state is updated shortly after the event is written.
-    while world.app.dispatch.writes_log(of.0.id, job, execution) {
+    while world.app.dispatch.may_write_log(of.0.id, job, execution) {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     // when the runner reconnects with the rest, then the rejection is permanent

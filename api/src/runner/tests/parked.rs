@@ -73,7 +73,7 @@ fn seated(world: &World) -> Agent {
     let mut desk = world.app.dispatch.state();
     desk.runners.meet(id, runner, 1, now);
     let capabilities = vec![JobKind::Plan];
-    desk.seat(id, Session { capabilities, slots: 1, ..Session::new(session, 1, 1) }, now);
+    desk.open_session(id, Session { capabilities, slots: 1, ..Session::new(session, 1, 1) }, now);
     let (mode, moment) = (RunnerMode::Install, world.app.now());
     let token = world.app.tokens.access(id, (mode, Some(install)), 1, moment).unwrap();
     let key = ed25519_dalek::SigningKey::from_bytes(&[1; 32]);
@@ -116,7 +116,7 @@ async fn a_thousand_long_polls_cause_no_query() {
 fn is_parked(world: &World, agent: &Agent) -> bool {
     let desk = world.app.dispatch.state();
     let session = desk.runners.get(agent.id).and_then(|known| known.session.as_ref());
-    session.is_some_and(Session::is_parked)
+    session.is_some_and(Session::has_long_poll)
 }
 
 #[tokio::test]
