@@ -97,8 +97,8 @@ impl Keys {
     ///
     /// # Errors
     /// [`KeyError`].
-    pub fn speak_for(&self, log_id: &str) -> Result<(), KeyError> {
-        store::keep_log(&self.directory, log_id)
+    pub fn record_log(&self, log_id: &str) -> Result<(), KeyError> {
+        store::write_log(&self.directory, log_id)
     }
 
     /// Fingerprint of the current manifest key as `sha256:<hex>`.

@@ -88,15 +88,15 @@ fn parsed(runners: Vec<String>) -> Vec<RunnerId> {
 async fn take_over(dispatch: &Dispatch, log: &EventLog, pool: &PgPool, runners: Vec<RunnerId>) {
     // From here on the database may name this server as the owner, even if a later step fails.
     dispatch.set_unwatched(&runners, true);
-    let is_away = &AtomicBool::new(false);
+    let is_unavailable = &AtomicBool::new(false);
     let each = stream::iter(runners).for_each_concurrent(MAX_CONCURRENT, |runner| async move {
-        if is_away.load(Ordering::Relaxed) {
+        if is_unavailable.load(Ordering::Relaxed) {
             return;
         }
         match take_over_one(dispatch, log, pool, runner).await {
             Ok(()) => dispatch.set_unwatched(&[runner], false),
             Err(problem) => {
-                is_away.fetch_or(problem.code == Code::Unavailable, Ordering::Relaxed);
+                is_unavailable.fetch_or(problem.code == Code::Unavailable, Ordering::Relaxed);
                 tracing::warn!(runner.id = %runner, error = %problem.detail, "Cannot take over a session yet");
             }
         }

@@ -37,7 +37,7 @@ fn checkpoint_key_is_listed_as_a_verifier_key() {
         all.into_iter().filter_map(|key| Some((key.key, key.verifier_key?))).collect::<Vec<_>>()
     };
     assert_eq!(listed(), []);
-    keys.speak_for(LOG).unwrap();
+    keys.record_log(LOG).unwrap();
     rotate(dir.path(), KeyUse::Checkpoints, now(), now() + TimeDelta::days(1)).unwrap();
     keys.look().unwrap();
     let listed = listed();

@@ -44,7 +44,7 @@ pub async fn poll(
     let wait = query.wait.map_or(app.dispatch.timing().long_poll, Duration::from_secs);
     let parked = park(app, runner.id, ask, wait);
     Ok(match aside {
-        Some(Extension(aside)) => aside.put(Box::pin(parked)),
+        Some(Extension(aside)) => aside.defer(Box::pin(parked)),
         None => parked.await,
     })
 }

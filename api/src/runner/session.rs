@@ -76,7 +76,7 @@ pub async fn open(
     let runner = RunnerCaller { id: signer.id, mode, install, generation };
     let flapping = seat(&app, &runner, &opening, &row, &ask);
     if let Some(head) = &ask.journal_head {
-        journal_heads::told(&app, signer.id, head).await;
+        journal_heads::store(&app, signer.id, head).await;
     }
     let resume = resume::resume(&app, &runner, id, &ask.journal, row.same_journal).await?;
     record_opening(&app, &runner, flapping).await?;

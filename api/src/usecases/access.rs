@@ -76,7 +76,7 @@ pub async fn create(
 ///
 /// A name can be removed even if no such principal exists. The name is stored before the principal
 /// is created, and the server may stop in between.
-pub async fn name(
+pub async fn set_name(
     app: &App,
     principal: PrincipalId,
     name: Option<String>,
@@ -122,7 +122,7 @@ pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, 
 }
 
 /// Grants a role to a principal, effective from the next request.
-pub async fn grant(
+pub async fn grant_role(
     app: &App,
     call: &Call,
     principal: PrincipalId,

@@ -98,14 +98,14 @@ async fn dry_run(
     against: Option<u32>,
 ) -> Result<SyncResult, Problem> {
     let mut plan = SyncPlan::load(app, name).await?;
-    let mut synced = plan.synced(app, config.clone(), bundle.clone()).await?;
+    let mut synced = plan.preview_sync(app, config.clone(), bundle.clone()).await?;
     if let Some(against) = against {
         let older = configs::published(&plan.state, against)?;
         synced.before = Some(app.configs.get(&app.pool, &older.bundle).await?);
         synced.before_version = Some(against);
     }
     if let Some(id) = plan.id {
-        let published = impact::as_published(&plan.state, &config, &bundle);
+        let published = impact::preview_version(&plan.state, &config, &bundle);
         synced.impact = impact::impact(app, id, &config, &published).await?;
     }
     Ok(synced)
@@ -137,7 +137,7 @@ impl SyncPlan {
         Ok(SyncPlan { id, state })
     }
 
-    async fn synced(
+    async fn preview_sync(
         &mut self,
         app: &App,
         config: Arc<Config>,
@@ -184,18 +184,20 @@ async fn publish(
     };
     let state = unit.load::<AppState>(id).await?.clone();
     let mut plan = SyncPlan { id: Some(id), state };
-    let mut synced = plan.synced(app, config.clone(), bundle.clone()).await?;
+    let mut synced = plan.preview_sync(app, config.clone(), bundle.clone()).await?;
     if synced.unchanged {
         return Ok(synced);
     }
     let (version, before) = (synced.version, plan.state.latest().cloned());
     let mut components = vec![];
     for (name, source) in sources(&config)? {
-        let part = part(unit, id, &plan.state, before.as_ref(), version, &name, source).await?;
-        if part.is_new_build {
-            synced.builds.push((name, part.published.build));
+        let defined =
+            define_component(unit, id, &plan.state, before.as_ref(), version, &name, source)
+                .await?;
+        if defined.is_new_build {
+            synced.builds.push((name, defined.published.build));
         }
-        components.push(part.published);
+        components.push(defined.published);
     }
     for gone in before.iter().flat_map(|before| &before.components) {
         if !components.iter().any(|kept| kept.name == gone.name) {
@@ -214,7 +216,7 @@ struct DefinedComponent {
 
 /// Defines or changes one component of the new version. Requests a build if the source or the kind
 /// changed, or if the last build failed.
-async fn part(
+async fn define_component(
     unit: &mut UnitOfWork,
     app: AppId,
     state: &AppState,

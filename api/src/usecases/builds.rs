@@ -7,7 +7,7 @@ use domain::{
 };
 use futures::FutureExt as _;
 
-use super::steps::shortened;
+use super::steps::truncated;
 use crate::{
     execute::{Call, Done, UnitOfWork},
     problem::Problem,
@@ -39,7 +39,7 @@ pub async fn give_up(
     build: BuildId,
     detail: &str,
 ) -> Result<Done<()>, Problem> {
-    let detail = shortened(detail);
+    let detail = truncated(detail);
     app.engine
         .transact(call, move |unit| {
             let (reason, detail) = (BuildFailure::RenderFailed, detail.clone());
@@ -77,7 +77,7 @@ async fn complete_build(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem>
     let detail = || {
         let reported = job.reports.iter().rev().find_map(|event| {
             let JobEvent::Failed { detail, .. } = event else { return None };
-            Some(shortened(detail))
+            Some(truncated(detail))
         });
         reported.unwrap_or_else(|| format!("the job was {outcome}"))
     };

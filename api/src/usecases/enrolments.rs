@@ -36,7 +36,7 @@ pub async fn issue(
     purpose: Purpose,
 ) -> Result<Done<NewEnrolment>, Problem> {
     let engine = &app.engine;
-    engine.transact(call, move |unit| tell(unit, purpose).boxed()).await
+    engine.transact(call, move |unit| issue_in(unit, purpose).boxed()).await
 }
 
 /// Revokes a token that no runner has used yet.
@@ -73,7 +73,7 @@ pub async fn revoke(
 }
 
 /// Creates a token within a larger unit of work.
-pub async fn tell(unit: &mut UnitOfWork, purpose: Purpose) -> Result<NewEnrolment, Problem> {
+pub async fn issue_in(unit: &mut UnitOfWork, purpose: Purpose) -> Result<NewEnrolment, Problem> {
     let (id, token) = generate();
     let expires_at = unit.now() + TTL;
     let issue = EnrolmentToken { purpose, sha256: hash(&token)?, expires_at };

@@ -134,7 +134,7 @@ fn planned_operation(step: &StepSpec) -> Option<(String, Operation)> {
 
 /// Config version that publishing this bundle would create. Its builds do not exist; the planner
 /// ignores builds.
-pub fn as_published(state: &AppState, config: &Config, bundle: &Digest) -> Published {
+pub fn preview_version(state: &AppState, config: &Config, bundle: &Digest) -> Published {
     let sandbox = config.app.sandbox.iter().map(|sandbox| (SANDBOX, &sandbox.module));
     let components = config.app.components.iter().map(|one| (one.name.as_str(), &one.module));
     let part = |(name, module): (&str, &app_config::model::Module)| PublishedComponent {

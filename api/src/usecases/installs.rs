@@ -17,7 +17,7 @@ use serde_json::Value;
 
 mod inputs;
 
-use inputs::{chosen, given, takes};
+use inputs::{check_changes, check_new, check_stored};
 pub use inputs::{differences, of_version};
 
 use super::{
@@ -69,7 +69,7 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
         );
         return Err(Problem::new(Code::Invalid, detail));
     }
-    stack::fits(&new.stack_outputs)?;
+    stack::check_limits(&new.stack_outputs)?;
     let (owned, engine) = (app.clone(), app.engine.clone());
     let by = call.meta.actor.clone();
     engine
@@ -83,7 +83,7 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
                 let config_version = new.config_version.unwrap_or_else(|| state.version());
                 let bundle = &published(&state, config_version)?.bundle;
                 let config = app.configs.get(&app.pool, bundle).await?;
-                given(&config, &new.inputs)?;
+                check_new(&config, &new.inputs)?;
                 if let Some(problem) = toggles::problem(&config, &BTreeMap::new()) {
                     return Err(Problem::new(Code::Invalid, problem));
                 }
@@ -112,7 +112,7 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
                 let outputs = new.stack_outputs;
                 let give = InstallCommand::SetStackOutputs { outputs, by, reason: None };
                 unit.handle::<Install>(install, give).await?;
-                let enrolment = enrolments::tell(unit, Purpose::Install { install }).await?;
+                let enrolment = enrolments::issue_in(unit, Purpose::Install { install }).await?;
                 Ok(Created { install, config_version, enrolment })
             }
             .boxed()
@@ -196,7 +196,7 @@ async fn change(
     };
     let bundle = &published(&state, config_version.unwrap_or(before.config_version))?.bundle;
     let config = app.configs.get(&app.pool, bundle).await?;
-    takes(&config, &before.inputs, &set, &unset)?;
+    check_changes(&config, &before.inputs, &set, &unset)?;
     if let Some(auto_approve) = auto_approve {
         let (by, reason) = (by.clone(), reason.clone());
         let set = InstallCommand::SetAutoApprove { auto_approve, by, reason };
@@ -211,9 +211,9 @@ async fn change(
     let change =
         InstallCommand::ChangeInputs { set, unset, by: by.clone(), reason: reason.clone() };
     unit.handle::<Install>(install, change).await?;
-    stack::can_change(&before, &stack_outputs)?;
-    let outputs = stack::changed(&before.vendor_outputs, &stack_outputs);
-    stack::fits(&outputs)?;
+    stack::check_changes(&before, &stack_outputs)?;
+    let outputs = stack::apply_changes(&before.vendor_outputs, &stack_outputs);
+    stack::check_limits(&outputs)?;
     let give = InstallCommand::SetStackOutputs { outputs, by: by.clone(), reason: reason.clone() };
     unit.handle::<Install>(install, give).await?;
     if let Some(config_version) = config_version {
@@ -223,7 +223,7 @@ async fn change(
     }
     toggles::set(unit, install, &config, &components, (&by, reason.as_ref())).await?;
     let after = unit.load::<Install>(install).await?.clone();
-    chosen(&config, &after.inputs)?;
+    check_stored(&config, &after.inputs)?;
     check_removed_components(app, &state, &config, &after).await?;
     let is_there = after.sandbox.is_some() || !after.components.is_empty();
     // Plans from the actual state, because the run of an earlier change may have been denied.
@@ -242,7 +242,7 @@ async fn change(
     };
     let request =
         RunRequest { kind, scope: Scope::Changed, action: None, cause: Cause::Requested, reason };
-    runs::tell(app, unit, install, request, by).await
+    runs::plan_and_admit(app, unit, install, request, by).await
 }
 
 /// Checks the inputs for components that the config no longer has. The version that deployed such a
@@ -294,7 +294,7 @@ pub async fn enrol(
                 {
                     return Err(InstallError::HasRunner { runner }.into());
                 }
-                enrolments::tell(unit, Purpose::Install { install }).await
+                enrolments::issue_in(unit, Purpose::Install { install }).await
             }
             .boxed()
         })

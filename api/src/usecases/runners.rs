@@ -27,7 +27,7 @@ pub enum RunnerControl {
 }
 
 /// Applies a control command to a runner, effective from the runner's next request.
-pub async fn order(
+pub async fn apply_control(
     app: &App,
     call: &Call,
     runner: RunnerId,

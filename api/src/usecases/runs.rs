@@ -50,7 +50,7 @@ pub async fn request(
             let (app, request, by) = (owned.clone(), request.clone(), by.clone());
             async move {
                 let is_last = request.kind == RunKind::Deprovision;
-                let run = tell(&app, unit, install, request, by).await?;
+                let run = plan_and_admit(&app, unit, install, request, by).await?;
                 if run.is_none() && !is_last {
                     let detail =
                         format!("no changes for {install}: it already has the requested state");
@@ -85,7 +85,7 @@ pub async fn provision(app: &App, call: &Call, install: InstallId) -> Result<Don
                         cause: Cause::RunnerEnrolled,
                         reason: None,
                     };
-                    tell(&app, unit, install, request, by).await?;
+                    plan_and_admit(&app, unit, install, request, by).await?;
                 }
                 Ok(())
             }
@@ -95,7 +95,7 @@ pub async fn provision(app: &App, call: &Call, install: InstallId) -> Result<Don
 }
 
 /// Plans a run from the current state and admits it to the install, in one commit.
-pub async fn tell(
+pub async fn plan_and_admit(
     app: &App,
     unit: &mut UnitOfWork,
     install: InstallId,
@@ -176,7 +176,7 @@ async fn plan_steps(
             return Err(Problem::new(Code::NotFound, detail));
         }
         let steps = vec![plan::action(fresh(), name, vec![])];
-        stack::suffices(&config, install, &steps)?;
+        stack::check_available(&config, install, &steps)?;
         return Ok(steps);
     }
     if let Scope::Named { names, .. } = &request.scope {
@@ -191,7 +191,7 @@ async fn plan_steps(
     let desired_steps = desired::wanted(&config, published, values, after)?;
     let scope = toggles::scope(&config, toggles, request.scope.clone())?;
     let steps = plan::plan_deploy(&desired_steps, &present, &scope, fresh)?;
-    stack::suffices(&config, install, &steps)?;
+    stack::check_available(&config, install, &steps)?;
     Ok(steps)
 }
 
@@ -333,7 +333,7 @@ async fn retry_remaining(
     let (cause, kind) = (Cause::Retry { run }, request.kind);
     let action = undone.actions.first().cloned();
     let remaining = RunRequest { kind, scope: Scope::Undone(undone), action, cause, reason };
-    tell(app, unit, request.install, remaining, by).await?.ok_or_else(done)
+    plan_and_admit(app, unit, request.install, remaining, by).await?.ok_or_else(done)
 }
 
 async fn handle_command(
@@ -348,7 +348,7 @@ async fn handle_command(
             let command = command.clone();
             async move {
                 unit.handle::<Run>(run, command).await?;
-                steps::tidy(unit, run).await
+                steps::release_finished(unit, run).await
             }
             .boxed()
         })

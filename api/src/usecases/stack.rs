@@ -28,7 +28,7 @@ struct SourceLocation {
 }
 
 /// Checks the names, number and size of outputs.
-pub fn fits(outputs: &Outputs) -> Result<(), Problem> {
+pub fn check_limits(outputs: &Outputs) -> Result<(), Problem> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let is_name = |name: &str| !name.is_empty() && name.len() <= 128 && name.chars().all(plain);
     let mut errors: Vec<FieldProblem> = outputs
@@ -61,7 +61,11 @@ pub fn fits(outputs: &Outputs) -> Result<(), Problem> {
 }
 
 /// Checks that all outputs exist that these steps read.
-pub fn suffices(config: &Config, install: &Install, steps: &[StepSpec]) -> Result<(), Problem> {
+pub fn check_available(
+    config: &Config,
+    install: &Install,
+    steps: &[StepSpec],
+) -> Result<(), Problem> {
     // A destroy step uses the version that deployed the component. The outputs of that version were
     // checked before its deploy.
     let created = steps.iter().filter(|step| step.operation != Operation::Destroy);
@@ -74,7 +78,7 @@ pub fn suffices(config: &Config, install: &Install, steps: &[StepSpec]) -> Resul
 }
 
 /// Checks that all outputs exist that the first provision reads.
-pub fn suffices_for_all(config: &Config, install: &Install) -> Result<(), Problem> {
+pub fn check_all_available(config: &Config, install: &Install) -> Result<(), Problem> {
     let app = &config.app;
     let sandbox = app.sandbox.iter().map(|_| OutputReader::Module(SANDBOX));
     let components = app.components.iter().map(|component| OutputReader::Module(&component.name));
@@ -171,7 +175,7 @@ fn reject_missing(install: &Install, missing: Missing) -> Result<(), Problem> {
 
 /// Checks that these changes have an effect. Only the customer can change outputs that the runner
 /// reported, and only outputs that are set can be removed.
-pub fn can_change(
+pub fn check_changes(
     install: &Install,
     changes: &BTreeMap<String, Option<Value>>,
 ) -> Result<(), Problem> {
@@ -206,7 +210,7 @@ pub fn can_change(
 }
 
 /// Applies changes to the outputs that the vendor set. `None` removes an output.
-pub fn changed(current: &Outputs, changes: &BTreeMap<String, Option<Value>>) -> Outputs {
+pub fn apply_changes(current: &Outputs, changes: &BTreeMap<String, Option<Value>>) -> Outputs {
     let mut outputs = current.clone();
     for (name, value) in changes {
         match value {

@@ -26,7 +26,7 @@ pub async fn shred(
     let shredded = app.engine.transact(call, move |unit| {
         let command = SubjectCommand::Shred { by: by.clone(), reason: reason.clone() };
         async move {
-            is_over(unit, subject).await?;
+            require_unused(unit, subject).await?;
             unit.handle::<Subject>(subject, command).await.map(drop)
         }
         .boxed()
@@ -43,7 +43,7 @@ pub async fn shred(
 
 /// Rejects a subject in use. The commit guards the streams that this function reads, so an install
 /// that starts again concurrently is not shredded.
-async fn is_over(unit: &mut UnitOfWork, subject: SubjectId) -> Result<(), Problem> {
+async fn require_unused(unit: &mut UnitOfWork, subject: SubjectId) -> Result<(), Problem> {
     match subject {
         SubjectId::Install(install) => {
             let state = unit.load::<Install>(install).await?;

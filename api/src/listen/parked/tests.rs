@@ -37,7 +37,7 @@ async fn served(tls: Option<tokio_rustls::TlsAcceptor>) -> Served {
         let later = answered.map(move |text| format!("{word} {}", text.unwrap()).into_response());
         async move {
             match aside {
-                Some(Extension(aside)) => aside.put(later.boxed()),
+                Some(Extension(aside)) => aside.defer(later.boxed()),
                 None => later.await,
             }
         }

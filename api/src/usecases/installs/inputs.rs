@@ -63,12 +63,15 @@ pub fn differences(
 }
 
 /// Checks that an install with these inputs can use the config version.
-pub(super) fn chosen(config: &Config, inputs: &BTreeMap<String, String>) -> Result<(), Problem> {
+pub(super) fn check_stored(
+    config: &Config,
+    inputs: &BTreeMap<String, String>,
+) -> Result<(), Problem> {
     check(config, &known(config, inputs))
 }
 
 /// Checks the inputs of a new install. Rejects unknown, missing and ill-typed values.
-pub(super) fn given(config: &Config, inputs: &BTreeMap<String, String>) -> Result<(), Problem> {
+pub(super) fn check_new(config: &Config, inputs: &BTreeMap<String, String>) -> Result<(), Problem> {
     check(config, &inputs.iter().map(|(name, text)| (name.clone(), text.clone().into())).collect())
 }
 
@@ -80,7 +83,7 @@ fn check(config: &Config, inputs: &BTreeMap<String, Value>) -> Result<(), Proble
 
 /// Checks a change of inputs: the config must declare each input to set, and the config or the
 /// install each input to remove.
-pub(super) fn takes(
+pub(super) fn check_changes(
     config: &Config,
     current: &BTreeMap<String, String>,
     set: &BTreeMap<String, String>,

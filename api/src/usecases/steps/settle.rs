@@ -10,7 +10,7 @@ use domain::{
 use futures::FutureExt as _;
 
 use self::retry::may_retry;
-use super::{resource, shortened, tidy};
+use super::{release_finished, resource, truncated};
 use crate::{
     execute::{Call, Done, UnitOfWork},
     problem::Problem,
@@ -28,7 +28,7 @@ pub async fn settle(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Prob
 
 /// Fails a step whose job result cannot be applied, so that the run does not stall.
 pub async fn give_up(app: &App, call: &Call, id: JobId, detail: &str) -> Result<Done<()>, Problem> {
-    let detail = shortened(detail);
+    let detail = truncated(detail);
     app.engine
         .transact(call, move |unit| {
             let detail = detail.clone();
@@ -45,7 +45,7 @@ pub async fn give_up(app: &App, call: &Call, id: JobId, detail: &str) -> Result<
                     let fail = RunCommand::FailStep { step, job, reason, detail, may_retry: false };
                     unit.handle::<Run>(run, fail).await?;
                 }
-                tidy(unit, run).await
+                release_finished(unit, run).await
             }
             .boxed()
         })
@@ -91,7 +91,7 @@ async fn complete_step(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> 
             unit.handle::<Run>(run, command).await?;
         }
     }
-    tidy(unit, run).await
+    release_finished(unit, run).await
 }
 
 async fn record_plan(
@@ -234,7 +234,7 @@ fn missing_fingerprint() -> Problem {
 fn failure_of(job: &Job) -> (bool, String) {
     let reported = job.reports.iter().rev().find_map(|event| {
         let JobEvent::Failed { reason, detail, .. } = event else { return None };
-        Some((*reason == domain::job::FailureReason::PlanStale, shortened(detail)))
+        Some((*reason == domain::job::FailureReason::PlanStale, truncated(detail)))
     });
     reported.unwrap_or_else(|| match &job.state {
         JobState::Ended { outcome, .. } => (false, format!("the job was {outcome}")),
