@@ -278,7 +278,7 @@ mod tests {
 
     use super::*;
 
-    async fn tell(engine: &Engine, command: NameCommand) -> Result<usize, Problem> {
+    async fn handle_name(engine: &Engine, command: NameCommand) -> Result<usize, Problem> {
         let call = Call::of(Meta::new(Actor::System, ulid::Ulid::new().to_string()));
         let done = engine.transact(&call, move |unit| {
             let command = command.clone();
@@ -294,11 +294,11 @@ mod tests {
         let one = Engine::new(database.log().await.unwrap(), clock.clone());
         let two = Engine::new(database.log().await.unwrap(), clock);
         let take = |by: &str| NameCommand::Take { owner: by.into() };
-        assert_eq!(tell(&one, take("a")).await, Ok(1));
-        assert!(tell(&one, take("b")).await.is_err());
+        assert_eq!(handle_name(&one, take("a")).await, Ok(1));
+        assert!(handle_name(&one, take("b")).await.is_err());
         // The first engine's cache does not contain the release by the second.
-        assert_eq!(tell(&two, NameCommand::Release { owner: "a".into() }).await, Ok(1));
-        assert_eq!(tell(&one, take("b")).await, Ok(1));
+        assert_eq!(handle_name(&two, NameCommand::Release { owner: "a".into() }).await, Ok(1));
+        assert_eq!(handle_name(&one, take("b")).await, Ok(1));
     }
 
     #[tokio::test]
@@ -340,7 +340,7 @@ mod tests {
                 };
                 // Two attempts conflict.
                 if nth < MAX_ATTEMPTS {
-                    tell(&two, change("x")).await?;
+                    handle_name(&two, change("x")).await?;
                 }
                 unit.handle::<Name>("install/acme", change("x")).await
             })

@@ -75,12 +75,12 @@ impl Keys {
     /// # Errors
     /// [`KeyError`]: the current keys stay in use.
     pub fn look(&self) -> Result<Option<Arc<KeySet>>, KeyError> {
-        let found = Arc::new(store::read(&self.directory)?);
-        if found.public() == self.current().public() {
+        let reloaded = Arc::new(store::read(&self.directory)?);
+        if reloaded.public() == self.current().public() {
             return Ok(None);
         }
-        *self.set.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&found);
-        Ok(Some(found))
+        *self.set.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&reloaded);
+        Ok(Some(reloaded))
     }
 
     /// Records the size of the log at the last checkpoint that a former key signed. The key then
@@ -97,8 +97,8 @@ impl Keys {
     ///
     /// # Errors
     /// [`KeyError`].
-    pub fn speak_for(&self, log_id: &str) -> Result<(), KeyError> {
-        store::keep_log(&self.directory, log_id)
+    pub fn record_log(&self, log_id: &str) -> Result<(), KeyError> {
+        store::write_log(&self.directory, log_id)
     }
 
     /// Fingerprint of the current manifest key as `sha256:<hex>`.

@@ -182,7 +182,7 @@ impl IntoResponse for Problem {
 }
 
 /// Returns true if the database is unavailable or overloaded, so that a retry may succeed.
-pub(crate) fn is_away(error: &sqlx::Error) -> bool {
+pub(crate) fn is_unavailable(error: &sqlx::Error) -> bool {
     use sqlx::Error::{Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
     // SQLSTATE classes: connection, read-only, conflicts, resources, locks, operator, disk.
     const RETRYABLE: [&str; 7] = ["08", "25", "40", "53", "55", "57", "58"];
@@ -198,7 +198,7 @@ pub(crate) fn is_away(error: &sqlx::Error) -> bool {
 
 impl From<sqlx::Error> for Problem {
     fn from(error: sqlx::Error) -> Self {
-        let down = is_away(&error);
+        let down = is_unavailable(&error);
         // 22021: the request has a character that text cannot have, usually NUL.
         if error.as_database_error().is_some_and(|said| said.code().as_deref() == Some("22021")) {
             let detail =

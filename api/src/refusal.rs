@@ -15,7 +15,7 @@ use domain::{
 };
 use event_log::{AppendError, LogError, blob::BlobError};
 
-use crate::problem::{Code, Problem, is_away};
+use crate::problem::{Code, Problem, is_unavailable};
 
 impl From<RunError> for Problem {
     fn from(error: RunError) -> Problem {
@@ -129,7 +129,7 @@ impl From<AppendError> for Problem {
             AppendError::Invalid(_) | AppendError::NotEncrypted(_) => Problem::internal(error),
             // The database or stored data will reject this again, and endless retries would block
             // other commits.
-            AppendError::Database(reason) if !is_away(&reason) => Problem::internal(reason),
+            AppendError::Database(reason) if !is_unavailable(&reason) => Problem::internal(reason),
             AppendError::Database(reason) => {
                 tracing::warn!(error = %reason, "Cannot append: the database is unavailable");
                 let detail = "the database is unavailable; try again";

@@ -92,7 +92,7 @@ impl Server {
     /// Starts the server with another clock.
     async fn start_with(options: Options, clock: Clock) -> Result<Server, StartError> {
         // Binds the listeners first: a port in use is the most common error and is cheap to detect.
-        let (control, runner) = options.open_doors().await?;
+        let (control, runner) = options.bind_listeners().await?;
         let keys = Keys::open(&options.data.join("keys"), clock())?;
         let ring = wrapping::ring(&options.data.join("keys"), clock())?;
         let registry = Registry::open(&options.data, options.max_blob_bytes)?;
@@ -152,7 +152,7 @@ impl Server {
         }
         let config = options.config(&control, &runner)?;
         // The directory may be mounted read-only. `stead keys list` then shows fingerprints only.
-        if let Err(error) = keys.speak_for(log.log_id()) {
+        if let Err(error) = keys.record_log(log.log_id()) {
             warn!(error = %error, "Cannot record the log of these keys in their directory");
         }
         let tokens = Tokens::new(&keys.current(), log.log_id());

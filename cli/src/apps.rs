@@ -18,7 +18,7 @@ use schemas::control::{
     builds::BuildsQuery,
 };
 
-pub(crate) use text::{diff_text, not_acted_on};
+pub(crate) use text::{diff_text, settings_without_effect};
 
 use crate::{
     failure::Failure,
@@ -29,7 +29,7 @@ use crate::{
 #[derive(Debug, Subcommand)]
 pub(crate) enum Apps {
     #[command(flatten)]
-    Here(here::Here),
+    Local(here::LocalCommand),
     /// Publish an app directory as the next config version, and build its new components
     #[command(after_help = "\
 Examples:
@@ -120,7 +120,7 @@ pub(crate) struct Sync {
 pub(crate) async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> {
     let context = || settings.context();
     match verb {
-        Apps::Here(verb) => here::run(verb, settings).await,
+        Apps::Local(verb) => here::run(verb, settings).await,
         Apps::Sync(args) => sync(&context()?, args).await,
         Apps::Diff { source, against, from: None, to: None } => {
             let context = context()?;

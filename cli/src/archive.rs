@@ -171,7 +171,7 @@ async fn create(args: Create, screen: &Screen) -> Result<(), Failure> {
     let archived = archived.await;
     bar.finish_and_clear();
     let archived = archived?;
-    screen.print_one(&archived, |_| output::made(&archived))
+    screen.print_one(&archived, |_| output::created(&archived))
 }
 
 async fn list(args: ArchiveArgs, screen: &Screen) -> Result<(), Failure> {
@@ -193,7 +193,7 @@ async fn verify(args: Verify, screen: &Screen) -> Result<(), Failure> {
     };
     bar.finish_and_clear();
     let report = report?;
-    screen.print_one(&report, |_| output::read(&report))
+    screen.print_one(&report, |_| output::verified(&report))
 }
 
 /// Verifies one archive with the trusted keys, without a database.

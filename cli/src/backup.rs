@@ -87,7 +87,7 @@ async fn create(args: Create, screen: &Screen) -> Result<(), Failure> {
     };
     bar.finish_and_clear();
     let manifest = created?;
-    screen.print_one(&manifest, |_| output::made(&manifest, &args.out))
+    screen.print_one(&manifest, |_| output::created(&manifest, &args.out))
 }
 
 async fn create_backup(

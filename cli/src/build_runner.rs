@@ -30,7 +30,7 @@ use crate::serve::{LogFormat, sibling_program};
 
 /// First back-off before a restart. Each restart doubles it until the process stays up.
 const BACKOFF: Duration = Duration::from_secs(1);
-const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// Uptime after which the back-off is reset.
 const STAYED_UP: Duration = Duration::from_secs(60);
 /// Timeout for the build runner to close its session.
@@ -94,7 +94,7 @@ impl Supervisor {
                 wait = BACKOFF;
             }
             let _ = self.stop.run_until_cancelled(sleep(wait)).await;
-            wait = (wait * 2).min(LONGEST_BACKOFF);
+            wait = (wait * 2).min(MAX_BACKOFF);
         }
     }
 

@@ -32,7 +32,7 @@ pub use stream::{ServerEvent, lines, server_events};
 pub use verify::{Fault, Verifier};
 
 /// Maximum number of attempts of a call, if responses are lost or have status 503.
-const TRIES: u32 = 4;
+const MAX_ATTEMPTS: u32 = 4;
 /// Longest wait between two attempts.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Timeout of a request, including the response body. Streams have no timeout.
@@ -241,14 +241,14 @@ impl Client {
         }
     }
 
-    /// Sends a request. Repeats the request after a 503 or a lost response, with at most `TRIES`
+    /// Sends a request. Repeats the request after a 503 or a lost response, with at most `MAX_ATTEMPTS`
     /// attempts in total.
     async fn retrying(
         &self,
         request: impl Fn() -> RequestBuilder,
     ) -> Result<Response, ClientError> {
         let mut wait = Duration::from_millis(200);
-        for _ in 1..TRIES {
+        for _ in 1..MAX_ATTEMPTS {
             match request().send().await {
                 Ok(answer) if answer.status() == StatusCode::SERVICE_UNAVAILABLE => {
                     tokio::time::sleep(retry_after(&answer).unwrap_or(wait).min(MAX_RETRY_DELAY))
@@ -273,7 +273,7 @@ impl Client {
             return Ok(answer);
         }
         let bytes = self.bytes(answer).await?.1;
-        match serde_json::from_slice::<Problem>(&self.shown(bytes)) {
+        match serde_json::from_slice::<Problem>(&self.sanitized(bytes)) {
             Ok(problem) if !problem.code.is_empty() => Err(ClientError::Problem(Box::new(problem))),
             Ok(_) | Err(_) => Err(self.undecodable(status, "an error without problem details")),
         }
@@ -290,7 +290,7 @@ impl Client {
 
     async fn decode<A: DeserializeOwned>(&self, answer: Response) -> Result<A, ClientError> {
         let (status, bytes) = self.bytes(answer).await?;
-        self.read(status, &self.shown(bytes))
+        self.read(status, &self.sanitized(bytes))
     }
 
     async fn bytes(&self, answer: Response) -> Result<(StatusCode, Bytes), ClientError> {
@@ -299,7 +299,7 @@ impl Client {
         Ok((status, bytes))
     }
 
-    fn shown(&self, bytes: Bytes) -> Bytes {
+    fn sanitized(&self, bytes: Bytes) -> Bytes {
         match self.sanitizes.then(|| sanitize::answer(&bytes)).flatten() {
             Some(sanitized) => sanitized.into(),
             None => bytes,

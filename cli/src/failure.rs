@@ -116,7 +116,7 @@ fn problem_text(problem: &Problem) -> String {
     for error in &problem.errors {
         text += &finding_text(error);
     }
-    if let Some(hint) = next(&problem.code) {
+    if let Some(hint) = remedy_for(&problem.code) {
         text += &format!("  try: {hint}\n");
     }
     text
@@ -140,7 +140,7 @@ pub(crate) fn finding_text(error: &FieldProblem) -> String {
 }
 
 /// Remedy for a problem code. `None` if the code has no general remedy.
-fn next(code: &str) -> Option<&'static str> {
+fn remedy_for(code: &str) -> Option<&'static str> {
     Some(match code {
         "token_missing"
         | "token_unknown"
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_output_format_is_read_from_a_rejected_command_line() {
+    fn output_format_is_read_from_an_invalid_command_line() {
         let of =
             |line: &str| requested_output(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(of("-o json runs list acme"), Output::Json);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_place_the_remedy_and_what_to_do_next() {
+    fn problem_text_contains_field_and_remedy() {
         let mut problem = Problem::new(422, "config_invalid", "The config is wrong", "1 error");
         problem.errors.push(FieldProblem {
             file: Some("components/db.toml".into()),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_failure_has_its_exit_code() {
+    fn every_failure_kind_has_an_exit_code() {
         let refused =
             |status| Failure::Problem(Box::new(Problem::new(status, "x", "x", "x"))).code();
         assert_eq!([401, 404, 409, 413, 503].map(refused), [4, 3, 4, 2, 5]);

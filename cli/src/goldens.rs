@@ -41,7 +41,7 @@ fn digest(n: u8) -> String {
 }
 
 #[test]
-fn an_install_reads_like_this() {
+fn install_matches_golden_file() {
     let component = |name: &str, state: &str, outputs: Value| {
         json!({"name": name, "kind": "terraform_module", "state": state, "outputs": outputs,
                "config_version": (state == "deployed").then_some(2)})
@@ -110,7 +110,7 @@ fn diff_output_with_impact() {
 }
 
 #[test]
-fn a_template_reads_like_this() {
+fn template_matches_golden_file() {
     let text = "{{ .nuon.inputs.inputs.size }} {{ .nuon.components.db.outputs.url }} \
                 {{ dig \"outputs\" \"zone\" \"-\" .nuon.sandbox }} {{ range .nuon.install_stack.outputs.subnets }}{{ . }}{{ end }}";
     let template =
@@ -122,12 +122,12 @@ fn a_template_reads_like_this() {
 }
 
 #[test]
-fn archives_read_like_this() {
+fn archives_match_golden_files() {
     let range = |first: u64, last: u64| Range { first, last, bytes: 734_003_200 };
     let archives = vec![range(1, 10_240_000), range(10_240_001, 20_480_000)];
     let next =
         Some("positions 20480001 to 30720000 are not closed: the log ends at 20491337".into());
-    golden("archive-create.txt", &archive::output::made(&CreatedArchives { archives, next }));
+    golden("archive-create.txt", &archive::output::created(&CreatedArchives { archives, next }));
     let made_at = AT.parse().unwrap();
     let listed =
         [(1, 10_240_000, false), (10_240_001, 20_480_000, true)].map(|(first, last, has_rows)| {
@@ -149,7 +149,7 @@ fn backup_and_restore_output() {
         ],
     }));
     let out = Path::new("/backups/2026-11-21");
-    golden("backup-create.txt", &backup::output::made(&manifest, out));
+    golden("backup-create.txt", &backup::output::created(&manifest, out));
     let reached = |file: &str, position, missing| {
         let file = file.to_owned();
         api::backup::Coverage { file, position, epoch: 1, missing }
@@ -180,7 +180,7 @@ fn backup_and_restore_output() {
 }
 
 #[test]
-fn an_event_reads_like_this_in_ocsf() {
+fn ocsf_event_matches_golden_file() {
     let event = |sequence, actor: String, payload| {
         read(json!({
             "position": 40 + sequence, "event_id": id("evt"), "stream": format!("install/{}", id("ins")),
@@ -199,7 +199,7 @@ fn an_event_reads_like_this_in_ocsf() {
 }
 
 #[test]
-fn a_job_reads_like_this() {
+fn job_matches_golden_file() {
     let job = read(json!({
         "id": id("job"), "kind": "apply", "class": "mutating", "state": "outcome_unknown",
         "cancelling": true, "manifest": digest(1), "install": id("ins"), "run": id("run"),
@@ -215,7 +215,7 @@ fn a_job_reads_like_this() {
 }
 
 #[test]
-fn a_build_and_a_runner_read_like_this() {
+fn build_and_runner_match_golden_files() {
     let build = json!({
         "id": id("bld"), "app": id("app"), "app_name": "shop", "component": id("cmp"),
         "component_name": "network", "kind": "terraform_module", "config_version": 1,
@@ -240,7 +240,7 @@ fn a_build_and_a_runner_read_like_this() {
 }
 
 #[test]
-fn a_run_reads_like_this() {
+fn run_matches_golden_file() {
     let step = |n: u32, name: &str, layer: u32, state: &str, more: Value| {
         let mut step = json!({
             "id": format!("stp_01ARZ3NDEKTSV4RRFFQ69G5FA{n}"), "kind": "deploy", "name": name,

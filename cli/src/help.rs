@@ -6,12 +6,12 @@ use clap::CommandFactory;
 use crate::Stead;
 
 #[test]
-fn the_command_line_is_well_formed() {
+fn command_line_is_valid() {
     Stead::command().debug_assert();
 }
 
 #[test]
-fn every_command_says_what_it_does_and_shows_an_example() {
+fn every_command_has_a_description_and_an_example() {
     let mut root = Stead::command();
     root.build();
     let mut bare = Vec::new();

@@ -9,7 +9,7 @@ use chrono::{DateTime, Datelike as _, Days, NaiveDate, TimeDelta, Utc, Weekday};
 use crate::tokens::seconds;
 
 /// Accepted formats, for error messages.
-const TAKEN: &str = "2026-11-20T12:00:00Z, 2026-11-20, 2h ago, yesterday or tuesday";
+const ACCEPTED_FORMATS: &str = "2026-11-20T12:00:00Z, 2026-11-20, 2h ago, yesterday or tuesday";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PointInTime {
@@ -42,7 +42,7 @@ impl FromStr for PointInTime {
         let read = read(text, now());
         let wrong = || {
             format!(
-                "{text:?} is neither a position nor a time: use a number, or a time such as {TAKEN}"
+                "{text:?} is neither a position nor a time: use a number, or a time such as {ACCEPTED_FORMATS}"
             )
         };
         read.map(PointInTime::Time).ok_or_else(wrong)
@@ -52,7 +52,8 @@ impl FromStr for PointInTime {
 impl FromStr for Moment {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not a valid time: use a form such as {TAKEN}");
+        let wrong =
+            || format!("{text:?} is not a valid time: use a form such as {ACCEPTED_FORMATS}");
         read(text, now()).map(Moment).ok_or_else(wrong)
     }
 }
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_a_position() {
+    fn number_is_a_position() {
         assert_eq!("1841".parse(), Ok(PointInTime::Position(1841)));
         assert!("-1".parse::<PointInTime>().unwrap_err().contains("tuesday"));
         assert!("12".parse::<Moment>().is_err());

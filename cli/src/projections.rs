@@ -209,7 +209,7 @@ async fn follow(
     for last in &ended {
         match context.screen.output {
             Output::Table | Output::Ndjson => {
-                context.screen.print_one(last, |_| said(last, verb))?
+                context.screen.print_one(last, |_| progress_text(last, verb))?
             }
             // JSON output is one document, printed at the end.
             Output::Json => {}
@@ -218,7 +218,7 @@ async fn follow(
     Ok(ended)
 }
 
-fn said(last: &Progress, verb: &str) -> String {
+fn progress_text(last: &Progress, verb: &str) -> String {
     let mut text = match (last.state.as_str(), verb) {
         ("done", "verify") if last.differences.is_empty() => {
             format!("{}: identical after {}", last.projection, count(last.events, "event"))

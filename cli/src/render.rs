@@ -43,7 +43,7 @@ impl Screen {
         Screen { output, color, quiet }
     }
 
-    /// Prints one object: as JSON, or as the text that `people` returns.
+    /// Prints one object: as JSON, or as the text that `table_text` returns.
     pub(crate) fn print_one<T: Serialize>(
         &self,
         thing: &T,
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell_and_colours_have_no_width() {
+    fn columns_fit_the_widest_cell_without_color_codes() {
         let mut table = Table::new(["NAME", "STATE"]);
         table.row(["network".into(), "\x1b[32mok\x1b[0m".into()]);
         table.row(["a".into(), String::new()]);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn actors_with_one_name_differ_by_id() {
+    fn actors_with_the_same_name_are_shown_with_ids() {
         let ann = |id| actor_text(id, Some("Ann Lee"));
         assert_eq!(ann("prn_01ARZ3NDEKTSV4RRFFQ69G5FAV"), "Ann Lee (…9G5FAV)");
         assert_ne!(ann("prn_01ARZ3NDEKTSV4RRFFQ69G5FAV"), ann("prn_01ARZ3NDEKTSV4RRFFQ69G5FAW"));

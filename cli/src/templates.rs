@@ -131,17 +131,19 @@ fn wrong(error: app_config::TemplateError) -> Failure {
 fn read(file: &PathBuf) -> Result<(String, Origin), Failure> {
     if file.as_os_str() == "-" {
         let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map_err(|e| unread("standard input", &e))?;
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .map_err(|e| unreadable_file("standard input", &e))?;
         return Ok((text, Origin::file("-")));
     }
     let name = file.display().to_string();
-    let text = fs::read_to_string(file).map_err(|e| unread(&name, &e))?;
+    let text = fs::read_to_string(file).map_err(|e| unreadable_file(&name, &e))?;
     Ok((text, Origin::file(name)))
 }
 
 fn read_state(file: &PathBuf) -> Result<Value, Failure> {
     let name = file.display();
-    let bytes = fs::read(file).map_err(|e| unread(&name.to_string(), &e))?;
+    let bytes = fs::read(file).map_err(|e| unreadable_file(&name.to_string(), &e))?;
     let state: Value = serde_json::from_slice(&bytes).map_err(|error| {
         Failure::Usage(format!("cannot read the state {name} as JSON: {error}"))
     })?;
@@ -154,7 +156,7 @@ fn read_state(file: &PathBuf) -> Result<Value, Failure> {
     Ok(state)
 }
 
-fn unread(name: &str, error: &std::io::Error) -> Failure {
+fn unreadable_file(name: &str, error: &std::io::Error) -> Failure {
     Failure::Usage(format!("cannot read {name}: {error}"))
 }
 
@@ -163,21 +165,21 @@ mod tests {
     use super::*;
     use crate::render::Output;
 
-    fn given(text: &str, state: Option<&Value>) -> Result<(), Failure> {
+    fn explain_text(text: &str, state: Option<&Value>) -> Result<(), Failure> {
         explain(&Screen::new(Output::Table, true, true), text, &Origin::file("t"), state)
     }
 
     #[test]
-    fn what_rendering_needs_and_the_state_has_not_is_an_outcome() {
+    fn missing_state_values_are_an_outcome_failure() {
         let state = json!({ "nuon": { "a": 1 } });
-        assert!(given("{{ .nuon.a }}", Some(&state)).is_ok());
+        assert!(explain_text("{{ .nuon.a }}", Some(&state)).is_ok());
         assert!(
-            given("{{ index .nuon \"b\" }}", Some(&state)).is_ok(),
+            explain_text("{{ index .nuon \"b\" }}", Some(&state)).is_ok(),
             "`index` allows a missing key"
         );
-        assert_eq!(given("{{ .nuon.b }}", Some(&state)).unwrap_err().code(), 1);
-        assert!(given("{{ .nuon.b }}", None).is_ok(), "no state is given");
-        let failure = given("a\n{{ .nuon.b", Some(&state)).unwrap_err();
+        assert_eq!(explain_text("{{ .nuon.b }}", Some(&state)).unwrap_err().code(), 1);
+        assert!(explain_text("{{ .nuon.b }}", None).is_ok(), "no state is given");
+        let failure = explain_text("a\n{{ .nuon.b", Some(&state)).unwrap_err();
         assert_eq!(
             (failure.code(), failure.text().as_str()),
             (2, "error: t:2:11: this action has no closing `}}`\n")
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_without_its_top_key_is_refused_with_a_remedy() {
+    fn state_without_top_level_key_is_rejected_with_a_remedy() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("state.json");
         fs::write(&file, "{}").unwrap();

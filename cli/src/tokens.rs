@@ -193,7 +193,7 @@ async fn create(context: &CommandContext, create: Create) -> Result<(), Failure>
     };
     let mut created = created?;
     // Prints the token only if it is not in a file.
-    let token = created.token.take().ok_or_else(|| not_again(&created))?;
+    let token = created.token.take().ok_or_else(|| secret_lost(&created))?;
     created.token = Some(token).filter(|_| saved_to.is_none());
     context.screen.print_one(&created, |_| {
         let name = name.map(|name| format!("{name}, ")).unwrap_or_default();
@@ -210,7 +210,7 @@ async fn create(context: &CommandContext, create: Create) -> Result<(), Failure>
 }
 
 /// Error for a repeated request: only the first response contains the token.
-fn not_again(created: &TokenCreated) -> Failure {
+fn secret_lost(created: &TokenCreated) -> Failure {
     let id = created.id;
     Failure::Outcome(format!(
         "cannot show the token {id}: its secret was lost with the first response; revoke it \
@@ -260,7 +260,7 @@ mod tests {
     use super::seconds;
 
     #[test]
-    fn a_time_is_a_number_and_a_unit() {
+    fn duration_is_a_number_and_a_unit() {
         assert_eq!(
             ["90s", "2m", "12h", "30d"].map(|t| seconds(t).unwrap()),
             [90, 120, 43_200, 2_592_000]

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Period of the restart limit. `stead up` restarts Postgres at most three times per period.
-const OFTEN: Duration = Duration::from_secs(60);
+const RESTART_PERIOD: Duration = Duration::from_secs(60);
 
 /// Start a server on this machine with a private Postgres and a build runner
 #[derive(Debug, Args)]
@@ -103,7 +103,7 @@ async fn supervise(postgres: &mut Embedded, stop: StopSignals) -> anyhow::Result
             () = &mut stop => return Ok(()),
             () = postgres.ended() => {}
         }
-        starts.retain(|start| start.elapsed() < OFTEN);
+        starts.retain(|start| start.elapsed() < RESTART_PERIOD);
         anyhow::ensure!(
             starts.len() < 4,
             "the server stopped: the private Postgres ended four times within 60 s; see its log for the reason"

@@ -32,7 +32,7 @@ fn corpus() -> Option<PathBuf> {
 }
 
 #[test]
-fn what_init_writes_is_well_formed_and_not_overwritten() {
+fn init_writes_a_valid_app_and_never_overwrites() {
     let dir = tempfile::tempdir().unwrap();
     let app = dir.path().join("shop");
     let app = app.to_str().unwrap();
@@ -47,7 +47,7 @@ fn what_init_writes_is_well_formed_and_not_overwritten() {
 }
 
 #[test]
-fn mistakes_and_links_out_of_the_repository_end_with_2_and_are_all_shown() {
+fn invalid_app_exits_with_2_and_shows_all_findings() {
     let dir = tempfile::tempdir().unwrap();
     let app = dir.path().join("shop");
     fs::create_dir_all(app.join("components")).unwrap();
@@ -76,7 +76,7 @@ fn mistakes_and_links_out_of_the_repository_end_with_2_and_are_all_shown() {
 }
 
 #[test]
-fn real_directories_are_inspected_and_validated_by_the_program_too() {
+fn corpus_apps_are_inspected_and_validated_by_the_program() {
     let Some(corpus) = corpus() else { return };
     let facts: Value =
         serde_json::from_slice(&fs::read(corpus.join("facts.json")).unwrap()).unwrap();

@@ -67,7 +67,7 @@ pub async fn retry(
     Path(build): Path<BuildId>,
     ChangeRequest { call, .. }: ChangeRequest,
 ) -> ApiResult<BuildsRetried> {
-    let done = rebuild::again(&app, &call, build).await?;
+    let done = rebuild::retry(&app, &call, build).await?;
     let rebuild::RetriedBuilds { app, version, builds } = done.value;
     let builds = builds.into_iter().map(|(component, id)| BuildRequested { id, component });
     let (builds, position) = (builds.collect(), done.position);

@@ -27,7 +27,7 @@ macro_rules! runner_verbs {
             extract::Json(body): extract::Json<ReasonBody>,
         ) -> ApiResult<ChangeResult> {
             let reason = optional_reason(body.reason)?;
-            let applied = runners::order(&app, &call, runner, RunnerControl::$order, reason).await?;
+            let applied = runners::apply_control(&app, &call, runner, RunnerControl::$order, reason).await?;
             Ok(Json(change_result(&applied)))
         }
     )*};

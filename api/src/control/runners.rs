@@ -73,7 +73,7 @@ pub async fn journal_heads(
     if views::runner(&app.pool, runner).await?.is_none() {
         return Err(Problem::not_found(runner));
     }
-    Ok(Json(JournalHeads { heads: journal_heads::kept(&app, runner).await? }))
+    Ok(Json(JournalHeads { heads: journal_heads::heads(&app, runner).await? }))
 }
 
 /// Create an enrolment token for a build runner

@@ -113,7 +113,7 @@ pub async fn grant_role(
     Path((principal, named)): Path<(PrincipalId, wire::Role)>,
     ChangeRequest { call, .. }: ChangeRequest,
 ) -> ApiResult<ChangeResult> {
-    Ok(Json(change_result(&access::grant(&app, &call, principal, role(named)).await?)))
+    Ok(Json(change_result(&access::grant_role(&app, &call, principal, role(named)).await?)))
 }
 
 /// Revoke a role from a principal, effective immediately
@@ -149,7 +149,7 @@ pub async fn name(
     extract::Json(body): extract::Json<RenamePrincipal>,
 ) -> ApiResult<ChangeResult> {
     let name = body.name.as_deref().map(names::validated).transpose()?;
-    let changed = access::name(&app, principal, name).await?;
+    let changed = access::set_name(&app, principal, name).await?;
     Ok(Json(ChangeResult { position: app.log().position(), changed }))
 }
 

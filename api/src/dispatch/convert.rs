@@ -22,9 +22,9 @@ pub fn state(job: &Job) -> &'static str {
 
 /// Pending cancellation of the execution that holds a job.
 pub fn pending_cancel(job: &Job) -> Option<wire::PendingCancel> {
-    let asked = job.execution()?.cancel.as_ref()?;
-    let grace_s = grace_s(job.class(), asked.force);
-    Some(wire::PendingCancel { reason: asked.reason.clone(), grace_s, force: asked.force })
+    let cancel = job.execution()?.cancel.as_ref()?;
+    let grace_s = grace_s(job.class(), cancel.force);
+    Some(wire::PendingCancel { reason: cancel.reason.clone(), grace_s, force: cancel.force })
 }
 
 /// Seconds from SIGTERM to SIGKILL: 5 for a forced cancel, otherwise the grace period of the job

@@ -57,18 +57,18 @@ impl Outbox {
 
     /// Records the runner's acknowledgements. Unknown ids are ignored.
     pub fn ack(&mut self, ids: &[String]) {
-        let Outbox { waiting, acknowledged: heard, .. } = self;
+        let Outbox { waiting, acknowledged, .. } = self;
         waiting.retain(|(about, sent)| {
             let known = ids.contains(&sent.id);
             if known {
-                heard.insert(*about);
+                acknowledged.insert(*about);
             }
             !known
         });
     }
 
     /// Directives without an acknowledgement, in the order in which they were queued.
-    pub fn unheard(&self) -> Vec<SentDirective> {
+    pub fn unacknowledged(&self) -> Vec<SentDirective> {
         self.waiting.iter().map(|(_, sent)| sent.clone()).collect()
     }
 
@@ -93,8 +93,8 @@ mod tests {
     fn directive_is_sent_until_it_is_acknowledged() {
         let mut outbox = outbox();
         assert!(outbox.push(DirectiveSubject::Intake, drain("night")));
-        let first = outbox.unheard();
-        assert_eq!(outbox.unheard(), first, "not acknowledged yet");
+        let first = outbox.unacknowledged();
+        assert_eq!(outbox.unacknowledged(), first, "not acknowledged yet");
         outbox.ack(&[first[0].id.clone(), "another".into()]);
         assert!(outbox.is_empty());
         assert!(!outbox.push(DirectiveSubject::Intake, drain("night")), "already acknowledged");
@@ -104,11 +104,11 @@ mod tests {
     fn withdrawn_directive_can_be_sent_again_with_a_new_id() {
         let mut outbox = outbox();
         outbox.push(DirectiveSubject::Intake, drain("night"));
-        let first = outbox.unheard();
+        let first = outbox.unacknowledged();
         outbox.ack(&[first[0].id.clone()]);
         outbox.withdraw(DirectiveSubject::Intake);
         assert!(outbox.push(DirectiveSubject::Intake, Directive::Resume));
-        assert_ne!(outbox.unheard()[0].id, first[0].id);
+        assert_ne!(outbox.unacknowledged()[0].id, first[0].id);
     }
 
     #[test]
@@ -117,6 +117,6 @@ mod tests {
         assert!(outbox.push(DirectiveSubject::Intake, drain("night")));
         assert!(!outbox.push(DirectiveSubject::Intake, drain("night")));
         assert!(outbox.push(DirectiveSubject::Intake, Directive::Resume));
-        assert_eq!(outbox.unheard().len(), 1);
+        assert_eq!(outbox.unacknowledged().len(), 1);
     }
 }

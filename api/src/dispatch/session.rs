@@ -81,14 +81,14 @@ impl RunnerEntry {
     }
 
     /// Records a call of the runner to this server.
-    pub fn hear(&mut self, now: Instant) {
+    pub fn record_contact(&mut self, now: Instant) {
         self.effective_contact = self.effective_contact.max(now);
         self.last_contact = Some(now);
     }
 
     /// Returns true if a long poll waits, or if less than `most` has passed since the last contact.
-    pub fn is_present(&self, now: Instant, most: Duration) -> bool {
-        self.session.as_ref().is_some_and(Session::is_parked)
+    pub fn is_connected(&self, now: Instant, most: Duration) -> bool {
+        self.session.as_ref().is_some_and(Session::has_long_poll)
             || now.saturating_duration_since(self.effective_contact) < most
     }
 
@@ -122,12 +122,12 @@ impl Session {
 
     /// Returns true if another agent process waits in this session's long poll. Both processes are
     /// then alive.
-    pub fn has_a_twin(&self, process_id: &str) -> bool {
-        self.is_parked() && self.process_id.as_deref().is_some_and(|own| own != process_id)
+    pub fn has_other_process(&self, process_id: &str) -> bool {
+        self.has_long_poll() && self.process_id.as_deref().is_some_and(|own| own != process_id)
     }
 
     /// Returns true if a long poll waits and its caller is still connected.
-    pub fn is_parked(&self) -> bool {
+    pub fn has_long_poll(&self) -> bool {
         self.long_poll.as_ref().is_some_and(|parked| !parked.is_closed())
     }
 }
@@ -139,12 +139,12 @@ impl RunnerTable {
         id: RunnerId,
         runner: Runner,
         sequence: u64,
-        heard: Instant,
+        contact: Instant,
     ) -> &mut RunnerEntry {
         let known = self.entries.entry(id).or_insert_with(|| RunnerEntry {
             runner: Runner::default(),
             sequence: (0, usize::MAX),
-            effective_contact: heard,
+            effective_contact: contact,
             last_contact: None,
             session: None,
             recent_openings: Vec::new(),

@@ -36,7 +36,7 @@ pub struct Moment {
 #[derive(Debug, Default)]
 pub struct DispatchState {
     /// Jobs that are not complete.
-    pub board: JobTable,
+    pub jobs: JobTable,
     /// Runners that called this server.
     pub runners: RunnerTable,
     pub offers: Offers,
@@ -56,9 +56,9 @@ impl DispatchState {
     /// Applies a job event and wakes the runners that it affects.
     pub fn on_job(&mut self, fact: JobEventRecord, now: Moment, timing: &Timing) {
         let job = fact.job;
-        let before = self.board.get(job).and_then(|tracked| Some(tracked.held()?.runner));
+        let before = self.jobs.get(job).and_then(|tracked| Some(tracked.execution()?.runner));
         let event = fact.event.clone();
-        self.board.apply(fact, now);
+        self.jobs.apply(fact, now);
         match event {
             JobEvent::Queued(_) | JobEvent::Requeued { .. } => {
                 self.withdraw_offer(job);
@@ -91,7 +91,7 @@ impl DispatchState {
             | JobEvent::LateResultReported { .. } => {}
         }
         // The event may have freed a slot, so the runner that held the job may get another job.
-        let after = self.board.get(job).and_then(|tracked| Some(tracked.held()?.runner));
+        let after = self.jobs.get(job).and_then(|tracked| Some(tracked.execution()?.runner));
         if let Some(runner) = before.filter(|_| after.is_none()) {
             self.offer_to(runner, now, timing);
         }
@@ -130,7 +130,7 @@ impl DispatchState {
         for (job, offer) in self.offers.expired(now.instant) {
             self.forget_offer(offer.runner, job);
         }
-        for target in self.board.wanted() {
+        for target in self.jobs.targets_with_work() {
             self.offer_to_all(target, now, timing);
         }
     }
@@ -138,11 +138,11 @@ impl DispatchState {
     /// Offers a queued job to the runners of its target, unless another job of its kind already
     /// waits.
     fn offer_job(&mut self, job: JobId, now: Moment, timing: &Timing) {
-        let Some(tracked) = self.board.get(job) else { return };
+        let Some(tracked) = self.jobs.get(job) else { return };
         let (Some(target), Some(work)) = (tracked.target(), tracked.work()) else { return };
         // A runner with a free slot gets queued work immediately. If another job of this kind
         // already waits, no runner has a free slot.
-        if self.board.waiting(target, work.kind) <= 1 {
+        if self.jobs.waiting(target, work.kind) <= 1 {
             self.offer_to_all(target, now, timing);
         }
     }
@@ -164,11 +164,14 @@ impl DispatchState {
             // long poll, the runner with the most free slots comes first.
             runners.sort_by_cached_key(|id| {
                 let parked = self.runners.get(*id).and_then(|known| known.session.as_ref());
-                let parked = parked.is_some_and(Session::is_parked);
-                std::cmp::Reverse((parked, self.room(*id, now, timing).map_or(0, |room| room.free)))
+                let parked = parked.is_some_and(Session::has_long_poll);
+                std::cmp::Reverse((
+                    parked,
+                    self.capacity(*id, now, timing).map_or(0, |capacity| capacity.free),
+                ))
             });
             for runner in runners {
-                if self.board.next(target, &JobKind::ALL).is_none() {
+                if self.jobs.next_job(target, &JobKind::ALL).is_none() {
                     return;
                 }
                 self.offer_to(runner, now, timing);
@@ -181,23 +184,23 @@ impl DispatchState {
         let Some(known) = self.runners.get(runner) else { return false };
         let Some(session) = &known.session else { return false };
         let target = known.target();
-        if self.board.next(target, &JobKind::ALL).is_none() {
+        if self.jobs.next_job(target, &JobKind::ALL).is_none() {
             return false;
         }
         let able = |kind: &JobKind| session.capabilities.contains(kind);
         let mut kinds: Vec<_> = JobKind::ALL.into_iter().filter(able).collect();
-        let Some(mut room) = self.room(runner, now, timing) else { return false };
+        let Some(mut capacity) = self.capacity(runner, now, timing) else { return false };
         let deadline = now.wall + timing.offer;
         let mut news = false;
-        while room.free > 0
-            && let Some((job, kind)) = self.board.next(target, &kinds)
+        while capacity.free > 0
+            && let Some((job, kind)) = self.jobs.next_job(target, &kinds)
         {
-            if !room.take(kind) {
+            if !capacity.use_slot(kind) {
                 kinds.retain(|other| *other != kind);
                 continue;
             }
-            self.board.set_offered(job, true);
-            self.offers.make(job, Offer { runner, kind, until: now.instant + timing.offer });
+            self.jobs.set_offered(job, true);
+            self.offers.add(job, Offer { runner, kind, until: now.instant + timing.offer });
             let directive = Directive::Offer { job, kind, deadline };
             news |= self.send(runner, DirectiveSubject::Offer(job), directive);
         }
@@ -205,26 +208,26 @@ impl DispatchState {
     }
 
     /// Capacity of a runner, or `None` if it is disconnected or must not get work.
-    fn room(&self, runner: RunnerId, now: Moment, timing: &Timing) -> Option<Capacity> {
+    fn capacity(&self, runner: RunnerId, now: Moment, timing: &Timing) -> Option<Capacity> {
         let known = self.runners.get(runner)?;
         let session = known.session.as_ref()?;
-        if !known.takes_work() || !known.is_present(now.instant, timing.lease) {
+        if !known.takes_work() || !known.is_connected(now.instant, timing.lease) {
             return None;
         }
-        let (held, offered) = (self.board.load(runner), self.offers.load(runner));
+        let (held, offered) = (self.jobs.load(runner), self.offers.load(runner));
         let free = session.free.min(session.slots.saturating_sub(held.0 + held.1));
         let operates = session.capabilities.iter().any(|kind| kind.uses_reserved_slot());
         Some(Capacity::of(session.slots, free, operates, held, offered))
     }
 
     fn withdraw_offer(&mut self, job: JobId) {
-        if let Some(offer) = self.offers.take(job) {
+        if let Some(offer) = self.offers.remove(job) {
             self.forget_offer(offer.runner, job);
         }
     }
 
     fn forget_offer(&mut self, runner: RunnerId, job: JobId) {
-        self.board.set_offered(job, false);
+        self.jobs.set_offered(job, false);
         let session = self.runners.get_mut(runner).and_then(|known| known.session.as_mut());
         if let Some(session) = session {
             session.outbox.withdraw(DirectiveSubject::Offer(job));
@@ -233,21 +236,21 @@ impl DispatchState {
 
     /// Opens a session for a known runner. The long poll of a previous session returns and is
     /// rejected.
-    pub fn seat(
+    pub fn open_session(
         &mut self,
         runner: RunnerId,
         session: Session,
-        heard: Instant,
+        contact: Instant,
     ) -> Option<&mut RunnerEntry> {
         for job in self.offers.withdraw(runner) {
             self.forget_offer(runner, job);
         }
-        let held: Vec<_> = self.board.held_by(runner).map(|(job, _)| job).collect();
+        let held: Vec<_> = self.jobs.held_by(runner).map(|(job, _)| job).collect();
         let known = self.runners.get_mut(runner)?;
         if let Some(mut former) = known.session.take() {
             former.wake(Wake::Directive);
         }
-        known.effective_contact = known.effective_contact.max(heard);
+        known.effective_contact = known.effective_contact.max(contact);
         known.epoch = Some(session.server_epoch);
         let (drained, rekey) = (known.runner.draining, known.runner.rekey_requested);
         let session = known.session.insert(session);
@@ -265,7 +268,7 @@ impl DispatchState {
     }
 
     /// Closes a session that the runner ended.
-    pub fn leave(&mut self, runner: RunnerId, session: SessionId) {
+    pub fn close_session(&mut self, runner: RunnerId, session: SessionId) {
         let newest = self.runners.get(runner).and_then(|known| known.session.as_ref());
         if newest.is_none_or(|newest| newest.id != session) {
             return;

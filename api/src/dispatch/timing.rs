@@ -85,7 +85,7 @@ impl Timing {
 
     /// Longest wait of a long poll of a runner with running executions, short enough to renew their
     /// leases.
-    pub fn wait_busy(&self) -> Duration {
+    pub fn long_poll_busy(&self) -> Duration {
         self.long_poll.min(self.lease / 3)
     }
 }

@@ -23,7 +23,7 @@ pub fn rotate(
     until: Timestamp,
     now: Timestamp,
 ) -> Result<Vec<PublicKey>, KeyError> {
-    let held = held(directory)?;
+    let guard = lock(directory)?;
     let set = store::read(directory)?;
     store::directory(&directory.join("former"))?;
     for former in set.former(usage).filter(|former| former.ended_at > until) {
@@ -50,7 +50,7 @@ pub fn rotate(
     // Writes the former key first: the key continues to sign until the second write.
     store::replace(&store::place(directory, usage, &former.key), &store::former_line(&former))?;
     store::replace(&directory.join(format!("{name}.key")), &store::line(&store::fresh(now)))?;
-    drop(held);
+    drop(guard);
     Ok(store::read(directory)?.public_of(store::log(directory)?.as_deref()))
 }
 
@@ -64,7 +64,7 @@ pub(super) fn keep_last_size(
     key: &VerifyingKey,
     size: u64,
 ) -> Result<(), KeyError> {
-    let held = held(directory)?;
+    let guard = lock(directory)?;
     let former = store::read(directory)?.former;
     let is_meant = |former: &FormerKey| former.usage == KeyUse::Checkpoints && former.key == *key;
     for former in former.into_iter().filter(is_meant).filter(|former| former.last_size.is_none()) {
@@ -74,12 +74,12 @@ pub(super) fn keep_last_size(
             &store::former_line(&FormerKey { last_size: Some(size), ..former }),
         )?;
     }
-    drop(held);
+    drop(guard);
     Ok(())
 }
 
 /// Waits for the lock on the keys of a directory.
-fn held(directory: &Path) -> Result<fs::File, KeyError> {
+fn lock(directory: &Path) -> Result<fs::File, KeyError> {
     let lock = directory.join("lock");
     let options =
         fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&lock);

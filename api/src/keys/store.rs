@@ -117,7 +117,7 @@ pub(super) fn log(directory: &Path) -> Result<Option<String>, KeyError> {
 }
 
 /// Records the id of the log.
-pub(super) fn keep_log(directory: &Path, log_id: &str) -> Result<(), KeyError> {
+pub(super) fn write_log(directory: &Path, log_id: &str) -> Result<(), KeyError> {
     if log(directory)?.as_deref() == Some(log_id) {
         return Ok(());
     }

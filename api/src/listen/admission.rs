@@ -276,8 +276,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn unauthenticated_connections_of_an_address_are_limited() {
-        for (given, expected) in [(None, 16), (Some(40), 40), (Some(0), 1)] {
-            let admission = Admission::new("test", 100, given);
+        for (limit, expected) in [(None, 16), (Some(40), 40), (Some(0), 1)] {
+            let admission = Admission::new("test", 100, limit);
             let mut held = Vec::new();
             for _ in 0..60 {
                 held.extend(admission.admit(from(1)));

@@ -27,7 +27,7 @@ pub struct ParkedResponse(Arc<Mutex<Option<Deferred>>>);
 
 impl ParkedResponse {
     /// Defers the response. The response that this function returns is never sent.
-    pub fn put(&self, later: Deferred) -> Response {
+    pub fn defer(&self, later: Deferred) -> Response {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(later);
         ().into_response()
     }
@@ -52,7 +52,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Rewound<S> {
     }
 
     /// Adds bytes that are read before all others.
-    pub fn put_back(&mut self, head: &[u8]) {
+    pub fn rewind(&mut self, head: &[u8]) {
         self.rewound.splice(..0, head.iter().copied());
     }
 

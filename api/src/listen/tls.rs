@@ -29,7 +29,7 @@ pub fn acceptor(certificate: &Certificate) -> Result<TlsAcceptor, TlsError> {
     let pem =
         |path: &Path, reason: String| TlsError::Pem { path: path.display().to_string(), reason };
     let chain: Vec<_> = CertificateDer::pem_file_iter(&certificate.chain)
-        .and_then(|found| found.collect::<Result<Vec<_>, _>>())
+        .and_then(|certificates| certificates.collect::<Result<Vec<_>, _>>())
         .map_err(|reason| pem(&certificate.chain, reason.to_string()))?;
     if chain.is_empty() {
         return Err(pem(&certificate.chain, "it contains no certificate".into()));

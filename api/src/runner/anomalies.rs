@@ -25,7 +25,7 @@ pub async fn record_forgery<T>(
         Err(refused) => refused,
     };
     let calls = match matches!(refused.code, Code::Forbidden | Code::StatementInvalid) {
-        true => app.dispatch.forged(runner.id),
+        true => app.dispatch.count_forgery(runner.id),
         false => None,
     };
     let Some(calls) = calls else { return Err(refused) };

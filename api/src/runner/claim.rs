@@ -32,7 +32,7 @@ pub async fn claim(
     let server_epoch = check_session(&app, &runner, &ask).await?;
     // An offer is a hint and may have expired. A runner can claim any job that it may run, unless
     // its session does not accept the kind.
-    if app.dispatch.takes(runner.id, job) == Some(false) {
+    if app.dispatch.accepts(runner.id, job) == Some(false) {
         let detail = "claim rejected: the session does not accept jobs of this kind";
         return Err(Problem::new(Code::NotOffered, detail));
     }

@@ -83,7 +83,7 @@ async fn redeem_token(
     unit.create::<Runner>(new, RunnerCommand::Enrol(identity(ask, install, token))).await?;
     if let Some(install) = install {
         let outputs = ask.stack_outputs.clone().into();
-        stack::fits(&outputs)?;
+        stack::check_limits(&outputs)?;
         let before = unit.load::<Install>(install).await?.stack.as_ref().map(|has| has.runner);
         let replaces = match before {
             Some(before) => unit.load::<Runner>(before).await?.revoked.then_some(before),
@@ -112,7 +112,7 @@ async fn check_provision_outputs(
     let Ok(published) = published(state, install.config_version) else { return Ok(()) };
     let bundle = published.bundle.clone();
     match app.configs.get(&app.pool, &bundle).await {
-        Ok(config) => stack::suffices_for_all(&config, &install),
+        Ok(config) => stack::check_all_available(&config, &install),
         Err(_) => Ok(()),
     }
 }

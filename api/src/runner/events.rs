@@ -29,7 +29,7 @@ use crate::{
     problem::{Code, Problem},
     registry::Repository,
     state::App,
-    usecases::{jobs, journal_heads, steps::shortened},
+    usecases::{jobs, journal_heads, steps::truncated},
 };
 
 /// Report progress or the result of an execution. A repeated report changes nothing.
@@ -61,9 +61,9 @@ pub async fn report(
     let signed = statement::check(&app, &runner, job, &ask).await;
     let signed = anomalies::record_forgery(&app, &runner, (job, ask.execution), signed).await?;
     if let Some(head) = ask.end.as_ref().and_then(|end| end.journal_head.as_ref()) {
-        journal_heads::told(&app, runner.id, head).await;
+        journal_heads::store(&app, runner.id, head).await;
     }
-    let touched = app.dispatch.touch_execution(runner.id, job, ask.execution);
+    let touched = app.dispatch.record_execution_contact(runner.id, job, ask.execution);
     reconnect::record_contact(&app, &runner, touched, None).await;
     if let ReportBody::Artifact(artifact) = &mut ask.body {
         let known = app.engine.load::<Job>(job).await?;
@@ -146,8 +146,8 @@ async fn handle_report(
             job,
             execution: Some(ask.execution),
             refused_by: *by,
-            rule: shortened(rule),
-            detail: shortened(detail),
+            rule: truncated(rule),
+            detail: truncated(detail),
         };
         unit.handle::<aggregate::Runner>(runner.id, RunnerCommand::Refuse(refusal)).await?;
     }

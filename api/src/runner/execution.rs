@@ -97,7 +97,7 @@ pub async fn check_running(
     execution: ExecutionId,
 ) -> Result<(), Problem> {
     for _ in 0..CLAIM_CHECKS {
-        if app.dispatch.works_on(runner.id, execution) {
+        if app.dispatch.holds_execution(runner.id, execution) {
             return Ok(());
         }
         tokio::time::sleep(CLAIM_CHECK_INTERVAL).await;
@@ -116,7 +116,7 @@ pub async fn check_may_log(
     job: JobId,
     execution: ExecutionId,
 ) -> Result<(), Problem> {
-    if app.dispatch.writes_log(runner.id, job, execution) {
+    if app.dispatch.may_write_log(runner.id, job, execution) {
         return Ok(());
     }
     let loaded = app.engine.log().reload::<Job>(&job.to_string()).await?.state;

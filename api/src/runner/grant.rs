@@ -44,7 +44,7 @@ pub async fn claim_response(
 ) -> Result<Claimed, Problem> {
     // The dispatcher receives the claim at the same time and usually has it in memory a moment
     // later.
-    let _late = timeout(DISPATCH_TIMEOUT, app.dispatch.has_taken(position)).await;
+    let _late = timeout(DISPATCH_TIMEOUT, app.dispatch.wait_until_applied(position)).await;
     let claimed = claim_event(app, job, held).await?;
     let head = head(app, claimed.position).await?;
     let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };

@@ -42,7 +42,7 @@ pub async fn append(
     let allowed = execution::check_may_log(&app, &runner, job, execution).await;
     anomalies::record_forgery(&app, &runner, (job, execution), allowed).await?;
     let (start, bytes) = chunk(&headers, body.map_err(too_long)?)?;
-    let touched = app.dispatch.touch_execution(runner.id, job, execution);
+    let touched = app.dispatch.record_execution_contact(runner.id, job, execution);
     reconnect::record_contact(&app, &runner, touched, None).await;
     let have = match app.logs.append(execution, start, bytes).await {
         Err(LogError::Divergence) => {

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::{caller, reconnect, session};
 use crate::{
-    dispatch::{CallKind, Polled, SessionError, Touched},
+    dispatch::{CallKind, ContactChanges, Polled, SessionError},
     extract::{self, RunnerCaller},
     listen::ParkedResponse,
     problem::Problem,
@@ -45,14 +45,14 @@ pub async fn poll(
     let wait = query.wait.map_or(app.dispatch.timing().long_poll, Duration::from_secs);
     let parked = wait_for_directives(app, runner.id, ask, wait);
     Ok(match aside {
-        Some(Extension(aside)) => aside.put(Box::pin(parked)),
+        Some(Extension(aside)) => aside.defer(Box::pin(parked)),
         None => parked.await,
     })
 }
 
 /// Waits for directives. No other data of the request stays in memory meanwhile.
 async fn wait_for_directives(app: App, runner: RunnerId, ask: Poll, wait: Duration) -> Response {
-    match app.dispatch.park(runner, &ask, wait).await {
+    match app.dispatch.long_poll(runner, &ask, wait).await {
         Ok(Polled::Empty) => StatusCode::NO_CONTENT.into_response(),
         Ok(Polled::Directives { directives, leases, delay_ms }) => {
             let next = PollTiming { wait_s: None, delay_ms };
@@ -63,13 +63,17 @@ async fn wait_for_directives(app: App, runner: RunnerId, ask: Poll, wait: Durati
 }
 
 /// Records the contact. A session that this server does not know is looked up in the database once.
-async fn record_poll(app: &App, runner: &RunnerCaller, ask: &Poll) -> Result<Touched, Problem> {
-    match app.dispatch.touch(runner.id, ask) {
+async fn record_poll(
+    app: &App,
+    runner: &RunnerCaller,
+    ask: &Poll,
+) -> Result<ContactChanges, Problem> {
+    match app.dispatch.apply_poll(runner.id, ask) {
         Err(SessionError::Unknown) => {
             let running = u32::try_from(ask.running.len()).unwrap_or(u32::MAX);
             let slots = ask.free_slots.saturating_add(running);
             session::adopt(app, runner, ask.session_id, ask.generation, slots).await?;
-            Ok(app.dispatch.touch(runner.id, ask)?)
+            Ok(app.dispatch.apply_poll(runner.id, ask)?)
         }
         known => Ok(known?),
     }

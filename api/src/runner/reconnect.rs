@@ -6,12 +6,17 @@ use domain::{
 };
 
 use super::caller;
-use crate::{dispatch::Touched, extract::RunnerCaller, problem::Problem, state::App};
+use crate::{dispatch::ContactChanges, extract::RunnerCaller, problem::Problem, state::App};
 
 /// Records reattached jobs and a reconnected runner. If the database is unavailable, the runner's
 /// call succeeds anyway and the next call retries.
-pub async fn record_contact(app: &App, runner: &RunnerCaller, touched: Touched, why: Option<&str>) {
-    if touched == Touched::default() {
+pub async fn record_contact(
+    app: &App,
+    runner: &RunnerCaller,
+    touched: ContactChanges,
+    why: Option<&str>,
+) {
+    if touched == ContactChanges::default() {
         return;
     }
     if let Err(problem) = append_transitions(app, runner, touched, why).await {
@@ -22,7 +27,7 @@ pub async fn record_contact(app: &App, runner: &RunnerCaller, touched: Touched, 
 async fn append_transitions(
     app: &App,
     runner: &RunnerCaller,
-    touched: Touched,
+    touched: ContactChanges,
     why: Option<&str>,
 ) -> Result<(), Problem> {
     let call = caller::call(runner, "/runner/v1/poll");

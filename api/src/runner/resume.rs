@@ -103,8 +103,8 @@ fn previous_executions(
     session: SessionId,
 ) -> Vec<(JobId, ExecutionId)> {
     let dispatch_state = app.dispatch.state();
-    let held = dispatch_state.board.held_by(runner);
-    let former = held.filter_map(|(job, tracked)| Some((job, tracked.alive()?)));
+    let held = dispatch_state.jobs.held_by(runner);
+    let former = held.filter_map(|(job, tracked)| Some((job, tracked.active_execution()?)));
     former.filter(|(_, held)| held.session != session).map(|(job, held)| (job, held.id)).collect()
 }
 

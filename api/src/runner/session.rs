@@ -76,7 +76,7 @@ pub async fn open(
     let runner = RunnerCaller { id: signer.id, mode, install, generation };
     let flapping = add_to_dispatcher(&app, &runner, &opening, &row, &ask);
     if let Some(head) = &ask.journal_head {
-        journal_heads::told(&app, signer.id, head).await;
+        journal_heads::store(&app, signer.id, head).await;
     }
     let resume = resume::resume(&app, &runner, id, &ask.journal, row.same_journal).await?;
     record_opening(&app, &runner, flapping).await?;
@@ -193,8 +193,8 @@ fn add_to_dispatcher(
     let former = dispatch_state.runners.get(runner.id).and_then(|known| known.session.as_ref());
     // A copy of the directory on the same host has the same journal. An agent process that has
     // ended does not wait in a long poll.
-    let twin = former.is_some_and(|former| former.has_a_twin(&opening.process_id));
-    let known = dispatch_state.seat(runner.id, session, now)?;
+    let twin = former.is_some_and(|former| former.has_other_process(&opening.process_id));
+    let known = dispatch_state.open_session(runner.id, session, now)?;
     // An agent that restarts with the same journal on the same host is not a clone, regardless of
     // the number of restarts.
     if !row.is_other_host && !twin {
@@ -276,5 +276,5 @@ async fn mismatch(
 
 fn take_over(app: &App, runner: RunnerId, session: Session) {
     let now = app.dispatch.moment().instant;
-    app.dispatch.state().seat(runner, session, now + app.dispatch.timing().takeover);
+    app.dispatch.state().open_session(runner, session, now + app.dispatch.timing().takeover);
 }

@@ -115,7 +115,9 @@ impl Options {
         }
     }
 
-    pub(super) async fn open_doors(&self) -> Result<(BoundListener, BoundListener), ListenError> {
+    pub(super) async fn bind_listeners(
+        &self,
+    ) -> Result<(BoundListener, BoundListener), ListenError> {
         // Detects an unusable certificate before any listener is open.
         self.certificate.as_ref().map(listen::acceptor).transpose()?;
         let (control, runner) = (self.control_tls().is_some(), self.runner_tls().is_some());

@@ -47,7 +47,7 @@ pub async fn create(
     if let Some(name) = &name {
         names::set(&app.pool, principal, name, app.now()).await?;
     }
-    let made = app.engine.transact(call, move |unit| {
+    let created = app.engine.transact(call, move |unit| {
         let issued = issued.clone();
         async move {
             let add = AccessCommand::AddPrincipal { kind: PrincipalKind::Service, name_ref: None };
@@ -57,8 +57,8 @@ pub async fn create(
         }
         .boxed()
     });
-    let Done { position, events, .. } = match made.await {
-        Ok(made) => made,
+    let Done { position, events, .. } = match created.await {
+        Ok(created) => created,
         Err(problem) => {
             // The commit may be in doubt. A principal that exists keeps its name.
             if principals::principal(&app.pool, principal).await?.is_none() {
@@ -76,7 +76,7 @@ pub async fn create(
 ///
 /// A name can be removed even if no such principal exists. The name is stored before the principal
 /// is created, and the server may stop in between.
-pub async fn name(
+pub async fn set_name(
     app: &App,
     principal: PrincipalId,
     name: Option<String>,
@@ -104,7 +104,7 @@ pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, 
     let of = tokens::token(&app.pool, token).await?;
     let principal = of.ok_or_else(|| Problem::not_found(token))?.principal;
     let owners = app.principals.owners();
-    let told = app.engine.transact(call, move |unit| {
+    let revoked = app.engine.transact(call, move |unit| {
         let (owners, revoke) = (owners.clone(), AccessCommand::RevokeToken { token });
         async move {
             if is_last_of_an_owner(unit, (principal, token), &owners).await? {
@@ -116,25 +116,25 @@ pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, 
         }
         .boxed()
     });
-    let told = told.await?;
-    app.principals.wait_for_position(told.position).await;
-    Ok(told)
+    let revoked = revoked.await?;
+    app.principals.wait_for_position(revoked.position).await;
+    Ok(revoked)
 }
 
 /// Grants a role to a principal, effective from the next request.
-pub async fn grant(
+pub async fn grant_role(
     app: &App,
     call: &Call,
     principal: PrincipalId,
     role: Role,
 ) -> Result<Done<()>, Problem> {
-    let told = app.engine.transact(call, move |unit| {
+    let granted = app.engine.transact(call, move |unit| {
         let grant = AccessCommand::GrantRole { role };
         async move { unit.handle::<Access>(principal, grant).await.map(drop) }.boxed()
     });
-    let told = told.await?;
-    app.principals.wait_for_position(told.position).await;
-    Ok(told)
+    let granted = granted.await?;
+    app.principals.wait_for_position(granted.position).await;
+    Ok(granted)
 }
 
 /// Revokes a role from a principal, effective from the next request. Rejects the request for the
@@ -146,7 +146,7 @@ pub async fn revoke_role(
     role: Role,
 ) -> Result<Done<()>, Problem> {
     let owners = app.principals.owners();
-    let told = app.engine.transact(call, move |unit| {
+    let revoked = app.engine.transact(call, move |unit| {
         let (owners, revoke_role) = (owners.clone(), AccessCommand::RevokeRole { role });
         async move {
             let now = unit.now();
@@ -160,9 +160,9 @@ pub async fn revoke_role(
         }
         .boxed()
     });
-    let told = told.await?;
-    app.principals.wait_for_position(told.position).await;
-    Ok(told)
+    let revoked = revoked.await?;
+    app.principals.wait_for_position(revoked.position).await;
+    Ok(revoked)
 }
 
 /// Returns true if another principal has the owner role and a valid token.

@@ -36,7 +36,7 @@ pub async fn issue(
     purpose: Purpose,
 ) -> Result<Done<NewEnrolment>, Problem> {
     let engine = &app.engine;
-    engine.transact(call, move |unit| tell(unit, purpose).boxed()).await
+    engine.transact(call, move |unit| issue_in(unit, purpose).boxed()).await
 }
 
 /// Revokes a token that no runner has used yet.
@@ -47,7 +47,7 @@ pub async fn revoke(
     reason: String,
 ) -> Result<Done<()>, Problem> {
     let by = call.meta.actor.clone();
-    let told = app.engine.transact(call, move |unit| {
+    let revoked = app.engine.transact(call, move |unit| {
         let revoke = EnrolmentCommand::Revoke { by: by.clone(), reason: reason.clone() };
         async move {
             let refused = match unit.try_handle::<Enrolment>(token, revoke).await? {
@@ -69,11 +69,11 @@ pub async fn revoke(
         }
         .boxed()
     });
-    told.await
+    revoked.await
 }
 
 /// Creates a token within a larger unit of work.
-pub async fn tell(unit: &mut UnitOfWork, purpose: Purpose) -> Result<NewEnrolment, Problem> {
+pub async fn issue_in(unit: &mut UnitOfWork, purpose: Purpose) -> Result<NewEnrolment, Problem> {
     let (id, token) = generate();
     let expires_at = unit.now() + TTL;
     let issue = EnrolmentToken { purpose, sha256: hash(&token)?, expires_at };

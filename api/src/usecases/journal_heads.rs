@@ -19,7 +19,7 @@ const MAX_JOURNALS: i64 = 8;
 
 /// Stores a journal head that the runner has signed. An invalid head does not fail the request that
 /// contains it, because the result of a job must not be lost.
-pub async fn told(app: &App, runner: RunnerId, head: &Envelope) {
+pub async fn store(app: &App, runner: RunnerId, head: &Envelope) {
     if let Err(why) = verify_and_store(app, runner, head).await {
         tracing::warn!(runner.id = %runner, error = %why, "Cannot store the head of a journal");
     }
@@ -35,14 +35,17 @@ async fn verify_and_store(app: &App, runner: RunnerId, envelope: &Envelope) -> R
     let head: JournalHead = serde_json::from_slice(&payload).map_err(text)?;
     let json = serde_json::to_string(envelope).map_err(text)?;
     if head.runner != runner {
-        return Err(format!("it belongs to {}, not to {runner}", head.runner));
+        return Err(format!("the head belongs to {}, not to {runner}", head.runner));
     }
     if head.version != 1 {
-        return Err(format!("its version is {}; this server supports version 1", head.version));
+        return Err(format!(
+            "the version of the head is {}; this server supports version 1",
+            head.version
+        ));
     }
     if json.len() > HEAD_BYTES || head.journal_id.len() > NAME_BYTES {
         return Err(format!(
-            "it has {} bytes and a journal id of {} bytes; the limits are {HEAD_BYTES} and {NAME_BYTES}",
+            "the head has {} bytes and a journal id of {} bytes; the limits are {HEAD_BYTES} and {NAME_BYTES}",
             json.len(),
             head.journal_id.len()
         ));
@@ -73,7 +76,7 @@ async fn verify_and_store(app: &App, runner: RunnerId, envelope: &Envelope) -> R
 }
 
 /// Stored journal heads of a runner, the newest first.
-pub async fn kept(app: &App, runner: RunnerId) -> Result<Vec<ReceivedJournalHead>, Problem> {
+pub async fn heads(app: &App, runner: RunnerId) -> Result<Vec<ReceivedJournalHead>, Problem> {
     let rows = sqlx::query(
         "select journal_id, entries, head::text as head, received_at from runner_journal \
          where runner = $1 order by received_at desc, journal_id desc",
@@ -81,7 +84,7 @@ pub async fn kept(app: &App, runner: RunnerId) -> Result<Vec<ReceivedJournalHead
     .bind(runner.to_string())
     .fetch_all(&app.pool)
     .await?;
-    let kept = rows.iter().map(|row| {
+    let heads = rows.iter().map(|row| {
         let entries: i64 = row.try_get("entries")?;
         let head: String = row.try_get("head")?;
         Ok(ReceivedJournalHead {
@@ -91,7 +94,7 @@ pub async fn kept(app: &App, runner: RunnerId) -> Result<Vec<ReceivedJournalHead
             head: serde_json::from_str(&head).map_err(Problem::internal)?,
         })
     });
-    kept.collect()
+    heads.collect()
 }
 
 fn text(error: impl std::fmt::Display) -> String {

@@ -24,7 +24,7 @@ pub struct RetriedBuilds {
 }
 
 /// Retries the failed builds of the newest config version, given one of them.
-pub async fn again(app: &App, call: &Call, build: BuildId) -> Result<Done<RetriedBuilds>, Problem> {
+pub async fn retry(app: &App, call: &Call, build: BuildId) -> Result<Done<RetriedBuilds>, Problem> {
     app.engine.transact(call, move |unit| retry_failed(unit, build).boxed()).await
 }
 

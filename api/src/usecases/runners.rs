@@ -27,7 +27,7 @@ pub enum RunnerControl {
 }
 
 /// Applies a control command to a runner, effective from the runner's next request.
-pub async fn order(
+pub async fn apply_control(
     app: &App,
     call: &Call,
     runner: RunnerId,
@@ -45,11 +45,11 @@ pub async fn order(
         RunnerControl::Rekey => RunnerCommand::RequestRekey { by, reason },
         RunnerControl::Revoke => RunnerCommand::Revoke { by, reason: reason.unwrap_or_default() },
     };
-    let told = app.engine.transact(call, move |unit| {
+    let changed = app.engine.transact(call, move |unit| {
         let command = command.clone();
         async move { unit.handle::<Runner>(runner, command).await.map(drop) }.boxed()
     });
-    let told = told.await?;
-    app.principals.wait_for_position(told.position).await;
-    Ok(told)
+    let changed = changed.await?;
+    app.principals.wait_for_position(changed.position).await;
+    Ok(changed)
 }

@@ -28,7 +28,7 @@ struct SourceLocation {
 }
 
 /// Checks the names, number and size of outputs.
-pub fn fits(outputs: &Outputs) -> Result<(), Problem> {
+pub fn check_limits(outputs: &Outputs) -> Result<(), Problem> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let is_name = |name: &str| !name.is_empty() && name.len() <= 128 && name.chars().all(plain);
     let mut errors: Vec<FieldProblem> = outputs
@@ -61,11 +61,15 @@ pub fn fits(outputs: &Outputs) -> Result<(), Problem> {
 }
 
 /// Checks that all outputs exist that these steps read.
-pub fn suffices(config: &Config, install: &Install, steps: &[StepSpec]) -> Result<(), Problem> {
+pub fn check_available(
+    config: &Config,
+    install: &Install,
+    steps: &[StepSpec],
+) -> Result<(), Problem> {
     // A destroy step uses the version that deployed the component. The outputs of that version were
     // checked before its deploy.
-    let brought = steps.iter().filter(|step| step.operation != Operation::Destroy);
-    let names = brought.map(|step| match &step.target {
+    let created = steps.iter().filter(|step| step.operation != Operation::Destroy);
+    let names = created.map(|step| match &step.target {
         Target::Sandbox { .. } => OutputReader::Module(SANDBOX),
         Target::Component { name, .. } => OutputReader::Module(name),
         Target::Action { name } => OutputReader::Action(name),
@@ -74,7 +78,7 @@ pub fn suffices(config: &Config, install: &Install, steps: &[StepSpec]) -> Resul
 }
 
 /// Checks that all outputs exist that the first provision reads.
-pub fn suffices_for_all(config: &Config, install: &Install) -> Result<(), Problem> {
+pub fn check_all_available(config: &Config, install: &Install) -> Result<(), Problem> {
     let app = &config.app;
     let sandbox = app.sandbox.iter().map(|_| OutputReader::Module(SANDBOX));
     let components = app.components.iter().map(|component| OutputReader::Module(&component.name));
@@ -171,14 +175,14 @@ fn reject_missing(install: &Install, missing: Missing) -> Result<(), Problem> {
 
 /// Checks that these changes have an effect. Only the customer can change outputs that the runner
 /// reported, and only outputs that are set can be removed.
-pub fn can_change(
+pub fn check_changes(
     install: &Install,
     changes: &BTreeMap<String, Option<Value>>,
 ) -> Result<(), Problem> {
-    let brought = |name: &str| install.stack.as_ref().and_then(|stack| stack.outputs.get(name));
+    let current = |name: &str| install.stack.as_ref().and_then(|stack| stack.outputs.get(name));
     let without_effect = changes.iter().filter_map(|(name, value)| {
-        let (message, remedy) = match (brought(name), value) {
-            (Some(brought), Some(value)) if brought == value => return None,
+        let (message, remedy) = match (current(name), value) {
+            (Some(current), Some(value)) if current == value => return None,
             (Some(_), _) => (
                 format!("{name} was reported by the customer's runner, which has precedence"),
                 "ask the customer to enroll the runner again with the correct value".into(),
@@ -206,8 +210,8 @@ pub fn can_change(
 }
 
 /// Applies changes to the outputs that the vendor set. `None` removes an output.
-pub fn changed(given: &Outputs, changes: &BTreeMap<String, Option<Value>>) -> Outputs {
-    let mut outputs = given.clone();
+pub fn apply_changes(current: &Outputs, changes: &BTreeMap<String, Option<Value>>) -> Outputs {
+    let mut outputs = current.clone();
     for (name, value) in changes {
         match value {
             Some(value) => drop(outputs.insert(name.clone(), value.clone())),

@@ -31,7 +31,7 @@ pub async fn go_on(app: &App, call: &Call, run: RunId) -> Result<Done<()>, Probl
                 for next in unit.load::<Run>(run).await?.effects() {
                     advance(&app, unit, run, next).await?;
                 }
-                tidy(unit, run).await
+                release_finished(unit, run).await
             }
             .boxed()
         })
@@ -53,7 +53,7 @@ pub async fn go_on_with(
                 if unit.load::<Run>(run).await?.effects().contains(&next) {
                     advance(&app, unit, run, next).await?;
                 }
-                tidy(unit, run).await
+                release_finished(unit, run).await
             }
             .boxed()
         })
@@ -68,7 +68,7 @@ pub async fn give_up(
     next: Effect,
     detail: &str,
 ) -> Result<Done<()>, Problem> {
-    let detail = shortened(detail);
+    let detail = truncated(detail);
     app.engine
         .transact(call, move |unit| {
             let detail = detail.clone();
@@ -81,7 +81,7 @@ pub async fn give_up(
                     // A job whose cancellation failed is cancelled later, or ends without it.
                     Effect::Start(_) | Effect::Apply(_) | Effect::CancelJob(_) => {}
                 }
-                tidy(unit, run).await
+                release_finished(unit, run).await
             }
             .boxed()
         })
@@ -199,8 +199,8 @@ fn as_step_failure(composed: Result<RenderResult, Problem>) -> Result<RenderResu
     match composed {
         Err(problem) if matches!(problem.code, Code::Invalid | Code::NotFound | Code::TooLarge) => {
             let wrong = problem.errors.iter().map(|error| error.message.clone());
-            let told: Vec<String> = [problem.detail.clone()].into_iter().chain(wrong).collect();
-            Ok(Err(told.join("; ")))
+            let messages: Vec<String> = [problem.detail.clone()].into_iter().chain(wrong).collect();
+            Ok(Err(messages.join("; ")))
         }
         composed => composed,
     }
@@ -213,7 +213,7 @@ async fn fail(
     reason: StepFailure,
     detail: String,
 ) -> Result<(), Problem> {
-    let detail = shortened(&detail);
+    let detail = truncated(&detail);
     let fail = RunCommand::FailStep { step, job: None, reason, detail, may_retry: false };
     unit.handle::<Run>(run, fail).await?;
     Ok(())
@@ -221,7 +221,7 @@ async fn fail(
 
 /// Releases the resources of finished steps. If the run has ended, also records the end on its
 /// install.
-pub(super) async fn tidy(unit: &mut UnitOfWork, run: RunId) -> Result<(), Problem> {
+pub(super) async fn release_finished(unit: &mut UnitOfWork, run: RunId) -> Result<(), Problem> {
     let state = unit.load::<Run>(run).await?;
     let Some(install) = state.request.as_ref().map(|request| request.install) else {
         return Ok(());
@@ -242,7 +242,7 @@ pub(super) async fn tidy(unit: &mut UnitOfWork, run: RunId) -> Result<(), Proble
 }
 
 /// Truncates a text so that it fits into an event with the other fields.
-pub(crate) fn shortened(text: &str) -> String {
+pub(crate) fn truncated(text: &str) -> String {
     if text.len() <= MAX_DETAIL_BYTES {
         return text.to_owned();
     }

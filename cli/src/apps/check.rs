@@ -72,7 +72,7 @@ async fn check(source: &Source) -> Result<Checked, Failure> {
     if source.allow_remote && remote::fetch_all(&reading.remotes, &mut tree).await? {
         reading = survey(&tree, &pins);
     }
-    findings.extend(unfit(&name));
+    findings.extend(invalid_name(&name));
     findings.extend(missing_modules(source, &reading));
     findings.append(&mut reading.diagnostics);
     findings.sort_by_key(|finding| finding.severity);
@@ -81,7 +81,7 @@ async fn check(source: &Source) -> Result<Checked, Failure> {
 }
 
 /// Finding for a name that the server would reject.
-fn unfit(name: &str) -> Option<Diagnostic> {
+fn invalid_name(name: &str) -> Option<Diagnostic> {
     if domain::name::is_valid(name) {
         return None;
     }

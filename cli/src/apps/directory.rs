@@ -14,11 +14,11 @@ use app_config::{Diagnostic, File, Limits, Tree};
 use crate::failure::Failure;
 
 /// Directories that tools generate. They are not uploaded.
-const NOT_SENT: [&str; 3] = [".git", ".terraform", "node_modules"];
+const EXCLUDED: [&str; 3] = [".git", ".terraform", "node_modules"];
 /// Maximum number of directories to read. Links multiply directories: two links in each of fifteen
 /// nested directories make over 30,000 paths.
-const MOST_DIRECTORIES: usize = 5_000;
-const DEEPEST: usize = 64;
+const MAX_DIRECTORIES: usize = 5_000;
+const MAX_DEPTH: usize = 64;
 /// Part of the names of Terraform state files. These files may contain secrets and do not belong
 /// into a bundle.
 const STATE: &str = ".tfstate";
@@ -72,8 +72,8 @@ pub(crate) fn repository(directory: &Path) -> PathBuf {
     above.unwrap_or(directory).to_path_buf()
 }
 
-fn is_not_sent(name: &str) -> bool {
-    NOT_SENT.contains(&name) || name.contains(STATE)
+fn is_excluded(name: &str) -> bool {
+    EXCLUDED.contains(&name) || name.contains(STATE)
 }
 
 struct Walk {
@@ -102,14 +102,14 @@ impl Walk {
             // If the top directory is unreadable, there are no other findings.
             Err(error) if below.is_empty() => return Err(at(directory, &error)),
             Err(error) => {
-                self.cannot(below, &error);
+                self.add_unreadable(below, &error);
                 return Ok(());
             }
         };
         for name in entries {
             let path = directory.join(&name);
             let name_text = name.to_string_lossy();
-            if is_not_sent(&name_text) {
+            if is_excluded(&name_text) {
                 continue;
             }
             let relative = if below.is_empty() {
@@ -126,11 +126,11 @@ impl Walk {
                 );
                 continue;
             }
-            let Some(real) = self.inside(&path, &relative) else { continue };
+            let Some(real) = self.resolve(&path, &relative) else { continue };
             let meta = match fs::metadata(&real) {
                 Ok(meta) => meta,
                 Err(error) => {
-                    self.cannot(&relative, &error);
+                    self.add_unreadable(&relative, &error);
                     continue;
                 }
             };
@@ -158,13 +158,13 @@ impl Walk {
 
     /// Returns `true` if another directory would exceed a limit. Reports the exceeded limit once.
     fn is_full(&mut self, depth: usize, relative: &str) -> bool {
-        let message = if self.directories > MOST_DIRECTORIES {
+        let message = if self.directories > MAX_DIRECTORIES {
             return true;
-        } else if self.directories == MOST_DIRECTORIES {
+        } else if self.directories == MAX_DIRECTORIES {
             self.directories += 1;
-            format!("more than {MOST_DIRECTORIES} directories, including linked ones")
-        } else if depth >= DEEPEST {
-            format!("directories are nested deeper than {DEEPEST}")
+            format!("more than {MAX_DIRECTORIES} directories, including linked ones")
+        } else if depth >= MAX_DEPTH {
+            format!("directories are nested deeper than {MAX_DEPTH}")
         } else {
             return false;
         };
@@ -177,7 +177,7 @@ impl Walk {
         true
     }
 
-    fn cannot(&mut self, relative: &str, error: &io::Error) {
+    fn add_unreadable(&mut self, relative: &str, error: &io::Error) {
         let message = format!("cannot read this entry: {error}");
         self.add_finding(
             "unreadable",
@@ -189,7 +189,7 @@ impl Walk {
 
     /// Returns the real path, if it is inside the repository and not excluded. Reports a finding
     /// otherwise.
-    fn inside(&mut self, path: &Path, relative: &str) -> Option<PathBuf> {
+    fn resolve(&mut self, path: &Path, relative: &str) -> Option<PathBuf> {
         let real = match path.canonicalize() {
             Ok(real) => real,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -203,7 +203,7 @@ impl Walk {
                 return None;
             }
             Err(error) => {
-                self.cannot(relative, &error);
+                self.add_unreadable(relative, &error);
                 return None;
             }
         };
@@ -212,7 +212,7 @@ impl Walk {
             return Some(real);
         }
         if let Ok(there) = real.strip_prefix(&self.top).or_else(|_| real.strip_prefix(&self.root)) {
-            if !there.iter().any(|part| is_not_sent(&part.to_string_lossy())) {
+            if !there.iter().any(|part| is_excluded(&part.to_string_lossy())) {
                 return Some(real);
             }
             let message = format!("the link leads to {}, which is not uploaded", there.display());
@@ -253,7 +253,7 @@ impl Walk {
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) => {
-                self.cannot(relative, &error);
+                self.add_unreadable(relative, &error);
                 return Ok(());
             }
         };

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_starter_is_published_as_it_is() {
+    fn starter_app_is_valid_without_changes() {
         let mut app = Tree::default();
         for (path, text) in FILES {
             app.insert(path, File { bytes: text.into(), executable: false }).unwrap();

@@ -223,7 +223,7 @@ mod tests {
     use super::short;
 
     #[test]
-    fn a_repository_is_known_by_owner_and_name_however_it_is_written() {
+    fn repository_urls_are_compared_by_owner_and_name() {
         for written in [
             "acme/modules",
             "https://github.com/acme/modules",

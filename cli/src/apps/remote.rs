@@ -7,7 +7,7 @@ use app_config::{File, Tree, remote_path};
 
 use crate::failure::Failure;
 
-const LARGEST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Downloads texts into the tree. Returns true if `urls` is not empty.
@@ -33,8 +33,8 @@ async fn fetch(url: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     while let Some(chunk) = answer.chunk().await.map_err(|e| e.to_string())? {
         bytes.extend_from_slice(&chunk);
-        if bytes.len() > LARGEST_BYTES {
-            return Err(format!("the text is larger than {LARGEST_BYTES} bytes"));
+        if bytes.len() > MAX_BYTES {
+            return Err(format!("the text is larger than {MAX_BYTES} bytes"));
         }
     }
     Ok(bytes)

@@ -44,11 +44,11 @@ pub(crate) fn diff_text(diff: &Diff, screen: &Screen) -> String {
         text += &change_text(change, screen);
     }
     text += &impact_text(diff, screen);
-    text + &not_acted_on(&diff.not_acted_on)
+    text + &settings_without_effect(&diff.settings_without_effect)
 }
 
 /// Formats settings that this release ignores, one per line. Empty if there are none.
-pub(crate) fn not_acted_on(settings: &[Diagnostic]) -> String {
+pub(crate) fn settings_without_effect(settings: &[Diagnostic]) -> String {
     if settings.is_empty() {
         return String::new();
     }
@@ -131,7 +131,7 @@ mod tests {
     use crate::render::Output;
 
     #[test]
-    fn a_difference_reads_line_by_line() {
+    fn diff_has_one_line_per_field() {
         let diff = serde_json::from_value(json!({"from": 1, "changes": [
             {"change": "changed", "what": "input", "name": "size",
              "fields": [{"field": "default", "before": "2", "after": "3"}]},

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Maximum number of printed characters of a value. JSON output contains the complete value.
-const VALUE: usize = 60;
+const MAX_VALUE_CHARS: usize = 60;
 
 /// Page of the changed installs.
 #[derive(Debug, Args)]
@@ -48,7 +48,7 @@ pub(crate) async fn run(
             cursor,
             min_position,
         };
-        return of_installs(context, &query).await;
+        return installs_diff(context, &query).await;
     };
     if limit.is_some() || cursor.is_some() {
         let message = "cannot use --limit or --cursor: the diff of one aggregate has no pages; omit these options, or select no aggregate";
@@ -63,7 +63,7 @@ pub(crate) async fn run(
 }
 
 /// Prints a page of the changed installs.
-async fn of_installs(context: &CommandContext, query: &InstallsDiffQuery) -> Result<(), Failure> {
+async fn installs_diff(context: &CommandContext, query: &InstallsDiffQuery) -> Result<(), Failure> {
     let page = context.client.installs_between(query).await?;
     context.screen.print_one(&page, |screen| match page.items.is_empty() {
         true => "No changes.\n".into(),
@@ -144,10 +144,10 @@ fn value(value: Option<&Value>) -> String {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     };
-    if text.chars().count() <= VALUE {
+    if text.chars().count() <= MAX_VALUE_CHARS {
         return text;
     }
-    text.chars().take(VALUE - 1).chain(['…']).collect()
+    text.chars().take(MAX_VALUE_CHARS - 1).chain(['…']).collect()
 }
 
 /// Formats a run, with `jobs` as the table of its jobs.
@@ -173,7 +173,7 @@ pub(crate) fn run_text(run: &RunActivity, jobs: &Table, screen: &Screen) -> Stri
     if !run.components.is_empty() {
         let mut table = Table::new(["COMPONENT", "BEFORE", "AFTER"]);
         for component in &run.components {
-            table.row(of_component(component));
+            table.row(component_row(component));
         }
         text += &indented(&table, screen);
     }
@@ -225,7 +225,7 @@ fn of_job(job: &JobActivity, screen: &Screen) -> [String; 6] {
     [job.kind.clone(), of, outcome, job.attempts.to_string(), ended, job.job.to_string()]
 }
 
-fn of_component(component: &ComponentChange) -> [String; 3] {
+fn component_row(component: &ComponentChange) -> [String; 3] {
     let version = |version: &Option<DeployedVersion>| {
         let deployment = version.as_ref();
         deployment.map(|one| format!("version {} ({})", one.config_version, one.build))

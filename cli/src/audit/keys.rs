@@ -14,7 +14,7 @@ pub(crate) fn parse_trusted_keys(texts: &[String]) -> Result<Vec<TrustedKey>, Fa
 }
 
 /// Opens a checkpoint that one of the trusted keys signed. A trusted fingerprint selects its key
-/// from `named`, the keys of an untrusted source.
+/// from `signers`, the keys of an untrusted source.
 pub(crate) fn open_checkpoint(
     source: &str,
     note: &str,
@@ -45,6 +45,8 @@ pub(crate) fn open_checkpoint(
 }
 
 /// Parses keys from an untrusted source. Ignores invalid keys.
-pub(crate) fn named<'a>(texts: impl IntoIterator<Item = &'a String>) -> Vec<VerifierKey> {
+pub(crate) fn parse_verifier_keys<'a>(
+    texts: impl IntoIterator<Item = &'a String>,
+) -> Vec<VerifierKey> {
     texts.into_iter().filter_map(|text| text.parse().ok()).collect()
 }

@@ -40,7 +40,7 @@ pub(crate) struct Prove {
     since: Option<PathBuf>,
     /// Entries of other streams to add [default: after]
     #[arg(long, value_enum, value_name = "WHICH")]
-    other_entries: Option<Others>,
+    other_entries: Option<OtherEntriesArg>,
     /// Replace payloads, metadata and salts by their hashes
     #[arg(long)]
     hashes_only: bool,
@@ -53,7 +53,7 @@ pub(crate) struct Prove {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Others {
+enum OtherEntriesArg {
     /// Every position after the stream's last event: proves that the stream did not continue
     After,
     /// Every position of the log: completeness then depends on the signed root only
@@ -62,12 +62,12 @@ enum Others {
     None,
 }
 
-impl From<Others> for OtherEntries {
-    fn from(others: Others) -> Self {
-        match others {
-            Others::After => OtherEntries::After,
-            Others::All => OtherEntries::All,
-            Others::None => OtherEntries::None,
+impl From<OtherEntriesArg> for OtherEntries {
+    fn from(arg: OtherEntriesArg) -> Self {
+        match arg {
+            OtherEntriesArg::After => OtherEntries::After,
+            OtherEntriesArg::All => OtherEntries::All,
+            OtherEntriesArg::None => OtherEntries::None,
         }
     }
 }

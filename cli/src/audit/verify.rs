@@ -13,7 +13,7 @@ use schemas::control::audit::{EventRecord, EventsQuery};
 use serde_json::json;
 
 use super::{
-    keys::{named, open_checkpoint, parse_trusted_keys},
+    keys::{open_checkpoint, parse_trusted_keys, parse_verifier_keys},
     print_result,
 };
 use crate::{failure::Failure, render::count, settings::Settings};
@@ -52,7 +52,7 @@ pub(crate) async fn run(settings: &Settings, args: Verify) -> Result<(), Failure
             "stored checkpoint",
             note,
             &trusted,
-            &named(head.iter().map(|head| &head.signer)),
+            &parse_verifier_keys(head.iter().map(|head| &head.signer)),
         )?;
         // The first line contains the proofs, which only `stead audit check` reads.
         let events = lines.skip(usize::from(head.is_some()));
@@ -61,7 +61,8 @@ pub(crate) async fn run(settings: &Settings, args: Verify) -> Result<(), Failure
     }
     let context = settings.context()?;
     let now = context.client.checkpoint().await?;
-    let keys_of_server = named([&now.verifier_key].into_iter().chain(&now.former_verifier_keys));
+    let keys_of_server =
+        parse_verifier_keys([&now.verifier_key].into_iter().chain(&now.former_verifier_keys));
     let (today, ever) = match trusted.is_empty() {
         true => {
             // The server under verification selects this key, so the user must see it.

@@ -83,7 +83,7 @@ pub(crate) async fn restore(args: Restore, screen: &Screen) -> Result<(), Failur
         Ok(filled) => filled.report(Some(data.clone()), since),
         Err(failure) => {
             // The directory was empty before, and a partial restore is useless.
-            emptied(&data);
+            remove_contents(&data);
             if url.is_some() {
                 screen.remark(
                     "Drop the database, if it already contains data: no server may use it.",
@@ -184,7 +184,7 @@ async fn fill(
 
 /// Removes the contents of a directory as far as possible. The caller holds the lock of the
 /// directory.
-fn emptied(data: &Path) {
+fn remove_contents(data: &Path) {
     for entry in fs::read_dir(data).into_iter().flatten().flatten() {
         let path = entry.path();
         // Removes the marker of an incomplete restore last, when nothing else is left.

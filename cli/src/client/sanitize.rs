@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_of_an_answer_is_forgotten() {
+    fn every_text_of_a_response_is_sanitized() {
         let unsafe_text = "x\u{1b}[1A";
         let response =
             json!({unsafe_text: [unsafe_text, {"deep": unsafe_text}], "n": 7, "none": null})

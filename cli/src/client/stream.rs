@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_ends_at_the_empty_line_and_comments_are_none() {
+    fn event_ends_at_an_empty_line_and_comments_are_ignored() {
         let mut building = Building::default();
         let mut events = Vec::new();
         for line in

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_untouched_log_verifies_and_every_tampering_is_found() {
+    fn valid_log_passes_and_every_tampering_is_found() {
         let good = log(&["{\"a\":1}", "{\"a\":2}", "{\"a\":3}"]);
         assert_eq!(verify(&good).unwrap().size(), 3);
 
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_that_was_rewritten_with_its_chain_is_found_by_a_kept_checkpoint_only() {
+    fn rewritten_history_is_found_only_with_a_stored_checkpoint() {
         let stored = checkpoint(&verify(&log(&["{\"a\":1}", "{\"a\":2}"])).unwrap());
         let rewritten = verify(&log(&["{\"a\":1}", "{\"a\":7}"])).unwrap();
         assert_eq!(rewritten.agrees(&stored), Err(Fault::Rewritten(2)));

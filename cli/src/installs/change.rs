@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inputs_of_the_command_line_win_over_the_file() {
+    fn command_line_inputs_override_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("inputs.toml");
         fs::write(&path, "a = \"1\"\nb = 2\nc = true\n").unwrap();

@@ -3,7 +3,7 @@ use schemas::control::installs::{Enrolment, EnrolmentIssued, Install, InstallCom
 use serde_json::Value;
 
 use crate::{
-    apps::not_acted_on,
+    apps::settings_without_effect,
     render::{Screen, Table, Tone, moment},
 };
 
@@ -44,9 +44,9 @@ pub(crate) fn install_text(install: &Install, screen: &Screen) -> String {
         text.push('\n');
         text += &components(&parts, screen);
     }
-    if !install.not_acted_on.is_empty() {
+    if !install.settings_without_effect.is_empty() {
         text += "\n";
-        text += &not_acted_on(&install.not_acted_on);
+        text += &settings_without_effect(&install.settings_without_effect);
     }
     text
 }

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outputs_of_the_command_line_win_over_those_of_a_file() {
+    fn command_line_outputs_override_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let of = |name: &str, text: &str| {
             let path = dir.path().join(name);

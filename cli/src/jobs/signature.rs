@@ -11,13 +11,13 @@ pub(crate) fn signature_text(job: &Job, attempt: &Attempt) -> String {
     let Some(signed) = &attempt.signed else {
         return "not signed by its runner: the result relies on the server alone".into();
     };
-    match wrong(job, attempt, signed) {
+    match mismatch(job, attempt, signed) {
         Some(why) => format!("INVALID SIGNATURE: {why}"),
         None => format!("signed by its runner, {}", signed.digest),
     }
 }
 
-fn wrong(job: &Job, attempt: &Attempt, signed: &SignedResult) -> Option<String> {
+fn mismatch(job: &Job, attempt: &Attempt, signed: &SignedResult) -> Option<String> {
     let SignedResult { statement, key, signature, key_matches_runner, .. } = signed;
     let Some(opened) = Statement::open(statement, key, signature) else {
         return Some(format!("the runner's key {key} did not sign this statement"));
@@ -100,16 +100,16 @@ mod tests {
     #[test]
     fn forged_result_does_not_match_the_signature() {
         assert_eq!(line(|_| {}), format!("signed by its runner, {}", digest(3)));
-        let wrong = |change: fn(&mut Value), why: &str| {
+        let mismatch = |change: fn(&mut Value), why: &str| {
             let line = line(change);
             assert!(line.starts_with("INVALID SIGNATURE") && line.contains(why), "{line}");
         };
-        wrong(|job| job["state"] = json!("failed"), "server shows failed");
-        wrong(|job| job["manifest"] = json!(digest(9)), "another manifest");
-        wrong(|job| job["id"] = json!("job_01ARZ3NDEKTSV4RRFFQ69G5FAW"), "another job");
-        wrong(|job| job["attempts"][0]["exit_code"] = json!(3), "exit code");
-        wrong(|job| job["attempts"][0]["log"]["sha256"] = json!(digest(9)), "log");
-        wrong(
+        mismatch(|job| job["state"] = json!("failed"), "server shows failed");
+        mismatch(|job| job["manifest"] = json!(digest(9)), "another manifest");
+        mismatch(|job| job["id"] = json!("job_01ARZ3NDEKTSV4RRFFQ69G5FAW"), "another job");
+        mismatch(|job| job["attempts"][0]["exit_code"] = json!(3), "exit code");
+        mismatch(|job| job["attempts"][0]["log"]["sha256"] = json!(digest(9)), "log");
+        mismatch(
             |job| job["attempts"][0]["signed"]["key_matches_runner"] = json!(false),
             "never a key",
         );
@@ -118,7 +118,7 @@ mod tests {
             job["attempts"][0]["signed"]["statement"] =
                 json!(statement.replace("succeeded", "failed"));
         };
-        wrong(forged, "did not sign");
+        mismatch(forged, "did not sign");
         let unsigned = line(|job| drop(job["attempts"][0]["signed"].take()));
         assert!(unsigned.contains("relies on the server alone"), "{unsigned}");
     }

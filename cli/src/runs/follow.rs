@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_was_typed_before_the_question_is_discarded() {
+    fn input_typed_before_the_prompt_is_discarded() {
         let terminal = nix::pty::openpty(None, None).unwrap();
         let (mut keyboard, screen) = (File::from(terminal.master), File::from(terminal.slave));
         keyboard.write_all(b"y\ny\n").unwrap();

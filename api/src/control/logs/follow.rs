@@ -110,14 +110,14 @@ struct TailGuard {
 
 impl TailGuard {
     fn of(app: &App, job: JobId) -> TailGuard {
-        app.dispatch.tail(job, true);
+        app.dispatch.set_log_reader(job, true);
         TailGuard { app: app.clone(), job }
     }
 }
 
 impl Drop for TailGuard {
     fn drop(&mut self) {
-        self.app.dispatch.tail(self.job, false);
+        self.app.dispatch.set_log_reader(self.job, false);
     }
 }
 

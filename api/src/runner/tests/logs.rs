@@ -139,7 +139,7 @@ async fn chunk_after_finalization_is_rejected_while_the_outcome_is_unknown() {
     world.handle(job, JobCommand::DeclareLost { execution, loss_reason }).await;
     world.wait_for_event("job", job, "job.log_finalized").await;
     // The dispatch state is updated shortly after the event is written.
-    while world.app.dispatch.writes_log(of.0.id, job, execution) {
+    while world.app.dispatch.may_write_log(of.0.id, job, execution) {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     // when the runner reconnects with the rest, then the rejection is permanent
@@ -215,7 +215,7 @@ async fn growing_log_is_not_finalized_as_incomplete() {
     let waited_since = || async {
         loop {
             // The dispatch state is updated shortly after the event is written.
-            if let Some(tracked) = world.app.dispatch.state().board.get(of.1)
+            if let Some(tracked) = world.app.dispatch.state().jobs.get(of.1)
                 && let Some(open) = tracked.open_logs.first()
             {
                 return open.quiet_since;
@@ -250,7 +250,7 @@ async fn log_that_grows_at_one_server_is_not_finalized_by_another() {
     let known = || {
         let dispatch_state = there.app.dispatch.state();
         dispatch_state
-            .board
+            .jobs
             .get(of.1)
             .and_then(|tracked| tracked.open_logs.first().map(|open| open.length))
     };

@@ -73,7 +73,11 @@ fn seated(world: &World) -> Agent {
     let mut dispatch_state = world.app.dispatch.state();
     dispatch_state.runners.meet(id, runner, 1, now);
     let capabilities = vec![JobKind::Plan];
-    dispatch_state.seat(id, Session { capabilities, slots: 1, ..Session::new(session, 1, 1) }, now);
+    dispatch_state.open_session(
+        id,
+        Session { capabilities, slots: 1, ..Session::new(session, 1, 1) },
+        now,
+    );
     let (mode, moment) = (RunnerMode::Install, world.app.now());
     let token = world.app.tokens.access(id, (mode, Some(install)), 1, moment).unwrap();
     let key = ed25519_dalek::SigningKey::from_bytes(&[1; 32]);
@@ -117,7 +121,7 @@ async fn thousand_long_polls_cause_no_query() {
 fn is_parked(world: &World, agent: &Agent) -> bool {
     let dispatch_state = world.app.dispatch.state();
     let session = dispatch_state.runners.get(agent.id).and_then(|known| known.session.as_ref());
-    session.is_some_and(Session::is_parked)
+    session.is_some_and(Session::has_long_poll)
 }
 
 #[tokio::test]

@@ -236,12 +236,12 @@ async fn newest_journal_head_is_stored() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
     let stored = async |agent: &Agent| {
-        let heads = crate::usecases::journal_heads::kept(&world.app, agent.id).await.unwrap();
+        let heads = crate::usecases::journal_heads::heads(&world.app, agent.id).await.unwrap();
         heads.iter().map(|head| (head.journal_id.clone(), head.entries)).collect::<Vec<_>>()
     };
     let send = async |agent: &Agent, head: Value| {
         let head = serde_json::from_value(head).unwrap();
-        crate::usecases::journal_heads::told(&world.app, agent.id, &head).await;
+        crate::usecases::journal_heads::store(&world.app, agent.id, &head).await;
     };
     // when a head arrives with the opening of a session, then it is stored
     let session = domain::ids::SessionId(ulid::Ulid::new());

@@ -83,7 +83,7 @@ async fn session_gets_only_jobs_of_its_kinds() {
     agent.token = response["access_token"].as_str().unwrap().to_string();
     let apply = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let plan = world.queue(install, JobKind::Plan, JobClass::Pure).await;
-    while world.app.dispatch.takes(agent.id, plan).is_none() {
+    while world.app.dispatch.accepts(agent.id, plan).is_none() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     world.claim(&agent, apply, "c1").await.rejected(403, "not_offered");

@@ -3,7 +3,7 @@ use std::os::unix::fs::symlink;
 use super::*;
 
 #[test]
-fn links_are_followed_inside_the_repository_and_refused_outside() {
+fn links_are_followed_only_inside_the_repository() {
     let dir = tempfile::tempdir().unwrap();
     let repo = dir.path().join("repo");
     let app = repo.join("apps/shop");
@@ -28,7 +28,7 @@ fn links_are_followed_inside_the_repository_and_refused_outside() {
 
 /// `.git/config` may contain a token of the user.
 #[test]
-fn a_link_to_what_is_not_sent_is_refused() {
+fn link_to_an_excluded_directory_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let app = dir.path().join(".terraform/app");
     for directory in [".git", ".terraform/app/.terraform/modules", ".terraform/app/shared"] {
@@ -52,7 +52,7 @@ fn a_link_to_what_is_not_sent_is_refused() {
 }
 
 #[test]
-fn a_link_without_end_is_refused_and_state_is_not_sent() {
+fn link_cycle_is_rejected_and_state_is_excluded() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("module/.terraform")).unwrap();
     fs::write(dir.path().join("module/terraform.tfstate"), "{}").unwrap();
@@ -67,7 +67,7 @@ fn a_link_without_end_is_refused_and_state_is_not_sent() {
 
 /// Two links on each of twenty levels make a million paths.
 #[test]
-fn links_that_multiply_come_to_an_end() {
+fn number_of_linked_directories_is_limited() {
     let dir = tempfile::tempdir().unwrap();
     for level in 0..20 {
         let (directory, next) =
@@ -89,7 +89,7 @@ fn links_that_multiply_come_to_an_end() {
 }
 
 #[test]
-fn what_cannot_be_read_is_a_finding_beside_the_others() {
+fn unreadable_entries_are_findings() {
     use std::os::unix::ffi::OsStrExt;
     let dir = tempfile::tempdir().unwrap();
     let name = std::ffi::OsStr::from_bytes(b"bad\xffname");
@@ -105,7 +105,7 @@ fn what_cannot_be_read_is_a_finding_beside_the_others() {
 }
 
 #[test]
-fn a_directory_knows_where_it_is_in_its_repository() {
+fn path_in_repository_is_relative_to_the_root() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join(".git")).unwrap();
     fs::create_dir_all(dir.path().join("apps/shop")).unwrap();

@@ -137,7 +137,7 @@ mod tests {
     const AT: &str = "2026-11-20T12:00:00.000000Z";
 
     #[test]
-    fn the_history_shows_who_approved_which_plan_what_ran_and_who_signed_it() {
+    fn history_shows_approvals_jobs_and_signatures() {
         let digest = format!("sha256:{:064x}", 7);
         let job = |name: &str, end: &str| {
             json!({

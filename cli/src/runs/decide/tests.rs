@@ -69,7 +69,7 @@ fn only_plans_with_given_digests_are_selected() {
 }
 
 #[test]
-fn without_terminal_digest_or_all_is_required() {
+fn digest_or_all_is_required_without_a_terminal() {
     let mute = on(&args(None, &[], false), false).unwrap_err();
     assert!(mute.code() == 2 && mute.text().contains("--digest"), "{}", mute.text());
     assert_eq!(on(&args(None, &[], true), false).unwrap().len(), 2);

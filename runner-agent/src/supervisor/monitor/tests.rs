@@ -102,7 +102,7 @@ const NUMBER_USED: &str = r#"409 Conflict|{"code":"seq_conflict"}"#;
 /// Writes the reports of an execution that succeeded: a phase, which the server rejects, and the
 /// final report.
 fn succeeded_claim(agent: &Agent) -> OpenClaim {
-    claimed(agent);
+    record_claim(agent);
     let dir = agent.data.job(execution());
     dir.create().unwrap();
     let of = execution();
