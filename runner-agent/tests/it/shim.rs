@@ -231,9 +231,9 @@ fn a_shim_without_disk_for_its_log_says_that_nothing_began() {
         .spawn()
         .unwrap();
     assert!(!shim.wait().unwrap().success());
-    let facts = journal::read(&data.path("journal.ndjson")).unwrap();
-    let JournalEvent::Exited { exit, .. } = &facts.last().unwrap().fact else {
-        panic!("{facts:?}")
+    let events = journal::read(&data.path("journal.ndjson")).unwrap();
+    let JournalEvent::Exited { exit, .. } = &events.last().unwrap().event else {
+        panic!("{events:?}")
     };
     assert_eq!(exit.reason, Some(FailureReason::SpawnFailed));
     assert!(!files.reports().exists());
@@ -258,13 +258,13 @@ fn a_shim_leads_a_session_of_its_own_and_says_who_it_is() {
     let session = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(3).unwrap();
     assert_eq!(session, run.shim.id().to_string());
     run.end();
-    let facts: Vec<_> = journal::read(&journal).unwrap().into_iter().map(|e| e.fact).collect();
-    let is = |wanted: &dyn Fn(&JournalEvent) -> bool| facts.iter().position(wanted).unwrap();
+    let events: Vec<_> = journal::read(&journal).unwrap().into_iter().map(|e| e.event).collect();
+    let is = |wanted: &dyn Fn(&JournalEvent) -> bool| events.iter().position(wanted).unwrap();
     let spawned = is(
-        &|fact| matches!(fact, JournalEvent::Spawned { process, .. } if process.pid == run.shim.id()),
+        &|event| matches!(event, JournalEvent::Spawned { process, .. } if process.pid == run.shim.id()),
     );
-    let child = is(&|fact| matches!(fact, JournalEvent::ChildStarted { .. }));
-    let exited = is(&|fact| matches!(fact, JournalEvent::Exited { .. }));
+    let child = is(&|event| matches!(event, JournalEvent::ChildStarted { .. }));
+    let exited = is(&|event| matches!(event, JournalEvent::Exited { .. }));
     assert!(spawned < child && child < exited);
 }
 
