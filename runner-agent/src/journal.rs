@@ -78,7 +78,7 @@ impl Journal {
         if data::append(&journal.path)?.seek(SeekFrom::End(0))? == 0 {
             let journal_id = ulid::Ulid::new().to_string();
             let genesis = Link::genesis(&journal_id);
-            let first = Entry { at: host::now(), fact: JournalEvent::Opened { journal_id } };
+            let first = Entry { at: host::now(), event: JournalEvent::Opened { journal_id } };
             journal.append(&frame::encode(&first, &genesis)?.0)?;
             data::sync_parent(&journal.path)?;
         }
@@ -100,8 +100,8 @@ impl Journal {
         }
         let first = JournalEvent::Opened { journal_id: self.id()? };
         let (mut text, mut link) = (Vec::new(), last);
-        for fact in [first].into_iter().chain(carried(self.read()?)) {
-            let (line, next) = frame::encode(&Entry { at: host::now(), fact }, &link)?;
+        for event in [first].into_iter().chain(carried(self.read()?)) {
+            let (line, next) = frame::encode(&Entry { at: host::now(), event }, &link)?;
             text.extend_from_slice(&line);
             text.push(b'\n');
             link = next;
@@ -120,8 +120,8 @@ impl Journal {
     }
 
     /// Writes an entry. After the return, the entry survives a crash.
-    pub fn write(&self, fact: JournalEvent) -> io::Result<()> {
-        let written = self.write_next(&Entry { at: host::now(), fact });
+    pub fn write(&self, event: JournalEvent) -> io::Result<()> {
+        let written = self.write_next(&Entry { at: host::now(), event });
         self.broken.store(written.is_err(), Ordering::Relaxed);
         written
     }
@@ -146,8 +146,8 @@ impl Journal {
         // runner is disabled.
         let journal_id = self.id().unwrap_or_default();
         let last = last.unwrap_or_else(|| Link::genesis(&journal_id));
-        let fact = examine::chain_started(journal_id, &unlinked);
-        let (line, link) = frame::encode(&Entry { at: host::now(), fact }, &last)?;
+        let event = examine::chain_started(journal_id, &unlinked);
+        let (line, link) = frame::encode(&Entry { at: host::now(), event }, &last)?;
         lines.push(line);
         Ok(link)
     }
@@ -257,7 +257,7 @@ impl Journal {
     pub fn is_abandoned(&self, execution_id: ExecutionId) -> io::Result<bool> {
         let entries = self.read()?;
         let claim = entries.iter().find_map(|entry| {
-            let JournalEvent::Claimed { execution, claim_id, .. } = &entry.fact else {
+            let JournalEvent::Claimed { execution, claim_id, .. } = &entry.event else {
                 return None;
             };
             (*execution == execution_id).then_some(claim_id)
@@ -267,7 +267,7 @@ impl Journal {
             return Ok(true);
         }
         Ok(entries.iter().any(|entry| {
-            matches!(&entry.fact, JournalEvent::Abandoned { claim_id, .. } if Some(claim_id) == claim)
+            matches!(&entry.event, JournalEvent::Abandoned { claim_id, .. } if Some(claim_id) == claim)
         }))
     }
 
@@ -279,7 +279,7 @@ impl Journal {
     /// Returns the journal id, which is in the first line.
     pub fn id(&self) -> io::Result<String> {
         let id = self.read()?.into_iter().find_map(|entry| {
-            if let JournalEvent::Opened { journal_id } = entry.fact {
+            if let JournalEvent::Opened { journal_id } = entry.event {
                 Some(journal_id)
             } else {
                 None

@@ -160,7 +160,7 @@ fn examined(
 fn own_keys(data: &Data) -> anyhow::Result<Vec<VerifyingKey>> {
     let mut keys = vec![Keys::open(data)?.identity.now().key.verifying_key()];
     for line in journal::read_all(data)? {
-        if let JournalEvent::Rekeyed { identity_key, former_key } = line.entry.fact {
+        if let JournalEvent::Rekeyed { identity_key, former_key } = line.entry.event {
             let all = [Some(identity_key), former_key].into_iter().flatten();
             keys.extend(all.filter_map(|key| public_key(&key).ok()));
         }

@@ -147,7 +147,7 @@ mod tests {
 
     fn journal_events(data: &Data) -> Vec<JournalEvent> {
         let entries = Journal::open(data).unwrap().read().unwrap();
-        entries.into_iter().skip(1).map(|entry| entry.fact).collect()
+        entries.into_iter().skip(1).map(|entry| entry.event).collect()
     }
 
     #[test]

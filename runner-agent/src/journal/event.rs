@@ -19,7 +19,7 @@ pub struct Entry {
     pub at: DateTime<Utc>,
     /// Type and fields of the entry.
     #[serde(flatten)]
-    pub fact: JournalEvent,
+    pub event: JournalEvent,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -171,7 +171,7 @@ impl JournalEvent {
             | JournalEvent::ApprovalDecided { execution, .. }
             | JournalEvent::StateSeen { execution, .. }
             | JournalEvent::StateAccepted { execution, .. } => Some(*execution),
-            JournalEvent::CarriedOver { original } => original.fact.execution(),
+            JournalEvent::CarriedOver { original } => original.event.execution(),
             JournalEvent::Opened { .. }
             | JournalEvent::ChainStarted { .. }
             | JournalEvent::SessionOpened { .. }

@@ -206,13 +206,13 @@ fn each<L: AsRef<[u8]>>(
             }
             continue;
         };
-        let fact = serde_json::from_slice::<Entry>(line).ok().map(|entry| entry.fact);
+        let event = serde_json::from_slice::<Entry>(line).ok().map(|entry| entry.event);
         if examined.chains.is_empty() && files == Before::Files {
-            examined.chains.push(trusted_chain(fact.as_ref(), link, before.lines)?);
+            examined.chains.push(trusted_chain(event.as_ref(), link, before.lines)?);
             before = Unlinked::default();
             continue;
         }
-        let begins = begins(fact.as_ref()).filter(|id| {
+        let begins = begins(event.as_ref()).filter(|id| {
             link.number == 1 && examined.chains.iter().all(|chain| chain.journal_id != **id)
         });
         if let Some(journal_id) = begins {
@@ -251,7 +251,7 @@ fn each<L: AsRef<[u8]>>(
                 false => ChainError::Missing { number, last: link.number - 1 },
             });
         }
-        if last.then(&bytes) != link || fact.is_none() {
+        if last.then(&bytes) != link || event.is_none() {
             // If the expected entry follows later, a line with its number was inserted.
             return Err(if follows_later() {
                 ChainError::Twice { number }
@@ -259,7 +259,7 @@ fn each<L: AsRef<[u8]>>(
                 ChainError::Changed { number }
             });
         }
-        match &fact {
+        match &event {
             Some(JournalEvent::ChainStarted { lines, sha256, .. }) => {
                 if *lines != before.lines || *sha256 != before.digest() {
                     return Err(ChainError::BeforeChanged { number });
@@ -285,24 +285,24 @@ fn each<L: AsRef<[u8]>>(
 /// Returns a chain that begins after files that are not read. The hash of the first entry depends
 /// on those files, and so can a digest of older lines. The check trusts both.
 fn trusted_chain(
-    fact: Option<&JournalEvent>,
+    event: Option<&JournalEvent>,
     link: Link,
     before: u64,
 ) -> Result<Chain, ChainError> {
     let number = link.number;
-    match fact {
+    match event {
         None => return Err(ChainError::Changed { number }),
         Some(JournalEvent::ChainStarted { .. }) => {}
         Some(_) if before > 0 => return Err(ChainError::Inserted { number }),
         Some(_) => {}
     }
-    let journal_id = begins(fact).cloned().unwrap_or_default();
+    let journal_id = begins(event).cloned().unwrap_or_default();
     Ok(Chain { journal_id, base: link, links: Vec::new() })
 }
 
 /// Returns the journal id, if this entry can be the first one of a journal.
-fn begins(fact: Option<&JournalEvent>) -> Option<&String> {
-    match fact {
+fn begins(event: Option<&JournalEvent>) -> Option<&String> {
+    match event {
         Some(
             JournalEvent::Opened { journal_id } | JournalEvent::ChainStarted { journal_id, .. },
         ) => Some(journal_id),

@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_line_that_was_cut_short_has_no_link() {
-        let entry = Entry { at: crate::host::now(), fact: JournalEvent::Enabled {} };
+        let entry = Entry { at: crate::host::now(), event: JournalEvent::Enabled {} };
         let (line, _) = encode(&entry, &Link::genesis("J")).unwrap();
         for cut in 0..line.len() {
             assert_eq!(decode(&line[..cut]), None, "{cut}");

@@ -21,9 +21,9 @@ pub(super) fn parse(text: &[u8]) -> Vec<Entry> {
 
 /// Returns the original of a copied entry.
 fn original(entry: Entry) -> Entry {
-    match entry.fact {
+    match entry.event {
         JournalEvent::CarriedOver { original } => *original,
-        fact => Entry { fact, ..entry },
+        event => Entry { event, ..entry },
     }
 }
 

@@ -13,11 +13,11 @@ fn journal() -> (tempfile::TempDir, Data, Journal) {
 #[test]
 fn reopening_keeps_the_id_and_the_entries() {
     let (_dir, data, journal) = journal();
-    let fact = JournalEvent::Disabled { reason: "holiday".into() };
-    journal.write(fact.clone()).unwrap();
+    let event = JournalEvent::Disabled { reason: "holiday".into() };
+    journal.write(event.clone()).unwrap();
     let again = Journal::open(&data).unwrap();
     assert_eq!(again.id().unwrap(), journal.id().unwrap());
-    assert_eq!(again.read().unwrap().last().unwrap().fact, fact);
+    assert_eq!(again.read().unwrap().last().unwrap().event, event);
 }
 
 #[test]
@@ -26,9 +26,9 @@ fn an_incomplete_line_does_not_affect_later_entries() {
     data::append(&journal.path).unwrap().write_all(br#"{"at":"2026-01-01T00:00:0"#).unwrap();
     let again = Journal::open(&data).unwrap();
     again.write(JournalEvent::Enabled {}).unwrap();
-    let facts: Vec<_> = again.read().unwrap().into_iter().map(|entry| entry.fact).collect();
-    assert_eq!(facts.len(), 2);
-    assert_eq!(facts[1], JournalEvent::Enabled {});
+    let events: Vec<_> = again.read().unwrap().into_iter().map(|entry| entry.event).collect();
+    assert_eq!(events.len(), 2);
+    assert_eq!(events[1], JournalEvent::Enabled {});
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn an_entry_of_a_later_version_is_unknown() {
     let (_dir, _data, journal) = journal();
     let line = b"{\"at\":\"2026-01-01T00:00:00Z\",\"entry\":\"danced\",\"to\":1}\n";
     data::append(&journal.path).unwrap().write_all(line).unwrap();
-    assert_eq!(journal.read().unwrap()[1].fact, JournalEvent::Unknown);
+    assert_eq!(journal.read().unwrap()[1].event, JournalEvent::Unknown);
 }
 
 #[test]
@@ -98,9 +98,9 @@ fn reading_continues_after_a_rotation() {
         job: "job_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap(),
         claim_id: "c".into(),
     };
-    let carried = Entry { at: host::now(), fact: claiming };
-    let fact = JournalEvent::CarriedOver { original: Box::new(carried.clone()) };
-    journal.rotate(|_| vec![fact]).unwrap();
+    let carried = Entry { at: host::now(), event: claiming };
+    let event = JournalEvent::CarriedOver { original: Box::new(carried.clone()) };
+    journal.rotate(|_| vec![event]).unwrap();
     assert_eq!(read()[1..], [carried]);
 }
 
@@ -113,11 +113,11 @@ fn concurrent_writers_keep_the_chain_valid() {
             scope.spawn(move || {
                 for line in 0..25 {
                     let reason = format!("{writer} {line}");
-                    let fact = JournalEvent::Disabled { reason };
+                    let event = JournalEvent::Disabled { reason };
                     // Another process has its own journal object.
                     match line % 2 {
-                        0 => journal.write(fact).unwrap(),
-                        _ => Journal::open(data).unwrap().write(fact).unwrap(),
+                        0 => journal.write(event).unwrap(),
+                        _ => Journal::open(data).unwrap().write(event).unwrap(),
                     }
                 }
             });

@@ -264,8 +264,8 @@ impl RecordWriter {
         reported
     }
 
-    pub fn journal(&self, fact: JournalEvent) -> io::Result<()> {
-        self.journal.write(fact)
+    pub fn journal(&self, event: JournalEvent) -> io::Result<()> {
+        self.journal.write(event)
     }
 }
 

@@ -23,12 +23,12 @@ pub fn of(lines: Vec<Line>, job: Option<JobId>, last: Option<usize>) -> Vec<JobE
     // Omit copies, because their originals are in an older file.
     let lines = lines
         .into_iter()
-        .filter(|line| !matches!(line.entry.fact, JournalEvent::CarriedOver { .. }));
+        .filter(|line| !matches!(line.entry.event, JournalEvent::CarriedOver { .. }));
     let entries = lines.map(|line| {
-        if let JournalEvent::Claimed { job, execution, .. } = &line.entry.fact {
+        if let JournalEvent::Claimed { job, execution, .. } = &line.entry.event {
             jobs.insert(*execution, *job);
         }
-        let job = job_of(&line.entry.fact, &jobs);
+        let job = job_of(&line.entry.event, &jobs);
         JobEntry { line, job }
     });
     let mut entries: Vec<_> = entries.filter(|entry| job.is_none() || entry.job == job).collect();
@@ -37,8 +37,8 @@ pub fn of(lines: Vec<Line>, job: Option<JobId>, last: Option<usize>) -> Vec<JobE
     entries
 }
 
-fn job_of(fact: &JournalEvent, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
-    match fact {
+fn job_of(event: &JournalEvent, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
+    match event {
         JournalEvent::Claiming { job, .. }
         | JournalEvent::ClaimRejected { job, .. }
         | JournalEvent::Claimed { job, .. }
@@ -81,13 +81,13 @@ pub fn table(lines: &[JobEntry]) -> String {
     let format_entry = |entry: &JobEntry| {
         let at = entry.line.entry.at.to_rfc3339_opts(SecondsFormat::Secs, true).replace('T', " ");
         let job = entry.job.map_or("-".into(), |job| job.to_string());
-        row(&at, &job, &sanitize(&description(&entry.line.entry.fact)))
+        row(&at, &job, &sanitize(&description(&entry.line.entry.event)))
     };
     row("TIME", "JOB", "EVENT") + &lines.iter().map(format_entry).collect::<String>()
 }
 
-fn description(fact: &JournalEvent) -> String {
-    match fact {
+fn description(event: &JournalEvent) -> String {
+    match event {
         JournalEvent::Opened { .. } => "began the journal".into(),
         JournalEvent::ChainStarted { lines, .. } => {
             format!("began the hash chain; {lines} older lines are not in it")
@@ -173,7 +173,7 @@ fn description(fact: &JournalEvent) -> String {
         JournalEvent::Disabled { reason } => format!("you disabled the runner: {reason}"),
         JournalEvent::Enabled {} => "you enabled the runner".into(),
         JournalEvent::PolicyChosen { policy } => format!("you chose the policy: {policy}"),
-        JournalEvent::CarriedOver { original } => description(&original.fact),
+        JournalEvent::CarriedOver { original } => description(&original.event),
         JournalEvent::Unknown => "entry of a later version: see --output json".into(),
     }
 }

@@ -107,10 +107,10 @@ pub fn rejection(data: &Data) -> io::Result<Option<String>> {
     let mut last = None;
     for line in journal::read_all(data)? {
         let is_resolved = matches!(
-            line.entry.fact,
+            line.entry.event,
             JournalEvent::Checkpoint { .. } | JournalEvent::EpochAccepted { .. }
         );
-        if let JournalEvent::LogRejected { rule, evidence, .. } = line.entry.fact {
+        if let JournalEvent::LogRejected { rule, evidence, .. } = line.entry.event {
             last = Some((line.entry.at, rule, evidence));
         } else if is_resolved {
             last = None;

@@ -44,13 +44,13 @@ impl KnownState {
 /// changes nothing.
 pub fn known(entries: &[Entry]) -> BTreeMap<String, KnownState> {
     let mut all: BTreeMap<String, KnownState> = BTreeMap::new();
-    for Entry { fact, .. } in entries {
-        if let JournalEvent::StateSeen { component, lineage, serial, .. } = fact {
+    for Entry { event, .. } in entries {
+        if let JournalEvent::StateSeen { component, lineage, serial, .. } = event {
             all.entry(component.clone()).or_default().record_seen(lineage.as_ref(), *serial);
-        } else if let JournalEvent::StateResolved { component, lineage, serial, .. } = fact {
+        } else if let JournalEvent::StateResolved { component, lineage, serial, .. } = event {
             all.entry(component.clone()).or_default().decide(lineage.as_ref(), *serial);
         } else if let JournalEvent::StateAccepted { component, lineage, serial, decision, .. } =
-            fact
+            event
         {
             let known = all.entry(component.clone()).or_default();
             known.decide(Some(lineage), *serial);
@@ -73,16 +73,16 @@ enum Reason {
 /// known states as the old one.
 pub fn carried(entries: Vec<Entry>) -> Vec<JournalEvent> {
     let mut all: BTreeMap<String, BTreeMap<Reason, (usize, JournalEvent)>> = BTreeMap::new();
-    for (index, Entry { fact, .. }) in entries.into_iter().enumerate() {
-        if let JournalEvent::StateAccepted { component, .. } = &fact {
+    for (index, Entry { event, .. }) in entries.into_iter().enumerate() {
+        if let JournalEvent::StateAccepted { component, .. } = &event {
             let kept = all.entry(component.clone()).or_default();
             kept.clear();
-            kept.insert(Reason::LastAccepted, (index, fact));
-        } else if let JournalEvent::StateResolved { component, .. } = &fact {
+            kept.insert(Reason::LastAccepted, (index, event));
+        } else if let JournalEvent::StateResolved { component, .. } = &event {
             let kept = all.entry(component.clone()).or_default();
             kept.retain(|reason, _| *reason == Reason::LastAccepted);
-            kept.insert(Reason::LastResolved, (index, fact));
-        } else if let JournalEvent::StateSeen { component, lineage, serial, .. } = &fact {
+            kept.insert(Reason::LastResolved, (index, event));
+        } else if let JournalEvent::StateSeen { component, lineage, serial, .. } = &event {
             let kept = all.entry(component.clone()).or_default();
             if let Some(lineage) = lineage {
                 let highest = Reason::HighestOf(lineage.clone());
@@ -90,16 +90,16 @@ pub fn carried(entries: Vec<Entry>) -> Vec<JournalEvent> {
                     !matches!(kept, JournalEvent::StateSeen { serial: kept, .. } if kept > serial)
                 });
                 if is_higher {
-                    kept.insert(highest, (index, fact.clone()));
+                    kept.insert(highest, (index, event.clone()));
                 }
             }
-            kept.insert(Reason::LastSeen, (index, fact));
+            kept.insert(Reason::LastSeen, (index, event));
         }
     }
-    let mut facts: Vec<_> = all.into_values().flat_map(BTreeMap::into_values).collect();
-    facts.sort_unstable_by_key(|(index, _)| *index);
-    facts.dedup_by_key(|(index, _)| *index);
-    facts.into_iter().map(|(_, fact)| fact).collect()
+    let mut events: Vec<_> = all.into_values().flat_map(BTreeMap::into_values).collect();
+    events.sort_unstable_by_key(|(index, _)| *index);
+    events.dedup_by_key(|(index, _)| *index);
+    events.into_iter().map(|(_, event)| event).collect()
 }
 
 /// Reason for the refusal of a state, with the remedy.
@@ -242,11 +242,11 @@ mod tests {
 
     #[test]
     fn the_newest_serial_decreases_only_by_a_decision() {
-        let newest = |facts: &[JournalEvent]| {
-            let entries: Vec<_> = facts.iter().cloned().map(entry).collect();
+        let newest = |events: &[JournalEvent]| {
+            let entries: Vec<_> = events.iter().cloned().map(entry).collect();
             let now = known(&entries).remove("web").unwrap();
             let carried: Vec<_> = carried(entries).into_iter().map(entry).collect();
-            assert_eq!(known(&carried)["web"], now, "{facts:?}");
+            assert_eq!(known(&carried)["web"], now, "{events:?}");
             now.newest
         };
         // given a plan that was recorded after an apply that began later
@@ -255,8 +255,8 @@ mod tests {
         assert_eq!(newest(&[seen("web", 8), gone(), seen("web", 7)]), mark("l", 8));
         assert_eq!(newest(&[seen("web", 8), gone()]), StateMark::default());
         assert_eq!(newest(&[seen("web", 8), accepted(3, 1), seen("web", 4)]), mark("l", 4));
-        let facts = [accepted(3, 1), seen("web", 8), resolved(Some("l"), 5), seen("web", 4)];
-        assert_eq!(newest(&facts), mark("l", 5));
+        let events = [accepted(3, 1), seen("web", 8), resolved(Some("l"), 5), seen("web", 4)];
+        assert_eq!(newest(&events), mark("l", 5));
         // given a decision that was not carried out
         let reason = String::new();
         let resolving = JournalEvent::StateResolving {
@@ -279,16 +279,16 @@ mod tests {
 
     #[test]
     fn a_new_journal_file_begins_with_what_is_known() {
-        let facts = [seen("web", 7), accepted(3, 4), seen("db", 1), seen("web", 4)];
-        let entries: Vec<_> = facts.into_iter().map(entry).collect();
+        let events = [seen("web", 7), accepted(3, 4), seen("db", 1), seen("web", 4)];
+        let entries: Vec<_> = events.into_iter().map(entry).collect();
         let before = known(&entries);
         assert_eq!((&before["web"].newest, before["web"].decision), (&mark("l", 4), 4));
         let carried: Vec<_> = carried(entries).into_iter().map(entry).collect();
         assert_eq!((carried.len(), known(&carried)), (3, before));
     }
 
-    fn entry(fact: JournalEvent) -> Entry {
-        Entry { at: crate::host::now(), fact }
+    fn entry(event: JournalEvent) -> Entry {
+        Entry { at: crate::host::now(), event }
     }
 
     fn execution() -> domain::ids::ExecutionId {

@@ -20,8 +20,8 @@ impl ClaimIndex {
     /// Reads the new entries of the journal.
     pub(super) fn refresh(&mut self, journal: &Journal) -> io::Result<()> {
         for entry in journal.read_on(&mut self.read)? {
-            self.starts.apply(&entry.fact);
-            if let JournalEvent::Claimed { execution, .. } = entry.fact {
+            self.starts.apply(&entry.event);
+            if let JournalEvent::Claimed { execution, .. } = entry.event {
                 self.granted.insert(execution);
             }
         }

@@ -125,23 +125,23 @@ fn carried_entries(entries: Vec<Entry>, ending: &BTreeSet<ExecutionId>) -> Vec<J
     let claims: BTreeSet<_> = needed.iter().map(|claim| claim.claim_id.as_str()).collect();
     let open: BTreeSet<_> = needed.iter().filter_map(|claim| claim.execution).collect();
     let mut starts = UnstartedManifests::default();
-    entries.iter().for_each(|entry| starts.apply(&entry.fact));
+    entries.iter().for_each(|entry| starts.apply(&entry.event));
     let crashed: BTreeSet<_> = starts.executions().rev().take(MAX_CRASHED_MANIFESTS).collect();
-    let is_of_state = |fact: &JournalEvent| {
+    let is_of_state = |event: &JournalEvent| {
         matches!(
-            fact,
+            event,
             JournalEvent::StateSeen { .. }
                 | JournalEvent::StateAccepted { .. }
                 | JournalEvent::StateResolved { .. }
         )
     };
     let is_needed = |entry: &Entry| {
-        let execution = entry.fact.execution();
-        let of_claim = entry.fact.claim_id().is_some_and(|claim| claims.contains(claim));
-        let crash = matches!(entry.fact, JournalEvent::Verified { .. });
+        let execution = entry.event.execution();
+        let of_claim = entry.event.claim_id().is_some_and(|claim| claims.contains(claim));
+        let crash = matches!(entry.event, JournalEvent::Verified { .. });
         let of_execution = execution.is_some_and(|execution| open.contains(&execution));
         let of_crash = crash && execution.is_some_and(|execution| crashed.contains(&execution));
-        !is_of_state(&entry.fact) && (of_claim || of_execution || of_crash)
+        !is_of_state(&entry.event) && (of_claim || of_execution || of_crash)
     };
     let jobs = entries.iter().filter(|entry| is_needed(entry)).cloned();
     let jobs: Vec<_> =

@@ -312,7 +312,7 @@ impl Monitor {
 
     fn record_end(&self, end: MonitorEnd) {
         let (job, execution, claim_id) = (self.job, self.execution, self.claim_id.clone());
-        let fact = match end {
+        let event = match end {
             MonitorEnd::Reported => {
                 info!(job.id = %job, execution.id = %execution, "Reported the result");
                 JournalEvent::Reported { job, execution }
@@ -339,7 +339,7 @@ impl Monitor {
                 return self.agent.request_session();
             }
         };
-        if let Err(error) = self.agent.journal.write(fact) {
+        if let Err(error) = self.agent.journal.write(event) {
             warn!(%error, "Cannot write the journal");
         }
         self.agent.release(job, Some(execution));

@@ -18,8 +18,8 @@ pub(super) struct UnstartedManifests(BTreeMap<ExecutionId, Digest>);
 
 impl UnstartedManifests {
     /// Applies the next journal entry.
-    pub(super) fn apply(&mut self, fact: &JournalEvent) {
-        match fact {
+    pub(super) fn apply(&mut self, event: &JournalEvent) {
+        match event {
             JournalEvent::Verified { execution, manifest, .. } => {
                 self.0.insert(*execution, manifest.clone());
             }
@@ -102,9 +102,9 @@ mod tests {
         JournalEvent::Verified { execution, manifest, grant: None, kind, class, plugin, fence }
     }
 
-    fn is_refused(facts: Vec<JournalEvent>) -> bool {
+    fn is_refused(events: Vec<JournalEvent>) -> bool {
         let mut starts = UnstartedManifests::default();
-        facts.iter().for_each(|fact| starts.apply(fact));
+        events.iter().for_each(|event| starts.apply(event));
         starts.check(&manifest(1)).is_err()
     }
 

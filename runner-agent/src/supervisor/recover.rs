@@ -56,13 +56,13 @@ pub struct OpenClaim {
 /// Folds journal entries into the open claims, in the order of the claims.
 pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<OpenClaim> {
     let mut open: BTreeMap<String, OpenClaim> = BTreeMap::new();
-    for Entry { fact, .. } in entries {
+    for Entry { event, .. } in entries {
         let mut of = |execution_id: ExecutionId, change: &mut dyn FnMut(&mut OpenClaim)| {
             open.values_mut()
                 .filter(|claim| claim.execution == Some(execution_id))
                 .for_each(change);
         };
-        match fact {
+        match event {
             JournalEvent::Claiming { job, claim_id } => {
                 let (execution, stage, children) = (None, ClaimStage::Claiming, Vec::new());
                 let claim =
@@ -223,17 +223,17 @@ impl OpenClaim {
 pub fn started_late(agent: &Agent, execution_id: ExecutionId) -> bool {
     let entries = agent.journal.read().unwrap_or_default();
     entries.into_iter().any(|entry| {
-        let JournalEvent::Spawned { execution, process, .. } = entry.fact else { return false };
+        let JournalEvent::Spawned { execution, process, .. } = entry.event else { return false };
         execution == execution_id && process.may_be_alive()
     })
 }
 
 /// Returns the abandoned claims, each in its last state before the abandonment.
 fn abandoned_claims(entries: Vec<Entry>) -> Vec<OpenClaim> {
-    let is_abandoned = |entry: &Entry| matches!(entry.fact, JournalEvent::Abandoned { .. });
+    let is_abandoned = |entry: &Entry| matches!(entry.event, JournalEvent::Abandoned { .. });
     let (abandonments, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_abandoned);
     let claim_ids: BTreeSet<_> =
-        abandonments.iter().filter_map(|entry| entry.fact.claim_id()).collect();
+        abandonments.iter().filter_map(|entry| entry.event.claim_id()).collect();
     let is_of_abandoned_claim = |claim: &OpenClaim| claim_ids.contains(claim.claim_id.as_str());
     fold(others).into_iter().filter(is_of_abandoned_claim).collect()
 }
@@ -263,9 +263,9 @@ pub(super) fn retained_claims(
     let late: BTreeSet<_> = entries
         .iter()
         .filter(|entry| {
-            matches!(entry.fact, JournalEvent::Spawning { .. }) && entry.at > earliest_start
+            matches!(entry.event, JournalEvent::Spawning { .. }) && entry.at > earliest_start
         })
-        .filter_map(|entry| entry.fact.execution())
+        .filter_map(|entry| entry.event.execution())
         .collect();
     let is_ending = |claim: &OpenClaim| claim.execution.is_some_and(|of| ending.contains(&of));
     let must_be_kept = |claim: &OpenClaim| match &claim.stage {

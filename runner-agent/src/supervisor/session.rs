@@ -261,11 +261,11 @@ fn state_name(state: ExecutionState) -> &'static str {
     }
 }
 
-fn abandon(agent: &Agent, fact: JournalEvent) {
-    if let JournalEvent::Abandoned { job, reason: why, .. } = &fact {
+fn abandon(agent: &Agent, event: JournalEvent) {
+    if let JournalEvent::Abandoned { job, reason: why, .. } = &event {
         info!(job.id = %job, reason = %why, "Abandoned the claim");
     }
-    if let Err(error) = agent.journal.write(fact) {
+    if let Err(error) = agent.journal.write(event) {
         warn!(%error, "Cannot write the journal");
     }
 }

@@ -235,7 +235,9 @@ async fn wait_for_spawned_entry(
         // Check the child before the journal: a shim writes its entry before it ends.
         let ended = child.try_wait().ok().flatten();
         match agent.journal.read_on(&mut journal) {
-            Ok(entries) if entries.iter().any(|entry| is_spawned_entry(&entry.fact, execution)) => {
+            Ok(entries)
+                if entries.iter().any(|entry| is_spawned_entry(&entry.event, execution)) =>
+            {
                 return Ok(process);
             }
             Ok(_) => {
@@ -258,8 +260,8 @@ async fn wait_for_spawned_entry(
     }
 }
 
-fn is_spawned_entry(fact: &JournalEvent, execution_id: ExecutionId) -> bool {
-    matches!(fact, JournalEvent::Spawned { execution, .. } if *execution == execution_id)
+fn is_spawned_entry(event: &JournalEvent, execution_id: ExecutionId) -> bool {
+    matches!(event, JournalEvent::Spawned { execution, .. } if *execution == execution_id)
 }
 
 /// Ends a job that was cancelled before its shim was started.

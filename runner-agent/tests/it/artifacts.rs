@@ -24,33 +24,34 @@ use tokio::{
 /// Head and body of a request.
 type Request = (String, Vec<u8>);
 /// Status line, header and body of a response.
-type Answer = (&'static str, &'static str, Vec<u8>);
+type Response = (&'static str, &'static str, Vec<u8>);
 
 struct Scripted {
     registry: Registry,
     layout: Layout,
-    asked: Arc<Mutex<Vec<Request>>>,
+    requests: Arc<Mutex<Vec<Request>>>,
     _dir: TempDir,
 }
 
 impl Scripted {
     /// Starts a server that sends these responses one after the other.
-    async fn new(answers: Vec<Answer>) -> Self {
+    async fn new(responses: Vec<Response>) -> Self {
         let _first = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let (kept, mut answers, mut held) = (asked.clone(), VecDeque::from(answers), Vec::new());
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (recorded, mut responses, mut open_streams) =
+            (requests.clone(), VecDeque::from(responses), Vec::new());
         tokio::spawn(async move {
-            while let Some(answer) = answers.pop_front() {
+            while let Some(response) = responses.pop_front() {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let request = read(&mut stream).await;
-                kept.lock().unwrap().push(request);
-                let (status, header, body) = answer;
-                if status == SILENCE {
+                recorded.lock().unwrap().push(request);
+                let (status, header, body) = response;
+                if status == STALLED {
                     // The connection stays open, and no more data follows.
                     stream.write_all(&body).await.unwrap();
-                    held.push(stream);
+                    open_streams.push(stream);
                     continue;
                 }
                 let head = format!(
@@ -64,14 +65,14 @@ impl Scripted {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::open(dir.path()).unwrap();
         let http = reqwest::Client::new();
-        let (token, patience) = ("job-token".into(), Duration::from_millis(500));
-        let registry = Registry { base_url, token, http, idle_timeout: patience };
-        Scripted { registry, layout, asked, _dir: dir }
+        let (token, idle_timeout) = ("job-token".into(), Duration::from_millis(500));
+        let registry = Registry { base_url, token, http, idle_timeout };
+        Scripted { registry, layout, requests, _dir: dir }
     }
 
     fn lines(&self) -> Vec<String> {
-        let asked = self.asked.lock().unwrap();
-        asked.iter().map(|(head, _)| head.lines().next().unwrap().to_owned()).collect()
+        let requests = self.requests.lock().unwrap();
+        requests.iter().map(|(head, _)| head.lines().next().unwrap().to_owned()).collect()
     }
 }
 
@@ -101,10 +102,10 @@ fn image() -> (ImageManifest, Vec<u8>, Digest) {
 
 const PLAIN: &str = "x-nothing: here";
 /// Status of a response that sends its body and then nothing more.
-const SILENCE: &str = "silence";
+const STALLED: &str = "silence";
 
 #[tokio::test]
-async fn an_artifact_is_pulled_whole_over_a_bad_line_and_only_once() {
+async fn an_artifact_is_pulled_once_despite_failed_requests() {
     let (image, bytes, digest) = image();
     let server = Scripted::new(vec![
         ("502 Bad Gateway", PLAIN, vec![]),
@@ -121,7 +122,7 @@ async fn an_artifact_is_pulled_whole_over_a_bad_line_and_only_once() {
     let lines = server.lines();
     assert_eq!(lines[3], format!("get /v2/shop/web/manifests/{digest} http/1.1"));
     assert_eq!(lines[5], format!("get /v2/shop/web/blobs/{} http/1.1", sha256(b"the layer")));
-    assert!(server.asked.lock().unwrap()[0].0.contains("authorization: bearer job-token"));
+    assert!(server.requests.lock().unwrap()[0].0.contains("authorization: bearer job-token"));
 
     // The server has no more responses: a stored artifact causes no request.
     pull(&server.registry, &server.layout, "shop/web", &digest).await.unwrap();
@@ -130,23 +131,23 @@ async fn an_artifact_is_pulled_whole_over_a_bad_line_and_only_once() {
 }
 
 #[tokio::test]
-async fn what_is_not_what_its_digest_says_is_not_kept() {
+async fn a_blob_that_does_not_match_its_digest_is_not_stored() {
     let wrong = || ("200 OK", PLAIN, b"something else".to_vec());
     let server = Scripted::new(vec![wrong(), wrong(), wrong(), wrong()]).await;
     let digest = sha256(b"the layer");
     let failure = pull_blob(&server.registry, &server.layout, "shop/web", &digest, 100).await;
     assert!(matches!(failure, Err(ArtifactError::WrongDigest { .. })), "{failure:?}");
     assert!(!server.layout.has(&digest));
-    let left = fs::read_dir(server._dir.path()).unwrap().count();
-    assert_eq!(left, 2, "only blobs and oci-layout, no temporary file");
+    let remaining = fs::read_dir(server._dir.path()).unwrap().count();
+    assert_eq!(remaining, 2, "only blobs and oci-layout, no temporary file");
 }
 
 #[tokio::test]
-async fn a_registry_that_falls_silent_is_asked_again() {
+async fn a_stalled_pull_is_retried() {
     let half = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nthe ".to_vec();
     let server = Scripted::new(vec![
-        (SILENCE, PLAIN, vec![]),
-        (SILENCE, PLAIN, half),
+        (STALLED, PLAIN, vec![]),
+        (STALLED, PLAIN, half),
         ("200 OK", PLAIN, b"the layer".to_vec()),
     ])
     .await;
@@ -157,7 +158,7 @@ async fn a_registry_that_falls_silent_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_blob_ends_at_its_limit_and_a_refusal_is_a_refusal() {
+async fn a_blob_above_its_limit_and_rejections_are_not_retried() {
     let problem = "content-type: application/problem+json";
     let server = Scripted::new(vec![
         ("200 OK", PLAIN, vec![b'x'; 200]),
@@ -191,13 +192,13 @@ async fn an_artifact_is_pushed_blob_by_blob_and_then_its_manifest() {
     assert!(lines[0].starts_with("head /v2/shop/web/blobs/sha256:"), "{lines:?}");
     assert!(lines[3].starts_with("put /v2/shop/web/blobs/uploads/7?state=x&digest=sha256"));
     assert_eq!(lines[4], format!("put /v2/shop/web/manifests/{digest} http/1.1"));
-    let asked = server.asked.lock().unwrap();
-    assert_eq!(asked[3].1, b"the layer");
-    assert_eq!(asked[4].1, bytes);
+    let requests = server.requests.lock().unwrap();
+    assert_eq!(requests[3].1, b"the layer");
+    assert_eq!(requests[4].1, bytes);
 }
 
 #[tokio::test]
-async fn the_token_goes_to_no_other_host() {
+async fn the_token_is_not_sent_to_another_host() {
     let server = Scripted::new(vec![
         ("404 Not Found", PLAIN, vec![]),
         ("202 Accepted", "location: http://127.0.0.1:9/elsewhere", vec![]),
@@ -205,10 +206,7 @@ async fn the_token_goes_to_no_other_host() {
     .await;
     server.layout.put(b"the layer").unwrap();
     let layer = Descriptor::of(LAYER_TYPE, b"the layer");
-    let refused = push(&server.registry, &server.layout, "shop/web", layer).await.unwrap_err();
-    assert!(
-        refused.to_string().contains("no Location header on the registry's own host"),
-        "{refused}"
-    );
+    let error = push(&server.registry, &server.layout, "shop/web", layer).await.unwrap_err();
+    assert!(error.to_string().contains("no Location header on the registry's own host"), "{error}");
     assert_eq!(server.lines().len(), 2);
 }

@@ -6,7 +6,7 @@ mod actions;
 mod external;
 mod full_disk;
 mod older_state;
-mod room;
 mod scenario;
 mod subjects;
 mod terraform;
+mod test_runner;

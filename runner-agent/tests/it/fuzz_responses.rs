@@ -87,8 +87,8 @@ fn change(value: &mut Value, random: &mut StdRng) {
     }
 }
 
-fn body(good: &Value, random: &mut StdRng) -> Vec<u8> {
-    let mut value = good.clone();
+fn body(valid: &Value, random: &mut StdRng) -> Vec<u8> {
+    let mut value = valid.clone();
     for _ in 0..random.gen_range(1..4) {
         change(&mut value, random);
     }
@@ -104,29 +104,29 @@ fn body(good: &Value, random: &mut StdRng) -> Vec<u8> {
 }
 
 /// Passes each response within the limits to `used`, and prints the number of responses.
-fn fuzz<T: Response>(good: Value, mut used: impl FnMut(T)) {
-    used(limits::read(&serde_json::to_vec(&good).unwrap()).unwrap());
+fn fuzz<T: Response>(valid: Value, mut use_response: impl FnMut(T)) {
+    use_response(limits::read(&serde_json::to_vec(&valid).unwrap()).unwrap());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
     let seed = std::env::var("SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(now);
     let seconds = std::env::var("FUZZ_SECONDS").ok().and_then(|text| text.parse::<f64>().ok());
     let mut random = StdRng::seed_from_u64(seed);
-    let (begun, mut made, mut passed) = (Instant::now(), 0_u64, 0_u64);
+    let (begun, mut created, mut passed) = (Instant::now(), 0_u64, 0_u64);
     println!("seed {seed}");
     loop {
         let is_over = match seconds {
             Some(seconds) => begun.elapsed().as_secs_f64() > seconds / TARGETS,
-            None => made == 300,
+            None => created == 300,
         };
         if is_over {
             break;
         }
-        made += 1;
-        if let Ok(response) = limits::read::<T>(&body(&good, &mut random)) {
+        created += 1;
+        if let Ok(response) = limits::read::<T>(&body(&valid, &mut random)) {
             passed += 1;
-            used(response);
+            use_response(response);
         }
     }
-    println!("{made} responses, {passed} within the limits");
+    println!("{created} responses, {passed} within the limits");
 }
 
 fn envelope(payload: &Value) -> Value {
@@ -161,10 +161,10 @@ fn cancel() -> Value {
 fn fuzz_pentest_key_list() {
     let dir = tempfile::tempdir().unwrap();
     let data = Data::open(dir.path()).unwrap();
-    let held: KeyList = serde_json::from_value(keys()).unwrap();
-    fuzz(envelope(&keys()), |shown| {
+    let trusted_keys: KeyList = serde_json::from_value(keys()).unwrap();
+    fuzz(envelope(&keys()), |list| {
         assert!(
-            enrol::renew_keys(&data, &shown, &held).is_err(),
+            enrol::renew_keys(&data, &list, &trusted_keys).is_err(),
             "the list has no valid signature"
         );
     });
@@ -172,13 +172,13 @@ fn fuzz_pentest_key_list() {
 
 #[test]
 fn fuzz_pentest_enrolled() {
-    let good = json!({"runner": format!("rnr_{ID}"), "mode": "install", "install": format!("ins_{ID}"),
+    let valid = json!({"runner": format!("rnr_{ID}"), "mode": "install", "install": format!("ins_{ID}"),
         "log_id": "log", "keys": envelope(&keys()), "server_time": "2026-11-21T00:00:00Z"});
-    fuzz(good, |enrolled: Enrolled| said(enrolled.server_time));
+    fuzz(valid, |enrolled: Enrolled| use_time(enrolled.server_time));
 }
 
 /// Uses the clock in a response of the server.
-fn said(time: chrono::DateTime<chrono::Utc>) {
+fn use_time(time: chrono::DateTime<chrono::Utc>) {
     host::set_server_time(time);
     let _token_of_a_minute = host::server_now().timestamp() + 60;
     schemas::moment::text(&host::server_now());
@@ -186,16 +186,16 @@ fn said(time: chrono::DateTime<chrono::Utc>) {
 
 #[test]
 fn fuzz_pentest_token() {
-    let good =
+    let valid =
         json!({"access_token": "t", "expires_in_s": 900, "server_time": "2026-11-21T00:00:00Z"});
-    fuzz(good, |token: TokenResponse| said(token.server_time));
+    fuzz(valid, |token: TokenResponse| use_time(token.server_time));
 }
 
 #[test]
 fn fuzz_pentest_rekeyed() {
-    let good = json!({"runner": format!("rnr_{ID}"), "identity_key": "11".repeat(32),
+    let valid = json!({"runner": format!("rnr_{ID}"), "identity_key": "11".repeat(32),
         "server_time": "2026-11-21T00:00:00Z"});
-    fuzz(good, |rekeyed: Rekeyed| said(rekeyed.server_time));
+    fuzz(valid, |rekeyed: Rekeyed| use_time(rekeyed.server_time));
 }
 
 #[test]
@@ -204,28 +204,28 @@ fn fuzz_pentest_session_opened() {
     let identity = Keys::open(&Data::open(dir.path()).unwrap()).unwrap().identity;
     let client = Client::new("http://127.0.0.1:9", &Trust::Public).unwrap();
     let client = client.with_tokens(Tokens::new(format!("rnr_{ID}").parse().unwrap(), identity));
-    let good = json!({"session_id": format!("ses_{ID}"), "generation": 1, "access_token": "t",
+    let valid = json!({"session_id": format!("ses_{ID}"), "generation": 1, "access_token": "t",
         "expires_in_s": 900, "wait_s": 50, "lease_s": 90, "log": {"interval_ms": 2000, "chunk_bytes": 65536},
         "resume": [{"job": format!("job_{ID}"), "action": "resume"}], "server_time": "2026-11-21T00:00:00Z"});
     let runtime = runtime();
-    fuzz(good, |opened: SessionOpened| {
+    fuzz(valid, |opened: SessionOpened| {
         runtime.block_on(client.opened(&opened));
-        said(opened.server_time);
+        use_time(opened.server_time);
         use_poll(opened.wait_s, 0);
     });
 }
 
 #[test]
 fn fuzz_pentest_poll() {
-    let good = json!({"server_time": "2026-11-21T00:00:00Z", "directives": [
+    let valid = json!({"server_time": "2026-11-21T00:00:00Z", "directives": [
         {"id": "1", "type": "cancel", "job": format!("job_{ID}"), "execution": format!("exe_{ID}"),
             "reason": "enough", "grace_s": 30},
         {"id": "2", "type": "config", "log": {"interval_ms": 2000, "chunk_bytes": 65536}},
         {"id": "3", "type": "offer", "job": format!("job_{ID}"), "kind": "plan", "deadline": "2026-11-21T01:00:00Z"},
         {"id": "4", "type": "upgrade", "version": "1", "digest": "d", "by": "2026-11-21T01:00:00Z"}],
         "leases": [{"job": format!("job_{ID}"), "remaining_ms": 1}], "next": {"wait_s": 50, "delay_ms": 0}});
-    fuzz(good, |poll: PollResponse| {
-        said(poll.server_time);
+    fuzz(valid, |poll: PollResponse| {
+        use_time(poll.server_time);
         use_poll(poll.next.wait_s.unwrap_or_default(), poll.next.delay_ms);
         for sent in poll.directives {
             if let schemas::runner::Directive::Cancel { grace_s, reason, .. } = sent.directive {
@@ -259,19 +259,19 @@ fn fuzz_pentest_claimed() {
         kind: JobKind::Plan,
     };
     fuzz(claimed(), |claimed: Claimed| {
-        said(claimed.server_time);
+        use_time(claimed.server_time);
         assert!(witness.verify(&claimed, &expected, &keys, host::server_now()).is_err());
-        let kept = runner_agent::policy::Refusal::policy("x", "y");
-        let _kept_as_evidence = witness.store_evidence(expected.job, &claimed, &kept, host::now());
+        let refusal = runner_agent::policy::Refusal::policy("x", "y");
+        let _stored = witness.store_evidence(expected.job, &claimed, &refusal, host::now());
     });
 }
 
 #[test]
-fn fuzz_pentest_report_answer() {
+fn fuzz_pentest_report_response() {
     fuzz(
         json!({"job_state": "running", "committed_bytes": 7, "cancel": cancel()}),
-        |answer: ReportResponse| {
-            if let Some(cancel) = answer.cancel {
+        |response: ReportResponse| {
+            if let Some(cancel) = response.cancel {
                 order(cancel.reason, cancel.grace_s);
             }
         },
@@ -279,9 +279,9 @@ fn fuzz_pentest_report_answer() {
 }
 
 #[test]
-fn fuzz_pentest_log_answer() {
-    fuzz(json!({"committed_bytes": 7, "cancel": cancel()}), |answer: LogResponse| {
-        if let Some(cancel) = answer.cancel {
+fn fuzz_pentest_log_response() {
+    fuzz(json!({"committed_bytes": 7, "cancel": cancel()}), |response: LogResponse| {
+        if let Some(cancel) = response.cancel {
             order(cancel.reason, cancel.grace_s);
         }
     });

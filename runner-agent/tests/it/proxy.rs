@@ -34,7 +34,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        let _gone = self.0.kill();
+        let _killed = self.0.kill();
         let _ended = self.0.wait();
     }
 }
@@ -46,7 +46,7 @@ fn listener() -> TcpListener {
 }
 
 /// Accepts the next connection, within 20 seconds.
-fn caller(listener: &TcpListener) -> TcpStream {
+fn accept(listener: &TcpListener) -> TcpStream {
     let begun = Instant::now();
     loop {
         match listener.accept() {
@@ -70,26 +70,30 @@ fn read(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 /// First byte of a TLS connection.
-const HELLO: u8 = 0x16;
+const TLS_HANDSHAKE: u8 = 0x16;
 
 #[test]
-fn a_runner_calls_through_the_proxy_and_leaves_the_names_to_it() {
+fn a_runner_connects_through_the_proxy_which_resolves_the_name() {
     let (dir, proxy) = (tempfile::tempdir().unwrap(), listener());
     // Only the proxy can resolve this name.
     let server = "https://stead.invalid:7071";
     let _agent = Agent::start(dir.path(), server, (&proxy, "other.invalid"));
-    let mut stream = caller(&proxy);
-    let asked = String::from_utf8(read(&mut stream)).unwrap();
-    assert!(asked.starts_with("CONNECT stead.invalid:7071 HTTP/1.1\r\n"), "{asked}");
+    let mut stream = accept(&proxy);
+    let request = String::from_utf8(read(&mut stream)).unwrap();
+    assert!(request.starts_with("CONNECT stead.invalid:7071 HTTP/1.1\r\n"), "{request}");
     stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
-    assert_eq!(read(&mut stream).first(), Some(&HELLO), "the rest is encrypted for the server");
+    assert_eq!(
+        read(&mut stream).first(),
+        Some(&TLS_HANDSHAKE),
+        "the rest is encrypted for the server"
+    );
 }
 
 #[test]
-fn a_runner_does_not_go_through_the_proxy_to_whom_it_is_not_for() {
+fn a_runner_does_not_use_the_proxy_for_a_server_in_no_proxy() {
     let (dir, proxy, server) = (tempfile::tempdir().unwrap(), listener(), listener());
     let address = format!("https://{}", server.local_addr().unwrap());
     let _agent = Agent::start(dir.path(), &address, (&proxy, "127.0.0.1"));
-    assert_eq!(read(&mut caller(&server)).first(), Some(&HELLO));
+    assert_eq!(read(&mut accept(&server)).first(), Some(&TLS_HANDSHAKE));
     assert_eq!(proxy.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
 }

@@ -18,8 +18,8 @@ use schemas::runner::{FailureReason, Finished, LogRecord, LogStream, Outcome, Re
 use serde_json::{Value, json};
 
 mod descendants;
-mod handing_in;
 mod mount;
+mod redaction;
 
 const CANARY: &str = "canary-7f3a9c";
 const PASSED: &str = "passed/secret value";
@@ -118,8 +118,8 @@ impl Run {
     }
 
     fn lines(&self) -> Vec<String> {
-        let said = |record: &LogRecord| record.s != LogStream::Shim;
-        self.records().into_iter().filter(said).map(|record| record.m).collect()
+        let is_output = |record: &LogRecord| record.s != LogStream::Shim;
+        self.records().into_iter().filter(is_output).map(|record| record.m).collect()
     }
 
     fn reports(&self) -> Vec<Report> {
@@ -150,7 +150,7 @@ impl Run {
     }
 
     /// Returns the contents of all files in the data directory.
-    fn everything(&self) -> String {
+    fn all_files(&self) -> String {
         let found = Command::new("grep").args(["-rha", ""]).arg(self.data.root()).output().unwrap();
         String::from_utf8_lossy(&found.stdout).into_owned()
     }
@@ -159,7 +159,7 @@ impl Run {
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
-fn a_child_sees_what_it_was_given_and_nothing_of_the_runners_own() {
+fn a_child_gets_only_the_environment_of_its_job() {
     let mut run = start("env; echo to-stderr >&2; printf 'no newline'", MINUTE, |_| {});
     let last = run.end();
     assert_eq!((last.outcome, last.exit_code), (Outcome::Succeeded, Some(0)));
@@ -168,7 +168,7 @@ fn a_child_sees_what_it_was_given_and_nothing_of_the_runners_own() {
     assert!(has("FROM_MANIFEST=yes") && has("to-stderr") && has("no newline"), "{lines:?}");
     assert!(has(&format!("STEAD_EXECUTION={}", ids().1)) && has("PASSED=[redacted]"), "{lines:?}");
     assert!(!lines.iter().any(|line| line.contains("RUNNER_OWN_SECRET")));
-    let everything = run.everything();
+    let everything = run.all_files();
     for secret in [CANARY, PASSED, "job-token-1234567890"] {
         assert!(!everything.contains(secret), "{secret} was left on the disk");
     }
@@ -198,11 +198,11 @@ fn the_name_of_a_phase_is_redacted_in_the_log_too() {
     assert_eq!(run.end().outcome, Outcome::Succeeded, "{:?}", run.records());
     let phases: Vec<_> = run.records().into_iter().filter_map(|record| record.p).collect();
     assert!(phases.contains(&"connect with [redacted] to it".to_owned()), "{phases:?}");
-    assert!(!run.everything().contains(PASSED));
+    assert!(!run.all_files().contains(PASSED));
 }
 
 #[test]
-fn a_story_that_is_too_long_for_a_report_is_cut() {
+fn a_long_detail_is_truncated_in_a_report() {
     let mut run = start("exit 3", MINUTE, |manifest| {
         manifest["inputs"]["steps"][0]["name"] = json!("long ".repeat(20_000));
     });
@@ -215,7 +215,7 @@ fn a_story_that_is_too_long_for_a_report_is_cut() {
 }
 
 #[test]
-fn a_shim_without_disk_for_its_log_says_that_nothing_began() {
+fn a_shim_that_cannot_write_its_log_reports_that_nothing_started() {
     let (job, execution) = ids();
     let dir = tempfile::tempdir().unwrap();
     let data = Data::open(dir.path()).unwrap();
@@ -231,26 +231,26 @@ fn a_shim_without_disk_for_its_log_says_that_nothing_began() {
         .spawn()
         .unwrap();
     assert!(!shim.wait().unwrap().success());
-    let facts = journal::read(&data.path("journal.ndjson")).unwrap();
-    let JournalEvent::Exited { exit, .. } = &facts.last().unwrap().fact else {
-        panic!("{facts:?}")
+    let events = journal::read(&data.path("journal.ndjson")).unwrap();
+    let JournalEvent::Exited { exit, .. } = &events.last().unwrap().event else {
+        panic!("{events:?}")
     };
     assert_eq!(exit.reason, Some(FailureReason::SpawnFailed));
     assert!(!files.reports().exists());
 }
 
 #[test]
-fn a_value_that_is_born_in_a_job_is_redacted_once_it_was_handed_in() {
+fn a_value_is_redacted_after_a_script_registered_it() {
     let script = r#"value=born-$((40 + 2))-here
         printf '%s' "$value" | "$STEAD_RUNNER" redact && echo "it is $value""#;
     let mut run = start(script, MINUTE, |_| {});
     assert_eq!(run.end().outcome, Outcome::Succeeded, "{:?}", run.records());
     assert_eq!(run.lines(), ["it is [redacted]"]);
-    assert!(!run.everything().contains("born-42-here"));
+    assert!(!run.all_files().contains("born-42-here"));
 }
 
 #[test]
-fn a_shim_leads_a_session_of_its_own_and_says_who_it_is() {
+fn a_shim_leads_its_own_session_and_records_its_process() {
     let mut run = start("sleep 1", MINUTE, |_| {});
     let journal = run.data.path("journal.ndjson");
     run.until("the shim reports its start", |run| !run.reports().is_empty());
@@ -258,13 +258,15 @@ fn a_shim_leads_a_session_of_its_own_and_says_who_it_is() {
     let session = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(3).unwrap();
     assert_eq!(session, run.shim.id().to_string());
     run.end();
-    let facts: Vec<_> = journal::read(&journal).unwrap().into_iter().map(|e| e.fact).collect();
-    let is = |wanted: &dyn Fn(&JournalEvent) -> bool| facts.iter().position(wanted).unwrap();
+    let events: Vec<_> = journal::read(&journal).unwrap().into_iter().map(|e| e.event).collect();
+    let is = |matches_event: &dyn Fn(&JournalEvent) -> bool| {
+        events.iter().position(matches_event).unwrap()
+    };
     let spawned = is(
-        &|fact| matches!(fact, JournalEvent::Spawned { process, .. } if process.pid == run.shim.id()),
+        &|event| matches!(event, JournalEvent::Spawned { process, .. } if process.pid == run.shim.id()),
     );
-    let child = is(&|fact| matches!(fact, JournalEvent::ChildStarted { .. }));
-    let exited = is(&|fact| matches!(fact, JournalEvent::Exited { .. }));
+    let child = is(&|event| matches!(event, JournalEvent::ChildStarted { .. }));
+    let exited = is(&|event| matches!(event, JournalEvent::Exited { .. }));
     assert!(spawned < child && child < exited);
 }
 
@@ -279,7 +281,7 @@ fn cancel(run: &Run, grace_ms: u64) {
 }
 
 #[test]
-fn a_cancel_is_polite_first() {
+fn a_cancel_sends_the_stop_signal_first() {
     let mut run =
         start("trap 'echo saved; exit 3' TERM; echo ready; sleep 30 & wait", MINUTE, |_| {});
     ready(&run);
@@ -303,7 +305,7 @@ fn a_cancel_that_cannot_be_read_stops_the_job() {
 }
 
 #[test]
-fn a_child_that_does_not_listen_is_killed_with_all_that_it_started() {
+fn a_child_that_ignores_the_stop_signal_is_killed_with_its_descendants() {
     let script = "trap '' TERM; sleep 61 & echo $!; echo ready; wait; wait; sleep 62";
     let mut run = start(script, MINUTE, |_| {});
     ready(&run);
@@ -316,12 +318,12 @@ fn a_child_that_does_not_listen_is_killed_with_all_that_it_started() {
 }
 
 #[test]
-fn a_deadline_and_a_silence_end_a_child() {
-    let mut late = start("sleep 30", Duration::from_millis(700), |_| {});
+fn a_passed_deadline_and_missing_output_end_a_child() {
+    let mut past_deadline = start("sleep 30", Duration::from_millis(700), |_| {});
     let mut silent = start("sleep 30", MINUTE, |manifest| {
         manifest["timeouts"]["no_output_ms"] = json!(700);
     });
-    for (run, why) in [(&mut late, "deadline"), (&mut silent, "no output")] {
+    for (run, why) in [(&mut past_deadline, "deadline"), (&mut silent, "no output")] {
         let last = run.end();
         assert_eq!((last.outcome, last.reason), (Outcome::Failed, Some(FailureReason::TimedOut)));
         assert!(last.detail.contains(why), "{}", last.detail);
@@ -329,7 +331,7 @@ fn a_deadline_and_a_silence_end_a_child() {
 }
 
 #[test]
-fn a_step_whose_time_is_over_may_write_down_what_it_has_done() {
+fn a_step_at_its_timeout_gets_its_grace_period() {
     let script = "trap 'echo saved; exit 0' TERM; echo ready; sleep 30 & wait";
     let mut run = start(script, MINUTE, |manifest| {
         manifest["inputs"]["steps"][0]["timeout_ms"] = json!(1_500);
@@ -343,7 +345,7 @@ fn a_step_whose_time_is_over_may_write_down_what_it_has_done() {
 /// Locks the journal for longer than a writer waits. The second step must not start, and no running
 /// program may be killed.
 #[test]
-fn a_busy_journal_keeps_a_program_from_starting_and_ends_none_that_runs() {
+fn a_locked_journal_prevents_the_next_start_and_ends_no_running_program() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let [first, go, second] = ["first", "go", "second"].map(at);
@@ -373,7 +375,7 @@ fn a_busy_journal_keeps_a_program_from_starting_and_ends_none_that_runs() {
 }
 
 #[test]
-fn an_order_that_never_came_whole_is_a_job_that_could_not_be_started() {
+fn missing_launch_parameters_are_reported_as_a_failed_start() {
     let (job, execution) = ids();
     let dir = tempfile::tempdir().unwrap();
     let data = Data::open(dir.path()).unwrap();
@@ -391,7 +393,7 @@ fn an_order_that_never_came_whole_is_a_job_that_could_not_be_started() {
 }
 
 #[test]
-fn an_exit_code_is_the_childs_own() {
+fn the_exit_code_of_a_child_is_reported() {
     let mut run = start("echo out; exit 7", MINUTE, |_| {});
     let last = run.end();
     assert_eq!((last.outcome, last.exit_code), (Outcome::Failed, Some(7)));

@@ -42,8 +42,8 @@ fn error_after(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> ChainError {
 /// Returns a line for this number with a link of its own, as an attacker would write it.
 fn forged(lines: &[Vec<u8>], number: usize) -> Vec<u8> {
     let (_, last) = frame::decode(&lines[number - 2]).unwrap();
-    let fact = JournalEvent::Disabled { reason: "never said".into() };
-    frame::encode(&Entry { at: host::now(), fact }, &last).unwrap().0
+    let event = JournalEvent::Disabled { reason: "never said".into() };
+    frame::encode(&Entry { at: host::now(), event }, &last).unwrap().0
 }
 
 #[test]

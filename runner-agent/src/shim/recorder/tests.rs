@@ -41,9 +41,9 @@ fn the_journal_has_the_end_also_when_the_last_report_cannot_be_written() {
         not_ended: Vec::new(),
     };
     assert_eq!(recorder.writer().finish(last).unwrap_err().kind(), io::ErrorKind::StorageFull);
-    let facts = journal.read().unwrap().into_iter().map(|entry| entry.fact);
-    let exits = facts
-        .filter(|fact| matches!(fact, JournalEvent::Exited { exit, .. } if exit.code == Some(7)));
+    let events = journal.read().unwrap().into_iter().map(|entry| entry.event);
+    let exits = events
+        .filter(|event| matches!(event, JournalEvent::Exited { exit, .. } if exit.code == Some(7)));
     assert_eq!(exits.count(), 1);
 }
 
@@ -75,10 +75,10 @@ fn only_a_child_that_has_ended_needs_no_entry_in_the_journal() {
     assert!(recorder.child(child.id(), Stop::default()).is_ok());
     child.kill().unwrap();
     child.wait().unwrap();
-    let facts = journal.read().unwrap().into_iter().map(|entry| entry.fact);
-    let children: Vec<_> = facts
-        .filter_map(|fact| {
-            let JournalEvent::ChildStarted { process, .. } = fact else { return None };
+    let events = journal.read().unwrap().into_iter().map(|entry| entry.event);
+    let children: Vec<_> = events
+        .filter_map(|event| {
+            let JournalEvent::ChildStarted { process, .. } = event else { return None };
             Some(process.pid)
         })
         .collect();

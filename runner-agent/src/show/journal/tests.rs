@@ -16,12 +16,12 @@ fn other_job() -> JobId {
 }
 
 /// Returns lines with times one second apart.
-fn lines(facts: Vec<Value>) -> Vec<Line> {
-    let line = |(second, mut fact): (usize, Value)| {
-        fact["at"] = json!(format!("2026-11-21T01:02:{second:02}.000000Z"));
-        Line { text: fact.to_string(), entry: serde_json::from_value(fact).unwrap() }
+fn lines(events: Vec<Value>) -> Vec<Line> {
+    let line = |(second, mut event): (usize, Value)| {
+        event["at"] = json!(format!("2026-11-21T01:02:{second:02}.000000Z"));
+        Line { text: event.to_string(), entry: serde_json::from_value(event).unwrap() }
     };
-    facts.into_iter().enumerate().map(line).collect()
+    events.into_iter().enumerate().map(line).collect()
 }
 
 /// Returns a journal with every type of entry.
@@ -32,9 +32,10 @@ fn journal() -> Vec<Line> {
     let root = format!("{}=", "A".repeat(43));
     let note = format!("stead/L\n12\n{root}\nepoch 1\n\n— x AAAA\n");
     let of = |entry: &str, more: Value| {
-        let mut fact = json!({"entry": entry, "job": job, "execution": execution, "claim_id": "c"});
-        fact.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        fact
+        let mut event =
+            json!({"entry": entry, "job": job, "execution": execution, "claim_id": "c"});
+        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        event
     };
     let exited = |exit: Value| of("exited", json!({"exit": exit}));
     let failed = |reason: &str, code: Option<i32>, signal: Option<i32>| {

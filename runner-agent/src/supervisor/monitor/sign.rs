@@ -39,7 +39,7 @@ impl Monitor {
         let (job, execution) = (self.job, self.execution);
         let entries = self.agent.journal.read()?;
         let verified = entries.iter().find_map(|entry| {
-            let JournalEvent::Verified { execution: of, manifest, grant, .. } = &entry.fact else {
+            let JournalEvent::Verified { execution: of, manifest, grant, .. } = &entry.event else {
                 return None;
             };
             (*of == execution).then(|| (manifest.clone(), grant.clone()))
@@ -69,7 +69,7 @@ impl Monitor {
         let payload = canonical::json(&statement).map_err(io::Error::other)?;
         let statement = proof::sha256(&payload).into();
         let signed_event = JournalEvent::StatementSigned { job, execution, outcome, statement };
-        if !entries.iter().any(|entry| entry.fact == signed_event) {
+        if !entries.iter().any(|entry| entry.event == signed_event) {
             self.agent.journal.write(signed_event)?;
         }
         let key = self.agent.keys.identity.now().key;

@@ -178,7 +178,7 @@ async fn a_result_that_is_always_rejected_is_left_to_the_server() {
     begin_with(&agent, claim, SHORT_PAUSE);
     until("the execution to end", || agent.state().running.is_empty()).await;
     assert_eq!(requests.lock().unwrap().len(), 20);
-    let last = agent.journal.read().unwrap().pop().unwrap().fact;
+    let last = agent.journal.read().unwrap().pop().unwrap().event;
     assert!(
         matches!(last, JournalEvent::Abandoned { reason: why, .. } if why.contains("too many phases"))
     );
@@ -245,7 +245,7 @@ async fn the_final_report_is_signed_and_the_journal_has_its_digest() {
         "execution": execution(), "manifest": digest(1), "grant": digest(2), "kind": "apply",
         "class": "mutating", "plugin": "p", "fence": {"epoch": 1, "position": 4}});
     let verified: crate::journal::Entry = serde_json::from_value(verified).unwrap();
-    agent.journal.write(verified.fact).unwrap();
+    agent.journal.write(verified.event).unwrap();
     let of = execution();
     let outputs = format!(
         r#"{{"execution":"{of}","seq":1,"type":"outputs","payload":{{"outputs":{{"b":2,"a":0.1}}}},"log_len":0}}"#
@@ -337,7 +337,7 @@ async fn a_result_whose_statement_is_rejected_is_sent_without_one() {
     // and the journal records the reason
     let entries = agent.journal.read().unwrap();
     let reasons = entries.iter().filter_map(|entry| {
-        let JournalEvent::StatementRejected { reason: why, .. } = &entry.fact else { return None };
+        let JournalEvent::StatementRejected { reason: why, .. } = &entry.event else { return None };
         Some(why.as_str())
     });
     assert_eq!(reasons.collect::<Vec<_>>(), ["there are other outputs (statement_invalid)"]);

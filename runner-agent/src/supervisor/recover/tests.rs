@@ -42,13 +42,13 @@ fn exited() -> JournalEvent {
     JournalEvent::Exited { job: job(), execution: execution(), exit }
 }
 
-fn claims_after(facts: &[JournalEvent]) -> Vec<OpenClaim> {
-    fold(facts.iter().map(|fact| Entry { at: host::now(), fact: fact.clone() }))
+fn claims_after(events: &[JournalEvent]) -> Vec<OpenClaim> {
+    fold(events.iter().map(|event| Entry { at: host::now(), event: event.clone() }))
 }
 
-fn state(facts: &[JournalEvent]) -> ExecutionState {
+fn state(events: &[JournalEvent]) -> ExecutionState {
     let dir = tempfile::tempdir().unwrap();
-    claims_after(facts)[0].state(&Data::open(dir.path()).unwrap()).unwrap()
+    claims_after(events)[0].state(&Data::open(dir.path()).unwrap()).unwrap()
 }
 
 #[test]
@@ -132,9 +132,9 @@ async fn processes_of_a_dead_shim_get_their_stop_signal_and_grace_period() {
     let stop = Stop { signal: "SIGINT".into(), grace_ms: 20_000 };
     let child_began =
         JournalEvent::ChildStarted { execution: execution(), process: process.clone(), stop };
-    let facts = [claiming(), claimed(), spawning(), spawned(dead_process()), child_began];
+    let events = [claiming(), claimed(), spawning(), spawned(dead_process()), child_began];
     let (_data, agent, _) = crate::supervisor::tests::agent(vec![]).await;
-    orphans::end(&agent, &claims_after(&facts)[0]);
+    orphans::end(&agent, &claims_after(&events)[0]);
     while process.is_alive().unwrap() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -149,7 +149,7 @@ fn a_child_without_a_stop_gets_the_default_grace_period() {
         "process":{"pid":1,"start_time":1,"boot_id":"x"}}"#;
     let entry: Entry = serde_json::from_str(line).unwrap();
     assert!(
-        matches!(entry.fact, JournalEvent::ChildStarted { stop, .. } if stop == Stop::default())
+        matches!(entry.event, JournalEvent::ChildStarted { stop, .. } if stop == Stop::default())
     );
 }
 
@@ -163,10 +163,10 @@ fn abandoned_claims_with_a_dead_shim_are_found_again() {
         stop: Stop::default(),
     };
     let left = |shim: Process, last: &[JournalEvent]| {
-        let facts =
+        let events =
             [&[claiming(), claimed(), spawning(), spawned(shim), child.clone()], last].concat();
         abandoned_without_shim(
-            facts.into_iter().map(|fact| Entry { at: host::now(), fact }).collect(),
+            events.into_iter().map(|event| Entry { at: host::now(), event }).collect(),
         )
     };
     let found = left(dead_process(), std::slice::from_ref(&abandoned));
@@ -183,8 +183,8 @@ fn abandoned_claims_with_a_dead_shim_are_found_again() {
 fn the_journal_shows_that_an_execution_was_abandoned() {
     let dir = tempfile::tempdir().unwrap();
     let journal = crate::journal::Journal::open(&Data::open(dir.path()).unwrap()).unwrap();
-    for fact in [claiming(), claimed(), spawning(), spawned(own_process())] {
-        journal.write(fact).unwrap();
+    for event in [claiming(), claimed(), spawning(), spawned(own_process())] {
+        journal.write(event).unwrap();
         assert!(!journal.is_abandoned(execution()).unwrap());
     }
     let (job, claim_id, why) = (job(), CLAIM.to_owned(), "x".to_owned());

@@ -15,8 +15,8 @@ use schemas::runner::JobKind;
 use serde_json::{Value, json};
 
 use super::{
-    room::{JobRecord, JobSpec, TestRunner},
     subjects::terraform,
+    test_runner::{JobRecord, JobSpec, TestRunner},
 };
 
 const CANARY: &str = "s3cret-canary";
@@ -46,15 +46,15 @@ impl Disk {
         )
     }
 
-    fn make_room(&self) {
+    fn free(&self) {
         fs::remove_file(self.0.join("fill")).unwrap();
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        let _gone = Command::new("umount").arg("-l").arg(&self.0).status();
-        let _gone = fs::remove_dir(&self.0);
+        let _best_effort = Command::new("umount").arg("-l").arg(&self.0).status();
+        let _best_effort = fs::remove_dir(&self.0);
     }
 }
 
@@ -71,22 +71,22 @@ resource "terraform_data" "web" {
 }
 "#;
 
-struct Stage {
-    room: TestRunner,
-    ask: JobSpec,
+struct Fixture {
+    runner: TestRunner,
+    spec: JobSpec,
     disk: Disk,
 }
 
-impl Stage {
-    fn new() -> Option<Stage> {
+impl Fixture {
+    fn new() -> Option<Fixture> {
         let disk = Disk::mount()?;
-        let mut room = TestRunner::on(&disk.0);
-        let subject = terraform(&mut room)?;
-        let artifacts = vec![room.artifact(&[("main.tf", MODULE)])];
+        let mut runner = TestRunner::on(&disk.0);
+        let subject = terraform(&mut runner)?;
+        let artifacts = vec![runner.artifact(&[("main.tf", MODULE)])];
         let (inputs, plugin) = (Value::Null, subject.plugin);
-        let ask =
+        let spec =
             JobSpec { kind: JobKind::Plan, plugin, artifacts, inputs, plan: None, state: None };
-        Some(Stage { room, ask, disk })
+        Some(Fixture { runner, spec, disk })
     }
 
     fn inputs(text: &str, during: &str, present: bool) -> Value {
@@ -97,17 +97,19 @@ impl Stage {
     }
 
     async fn plan(&self, inputs: &Value) -> Digest {
-        let ask = JobSpec { inputs: inputs.clone(), ..self.ask.clone() };
-        let (ended, heard) = self.room.job(&ask).await;
-        assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
-        heard.plan.unwrap().digest
+        let spec = JobSpec { inputs: inputs.clone(), ..self.spec.clone() };
+        let (result, record) = self.runner.job(&spec).await;
+        assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
+        record.plan.unwrap().digest
     }
 
     async fn refused_plan(&self, inputs: &Value) -> String {
-        let ask = JobSpec { inputs: inputs.clone(), ..self.ask.clone() };
-        let (ended, heard) = self.room.job(&ask).await;
-        assert!(heard.plan.is_none());
-        let Err(PluginError::Refused(why)) = ended else { panic!("{ended:?} {:?}", heard.lines) };
+        let spec = JobSpec { inputs: inputs.clone(), ..self.spec.clone() };
+        let (result, record) = self.runner.job(&spec).await;
+        assert!(record.plan.is_none());
+        let Err(PluginError::Refused(why)) = result else {
+            panic!("{result:?} {:?}", record.lines)
+        };
         why
     }
 
@@ -117,16 +119,16 @@ impl Stage {
         plan: &Digest,
     ) -> (Result<Outcome, PluginError>, JobRecord) {
         let (kind, plan) = (JobKind::Apply, Some(plan.clone()));
-        self.room.job(&JobSpec { kind, plan, inputs: inputs.clone(), ..self.ask.clone() }).await
+        self.runner.job(&JobSpec { kind, plan, inputs: inputs.clone(), ..self.spec.clone() }).await
     }
 
     fn state(&self) -> PathBuf {
-        self.room.at("state").join("web")
+        self.runner.at("state").join("web")
     }
 
     /// Returns the only rescued state.
     fn rescued(&self) -> PathBuf {
-        let store = StateStore::new(&self.room.at("state"), "web");
+        let store = StateStore::new(&self.runner.at("state"), "web");
         let rescued = store.unresolved().unwrap();
         assert_eq!(rescued.len(), 1, "{rescued:?}");
         rescued.into_iter().next().unwrap()
@@ -135,13 +137,13 @@ impl Stage {
     /// Runs an apply that cannot write its state. The apply must fail. Its state must be rescued,
     /// must not be logged, and must block every plan until a user restores it. After that a plan
     /// has no changes.
-    async fn loses_nothing(&self, text: &str, inputs: &Value, mut later: Value) {
+    async fn assert_loses_no_state(&self, text: &str, inputs: &Value, mut later: Value) {
         let plan = self.plan(inputs).await;
-        let (ended, heard) = self.apply(inputs, &plan).await;
-        assert!(matches!(ended, Ok(Outcome::Failed { .. })), "{ended:?} {:?}", heard.lines);
-        assert!(!heard.has(CANARY), "a value of the state was logged");
+        let (result, record) = self.apply(inputs, &plan).await;
+        assert!(matches!(result, Ok(Outcome::Failed { .. })), "{result:?} {:?}", record.lines);
+        assert!(!record.has(CANARY), "a value of the state was logged");
         let rescued = self.rescued();
-        assert!(heard.has(&rescued.display().to_string()), "{:?}", heard.lines);
+        assert!(record.has(&rescued.display().to_string()), "{:?}", record.lines);
         let state: Value = serde_json::from_slice(&fs::read(&rescued).unwrap()).unwrap();
         assert_eq!(state["resources"][0]["instances"][0]["attributes"]["input"]["value"], text);
         assert!(!self.state().join("no-prior-state").exists());
@@ -154,80 +156,80 @@ impl Stage {
             let names = [rescued.display().to_string(), "stead-runner state resolve web".into()];
             assert!(names.iter().all(|name| why.contains(name)), "{why}");
         }
-        self.disk.make_room();
+        self.disk.free();
         self.refused_plan(&later).await;
-        let store = StateStore::new(&self.room.at("state"), "web");
+        let store = StateStore::new(&self.runner.at("state"), "web");
         store.decide(Decision::Restore(rescued)).unwrap().carry_out().unwrap();
         assert_eq!(store.unresolved().unwrap(), Vec::<PathBuf>::new());
-        let ask = JobSpec { inputs: later, ..self.ask.clone() };
-        let (ended, heard) = self.room.job(&ask).await;
-        assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
-        assert!(heard.plan.unwrap().noop, "the plan would create existing resources again");
+        let spec = JobSpec { inputs: later, ..self.spec.clone() };
+        let (result, record) = self.runner.job(&spec).await;
+        assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
+        assert!(record.plan.unwrap().noop, "the plan would create existing resources again");
     }
 }
 
 #[tokio::test]
 async fn a_first_apply_on_a_disk_that_fills_up_loses_no_state() {
-    let Some(stage) = Stage::new() else { return };
-    let inputs = Stage::inputs(CANARY, &stage.disk.fill(), false);
-    stage.loses_nothing(CANARY, &inputs, inputs.clone()).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let inputs = Fixture::inputs(CANARY, &fixture.disk.fill(), false);
+    fixture.assert_loses_no_state(CANARY, &inputs, inputs.clone()).await;
 }
 
 #[tokio::test]
 async fn a_later_apply_on_a_disk_that_fills_up_loses_no_state() {
-    let Some(stage) = Stage::new() else { return };
-    let small = Stage::inputs(CANARY, "true", false);
-    let plan = stage.plan(&small).await;
-    let (ended, heard) = stage.apply(&small, &plan).await;
-    assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
+    let Some(fixture) = Fixture::new() else { return };
+    let small = Fixture::inputs(CANARY, "true", false);
+    let plan = fixture.plan(&small).await;
+    let (result, record) = fixture.apply(&small, &plan).await;
+    assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
     // The text is longer than the part of a line that is read at once.
     let text = CANARY.repeat(120_000);
-    let inputs = Stage::inputs(&text, &stage.disk.fill(), true);
-    stage.loses_nothing(&text, &inputs, inputs.clone()).await;
+    let inputs = Fixture::inputs(&text, &fixture.disk.fill(), true);
+    fixture.assert_loses_no_state(&text, &inputs, inputs.clone()).await;
 }
 
 #[tokio::test]
-async fn no_apply_begins_without_the_reserve_and_its_plan_stays_good() {
-    let Some(stage) = Stage::new() else { return };
-    let proof = stage.disk.0.join("began").display().to_string();
-    let inputs = Stage::inputs(CANARY, &format!("touch {proof}"), false);
-    let plan = stage.plan(&inputs).await;
+async fn no_apply_starts_without_the_reserve_and_its_plan_stays_valid() {
+    let Some(fixture) = Fixture::new() else { return };
+    let marker = fixture.disk.0.join("began").display().to_string();
+    let inputs = Fixture::inputs(CANARY, &format!("touch {marker}"), false);
+    let plan = fixture.plan(&inputs).await;
     // given a disk with space for Terraform, but not for the reserve
-    fs::write(stage.disk.0.join("fill"), vec![1; 50 << 20]).unwrap();
-    let (ended, heard) = stage.apply(&inputs, &plan).await;
-    let Err(PluginError::Refused(why)) = ended else { panic!("{ended:?} {:?}", heard.lines) };
+    fs::write(fixture.disk.0.join("fill"), vec![1; 50 << 20]).unwrap();
+    let (result, record) = fixture.apply(&inputs, &plan).await;
+    let Err(PluginError::Refused(why)) = result else { panic!("{result:?} {:?}", record.lines) };
     assert!(why.contains("64 MiB") && why.contains("free disk space and retry"), "{why}");
-    assert!(!Path::new(&proof).exists());
-    assert!(stage.state().join("no-prior-state").exists());
-    stage.disk.make_room();
-    let (ended, heard) = stage.apply(&inputs, &plan).await;
-    assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
-    assert!(Path::new(&proof).exists());
+    assert!(!Path::new(&marker).exists());
+    assert!(fixture.state().join("no-prior-state").exists());
+    fixture.disk.free();
+    let (result, record) = fixture.apply(&inputs, &plan).await;
+    assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
+    assert!(Path::new(&marker).exists());
 }
 
 #[tokio::test]
-async fn a_rescue_that_fails_keeps_everything_and_blocks_every_plan() {
-    let Some(stage) = Stage::new() else { return };
+async fn a_failed_rescue_keeps_the_dump_and_blocks_every_plan() {
+    let Some(fixture) = Fixture::new() else { return };
     // given a directory in place of the rescued state
-    let obstacle = stage.state().join("errored-$STEAD_EXECUTION.tfstate/x").display().to_string();
-    let during = format!("mkdir -p {obstacle}; {}", stage.disk.fill());
-    let inputs = Stage::inputs(CANARY, &during, false);
-    let plan = stage.plan(&inputs).await;
-    let (ended, heard) = stage.apply(&inputs, &plan).await;
-    assert!(matches!(ended, Ok(Outcome::Failed { .. })), "{ended:?} {:?}", heard.lines);
-    assert!(!heard.has(CANARY), "a value of the state was logged");
-    stage.disk.make_room();
-    let why = stage.refused_plan(&inputs).await;
+    let obstacle = fixture.state().join("errored-$STEAD_EXECUTION.tfstate/x").display().to_string();
+    let during = format!("mkdir -p {obstacle}; {}", fixture.disk.fill());
+    let inputs = Fixture::inputs(CANARY, &during, false);
+    let plan = fixture.plan(&inputs).await;
+    let (result, record) = fixture.apply(&inputs, &plan).await;
+    assert!(matches!(result, Ok(Outcome::Failed { .. })), "{result:?} {:?}", record.lines);
+    assert!(!record.has(CANARY), "a value of the state was logged");
+    fixture.disk.free();
+    let why = fixture.refused_plan(&inputs).await;
     assert!(why.contains("could not be rescued") && why.contains(".dump"), "{why}");
     assert!(why.contains("stead-runner state resolve web"), "{why}");
-    assert!(heard.has("could not be rescued"), "{:?}", heard.lines);
+    assert!(record.has("could not be rescued"), "{:?}", record.lines);
 
     // when the obstacle is gone, then the next plan rescues the state
-    let obstacle = fs::read_dir(stage.state()).unwrap().flatten().map(|entry| entry.path());
+    let obstacle = fs::read_dir(fixture.state()).unwrap().flatten().map(|entry| entry.path());
     let obstacle = obstacle.into_iter().find(|path| path.is_dir()).unwrap();
     fs::remove_dir_all(obstacle).unwrap();
-    let why = stage.refused_plan(&inputs).await;
-    assert!(why.contains(&stage.rescued().display().to_string()), "{why}");
-    let state: Value = serde_json::from_slice(&fs::read(stage.rescued()).unwrap()).unwrap();
+    let why = fixture.refused_plan(&inputs).await;
+    assert!(why.contains(&fixture.rescued().display().to_string()), "{why}");
+    let state: Value = serde_json::from_slice(&fs::read(fixture.rescued()).unwrap()).unwrap();
     assert_eq!(state["resources"].as_array().unwrap().len(), 1);
 }

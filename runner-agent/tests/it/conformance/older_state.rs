@@ -14,24 +14,24 @@ use schemas::{
 use serde_json::json;
 
 use super::{
-    room::{JobRecord, JobSpec, TestRunner},
     subjects::terraform,
+    test_runner::{JobRecord, JobSpec, TestRunner},
 };
 
-struct Stage {
-    room: TestRunner,
-    ask: JobSpec,
+struct Fixture {
+    runner: TestRunner,
+    spec: JobSpec,
 }
 
-impl Stage {
-    fn new() -> Option<Stage> {
-        let mut room = TestRunner::new();
-        let subject = terraform(&mut room)?;
+impl Fixture {
+    fn new() -> Option<Fixture> {
+        let mut runner = TestRunner::new();
+        let subject = terraform(&mut runner)?;
         let (plugin, artifacts) = (subject.plugin, vec![subject.artifact]);
         let (inputs, plan, state) = (json!({}), None, None);
-        Some(Stage {
-            room,
-            ask: JobSpec { kind: JobKind::Plan, plugin, artifacts, inputs, plan, state },
+        Some(Fixture {
+            runner,
+            spec: JobSpec { kind: JobKind::Plan, plugin, artifacts, inputs, plan, state },
         })
     }
 
@@ -40,7 +40,7 @@ impl Stage {
     }
 
     async fn plan(&self, text: &str) -> (Result<Outcome, PluginError>, JobRecord) {
-        self.room.job(&JobSpec { inputs: Stage::inputs(text), ..self.ask.clone() }).await
+        self.runner.job(&JobSpec { inputs: Fixture::inputs(text), ..self.spec.clone() }).await
     }
 
     async fn apply(
@@ -49,22 +49,26 @@ impl Stage {
         planned: &JobRecord,
     ) -> (Result<Outcome, PluginError>, JobRecord) {
         let plan = Some(planned.plan.as_ref().unwrap().digest.clone());
-        let ask =
-            JobSpec { kind: JobKind::Apply, plan, inputs: Stage::inputs(text), ..self.ask.clone() };
-        self.room.job(&ask).await
+        let spec = JobSpec {
+            kind: JobKind::Apply,
+            plan,
+            inputs: Fixture::inputs(text),
+            ..self.spec.clone()
+        };
+        self.runner.job(&spec).await
     }
 
     async fn deploy(&mut self, text: &str) -> StateMark {
-        let (ended, planned) = self.plan(text).await;
-        assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", planned.lines);
-        let (ended, applied) = self.apply(text, &planned).await;
-        assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", applied.lines);
+        let (result, planned) = self.plan(text).await;
+        assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", planned.lines);
+        let (result, applied) = self.apply(text, &planned).await;
+        assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", applied.lines);
         applied.state.unwrap()
     }
 }
 
-fn refusal(ended: Result<Outcome, PluginError>) -> String {
-    match ended {
+fn refusal(result: Result<Outcome, PluginError>) -> String {
+    match result {
         Err(PluginError::Refused(why)) => why,
         other => panic!("{other:?}"),
     }
@@ -78,78 +82,78 @@ fn log(mark: &StateMark, decision: Option<u64>) -> manifest::KnownState {
 
 #[tokio::test]
 async fn a_restored_older_state_is_planned_only_after_a_decision() {
-    let Some(mut stage) = Stage::new() else { return };
-    let file = stage.room.at("state").join("web/terraform.tfstate");
-    let older = stage.deploy("one").await;
+    let Some(mut fixture) = Fixture::new() else { return };
+    let file = fixture.runner.at("state").join("web/terraform.tfstate");
+    let older = fixture.deploy("one").await;
     let backup = fs::read(&file).unwrap();
-    let newest = stage.deploy("two").await;
+    let newest = fixture.deploy("two").await;
     assert_eq!(older.lineage, newest.lineage);
     assert!(older.serial < newest.serial, "{older:?} {newest:?}");
 
     // given a plan of the newest state, and a state that was restored from a backup since
-    let (_, planned) = stage.plan("three").await;
+    let (_, planned) = fixture.plan("three").await;
     assert_eq!(planned.state, Some(newest.clone()));
     fs::write(&file, &backup).unwrap();
-    let names_both = |why: &str| {
+    let assert_names_both = |why: &str| {
         let serial = |mark: &StateMark| format!("serial {} of lineage", mark.serial);
         assert!(why.contains(&serial(&older)) && why.contains(&serial(&newest)), "{why}");
         assert!(why.contains("stead installs accept-state INSTALL web"), "{why}");
     };
     // then plan and apply refuse the older state, whether the vendor's log or the runner's journal
     // has the newest state
-    stage.ask.state = Some(log(&newest, None));
-    names_both(&refusal(stage.plan("three").await.0));
-    let (ended, _) = stage.apply("three", &planned).await;
-    assert!(matches!(ended, Err(PluginError::PlanStale(_))), "{ended:?}");
-    stage.ask.state = None;
-    stage.room.known_state = KnownState { newest: newest.clone(), ..KnownState::default() };
-    names_both(&refusal(stage.plan("three").await.0));
+    fixture.spec.state = Some(log(&newest, None));
+    assert_names_both(&refusal(fixture.plan("three").await.0));
+    let (result, _) = fixture.apply("three", &planned).await;
+    assert!(matches!(result, Err(PluginError::PlanStale(_))), "{result:?}");
+    fixture.spec.state = None;
+    fixture.runner.known_state = KnownState { newest: newest.clone(), ..KnownState::default() };
+    assert_names_both(&refusal(fixture.plan("three").await.0));
     // also if the vendor states, without a decision, that an older state is the newest
-    stage.ask.state = Some(log(&older, None));
-    names_both(&refusal(stage.plan("three").await.0));
+    fixture.spec.state = Some(log(&older, None));
+    assert_names_both(&refusal(fixture.plan("three").await.0));
 
     // when a user of the vendor has accepted the older state
-    stage.ask.state = Some(log(&older, Some(1)));
-    let (ended, heard) = stage.plan("three").await;
-    assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
-    assert_eq!(heard.accepted.unwrap().decision, 1);
-    assert_eq!(heard.state, Some(older.clone()));
+    fixture.spec.state = Some(log(&older, Some(1)));
+    let (result, record) = fixture.plan("three").await;
+    assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
+    assert_eq!(record.accepted.unwrap().decision, 1);
+    assert_eq!(record.state, Some(older.clone()));
     // then the decision does not allow another restore
-    stage.room.known_state =
+    fixture.runner.known_state =
         KnownState { newest: newest.clone(), decision: 1, ..KnownState::default() };
-    names_both(&refusal(stage.plan("three").await.0));
+    assert_names_both(&refusal(fixture.plan("three").await.0));
 }
 
 #[tokio::test]
 async fn a_state_of_another_lineage_is_refused() {
-    let Some(mut stage) = Stage::new() else { return };
-    let mut other = stage.deploy("one").await;
+    let Some(mut fixture) = Fixture::new() else { return };
+    let mut other = fixture.deploy("one").await;
     other.lineage = Some("another-lineage".into());
     other.serial = 0;
-    stage.room.known_state = KnownState { newest: other, ..KnownState::default() };
-    let why = refusal(stage.plan("two").await.0);
+    fixture.runner.known_state = KnownState { newest: other, ..KnownState::default() };
+    let why = refusal(fixture.plan("two").await.0);
     assert!(why.contains("lineage another-lineage is known"), "{why}");
 }
 
 #[tokio::test]
-async fn a_missing_state_with_a_known_serial_is_never_taken_for_absent() {
-    let Some(mut stage) = Stage::new() else { return };
-    let newest = stage.deploy("one").await;
-    let dir = stage.room.at("state").join("web");
+async fn a_missing_state_with_a_known_serial_is_refused() {
+    let Some(mut fixture) = Fixture::new() else { return };
+    let newest = fixture.deploy("one").await;
+    let dir = fixture.runner.at("state").join("web");
     let file = dir.join("terraform.tfstate");
     // given a vendor that omits that the component exists, and a state that is lost or empty
     fs::remove_file(&file).unwrap();
-    for of_the_log in [false, true] {
+    for in_log in [false, true] {
         for is_empty in [false, true] {
             if is_empty {
                 fs::write(&file, "").unwrap();
             }
-            stage.ask.state = of_the_log.then(|| log(&newest, None));
-            let known = if of_the_log { StateMark::default() } else { newest.clone() };
-            stage.room.known_state = KnownState { newest: known, ..KnownState::default() };
+            fixture.spec.state = in_log.then(|| log(&newest, None));
+            let known = if in_log { StateMark::default() } else { newest.clone() };
+            fixture.runner.known_state = KnownState { newest: known, ..KnownState::default() };
             // when the vendor requests a plan, then the runner refuses it, also a second time
             for _ in 0..2 {
-                let why = refusal(stage.plan("one").await.0);
+                let why = refusal(fixture.plan("one").await.0);
                 let serial = format!("serial {} of lineage", newest.serial);
                 assert!(why.contains("is not on this host") && why.contains(&serial), "{why}");
                 assert!(!dir.join("no-prior-state").exists());
@@ -158,18 +162,18 @@ async fn a_missing_state_with_a_known_serial_is_never_taken_for_absent() {
         fs::remove_file(&file).unwrap();
     }
     // when a user of the customer has decided that the component has no resources
-    stage.room.known_state = KnownState { nothing: true, ..KnownState::default() };
-    let (ended, heard) = stage.plan("one").await;
-    assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
+    fixture.runner.known_state = KnownState { nothing: true, ..KnownState::default() };
+    let (result, record) = fixture.plan("one").await;
+    assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
 }
 
 #[tokio::test]
-async fn a_plan_from_no_state_is_not_applied_when_there_was_one_since() {
-    let Some(mut stage) = Stage::new() else { return };
-    let (_, planned) = stage.plan("early").await;
-    let newest = stage.deploy("one").await;
-    fs::remove_file(stage.room.at("state").join("web/terraform.tfstate")).unwrap();
-    stage.room.known_state = KnownState { newest, ..KnownState::default() };
-    let why = refusal(stage.apply("early", &planned).await.0);
+async fn a_plan_without_a_state_is_not_applied_after_a_deploy() {
+    let Some(mut fixture) = Fixture::new() else { return };
+    let (_, planned) = fixture.plan("early").await;
+    let newest = fixture.deploy("one").await;
+    fs::remove_file(fixture.runner.at("state").join("web/terraform.tfstate")).unwrap();
+    fixture.runner.known_state = KnownState { newest, ..KnownState::default() };
+    let why = refusal(fixture.apply("early", &planned).await.0);
     assert!(why.contains("is not on this host"), "{why}");
 }

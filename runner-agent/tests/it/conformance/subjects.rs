@@ -8,7 +8,7 @@ use std::{
 use schemas::manifest::{ArtifactRef, PluginRef};
 use serde_json::{Map, Value, json};
 
-use super::room::TestRunner;
+use super::test_runner::TestRunner;
 
 /// Plugin with a component. `text` is the value that a deploy sets.
 pub struct Subject {
@@ -16,25 +16,26 @@ pub struct Subject {
     pub artifact: ArtifactRef,
     pub inputs: fn(&str) -> Value,
     /// Returns the deployed value from the outputs.
-    pub brought: fn(&Map<String, Value>) -> Option<String>,
+    pub deployed_value: fn(&Map<String, Value>) -> Option<String>,
     /// Text in the output of a slow apply before its end.
-    pub in_the_middle: &'static str,
+    pub text_during_apply: &'static str,
 }
 
 /// Returns real Terraform, or `None` with a message. Under CI a missing Terraform is a failure.
-pub fn terraform(room: &mut TestRunner) -> Option<Subject> {
+pub fn terraform(runner: &mut TestRunner) -> Option<Subject> {
     let path = std::env::var("PATH").unwrap_or_default();
-    let is_there = |tool| Command::new(tool).arg("version").stderr(Stdio::null()).output().is_ok();
-    if !["terraform", "tofu"].into_iter().any(is_there) {
+    let is_installed =
+        |tool| Command::new(tool).arg("version").stderr(Stdio::null()).output().is_ok();
+    if !["terraform", "tofu"].into_iter().any(is_installed) {
         assert!(std::env::var_os("CI").is_none(), "CI must have terraform or tofu on its PATH");
         eprintln!("SKIPPED: no terraform or tofu on PATH, so terraform_module is NOT tested");
         return None;
     }
-    room.env.insert("PATH".into(), path);
+    runner.env.insert("PATH".into(), path);
     let plugin = PluginRef { name: "terraform_module".into(), version: "1".into(), digest: None };
     Some(Subject {
         plugin,
-        artifact: room.artifact(&[("main.tf", MODULE)]),
+        artifact: runner.artifact(&[("main.tf", MODULE)]),
         inputs: |text| {
             json!({
                 "component": "web",
@@ -44,8 +45,8 @@ pub fn terraform(room: &mut TestRunner) -> Option<Subject> {
                 "terraform_version": "",
             })
         },
-        brought: |outputs| Some(outputs.get("text")?.as_str()?.to_owned()),
-        in_the_middle: "in the middle",
+        deployed_value: |outputs| Some(outputs.get("text")?.as_str()?.to_owned()),
+        text_during_apply: "in the middle",
     })
 }
 
@@ -70,19 +71,19 @@ output "password" {
 "#;
 
 /// Returns the example plugin, after building it.
-pub fn files(room: &mut TestRunner) -> Subject {
-    room.env.insert("STEAD_FILES_ROOT".into(), room.at("account").display().to_string());
-    room.env.insert("STEAD_LEDGER".into(), room.at("ledger").display().to_string());
+pub fn files(runner: &mut TestRunner) -> Subject {
+    runner.env.insert("STEAD_FILES_ROOT".into(), runner.at("account").display().to_string());
+    runner.env.insert("STEAD_LEDGER".into(), runner.at("ledger").display().to_string());
     Subject {
-        plugin: room.plugin("files", &files_binary()),
-        artifact: room.artifact(&[("static/robots.txt", "none")]),
+        plugin: runner.plugin("files", &files_binary()),
+        artifact: runner.artifact(&[("static/robots.txt", "none")]),
         inputs: |text| json!({ "component": "web", "operation": "apply", "vars": { "motd.txt": text } }),
-        brought: |outputs| {
+        deployed_value: |outputs| {
             let root = PathBuf::from(outputs.get("root")?.as_str()?);
             outputs.get("files")?.get("motd.txt")?;
             std::fs::read_to_string(root.join("motd.txt")).ok()
         },
-        in_the_middle: "created",
+        text_during_apply: "created",
     }
 }
 

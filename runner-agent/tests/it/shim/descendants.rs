@@ -16,7 +16,7 @@ fn first_pid(run: &Run) -> Process {
     Process::of(run.lines()[0].parse().unwrap()).unwrap()
 }
 
-fn says(run: &Run, text: &str) -> bool {
+fn shim_logged(run: &Run, text: &str) -> bool {
     run.records().iter().any(|record| record.s == LogStream::Shim && record.m.contains(text))
 }
 
@@ -33,7 +33,7 @@ fn a_detached_process_ends_with_a_job_that_succeeded() {
     assert_eq!((last.outcome, last.not_ended.len()), (Outcome::Succeeded, 0));
     assert!(!descendant.is_alive().unwrap(), "it outlived its job");
     assert!(
-        says(&run, "ending remaining processes of the job: sleep (pid "),
+        shim_logged(&run, "ending remaining processes of the job: sleep (pid "),
         "{:?}",
         run.records()
     );
@@ -150,6 +150,6 @@ fn a_process_that_cannot_be_ended_is_named_in_the_result() {
     let last = run.end();
     let pid = run.lines()[0].clone();
     assert_eq!(last.not_ended, [format!("sleep (pid {pid})")], "{:?}", run.records());
-    assert!(says(&run, "cannot end these processes: sleep"), "{:?}", run.records());
+    assert!(shim_logged(&run, "cannot end these processes: sleep"), "{:?}", run.records());
     assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
 }

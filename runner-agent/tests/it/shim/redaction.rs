@@ -3,7 +3,7 @@
 use super::{mount::Mount, *};
 
 /// Returns a copy of the program, which an upgrade can replace.
-fn installed() -> (tempfile::TempDir, std::path::PathBuf) {
+fn copy_program() -> (tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("stead-runner");
     fs::copy(env!("CARGO_BIN_EXE_stead-runner"), &program).unwrap();
@@ -15,7 +15,7 @@ fn after(change: &str, script: &str) -> String {
     format!("echo ready; until [ -e \"$HOME/go\" ]; do sleep 0.1; done; {change} {script}")
 }
 
-const HAND_IN: &str = r#"value=born-$((40 + 2))-here
+const REGISTER: &str = r#"value=born-$((40 + 2))-here
     printf '%s' "$value" | "$STEAD_RUNNER" redact; echo "status $?"; echo "it is $value"
     printf '{"value":"%s"}' "$value" > "$STEAD_OUTPUT_FILE""#;
 
@@ -29,17 +29,18 @@ fn assert_withheld(run: &mut Run) {
     assert!(last.detail.contains("withheld"), "{}", last.detail);
     assert!(!run.lines().iter().any(|line| line.contains("it is")), "{:?}", run.lines());
     // The script file and the output file were in the work directory, which is removed.
-    assert!(!run.everything().contains("born-42-here"), "the value was left on the disk");
-    let says = |record: &LogRecord| record.s == LogStream::Shim && record.m.contains("is withheld");
-    assert!(run.records().iter().any(says), "{:?}", run.records());
+    assert!(!run.all_files().contains("born-42-here"), "the value was left on the disk");
+    let is_withheld =
+        |record: &LogRecord| record.s == LogStream::Shim && record.m.contains("is withheld");
+    assert!(run.records().iter().any(is_withheld), "{:?}", run.records());
 }
 
 #[test]
 fn a_value_is_redacted_although_the_program_was_replaced_while_the_job_runs() {
     for replaced in [true, false] {
-        let (_dir, program) = installed();
+        let (_dir, program) = copy_program();
         let path = program.clone();
-        let script = after("", HAND_IN);
+        let script = after("", REGISTER);
         let mut run = start_as(&script, MINUTE, |_| {}, |_| Command::new(path));
         ready(&run);
         fs::remove_file(&program).unwrap();
@@ -54,7 +55,7 @@ fn a_value_is_redacted_although_the_program_was_replaced_while_the_job_runs() {
 
 #[test]
 fn a_shim_of_a_program_that_was_replaced_before_it_started_redacts_values() {
-    let (dir, program) = installed();
+    let (dir, program) = copy_program();
     // The agent starts its shims from the running program. Here a shell removes the file of the
     // program and then starts the program.
     let script = format!(
@@ -62,7 +63,7 @@ fn a_shim_of_a_program_that_was_replaced_before_it_started_redacts_values() {
         program = program.display()
     );
     let mut run = start_as(
-        HAND_IN,
+        REGISTER,
         MINUTE,
         |_| {},
         |_| {
@@ -77,7 +78,7 @@ fn a_shim_of_a_program_that_was_replaced_before_it_started_redacts_values() {
 }
 
 #[test]
-fn output_is_withheld_once_a_value_could_not_be_handed_in() {
+fn output_is_withheld_after_a_value_could_not_be_registered() {
     // Cases, in order: The socket is absent. The program `redact` is missing. The value is too
     // long. The value is too short. The value is not text. The value is an argument. The process is
     // killed before it reads the value. The process cannot open a file.
@@ -92,7 +93,7 @@ fn output_is_withheld_once_a_value_could_not_be_handed_in() {
         r#"printf long-enough | sh -c "ulimit -n 4; exec \"\$STEAD_RUNNER\" redact";"#,
     ];
     for change in change {
-        let mut run = start(&after(change, HAND_IN), MINUTE, |_| {});
+        let mut run = start(&after(change, REGISTER), MINUTE, |_| {});
         ready(&run);
         go(&run);
         assert_withheld(&mut run);
@@ -121,8 +122,8 @@ fn start_on(
 }
 
 #[test]
-fn a_job_does_not_start_where_the_program_that_redacts_cannot_run() {
-    let Some((mut run, _mount)) = start_on("noexec", HAND_IN, |data| data.path("bin")) else {
+fn a_job_does_not_start_if_the_redact_program_cannot_run() {
+    let Some((mut run, _mount)) = start_on("noexec", REGISTER, |data| data.path("bin")) else {
         return;
     };
     let last = run.end();
@@ -131,12 +132,12 @@ fn a_job_does_not_start_where_the_program_that_redacts_cannot_run() {
         assert!(last.detail.contains(part), "{}", last.detail);
     }
     assert_eq!(run.lines(), Vec::<String>::new());
-    assert!(!run.everything().contains("born-42-here"));
+    assert!(!run.all_files().contains("born-42-here"));
 }
 
 #[test]
-fn output_is_withheld_once_the_program_that_redacts_can_run_no_more() {
-    let script = after("", HAND_IN);
+fn output_is_withheld_after_the_redact_program_cannot_run() {
+    let script = after("", REGISTER);
     let Some((mut run, mount)) = start_on("exec", &script, |data| data.path("bin")) else { return };
     ready(&run);
     mount.again("noexec");
@@ -145,7 +146,7 @@ fn output_is_withheld_once_the_program_that_redacts_can_run_no_more() {
 }
 
 #[test]
-fn output_is_withheld_also_when_a_full_disk_takes_no_other_file() {
+fn output_is_withheld_on_a_full_disk_too() {
     let elsewhere = tempfile::tempdir().unwrap();
     let go = elsewhere.path().join("go");
     let script = format!(
@@ -162,11 +163,11 @@ fn output_is_withheld_also_when_a_full_disk_takes_no_other_file() {
     let last = run.end();
     assert!(last.detail.contains("withheld"), "{}", last.detail);
     assert!(!run.lines().iter().any(|line| line.contains("it is")), "{:?}", run.lines());
-    assert!(!run.everything().contains("born-42-here"), "the value was left on the disk");
+    assert!(!run.all_files().contains("born-42-here"), "the value was left on the disk");
 }
 
 #[test]
-fn a_script_may_wait_for_its_value_longer_than_the_shim_waits_for_its_bytes() {
+fn a_script_may_wait_for_its_value_longer_than_the_read_timeout() {
     let script = r#"value=born-$((40 + 2))-here
         { sleep 7; printf '%s' "$value"; } | "$STEAD_RUNNER" redact && echo "it is $value""#;
     let mut run = start(script, MINUTE, |_| {});
@@ -175,7 +176,7 @@ fn a_script_may_wait_for_its_value_longer_than_the_shim_waits_for_its_bytes() {
 }
 
 #[test]
-fn a_value_that_does_not_arrive_whole_withholds_the_output() {
+fn an_incomplete_value_withholds_the_output() {
     if !Command::new("python3").arg("--version").output().is_ok_and(|out| out.status.success()) {
         return skip("needs python3, to send half a value");
     }
@@ -186,21 +187,21 @@ s.connect(os.environ['STEAD_REDACT_SOCKET'])
 s.send((100).to_bytes(4, 'big') + b'half a value')
 import time; time.sleep(6)
 ";"#;
-    let mut run = start(&after(half, HAND_IN), MINUTE, |_| {});
+    let mut run = start(&after(half, REGISTER), MINUTE, |_| {});
     ready(&run);
     go(&run);
     assert_withheld(&mut run);
 }
 
 #[test]
-fn a_data_directory_with_a_long_path_takes_values_too() {
-    let mut run = start_in(&"long-name/".repeat(15), HAND_IN);
+fn values_are_redacted_with_a_long_data_directory_path() {
+    let mut run = start_in(&"long-name/".repeat(15), REGISTER);
     assert_eq!(run.end().outcome, Outcome::Succeeded, "{:?}", run.records());
     assert_eq!(run.lines(), ["status 0", "it is [redacted]"]);
 }
 
 #[test]
-fn a_token_of_stead_is_redacted_wherever_it_stands() {
+fn a_token_of_stead_is_redacted_anywhere_in_a_line() {
     let token = format!("stead_{}", "k3".repeat(21) + "A");
     let mut run =
         start(&format!("echo \"TOKEN={token}\"; echo '{{\"t\":\"{token}\"}}'"), MINUTE, |_| {});

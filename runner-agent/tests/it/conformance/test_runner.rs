@@ -57,21 +57,21 @@ pub struct JobRecord {
     pub state: Option<StateMark>,
     pub accepted: Option<AcceptedState>,
     /// Text of a line, or name of a phase, that triggers the action.
-    pub at: Option<(String, Then)>,
+    pub at: Option<(String, Action)>,
 }
 
-pub enum Then {
+pub enum Action {
     Cancel(Cancel),
-    KillTheChild,
+    KillChild,
     /// Cancels at the beginning of the phase of that name, and not at a line.
     CancelInPhase(Cancel),
     /// Fails to record the children of the phase of that name in the journal.
-    LoseTheJournal,
+    FailJournal,
 }
 
 impl Sink for JobRecord {
     fn phase(&mut self, name: &str) {
-        if let Some((phase, Then::CancelInPhase(cancel))) = &self.at
+        if let Some((phase, Action::CancelInPhase(cancel))) = &self.at
             && phase == name
         {
             cancel.requested.cancel();
@@ -82,8 +82,10 @@ impl Sink for JobRecord {
     fn line(&mut self, stream: Stream, bytes: &[u8]) {
         let line = String::from_utf8_lossy(bytes).into_owned();
         match &self.at {
-            Some((word, Then::Cancel(cancel))) if line.contains(word) => cancel.requested.cancel(),
-            Some((word, Then::KillTheChild)) if line.contains(word) => {
+            Some((text, Action::Cancel(cancel))) if line.contains(text) => {
+                cancel.requested.cancel()
+            }
+            Some((text, Action::KillChild)) if line.contains(text) => {
                 let child = i32::try_from(*self.children.last().unwrap()).unwrap();
                 let child = nix::unistd::Pid::from_raw(child);
                 nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL).unwrap();
@@ -94,7 +96,7 @@ impl Sink for JobRecord {
     }
 
     fn child(&mut self, pid: u32, _: Stop) -> io::Result<()> {
-        if let Some((phase, Then::LoseTheJournal)) = &self.at
+        if let Some((phase, Action::FailJournal)) = &self.at
             && self.phases.last() == Some(phase)
         {
             return Err(io::Error::other("the journal cannot be written"));
@@ -130,8 +132,8 @@ impl Sink for JobRecord {
 }
 
 impl JobRecord {
-    pub fn has(&self, word: &str) -> bool {
-        self.lines.iter().any(|(_, line)| line.contains(word))
+    pub fn has(&self, text: &str) -> bool {
+        self.lines.iter().any(|(_, line)| line.contains(text))
     }
 }
 
@@ -146,7 +148,7 @@ impl TestRunner {
     }
 
     fn in_dir(dir: TempDir, work_root: Option<PathBuf>) -> Self {
-        let room = TestRunner {
+        let runner = TestRunner {
             dir,
             work_root,
             env: BTreeMap::new(),
@@ -154,9 +156,9 @@ impl TestRunner {
             known_state: KnownState::default(),
         };
         for name in ["state", "artifacts", "plugins", "plans"] {
-            fs::create_dir(room.at(name)).unwrap();
+            fs::create_dir(runner.at(name)).unwrap();
         }
-        room
+        runner
     }
 
     pub fn at(&self, name: &str) -> PathBuf {
@@ -190,67 +192,67 @@ impl TestRunner {
         PluginRef { name: name.into(), version: "1".into(), digest: Some(sha256(&bytes)) }
     }
 
-    pub async fn job(&self, ask: &JobSpec) -> (Result<Outcome, PluginError>, JobRecord) {
-        let context = self.context(&self.manifest(ask));
-        self.run(ask, context, None).await
+    pub async fn job(&self, spec: &JobSpec) -> (Result<Outcome, PluginError>, JobRecord) {
+        let context = self.context(&self.manifest(spec));
+        self.run(spec, context, None).await
     }
 
     /// Runs a job and cancels it at a line that contains this text.
     pub async fn job_until(
         &self,
-        ask: &JobSpec,
-        word: &str,
+        spec: &JobSpec,
+        text: &str,
     ) -> (Result<Outcome, PluginError>, JobRecord) {
-        let context = self.context(&self.manifest(ask));
-        let then = Then::Cancel(context.cancel.clone());
-        self.run(ask, context, Some((word.to_owned(), then))).await
+        let context = self.context(&self.manifest(spec));
+        let action = Action::Cancel(context.cancel.clone());
+        self.run(spec, context, Some((text.to_owned(), action))).await
     }
 
     /// Runs a job and kills its child at a line that contains this text.
     pub async fn job_killed(
         &self,
-        ask: &JobSpec,
-        word: &str,
+        spec: &JobSpec,
+        text: &str,
     ) -> (Result<Outcome, PluginError>, JobRecord) {
-        let context = self.context(&self.manifest(ask));
-        self.run(ask, context, Some((word.to_owned(), Then::KillTheChild))).await
+        let context = self.context(&self.manifest(spec));
+        self.run(spec, context, Some((text.to_owned(), Action::KillChild))).await
     }
 
     /// Runs a job and cancels it at the beginning of this phase.
     pub async fn job_cancelled_in(
         &self,
-        ask: &JobSpec,
+        spec: &JobSpec,
         phase: &str,
     ) -> (Result<Outcome, PluginError>, JobRecord) {
-        let context = self.context(&self.manifest(ask));
-        let then = Then::CancelInPhase(context.cancel.clone());
-        self.run(ask, context, Some((phase.to_owned(), then))).await
+        let context = self.context(&self.manifest(spec));
+        let action = Action::CancelInPhase(context.cancel.clone());
+        self.run(spec, context, Some((phase.to_owned(), action))).await
     }
 
     /// Runs a job whose children in this phase cannot be recorded in the journal.
     pub async fn job_without_journal_in(
         &self,
-        ask: &JobSpec,
+        spec: &JobSpec,
         phase: &str,
     ) -> (Result<Outcome, PluginError>, JobRecord) {
-        let context = self.context(&self.manifest(ask));
-        self.run(ask, context, Some((phase.to_owned(), Then::LoseTheJournal))).await
+        let context = self.context(&self.manifest(spec));
+        self.run(spec, context, Some((phase.to_owned(), Action::FailJournal))).await
     }
 
     async fn run(
         &self,
-        ask: &JobSpec,
+        spec: &JobSpec,
         context: JobContext,
-        at: Option<(String, Then)>,
+        at: Option<(String, Action)>,
     ) -> (Result<Outcome, PluginError>, JobRecord) {
-        let mut heard = JobRecord { at, ..JobRecord::default() };
-        let ended = run(&self.manifest(ask), &context, &mut heard).await;
+        let mut record = JobRecord { at, ..JobRecord::default() };
+        let result = run(&self.manifest(spec), &context, &mut record).await;
         // The shim also keeps the work directory of an apply in progress.
-        let kept = executions_in_progress(&context.state_dir).unwrap();
-        if !kept.contains(&context.execution) {
+        let in_progress = executions_in_progress(&context.state_dir).unwrap();
+        if !in_progress.contains(&context.execution) {
             fs::remove_dir_all(&context.work_dir).unwrap();
         }
-        (ended, heard)
+        (result, record)
     }
 
     fn context(&self, manifest: &Manifest) -> JobContext {
@@ -284,15 +286,15 @@ impl TestRunner {
         }
     }
 
-    fn manifest(&self, ask: &JobSpec) -> Manifest {
+    fn manifest(&self, spec: &JobSpec) -> Manifest {
         Manifest {
             version: 1,
             job: JobId(Ulid::new()),
-            kind: ask.kind,
+            kind: spec.kind,
             class: JobClass::Mutating,
-            plugin: ask.plugin.clone(),
-            artifacts: ask.artifacts.clone(),
-            inputs: ask.inputs.clone(),
+            plugin: spec.plugin.clone(),
+            artifacts: spec.artifacts.clone(),
+            inputs: spec.inputs.clone(),
             env: BTreeMap::new(),
             role: None,
             limits: Limits { memory_bytes: None, output_bytes: 1 << 20 },
@@ -301,8 +303,8 @@ impl TestRunner {
                 grace_ms: self.grace_ms,
                 no_output_ms: None,
             },
-            plan: ask.plan.clone(),
-            state: ask.state.clone(),
+            plan: spec.plan.clone(),
+            state: spec.state.clone(),
         }
     }
 }
@@ -314,7 +316,7 @@ fn client() -> reqwest::Client {
 }
 
 /// Waits until no process of this group runs.
-pub async fn all_gone(group: u32) {
+pub async fn wait_until_ended(group: u32) {
     for _ in 0..100 {
         if !alive(group) {
             return;
