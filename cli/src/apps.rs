@@ -18,7 +18,7 @@ use schemas::control::{
     builds::BuildsQuery,
 };
 
-pub(crate) use text::{diff_text, settings_without_effect};
+pub(crate) use text::{diff_text, ignored_settings_text};
 
 use crate::{
     failure::Failure,

@@ -57,7 +57,7 @@ fn install_matches_golden_file() {
         "runner_state": "stopped", "runner_last_contact": AT,
         "sandbox": component("sandbox", "deployed", json!({"zones": ["a", "b"]})),
         "components": [reserved, cache, component("network", "deployed", json!({"id": "net-1"}))],
-        "not_acted_on": [
+        "ignored_settings": [
             {"severity": "warning", "file": "components/api.toml", "line": 7, "column": 18,
              "message": "12 x `drift_schedule`: this release does not detect drift"},
             {"severity": "warning", "file": "metadata.toml",
@@ -101,7 +101,7 @@ fn diff_output_with_impact() {
             impact("new", 3, json!({"provisioned": false, "plans": [plan("apply", "network")]})),
         ],
         "remaining_installs": 12,
-        "not_acted_on": [
+        "ignored_settings": [
             {"severity": "warning", "file": "components/api.toml", "line": 7, "column": 18,
              "message": "12 x `drift_schedule`: this release does not detect drift"},
         ],

@@ -278,7 +278,7 @@ pub async fn diff(
             show::diff(Some((from, &before.app)), Some(to), &after.app)
         }
     };
-    let diff = Diff { not_acted_on: show::ignored_settings(&after), ..diff };
+    let diff = Diff { ignored_settings: show::ignored_settings(&after), ..diff };
     Ok(Json(show::with_impact(diff, reach)))
 }
 

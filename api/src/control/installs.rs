@@ -119,7 +119,7 @@ pub async fn show(State(app): State<App>, Path(name): Path<String>) -> ApiResult
     let mut lookup = Lookup::new(&app);
     lookup.for_installs(std::slice::from_ref(&row)).await?;
     let mut response = show::install(&app, &mut lookup, &row).await?.ok_or_else(missing)?;
-    response.not_acted_on = show::ignored_settings_of(&mut lookup, &row).await?;
+    response.ignored_settings = show::ignored_settings_of(&mut lookup, &row).await?;
     Ok(Json(response))
 }
 

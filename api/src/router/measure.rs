@@ -32,7 +32,7 @@ pub async fn measure(
             // The middleware that catches panics does not cover a deferred response.
             let answered = AssertUnwindSafe(later).catch_unwind();
             let answered = answered.map(|answer| answer.unwrap_or_else(panicked));
-            aside.put(answered.map(counted).boxed())
+            aside.defer(answered.map(counted).boxed())
         }
         None => counted(response),
     }

@@ -44,11 +44,11 @@ pub(crate) fn diff_text(diff: &Diff, screen: &Screen) -> String {
         text += &change_text(change, screen);
     }
     text += &impact_text(diff, screen);
-    text + &settings_without_effect(&diff.settings_without_effect)
+    text + &ignored_settings_text(&diff.ignored_settings)
 }
 
 /// Formats settings that this release ignores, one per line. Empty if there are none.
-pub(crate) fn settings_without_effect(settings: &[Diagnostic]) -> String {
+pub(crate) fn ignored_settings_text(settings: &[Diagnostic]) -> String {
     if settings.is_empty() {
         return String::new();
     }

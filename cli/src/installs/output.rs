@@ -3,7 +3,7 @@ use schemas::control::installs::{Enrolment, EnrolmentIssued, Install, InstallCom
 use serde_json::Value;
 
 use crate::{
-    apps::settings_without_effect,
+    apps::ignored_settings_text,
     render::{Screen, Table, Tone, moment},
 };
 
@@ -44,9 +44,9 @@ pub(crate) fn install_text(install: &Install, screen: &Screen) -> String {
         text.push('\n');
         text += &components(&parts, screen);
     }
-    if !install.settings_without_effect.is_empty() {
+    if !install.ignored_settings.is_empty() {
         text += "\n";
-        text += &settings_without_effect(&install.settings_without_effect);
+        text += &ignored_settings_text(&install.ignored_settings);
     }
     text
 }

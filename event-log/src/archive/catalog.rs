@@ -170,7 +170,7 @@ impl Archives {
             && opened.elapsed() < MAX_AGE
             && known.sha256 == listed.manifest_sha256
         {
-            return Ok(events);
+            return Ok(known);
         }
         let Some(archives) = self.directory() else {
             let (first, last) = (listed.first, listed.last);

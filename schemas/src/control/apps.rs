@@ -175,7 +175,7 @@ pub struct Diff {
     /// Present only in a comparison of published versions. The report of a sync has these settings
     /// in `diagnostics`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_acted_on: Vec<Diagnostic>,
+    pub ignored_settings: Vec<Diagnostic>,
 }
 
 /// Effect of a config version on one install.

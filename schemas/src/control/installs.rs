@@ -139,7 +139,7 @@ pub struct Install {
     /// Settings of the config version that this release parses but ignores, each with the effect.
     /// Present only in the response for one install.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_acted_on: Vec<Diagnostic>,
+    pub ignored_settings: Vec<Diagnostic>,
     /// Ids of the runs that have not finished.
     #[schema(value_type = Vec<String>)]
     pub runs: Vec<RunId>,

@@ -93,7 +93,7 @@ pub async fn install(
             .or_else(|| runner?.state.disconnected_since),
         sandbox,
         components: components.into_values().collect(),
-        not_acted_on: vec![],
+        ignored_settings: vec![],
         runs: state.runs.keys().copied().collect(),
         created_at: row.created_at,
         position: app.projections.position(),

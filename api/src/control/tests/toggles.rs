@@ -133,13 +133,14 @@ async fn install_shows_the_settings_that_its_version_ignores() {
     owner.sync("shop", shop(), false).await.unwrap();
     owner.create_install(&new_install("acme")).await.unwrap();
     let install = owner.install("acme").await.unwrap();
-    let drift = install.not_acted_on.iter().find(|found| found.message.contains("drift_schedule"));
-    let drift = drift.unwrap_or_else(|| panic!("{:?}", install.not_acted_on));
+    let drift =
+        install.ignored_settings.iter().find(|found| found.message.contains("drift_schedule"));
+    let drift = drift.unwrap_or_else(|| panic!("{:?}", install.ignored_settings));
     assert_eq!((drift.file.as_str(), drift.line), ("components/db.toml", Some(2)));
     let diff = owner.diff("shop", &DiffQuery::default()).await.unwrap();
-    assert_eq!(diff.not_acted_on, install.not_acted_on);
+    assert_eq!(diff.ignored_settings, install.ignored_settings);
     let silent = ["max_auto_retries", "skip_noops", "toggleable", "default_enabled"];
     for key in silent {
-        assert!(install.not_acted_on.iter().all(|found| !found.message.contains(key)), "{key}");
+        assert!(install.ignored_settings.iter().all(|found| !found.message.contains(key)), "{key}");
     }
 }
