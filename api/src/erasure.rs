@@ -65,8 +65,8 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
     sqlx::query("delete from log_snapshot").execute(&app.pool).await?;
     // Without a stored response, a repeated command gets its response from the log, which no longer
     // contains the data.
-    let answers = "update log_command set response = null where response is not null";
-    sqlx::query(answers).execute(&app.pool).await?;
+    let sql = "update log_command set response = null where response is not null";
+    sqlx::query(sql).execute(&app.pool).await?;
     app.logs.erase(&executions).await?;
     upload::erase(&app.pool, &executions).await?;
     clear_dead_letter_reasons(app, &copies).await?;

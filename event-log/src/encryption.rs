@@ -210,12 +210,12 @@ impl Shared {
 
 impl NewEvent {
     fn subjects(&self) -> (Option<String>, Option<String>) {
-        let places = personal_fields(&self.event_type);
-        match places.is_empty() {
+        let fields = personal_fields(&self.event_type);
+        match fields.is_empty() {
             true => (None, None),
             false => {
                 let customer = self.customer.map(|install| install.to_string());
-                payload::subjects(&self.payload, places, customer)
+                payload::subjects(&self.payload, fields, customer)
             }
         }
     }

@@ -147,8 +147,8 @@ impl EventLog {
         if encoding != "UTF8" {
             return Err(LogError::Encoding(encoding));
         }
-        let there = sqlx::query("select to_regclass('log_head') is not null");
-        if !there.fetch_one(&mut connection).await?.try_get::<bool, _>(0)? {
+        let exists = sqlx::query("select to_regclass('log_head') is not null");
+        if !exists.fetch_one(&mut connection).await?.try_get::<bool, _>(0)? {
             return Err(LogError::NoLog);
         }
         let opened = Instant::now();
@@ -216,13 +216,13 @@ impl EventLog {
         let shared = &self.shared;
         let keys = shared.keys.encryption_keys(&shared.pool, &commit, &shared.clock).await?;
         let intake = Intake::of(commit, keys.as_ref())?;
-        let (answer, answered) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         // A commit of any size fits into an empty queue.
         let slots = u32::try_from(intake.capacity()).unwrap_or(u32::MAX).min(self.shared.queue);
-        let place = self.shared.places(slots).await?;
-        let pending = PendingCommit { intake, response: answer, _capacity: place };
+        let permit = self.shared.places(slots).await?;
+        let pending = PendingCommit { intake, response: sender, _capacity: permit };
         self.shared.arrivals.send(pending).map_err(|_| AppendError::Closed)?;
-        answered.await.map_err(|_| AppendError::Closed)?
+        receiver.await.map_err(|_| AppendError::Closed)?
     }
 
     /// Checks in the database that the log still has this program's format.

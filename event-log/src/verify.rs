@@ -143,7 +143,7 @@ pub async fn verify_in(
         after => link(&mut connection, &source, after).await?,
     };
     drop(connection);
-    let mut whole = LogSummary {
+    let mut summary = LogSummary {
         position: from_exclusive,
         chain: before,
         edge: Edge::of(start, hashes).ok_or(LogError::NoLog)?,
@@ -167,11 +167,11 @@ pub async fn verify_in(
     while let Some(part) = checks.next().await {
         let (to, mut part) = part?;
         gathering.take(std::mem::take(&mut part.facts)).await?;
-        whole.take(to, part)?;
+        summary.take(to, part)?;
         progress(to - from_exclusive);
     }
     let differs = |what: &str| Difference { position: head.position + 1, what: what.into() };
-    if whole.chain != head.chain {
+    if summary.chain != head.chain {
         return Err(differs("the chain link of the head does not match the last event").into());
     }
     // A concurrent append may have written events meanwhile, but the head of the same snapshot
@@ -183,11 +183,11 @@ pub async fn verify_in(
         let what = "there are events after the head".into();
         return Err(Difference { position: number(position), what }.into());
     }
-    whole.compare_nodes(pool).await?;
-    whole.compare_streams(pool, head.position).await?;
+    summary.compare_nodes(pool).await?;
+    summary.compare_streams(pool, head.position).await?;
     let (size, checked) = (head.position, head.position.saturating_sub(from_exclusive));
     let reported = gathering.end().await?;
-    Ok(Verified { size, root: whole.edge.root(), chain: whole.chain, checked, reported })
+    Ok(Verified { size, root: summary.edge.root(), chain: summary.chain, checked, reported })
 }
 
 /// Reports undecodable data as a difference.

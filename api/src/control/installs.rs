@@ -281,8 +281,8 @@ pub async fn request(
     Ok(Json(RunRequested { run: done.value, position: done.position }))
 }
 
-fn run_request(ask: RequestRun) -> Result<runs::RunRequest, Problem> {
-    let RequestRun { kind, components, action, reason } = ask;
+fn run_request(request: RequestRun) -> Result<runs::RunRequest, Problem> {
+    let RequestRun { kind, components, action, reason } = request;
     if !components.is_empty() && kind != RequestedKind::Deploy {
         return Err(invalid_field("components", "are only valid for a deploy", "omit components"));
     }

@@ -47,8 +47,8 @@ fn owner(started: &Started) -> Client {
 
 /// Client of a new principal with one role.
 async fn client_with_role(started: &Started, role: Role) -> Client {
-    let ask = CreateToken { role, name: None, expires_in_s: None };
-    client(started, &owner(started).create_token(&ask).await.unwrap().token.unwrap())
+    let request = CreateToken { role, name: None, expires_in_s: None };
+    client(started, &owner(started).create_token(&request).await.unwrap().token.unwrap())
 }
 
 /// App with two components, the second of which depends on the first. `mark` is part of the source
@@ -138,8 +138,8 @@ async fn with_install() -> (Started, Client, InstallCreated) {
     let started = Started::new().await;
     let owner = owner(&started);
     owner.sync("shop", bundle("1"), false).await.unwrap();
-    let made = owner.create_install(&new_install("acme")).await.unwrap();
-    (started, owner, made)
+    let created = owner.create_install(&new_install("acme")).await.unwrap();
+    (started, owner, created)
 }
 
 /// Status and code of a problem.

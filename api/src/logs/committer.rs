@@ -53,9 +53,9 @@ async fn commit(pool: &PgPool, group: Vec<Chunk>) {
         // A stale chunk must not fail the others, so each one is inserted separately.
         Err(error) if is_duplicate(&error) && group.len() > 1 => {
             for chunk in group {
-                let answer = insert(pool, std::slice::from_ref(&chunk)).await.map_err(refusal);
+                let response = insert(pool, std::slice::from_ref(&chunk)).await.map_err(refusal);
                 let is_written = |written: HashSet<_>| !written.is_empty();
-                let _ = chunk.done.send(match answer.map(is_written) {
+                let _ = chunk.done.send(match response.map(is_written) {
                     Ok(true) => Ok(()),
                     Ok(false) => Err(LogError::Erased),
                     Err(error) => Err(error),
@@ -66,12 +66,12 @@ async fn commit(pool: &PgPool, group: Vec<Chunk>) {
             let stale = is_duplicate(&error);
             let text = error.to_string();
             for chunk in group {
-                let answer = if stale {
+                let response = if stale {
                     LogError::ConcurrentWrite
                 } else {
                     LogError::Unwritten(text.clone())
                 };
-                let _ = chunk.done.send(Err(answer));
+                let _ = chunk.done.send(Err(response));
             }
         }
     }

@@ -130,16 +130,16 @@ impl LogStore {
         }
         let mut next = tip.clone();
         next.take(&fresh);
-        let (done, answer) = oneshot::channel();
+        let (done, response) = oneshot::channel();
         let chunk = Chunk { execution, start: tip.have, bytes: fresh, done };
         // A full queue must not clear the cached end. Otherwise an overload would cause a read of
         // every stream, which increases the load.
-        let place = self.commits.try_reserve().map_err(|_| LogError::Busy)?;
+        let reserved = self.commits.try_reserve().map_err(|_| LogError::Busy)?;
         // The end of the stream is unknown until the write completes. If this call is dropped, the
         // next one reads the end from the database.
         *slot = None;
-        place.send(chunk);
-        answer.await.map_err(|_| LogError::Unwritten("the server is stopping".into()))??;
+        reserved.send(chunk);
+        response.await.map_err(|_| LogError::Unwritten("the server is stopping".into()))??;
         let have = next.have;
         *slot = Some(next);
         stream.have.send_replace(have);
@@ -345,9 +345,9 @@ mod tests {
         let stream = store.stream(execution);
         *stream.tip.lock().await = Some(StreamEnd::default());
         // when a chunk arrives
-        let refused = store.append(execution, 0, Bytes::from_static(b"hello")).await;
+        let error = store.append(execution, 0, Bytes::from_static(b"hello")).await;
         // then it must be sent again, and the cached end remains
-        assert!(matches!(refused, Err(LogError::Busy)));
+        assert!(matches!(error, Err(LogError::Busy)));
         assert!(stream.tip.lock().await.is_some());
     }
 

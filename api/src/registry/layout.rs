@@ -135,7 +135,7 @@ impl Registry {
         let received = self.receive(&draft, digest, body).await;
         let placed = match received {
             Ok(()) => self.place(&draft, repository, digest).await,
-            Err(refused) => Err(refused),
+            Err(rejection) => Err(rejection),
         };
         if placed.is_err() {
             // The draft may already be deleted. If the deletion fails, the next start deletes the

@@ -72,10 +72,10 @@ impl SteadLog {
         for caller in futures::future::join_all(callers).await {
             calls.extend(caller.unwrap());
         }
-        let (events, whole) = (calls.len(), start.elapsed());
+        let (events, elapsed) = (calls.len(), start.elapsed());
         let batches = self.batches().await - batches;
         eprintln!("  {:.1} events in a batch", events as f64 / batches as f64);
-        Run { events, whole, calls }
+        Run { events, whole: elapsed, calls }
     }
 
     async fn batches(&self) -> i64 {

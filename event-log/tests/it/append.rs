@@ -30,8 +30,8 @@ async fn events_get_dense_positions_and_sequences() {
 async fn empty_commit_is_rejected() {
     let database = database().await;
     let log = server(&database).await;
-    let refused = log.append(Commit::of(meta(), vec![])).await;
-    assert!(matches!(refused, Err(AppendError::Invalid(why)) if why.contains("no write")));
+    let error = log.append(Commit::of(meta(), vec![])).await;
+    assert!(matches!(error, Err(AppendError::Invalid(why)) if why.contains("no write")));
     // The log accepts further commits.
     assert_eq!(log.append(commit("a", 0, 1)).await.unwrap().last, 1);
 }
@@ -51,10 +51,10 @@ async fn stale_write_is_rejected_with_the_changed_streams() {
 async fn write_at_version_5_of_a_missing_stream_is_rejected() {
     let database = database().await;
     let log = server(&database).await;
-    let refused = log.append(commit("a", 5, 1)).await;
-    assert!(matches!(refused, Err(AppendError::Conflict { .. })));
-    let refused = log.append(commit("a", 5, 0)).await;
-    assert!(matches!(refused, Err(AppendError::Conflict { .. })));
+    let error = log.append(commit("a", 5, 1)).await;
+    assert!(matches!(error, Err(AppendError::Conflict { .. })));
+    let error = log.append(commit("a", 5, 0)).await;
+    assert!(matches!(error, Err(AppendError::Conflict { .. })));
     assert_eq!(count(&database, "select count(*) from log_stream").await, 0);
     log.append(commit("a", 0, 0)).await.unwrap();
 }
@@ -157,8 +157,8 @@ async fn commit_of_an_advanced_or_lost_consumer_is_rejected() {
     let log = server(&database).await;
     let lease = Duration::from_secs(60);
     let name = ("policy/x", 1, 0);
-    let held = consumer::acquire(&database.pool, log.clock(), name, "server 1", lease);
-    let held = held.await.unwrap().unwrap();
+    let acquired = consumer::acquire(&database.pool, log.clock(), name, "server 1", lease);
+    let acquired = acquired.await.unwrap().unwrap();
     let others = consumer::acquire(&database.pool, log.clock(), name, "server 2", lease);
     assert_eq!(others.await.unwrap(), None);
     let with = |id: &str, expected, owner_epoch| {
@@ -167,25 +167,25 @@ async fn commit_of_an_advanced_or_lost_consumer_is_rejected() {
         commit.consumers = vec![ConsumerGuard { name, version, shard, expected, owner_epoch }];
         commit
     };
-    log.append(with("a", 0, held.owner_epoch)).await.unwrap();
-    for (expected, owner_epoch) in [(1, held.owner_epoch), (0, held.owner_epoch + 1)] {
-        let refused = log.append(with("b", expected, owner_epoch)).await;
-        assert!(matches!(refused, Err(AppendError::ConsumerMoved { .. })));
+    log.append(with("a", 0, acquired.owner_epoch)).await.unwrap();
+    for (expected, owner_epoch) in [(1, acquired.owner_epoch), (0, acquired.owner_epoch + 1)] {
+        let error = log.append(with("b", expected, owner_epoch)).await;
+        assert!(matches!(error, Err(AppendError::ConsumerMoved { .. })));
         // A commit with only the guard is checked in the same way.
         let mut only = with("b", expected, owner_epoch);
         only.writes.clear();
-        let refused = log.append(only).await;
-        assert!(matches!(refused, Err(AppendError::ConsumerMoved { .. })));
+        let error = log.append(only).await;
+        assert!(matches!(error, Err(AppendError::ConsumerMoved { .. })));
     }
-    let mut only = with("b", 0, held.owner_epoch);
+    let mut only = with("b", 0, acquired.owner_epoch);
     only.writes.clear();
     log.append(only).await.unwrap();
     // A guarded commit does not move the consumer. After the consumer has moved, a guard on its
     // earlier position fails.
     assert_eq!(consumer::position(&database.pool, name).await.unwrap(), Some(0));
-    assert!(consumer::advance(&database.pool, &held, 9).await.unwrap());
-    let refused = log.append(with("b", 0, held.owner_epoch)).await;
-    assert!(matches!(refused, Err(AppendError::ConsumerMoved { .. })));
+    assert!(consumer::advance(&database.pool, &acquired, 9).await.unwrap());
+    let error = log.append(with("b", 0, acquired.owner_epoch)).await;
+    assert!(matches!(error, Err(AppendError::ConsumerMoved { .. })));
     assert_eq!(checked(&database).await.0.size, 1);
 }
 
@@ -195,8 +195,9 @@ async fn commits_of_one_consumer_share_a_batch() {
     let database = database().await;
     let log = server(&database).await;
     let name = ("policy/x", 1, 0);
-    let held = consumer::acquire(&database.pool, log.clock(), name, "me", Duration::from_secs(60));
-    let owner_epoch = held.await.unwrap().unwrap().owner_epoch;
+    let acquired =
+        consumer::acquire(&database.pool, log.clock(), name, "me", Duration::from_secs(60));
+    let owner_epoch = acquired.await.unwrap().unwrap().owner_epoch;
     log.append(commit("first", 0, 1)).await.unwrap();
     let before = count(&database, "select commit_no from log_head").await;
     let reactions = (0..REACTIONS).map(|number| {
@@ -228,8 +229,8 @@ async fn commit_is_rejected_if_another_server_has_the_session() {
         commit.sessions = vec![SessionGuard { runner, server, server_epoch }];
         commit
     };
-    let refused = log.append(with(2)).await;
-    assert!(matches!(refused, Err(AppendError::SessionMoved { .. })));
+    let error = log.append(with(2)).await;
+    assert!(matches!(error, Err(AppendError::SessionMoved { .. })));
     log.append(with(3)).await.unwrap();
 }
 
@@ -239,14 +240,14 @@ async fn too_large_commit_is_rejected_before_it_is_queued() {
     let log = server(&database).await;
     let mut large = commit("a", 0, 1);
     large.writes[0].events[0].payload = format!(r#"{{"type":"{}"}}"#, "x".repeat(64 * 1024));
-    let refused = log.append(large).await;
+    let error = log.append(large).await;
     assert!(matches!(
-        refused,
+        error,
         Err(AppendError::TooLarge { what: "the size of an event in bytes", .. })
     ));
-    let refused = log.append(commit("a", 0, 1_025)).await;
+    let error = log.append(commit("a", 0, 1_025)).await;
     assert!(matches!(
-        refused,
+        error,
         Err(AppendError::TooLarge { what: "the number of events in a commit", .. })
     ));
     let twice = Commit::of(meta(), vec![write("a", 0, 1), write("a", 1, 1)]);
@@ -263,12 +264,13 @@ async fn full_queue_rejects_with_a_retry_delay() {
         let log = log.clone();
         async move { log.append(commit(&n.to_string(), 0, 1)).await }
     });
-    let answers = futures::future::join_all(calls).await;
-    let full = |answer: &&Result<_, AppendError>| matches!(answer, Err(AppendError::Full { .. }));
-    let refused = answers.iter().filter(full).count();
-    assert!(refused > 0);
-    let written = answers.iter().filter(|answer| answer.is_ok()).count();
-    assert_eq!(written + refused, 50);
+    let responses = futures::future::join_all(calls).await;
+    let full =
+        |response: &&Result<_, AppendError>| matches!(response, Err(AppendError::Full { .. }));
+    let rejected = responses.iter().filter(full).count();
+    assert!(rejected > 0);
+    let written = responses.iter().filter(|response| response.is_ok()).count();
+    assert_eq!(written + rejected, 50);
     assert_eq!(checked(&database).await.0.size, written as u64);
 }
 
@@ -308,8 +310,8 @@ async fn queue_that_grows_faster_than_it_is_written_gets_full() {
             // A pause, so that the writer takes the commits that have arrived.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        while let Some(answer) = calls.try_join_next() {
-            if matches!(answer.unwrap(), Err(AppendError::Full { .. })) {
+        while let Some(response) = calls.try_join_next() {
+            if matches!(response.unwrap(), Err(AppendError::Full { .. })) {
                 return;
             }
         }
@@ -322,9 +324,9 @@ async fn program_of_another_format_does_not_write() {
     let database = database().await;
     let log = alone(&database).await;
     run(&database, "update log_head set format = format + 1").await;
-    let refused = log.append(commit("a", 0, 1)).await;
+    let error = log.append(commit("a", 0, 1)).await;
     assert!(
-        matches!(refused, Err(AppendError::Layout { known: FORMAT, found }) if found == FORMAT + 1)
+        matches!(error, Err(AppendError::Layout { known: FORMAT, found }) if found == FORMAT + 1)
     );
     assert!(database.log().await.is_err());
     assert_eq!(count(&database, "select count(*) from log_event").await, 0);
@@ -389,8 +391,8 @@ async fn application_role_cannot_change_or_delete_events() {
         "drop table log_event",
         "update blob set bytes = ''",
     ] {
-        let refused = sqlx::raw_sql(forbidden).execute(&mut *connection).await.unwrap_err();
-        let code = refused.as_database_error().and_then(|error| error.code()).unwrap();
+        let denied = sqlx::raw_sql(forbidden).execute(&mut *connection).await.unwrap_err();
+        let code = denied.as_database_error().and_then(|error| error.code()).unwrap();
         assert_eq!(code, "42501", "{forbidden}");
     }
     drop(connection);

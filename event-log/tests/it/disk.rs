@@ -24,8 +24,8 @@ fn disk(megabytes: u32) -> Option<Disk> {
 }
 
 async fn opened(database: &Database) -> EventLog {
-    let answer = Duration::from_secs(5);
-    let options = Options { query_timeout: answer, ..Options::default() };
+    let timeout = Duration::from_secs(5);
+    let options = Options { query_timeout: timeout, ..Options::default() };
     database.log_with(options).await.unwrap()
 }
 
@@ -54,29 +54,29 @@ async fn full_tablespace_rejects_events_until_it_has_free_space() {
     let dir = tempfile::Builder::new().prefix("stead-full-").tempdir().unwrap();
     let cluster = cluster(dir.path()).await.unwrap();
     let database = fresh_in(&cluster).await.unwrap();
-    let place = disk.path().join("tables");
+    let directory = disk.path().join("tables");
     let postgres = dir.path().join("data");
-    fs::create_dir(&place).unwrap();
-    own_like(&place, &postgres);
-    run(&database, &format!("create tablespace small location '{}'", place.display())).await;
+    fs::create_dir(&directory).unwrap();
+    own_like(&directory, &postgres);
+    run(&database, &format!("create tablespace small location '{}'", directory.display())).await;
     run(&database, "alter table log_event_default set tablespace small").await;
     let log = opened(&database).await;
-    let (mut answers, mut next) = (Answers::new(), 0);
-    while answers.values().all(Result::is_ok) {
-        answers.extend(append(&log, next..next + 40).await);
+    let (mut responses, mut next) = (Answers::new(), 0);
+    while responses.values().all(Result::is_ok) {
+        responses.extend(append(&log, next..next + 40).await);
         next += 40;
         assert!(next < 4_000, "the disk did not fill up");
     }
     // The disk stays full, and every caller gets a response.
-    answers.extend(append(&log, next..next + 40).await);
+    responses.extend(append(&log, next..next + 40).await);
     next += 40;
-    let (written, refused) = every_answer_is_true(&database, &answers).await;
-    assert!(written > 100 && refused > 0, "{written} written, {refused} refused");
+    let (written, rejected) = every_answer_is_true(&database, &responses).await;
+    assert!(written > 100 && rejected > 0, "{written} written, {rejected} refused");
     assert!(disk.resize(64));
     let after = append(&log, next..next + 40).await;
     assert!(after.values().all(Result::is_ok), "{after:?}");
-    answers.extend(after);
-    every_answer_is_true(&database, &answers).await;
+    responses.extend(after);
+    every_answer_is_true(&database, &responses).await;
     drop(log);
     cluster.stop().unwrap();
 }
@@ -114,21 +114,21 @@ async fn postgres_that_stopped_on_a_full_disk_keeps_acknowledged_events() {
         panic!("Postgres does not restart: {}", log_text());
     };
     let load = async {
-        let (mut answers, mut next) = (Answers::new(), 0);
+        let (mut responses, mut next) = (Answers::new(), 0);
         while !log_text().contains("PANIC") {
-            answers.extend(append(&log, next..next + 40).await);
+            responses.extend(append(&log, next..next + 40).await);
             next += 40;
             assert!(next < 8_000, "the disk did not fill up");
         }
-        (answers, next)
+        (responses, next)
     };
-    let (running, (mut answers, next)) = tokio::join!(rescue, load);
+    let (running, (mut responses, next)) = tokio::join!(rescue, load);
     assert!(log_text().contains("No space left on device"), "{}", log_text());
     let after = append(&log, next..next + 40).await;
     assert!(after.values().all(Result::is_ok), "{after:?}");
-    answers.extend(after);
-    let (written, refused) = every_answer_is_true(&database, &answers).await;
-    assert!(written > 100, "{written} written, {refused} refused");
+    responses.extend(after);
+    let (written, rejected) = every_answer_is_true(&database, &responses).await;
+    assert!(written > 100, "{written} written, {rejected} refused");
     drop(log);
     running.stop().unwrap();
 }

@@ -24,8 +24,8 @@ use support::{
 /// Opens a log whose connection to the database can be broken.
 async fn behind(proxy: &Proxy, database: &Database) -> EventLog {
     let pool = event_log::connect(&proxy.url(&database.url), 2).await.unwrap();
-    let answer = Duration::from_secs(2);
-    let options = Options { poll_interval: None, query_timeout: answer, ..Options::default() };
+    let timeout = Duration::from_secs(2);
+    let options = Options { poll_interval: None, query_timeout: timeout, ..Options::default() };
     let log = EventLog::open(pool, options).await.unwrap();
     log.append(commit("warm", 0, 1)).await.unwrap();
     log
@@ -191,7 +191,7 @@ async fn log_is_dense_and_every_response_true_despite_faults() {
     let callers = (0..CALLERS).map(|caller| {
         let log = logs[caller as usize % 2].clone();
         tokio::spawn(async move {
-            let mut answers = Vec::new();
+            let mut responses = Vec::new();
             for n in 0..EACH {
                 let number = caller * EACH + n;
                 // Every fifth commit uses the shared stream.
@@ -202,18 +202,18 @@ async fn log_is_dense_and_every_response_true_despite_faults() {
                     one.writes[0].expected = log.version(&stream("shared")).await.unwrap_or(0);
                 }
                 one.writes[0].events[0] = event(number);
-                answers.push((number, log.append(one).await));
+                responses.push((number, log.append(one).await));
             }
-            answers
+            responses
         })
     });
-    let mut answers = BTreeMap::new();
+    let mut responses = BTreeMap::new();
     for caller in futures::future::join_all(callers).await {
-        answers.extend(caller.unwrap());
+        responses.extend(caller.unwrap());
     }
     stop.store(true, Ordering::SeqCst);
     let killed = nemesis.await.unwrap();
-    let (written, refused) = every_answer_is_true(&database, &answers).await;
+    let (written, rejected) = every_answer_is_true(&database, &responses).await;
     assert!(killed > 2, "only {killed} connections were ended");
-    assert!(written > 300, "{written} written, {refused} refused");
+    assert!(written > 300, "{written} written, {rejected} refused");
 }

@@ -375,8 +375,8 @@ async fn pentest_retired_key_validates_no_later_checkpoint() {
         .unwrap();
     assert_eq!(log.verify_checkpoints(&retired).await.unwrap(), 2, "the time is not signed");
     retired[0].last_size = Some(last_size);
-    let refused = log.verify_checkpoints(&retired).await.unwrap_err().to_string();
-    assert!(refused.contains("position 2") && refused.contains("not signed"), "{refused}");
+    let error = log.verify_checkpoints(&retired).await.unwrap_err().to_string();
+    assert!(error.contains("position 2") && error.contains("not signed"), "{error}");
     let stranger = ed25519_dalek::SigningKey::from_bytes(&[8; 32]).verifying_key();
     assert_eq!(log.last_size_of(&stranger, end).await.unwrap(), 0);
 }

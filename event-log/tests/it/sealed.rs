@@ -34,9 +34,9 @@ fn meta() -> Meta {
 
 async fn tell<D: Decider<Error: std::fmt::Debug>>(log: &EventLog, id: &str, command: D::Command) {
     let mut loaded = log.reload::<D>(id).await.unwrap();
-    let facts = loaded.state.decide(command, log.clock().now()).unwrap();
-    log.append(Commit::of(meta(), vec![loaded.write(&facts).unwrap()])).await.unwrap();
-    loaded.evolve(facts);
+    let events = loaded.state.decide(command, log.clock().now()).unwrap();
+    log.append(Commit::of(meta(), vec![loaded.write(&events).unwrap()])).await.unwrap();
+    loaded.evolve(events);
     log.cache_state(&loaded);
 }
 
@@ -79,8 +79,8 @@ async fn stored_payload_is_encrypted_and_read_payload_is_not() {
     assert_eq!(city(&log, install).await, "Ada's");
     // A program with the database but without keys can read no personal data, and reports an error.
     let bare = database.log().await.unwrap();
-    let refused = bare.load::<Install>(&install.to_string()).await.unwrap_err();
-    assert!(matches!(refused, LogError::Damaged { .. }), "{refused}");
+    let error = bare.load::<Install>(&install.to_string()).await.unwrap_err();
+    assert!(matches!(error, LogError::Damaged { .. }), "{error}");
     assert_eq!(verify(&database.pool, 0, |_| {}).await.unwrap().size, 1);
 }
 
@@ -124,7 +124,7 @@ async fn append_for_a_cached_subject_needs_no_pool_connection() {
     create(&log, install).await;
     let mut loaded = log.load::<Install>(&install.to_string()).await.unwrap();
     // The pool's only connection is in use, so a query for a key would wait.
-    let taken = pool.acquire().await.unwrap();
+    let connection = pool.acquire().await.unwrap();
     let set = BTreeMap::from([("city".to_owned(), "Bo's".to_owned())]);
     let change = InstallCommand::ChangeInputs {
         set,
@@ -132,11 +132,11 @@ async fn append_for_a_cached_subject_needs_no_pool_connection() {
         by: Actor::System,
         reason: None,
     };
-    let facts = loaded.state.decide(change, log.clock().now()).unwrap();
-    let commit = Commit::of(meta(), vec![loaded.write(&facts).unwrap()]);
+    let events = loaded.state.decide(change, log.clock().now()).unwrap();
+    let commit = Commit::of(meta(), vec![loaded.write(&events).unwrap()]);
     tokio::time::timeout(Duration::from_secs(5), log.append(commit)).await.unwrap().unwrap();
-    loaded.evolve(facts);
-    drop(taken);
+    loaded.evolve(events);
+    drop(connection);
     assert_eq!(city(&log, install).await, "Bo's");
 }
 
@@ -191,9 +191,9 @@ async fn erasure_does_not_complete_a_request_that_came_meanwhile() {
     let now = "2026-11-23T12:00:00Z".parse().unwrap();
     shred::delete_key(pool, &subject, now).await.unwrap();
     shred::erase_again(pool, &subject).await.unwrap();
-    let begun = shred::with_copies(pool).await.unwrap().remove(0);
+    let due = shred::with_copies(pool).await.unwrap().remove(0);
     shred::erase_again(pool, &subject).await.unwrap();
-    assert!(!shred::record_erasure(pool, &begun, now).await.unwrap(), "it is to be erased again");
+    assert!(!shred::record_erasure(pool, &due, now).await.unwrap(), "it is to be erased again");
     let again = shred::with_copies(pool).await.unwrap().remove(0);
     assert!(shred::record_erasure(pool, &again, now).await.unwrap());
     assert_eq!(shred::with_copies(pool).await.unwrap(), []);
@@ -206,8 +206,8 @@ async fn start_needs_the_current_or_a_former_wrapping_key() {
     let install = InstallId(Ulid::new());
     create(&opened(&database, ring(1, &[])).await, install).await;
     let options = Options { keys: ring(2, &[]), ..Options::default() };
-    let refused = database.log_with(options).await.err().unwrap();
-    assert!(matches!(refused, LogError::WrappingKey(_)), "{refused}");
+    let error = database.log_with(options).await.err().unwrap();
+    assert!(matches!(error, LogError::WrappingKey(_)), "{error}");
     let both = ring(2, &[1]);
     let log = opened(&database, both.clone()).await;
     assert_eq!(city(&log, install).await, "Ada's");

@@ -197,13 +197,13 @@ fn snapshot_of_every_aggregate_is_lossless() {
         let stream = StreamId::of::<D>("x");
         let json = |state: &D| serde_json::to_value(state).unwrap();
         for start in 0..count {
-            let whole = fold(D::default(), &all[start..]);
+            let expected = fold(D::default(), &all[start..]);
             for middle in start..all.len() {
                 let restored = fold(D::default(), &all[start..middle]);
                 let bytes = snapshot::encode(&stream, middle as u64, &restored).unwrap();
                 let read = snapshot::decode(&stream, middle as u64, &bytes).unwrap();
                 let again = fold(read, &all[middle..]);
-                assert_eq!(json(&again), json(&whole), "{} {start} {middle}", D::NAME);
+                assert_eq!(json(&again), json(&expected), "{} {start} {middle}", D::NAME);
             }
         }
     }

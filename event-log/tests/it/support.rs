@@ -60,9 +60,10 @@ pub fn commit(id: &str, expected: u64, events: u64) -> Commit {
 
 /// The commit with an idempotency key.
 pub fn keyed(key: &str, request: u8, mut commit: Commit) -> Commit {
-    let answer = Some(serde_json::json!({ "key": key }));
+    let response = Some(serde_json::json!({ "key": key }));
     let (principal, key) = ("prn_1".into(), key.into());
-    commit.key = Some(IdempotencyKey { principal, key, request_hash: [request; 32], answer });
+    commit.key =
+        Some(IdempotencyKey { principal, key, request_hash: [request; 32], answer: response });
     commit
 }
 
@@ -87,7 +88,7 @@ pub type Answers = BTreeMap<u64, Result<Appended, AppendError>>;
 
 /// Checks that the log is intact and has no unexpected numbers, and that each acknowledged number
 /// is in it once at the reported position. Returns the number of written and of rejected numbers.
-pub async fn every_answer_is_true(database: &Database, answers: &Answers) -> (usize, usize) {
+pub async fn every_answer_is_true(database: &Database, responses: &Answers) -> (usize, usize) {
     let (_, events) = checked(database).await;
     let mut found = BTreeMap::new();
     for event in &events {
@@ -95,22 +96,22 @@ pub async fn every_answer_is_true(database: &Database, answers: &Answers) -> (us
         let number = payload["n"].as_u64().unwrap();
         assert_eq!(found.insert(number, event.position), None, "{number} was written twice");
     }
-    let (mut written, mut refused) = (0, 0);
-    for (number, answer) in answers {
-        match answer {
+    let (mut written, mut rejection) = (0, 0);
+    for (number, response) in responses {
+        match response {
             Ok(appended) => {
                 assert_eq!(found.get(number), Some(&appended.first), "{number} was acknowledged");
                 written += 1;
             }
             Err(AppendError::Conflict { .. } | AppendError::Database(_)) => {
                 assert_eq!(found.get(number), None, "{number} was refused");
-                refused += 1;
+                rejection += 1;
             }
             Err(other) => panic!("{other}"),
         }
     }
     assert_eq!(written, events.len());
-    (written, refused)
+    (written, rejection)
 }
 
 pub async fn pause(ms: u64) {

@@ -191,8 +191,8 @@ async fn ended_log_rejects_chunks_in_flight() {
     let execution = of.2.parse().unwrap();
     let finalized = world.app.logs.end(execution).await.unwrap();
     // when a chunk arrives that was admitted before, at this server or at another one
-    let there = world.second_server().await;
-    for world in [&world, &there] {
+    let second = world.second_server().await;
+    for world in [&world, &second] {
         let late = world.app.logs.append(execution, 6, "world".into()).await;
         assert!(matches!(late, Err(LogError::ConcurrentWrite)), "{late:?}");
         // or a rewind is requested
@@ -241,14 +241,14 @@ async fn log_that_grows_at_one_server_is_not_finalized_by_another() {
     // given a finished job whose log arrives more slowly than the timeout of another server
     let world = World::new().await;
     let log_quiet = std::time::Duration::from_secs(3);
-    let there = world.second_server_with(Timing { log_quiet, ..Timing::default() }).await;
+    let second = world.second_server_with(Timing { log_quiet, ..Timing::default() }).await;
     let of = running(&world).await;
     let log = b"abc";
     world.report(&of.0, of.1, &of.2, 2, finished(log)).await;
     world.wait_for_event("job", of.1, "job.succeeded").await;
     // when each byte arrives after the other server checked the length in the database
     let known = || {
-        let dispatch_state = there.app.dispatch.state();
+        let dispatch_state = second.app.dispatch.state();
         dispatch_state
             .board
             .get(of.1)

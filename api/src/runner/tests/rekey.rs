@@ -88,19 +88,23 @@ async fn rekey_requires_assertions_by_both_keys() {
     let (agent, _) = world.agent().await;
     let (new, thief) = (key(), key());
     let assertion = claims(&world, &agent, &new);
-    let refused = async |body: Value| {
+    let rejection = async |body: Value| {
         rekey(&world, &body).await.rejected(401, "assertion_invalid");
     };
-    refused(ask(&assertion, &thief, &new)).await;
-    refused(ask(&assertion, &agent.key, &thief)).await;
-    refused(ask(&assertion, &new, &new)).await;
+    rejection(ask(&assertion, &thief, &new)).await;
+    rejection(ask(&assertion, &agent.key, &thief)).await;
+    rejection(ask(&assertion, &new, &new)).await;
     // Two assertions that differ, and one for another purpose.
     let other = claims(&world, &agent, &thief);
-    refused(json!({"assertion": sign(&other, &agent.key).unwrap(), "proof": sign(&assertion, &new).unwrap()}))
+    rejection(json!({"assertion": sign(&other, &agent.key).unwrap(), "proof": sign(&assertion, &new).unwrap()}))
         .await;
-    refused(ask(&RekeyAssertion { aud: AUD_TOKEN.into(), ..assertion.clone() }, &agent.key, &new))
-        .await;
-    refused(json!({"assertion": "rubbish", "proof": "rubbish"})).await;
+    rejection(ask(
+        &RekeyAssertion { aud: AUD_TOKEN.into(), ..assertion.clone() },
+        &agent.key,
+        &new,
+    ))
+    .await;
+    rejection(json!({"assertion": "rubbish", "proof": "rubbish"})).await;
     let old = RekeyAssertion {
         iat: assertion.iat - 3600,
         exp: assertion.iat - 3540,
@@ -109,7 +113,8 @@ async fn rekey_requires_assertions_by_both_keys() {
     rekey(&world, &ask(&old, &agent.key, &new)).await.rejected(401, "clock_skew");
     // An assertion of one runner is not valid for another.
     let (another, _) = world.agent().await;
-    refused(ask(&RekeyAssertion { sub: another.id, ..assertion.clone() }, &agent.key, &new)).await;
+    rejection(ask(&RekeyAssertion { sub: another.id, ..assertion.clone() }, &agent.key, &new))
+        .await;
     assert_eq!(keys_of(&world, &agent).await + keys_of(&world, &another).await, 0);
     world.token(agent.id, &agent.key).await;
 }

@@ -155,8 +155,8 @@ async fn report_of_a_replaced_key_is_no_forgery_at_any_server() {
     // this server
     let world = World::new().await;
     let (mut agent, job, execution, statement) = at_work(&world).await;
-    let there = world.second_server().await;
-    there.app.engine.load::<Runner>(agent.id).await.unwrap();
+    let second = world.second_server().await;
+    second.app.engine.load::<Runner>(agent.id).await.unwrap();
     let former = final_report(&signed(&statement, &agent.key));
     agent.key = rekeyed(&world, &agent).await;
     // when a final report is signed with the former key, then it must be signed again
@@ -165,10 +165,10 @@ async fn report_of_a_replaced_key_is_no_forgery_at_any_server() {
         assert_eq!(response.rejected(409, "rejected")["signed_by"], "former_key");
     }
     // and the other server, which has not seen the new key, rejects the report, too
-    there.report(&agent, job, &execution, 3, former).await.rejected(409, "rejected");
+    second.report(&agent, job, &execution, 3, former).await.rejected(409, "rejected");
     // and the other server accepts a report with the new key
     let body = final_report(&signed(&statement, &agent.key));
-    there.report(&agent, job, &execution, 3, body).await.ok();
+    second.report(&agent, job, &execution, 3, body).await.ok();
     let events = world.events("job", job).await;
     let end = events.iter().find(|event| event.event_type == "job.succeeded").unwrap();
     assert!(end.payload.contains(&hex::encode(agent.key.verifying_key().as_bytes())));
@@ -209,17 +209,18 @@ async fn report_admitted_before_a_revocation_is_rejected_after_it() {
         key: hex::encode(agent.key.verifying_key().as_bytes()),
         signature: envelope.signatures[0].sig.clone(),
     };
-    let mut ask = final_report(&envelope);
-    ask["execution"] = json!(execution);
-    ask["seq"] = json!(3);
-    ask["log_len"] = json!(0);
-    let ask = serde_json::from_value(ask).unwrap();
+    let mut request = final_report(&envelope);
+    request["execution"] = json!(execution);
+    request["seq"] = json!(3);
+    request["log_len"] = json!(0);
+    let request = serde_json::from_value(request).unwrap();
     let install = world.app.engine.load::<Job>(job).await.unwrap().customer(&job.to_string());
     let mode = RunnerMode::Install;
     let runner = extract::RunnerCaller { id: agent.id, mode, install, generation: 1 };
     // then it is rejected, signed or not
     for signed in [Some(result), None] {
-        let response = events::apply_report(&world.app, &runner, job, (&ask, signed), None).await;
+        let response =
+            events::apply_report(&world.app, &runner, job, (&request, signed), None).await;
         assert_eq!(response.err().map(|problem| problem.code), Some(Code::RunnerRevoked));
     }
     assert_eq!(world.event_types(job).await, before);
