@@ -81,7 +81,7 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
     }
     projections::erase::erase(app.owner_source()).await.map_err(unmade)?;
     vacuum(app).await;
-    copies.go_on(app).await?;
+    copies.read_new_events(app).await?;
     match remaining(app, &copies, &all).await?.as_slice() {
         [] => Ok(Outcome { erased: subjects.to_vec(), incomplete: None }),
         some => Err(Problem::new(
@@ -107,7 +107,7 @@ async fn erase_newer(
             .await
             .map_err(owner_problem)?;
         vacuum(app).await;
-        copies.go_on(app).await?;
+        copies.read_new_events(app).await?;
     }
     for install in younger {
         let left = numbers(app, &copies, Some(install)).await?;

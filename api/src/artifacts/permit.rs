@@ -66,7 +66,7 @@ impl Permit {
     }
 
     /// Returns the repository if this job may push to it.
-    pub(super) fn own(&self, repository: Repository) -> Result<Repository, RegistryProblem> {
+    pub(super) fn check_push(&self, repository: Repository) -> Result<Repository, RegistryProblem> {
         if self.pushes_to(&repository) {
             Ok(repository)
         } else {

@@ -155,8 +155,8 @@ pub(super) fn diagnostic(found: &app_config::Diagnostic) -> Diagnostic {
 )]
 pub async fn list(State(app): State<App>, Query(part): Query<PageQuery>) -> ApiResult<Page<Shown>> {
     let part = PageRequest::of(part.limit, part.cursor)?;
-    let rows = views::apps::page(&app.pool, part.after, part.rows()).await?;
-    let (rows, next) = part.cut(rows, |row| row.app);
+    let rows = views::apps::page(&app.pool, part.after, part.query_limit()).await?;
+    let (rows, next) = part.page(rows, |row| row.app);
     Ok(Json(Page { items: shown(&app, &rows).await?, next }))
 }
 
@@ -200,8 +200,8 @@ pub async fn versions(
 ) -> ApiResult<Page<ConfigVersion>> {
     let id = apps::find(&app, &name).await?;
     let part = PageRequest::of(part.limit, part.cursor)?;
-    let rows = views::config_versions::page(&app.pool, id, part.after, part.rows()).await?;
-    let (rows, next) = part.cut(rows, |row| row.published.config_version);
+    let rows = views::config_versions::page(&app.pool, id, part.after, part.query_limit()).await?;
+    let (rows, next) = part.page(rows, |row| row.published.config_version);
     let mut lookup = Lookup::new(&app);
     lookup.for_actors(rows.iter().map(|row| &row.by)).await?;
     let items = rows.iter().map(|row| show::version(&lookup, row)).collect();

@@ -51,8 +51,8 @@ pub async fn list(
         None => None,
     };
     let part = PageRequest::of(which.limit, which.cursor)?;
-    let rows = views::page(&app.pool, of, part.after, part.rows()).await?;
-    let (rows, next) = part.cut(rows, |row| row.install);
+    let rows = views::page(&app.pool, of, part.after, part.query_limit()).await?;
+    let (rows, next) = part.page(rows, |row| row.install);
     let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
     lookup.for_installs(&rows).await?;
     for row in &rows {

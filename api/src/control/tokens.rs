@@ -31,8 +31,8 @@ use crate::{
 )]
 pub async fn list(State(app): State<App>, Query(part): Query<PageQuery>) -> ApiResult<Page<Token>> {
     let part = PageRequest::of(part.limit, part.cursor)?;
-    let rows = tokens::page(&app.pool, part.after, part.rows()).await?;
-    let (rows, next) = part.cut(rows, |row| row.token);
+    let rows = tokens::page(&app.pool, part.after, part.query_limit()).await?;
+    let (rows, next) = part.page(rows, |row| row.token);
     let holders = rows.iter().map(|row| row.principal.to_string()).collect();
     let holders = projections::many::<Principals>(&app.pool, holders).await?;
     let names = names::get(&app.pool, rows.iter().map(|row| row.principal)).await?;

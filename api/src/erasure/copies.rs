@@ -52,12 +52,12 @@ impl Copies {
             copies.installs.insert(install, Named::default());
             copies.add_stream((Install::NAME, &install.to_string()), Some(install));
         }
-        copies.go_on(app).await?;
+        copies.read_new_events(app).await?;
         Ok(copies)
     }
 
     /// Reads the events that were appended since the last call.
-    pub(super) async fn go_on(&mut self, app: &App) -> Result<(), Problem> {
+    pub(super) async fn read_new_events(&mut self, app: &App) -> Result<(), Problem> {
         let to = app.log().current_position().await?;
         if self.installs.is_empty() {
             return Ok(());
@@ -65,7 +65,7 @@ impl Copies {
         while self.at < to {
             let page = match app.log().read(self.at, PAGE).await {
                 Err(LogError::Archived { first, .. }) if first > self.at + 1 => {
-                    self.before(app, first).await?
+                    self.read_archives_before(app, first).await?
                 }
                 Err(error @ LogError::Archived { last, .. }) => {
                     self.missing.push(Missing { last, why: error.to_string() });
@@ -76,13 +76,17 @@ impl Copies {
             };
             let Some(last) = page.last() else { break };
             self.at = last.position;
-            page.iter().for_each(|event| self.take(event));
+            page.iter().for_each(|event| self.add_event(event));
         }
         Ok(())
     }
 
     /// Reads a page of archived events before the unreadable archive that begins at `first`.
-    async fn before(&self, app: &App, first: u64) -> Result<Vec<StoredEvent>, Problem> {
+    async fn read_archives_before(
+        &self,
+        app: &App,
+        first: u64,
+    ) -> Result<Vec<StoredEvent>, Problem> {
         let mut connection = app.pool.acquire().await?;
         let range = (self.at, first - 1);
         let page = app.log().archives().events(&mut connection, range, PAGE).await?;
@@ -136,7 +140,7 @@ impl Copies {
         self.streams.get(stream).map(|(_, install)| *install)
     }
 
-    fn take(&mut self, event: &StoredEvent) {
+    fn add_event(&mut self, event: &StoredEvent) {
         let id = &event.stream.aggregate_id;
         let stream = (event.stream.aggregate_type.as_str(), id.as_str());
         let known = self.install_of(id);

@@ -159,7 +159,7 @@ impl LogStore {
     }
 
     /// Compares the stream with the length and digest that its runner announced.
-    pub async fn fit(
+    pub async fn compare(
         &self,
         execution: ExecutionId,
         length: u64,
@@ -240,7 +240,7 @@ impl LogStore {
         let erase = "delete from job_log where execution = any($1)";
         sqlx::query(erase).bind(executions).execute(&self.pool).await?;
         for execution in executions.iter().filter_map(|execution| execution.parse().ok()) {
-            self.close(execution);
+            self.forget(execution);
         }
         Ok(())
     }
@@ -254,13 +254,13 @@ impl LogStore {
     }
 
     /// Returns true if the stream has readers, so that its runner sends chunks more often.
-    pub fn is_followed(&self, execution: ExecutionId) -> bool {
+    pub fn has_readers(&self, execution: ExecutionId) -> bool {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.get(&execution).is_some_and(|stream| stream.have.receiver_count() > 0)
     }
 
     /// Drops the cached end of a finalized stream.
-    pub fn close(&self, execution: ExecutionId) {
+    pub fn forget(&self, execution: ExecutionId) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&execution);
     }
 

@@ -94,7 +94,7 @@ fn chunk(headers: &HeaderMap, body: Bytes) -> Result<(u64, Bytes), Problem> {
 }
 
 fn answer(app: &App, job: JobId, execution: ExecutionId, have: u64) -> Response {
-    let interval_ms = match app.logs.is_followed(execution) {
+    let interval_ms = match app.logs.has_readers(execution) {
         true => INTERVAL_WITH_READERS_MS,
         false => LogSettings::default().interval_ms,
     };

@@ -26,7 +26,7 @@ use crate::{
     usecases::journal_heads,
 };
 
-/// Number of suspicious openings within [`FLAPPING`] that raise no alert. An opening is suspicious
+/// Number of suspicious openings within [`SUSPICION_WINDOW`] that raise no alert. An opening is suspicious
 /// if it comes from another host, has another journal, or arrives while the previous process is
 /// alive. More openings indicate that two agents share a key.
 const MAX_SUSPICIOUS: usize = 3;
@@ -34,7 +34,7 @@ const MAX_SUSPICIOUS: usize = 3;
 /// up to ten minutes, and two agents that share a key open many sessions in that time.
 const MAX_OPENINGS: i32 = 256;
 /// Period in which suspicious openings are counted.
-const FLAPPING: Duration = Duration::from_secs(600);
+const SUSPICION_WINDOW: Duration = Duration::from_secs(600);
 
 /// Row of a session that was just opened.
 struct SessionRow {
@@ -200,7 +200,9 @@ fn add_to_dispatcher(
     if !row.is_other_host && !twin {
         return None;
     }
-    known.recent_openings.retain(|at: &Instant| now.saturating_duration_since(*at) < FLAPPING);
+    known
+        .recent_openings
+        .retain(|at: &Instant| now.saturating_duration_since(*at) < SUSPICION_WINDOW);
     known.recent_openings.push(now);
     let lately = known.recent_openings.len();
     if lately <= MAX_SUSPICIOUS {
