@@ -6,7 +6,7 @@ use domain::{digest::Digest, job::Job};
 use schemas::{manifest::Manifest, runner::JobKind};
 use serde_json::Value;
 
-use super::answer::RegistryProblem;
+use super::problem::RegistryProblem;
 use crate::{
     extract::JobCaller,
     problem::{Code, Problem},

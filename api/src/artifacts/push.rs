@@ -11,8 +11,8 @@ use serde::Deserialize;
 use ulid::Ulid;
 
 use super::{
-    answer::RegistryProblem,
     permit::{Permit, not_found},
+    problem::RegistryProblem,
     pull::{CONTENT_DIGEST, parse_path},
 };
 use crate::{

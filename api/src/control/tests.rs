@@ -1,26 +1,26 @@
 //! Tests of the Control API over HTTP, with a server, a Postgres database and the client of the
 //! CLI.
 mod archived;
+mod as_of;
 mod bundles;
+mod component_states;
 mod corpus;
 mod document;
 mod erasure;
-mod histories;
-mod keys;
+mod idempotency_keys;
+mod impact;
+mod install_history;
 mod lists;
-mod moves;
+mod missing_plugins;
 mod operations;
-mod people;
+mod principal_names;
 mod proofs;
-mod reach;
 mod reactions;
-mod refusals;
-mod stack;
-mod states;
-mod story;
+mod rejections;
+mod stack_outputs;
 mod toggles;
-mod travel;
-mod unplugged;
+mod version_changes;
+mod workflows;
 
 use std::collections::BTreeMap;
 

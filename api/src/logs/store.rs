@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use super::{
     CHUNK_MAX_BYTES, STREAM_MAX_BYTES,
     committer::{self, Chunk},
-    place::{Gap, place_chunk},
+    placement::{Gap, place_chunk},
 };
 
 /// Maximum number of streams that are read concurrently to find their end.

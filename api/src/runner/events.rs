@@ -19,7 +19,7 @@ use schemas::runner::{Artifact, EXECUTION, Report, ReportBody, ReportResponse};
 
 use super::{
     anomalies, caller, execution,
-    finish::{self, FinalLog},
+    finalize::{self, FinalLog},
     reconnect,
 };
 use crate::{
@@ -69,11 +69,11 @@ pub async fn report(
         let known = app.engine.load::<Job>(job).await?;
         artifact.size_bytes = check_artifact(&app, &known, artifact).await?;
     }
-    let final_log = finish::compare_log(&app, body.execution, &body.body).await?;
+    let final_log = finalize::compare_log(&app, body.execution, &body.body).await?;
     let mut response = apply_report(&app, &runner, job, (&body, signed), final_log.clone()).await?;
     if let Some(final_log) = final_log {
         response.committed_bytes =
-            finish::complete_log(&app, job, body.execution, final_log).await?;
+            finalize::complete_log(&app, job, body.execution, final_log).await?;
     }
     let status =
         if response.committed_bytes.is_some() { StatusCode::ACCEPTED } else { StatusCode::OK };

@@ -1,6 +1,6 @@
 //! `GET /v1/audit/bundle`: streams a bundle that can be verified without a server.
-mod asked;
 mod collect;
+mod params;
 
 use std::collections::HashSet;
 
@@ -24,7 +24,9 @@ use proof::{
 };
 use schemas::control::bundles::{BundleQuery, OtherEntries};
 
-use self::asked::{entries_from, last_position, parse_stream, position_of_event, prior_checkpoint};
+use self::params::{
+    entries_from, last_position, parse_stream, position_of_event, prior_checkpoint,
+};
 use super::aborted;
 use crate::{
     extract::{Caller, Query},

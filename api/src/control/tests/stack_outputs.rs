@@ -12,8 +12,9 @@ use schemas::control::installs::{CreateInstall, InstallCreated, StateQuery, Upda
 use serde_json::{Value, json};
 
 use super::{
-    bundle_of_files, new_install, owner,
-    reach::deploy_desired_state,
+    bundle_of_files,
+    impact::deploy_desired_state,
+    new_install, owner,
     reactions::{run_of, wait_for},
     rejection,
 };

@@ -353,7 +353,7 @@ async fn wait_for_state(owner: &Client, state: &str) {
 #[tokio::test]
 async fn rollback_without_a_run_makes_a_failed_install_active() {
     let (started, owner, created) = with_install().await;
-    super::reach::deploy_desired_state(&started, created.id).await;
+    super::impact::deploy_desired_state(&started, created.id).await;
     wait_for_state(&owner, "active").await;
     owner.sync("shop", bundle_with("2", "zones", "2"), false).await.unwrap();
     let upgrade = update_to(2, &[("zones", Some("3")), ("size", None)]);
@@ -393,7 +393,7 @@ async fn rollback_without_a_run_makes_a_failed_install_active() {
 #[tokio::test]
 async fn rollback_reports_the_inputs_that_it_keeps() {
     let (started, owner, created) = with_install().await;
-    super::reach::deploy_desired_state(&started, created.id).await;
+    super::impact::deploy_desired_state(&started, created.id).await;
     owner.sync("shop", bundle_with("2", "size", "2"), false).await.unwrap();
     let run =
         owner.update_install("acme", &update_to(2, &[("size", Some("5"))])).await.unwrap().run;
@@ -406,7 +406,7 @@ async fn rollback_reports_the_inputs_that_it_keeps() {
 #[tokio::test]
 async fn impact_on_one_install_names_no_other() {
     let (started, owner, created) = with_install().await;
-    super::reach::deploy_desired_state(&started, created.id).await;
+    super::impact::deploy_desired_state(&started, created.id).await;
     owner.create_install(&new_install("globex")).await.unwrap();
     owner.sync("shop", bundle_with("2", "size", "2"), false).await.unwrap();
     let which = DiffQuery { install: Some("acme".into()), ..DiffQuery::default() };
