@@ -118,8 +118,8 @@ async fn one_round(
             Cell::Emmett(n) => {
                 emmett::run(database, params.modules.clone().unwrap(), n, period).await
             }
-            Cell::CopyIn => copy::bring(database, period).await,
-            Cell::CopyOut => copy::take(database).await,
+            Cell::CopyIn => copy::copy_in(database, period).await,
+            Cell::CopyOut => copy::copy_out(database).await,
         };
         report.add(cell, Figure::of(run, meter.stop()));
     }

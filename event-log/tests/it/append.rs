@@ -5,7 +5,10 @@ use std::time::Duration;
 use event_log::{
     AppendError, Commit, ConsumerGuard, Options, SessionGuard, consumer, migrate::FORMAT, testing,
 };
-use support::{alone, checked, commit, count, database, keyed, meta, run, server, stream, write};
+use support::{
+    commit, count, database, meta, run, server, server_without_polling, stream, verified_events,
+    with_key, write,
+};
 
 #[tokio::test]
 async fn events_get_dense_positions_and_sequences() {
@@ -23,7 +26,7 @@ async fn events_get_dense_positions_and_sequences() {
     assert_eq!(events[0].meta().unwrap(), meta());
     assert_eq!(&*events[0].metadata, r#"{"actor":"system","command_id":"cmd"}"#);
     assert_eq!(log.version(&stream("a")).await.unwrap(), 3);
-    checked(&database).await;
+    verified_events(&database).await;
 }
 
 #[tokio::test]
@@ -66,7 +69,7 @@ async fn streams_of_one_commit_are_written_atomically() {
     let both = || Commit::of(meta(), vec![write("a", 0, 2), write("b", 0, 1), write("c", 0, 0)]);
     assert_eq!(log.append(both()).await.unwrap().last, 3);
     assert!(log.append(both()).await.is_err());
-    assert_eq!(checked(&database).await.0.size, 3);
+    assert_eq!(verified_events(&database).await.0.size, 3);
 }
 
 #[tokio::test]
@@ -87,7 +90,7 @@ async fn invalid_commit_does_not_affect_others_in_its_batch() {
     let mut positions = [good.unwrap().last, also_good.unwrap().last];
     positions.sort_unstable();
     assert_eq!(positions, [2, 3]);
-    checked(&database).await;
+    verified_events(&database).await;
 }
 
 #[tokio::test]
@@ -107,22 +110,22 @@ async fn commits_of_one_stream_are_sequential() {
 async fn repeated_command_gets_the_first_response() {
     let database = database().await;
     let log = server(&database).await;
-    let first = log.append(keyed("k", 1, commit("a", 0, 2))).await.unwrap();
-    let again = log.append(keyed("k", 1, commit("a", 0, 2))).await;
+    let first = log.append(with_key("k", 1, commit("a", 0, 2))).await.unwrap();
+    let again = log.append(with_key("k", 1, commit("a", 0, 2))).await;
     let Err(AppendError::KeyUsed { first_position, last_position, response }) = again else {
         panic!()
     };
     assert_eq!((first_position, last_position), (first.first, first.last));
     assert_eq!(response.unwrap()["key"], "k");
-    let other = log.append(keyed("k", 2, commit("b", 0, 1))).await;
+    let other = log.append(with_key("k", 2, commit("b", 0, 1))).await;
     assert!(matches!(other, Err(AppendError::KeyMismatch)));
-    let mut other_principal = keyed("k", 2, commit("b", 0, 1));
+    let mut other_principal = with_key("k", 2, commit("b", 0, 1));
     other_principal.key.as_mut().unwrap().principal = "prn_2".into();
     log.append(other_principal).await.unwrap();
     // Two concurrent commits with the same key: one is written, the other gets its result.
     let (one, two) = tokio::join!(
-        log.append(keyed("same", 1, commit("c", 0, 1))),
-        log.append(keyed("same", 1, commit("d", 0, 1))),
+        log.append(with_key("same", 1, commit("c", 0, 1))),
+        log.append(with_key("same", 1, commit("d", 0, 1))),
     );
     one.unwrap();
     assert!(matches!(two, Err(AppendError::KeyUsed { .. })));
@@ -133,9 +136,9 @@ async fn idempotency_key_of_a_command_without_events_is_stored() {
     let database = database().await;
     let log = server(&database).await;
     log.append(commit("a", 0, 1)).await.unwrap();
-    let done = log.append(keyed("k", 1, commit("a", 1, 0))).await.unwrap();
+    let done = log.append(with_key("k", 1, commit("a", 1, 0))).await.unwrap();
     assert_eq!((done.first, done.last), (2, 1));
-    let again = log.append(keyed("k", 1, commit("a", 1, 0))).await;
+    let again = log.append(with_key("k", 1, commit("a", 1, 0))).await;
     let Err(AppendError::KeyUsed { first_position, last_position, .. }) = again else { panic!() };
     assert_eq!((first_position, last_position), (2, 1));
 }
@@ -145,8 +148,8 @@ async fn expired_idempotency_key_can_be_reused() {
     let database = database().await;
     let options = Options { key_ttl: Duration::ZERO, ..Options::default() };
     let log = database.log_with(options).await.unwrap();
-    log.append(keyed("k", 1, commit("a", 0, 1))).await.unwrap();
-    log.append(keyed("k", 2, commit("a", 1, 1))).await.unwrap();
+    log.append(with_key("k", 1, commit("a", 0, 1))).await.unwrap();
+    log.append(with_key("k", 2, commit("a", 1, 1))).await.unwrap();
     assert_eq!(count(&database, "select count(*) from log_command").await, 1);
     assert_eq!(log.delete_expired_keys().await.unwrap(), 1);
 }
@@ -186,7 +189,7 @@ async fn commit_of_an_advanced_or_lost_consumer_is_rejected() {
     assert!(consumer::advance(&database.pool, &acquired, 9).await.unwrap());
     let error = log.append(with("b", 0, acquired.owner_epoch)).await;
     assert!(matches!(error, Err(AppendError::ConsumerMoved { .. })));
-    assert_eq!(checked(&database).await.0.size, 1);
+    assert_eq!(verified_events(&database).await.0.size, 1);
 }
 
 #[tokio::test]
@@ -211,7 +214,7 @@ async fn commits_of_one_consumer_share_a_batch() {
     }
     let batches = count(&database, "select commit_no from log_head").await - before;
     assert!(batches <= 3, "{batches} batches");
-    assert_eq!(checked(&database).await.0.size, 1 + REACTIONS as u64);
+    assert_eq!(verified_events(&database).await.0.size, 1 + REACTIONS as u64);
 }
 
 #[tokio::test]
@@ -253,7 +256,7 @@ async fn too_large_commit_is_rejected_before_it_is_queued() {
     let twice = Commit::of(meta(), vec![write("a", 0, 1), write("a", 1, 1)]);
     assert!(matches!(log.append(twice).await, Err(AppendError::Invalid(_))));
     log.append(commit("a", 0, 1_024)).await.unwrap();
-    checked(&database).await;
+    verified_events(&database).await;
 }
 
 #[tokio::test]
@@ -271,7 +274,7 @@ async fn full_queue_rejects_with_a_retry_delay() {
     assert!(rejected > 0);
     let written = responses.iter().filter(|response| response.is_ok()).count();
     assert_eq!(written + rejected, 50);
-    assert_eq!(checked(&database).await.0.size, written as u64);
+    assert_eq!(verified_events(&database).await.0.size, written as u64);
 }
 
 #[tokio::test]
@@ -322,7 +325,7 @@ async fn queue_that_grows_faster_than_it_is_written_gets_full() {
 #[tokio::test]
 async fn program_of_another_format_does_not_write() {
     let database = database().await;
-    let log = alone(&database).await;
+    let log = server_without_polling(&database).await;
     run(&database, "update log_head set format = format + 1").await;
     let error = log.append(commit("a", 0, 1)).await;
     assert!(
@@ -401,7 +404,7 @@ async fn application_role_cannot_change_or_delete_events() {
     let options = options.options([("role", "stead_app")]);
     let pool = sqlx::postgres::PgPoolOptions::new().connect_with(options).await.unwrap();
     let log = event_log::EventLog::open(pool, Options::default()).await.unwrap();
-    log.append(keyed("k", 1, commit("a", 0, 300))).await.unwrap();
+    log.append(with_key("k", 1, commit("a", 0, 300))).await.unwrap();
     log.append(commit("a", 300, 1)).await.unwrap();
-    checked(&database).await;
+    verified_events(&database).await;
 }

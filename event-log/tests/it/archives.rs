@@ -264,7 +264,7 @@ async fn killed_archive_creation_can_be_repeated_and_keeps_the_rows() {
 }
 
 /// Returns the reason why an archive is corrupt, after it checks that every read reports the error.
-async fn said(world: &World) -> String {
+async fn archive_error(world: &World) -> String {
     let log = world.log().await;
     let VerifyError::Log(error) = verify(&world.source(), 0, |_| {}).await.unwrap_err() else {
         panic!("the archive is at fault, not the log")
@@ -296,20 +296,22 @@ async fn error_of_a_corrupt_archive_has_its_path_and_the_remedy() {
     let mut bytes = files[0].clone();
     bytes[40] ^= 0x20;
     fs::write(&events, bytes).unwrap();
-    assert!(said(&world).await.contains("its digest does not match the manifest"));
+    assert!(archive_error(&world).await.contains("its digest does not match the manifest"));
     put_back();
     // Two swapped lines, compressed again, with a matching manifest.
     swap_lines(&world, &files);
-    assert!(said(&world).await.contains("its manifest does not match the recorded digest"));
+    assert!(
+        archive_error(&world).await.contains("its manifest does not match the recorded digest")
+    );
     put_back();
     // A missing file, and a missing archive.
     fs::remove_file(&events).unwrap();
-    assert!(said(&world).await.contains("No such file"));
+    assert!(archive_error(&world).await.contains("No such file"));
     put_back();
     let (archive, away) =
         (world.directory.path().join("1-256"), world.directory.path().join("away"));
     fs::rename(&archive, &away).unwrap();
-    assert!(said(&world).await.contains("No such file"));
+    assert!(archive_error(&world).await.contains("No such file"));
     fs::rename(&away, &archive).unwrap();
     verify(&world.source(), 0, |_| {}).await.unwrap();
     // No directory of archives is set.
