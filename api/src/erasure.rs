@@ -53,7 +53,7 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
     shred::raise_fence(&app.pool, &ids).await?;
     // Includes subjects that were erased earlier, so that a plan summary that only erased installs
     // share is deleted too.
-    let before = erased(app).await?;
+    let before = erased_subjects(app).await?;
     let all: Vec<SubjectId> = before.iter().chain(subjects).copied().collect();
     let mut copies = Copies::of(app, &installs(&all)).await?;
     let (executions, digests) = (copies.executions(None), deletable(app, &copies).await?);
@@ -173,7 +173,7 @@ async fn vacuum(app: &App) {
 
 /// Remaining copies of every subject that the log records as erased.
 pub async fn remaining_copies(app: &App) -> Result<Vec<String>, Problem> {
-    let subjects = erased(app).await?;
+    let subjects = erased_subjects(app).await?;
     if subjects.is_empty() {
         return Ok(vec![]);
     }
@@ -190,7 +190,7 @@ pub async fn remaining_copies(app: &App) -> Result<Vec<String>, Problem> {
 }
 
 /// Subjects that the log records as erased.
-async fn erased(app: &App) -> Result<Vec<SubjectId>, Problem> {
+async fn erased_subjects(app: &App) -> Result<Vec<SubjectId>, Problem> {
     let erased = shred::without_copies(&app.pool).await?;
     Ok(erased.iter().filter_map(|id| id.parse().ok()).collect())
 }

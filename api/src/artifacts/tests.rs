@@ -66,7 +66,7 @@ impl Started {
     }
 }
 
-fn named(digest: &Digest) -> Vec<ArtifactRef> {
+fn artifact_refs(digest: &Digest) -> Vec<ArtifactRef> {
     vec![ArtifactRef { repository: REPOSITORY.into(), digest: digest.clone(), size: 1 }]
 }
 
@@ -82,7 +82,7 @@ async fn artifact_is_pulled_only_by_jobs_that_name_it() {
     let layer = format!("{REPOSITORY}/blobs/{}", digest(LAYER));
     assert_eq!(started.status(&build, Method::HEAD, &layer).await, StatusCode::OK);
 
-    let plan = started.held(JobKind::Plan, json!({}), named(&artifact)).await;
+    let plan = started.held(JobKind::Plan, json!({}), artifact_refs(&artifact)).await;
     let manifest = format!("{REPOSITORY}/manifests/{artifact}");
     let got = started.v2(&plan, Method::GET, &manifest).send().await.unwrap();
     assert_eq!(got.headers()["docker-content-digest"], artifact.to_string().as_str());

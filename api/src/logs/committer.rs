@@ -53,7 +53,8 @@ async fn commit(pool: &PgPool, group: Vec<Chunk>) {
         // A stale chunk must not fail the others, so each one is inserted separately.
         Err(error) if is_duplicate(&error) && group.len() > 1 => {
             for chunk in group {
-                let response = insert(pool, std::slice::from_ref(&chunk)).await.map_err(refusal);
+                let response =
+                    insert(pool, std::slice::from_ref(&chunk)).await.map_err(write_error);
                 let is_written = |written: HashSet<_>| !written.is_empty();
                 let _ = chunk.done.send(match response.map(is_written) {
                     Ok(true) => Ok(()),
@@ -77,7 +78,7 @@ async fn commit(pool: &PgPool, group: Vec<Chunk>) {
     }
 }
 
-fn refusal(error: sqlx::Error) -> LogError {
+fn write_error(error: sqlx::Error) -> LogError {
     if is_duplicate(&error) { LogError::ConcurrentWrite } else { LogError::Database(error) }
 }
 

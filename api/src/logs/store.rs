@@ -129,7 +129,7 @@ impl LogStore {
             return Err(LogError::Quota);
         }
         let mut next = tip.clone();
-        next.take(&fresh);
+        next.add(&fresh);
         let (done, response) = oneshot::channel();
         let chunk = Chunk { execution, start: tip.have, bytes: fresh, done };
         // A full queue must not clear the cached end. Otherwise an overload would cause a read of
@@ -298,7 +298,7 @@ impl LogStore {
                     if bytes.is_empty() {
                         break;
                     }
-                    tip.take(&bytes);
+                    tip.add(&bytes);
                 }
                 stream.have.send_replace(tip.have);
                 tip
@@ -324,7 +324,7 @@ impl StreamEnd {
         Ok((self.have, digest))
     }
 
-    fn take(&mut self, bytes: &[u8]) {
+    fn add(&mut self, bytes: &[u8]) {
         self.have += bytes.len() as u64;
         self.digest.update(bytes);
     }

@@ -37,7 +37,7 @@ pub async fn job(lookup: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::
     }
     for row in &row.attempts {
         let signed = match &row.signed {
-            Some(result) => Some(signed(lookup, row, result).await?),
+            Some(result) => Some(signed_result(lookup, row, result).await?),
             None => None,
         };
         job.attempts.push(Attempt { signed, ..attempt(row) });
@@ -116,7 +116,7 @@ async fn waiting_for(
     Ok(waiting::of_job(row, runner.as_deref().map(|row| lookup.with_contact(row)), held))
 }
 
-async fn signed(
+async fn signed_result(
     lookup: &mut Lookup<'_>,
     row: &jobs::Attempt,
     result: &domain::job::SignedResult,

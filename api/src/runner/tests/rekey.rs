@@ -133,7 +133,7 @@ async fn replayed_rekey_does_not_restore_a_former_key() {
     world.token(agent.id, &third).await;
 }
 
-async fn tell(world: &World, agent: &Agent, command: RunnerCommand) {
+async fn handle(world: &World, agent: &Agent, command: RunnerCommand) {
     let (call, id) = (&World::system(), agent.id);
     let handled = world
         .app
@@ -150,7 +150,7 @@ async fn requested_rekey_is_sent_until_it_is_done() {
     let order = RunnerCommand::RequestRekey { by: Actor::System, reason: Some("audit".into()) };
     let (polled, ()) = tokio::join!(world.poll(&agent, 20, json!({})), async {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        tell(&world, &agent, order).await;
+        handle(&world, &agent, order).await;
     });
     let directive = polled.ok()["directives"][0].clone();
     assert_eq!(directive["type"], "rekey");
@@ -173,7 +173,7 @@ async fn requested_rekey_is_sent_until_it_is_done() {
 async fn revoked_runner_gets_no_new_key() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
-    tell(&world, &agent, RunnerCommand::Revoke { by: Actor::System, reason: "stolen".into() })
+    handle(&world, &agent, RunnerCommand::Revoke { by: Actor::System, reason: "stolen".into() })
         .await;
     let new = key();
     let body = ask(&claims(&world, &agent, &new), &agent.key, &new);

@@ -55,7 +55,7 @@ mod pentest {
         world.send(request.body(Body::from(bytes)).unwrap()).await
     }
 
-    async fn at_work() -> (World, Agent, JobId, String) {
+    async fn running_job() -> (World, Agent, JobId, String) {
         let world = World::new().await;
         let (mut agent, install) = world.agent().await;
         world.open(&mut agent, "j", json!([])).await;
@@ -66,7 +66,7 @@ mod pentest {
 
     #[tokio::test]
     async fn one_runner_cannot_fill_the_database_with_blobs() {
-        let (world, agent, _, execution) = at_work().await;
+        let (world, agent, _, execution) = running_job().await;
         let blob = |number: u8| vec![number; 8 << 20];
         for number in 0..4 {
             send(&world, &agent, &execution, blob(number)).await.ok();
@@ -144,7 +144,7 @@ mod pentest {
 
     #[tokio::test]
     async fn upload_does_not_wait_for_another_one_of_its_runner() {
-        let (world, agent, _, execution) = at_work().await;
+        let (world, agent, _, execution) = running_job().await;
         let other = stalled_upload(&world.app.pool, &agent.id.to_string()).await;
         let sent = send(&world, &agent, &execution, vec![1; 10]);
         let rejection = tokio::time::timeout(Duration::from_secs(5), sent).await.unwrap();
@@ -156,7 +156,7 @@ mod pentest {
 
     #[tokio::test]
     async fn body_that_exceeds_the_quota_is_not_read() {
-        let (world, agent, _, execution) = at_work().await;
+        let (world, agent, _, execution) = running_job().await;
         let charge = "insert into upload_charge values ($1, $2)";
         let left = 2 * MIN_CHARGE as i64;
         let charge = sqlx::query(charge).bind(&execution).bind((32 << 20) - left);
@@ -313,7 +313,7 @@ mod pentest {
 
     #[tokio::test]
     async fn plan_with_a_deleted_upload_is_rejected_until_it_is_uploaded_again() {
-        let (world, agent, job, execution) = at_work().await;
+        let (world, agent, job, execution) = running_job().await;
         let summary = br#"{"add":1,"change":0,"destroy":0,"noop":false}"#;
         send(&world, &agent, &execution, summary.to_vec()).await.ok();
         assert_eq!(upload::delete_expired(&world.app.pool, &days_from_now(2)).await.unwrap(), 1);

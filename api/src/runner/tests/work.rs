@@ -215,7 +215,7 @@ async fn plan_must_match_its_digest_and_uploaded_summary() {
     let other = ready(&world).await.0;
     let mut rejection = vec![("signature", plan.clone()), ("PUT /runner/v1/blobs/", plan.clone())];
     let digest = plan["payload"]["digest"].as_str().unwrap();
-    rejection[0].1["payload"]["signature"] = signed(&other, digest, (job, &execution)).into();
+    rejection[0].1["payload"]["signature"] = sign_plan(&other, digest, (job, &execution)).into();
     for (text, forged) in rejection {
         let response = world.report(&agent, job, &execution, 2, forged).await;
         assert!(response.rejected(422, "invalid").to_string().contains(text), "{text}");
@@ -291,12 +291,12 @@ pub async fn plan(
     let (file, summary, tool) = ([7; 32], Sha256::digest(summary).into(), "terraform 1.9.8");
     let digest = proof::plan::digest_of(&file, &summary, &work.manifest.bytes(), tool);
     let [digest, file, summary] = [digest, file, summary].map(|hash| proof::digest_text(&hash));
-    let signature = signed(agent, &digest, (job, execution));
+    let signature = sign_plan(agent, &digest, (job, execution));
     json!({"type": "plan", "payload": {"digest": digest, "file": file, "summary": summary,
         "noop": false, "add": 1, "change": 0, "destroy": 0, "tool": tool, "signature": signature}})
 }
 
-fn signed(agent: &Agent, digest: &str, (job, execution): (JobId, &str)) -> String {
+fn sign_plan(agent: &Agent, digest: &str, (job, execution): (JobId, &str)) -> String {
     let digest: domain::digest::Digest = digest.parse().unwrap();
     let signed_bytes = proof::plan::statement(&digest.bytes(), &job.to_string(), execution);
     proof::plan::sign(&signed_bytes, &agent.key)
