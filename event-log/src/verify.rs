@@ -90,7 +90,7 @@ pub async fn verify(
     verify_in(
         source,
         from_exclusive,
-        VerifyOptions { at_once: cores.min(MAX_CONCURRENT), ..VerifyOptions::default() },
+        VerifyOptions { concurrency: cores.min(MAX_CONCURRENT), ..VerifyOptions::default() },
         progress,
     )
     .await
@@ -100,7 +100,7 @@ pub async fn verify(
 #[derive(Debug, Clone, Copy)]
 pub struct VerifyOptions {
     /// Number of concurrent segments.
-    pub at_once: usize,
+    pub concurrency: usize,
     /// Number of blocks of 256 events in a segment.
     pub blocks: u64,
     /// True to verify the signatures of runners, which takes longer than everything else.
@@ -109,7 +109,7 @@ pub struct VerifyOptions {
 
 impl Default for VerifyOptions {
     fn default() -> VerifyOptions {
-        VerifyOptions { at_once: 1, blocks: 16, reports: true }
+        VerifyOptions { concurrency: 1, blocks: 16, reports: true }
     }
 }
 
@@ -150,7 +150,7 @@ pub async fn verify_in(
         last: None,
         streams: HashMap::new(),
         nodes: Vec::new(),
-        whole: from_exclusive == 0,
+        from_start: from_exclusive == 0,
     };
     let ranges = ranges(parts, start, from_exclusive, head.position, genesis);
     let checks = ranges.map(|range| {
@@ -162,7 +162,7 @@ pub async fn verify_in(
         }
     });
     // Results are processed in order, so that the first difference is reported.
-    let mut checks = stream::iter(checks).buffered(parts.at_once.max(1));
+    let mut checks = stream::iter(checks).buffered(parts.concurrency.max(1));
     let mut gathering = ReportVerifier::new(from_exclusive == 0);
     while let Some(part) = checks.next().await {
         let (to, mut part) = part?;

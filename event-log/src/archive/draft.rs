@@ -69,7 +69,7 @@ impl Draft {
             frames: vec![],
             offset: 0,
             entries: Entries::default(),
-            seen: Frames::new(),
+            frame_streams: Frames::new(),
             first: None,
             last: None,
         };
@@ -146,7 +146,7 @@ struct EventsWriter {
     frames: Vec<Frame>,
     offset: u64,
     entries: Entries,
-    seen: Frames,
+    frame_streams: Frames,
     first: Option<StoredEvent>,
     last: Option<StoredEvent>,
 }
@@ -156,7 +156,7 @@ impl EventsWriter {
         line::write(event, &mut self.lines)
             .map_err(|why| corrupt(&self.path, format!("position {}: {why}", event.position)))?;
         let frame = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);
-        self.entries.add(&mut self.seen, &event.stream, frame, event.sequence);
+        self.entries.add(&mut self.frame_streams, &event.stream, frame, event.sequence);
         self.first.get_or_insert_with(|| event.clone());
         self.last = Some(event.clone());
         Ok(())
@@ -178,7 +178,7 @@ impl EventsWriter {
         self.frames.push(Frame { first, last, offset, bytes, raw_bytes, sha256 });
         self.offset += bytes;
         self.lines.clear();
-        self.seen.clear();
+        self.frame_streams.clear();
         Ok(())
     }
 }

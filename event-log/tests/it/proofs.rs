@@ -202,7 +202,7 @@ async fn tampering_is_found_at_its_position() {
         drop(log_with_events(&database).await);
         run(&database, tampering).await;
         // In one segment, and in five, of which several are verified concurrently.
-        let small = VerifyOptions { at_once: 3, blocks: 1, ..VerifyOptions::default() };
+        let small = VerifyOptions { concurrency: 3, blocks: 1, ..VerifyOptions::default() };
         for parts in [VerifyOptions::default(), small] {
             match verify_in(&database.pool, 0, parts, |_| {}).await {
                 Err(VerifyError::Differs(difference)) => {
@@ -283,7 +283,7 @@ async fn contradictions_between_rows_are_found_despite_valid_hashes() {
         recompute_hashes(&database).await;
         for parts in [
             VerifyOptions::default(),
-            VerifyOptions { at_once: 3, blocks: 1, ..VerifyOptions::default() },
+            VerifyOptions { concurrency: 3, blocks: 1, ..VerifyOptions::default() },
         ] {
             match verify_in(&database.pool, 0, parts, |_| {}).await {
                 Err(VerifyError::Differs(difference)) => {
