@@ -10,8 +10,8 @@
 //!
 //! Everything else returns 404: a job gets the same response for another job's artifact as for a
 //! missing one.
-mod answer;
 mod permit;
+mod problem;
 mod pull;
 mod push;
 

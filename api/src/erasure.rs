@@ -53,7 +53,7 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
     shred::raise_fence(&app.pool, &ids).await?;
     // Includes subjects that were erased earlier, so that a plan summary that only erased installs
     // share is deleted too.
-    let before = erased(app).await?;
+    let before = erased_subjects(app).await?;
     let all: Vec<SubjectId> = before.iter().chain(subjects).copied().collect();
     let mut copies = Copies::of(app, &installs(&all)).await?;
     let (executions, digests) = (copies.executions(None), deletable(app, &copies).await?);
@@ -65,8 +65,8 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
     sqlx::query("delete from log_snapshot").execute(&app.pool).await?;
     // Without a stored response, a repeated command gets its response from the log, which no longer
     // contains the data.
-    let answers = "update log_command set response = null where response is not null";
-    sqlx::query(answers).execute(&app.pool).await?;
+    let sql = "update log_command set response = null where response is not null";
+    sqlx::query(sql).execute(&app.pool).await?;
     app.logs.erase(&executions).await?;
     upload::erase(&app.pool, &executions).await?;
     clear_dead_letter_reasons(app, &copies).await?;
@@ -81,7 +81,7 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
     }
     projections::erase::erase(app.owner_source()).await.map_err(owner_problem)?;
     vacuum(app).await;
-    copies.go_on(app).await?;
+    copies.read_new_events(app).await?;
     match remaining(app, &copies, &all).await?.as_slice() {
         [] => Ok(Outcome { erased: subjects.to_vec(), incomplete: None }),
         some => Err(Problem::new(
@@ -107,7 +107,7 @@ async fn erase_newer(
             .await
             .map_err(owner_problem)?;
         vacuum(app).await;
-        copies.go_on(app).await?;
+        copies.read_new_events(app).await?;
     }
     for install in younger {
         let left = numbers(app, &copies, Some(install)).await?;
@@ -173,7 +173,7 @@ async fn vacuum(app: &App) {
 
 /// Remaining copies of every subject that the log records as erased.
 pub async fn remaining_copies(app: &App) -> Result<Vec<String>, Problem> {
-    let subjects = erased(app).await?;
+    let subjects = erased_subjects(app).await?;
     if subjects.is_empty() {
         return Ok(vec![]);
     }
@@ -190,7 +190,7 @@ pub async fn remaining_copies(app: &App) -> Result<Vec<String>, Problem> {
 }
 
 /// Subjects that the log records as erased.
-async fn erased(app: &App) -> Result<Vec<SubjectId>, Problem> {
+async fn erased_subjects(app: &App) -> Result<Vec<SubjectId>, Problem> {
     let erased = shred::without_copies(&app.pool).await?;
     Ok(erased.iter().filter_map(|id| id.parse().ok()).collect())
 }

@@ -66,13 +66,13 @@ impl<S: Send + Sync> FromRequestParts<S> for LastEvent {
         let Some(id) = parts.headers.get("last-event-id") else { return Ok(LastEvent(None)) };
         // An invalid id is rejected: resuming elsewhere would hide a gap from the client.
         let number = id.to_str().ok().and_then(|id| id.parse().ok());
-        let refused = || {
+        let rejection = || {
             Problem::new(
                 Code::BadRequest,
                 "invalid Last-Event-ID: it is not a number; send the id of an event",
             )
         };
-        number.map(|id| LastEvent(Some(id))).ok_or_else(refused)
+        number.map(|id| LastEvent(Some(id))).ok_or_else(rejection)
     }
 }
 

@@ -10,14 +10,14 @@ mod codec;
 mod committer;
 pub mod days;
 mod headers;
-mod place;
+mod placement;
 mod problems;
 mod read;
 mod store;
 
 pub use codec::{Coding, decode};
 pub use headers::{ContentRange, HeaderError, repr_digest};
-pub use place::{Gap, Placement, place_chunk};
+pub use placement::{Gap, Placement, place_chunk};
 pub use store::{Comparison, LogError, LogStore};
 
 /// Maximum size of a chunk, in uncompressed bytes.

@@ -22,7 +22,7 @@ pub mod claim;
 pub mod enrol;
 pub mod events;
 mod execution;
-mod finish;
+mod finalize;
 mod grant;
 pub mod log;
 pub mod poll;

@@ -20,7 +20,7 @@ const COMPONENTS: u64 = 40;
 fn main() {
     let mut arguments = std::env::args().skip_while(|argument| argument != "--events").skip(1);
     let events = arguments.next().and_then(|value| value.parse().ok()).unwrap_or(100_000);
-    let events_of_install = story(events);
+    let events_of_install = deploy_events(events);
     let began = Instant::now();
     let mut install = Install::default();
     events_of_install.into_iter().for_each(|event| install.evolve(event));
@@ -57,7 +57,7 @@ fn median(mut once: impl FnMut()) -> f64 {
 }
 
 /// Returns events that deploy each component in turn, repeatedly, with outputs.
-fn story(events: u64) -> Vec<InstallEvent> {
+fn deploy_events(events: u64) -> Vec<InstallEvent> {
     let example = |name: &str| -> Value {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events").join(name);
         serde_json::from_str(&fs::read_to_string(directory.join("1.example.json")).unwrap())

@@ -86,7 +86,7 @@ pub async fn position(
 /// If a database operation fails.
 pub async fn advance(
     executor: impl PgExecutor<'_>,
-    held: &ConsumerLease,
+    lease: &ConsumerLease,
     to: u64,
 ) -> Result<bool, sqlx::Error> {
     let done = sqlx::query(
@@ -94,11 +94,11 @@ pub async fn advance(
          and position = $5 and owner_epoch = $6",
     )
     .bind(bigint(to))
-    .bind(&held.name)
-    .bind(held.version)
-    .bind(held.shard)
-    .bind(bigint(held.position))
-    .bind(bigint(held.owner_epoch))
+    .bind(&lease.name)
+    .bind(lease.version)
+    .bind(lease.shard)
+    .bind(bigint(lease.position))
+    .bind(bigint(lease.owner_epoch))
     .execute(executor)
     .await?;
     Ok(done.rows_affected() == 1)

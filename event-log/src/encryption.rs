@@ -38,7 +38,7 @@ struct Shared {
     wrapping: WrappingKey,
     /// Earlier wrapping keys, which still unwrap the keys that they wrapped.
     former: Vec<WrappingKey>,
-    held: KeyCache,
+    cache: KeyCache,
 }
 
 /// State of one subject's key.
@@ -101,7 +101,7 @@ impl KeyRing {
     /// Creates a ring. `wrapping` encrypts new subject keys. `former` wrapping keys decrypt the
     /// subject keys that they encrypted earlier.
     pub fn of(wrapping: WrappingKey, former: Vec<WrappingKey>) -> KeyRing {
-        KeyRing(Some(Arc::new(Shared { wrapping, former, held: KeyCache::default() })))
+        KeyRing(Some(Arc::new(Shared { wrapping, former, cache: KeyCache::default() })))
     }
 
     /// Checks that the ring has the wrapping key of every subject key in the database. A ring without keys passes.
@@ -131,14 +131,14 @@ impl KeyRing {
     /// Marks the key of a subject as shredded, so that this process decrypts nothing with it.
     pub fn mark_shredded(&self, subject: &str) {
         if let Some(shared) = &self.0 {
-            shared.held.put(subject.to_owned(), Key::Shredded);
+            shared.cache.put(subject.to_owned(), Key::Shredded);
         }
     }
 
     /// Clears the cache, because other servers may have shredded keys.
     pub(crate) fn forget_all(&self) {
         if let Some(shared) = &self.0 {
-            shared.held.clear();
+            shared.cache.clear();
         }
     }
 
@@ -155,7 +155,7 @@ impl KeyRing {
             let (customer, author) = event.subjects();
             subjects.extend(customer.into_iter().chain(author));
         }
-        let (mut keys, missing) = shared.held.cached(subjects);
+        let (mut keys, missing) = shared.cache.cached(subjects);
         if !missing.is_empty() {
             shared.make(pool, &missing, clock).await?;
             keys.0.extend(shared.fetch(&mut *pool.acquire().await?, &missing).await?);
@@ -182,7 +182,7 @@ impl KeyRing {
             let missing = |subject| (subject, Key::Missing(none.clone()));
             return Ok(Keys(subjects.into_iter().map(missing).collect()));
         };
-        let (mut keys, missing) = shared.held.cached(subjects);
+        let (mut keys, missing) = shared.cache.cached(subjects);
         if !missing.is_empty() {
             keys.0.extend(shared.fetch(connection, &missing).await?);
         }
@@ -210,12 +210,12 @@ impl Shared {
 
 impl NewEvent {
     fn subjects(&self) -> (Option<String>, Option<String>) {
-        let places = personal_fields(&self.event_type);
-        match places.is_empty() {
+        let fields = personal_fields(&self.event_type);
+        match fields.is_empty() {
             true => (None, None),
             false => {
                 let customer = self.customer.map(|install| install.to_string());
-                payload::subjects(&self.payload, places, customer)
+                payload::subjects(&self.payload, fields, customer)
             }
         }
     }

@@ -124,14 +124,14 @@ impl EventLog {
     }
 
     async fn load_current<D: Decider>(&self, stream: StreamId) -> Result<Loaded<D>, LogError> {
-        let begun = self.begin();
+        let start = self.begin();
         let known = match self.shared.cache.get::<D>(&stream) {
             Some(known) => Some(known),
             // Most streams are too short for a snapshot and need one query. A longer one costs one
             // query more.
             None => match self.read_below(&stream, snapshot::SNAPSHOT_INTERVAL).await? {
                 Some(events) => {
-                    let mut loaded = Loaded::new(stream, begun);
+                    let mut loaded = Loaded::new(stream, start);
                     apply_events(&mut loaded, &events)?;
                     if loaded.version > 0 {
                         self.keep(&loaded, 0);
@@ -141,7 +141,7 @@ impl EventLog {
                 None => snapshot::read::<D>(self.pool(), &stream).await?,
             },
         };
-        let mut loaded = Loaded::new(stream, begun);
+        let mut loaded = Loaded::new(stream, start);
         if let Some((state, version)) = known {
             (loaded.state, loaded.version) = (state, version);
         }
@@ -151,7 +151,7 @@ impl EventLog {
                 // The database was restored to an earlier state while this process ran. The cached
                 // state or the snapshot includes events that the database has lost.
                 self.shared.cache.remove(&loaded.stream);
-                loaded = Loaded::new(loaded.stream, begun);
+                loaded = Loaded::new(loaded.stream, start);
                 self.catch_up(&mut loaded, u64::MAX).await?;
             }
             caught_up => caught_up?,

@@ -83,14 +83,14 @@ pub(crate) struct Shared {
     pub clock: Clock,
     pub arrivals: mpsc::UnboundedSender<PendingCommit>,
     /// Slots of the queue.
-    pub places: Arc<Semaphore>,
+    pub slots: Arc<Semaphore>,
     /// Permits of large commits that wait for slots.
     pub large: Semaphore,
     pub queue: u32,
     pub positions: watch::Receiver<u64>,
     /// Time of the last read of the head. `None` if no other server writes to this log.
     pub read_at: Option<watch::Receiver<Instant>>,
-    pub seen: watch::Receiver<PublishedHead>,
+    pub published: watch::Receiver<PublishedHead>,
     pub tail: broadcast::WeakSender<Arc<[StoredEvent]>>,
     pub cache: Arc<Cache>,
     pub tree_cache: Arc<TreeCache>,
@@ -113,18 +113,18 @@ const TAIL_CAPACITY: usize = 1_024;
 impl Shared {
     /// Acquires slots of the queue. A small commit gets its slots immediately or is rejected with a
     /// retry delay. A large commit waits in line, and no later commit gets slots before it.
-    async fn places(&self, slots: u32) -> Result<OwnedSemaphorePermit, AppendError> {
+    async fn acquire_slots(&self, slots: u32) -> Result<OwnedSemaphorePermit, AppendError> {
         let full = AppendError::Full { retry_after: RETRY_AFTER };
-        match self.places.clone().try_acquire_many_owned(slots) {
-            Ok(places) => return Ok(places),
+        match self.slots.clone().try_acquire_many_owned(slots) {
+            Ok(permit) => return Ok(permit),
             Err(TryAcquireError::Closed) => return Err(AppendError::Closed),
             Err(TryAcquireError::NoPermits) if slots <= MAX_SMALL_SLOTS => return Err(full),
             Err(TryAcquireError::NoPermits) => {}
         }
         // Waiting commits use memory, so their number is limited.
         let Ok(_waiting) = self.large.try_acquire() else { return Err(full) };
-        match timeout(LARGE_WAIT, self.places.clone().acquire_many_owned(slots)).await {
-            Ok(places) => places.map_err(|_| AppendError::Closed),
+        match timeout(LARGE_WAIT, self.slots.clone().acquire_many_owned(slots)).await {
+            Ok(permit) => permit.map_err(|_| AppendError::Closed),
             Err(_) => Err(full),
         }
     }
@@ -147,8 +147,8 @@ impl EventLog {
         if encoding != "UTF8" {
             return Err(LogError::Encoding(encoding));
         }
-        let there = sqlx::query("select to_regclass('log_head') is not null");
-        if !there.fetch_one(&mut connection).await?.try_get::<bool, _>(0)? {
+        let exists = sqlx::query("select to_regclass('log_head') is not null");
+        if !exists.fetch_one(&mut connection).await?.try_get::<bool, _>(0)? {
             return Err(LogError::NoLog);
         }
         let opened = Instant::now();
@@ -168,12 +168,12 @@ impl EventLog {
             format: options.format,
             clock: options.clock.clone(),
             arrivals,
-            places: Arc::new(Semaphore::new(options.queue as usize)),
+            slots: Arc::new(Semaphore::new(options.queue as usize)),
             large: Semaphore::new(MAX_LARGE_WAITING),
             queue: options.queue,
             positions: watched_positions,
             read_at: options.poll_interval.map(|_| watched_reads),
-            seen: watched,
+            published: watched,
             tail: tail.downgrade(),
             cache: cache.clone(),
             tree_cache: nearby.clone(),
@@ -216,13 +216,13 @@ impl EventLog {
         let shared = &self.shared;
         let keys = shared.keys.encryption_keys(&shared.pool, &commit, &shared.clock).await?;
         let intake = Intake::of(commit, keys.as_ref())?;
-        let (answer, answered) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         // A commit of any size fits into an empty queue.
         let slots = u32::try_from(intake.capacity()).unwrap_or(u32::MAX).min(self.shared.queue);
-        let place = self.shared.places(slots).await?;
-        let pending = PendingCommit { intake, response: answer, _capacity: place };
+        let permit = self.shared.acquire_slots(slots).await?;
+        let pending = PendingCommit { intake, response: sender, _capacity: permit };
         self.shared.arrivals.send(pending).map_err(|_| AppendError::Closed)?;
-        answered.await.map_err(|_| AppendError::Closed)?
+        receiver.await.map_err(|_| AppendError::Closed)?
     }
 
     /// Checks in the database that the log still has this program's format.
@@ -248,7 +248,7 @@ impl EventLog {
     /// Returns true if this process knows that another version has migrated the tables. Events that
     /// this process has read may be of that version.
     pub fn is_outdated(&self) -> bool {
-        self.shared.seen.borrow().format != self.shared.format
+        self.shared.published.borrow().format != self.shared.format
     }
 
     /// Id of the log, a ULID created with the database.
@@ -258,7 +258,7 @@ impl EventLog {
 
     /// Epoch of the log. An operator increments it after a restore that may have lost events.
     pub fn epoch(&self) -> u64 {
-        self.shared.seen.borrow().epoch
+        self.shared.published.borrow().epoch
     }
 
     /// Position of the last event that this process knows; 0 without events.

@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(try_migrate(&database.pool, &later).await.unwrap(), ["9999_later"]);
         assert_eq!(try_migrate(&database.pool, &later).await.unwrap(), [] as [String; 0]);
         sqlx::query("select id from later").fetch_all(&database.pool).await.unwrap();
-        let refused = try_migrate(&database.pool, &first).await.unwrap_err();
-        assert!(matches!(&refused, MigrateError::Unknown(name) if name == "9999_later"));
+        let error = try_migrate(&database.pool, &first).await.unwrap_err();
+        assert!(matches!(&error, MigrateError::Unknown(name) if name == "9999_later"));
     }
 }

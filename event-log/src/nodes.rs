@@ -93,8 +93,8 @@ fn combine_hashes(nodes: &[Node], found: &[Vec<Hash>]) -> Result<Vec<Hash>, sqlx
         .iter()
         .zip(found)
         .map(|(node, hashes)| {
-            let whole = hashes.len() == 1 << (node.level % 8);
-            let hash = if whole { tree::perfect(hashes) } else { None };
+            let is_complete = hashes.len() == 1 << (node.level % 8);
+            let hash = if is_complete { tree::perfect(hashes) } else { None };
             hash.ok_or_else(|| {
                 let what = format!("node {} of level {} is missing", node.index, node.level);
                 sqlx::Error::Decode(what.into())

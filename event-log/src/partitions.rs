@@ -72,11 +72,11 @@ pub async fn create_missing(
     ahead: u64,
 ) -> Result<Vec<Partition>, sqlx::Error> {
     let size = size.max(1).next_multiple_of(BLOCK);
-    let mut made = vec![];
+    let mut created = vec![];
     loop {
         let mut connection = owner.acquire().await?;
         let Some(missing) = next_missing(&mut connection, size, ahead).await? else {
-            return Ok(made);
+            return Ok(created);
         };
         // The transaction begins after the first check. Two transactions that had both read the
         // table would deadlock when they lock it.
@@ -98,7 +98,7 @@ pub async fn create_missing(
             tx.rollback().await?;
             continue;
         }
-        made.push(create_partition(&mut tx, missing).await?);
+        created.push(create_partition(&mut tx, missing).await?);
         tx.commit().await?;
     }
 }
@@ -134,9 +134,9 @@ async fn next_missing(
 
 /// Last position that has, or had, a partition.
 async fn end_of_partitions(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
-    let made = list(connection).await?.last().map_or(0, |partition| partition.last);
+    let existing = list(connection).await?.last().map_or(0, |partition| partition.last);
     let archived = "select coalesce(max(last_position), 0) from log_archive";
-    Ok(made.max(number(sqlx::query_scalar(archived).fetch_one(connection).await?)))
+    Ok(existing.max(number(sqlx::query_scalar(archived).fetch_one(connection).await?)))
 }
 
 async fn create_partition(

@@ -38,7 +38,7 @@ pub async fn head_snapshot(connection: &mut PgConnection) -> Result<HeadSnapshot
 impl EventLog {
     /// Tree head that this process knows. It covers every commit that this process acknowledged.
     pub fn head(&self) -> Checkpoint {
-        let seen = self.shared.seen.borrow();
+        let seen = self.shared.published.borrow();
         Checkpoint {
             log_id: self.shared.log_id.clone(),
             size: seen.position,
@@ -49,7 +49,7 @@ impl EventLog {
 
     /// Link of the chain at [`EventLog::head`].
     pub fn chain(&self) -> Hash {
-        self.shared.seen.borrow().chain
+        self.shared.published.borrow().chain
     }
 
     /// Returns the root of the first `size` events.
@@ -141,7 +141,7 @@ impl EventLog {
 
     fn within(&self, size: u64) -> Result<(), LogError> {
         // Compares with the published head, because `position` is updated slightly later.
-        let position = self.shared.seen.borrow().position;
+        let position = self.shared.published.borrow().position;
         if size <= position {
             return Ok(());
         }

@@ -196,16 +196,16 @@ impl EventLog {
             |row: &&PgRow| row.try_get::<Option<i64>, _>("position").ok().flatten().is_some();
         let mut rows: Vec<StoredEvent> =
             rows.iter().filter(there).map(StoredEvent::read).collect::<Result<_, _>>()?;
-        let whole = rows.first().map_or(version <= after_sequence, |row| {
+        let is_complete = rows.first().map_or(version <= after_sequence, |row| {
             row.sequence == after_sequence.saturating_add(1)
         });
-        if rows.is_empty() && !whole && floor == 0 && last <= to_position {
+        if rows.is_empty() && !is_complete && floor == 0 && last <= to_position {
             let what = format!(
                 "{stream} has no event after sequence {after_sequence}, expected {version}"
             );
             return Err(LogError::Damaged { position: last, what });
         }
-        if whole || floor == 0 {
+        if is_complete || floor == 0 {
             self.key_ring().open(&mut connection, &mut rows).await?;
             return Ok(Some(rows));
         }

@@ -90,7 +90,7 @@ pub async fn verify(
     verify_in(
         source,
         from_exclusive,
-        VerifyOptions { at_once: cores.min(MAX_CONCURRENT), ..VerifyOptions::default() },
+        VerifyOptions { concurrency: cores.min(MAX_CONCURRENT), ..VerifyOptions::default() },
         progress,
     )
     .await
@@ -100,7 +100,7 @@ pub async fn verify(
 #[derive(Debug, Clone, Copy)]
 pub struct VerifyOptions {
     /// Number of concurrent segments.
-    pub at_once: usize,
+    pub concurrency: usize,
     /// Number of blocks of 256 events in a segment.
     pub blocks: u64,
     /// True to verify the signatures of runners, which takes longer than everything else.
@@ -109,7 +109,7 @@ pub struct VerifyOptions {
 
 impl Default for VerifyOptions {
     fn default() -> VerifyOptions {
-        VerifyOptions { at_once: 1, blocks: 16, reports: true }
+        VerifyOptions { concurrency: 1, blocks: 16, reports: true }
     }
 }
 
@@ -143,14 +143,14 @@ pub async fn verify_in(
         after => link(&mut connection, &source, after).await?,
     };
     drop(connection);
-    let mut whole = LogSummary {
+    let mut summary = LogSummary {
         position: from_exclusive,
         chain: before,
         edge: Edge::of(start, hashes).ok_or(LogError::NoLog)?,
         last: None,
         streams: HashMap::new(),
         nodes: Vec::new(),
-        whole: from_exclusive == 0,
+        from_start: from_exclusive == 0,
     };
     let ranges = ranges(parts, start, from_exclusive, head.position, genesis);
     let checks = ranges.map(|range| {
@@ -162,16 +162,16 @@ pub async fn verify_in(
         }
     });
     // Results are processed in order, so that the first difference is reported.
-    let mut checks = stream::iter(checks).buffered(parts.at_once.max(1));
+    let mut checks = stream::iter(checks).buffered(parts.concurrency.max(1));
     let mut gathering = ReportVerifier::new(from_exclusive == 0);
     while let Some(part) = checks.next().await {
         let (to, mut part) = part?;
         gathering.take(std::mem::take(&mut part.facts)).await?;
-        whole.take(to, part)?;
+        summary.take(to, part)?;
         progress(to - from_exclusive);
     }
     let differs = |what: &str| Difference { position: head.position + 1, what: what.into() };
-    if whole.chain != head.chain {
+    if summary.chain != head.chain {
         return Err(differs("the chain link of the head does not match the last event").into());
     }
     // A concurrent append may have written events meanwhile, but the head of the same snapshot
@@ -183,11 +183,11 @@ pub async fn verify_in(
         let what = "there are events after the head".into();
         return Err(Difference { position: number(position), what }.into());
     }
-    whole.compare_nodes(pool).await?;
-    whole.compare_streams(pool, head.position).await?;
+    summary.compare_nodes(pool).await?;
+    summary.compare_streams(pool, head.position).await?;
     let (size, checked) = (head.position, head.position.saturating_sub(from_exclusive));
     let reported = gathering.end().await?;
-    Ok(Verified { size, root: whole.edge.root(), chain: whole.chain, checked, reported })
+    Ok(Verified { size, root: summary.edge.root(), chain: summary.chain, checked, reported })
 }
 
 /// Reports undecodable data as a difference.

@@ -6,7 +6,7 @@ use domain::{digest::Digest, job::Job};
 use schemas::{manifest::Manifest, runner::JobKind};
 use serde_json::Value;
 
-use super::answer::RegistryProblem;
+use super::problem::RegistryProblem;
 use crate::{
     extract::JobCaller,
     problem::{Code, Problem},
@@ -66,7 +66,7 @@ impl Permit {
     }
 
     /// Returns the repository if this job may push to it.
-    pub(super) fn own(&self, repository: Repository) -> Result<Repository, RegistryProblem> {
+    pub(super) fn check_push(&self, repository: Repository) -> Result<Repository, RegistryProblem> {
         if self.pushes_to(&repository) {
             Ok(repository)
         } else {

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio_util::io::ReaderStream;
 
 use super::{
-    answer::RegistryProblem,
     permit::{Permit, not_found},
+    problem::RegistryProblem,
 };
 use crate::{
     extract::Path,

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use ulid::Ulid;
 
 use super::{
-    answer::RegistryProblem,
     permit::{Permit, not_found},
+    problem::RegistryProblem,
     pull::{CONTENT_DIGEST, parse_path},
 };
 use crate::{
@@ -39,7 +39,7 @@ pub(super) async fn begin(
     Query(upload): Query<Upload>,
     body: Body,
 ) -> Result<Response, RegistryProblem> {
-    let repository = permit.own(repository(&name, &component)?)?;
+    let repository = permit.check_push(repository(&name, &component)?)?;
     if upload.digest.is_some() {
         return receive(&app, &repository, &upload, body).await;
     }
@@ -56,7 +56,7 @@ pub(super) async fn finish(
     Query(upload): Query<Upload>,
     body: Body,
 ) -> Result<Response, RegistryProblem> {
-    let repository = permit.own(repository(&name, &component)?)?;
+    let repository = permit.check_push(repository(&name, &component)?)?;
     receive(&app, &repository, &upload, body).await
 }
 
@@ -68,7 +68,7 @@ pub(super) async fn manifest(
     body: Body,
 ) -> Result<Response, RegistryProblem> {
     let (repository, digest) = parse_path(&name, &component, &reference)?;
-    let repository = permit.own(repository)?;
+    let repository = permit.check_push(repository)?;
     let bytes = axum::body::to_bytes(body, MANIFEST_BYTES).await.map_err(|_| {
         let detail = format!("manifest is too large: the limit is {MANIFEST_BYTES} bytes");
         Problem::new(Code::TooLarge, detail)
@@ -90,8 +90,8 @@ pub(super) async fn manifest(
             return Err(Problem::new(Code::Invalid, detail).into());
         }
     }
-    app.registry.keep(&repository, &digest, Body::from(Bytes::clone(&bytes))).await?;
-    app.registry.list(&repository, &digest, &image).await?;
+    app.registry.store(&repository, &digest, Body::from(Bytes::clone(&bytes))).await?;
+    app.registry.add_to_index(&repository, &digest, &image).await?;
     Ok(created(format!("/v2/{repository}/manifests/{digest}"), &digest))
 }
 
@@ -108,7 +108,7 @@ async fn receive(
             return Err(Problem::new(Code::DigestMismatch, detail).into());
         }
     };
-    app.registry.keep(repository, &digest, body).await?;
+    app.registry.store(repository, &digest, body).await?;
     Ok(created(format!("/v2/{repository}/blobs/{digest}"), &digest))
 }
 

@@ -32,29 +32,30 @@ fn image() -> Vec<u8> {
 }
 
 impl Started {
-    fn v2(&self, held: &ClaimedJob, method: Method, path: &str) -> RequestBuilder {
-        self.http.request(method, self.runner(&format!("/v2/{path}"))).bearer_auth(&held.token)
+    fn v2(&self, claimed: &ClaimedJob, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, self.runner(&format!("/v2/{path}"))).bearer_auth(&claimed.token)
     }
 
-    async fn status(&self, held: &ClaimedJob, method: Method, path: &str) -> StatusCode {
-        self.v2(held, method, path).send().await.unwrap().status()
+    async fn status(&self, claimed: &ClaimedJob, method: Method, path: &str) -> StatusCode {
+        self.v2(claimed, method, path).send().await.unwrap().status()
     }
 
-    async fn upload(&self, held: &ClaimedJob, named: &Digest, bytes: Vec<u8>) -> StatusCode {
-        let begun = self.v2(held, Method::POST, &format!("{REPOSITORY}/blobs/uploads/"));
-        let begun = begun.send().await.unwrap();
-        assert_eq!(begun.status(), StatusCode::ACCEPTED);
-        let place = begun.headers()[header::LOCATION].to_str().unwrap().to_string();
-        let put = self.http.put(self.runner(&format!("{place}?digest={named}")));
-        put.bearer_auth(&held.token).body(bytes).send().await.unwrap().status()
+    async fn upload(&self, claimed: &ClaimedJob, named: &Digest, bytes: Vec<u8>) -> StatusCode {
+        let begin_response =
+            self.v2(claimed, Method::POST, &format!("{REPOSITORY}/blobs/uploads/"));
+        let begin_response = begin_response.send().await.unwrap();
+        assert_eq!(begin_response.status(), StatusCode::ACCEPTED);
+        let location = begin_response.headers()[header::LOCATION].to_str().unwrap().to_string();
+        let put = self.http.put(self.runner(&format!("{location}?digest={named}")));
+        put.bearer_auth(&claimed.token).body(bytes).send().await.unwrap().status()
     }
 
-    async fn push(&self, held: &ClaimedJob) -> Digest {
+    async fn push(&self, claimed: &ClaimedJob) -> Digest {
         for blob in [CONFIG, LAYER] {
-            assert_eq!(self.upload(held, &digest(blob), blob.into()).await, StatusCode::CREATED);
+            assert_eq!(self.upload(claimed, &digest(blob), blob.into()).await, StatusCode::CREATED);
         }
         let digest = digest(&image());
-        let put = self.v2(held, Method::PUT, &format!("{REPOSITORY}/manifests/{digest}"));
+        let put = self.v2(claimed, Method::PUT, &format!("{REPOSITORY}/manifests/{digest}"));
         assert_eq!(put.body(image()).send().await.unwrap().status(), StatusCode::CREATED);
         digest
     }
@@ -65,7 +66,7 @@ impl Started {
     }
 }
 
-fn named(digest: &Digest) -> Vec<ArtifactRef> {
+fn artifact_refs(digest: &Digest) -> Vec<ArtifactRef> {
     vec![ArtifactRef { repository: REPOSITORY.into(), digest: digest.clone(), size: 1 }]
 }
 
@@ -81,7 +82,7 @@ async fn artifact_is_pulled_only_by_jobs_that_name_it() {
     let layer = format!("{REPOSITORY}/blobs/{}", digest(LAYER));
     assert_eq!(started.status(&build, Method::HEAD, &layer).await, StatusCode::OK);
 
-    let plan = started.held(JobKind::Plan, json!({}), named(&artifact)).await;
+    let plan = started.held(JobKind::Plan, json!({}), artifact_refs(&artifact)).await;
     let manifest = format!("{REPOSITORY}/manifests/{artifact}");
     let got = started.v2(&plan, Method::GET, &manifest).send().await.unwrap();
     assert_eq!(got.headers()["docker-content-digest"], artifact.to_string().as_str());
@@ -141,9 +142,9 @@ async fn superseded_execution_is_rejected() {
         JobCommand::Claim { execution: next, runner, session, claim_id },
     ];
     tell(started.app(), build.job, commands).await;
-    let refused = started.v2(&build, Method::GET, "").send().await.unwrap();
-    assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
-    let body: Value = refused.json().await.unwrap();
+    let rejection = started.v2(&build, Method::GET, "").send().await.unwrap();
+    assert_eq!(rejection.status(), StatusCode::UNAUTHORIZED);
+    let body: Value = rejection.json().await.unwrap();
     assert_eq!(body["code"], "execution_superseded");
     assert_eq!(body["errors"][0]["code"], "UNAUTHORIZED");
     let unauthenticated = started.http.get(started.runner("/v2/")).send().await.unwrap();

@@ -155,9 +155,9 @@ pub(super) fn diagnostic(found: &app_config::Diagnostic) -> Diagnostic {
 )]
 pub async fn list(State(app): State<App>, Query(part): Query<PageQuery>) -> ApiResult<Page<Shown>> {
     let part = PageRequest::of(part.limit, part.cursor)?;
-    let rows = views::apps::page(&app.pool, part.after, part.rows()).await?;
-    let (rows, next) = part.cut(rows, |row| row.app);
-    Ok(Json(Page { items: shown(&app, &rows).await?, next }))
+    let rows = views::apps::page(&app.pool, part.after, part.query_limit()).await?;
+    let (rows, next) = part.page(rows, |row| row.app);
+    Ok(Json(Page { items: with_newest_versions(&app, &rows).await?, next }))
 }
 
 /// Get an app
@@ -170,21 +170,24 @@ pub async fn show(State(app): State<App>, Path(name): Path<String>) -> ApiResult
     let id = apps::find(&app, &name).await?;
     let row = views::apps::app(&app.pool, id).await?;
     let row = row.ok_or_else(|| Problem::not_found(format!("the app {name:?}")))?;
-    let shown = shown(&app, &[row]).await?.pop();
-    shown.map(Json).ok_or_else(|| Problem::not_found(format!("the app {name:?}")))
+    let app = with_newest_versions(&app, &[row]).await?.pop();
+    app.map(Json).ok_or_else(|| Problem::not_found(format!("the app {name:?}")))
 }
 
 /// Converts rows of apps. Reads the newest versions and the install counts in two statements, for
 /// any number of rows.
-async fn shown(app: &App, rows: &[views::apps::Row]) -> Result<Vec<Shown>, sqlx::Error> {
+async fn with_newest_versions(
+    app: &App,
+    rows: &[views::apps::Row],
+) -> Result<Vec<Shown>, sqlx::Error> {
     let newest = rows.iter().map(|row| (row.app, row.version));
     let newest = views::config_versions::versions(&app.pool, newest).await?;
     let counts = views::installs::counts(&app.pool, rows.iter().map(|row| row.app)).await?;
-    let shown = |row: &views::apps::Row| {
+    let to_wire = |row: &views::apps::Row| {
         let installs = counts.get(&row.app).copied().unwrap_or_default();
         show::app(row, newest.get(&(row.app, row.version)), installs)
     };
-    Ok(rows.iter().map(shown).collect())
+    Ok(rows.iter().map(to_wire).collect())
 }
 
 /// List the config versions of an app, newest first
@@ -200,8 +203,8 @@ pub async fn versions(
 ) -> ApiResult<Page<ConfigVersion>> {
     let id = apps::find(&app, &name).await?;
     let part = PageRequest::of(part.limit, part.cursor)?;
-    let rows = views::config_versions::page(&app.pool, id, part.after, part.rows()).await?;
-    let (rows, next) = part.cut(rows, |row| row.published.config_version);
+    let rows = views::config_versions::page(&app.pool, id, part.after, part.query_limit()).await?;
+    let (rows, next) = part.page(rows, |row| row.published.config_version);
     let mut lookup = Lookup::new(&app);
     lookup.for_actors(rows.iter().map(|row| &row.by)).await?;
     let items = rows.iter().map(|row| show::version(&lookup, row)).collect();

@@ -148,8 +148,8 @@ pub async fn proofs(State(app): State<App>, Query(which): Query<ProofQuery>) -> 
             log.inclusion(position, head.size).await?
         }
         (Some(position), None) => {
-            let there = format!("position {position} (the log has positions 1 to {})", head.size);
-            return Err(Problem::not_found(there));
+            let what = format!("position {position} (the log has positions 1 to {})", head.size);
+            return Err(Problem::not_found(what));
         }
         (None, Some(old)) => log.consistency(old, head.size).await?,
         (Some(_), Some(_)) | (None, None) => {

@@ -32,8 +32,8 @@ pub async fn list(
     filter::one_of("state", which.state.as_deref(), &views::STATES)?;
     let part = PageRequest::of(which.limit, which.cursor)?;
     let filter = views::Filter { app: of, component: None, state: which.state };
-    let rows = views::page(&app.pool, &filter, part.after, part.rows()).await?;
-    let (rows, next) = part.cut(rows, |row| row.build);
+    let rows = views::page(&app.pool, &filter, part.after, part.query_limit()).await?;
+    let (rows, next) = part.page(rows, |row| row.build);
     let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
     lookup.for_builds(&rows).await?;
     for row in &rows {

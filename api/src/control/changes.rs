@@ -46,8 +46,8 @@ pub async fn changes(
         // Sent immediately, so that the client knows that the stream is open.
         yield Ok(Event::default().comment("listening"));
         loop {
-            if let Err(refused) = who.recheck(&app) {
-                yield Ok(Event::default().event("end").data(refused.code.as_str()));
+            if let Err(rejection) = who.recheck(&app) {
+                yield Ok(Event::default().event("end").data(rejection.code.as_str()));
                 break;
             }
             let Ok(page) = app.engine.log().read(at, PAGE).await else { break };

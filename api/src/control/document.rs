@@ -48,14 +48,14 @@ fn add_min_position(operation: &mut Operation) {
 /// Adds `Idempotency-Key` and the header of a replayed response to an operation that changes state.
 /// Streams accept no key, because their responses are not stored.
 fn add_idempotency_key(operation: &mut Operation) {
-    let Some(RefOr::T(answer)) = operation.responses.responses.get_mut("200") else { return };
-    if answer.content.contains_key("text/event-stream") {
+    let Some(RefOr::T(response)) = operation.responses.responses.get_mut("200") else { return };
+    if response.content.contains_key("text/event-stream") {
         return;
     }
     let mut replayed = Header::new(ObjectBuilder::new().schema_type(Type::Boolean).build());
     replayed.description =
         Some("`true` if this is the stored response of the first request".into());
-    answer.headers.insert("Idempotency-Replayed".into(), replayed);
+    response.headers.insert("Idempotency-Replayed".into(), replayed);
     let text = ObjectBuilder::new().schema_type(Type::String);
     operation.parameters.get_or_insert_default().push(
         ParameterBuilder::new()

@@ -70,23 +70,23 @@ pub async fn idempotent(
     hash.update(&bytes);
     let principal = who.principal.to_string();
     let key = IdempotencyKey { principal, key, request_hash: hash.finalize().into(), answer: None };
-    if let Some(answer) =
+    if let Some(response) =
         earlier_response(&app, &key, route.as_str(), LookupTime::BeforeHandler).await?
     {
-        return Ok(answer);
+        return Ok(response);
     }
     parts.extensions.insert(key.clone());
     let request = Request::from_parts(parts, Body::from(bytes));
     let done = async move {
-        let answer = next.run(request).await;
-        if answer.status().is_success() {
-            return Ok(store_response(&app, &key, answer).await);
+        let response = next.run(request).await;
+        if response.status().is_success() {
+            return Ok(store_response(&app, &key, response).await);
         }
         // Returns the response of a concurrent request with the same key, if that request
         // succeeded. This request may also have failed after its commit, so its commit is looked up
         // too. A commit without events changed nothing, so the failure is returned.
         let did = earlier_response(&app, &key, route.as_str(), LookupTime::AfterFailure).await?;
-        Ok(did.unwrap_or(answer))
+        Ok(did.unwrap_or(response))
     };
     tokio::spawn(done.in_current_span()).await.map_err(Problem::internal)?
 }
@@ -120,7 +120,7 @@ async fn earlier_response(
     route: &str,
     since: LookupTime,
 ) -> Result<Option<Response>, Problem> {
-    let begun = Instant::now();
+    let start = Instant::now();
     let (first, last) = loop {
         let row = sqlx::query(
             "select request_hash, first_position, last_position, response::text as response \
@@ -140,10 +140,10 @@ async fn earlier_response(
             );
             return Err(Problem::new(Code::IdempotencyMismatch, detail));
         }
-        if let Some(answer) = row.try_get::<Option<String>, _>("response")? {
-            return Ok(Some(replayed_response(answer)));
+        if let Some(response) = row.try_get::<Option<String>, _>("response")? {
+            return Ok(Some(replayed_response(response)));
         }
-        if begun.elapsed() >= RESPONSE_TIMEOUT {
+        if start.elapsed() >= RESPONSE_TIMEOUT {
             let position = |name| row.try_get::<i64, _>(name).map(i64::unsigned_abs);
             break (position("first_position")?, position("last_position")?);
         }
@@ -156,8 +156,8 @@ async fn earlier_response(
     Ok(Some(replayed_response(recovered.to_string())))
 }
 
-fn replayed_response(answer: String) -> Response {
-    let mut response = ([(header::CONTENT_TYPE, "application/json")], answer).into_response();
+fn replayed_response(stored: String) -> Response {
+    let mut response = ([(header::CONTENT_TYPE, "application/json")], stored).into_response();
     response.headers_mut().insert(REPLAYED_HEADER, HeaderValue::from_static("true"));
     response
 }

@@ -51,8 +51,8 @@ pub async fn list(
         None => None,
     };
     let part = PageRequest::of(which.limit, which.cursor)?;
-    let rows = views::page(&app.pool, of, part.after, part.rows()).await?;
-    let (rows, next) = part.cut(rows, |row| row.install);
+    let rows = views::page(&app.pool, of, part.after, part.query_limit()).await?;
+    let (rows, next) = part.page(rows, |row| row.install);
     let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
     lookup.for_installs(&rows).await?;
     for row in &rows {
@@ -281,8 +281,8 @@ pub async fn request(
     Ok(Json(RunRequested { run: done.value, position: done.position }))
 }
 
-fn run_request(ask: RequestRun) -> Result<runs::RunRequest, Problem> {
-    let RequestRun { kind, components, action, reason } = ask;
+fn run_request(request: RequestRun) -> Result<runs::RunRequest, Problem> {
+    let RequestRun { kind, components, action, reason } = request;
     if !components.is_empty() && kind != RequestedKind::Deploy {
         return Err(invalid_field("components", "are only valid for a deploy", "omit components"));
     }

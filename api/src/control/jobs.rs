@@ -41,8 +41,8 @@ pub async fn list(State(app): State<App>, Query(which): Query<JobsQuery>) -> Api
     )?;
     let part = PageRequest::of(which.limit, which.cursor)?;
     let filter = views::Filter { install: of, run: which.run, build: None, state: which.state };
-    let rows = views::page(&app.pool, &filter, part.after, part.rows()).await?;
-    let (rows, next) = part.cut(rows, |row| row.job);
+    let rows = views::page(&app.pool, &filter, part.after, part.query_limit()).await?;
+    let (rows, next) = part.page(rows, |row| row.job);
     let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
     lookup.for_jobs(&rows).await?;
     for row in &rows {

@@ -105,7 +105,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// Runner that a job waits for, with its contact state.
-    pub fn awaited<'r>(&self, row: &'r runners::Row) -> JobRunner<'r> {
+    pub fn with_contact<'r>(&self, row: &'r runners::Row) -> JobRunner<'r> {
         JobRunner { row, contact: self.contact(row.runner) }
     }
 
@@ -126,14 +126,14 @@ impl<'a> Lookup<'a> {
     }
 
     /// Jobs that the runner has claimed and not finished.
-    pub async fn held(&mut self, runner: RunnerId) -> Result<&[JobId], sqlx::Error> {
+    pub async fn claimed_jobs(&mut self, runner: RunnerId) -> Result<&[JobId], sqlx::Error> {
         if !self.claimed_jobs.contains_key(&runner) {
-            self.read_held(vec![runner]).await?;
+            self.read_claimed_jobs(vec![runner]).await?;
         }
         Ok(self.claimed_jobs.get(&runner).map(Vec::as_slice).unwrap_or_default())
     }
 
-    async fn read_held(&mut self, runners: Vec<RunnerId>) -> Result<(), sqlx::Error> {
+    async fn read_claimed_jobs(&mut self, runners: Vec<RunnerId>) -> Result<(), sqlx::Error> {
         if runners.is_empty() {
             return Ok(());
         }

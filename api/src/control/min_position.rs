@@ -32,10 +32,10 @@ pub async fn wait_for_min_position(
         let _ = app.projections.wait_for(app.engine.log().position(), HEAD_TIMEOUT).await;
         return Ok(next.run(request).await);
     };
-    let refused = || {
+    let rejection = || {
         Problem::new(Code::BadRequest, "min_position is not a number; send a position of the log")
     };
-    let min_position: u64 = text.parse().map_err(|_| refused())?;
+    let min_position: u64 = text.parse().map_err(|_| rejection())?;
     if let Err(behind) = app.projections.wait_for(min_position, POSITION_TIMEOUT).await {
         let detail = format!(
             "projections are at position {}, behind the requested {min_position}; try again",

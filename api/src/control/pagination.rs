@@ -36,12 +36,12 @@ impl<Id: FromStr> PageRequest<Id> {
     }
 
     /// Number of rows to read: one more than the limit, to detect a further page.
-    pub fn rows(&self) -> u32 {
+    pub fn query_limit(&self) -> u32 {
         self.limit + 1
     }
 
     /// Returns the rows of the page, and the cursor if there are more.
-    pub fn cut<R, K: Display>(
+    pub fn page<R, K: Display>(
         &self,
         mut rows: Vec<R>,
         id: impl Fn(&R) -> K,
@@ -61,9 +61,9 @@ mod tests {
     #[test]
     fn cursor_exists_only_if_there_are_more_rows() {
         let part = PageRequest::<u32>::of(Some(2), None).unwrap();
-        assert_eq!(part.rows(), 3);
-        assert_eq!(part.cut(vec![7, 8, 9], |n| *n), (vec![7, 8], Some("8".into())));
-        assert_eq!(part.cut(vec![7, 8], |n| *n), (vec![7, 8], None));
+        assert_eq!(part.query_limit(), 3);
+        assert_eq!(part.page(vec![7, 8, 9], |n| *n), (vec![7, 8], Some("8".into())));
+        assert_eq!(part.page(vec![7, 8], |n| *n), (vec![7, 8], None));
     }
 
     #[test]

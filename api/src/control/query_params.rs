@@ -41,7 +41,7 @@ impl AllowedParams {
         AllowedParams(Arc::new(operations.collect()))
     }
 
-    fn takes(&self, method: &Method, route: &str) -> Option<&BTreeSet<String>> {
+    fn allowed(&self, method: &Method, route: &str) -> Option<&BTreeSet<String>> {
         // axum answers HEAD with the route of GET.
         let method = if method == Method::HEAD { Method::GET } else { method.clone() };
         self.0.get(&(method, route.to_owned()))
@@ -61,7 +61,7 @@ pub async fn reject_unknown_params(
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    if let Some(allowed) = params.takes(request.method(), route.as_str()) {
+    if let Some(allowed) = params.allowed(request.method(), route.as_str()) {
         let query = request.uri().query().unwrap_or_default();
         let names = query.split('&').filter_map(|pair| pair.split('=').next());
         if let Some(name) = names.filter(|name| !name.is_empty()).find(|n| !allowed.contains(*n)) {

@@ -34,8 +34,8 @@ pub async fn list(
     Query(part): Query<PageQuery>,
 ) -> ApiResult<Page<Runner>> {
     let part = PageRequest::of(part.limit, part.cursor)?;
-    let rows = views::page(&app.pool, part.after, part.rows()).await?;
-    let (rows, next) = part.cut(rows, |row| row.runner);
+    let rows = views::page(&app.pool, part.after, part.query_limit()).await?;
+    let (rows, next) = part.page(rows, |row| row.runner);
     let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
     lookup.for_runners(&rows).await?;
     for row in &rows {

@@ -41,8 +41,8 @@ pub async fn list(
     };
     filter::one_of("state", which.state.as_deref(), &views::STATES)?;
     let (part, state) = (PageRequest::of(which.limit, which.cursor)?, which.state.as_deref());
-    let rows = views::page(&app.pool, of, state, part.after, part.rows()).await?;
-    let (rows, next) = part.cut(rows, |row| row.run);
+    let rows = views::page(&app.pool, of, state, part.after, part.query_limit()).await?;
+    let (rows, next) = part.page(rows, |row| row.run);
     let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
     lookup.for_runs(&rows).await?;
     for row in &rows {

@@ -1,26 +1,26 @@
 //! Tests of the Control API over HTTP, with a server, a Postgres database and the client of the
 //! CLI.
 mod archived;
+mod as_of;
 mod bundles;
+mod component_states;
 mod corpus;
 mod document;
 mod erasure;
-mod histories;
-mod keys;
+mod idempotency_keys;
+mod impact;
+mod install_history;
 mod lists;
-mod moves;
+mod missing_plugins;
 mod operations;
-mod people;
+mod principal_names;
 mod proofs;
-mod reach;
 mod reactions;
-mod refusals;
-mod stack;
-mod states;
-mod story;
+mod rejections;
+mod stack_outputs;
 mod toggles;
-mod travel;
-mod unplugged;
+mod version_changes;
+mod workflows;
 
 use std::collections::BTreeMap;
 
@@ -47,8 +47,8 @@ fn owner(started: &Started) -> Client {
 
 /// Client of a new principal with one role.
 async fn client_with_role(started: &Started, role: Role) -> Client {
-    let ask = CreateToken { role, name: None, expires_in_s: None };
-    client(started, &owner(started).create_token(&ask).await.unwrap().token.unwrap())
+    let request = CreateToken { role, name: None, expires_in_s: None };
+    client(started, &owner(started).create_token(&request).await.unwrap().token.unwrap())
 }
 
 /// App with two components, the second of which depends on the first. `mark` is part of the source
@@ -138,8 +138,8 @@ async fn with_install() -> (Started, Client, InstallCreated) {
     let started = Started::new().await;
     let owner = owner(&started);
     owner.sync("shop", bundle("1"), false).await.unwrap();
-    let made = owner.create_install(&new_install("acme")).await.unwrap();
-    (started, owner, made)
+    let created = owner.create_install(&new_install("acme")).await.unwrap();
+    (started, owner, created)
 }
 
 /// Status and code of a problem.

@@ -31,18 +31,18 @@ use crate::{
 )]
 pub async fn list(State(app): State<App>, Query(part): Query<PageQuery>) -> ApiResult<Page<Token>> {
     let part = PageRequest::of(part.limit, part.cursor)?;
-    let rows = tokens::page(&app.pool, part.after, part.rows()).await?;
-    let (rows, next) = part.cut(rows, |row| row.token);
+    let rows = tokens::page(&app.pool, part.after, part.query_limit()).await?;
+    let (rows, next) = part.page(rows, |row| row.token);
     let holders = rows.iter().map(|row| row.principal.to_string()).collect();
     let holders = projections::many::<Principals>(&app.pool, holders).await?;
     let names = names::get(&app.pool, rows.iter().map(|row| row.principal)).await?;
     let now = app.now();
-    let shown = |row: &tokens::Row| {
+    let to_wire = |row: &tokens::Row| {
         let roles = holders.get(&row.principal.to_string()).map(|holder| &holder.roles);
         let name = names.get(&row.principal).cloned();
         Token { name, ..token(row, roles.into_iter().flatten(), now) }
     };
-    Ok(Json(Page { items: rows.iter().map(shown).collect(), next }))
+    Ok(Json(Page { items: rows.iter().map(to_wire).collect(), next }))
 }
 
 fn token<'r>(row: &tokens::Row, roles: impl Iterator<Item = &'r Role>, now: Timestamp) -> Token {
@@ -84,9 +84,9 @@ pub async fn create(
         None => None,
     };
     let name = body.name.as_deref().map(names::validated).transpose()?;
-    let made = access::create(&app, &call, (name, role(body.role)), lives).await?;
-    let access::CreatedToken { principal, token: id, secret_text, expires_at } = made.value;
-    let (token, position) = (Some(secret_text), made.position);
+    let created = access::create(&app, &call, (name, role(body.role)), lives).await?;
+    let access::CreatedToken { principal, token: id, secret_text, expires_at } = created.value;
+    let (token, position) = (Some(secret_text), created.position);
     Ok(Json(TokenCreated { id, principal, token, expires_at, position }))
 }
 

@@ -17,7 +17,7 @@ const PAGE: u32 = 2_000;
 /// Copies of the data of some installs, as referenced by events of the log.
 #[derive(Default)]
 pub(super) struct Copies {
-    installs: BTreeMap<InstallId, Named>,
+    installs: BTreeMap<InstallId, References>,
     /// Kind and install of the streams that are about these installs, by stream id.
     streams: HashMap<String, (String, InstallId)>,
     /// Plan summaries of all other jobs. Equal summaries share one blob, which then also belongs to
@@ -31,7 +31,7 @@ pub(super) struct Copies {
 
 /// Copies of one install's data that events of the log reference.
 #[derive(Default)]
-struct Named {
+struct References {
     executions: BTreeSet<String>,
     manifests: BTreeSet<String>,
     summaries: HashSet<[u8; 32]>,
@@ -49,15 +49,15 @@ impl Copies {
     pub(super) async fn of(app: &App, installs: &[InstallId]) -> Result<Copies, Problem> {
         let mut copies = Copies::default();
         for &install in installs {
-            copies.installs.insert(install, Named::default());
+            copies.installs.insert(install, References::default());
             copies.add_stream((Install::NAME, &install.to_string()), Some(install));
         }
-        copies.go_on(app).await?;
+        copies.read_new_events(app).await?;
         Ok(copies)
     }
 
     /// Reads the events that were appended since the last call.
-    pub(super) async fn go_on(&mut self, app: &App) -> Result<(), Problem> {
+    pub(super) async fn read_new_events(&mut self, app: &App) -> Result<(), Problem> {
         let to = app.log().current_position().await?;
         if self.installs.is_empty() {
             return Ok(());
@@ -65,7 +65,7 @@ impl Copies {
         while self.at < to {
             let page = match app.log().read(self.at, PAGE).await {
                 Err(LogError::Archived { first, .. }) if first > self.at + 1 => {
-                    self.before(app, first).await?
+                    self.read_archives_before(app, first).await?
                 }
                 Err(error @ LogError::Archived { last, .. }) => {
                     self.missing.push(Missing { last, why: error.to_string() });
@@ -76,13 +76,17 @@ impl Copies {
             };
             let Some(last) = page.last() else { break };
             self.at = last.position;
-            page.iter().for_each(|event| self.take(event));
+            page.iter().for_each(|event| self.add_event(event));
         }
         Ok(())
     }
 
     /// Reads a page of archived events before the unreadable archive that begins at `first`.
-    async fn before(&self, app: &App, first: u64) -> Result<Vec<StoredEvent>, Problem> {
+    async fn read_archives_before(
+        &self,
+        app: &App,
+        first: u64,
+    ) -> Result<Vec<StoredEvent>, Problem> {
         let mut connection = app.pool.acquire().await?;
         let range = (self.at, first - 1);
         let page = app.log().archives().events(&mut connection, range, PAGE).await?;
@@ -105,29 +109,30 @@ impl Copies {
     }
 
     pub(super) fn manifests(&self) -> Vec<String> {
-        self.installs.values().flat_map(|named| &named.manifests).cloned().collect()
+        self.installs.values().flat_map(|references| &references.manifests).cloned().collect()
     }
 
     pub(super) fn executions(&self, of: Option<InstallId>) -> Vec<String> {
-        let named = self.named(of).flat_map(|named| &named.executions);
-        named.cloned().collect()
+        let references = self.references(of).flat_map(|references| &references.executions);
+        references.cloned().collect()
     }
 
     /// Digests of manifests and plan summaries, except those that other installs' jobs also use.
     pub(super) fn digests(&self, of: Option<InstallId>) -> Vec<String> {
-        let own = |named: &Named| {
-            let own = named.summaries.iter().filter(|summary| !self.others.contains(*summary));
+        let own = |references: &References| {
+            let own = references.summaries.iter().filter(|summary| !self.others.contains(*summary));
             own.map(proof::digest_text).collect::<Vec<_>>()
         };
-        let named =
-            self.named(of).flat_map(|named| named.manifests.iter().cloned().chain(own(named)));
-        named.collect::<BTreeSet<_>>().into_iter().collect()
+        let references = self
+            .references(of)
+            .flat_map(|references| references.manifests.iter().cloned().chain(own(references)));
+        references.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    fn named(&self, of: Option<InstallId>) -> impl Iterator<Item = &Named> {
+    fn references(&self, of: Option<InstallId>) -> impl Iterator<Item = &References> {
         let is_meant = move |install: &InstallId| of.is_none_or(|of| of == *install);
-        let named = self.installs.iter().filter(move |(install, _)| is_meant(install));
-        named.map(|(_, named)| named)
+        let references = self.installs.iter().filter(move |(install, _)| is_meant(install));
+        references.map(|(_, references)| references)
     }
 
     /// Returns the install that a stream is about: the stream of the install, or of its run, job,
@@ -136,7 +141,7 @@ impl Copies {
         self.streams.get(stream).map(|(_, install)| *install)
     }
 
-    fn take(&mut self, event: &StoredEvent) {
+    fn add_event(&mut self, event: &StoredEvent) {
         let id = &event.stream.aggregate_id;
         let stream = (event.stream.aggregate_type.as_str(), id.as_str());
         let known = self.install_of(id);
@@ -156,20 +161,23 @@ impl Copies {
                 };
                 let install = fields.origin.and_then(of_step);
                 self.add_stream(stream, install);
-                if let Some(named) = install.and_then(|install| self.installs.get_mut(&install)) {
-                    named.manifests.extend(fields.manifest.map(|digest| digest.to_string()));
+                if let Some(references) =
+                    install.and_then(|install| self.installs.get_mut(&install))
+                {
+                    references.manifests.extend(fields.manifest.map(|digest| digest.to_string()));
                 }
             }
             "job.claimed" => {
-                if let Some(named) = known.and_then(|install| self.installs.get_mut(&install)) {
-                    named.executions.extend(plain_fields(event).execution);
+                if let Some(references) = known.and_then(|install| self.installs.get_mut(&install))
+                {
+                    references.executions.extend(plain_fields(event).execution);
                 }
             }
             "job.plan_produced" => {
                 let summary = plain_fields(event).plan.and_then(|plan| plan.summary);
                 let Some(summary) = summary.map(|summary| summary.bytes()) else { return };
                 match known.and_then(|install| self.installs.get_mut(&install)) {
-                    Some(named) => drop(named.summaries.insert(summary)),
+                    Some(references) => drop(references.summaries.insert(summary)),
                     None => drop(self.others.insert(summary)),
                 }
             }

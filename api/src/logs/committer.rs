@@ -11,9 +11,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::{codec::Packed, store::LogError};
 
 /// Maximum number of waiting chunks. Beyond it, callers get 503 with `Retry-After`.
-const WAITING_MAX: usize = 1024;
+const MAX_WAITING: usize = 1024;
 /// Maximum number of chunks per statement.
-const GROUP_MAX: usize = 128;
+const MAX_GROUP: usize = 128;
 
 /// New bytes of a stream, and the channel for the result of the write.
 pub(super) struct Chunk {
@@ -25,11 +25,11 @@ pub(super) struct Chunk {
 
 /// Starts the committer task and returns its queue. The task ends when all senders are dropped.
 pub(super) fn start(pool: PgPool) -> mpsc::Sender<Chunk> {
-    let (sender, mut waiting) = mpsc::channel::<Chunk>(WAITING_MAX);
+    let (sender, mut waiting) = mpsc::channel::<Chunk>(MAX_WAITING);
     tokio::spawn(async move {
-        let mut group = Vec::with_capacity(GROUP_MAX);
-        // Chunks that arrive during a write form the next groups of at most `GROUP_MAX` chunks.
-        while waiting.recv_many(&mut group, GROUP_MAX).await > 0 {
+        let mut group = Vec::with_capacity(MAX_GROUP);
+        // Chunks that arrive during a write form the next groups of at most `MAX_GROUP` chunks.
+        while waiting.recv_many(&mut group, MAX_GROUP).await > 0 {
             // After a panic, each sender of a chunk in the group gets an error and sends the chunk
             // again.
             let committed = AssertUnwindSafe(commit(&pool, std::mem::take(&mut group)));
@@ -53,9 +53,10 @@ async fn commit(pool: &PgPool, group: Vec<Chunk>) {
         // A stale chunk must not fail the others, so each one is inserted separately.
         Err(error) if is_duplicate(&error) && group.len() > 1 => {
             for chunk in group {
-                let answer = insert(pool, std::slice::from_ref(&chunk)).await.map_err(refusal);
+                let response =
+                    insert(pool, std::slice::from_ref(&chunk)).await.map_err(write_error);
                 let is_written = |written: HashSet<_>| !written.is_empty();
-                let _ = chunk.done.send(match answer.map(is_written) {
+                let _ = chunk.done.send(match response.map(is_written) {
                     Ok(true) => Ok(()),
                     Ok(false) => Err(LogError::Erased),
                     Err(error) => Err(error),
@@ -66,18 +67,18 @@ async fn commit(pool: &PgPool, group: Vec<Chunk>) {
             let stale = is_duplicate(&error);
             let text = error.to_string();
             for chunk in group {
-                let answer = if stale {
+                let response = if stale {
                     LogError::ConcurrentWrite
                 } else {
                     LogError::Unwritten(text.clone())
                 };
-                let _ = chunk.done.send(Err(answer));
+                let _ = chunk.done.send(Err(response));
             }
         }
     }
 }
 
-fn refusal(error: sqlx::Error) -> LogError {
+fn write_error(error: sqlx::Error) -> LogError {
     if is_duplicate(&error) { LogError::ConcurrentWrite } else { LogError::Database(error) }
 }
 

@@ -33,9 +33,9 @@ pub async fn create_missing(
     today: NaiveDate,
     ahead: u64,
 ) -> Result<Vec<NaiveDate>, sqlx::Error> {
-    let mut made = vec![];
+    let mut created = vec![];
     for day in (0..=ahead).filter_map(|days| today.checked_add_days(Days::new(days))) {
-        made.extend(create_day(owner, day).await?);
+        created.extend(create_day(owner, day).await?);
     }
     let mut from = String::new();
     while let Some(day) = first_day_in_default(owner, &from).await? {
@@ -43,9 +43,9 @@ pub async fn create_missing(
         // later days.
         let Some((_, end)) = id_range(day) else { break };
         from = end.to_string();
-        made.extend(create_day(owner, day).await?);
+        created.extend(create_day(owner, day).await?);
     }
-    Ok(made)
+    Ok(created)
 }
 
 /// First day with rows in the default partition, from an id on.
@@ -61,8 +61,8 @@ async fn first_day_in_default(
 
 /// Day (UTC) on which the id of an execution was created.
 fn day_of(execution: ExecutionId) -> Option<NaiveDate> {
-    let made = i64::try_from(execution.0.timestamp_ms()).ok()?;
-    DateTime::from_timestamp_millis(made).map(|made| made.date_naive())
+    let created = i64::try_from(execution.0.timestamp_ms()).ok()?;
+    DateTime::from_timestamp_millis(created).map(|created| created.date_naive())
 }
 
 /// First id of a day, and first id of the next one.
@@ -109,10 +109,10 @@ async fn create_day(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>,
 
 /// Returns true if the day has a partition, or if a detached table has its name.
 async fn exists(db: impl PgExecutor<'_>, table: &str) -> Result<bool, sqlx::Error> {
-    let there = "select exists (select from pg_inherits \
+    let sql = "select exists (select from pg_inherits \
                    where inhparent = 'job_log'::regclass and inhrelid = taken) \
                  from to_regclass($1) as taken where taken is not null";
-    let attached: Option<bool> = sqlx::query_scalar(there).bind(table).fetch_optional(db).await?;
+    let attached: Option<bool> = sqlx::query_scalar(sql).bind(table).fetch_optional(db).await?;
     if attached == Some(false) {
         tracing::warn!(
             table,
@@ -220,8 +220,8 @@ mod tests {
         }
         // when partitions are created, then the later day gets one and the detached day stays
         // readable
-        let made = create_missing(&database.pool, day("2026-11-21"), 0).await.unwrap();
-        assert_eq!(made, [day("2026-11-21"), day("2026-10-03")]);
+        let created = create_missing(&database.pool, day("2026-11-21"), 0).await.unwrap();
+        assert_eq!(created, [day("2026-11-21"), day("2026-10-03")]);
         let detached = begun("2026-10-02T12:00:00Z", 1);
         assert_eq!(store.read(detached, 0..100).await.unwrap(), "late");
         assert_eq!(create_missing(&database.pool, day("2026-11-21"), 0).await.unwrap(), []);

@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use super::{
     CHUNK_MAX_BYTES, STREAM_MAX_BYTES,
     committer::{self, Chunk},
-    place::{Gap, place_chunk},
+    placement::{Gap, place_chunk},
 };
 
 /// Maximum number of streams that are read concurrently to find their end.
@@ -129,17 +129,17 @@ impl LogStore {
             return Err(LogError::Quota);
         }
         let mut next = tip.clone();
-        next.take(&fresh);
-        let (done, answer) = oneshot::channel();
+        next.add(&fresh);
+        let (done, response) = oneshot::channel();
         let chunk = Chunk { execution, start: tip.have, bytes: fresh, done };
         // A full queue must not clear the cached end. Otherwise an overload would cause a read of
         // every stream, which increases the load.
-        let place = self.commits.try_reserve().map_err(|_| LogError::Busy)?;
+        let reserved = self.commits.try_reserve().map_err(|_| LogError::Busy)?;
         // The end of the stream is unknown until the write completes. If this call is dropped, the
         // next one reads the end from the database.
         *slot = None;
-        place.send(chunk);
-        answer.await.map_err(|_| LogError::Unwritten("the server is stopping".into()))??;
+        reserved.send(chunk);
+        response.await.map_err(|_| LogError::Unwritten("the server is stopping".into()))??;
         let have = next.have;
         *slot = Some(next);
         stream.have.send_replace(have);
@@ -159,7 +159,7 @@ impl LogStore {
     }
 
     /// Compares the stream with the length and digest that its runner announced.
-    pub async fn fit(
+    pub async fn compare(
         &self,
         execution: ExecutionId,
         length: u64,
@@ -240,7 +240,7 @@ impl LogStore {
         let erase = "delete from job_log where execution = any($1)";
         sqlx::query(erase).bind(executions).execute(&self.pool).await?;
         for execution in executions.iter().filter_map(|execution| execution.parse().ok()) {
-            self.close(execution);
+            self.forget(execution);
         }
         Ok(())
     }
@@ -254,13 +254,13 @@ impl LogStore {
     }
 
     /// Returns true if the stream has readers, so that its runner sends chunks more often.
-    pub fn is_followed(&self, execution: ExecutionId) -> bool {
+    pub fn has_readers(&self, execution: ExecutionId) -> bool {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.get(&execution).is_some_and(|stream| stream.have.receiver_count() > 0)
     }
 
     /// Drops the cached end of a finalized stream.
-    pub fn close(&self, execution: ExecutionId) {
+    pub fn forget(&self, execution: ExecutionId) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&execution);
     }
 
@@ -298,7 +298,7 @@ impl LogStore {
                     if bytes.is_empty() {
                         break;
                     }
-                    tip.take(&bytes);
+                    tip.add(&bytes);
                 }
                 stream.have.send_replace(tip.have);
                 tip
@@ -324,7 +324,7 @@ impl StreamEnd {
         Ok((self.have, digest))
     }
 
-    fn take(&mut self, bytes: &[u8]) {
+    fn add(&mut self, bytes: &[u8]) {
         self.have += bytes.len() as u64;
         self.digest.update(bytes);
     }
@@ -345,9 +345,9 @@ mod tests {
         let stream = store.stream(execution);
         *stream.tip.lock().await = Some(StreamEnd::default());
         // when a chunk arrives
-        let refused = store.append(execution, 0, Bytes::from_static(b"hello")).await;
+        let error = store.append(execution, 0, Bytes::from_static(b"hello")).await;
         // then it must be sent again, and the cached end remains
-        assert!(matches!(refused, Err(LogError::Busy)));
+        assert!(matches!(error, Err(LogError::Busy)));
         assert!(stream.tip.lock().await.is_some());
     }
 

@@ -56,13 +56,13 @@ impl Registry {
         let registry = Registry { directory, max_blob_bytes, index };
         let uploads = registry.uploads();
         if uploads.exists() {
-            fs::remove_dir_all(&uploads).map_err(at(&uploads))?;
+            fs::remove_dir_all(&uploads).map_err(io_error(&uploads))?;
         }
-        fs::create_dir_all(&uploads).map_err(at(&uploads))?;
+        fs::create_dir_all(&uploads).map_err(io_error(&uploads))?;
         // Only this server may read the vendor's modules. The mode is also set on a directory that
         // an earlier version created.
         let private = fs::Permissions::from_mode(0o700);
-        fs::set_permissions(&registry.directory, private).map_err(at(&registry.directory))?;
+        fs::set_permissions(&registry.directory, private).map_err(io_error(&registry.directory))?;
         Ok(registry)
     }
 
@@ -98,9 +98,9 @@ impl Registry {
         let file = match tokio::fs::File::open(&path).await {
             Ok(file) => file,
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(why) => return Err(at(&path)(why)),
+            Err(why) => return Err(io_error(&path)(why)),
         };
-        let length = file.metadata().await.map_err(at(&path))?.len();
+        let length = file.metadata().await.map_err(io_error(&path))?.len();
         Ok(Some((file, length)))
     }
 
@@ -117,7 +117,7 @@ impl Registry {
         match tokio::fs::read(&path).await {
             Ok(bytes) => image(&bytes).map(Some),
             Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(why) => Err(at(&path)(why)),
+            Err(why) => Err(io_error(&path)(why)),
         }
     }
 
@@ -125,7 +125,7 @@ impl Registry {
     ///
     /// # Errors
     /// [`ArtifactError`]; nothing was stored.
-    pub async fn keep(
+    pub async fn store(
         &self,
         repository: &Repository,
         digest: &Digest,
@@ -134,8 +134,8 @@ impl Registry {
         let draft = self.uploads().join(Ulid::new().to_string());
         let received = self.receive(&draft, digest, body).await;
         let placed = match received {
-            Ok(()) => self.place(&draft, repository, digest).await,
-            Err(refused) => Err(refused),
+            Ok(()) => self.move_into_place(&draft, repository, digest).await,
+            Err(rejection) => Err(rejection),
         };
         if placed.is_err() {
             // The draft may already be deleted. If the deletion fails, the next start deletes the
@@ -151,7 +151,7 @@ impl Registry {
         digest: &Digest,
         body: Body,
     ) -> Result<(), ArtifactError> {
-        let mut file = tokio::fs::File::create_new(draft).await.map_err(at(draft))?;
+        let mut file = tokio::fs::File::create_new(draft).await.map_err(io_error(draft))?;
         let (mut hasher, mut length) = (Sha256::new(), 0_u64);
         let mut chunks = body.into_data_stream();
         while let Some(chunk) = chunks.next().await {
@@ -161,17 +161,17 @@ impl Registry {
                 return Err(ArtifactError::TooLarge { limit: self.max_blob_bytes });
             }
             hasher.update(&chunk);
-            file.write_all(&chunk).await.map_err(at(draft))?;
+            file.write_all(&chunk).await.map_err(io_error(draft))?;
         }
         let (expected, found) =
             (digest.to_string(), format!("sha256:{}", hex::encode(hasher.finalize())));
         if found != expected {
             return Err(ArtifactError::Digest { expected, found });
         }
-        file.sync_all().await.map_err(at(draft))
+        file.sync_all().await.map_err(io_error(draft))
     }
 
-    async fn place(
+    async fn move_into_place(
         &self,
         draft: &Path,
         repository: &Repository,
@@ -180,8 +180,8 @@ impl Registry {
         let (draft, blobs) = (draft.to_path_buf(), self.blobs(repository));
         let path = self.blob(repository, digest);
         run_blocking(move || {
-            fs::create_dir_all(&blobs).map_err(at(&blobs))?;
-            fs::rename(draft, &path).map_err(at(&path))?;
+            fs::create_dir_all(&blobs).map_err(io_error(&blobs))?;
+            fs::rename(draft, &path).map_err(io_error(&path))?;
             sync(&blobs)
         })
         .await
@@ -191,7 +191,7 @@ impl Registry {
     ///
     /// # Errors
     /// A file operation failed, or the index is invalid.
-    pub async fn list(
+    pub async fn add_to_index(
         &self,
         repository: &Repository,
         digest: &Digest,
@@ -222,16 +222,16 @@ fn add_entry(directory: &Path, listed: Descriptor) -> Result<(), ArtifactError> 
     let path = directory.join("index.json");
     let mut index = match fs::read(&path) {
         Ok(bytes) => {
-            serde_json::from_slice(&bytes).map_err(|why| at(&path)(io::Error::other(why)))?
+            serde_json::from_slice(&bytes).map_err(|why| io_error(&path)(io::Error::other(why)))?
         }
         Err(why) if why.kind() == io::ErrorKind::NotFound => Index::default(),
-        Err(why) => return Err(at(&path)(why)),
+        Err(why) => return Err(io_error(&path)(why)),
     };
     if index.manifests.iter().any(|known| known.digest == listed.digest) {
         return Ok(());
     }
     index.manifests.push(listed);
-    let bytes = serde_json::to_vec(&index).map_err(|why| at(&path)(io::Error::other(why)))?;
+    let bytes = serde_json::to_vec(&index).map_err(|why| io_error(&path)(io::Error::other(why)))?;
     replace(&path, &bytes)
 }
 
@@ -262,17 +262,17 @@ pub(crate) fn image(bytes: &[u8]) -> Result<Image, ArtifactError> {
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), ArtifactError> {
     use std::io::Write as _;
     let draft = path.with_extension("new");
-    let mut file = fs::File::create(&draft).map_err(at(&draft))?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(at(&draft))?;
-    fs::rename(&draft, path).map_err(at(path))?;
+    let mut file = fs::File::create(&draft).map_err(io_error(&draft))?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(io_error(&draft))?;
+    fs::rename(&draft, path).map_err(io_error(path))?;
     path.parent().map_or(Ok(()), sync)
 }
 
 fn sync(directory: &Path) -> Result<(), ArtifactError> {
-    fs::File::open(directory).and_then(|open| open.sync_all()).map_err(at(directory))
+    fs::File::open(directory).and_then(|open| open.sync_all()).map_err(io_error(directory))
 }
 
-fn at(path: &Path) -> impl FnOnce(io::Error) -> ArtifactError {
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> ArtifactError {
     let path = path.display().to_string();
     move |reason| ArtifactError::Io { path, reason }
 }

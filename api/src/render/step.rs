@@ -200,19 +200,19 @@ impl StepContext {
         }
         let trigger = desired::trigger(self.request.kind).unwrap_or(TriggerKind::Manual).name();
         let inputs = json!({ "action": name, "trigger": trigger, "steps": steps });
-        let ruled = self.ruled(&format!("nuon::action:{name}"), "trigger");
+        let ruled = self.ruled_role(&format!("nuon::action:{name}"), "trigger");
         let role = match ruled.or(action.role.as_ref()) {
             Some(role) => Some(self.text(role)?),
             None => self.role(RolePurpose::Maintenance)?,
         };
         let plugin = self.plugin("action");
         let mut env = self.runner_env()?;
-        env.extend(self.names());
+        env.extend(self.id_variables());
         Ok(ManifestParts { plugin, inputs, env, role, deadline_ms: action.timeout_ms.max(1000) })
     }
 
     /// Environment variables with ids for scripts, under the prefixes `NUON_` and `STEAD_`.
-    fn names(&self) -> BTreeMap<String, String> {
+    fn id_variables(&self) -> BTreeMap<String, String> {
         let app = self.nuon["nuon"]["app"]["id"].as_str().unwrap_or_default();
         let ids = [("INSTALL_ID", self.install.to_string()), ("APP_ID", app.to_owned())];
         ids.into_iter()

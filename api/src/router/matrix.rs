@@ -29,9 +29,9 @@ async fn principal(started: &Started, role: Option<Role>) -> String {
     commands.push(AccessCommand::IssueToken(issued));
     let (mut state, mut events) = (Access::default(), vec![]);
     for command in commands {
-        for fact in state.decide(command, app.now()).unwrap() {
-            events.push(NewEvent::of(&fact).unwrap());
-            state.evolve(fact);
+        for event in state.decide(command, app.now()).unwrap() {
+            events.push(NewEvent::of(&event).unwrap());
+            state.evolve(event);
         }
     }
     let stream = StreamId::new(Access::NAME, PrincipalId(Ulid::new()).to_string());
@@ -95,11 +95,12 @@ async fn matrix(started: &Started, base: &str, routes: Vec<(String, String)>) ->
         let mut row = String::new();
         for (name, token) in &callers {
             let method: Method = verb.parse().unwrap();
-            let mut ask = started.http.request(method, format!("{base}{}", path_with_ids(&path)));
+            let mut request =
+                started.http.request(method, format!("{base}{}", path_with_ids(&path)));
             if !token.is_empty() {
-                ask = ask.bearer_auth(token);
+                request = request.bearer_auth(token);
             }
-            let status = ask.send().await.unwrap().status();
+            let status = request.send().await.unwrap().status();
             let out = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
             write!(row, " {}", if out { "-".repeat(name.len()) } else { name.to_string() })
                 .unwrap();

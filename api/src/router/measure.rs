@@ -30,9 +30,9 @@ pub async fn measure(
     match aside.and_then(|aside| Some((aside.take()?, aside))) {
         Some((later, aside)) => {
             // The middleware that catches panics does not cover a deferred response.
-            let answered = AssertUnwindSafe(later).catch_unwind();
-            let answered = answered.map(|answer| answer.unwrap_or_else(panicked));
-            aside.defer(answered.map(counted).boxed())
+            let result = AssertUnwindSafe(later).catch_unwind();
+            let result = result.map(|handled| handled.unwrap_or_else(panicked));
+            aside.defer(result.map(counted).boxed())
         }
         None => counted(response),
     }

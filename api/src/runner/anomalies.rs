@@ -18,19 +18,19 @@ pub async fn record_forgery<T>(
     app: &App,
     runner: &RunnerCaller,
     (job, execution): (JobId, ExecutionId),
-    answered: Result<T, Problem>,
+    result: Result<T, Problem>,
 ) -> Result<T, Problem> {
-    let refused = match answered {
-        Ok(answer) => return Ok(answer),
-        Err(refused) => refused,
+    let rejection = match result {
+        Ok(response) => return Ok(response),
+        Err(rejection) => rejection,
     };
-    let calls = match matches!(refused.code, Code::Forbidden | Code::StatementInvalid) {
+    let calls = match matches!(rejection.code, Code::Forbidden | Code::StatementInvalid) {
         true => app.dispatch.count_forgery(runner.id),
         false => None,
     };
-    let Some(calls) = calls else { return Err(refused) };
+    let Some(calls) = calls else { return Err(rejection) };
     let id = runner.id;
-    tracing::warn!(runner.id = %id, job.id = %job, calls, error = %refused.detail, "Rejected a forged report of a runner");
+    tracing::warn!(runner.id = %id, job.id = %job, calls, error = %rejection.detail, "Rejected a forged report of a runner");
     let call = caller::call(runner, "/runner/v1/jobs/{job}");
     let recorded = app.engine.transact(&call, move |unit| {
         let suspect = RunnerCommand::SuspectForgery { job, execution, calls };
@@ -40,7 +40,7 @@ pub async fn record_forgery<T>(
         // The call stays rejected. If the runner tries again, a later attempt is recorded.
         tracing::warn!(runner.id = %id, error = %problem.detail, "Cannot record a forged report");
     }
-    Err(refused)
+    Err(rejection)
 }
 
 /// Records that a runner sent different bytes for stored log bytes, once per execution.

@@ -26,10 +26,10 @@ pub async fn claim(
     State(app): State<App>,
     runner: RunnerCaller,
     extract::Path(job): extract::Path<JobId>,
-    extract::Json(ask): extract::Json<Claim>,
+    extract::Json(body): extract::Json<Claim>,
 ) -> ApiResult<Claimed> {
     caller::allow(&app, &runner, CallKind::Report)?;
-    let server_epoch = check_session(&app, &runner, &ask).await?;
+    let server_epoch = check_session(&app, &runner, &body).await?;
     // An offer is a hint and may have expired. A runner can claim any job that it may run, unless
     // its session does not accept the kind.
     if app.dispatch.accepts(runner.id, job) == Some(false) {
@@ -37,29 +37,29 @@ pub async fn claim(
         return Err(Problem::new(Code::NotOffered, detail));
     }
     // Reads the manifest while the claim is being committed.
-    let taking = commit_claim(&app, &runner, job, &ask, server_epoch);
-    let (taken, manifest) = tokio::join!(taking, grant::manifest(&app, job));
-    let (held, position) = match taken {
+    let taking = commit_claim(&app, &runner, job, &body, server_epoch);
+    let (claimed, manifest) = tokio::join!(taking, grant::manifest(&app, job));
+    let (execution, position) = match claimed {
         // A call of the same session may have reached another server, which owns the session now.
         // If the session is still the newest, this server takes it back. Otherwise the session is
         // superseded.
         Err(moved) if moved.code == Code::SessionSuperseded => {
             app.dispatch.disown(runner.id);
-            let server_epoch = check_session(&app, &runner, &ask).await?;
-            commit_claim(&app, &runner, job, &ask, server_epoch).await.map_err(retry_if_moved)?
+            let server_epoch = check_session(&app, &runner, &body).await?;
+            commit_claim(&app, &runner, job, &body, server_epoch).await.map_err(retry_if_moved)?
         }
-        taken => taken?,
+        claimed => claimed?,
     };
-    let seen = ask.checkpoint.as_deref();
-    grant::claim_response(&app, job, (&held, position), manifest?, seen).await.map(Json)
+    let seen = body.checkpoint.as_deref();
+    grant::claim_response(&app, job, (&execution, position), manifest?, seen).await.map(Json)
 }
 
 /// Checks that the session is the runner's newest and that this server owns it. Returns the epoch.
-async fn check_session(app: &App, runner: &RunnerCaller, ask: &Claim) -> Result<u64, Problem> {
-    match app.dispatch.check(runner.id, ask.session_id, ask.generation) {
+async fn check_session(app: &App, runner: &RunnerCaller, body: &Claim) -> Result<u64, Problem> {
+    match app.dispatch.check(runner.id, body.session_id, body.generation) {
         Err(SessionError::Unknown) => {
-            session::adopt(app, runner, ask.session_id, ask.generation, 1).await?;
-            Ok(app.dispatch.check(runner.id, ask.session_id, ask.generation)?)
+            session::adopt(app, runner, body.session_id, body.generation, 1).await?;
+            Ok(app.dispatch.check(runner.id, body.session_id, body.generation)?)
         }
         known => Ok(known?),
     }
@@ -80,10 +80,10 @@ async fn commit_claim(
     app: &App,
     runner: &RunnerCaller,
     job: JobId,
-    ask: &Claim,
+    body: &Claim,
     server_epoch: u64,
 ) -> Result<(Execution, u64), Problem> {
-    let (execution, runner, ask) = (ExecutionId(Ulid::new()), *runner, ask.clone());
+    let (execution, runner, body) = (ExecutionId(Ulid::new()), *runner, body.clone());
     let guard = SessionGuard {
         runner: runner.id.to_string(),
         server: app.dispatch.server().to_string(),
@@ -94,8 +94,8 @@ async fn commit_claim(
     let call =
         Call { sessions: vec![guard], ..caller::call(&runner, "/runner/v1/jobs/{job}/claim") };
     let done = app.engine.transact(&call, move |unit| {
-        let ask = ask.clone();
-        Box::pin(async move { claim_job(unit, &runner, job, &ask, execution).await })
+        let body = body.clone();
+        Box::pin(async move { claim_job(unit, &runner, job, &body, execution).await })
     });
     let done = done.await.map_err(caller::retryable)?;
     Ok((done.value, done.position))
@@ -105,7 +105,7 @@ async fn claim_job(
     unit: &mut UnitOfWork,
     runner: &RunnerCaller,
     job: JobId,
-    ask: &Claim,
+    body: &Claim,
     execution: ExecutionId,
 ) -> Result<Execution, Problem> {
     // Loading the runner guards its stream, so a concurrent revocation makes this claim fail.
@@ -118,9 +118,9 @@ async fn claim_job(
         ));
     }
     let loaded = unit.load::<Job>(job).await?;
-    let again = loaded
-        .execution()
-        .is_some_and(|held| (held.session, &held.claim_id) == (ask.session_id, &ask.claim_id));
+    let again = loaded.execution().is_some_and(|current| {
+        (current.session, &current.claim_id) == (body.session_id, &body.claim_id)
+    });
     if !caller::may_run(runner, loaded) || !(works || again) {
         return Err(Problem::new(
             Code::NotOffered,
@@ -128,13 +128,13 @@ async fn claim_job(
         ));
     }
     let state = loaded.state.clone();
-    let (session, claim_id) = (ask.session_id, ask.claim_id.clone());
+    let (session, claim_id) = (body.session_id, body.claim_id.clone());
     let command = JobCommand::Claim { execution, runner: runner.id, session, claim_id };
-    if let Err(refused) = unit.try_handle::<Job>(job, command).await? {
-        return Err(rejection(&state, refused));
+    if let Err(reason) = unit.try_handle::<Job>(job, command).await? {
+        return Err(rejection(&state, reason));
     }
-    let held = unit.load::<Job>(job).await?.execution().cloned();
-    held.ok_or_else(|| Problem::internal("claimed job has no execution"))
+    let current = unit.load::<Job>(job).await?.execution().cloned();
+    current.ok_or_else(|| Problem::internal("claimed job has no execution"))
 }
 
 fn rejection(state: &JobState, error: JobError) -> Problem {

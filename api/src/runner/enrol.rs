@@ -35,30 +35,30 @@ use crate::{
 pub async fn enrol(
     State(app): State<App>,
     connection: Option<Extension<Ticket>>,
-    extract::Json(ask): extract::Json<Enrol>,
+    extract::Json(body): extract::Json<Enrol>,
 ) -> ApiResult<Enrolled> {
-    validate(&ask)?;
-    let (runner, install) = redeem(&app, &ask).await?;
+    validate(&body)?;
+    let (runner, install) = redeem(&app, &body).await?;
     if let Some(Extension(connection)) = connection {
         connection.authenticate();
     }
     tracing::info!(runner.id = %runner, "Runner enrolled");
     let log_id = app.engine.log().log_id().to_string();
     let keys = app.keys.list(&log_id, app.now()).map_err(Problem::internal)?;
-    let (mode, server_time) = (ask.mode, app.now());
+    let (mode, server_time) = (body.mode, app.now());
     Ok(Json(Enrolled { runner, mode, install, log_id, keys, server_time }))
 }
 
 /// Redeems the token and creates the runner.
-async fn redeem(app: &App, ask: &Enrol) -> Result<(RunnerId, Option<InstallId>), Problem> {
-    let token = enrolments::id_of(&ask.token).ok_or_else(unknown_token)?;
+async fn redeem(app: &App, body: &Enrol) -> Result<(RunnerId, Option<InstallId>), Problem> {
+    let token = enrolments::id_of(&body.token).ok_or_else(unknown_token)?;
     let new = RunnerId(Ulid::new());
     let meta = Meta::new(Actor::Runner(new), Ulid::new().to_string());
     let call = Call::of(Meta { route: Some("/runner/v1/enrol".into()), ..meta });
-    let (ask, owned) = (ask.clone(), app.clone());
+    let (body, owned) = (body.clone(), app.clone());
     let done = app.engine.transact(&call, move |unit| {
-        let (ask, app) = (ask.clone(), owned.clone());
-        Box::pin(async move { redeem_token(&app, unit, token, new, &ask).await })
+        let (body, app) = (body.clone(), owned.clone());
+        Box::pin(async move { redeem_token(&app, unit, token, new, &body).await })
     });
     Ok(done.await.map_err(caller::retryable)?.value)
 }
@@ -68,21 +68,21 @@ async fn redeem_token(
     unit: &mut UnitOfWork,
     token: TokenId,
     new: RunnerId,
-    ask: &Enrol,
+    body: &Enrol,
 ) -> Result<(RunnerId, Option<InstallId>), Problem> {
     let enrolment = unit.load::<Enrolment>(token).await?.clone();
-    let known = enrolment.issue.filter(|issue| secret::matches(&ask.token, &issue.sha256));
+    let known = enrolment.issue.filter(|issue| secret::matches(&body.token, &issue.sha256));
     let known = known.ok_or_else(unknown_token)?;
-    let install = purpose(&known, ask.mode)?;
-    let redemption = Redemption { runner: new, identity_key: ask.identity_key.clone() };
+    let install = purpose(&known, body.mode)?;
+    let redemption = Redemption { runner: new, identity_key: body.identity_key.clone() };
     if unit.handle::<Enrolment>(token, EnrolmentCommand::Redeem(redemption)).await? == 0 {
         // The request was handled before, and its response was lost.
         let runner = enrolment.redeemed.map(|by| by.runner).ok_or_else(unknown_token)?;
         return Ok((runner, install));
     }
-    unit.create::<Runner>(new, RunnerCommand::Enrol(identity(ask, install, token))).await?;
+    unit.create::<Runner>(new, RunnerCommand::Enrol(identity(body, install, token))).await?;
     if let Some(install) = install {
-        let outputs = ask.stack_outputs.clone().into();
+        let outputs = body.stack_outputs.clone().into();
         stack::check_limits(&outputs)?;
         let before = unit.load::<Install>(install).await?.stack.as_ref().map(|has| has.runner);
         let replaces = match before {
@@ -117,14 +117,14 @@ async fn check_provision_outputs(
     }
 }
 
-fn identity(ask: &Enrol, install: Option<InstallId>, enrolment: TokenId) -> Identity {
+fn identity(body: &Enrol, install: Option<InstallId>, enrolment: TokenId) -> Identity {
     Identity {
-        mode: ask.mode,
+        mode: body.mode,
         install,
-        identity_key: ask.identity_key.clone(),
-        encryption_key: ask.encryption_key.clone(),
-        version: ask.version.clone(),
-        host: ask.host.clone(),
+        identity_key: body.identity_key.clone(),
+        encryption_key: body.encryption_key.clone(),
+        version: body.version.clone(),
+        host: body.host.clone(),
         enrolment,
     }
 }
@@ -149,7 +149,7 @@ fn unknown_token() -> Problem {
 }
 
 /// Validates the request without any stored state.
-fn validate(ask: &Enrol) -> Result<(), Problem> {
+fn validate(body: &Enrol) -> Result<(), Problem> {
     let mut errors = Vec::new();
     let mut wrong = |field: &str, message: &str| {
         let (field, message) = (Some(field.to_string()), message.to_string());
@@ -158,10 +158,10 @@ fn validate(ask: &Enrol) -> Result<(), Problem> {
     let key = |text: &str| -> Option<[u8; 32]> {
         hex::decode(text).ok()?.try_into().ok().filter(|key| hex::encode(key) == text)
     };
-    if key(&ask.identity_key).and_then(|key| VerifyingKey::from_bytes(&key).ok()).is_none() {
+    if key(&body.identity_key).and_then(|key| VerifyingKey::from_bytes(&key).ok()).is_none() {
         wrong("identity_key", "must be an Ed25519 public key: 64 lower-case hexadecimal digits");
     }
-    match (ask.mode, &ask.encryption_key) {
+    match (body.mode, &body.encryption_key) {
         (RunnerMode::Install, Some(sealing)) if key(sealing).is_some() => {}
         (RunnerMode::Build, None) => {}
         (RunnerMode::Install, _) => {
@@ -174,7 +174,7 @@ fn validate(ask: &Enrol) -> Result<(), Problem> {
             wrong("encryption_key", "must be absent for a build runner")
         }
     }
-    if ask.mode == RunnerMode::Build && !ask.stack_outputs.is_empty() {
+    if body.mode == RunnerMode::Build && !body.stack_outputs.is_empty() {
         wrong("stack_outputs", "must be empty for a build runner; start it without --stack-output");
     }
     if errors.is_empty() {

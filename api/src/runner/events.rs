@@ -19,7 +19,7 @@ use schemas::runner::{Artifact, EXECUTION, Report, ReportBody, ReportResponse};
 
 use super::{
     anomalies, caller, execution,
-    finish::{self, FinalLog},
+    finalize::{self, FinalLog},
     reconnect,
 };
 use crate::{
@@ -42,41 +42,42 @@ pub async fn report(
     runner: RunnerCaller,
     extract::Path(job): extract::Path<JobId>,
     headers: HeaderMap,
-    extract::Json(mut ask): extract::Json<Report>,
+    extract::Json(mut body): extract::Json<Report>,
 ) -> Result<Response, Problem> {
     caller::allow(&app, &runner, CallKind::Report)?;
-    if headers.contains_key(EXECUTION) && execution::execution_header(&headers)? != ask.execution {
+    if headers.contains_key(EXECUTION) && execution::execution_header(&headers)? != body.execution {
         let detail = "the header `Execution` and the report name different executions; send the same id in both";
         return Err(Problem::new(Code::BadRequest, detail));
     }
     // A report about another runner's job must neither renew a lease nor cause a read of the log.
-    let allowed = execution::check_may_report(&app, &runner, job, ask.execution).await;
-    anomalies::record_forgery(&app, &runner, (job, ask.execution), allowed).await?;
-    if let ReportBody::Plan(plan) = &ask.body {
-        plan::check(&app, &runner, (job, ask.execution), plan).await?;
+    let allowed = execution::check_may_report(&app, &runner, job, body.execution).await;
+    anomalies::record_forgery(&app, &runner, (job, body.execution), allowed).await?;
+    if let ReportBody::Plan(plan) = &body.body {
+        plan::check(&app, &runner, (job, body.execution), plan).await?;
     }
-    if let ReportBody::Finished(finished) = &ask.body {
+    if let ReportBody::Finished(finished) = &body.body {
         convert::check_not_ended(finished)?;
     }
-    let signed = statement::check(&app, &runner, job, &ask).await;
-    let signed = anomalies::record_forgery(&app, &runner, (job, ask.execution), signed).await?;
-    if let Some(head) = ask.end.as_ref().and_then(|end| end.journal_head.as_ref()) {
+    let signed = statement::check(&app, &runner, job, &body).await;
+    let signed = anomalies::record_forgery(&app, &runner, (job, body.execution), signed).await?;
+    if let Some(head) = body.end.as_ref().and_then(|end| end.journal_head.as_ref()) {
         journal_heads::store(&app, runner.id, head).await;
     }
-    let touched = app.dispatch.record_execution_contact(runner.id, job, ask.execution);
+    let touched = app.dispatch.record_execution_contact(runner.id, job, body.execution);
     reconnect::record_contact(&app, &runner, touched, None).await;
-    if let ReportBody::Artifact(artifact) = &mut ask.body {
+    if let ReportBody::Artifact(artifact) = &mut body.body {
         let known = app.engine.load::<Job>(job).await?;
         artifact.size_bytes = check_artifact(&app, &known, artifact).await?;
     }
-    let final_log = finish::compare_log(&app, ask.execution, &ask.body).await?;
-    let mut answer = apply_report(&app, &runner, job, (&ask, signed), final_log.clone()).await?;
+    let final_log = finalize::compare_log(&app, body.execution, &body.body).await?;
+    let mut response = apply_report(&app, &runner, job, (&body, signed), final_log.clone()).await?;
     if let Some(final_log) = final_log {
-        answer.committed_bytes = finish::complete_log(&app, job, ask.execution, final_log).await?;
+        response.committed_bytes =
+            finalize::complete_log(&app, job, body.execution, final_log).await?;
     }
     let status =
-        if answer.committed_bytes.is_some() { StatusCode::ACCEPTED } else { StatusCode::OK };
-    Ok((status, Json(answer)).into_response())
+        if response.committed_bytes.is_some() { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok((status, Json(response)).into_response())
 }
 
 /// Checks that an artifact belongs to this job and is in the registry, because customers receive
@@ -96,9 +97,9 @@ async fn check_artifact(app: &App, job: &Job, artifact: &Artifact) -> Result<u64
         let own = own.unwrap_or_default();
         return Err(invalid(format!("invalid repository {repository}: this job pushes to {own}")));
     }
-    let place: Repository = repository.parse().map_err(|error| invalid(format!("{error}")))?;
-    let image = app.registry.image(&place, digest).await.map_err(Problem::internal)?;
-    let (Some(image), Some(size)) = (image, app.registry.size(&place, digest).await) else {
+    let parsed: Repository = repository.parse().map_err(|error| invalid(format!("{error}")))?;
+    let image = app.registry.image(&parsed, digest).await.map_err(Problem::internal)?;
+    let (Some(image), Some(size)) = (image, app.registry.size(&parsed, digest).await) else {
         let detail = format!(
             "the artifact is not in the registry; PUT /v2/{repository}/manifests/{digest}, then repeat the report"
         );
@@ -111,21 +112,21 @@ pub(super) async fn apply_report(
     app: &App,
     runner: &RunnerCaller,
     job: JobId,
-    (ask, signed): (&Report, Option<SignedResult>),
+    (body, signed): (&Report, Option<SignedResult>),
     final_log: Option<FinalLog>,
 ) -> Result<ReportResponse, Problem> {
-    let (runner, ask) = (*runner, ask.clone());
+    let (runner, body) = (*runner, body.clone());
     let call = caller::call(&runner, "/runner/v1/jobs/{job}/events");
     let done = app.engine.transact(&call, move |unit| {
-        let (ask, final_log, signed) = (ask.clone(), final_log.clone(), signed.clone());
+        let (body, final_log, signed) = (body.clone(), final_log.clone(), signed.clone());
         Box::pin(async move {
-            let answer = handle_report(unit, &runner, job, (ask, signed)).await?;
+            let response = handle_report(unit, &runner, job, (body, signed)).await?;
             // Finalizes a complete log in the commit of the final report, which saves a second wait
             // for the disk.
-            if let (Ok(_), Some(FinalLog::Ready(log))) = (&answer, final_log) {
+            if let (Ok(_), Some(FinalLog::Ready(log))) = (&response, final_log) {
                 jobs::finalize_log(unit, job, log).await?;
             }
-            Ok(answer)
+            Ok(response)
         })
     });
     done.await.map_err(caller::retryable)?.value
@@ -137,14 +138,14 @@ async fn handle_report(
     unit: &mut UnitOfWork,
     runner: &RunnerCaller,
     job: JobId,
-    (ask, signed): (Report, Option<SignedResult>),
+    (body, signed): (Report, Option<SignedResult>),
 ) -> Result<Result<ReportResponse, Problem>, Problem> {
     let loaded = unit.load::<Job>(job).await?;
-    execution::check_owner(runner, loaded, ask.execution)?;
-    if let ReportBody::Refused { by, rule, detail } = &ask.body {
+    execution::check_owner(runner, loaded, body.execution)?;
+    if let ReportBody::Refused { by, rule, detail } = &body.body {
         let refusal = Refusal {
             job,
-            execution: Some(ask.execution),
+            execution: Some(body.execution),
             refused_by: *by,
             rule: truncated(rule),
             detail: truncated(detail),
@@ -153,10 +154,10 @@ async fn handle_report(
     }
     // A stored signature must be by the key that is current at the position of its event. The
     // runner may have replaced its key, or may have been revoked, since the request was checked.
-    let by_former = match (&signed, &ask.body) {
+    let by_former = match (&signed, &body.body) {
         (Some(signed), _) => keys::guarded_keys(unit, runner).await?.hex != signed.key,
         (None, ReportBody::Plan(plan)) => {
-            !plan::is_signed(&keys::guarded_keys(unit, runner).await?, (job, ask.execution), plan)
+            !plan::is_signed(&keys::guarded_keys(unit, runner).await?, (job, body.execution), plan)
         }
         (None, ReportBody::Finished(_) | ReportBody::Refused { .. }) => {
             keys::guarded_keys(unit, runner).await.map(|_| false)?
@@ -166,17 +167,17 @@ async fn handle_report(
     if by_former {
         return Err(keys::former_key_problem(runner, "report"));
     }
-    let (execution, seq) = (ask.execution, ask.seq);
-    match convert::to_report(ask.body) {
+    let (execution, seq) = (body.execution, body.seq);
+    match convert::to_report(body.body) {
         Some(report) => {
             let (applied, signature) = (report.clone(), signed.clone());
             let command = JobCommand::Report { execution, seq, report: applied, signed: signature };
-            if let Err(refused) = unit.try_handle::<Job>(job, command).await? {
+            if let Err(reason) = unit.try_handle::<Job>(job, command).await? {
                 // A late result no longer counts, but is recorded.
                 let noted = match report {
                     Said::Finished(result) => {
                         let late = JobCommand::RecordLateResult { execution, seq, result, signed };
-                        unit.try_handle::<Job>(job, late).await?.is_ok_and(|facts| facts > 0)
+                        unit.try_handle::<Job>(job, late).await?.is_ok_and(|count| count > 0)
                     }
                     Said::Started
                     | Said::Phase { .. }
@@ -185,15 +186,15 @@ async fn handle_report(
                     | Said::State { .. }
                     | Said::Artifact(_) => false,
                 };
-                let refused = rejection(unit.load::<Job>(job).await?, refused);
-                return if noted { Ok(Err(refused)) } else { Err(refused) };
+                let reason = rejection(unit.load::<Job>(job).await?, reason);
+                return if noted { Ok(Err(reason)) } else { Err(reason) };
             }
         }
         // The progress of a cancellation is only displayed, but it must come from the current
         // execution.
         None => {
             let loaded = unit.load::<Job>(job).await?;
-            if loaded.execution().is_none_or(|held| held.id != execution) {
+            if loaded.execution().is_none_or(|current| current.id != execution) {
                 return Err(execution::stale_execution(loaded));
             }
         }

@@ -83,7 +83,9 @@ pub async fn check_may_report(
 
 fn has_had(job: &Job, execution: ExecutionId) -> bool {
     let current = match &job.state {
-        State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => Some(held.id),
+        State::Claimed(active) | State::Running(active) | State::OutcomeUnknown(active) => {
+            Some(active.id)
+        }
         State::Ended { execution, .. } => *execution,
         State::NotCreated | State::Queued { .. } => None,
     };
@@ -122,7 +124,9 @@ pub async fn check_may_log(
     let loaded = app.engine.log().reload::<Job>(&job.to_string()).await?.state;
     check_owner(runner, &loaded, execution)?;
     let current = match &loaded.state {
-        State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => Some(held.id),
+        State::Claimed(active) | State::Running(active) | State::OutcomeUnknown(active) => {
+            Some(active.id)
+        }
         State::Ended { execution, .. } => *execution,
         State::NotCreated | State::Queued { .. } => None,
     };

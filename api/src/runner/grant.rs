@@ -38,29 +38,29 @@ const DISPATCH_TIMEOUT: Duration = Duration::from_millis(50);
 pub async fn claim_response(
     app: &App,
     job: JobId,
-    (held, position): (&Execution, u64),
+    (execution, position): (&Execution, u64),
     manifest: Envelope,
     seen: Option<&str>,
 ) -> Result<Claimed, Problem> {
     // The dispatcher receives the claim at the same time and usually has it in memory a moment
     // later.
     let _late = timeout(DISPATCH_TIMEOUT, app.dispatch.wait_until_applied(position)).await;
-    let claimed = claim_event(app, job, held).await?;
+    let claimed = claim_event(app, job, execution).await?;
     let head = head(app, claimed.position).await?;
     let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };
-    let (now, deadline) = (app.now(), held.deadline);
+    let (now, deadline) = (app.now(), execution.deadline);
     let (grant, inclusion, consistency) = tokio::try_join!(
-        grant(app, job, held, fence, &claimed),
+        grant(app, job, execution, fence, &claimed),
         inclusion(app, &claimed, &head),
         consistency(app, seen, &head),
     )?;
     let job_token = app
         .tokens
-        .job(held.runner, job, held.id, fence, deadline, now)
+        .job(execution.runner, job, execution.id, fence, deadline, now)
         .map_err(Problem::internal)?;
     Ok(Claimed {
-        execution: held.id,
-        attempt: held.attempt,
+        execution: execution.id,
+        attempt: execution.attempt,
         lease_s: app.dispatch.timing().lease.as_secs().max(1),
         deadline,
         server_time: now,
@@ -119,46 +119,46 @@ pub async fn manifest(app: &App, job: JobId) -> Result<Envelope, Problem> {
 async fn grant(
     app: &App,
     job: JobId,
-    held: &Execution,
+    execution: &Execution,
     fence: Fence,
     claimed: &StoredEvent,
 ) -> Result<Envelope, Problem> {
-    let payload = payload(app, job, held, fence, claimed).await?;
+    let payload = payload(app, job, execution, fence, claimed).await?;
     let envelope = dsse::sign(GRANT_TYPE, &payload, app.keys.current().manifests_at(app.now()));
     grants::keep(&app.grants, &app.pool, payload).await?;
     Ok(envelope)
 }
 
 /// Digest of the grant of this execution, computed from current data.
-pub async fn digest(app: &App, job: JobId, held: &Execution) -> Result<Digest, Problem> {
-    let claimed = claim_event(app, job, held).await?;
+pub async fn digest(app: &App, job: JobId, execution: &Execution) -> Result<Digest, Problem> {
+    let claimed = claim_event(app, job, execution).await?;
     let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };
-    let payload = payload(app, job, held, fence, &claimed).await?;
+    let payload = payload(app, job, execution, fence, &claimed).await?;
     blob::digest(&payload).map_err(Problem::internal)
 }
 
 async fn payload(
     app: &App,
     job: JobId,
-    held: &Execution,
+    execution: &Execution,
     fence: Fence,
     claimed: &StoredEvent,
 ) -> Result<Vec<u8>, Problem> {
     let work = app.engine.load::<Job>(job).await?.work.clone();
-    let runner = app.engine.load::<Runner>(held.runner).await?;
+    let runner = app.engine.load::<Runner>(execution.runner).await?;
     let grant = Grant {
         version: 1,
         log_id: app.engine.log().log_id().to_string(),
         manifest: work.ok_or_else(|| Problem::not_found(job))?.manifest,
         job,
-        execution: held.id,
-        attempt: held.attempt,
-        runner: held.runner,
+        execution: execution.id,
+        attempt: execution.attempt,
+        runner: execution.runner,
         runner_key: runner.key().cloned().unwrap_or_default(),
         fence,
         // The time of the claim, so that a repeated claim gets the same bytes.
         issued_at: claimed.recorded_at,
-        deadline: held.deadline,
+        deadline: execution.deadline,
     };
     canonical::json(&grant).map_err(Problem::internal)
 }

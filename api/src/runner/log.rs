@@ -52,7 +52,7 @@ pub async fn append(
         appended => appended?,
     };
     app.dispatch.log_grew(job, execution, have);
-    Ok(answer(&app, job, execution, have))
+    Ok(log_response(&app, job, execution, have))
 }
 
 /// Returns the offset and bytes of a chunk, if they arrived intact.
@@ -93,8 +93,8 @@ fn chunk(headers: &HeaderMap, body: Bytes) -> Result<(u64, Bytes), Problem> {
     Ok((range.start, bytes))
 }
 
-fn answer(app: &App, job: JobId, execution: ExecutionId, have: u64) -> Response {
-    let interval_ms = match app.logs.is_followed(execution) {
+fn log_response(app: &App, job: JobId, execution: ExecutionId, have: u64) -> Response {
+    let interval_ms = match app.logs.has_readers(execution) {
         true => INTERVAL_WITH_READERS_MS,
         false => LogSettings::default().interval_ms,
     };

@@ -37,13 +37,13 @@ pub async fn poll(
     runner: RunnerCaller,
     aside: Option<Extension<ParkedResponse>>,
     extract::Query(query): extract::Query<PollQuery>,
-    extract::Json(ask): extract::Json<Poll>,
+    extract::Json(body): extract::Json<Poll>,
 ) -> Result<Response, Problem> {
     caller::allow(&app, &runner, CallKind::Poll)?;
-    let touched = record_poll(&app, &runner, &ask).await?;
-    reconnect::record_contact(&app, &runner, touched, ask.disabled.as_deref()).await;
+    let touched = record_poll(&app, &runner, &body).await?;
+    reconnect::record_contact(&app, &runner, touched, body.disabled.as_deref()).await;
     let wait = query.wait.map_or(app.dispatch.timing().long_poll, Duration::from_secs);
-    let parked = wait_for_directives(app, runner.id, ask, wait);
+    let parked = wait_for_directives(app, runner.id, body, wait);
     Ok(match aside {
         Some(Extension(aside)) => aside.defer(Box::pin(parked)),
         None => parked.await,
@@ -51,8 +51,8 @@ pub async fn poll(
 }
 
 /// Waits for directives. No other data of the request stays in memory meanwhile.
-async fn wait_for_directives(app: App, runner: RunnerId, ask: Poll, wait: Duration) -> Response {
-    match app.dispatch.long_poll(runner, &ask, wait).await {
+async fn wait_for_directives(app: App, runner: RunnerId, body: Poll, wait: Duration) -> Response {
+    match app.dispatch.long_poll(runner, &body, wait).await {
         Ok(Polled::Empty) => StatusCode::NO_CONTENT.into_response(),
         Ok(Polled::Directives { directives, leases, delay_ms }) => {
             let next = PollTiming { wait_s: None, delay_ms };
@@ -66,14 +66,14 @@ async fn wait_for_directives(app: App, runner: RunnerId, ask: Poll, wait: Durati
 async fn record_poll(
     app: &App,
     runner: &RunnerCaller,
-    ask: &Poll,
+    body: &Poll,
 ) -> Result<ContactChanges, Problem> {
-    match app.dispatch.apply_poll(runner.id, ask) {
+    match app.dispatch.apply_poll(runner.id, body) {
         Err(SessionError::Unknown) => {
-            let running = u32::try_from(ask.running.len()).unwrap_or(u32::MAX);
-            let slots = ask.free_slots.saturating_add(running);
-            session::adopt(app, runner, ask.session_id, ask.generation, slots).await?;
-            Ok(app.dispatch.apply_poll(runner.id, ask)?)
+            let running = u32::try_from(body.running.len()).unwrap_or(u32::MAX);
+            let slots = body.free_slots.saturating_add(running);
+            session::adopt(app, runner, body.session_id, body.generation, slots).await?;
+            Ok(app.dispatch.apply_poll(runner.id, body)?)
         }
         known => Ok(known?),
     }

@@ -20,11 +20,11 @@ use crate::{
     responses((status = 200, body = Rekeyed), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn rekey(
     State(app): State<App>,
-    extract::Json(ask): extract::Json<RekeyRequest>,
+    extract::Json(body): extract::Json<RekeyRequest>,
 ) -> ApiResult<Rekeyed> {
-    let signer = Signer::of(&app, &ask.proof).await?;
+    let signer = Signer::of(&app, &body.proof).await?;
     let server_time = app.now();
-    let identity_key = Assertions::verify_rekey(&ask, &signer.identity.identity_key, server_time)?;
+    let identity_key = Assertions::verify_rekey(&body, &signer.identity.identity_key, server_time)?;
     signer.not_revoked()?;
     let (mode, install) = signer.scope();
     let runner = RunnerCaller { id: signer.id, mode, install, generation: 0 };

@@ -20,7 +20,7 @@ pub async fn resume(
     journal: &[JournalEntry],
     same_journal: bool,
 ) -> Result<Vec<Resume>, Problem> {
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     let mut named = HashSet::new();
     for entry in journal {
         let job = app.engine.log().reload::<Job>(&entry.job.to_string()).await?.state;
@@ -30,14 +30,14 @@ pub async fn resume(
         }
         named.insert(entry.job);
         let (job, execution) = (entry.job, decision.execution.or(entry.execution));
-        answers.push(Resume { job, execution, action: decision.action });
+        responses.push(Resume { job, execution, action: decision.action });
     }
     for (job, execution) in previous_executions(app, runner.id, session) {
         if !named.contains(&job) {
             declare_lost(app, runner, job, execution, LossReason::ExecutionNotInJournal).await?;
         }
     }
-    Ok(answers)
+    Ok(responses)
 }
 
 /// Result for one journal entry.
@@ -49,11 +49,11 @@ struct Decision {
 }
 
 fn decide(job: &Job, runner: RunnerId, entry: &JournalEntry, same_journal: bool) -> Decision {
-    let held = job.execution().filter(|held| held.runner == runner);
-    let current = held.filter(|held| match entry.execution {
-        Some(execution) => execution == held.id,
+    let active = job.execution().filter(|active| active.runner == runner);
+    let current = active.filter(|active| match entry.execution {
+        Some(execution) => execution == active.id,
         // The response to the claim never arrived, so only the claim id identifies the execution.
-        None => entry.claim_id == held.claim_id,
+        None => entry.claim_id == active.claim_id,
     });
     let Some(current) = current else {
         let action = if has_incomplete_log(job, entry) {
@@ -103,9 +103,12 @@ fn previous_executions(
     session: SessionId,
 ) -> Vec<(JobId, ExecutionId)> {
     let dispatch_state = app.dispatch.state();
-    let held = dispatch_state.jobs.held_by(runner);
-    let former = held.filter_map(|(job, tracked)| Some((job, tracked.active_execution()?)));
-    former.filter(|(_, held)| held.session != session).map(|(job, held)| (job, held.id)).collect()
+    let claims = dispatch_state.jobs.held_by(runner);
+    let former = claims.filter_map(|(job, tracked)| Some((job, tracked.active_execution()?)));
+    former
+        .filter(|(_, execution)| execution.session != session)
+        .map(|(job, execution)| (job, execution.id))
+        .collect()
 }
 
 async fn declare_lost(

@@ -26,7 +26,7 @@ use crate::{
     usecases::journal_heads,
 };
 
-/// Number of suspicious openings within [`FLAPPING`] that raise no alert. An opening is suspicious
+/// Number of suspicious openings within [`SUSPICION_WINDOW`] that raise no alert. An opening is suspicious
 /// if it comes from another host, has another journal, or arrives while the previous process is
 /// alive. More openings indicate that two agents share a key.
 const MAX_SUSPICIOUS: usize = 3;
@@ -34,7 +34,7 @@ const MAX_SUSPICIOUS: usize = 3;
 /// up to ten minutes, and two agents that share a key open many sessions in that time.
 const MAX_OPENINGS: i32 = 256;
 /// Period in which suspicious openings are counted.
-const FLAPPING: Duration = Duration::from_secs(600);
+const SUSPICION_WINDOW: Duration = Duration::from_secs(600);
 
 /// Row of a session that was just opened.
 struct SessionRow {
@@ -53,19 +53,19 @@ struct SessionRow {
 pub async fn open(
     State(app): State<App>,
     connection: Option<Extension<Ticket>>,
-    extract::Json(ask): extract::Json<OpenSession>,
+    extract::Json(body): extract::Json<OpenSession>,
 ) -> ApiResult<SessionOpened> {
-    if ask.protocol.min > PROTOCOL || ask.protocol.max < PROTOCOL {
-        let ProtocolRange { min, max } = ask.protocol;
+    if body.protocol.min > PROTOCOL || body.protocol.max < PROTOCOL {
+        let ProtocolRange { min, max } = body.protocol;
         let detail = format!(
             "the runner supports protocol versions {min} to {max}, and this server supports {PROTOCOL}; install a matching version"
         );
         let problem = Problem::new(Code::ProtocolUnsupported, detail);
         return Err(problem.with("protocol", serde_json::json!({"min": PROTOCOL, "max": PROTOCOL})));
     }
-    let (signer, now) = (Signer::of(&app, &ask.assertion).await?, app.now());
+    let (signer, now) = (Signer::of(&app, &body.assertion).await?, app.now());
     let key = &signer.identity.identity_key;
-    let opening = Assertions::verify_opening(&ask.assertion, key, now)?;
+    let opening = Assertions::verify_opening(&body.assertion, key, now)?;
     signer.not_revoked()?;
     if let Some(Extension(connection)) = connection {
         connection.authenticate();
@@ -74,11 +74,11 @@ pub async fn open(
     let (id, row) = (opening.session, write_row(&app, &opening).await?);
     let (generation, (mode, install)) = (row.generation, signer.scope());
     let runner = RunnerCaller { id: signer.id, mode, install, generation };
-    let flapping = add_to_dispatcher(&app, &runner, &opening, &row, &ask);
-    if let Some(head) = &ask.journal_head {
+    let flapping = add_to_dispatcher(&app, &runner, &opening, &row, &body);
+    if let Some(head) = &body.journal_head {
         journal_heads::store(&app, signer.id, head).await;
     }
-    let resume = resume::resume(&app, &runner, id, &ask.journal, row.same_journal).await?;
+    let resume = resume::resume(&app, &runner, id, &body.journal, row.same_journal).await?;
     record_opening(&app, &runner, flapping).await?;
     let access_token = app.tokens.access(runner.id, (mode, install), generation, now);
     let timing = app.dispatch.timing();
@@ -178,13 +178,13 @@ fn add_to_dispatcher(
     runner: &RunnerCaller,
     opening: &SessionAssertion,
     row: &SessionRow,
-    ask: &OpenSession,
+    body: &OpenSession,
 ) -> Option<u32> {
-    let able = ask.capabilities.iter().filter(|kind| kind.runs_on(runner.mode));
+    let able = body.capabilities.iter().filter(|kind| kind.runs_on(runner.mode));
     let capabilities = able.copied().collect();
     let session = Session {
         capabilities,
-        slots: ask.slots,
+        slots: body.slots,
         process_id: Some(opening.process_id.clone()),
         ..Session::new(opening.session, row.generation, row.server_epoch)
     };
@@ -200,7 +200,9 @@ fn add_to_dispatcher(
     if !row.is_other_host && !twin {
         return None;
     }
-    known.recent_openings.retain(|at: &Instant| now.saturating_duration_since(*at) < FLAPPING);
+    known
+        .recent_openings
+        .retain(|at: &Instant| now.saturating_duration_since(*at) < SUSPICION_WINDOW);
     known.recent_openings.push(now);
     let lately = known.recent_openings.len();
     if lately <= MAX_SUSPICIOUS {

@@ -1,16 +1,16 @@
 //! Tests of the Runner API over HTTP, with a real event log and database.
+mod anomalies;
+mod concurrent_claims;
 mod faults;
 mod identity;
+mod isolation;
 mod liveness;
 mod logs;
-mod parked;
-mod race;
+mod long_polls;
 mod rekey;
 mod results;
 mod sessions;
-mod signed;
-mod strange;
-mod strangers;
+mod statements;
 mod uploads;
 mod work;
 mod world;

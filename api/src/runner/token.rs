@@ -21,12 +21,12 @@ use crate::{
 pub async fn token(
     State(app): State<App>,
     connection: Option<Extension<Ticket>>,
-    extract::Json(ask): extract::Json<TokenRequest>,
+    extract::Json(body): extract::Json<TokenRequest>,
 ) -> ApiResult<TokenResponse> {
-    let signer = Signer::of(&app, &ask.assertion).await?;
+    let signer = Signer::of(&app, &body.assertion).await?;
     let server_time = app.now();
     let claims =
-        app.assertions.verify(&ask.assertion, &signer.identity.identity_key, server_time)?;
+        app.assertions.verify(&body.assertion, &signer.identity.identity_key, server_time)?;
     signer.not_revoked()?;
     if let Some(Extension(connection)) = connection {
         connection.authenticate();

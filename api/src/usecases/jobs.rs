@@ -68,7 +68,7 @@ pub async fn finalize_incomplete_log(
         Box::pin(finalize_log(unit, job, log))
     });
     finalized.await?;
-    app.logs.close(execution);
+    app.logs.forget(execution);
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use ulid::Ulid;
 const ROWS: usize = 10_000;
 
 /// Writes rows like those of the baseline to the same table.
-pub async fn bring(database: &Database, period: Duration) -> Run {
+pub async fn copy_in(database: &Database, period: Duration) -> Run {
     let mut events = 0;
     let start = Instant::now();
     while start.elapsed() < period {
@@ -33,7 +33,7 @@ pub async fn bring(database: &Database, period: Duration) -> Run {
 }
 
 /// Reads the whole log of this round, as a verification or a rebuild would.
-pub async fn take(database: &Database) -> Run {
+pub async fn copy_out(database: &Database) -> Run {
     let start = Instant::now();
     let out = "copy (select * from log_event order by position) to stdout (format binary)";
     let mut copy = database.pool.copy_out_raw(out).await.unwrap();
@@ -42,11 +42,11 @@ pub async fn take(database: &Database) -> Run {
         bytes += part.len();
     }
     drop(copy);
-    let whole = start.elapsed();
+    let elapsed = start.elapsed();
     let events: i64 = sqlx::query_scalar("select count(*) from log_event")
         .fetch_one(&database.pool)
         .await
         .unwrap();
     assert!(bytes as i64 > events * 300, "rows are missing");
-    Run { events: events as usize, whole, calls: Vec::new() }
+    Run { events: events as usize, whole: elapsed, calls: Vec::new() }
 }

@@ -37,7 +37,7 @@ use cells::{CELLS, Cell, RATIOS};
 static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() {
-    let ask = RoundParams {
+    let params = RoundParams {
         rounds: number("--rounds", 5),
         period: Duration::from_secs(number("--seconds", 3)),
         only: number("--only", 0) as usize,
@@ -46,7 +46,7 @@ fn main() {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.enable_all().worker_threads(2).build().unwrap();
-    runtime.block_on(run(ask));
+    runtime.block_on(run(params));
 }
 
 struct RoundParams {
@@ -59,26 +59,26 @@ struct RoundParams {
     json: bool,
 }
 
-async fn run(ask: RoundParams) {
+async fn run(params: RoundParams) {
     let directory = std::env::temp_dir().join(format!("stead-bench-{}", std::process::id()));
     let cluster = Cluster::start(&directory, &cluster_settings()).await.unwrap();
-    if ask.modules.is_none() && ask.only == 0 {
+    if params.modules.is_none() && params.only == 0 {
         eprintln!("SKIPPED: emmett-postgresql and message-db, without --npm DIR");
     }
     let (mut report, mut verified) = (Report::of("events", RATIOS), Vec::new());
     let mut conditions = None;
-    for round in 1..=ask.rounds {
-        eprintln!("round {round} of {}", ask.rounds);
+    for round in 1..=params.rounds {
+        eprintln!("round {round} of {}", params.rounds);
         // Each round has its own database, so that rows of an earlier round do not slow down its
         // appends.
         let database = fresh_in(&cluster).await.unwrap();
-        verified.push(one_round(&ask, &cluster, &database, &mut report).await);
-        conditions = Some(Conditions::of(&database.pool, ask.rounds, ask.period).await);
+        verified.push(one_round(&params, &cluster, &database, &mut report).await);
+        conditions = Some(Conditions::of(&database.pool, params.rounds, params.period).await);
         database.pool.close().await;
     }
     cluster.remove().unwrap();
     let conditions = conditions.expect("--rounds must be at least 1");
-    if ask.json {
+    if params.json {
         let mut json = report.json(&conditions);
         json["verified_events_per_second"] = verified.into();
         println!("{json:#}");
@@ -91,21 +91,21 @@ async fn run(ask: RoundParams) {
 
 /// Runs each case once. Returns the number of Stead events verified per second afterwards.
 async fn one_round(
-    ask: &RoundParams,
+    params: &RoundParams,
     cluster: &Cluster,
     database: &Database,
     report: &mut Report<Cell>,
 ) -> f64 {
-    let period = ask.period;
+    let period = params.period;
     pgbench::prepare(&database.pool).await;
     postgres_es::prepare(&database.pool).await;
     let ours = ours::SteadLog::open(database).await;
-    let cells = match (ask.only, &ask.modules) {
+    let cells = match (params.only, &params.modules) {
         (0, None) => CELLS.iter().copied().filter(|cell| !cell.is_of_npm()).collect(),
         (0, Some(_)) => CELLS.to_vec(),
         (only, _) => vec![Cell::Insert(only), Cell::Stead(only)],
     };
-    if let Some(modules) = ask.modules.as_ref().filter(|_| ask.only == 0) {
+    if let Some(modules) = params.modules.as_ref().filter(|_| params.only == 0) {
         message_db::install(cluster, database, modules);
     }
     for cell in cells {
@@ -115,9 +115,11 @@ async fn one_round(
             Cell::Stead(n) => ours.run(n, period).await,
             Cell::PostgresEs(n) => postgres_es::run(database, n, period).await,
             Cell::MessageDb(n) => message_db::run(cluster, database, n, period).await,
-            Cell::Emmett(n) => emmett::run(database, ask.modules.clone().unwrap(), n, period).await,
-            Cell::CopyIn => copy::bring(database, period).await,
-            Cell::CopyOut => copy::take(database).await,
+            Cell::Emmett(n) => {
+                emmett::run(database, params.modules.clone().unwrap(), n, period).await
+            }
+            Cell::CopyIn => copy::copy_in(database, period).await,
+            Cell::CopyOut => copy::copy_out(database).await,
         };
         report.add(cell, Figure::of(run, meter.stop()));
     }

@@ -24,7 +24,7 @@ use ulid::Ulid;
 /// One command in this many conflicts.
 const CONFLICT: u64 = 20;
 /// Number of streams that conflicting commands use.
-const TAKEN: u64 = 1_000;
+const CONFLICT_STREAMS: u64 = 1_000;
 
 pub struct SteadLog {
     log: EventLog,
@@ -40,9 +40,10 @@ impl SteadLog {
         sqlx::raw_sql(table).execute(&database.pool).await.unwrap();
         let options = Options { inline_projections: vec![Arc::new(Jobs)], ..Options::default() };
         let log = database.log_with(options).await.unwrap();
-        let taken = (0..TAKEN).map(|number| log.append(commit(taken(number * CONFLICT), number)));
-        futures::future::try_join_all(taken).await.unwrap();
-        SteadLog { log, numbers: Arc::default(), written: Arc::new(TAKEN.into()) }
+        let first = (0..CONFLICT_STREAMS)
+            .map(|number| log.append(commit(conflicting_id(number * CONFLICT), number)));
+        futures::future::try_join_all(first).await.unwrap();
+        SteadLog { log, numbers: Arc::default(), written: Arc::new(CONFLICT_STREAMS.into()) }
     }
 
     pub async fn run(&self, callers: usize, period: Duration) -> Run {
@@ -56,7 +57,8 @@ impl SteadLog {
                 while start.elapsed() < period {
                     let number = numbers.fetch_add(1, Ordering::Relaxed);
                     let late = number.is_multiple_of(CONFLICT);
-                    let id = if late { taken(number) } else { format!("job_{}", Ulid::new()) };
+                    let id =
+                        if late { conflicting_id(number) } else { format!("job_{}", Ulid::new()) };
                     let began = Instant::now();
                     match log.append(commit(id, number)).await {
                         Ok(_) => calls.push(began.elapsed()),
@@ -72,10 +74,10 @@ impl SteadLog {
         for caller in futures::future::join_all(callers).await {
             calls.extend(caller.unwrap());
         }
-        let (events, whole) = (calls.len(), start.elapsed());
+        let (events, elapsed) = (calls.len(), start.elapsed());
         let batches = self.batches().await - batches;
         eprintln!("  {:.1} events in a batch", events as f64 / batches as f64);
-        Run { events, whole, calls }
+        Run { events, whole: elapsed, calls }
     }
 
     async fn batches(&self) -> i64 {
@@ -100,8 +102,8 @@ impl SteadLog {
     }
 }
 
-fn taken(number: u64) -> String {
-    format!("job_taken_{}", number / CONFLICT % TAKEN)
+fn conflicting_id(number: u64) -> String {
+    format!("job_taken_{}", number / CONFLICT % CONFLICT_STREAMS)
 }
 
 fn commit(id: String, number: u64) -> Commit {

@@ -46,12 +46,12 @@ pub async fn run(database: &Database, callers: usize, period: Duration) -> Run {
     for caller in futures::future::join_all(callers).await {
         calls.extend(caller.unwrap());
     }
-    let whole = start.elapsed();
+    let elapsed = start.elapsed();
     let rows: i64 =
         sqlx::query_scalar("select count(*) from events").fetch_one(&pool).await.unwrap();
     assert_eq!(rows as usize, calls.len());
     pool.close().await;
-    Run { events: calls.len(), whole, calls }
+    Run { events: calls.len(), whole: elapsed, calls }
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]

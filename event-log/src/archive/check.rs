@@ -36,14 +36,14 @@ pub fn check(
     }
     let events = directory.join(EVENTS);
     let wrong = |why: &dyn std::fmt::Display| corrupt(&events, why.to_string());
-    let begun = Range::begin(manifest.proof.clone(), keys, None).map_err(|why| {
+    let verified = Range::begin(manifest.proof.clone(), keys, None).map_err(|why| {
         if matches!(why, BundleError::UntrustedSigner { .. }) {
             let path = directory.display().to_string();
             return ArchiveError::Signer { path, why: why.to_string() };
         }
         wrong(&why)
     });
-    let mut range = begun?;
+    let mut range = verified?;
     let (mut entries, mut last) = (Entries::default(), None);
     for number in 0..manifest.frames.len() {
         let mut seen = Frames::new();

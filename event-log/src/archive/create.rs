@@ -44,19 +44,19 @@ pub async fn create(
 ) -> Result<Manifest, ArchiveError> {
     let proof = range_proof(pool, archives, of, readers).await?;
     let above = archives.directory().unwrap_or(Path::new("archives"));
-    let whole = directory(above, of.first, of.last);
-    if !whole.exists() {
-        let mut draft = Draft::begin(above, &whole)?;
+    let final_path = directory(above, of.first, of.last);
+    if !final_path.exists() {
+        let mut draft = Draft::begin(above, &final_path)?;
         draft.write(pool, of, &proof, frame, progress).await?;
         verify_files(draft.path.clone(), &proof, progress).await?;
-        draft.finish(&whole)?;
+        draft.finish(&final_path)?;
         progress(Step::Whole);
     }
     // This also verifies an archive that existed: a crash may have prevented its entry in the
     // database.
-    let manifest = verify_files(whole.clone(), &proof, progress).await?;
+    let manifest = verify_files(final_path.clone(), &proof, progress).await?;
     prove_rows(pool, of, &proof, |_| Ok(())).await?;
-    let (_, sha256) = Manifest::read(&whole, None)?;
+    let (_, sha256) = Manifest::read(&final_path, None)?;
     record_archive(pool, of, &sha256).await?;
     Ok(manifest)
 }
@@ -114,7 +114,7 @@ async fn verify_files(
     progress: &mut (dyn FnMut(Step) + Send),
 ) -> Result<Manifest, ArchiveError> {
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
-    let (keys, log_id, place) = (proof.keys.clone(), proof.log_id.clone(), path.clone());
+    let (keys, log_id, directory) = (proof.keys.clone(), proof.log_id.clone(), path.clone());
     let checking = tokio::task::spawn_blocking(move || {
         check(&path, &keys, &mut |position| {
             let _ = sender.send(position);
@@ -123,10 +123,10 @@ async fn verify_files(
     while let Some(position) = receiver.recv().await {
         progress(Step::Checked(position));
     }
-    let done = checking.await.map_err(|error| io_error(&place)(error.into()))?;
+    let done = checking.await.map_err(|error| io_error(&directory)(error.into()))?;
     let (manifest, proven) = done?;
     if proven.checkpoint.log_id != log_id {
-        return Err(corrupt(&place, "it is an archive of another log"));
+        return Err(corrupt(&directory, "it is an archive of another log"));
     }
     Ok(manifest)
 }

@@ -47,8 +47,8 @@ pub async fn discard(
     if listed.dropped_at.is_some() {
         return Ok(of);
     }
-    let there = partitions::list(&mut connection).await?;
-    let of = there.into_iter().find(|one| (one.first, one.last) == (of.first, of.last));
+    let existing = partitions::list(&mut connection).await?;
+    let of = existing.into_iter().find(|one| (one.first, one.last) == (of.first, of.last));
     let of = of.ok_or(ArchiveError::Unknown(last))?;
     if floor(&mut connection).await? + 1 != of.first {
         return Err(ArchiveError::Order { first: of.first });
@@ -87,8 +87,8 @@ pub async fn verify(
 ) -> Result<Manifest, ArchiveError> {
     let path = listed.directory(archives.directory().unwrap_or(Path::new("archives")));
     let keys: Vec<TrustedKey> = note_keys(pool).await?.into_iter().map(TrustedKey::Bare).collect();
-    let place = path.clone();
-    let checking = tokio::task::spawn_blocking(move || check(&place, &keys, &mut |_| {}));
+    let directory = path.clone();
+    let checking = tokio::task::spawn_blocking(move || check(&directory, &keys, &mut |_| {}));
     checking.await.map_err(|error| super::io_error(&path)(error.into()))??;
     Ok(Manifest::read(&path, Some(&listed.manifest_sha256))?.0)
 }

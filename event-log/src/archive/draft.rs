@@ -32,14 +32,14 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    pub(super) fn begin(above: &Path, whole: &Path) -> Result<Draft, ArchiveError> {
+    pub(super) fn begin(above: &Path, final_path: &Path) -> Result<Draft, ArchiveError> {
         let mut directories = fs::DirBuilder::new();
         directories.recursive(true).mode(0o700);
         directories.create(above).map_err(io_error(above))?;
-        let path = whole.with_extension("partial");
+        let path = final_path.with_extension("partial");
         directories.create(&path).map_err(io_error(&path))?;
-        let held = fs::File::open(&path).map_err(io_error(&path))?;
-        held.try_lock().map_err(|_| {
+        let lock_file = fs::File::open(&path).map_err(io_error(&path))?;
+        lock_file.try_lock().map_err(|_| {
             io_error(&path)(std::io::Error::other("another process is creating the same archive"))
         })?;
         // An interrupted attempt may have left these files.
@@ -51,7 +51,7 @@ impl Draft {
                 Ok(()) | Err(_) => {}
             }
         }
-        Ok(Draft { path, above: above.into(), _held: held })
+        Ok(Draft { path, above: above.into(), _held: lock_file })
     }
 
     pub(super) async fn write(
@@ -69,7 +69,7 @@ impl Draft {
             frames: vec![],
             offset: 0,
             entries: Entries::default(),
-            seen: Frames::new(),
+            frame_streams: Frames::new(),
             first: None,
             last: None,
         };
@@ -126,8 +126,8 @@ impl Draft {
     }
 
     /// Renames the directory to its final name.
-    pub(super) fn finish(self, whole: &Path) -> Result<(), ArchiveError> {
-        fs::rename(&self.path, whole).map_err(io_error(whole))?;
+    pub(super) fn finish(self, final_path: &Path) -> Result<(), ArchiveError> {
+        fs::rename(&self.path, final_path).map_err(io_error(final_path))?;
         sync(&self.above)
     }
 }
@@ -146,7 +146,7 @@ struct EventsWriter {
     frames: Vec<Frame>,
     offset: u64,
     entries: Entries,
-    seen: Frames,
+    frame_streams: Frames,
     first: Option<StoredEvent>,
     last: Option<StoredEvent>,
 }
@@ -156,7 +156,7 @@ impl EventsWriter {
         line::write(event, &mut self.lines)
             .map_err(|why| corrupt(&self.path, format!("position {}: {why}", event.position)))?;
         let frame = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);
-        self.entries.add(&mut self.seen, &event.stream, frame, event.sequence);
+        self.entries.add(&mut self.frame_streams, &event.stream, frame, event.sequence);
         self.first.get_or_insert_with(|| event.clone());
         self.last = Some(event.clone());
         Ok(())
@@ -178,7 +178,7 @@ impl EventsWriter {
         self.frames.push(Frame { first, last, offset, bytes, raw_bytes, sha256 });
         self.offset += bytes;
         self.lines.clear();
-        self.seen.clear();
+        self.frame_streams.clear();
         Ok(())
     }
 }

@@ -60,14 +60,14 @@ impl EventContext<'_> {
 /// Returns the subjects of an event's personal data: its customer and its author.
 pub(super) fn subjects(
     payload: &str,
-    places: &[PersonalField],
+    fields: &[PersonalField],
     customer: Option<String>,
 ) -> (Option<String>, Option<String>) {
     #[derive(Deserialize)]
     struct Written {
         by: Option<String>,
     }
-    let by = places.iter().any(|place| place.owner == FieldOwner::Author);
+    let by = fields.iter().any(|field| field.owner == FieldOwner::Author);
     let written = by.then(|| serde_json::from_str::<Written>(payload).ok()).flatten();
     let author = written.and_then(|written| written.by).filter(|by| by.starts_with("prn_"));
     (customer, author)
@@ -79,29 +79,29 @@ type Parts = (Vec<String>, Vec<Box<RawValue>>);
 /// Returns the encrypted payload and the payload to read, or `None` if no field has personal data.
 pub(super) fn encrypt_payload(
     payload: &str,
-    places: &[PersonalField],
+    fields: &[PersonalField],
     (customer, author): (Option<String>, Option<String>),
     which: EventContext<'_>,
     keys: &Keys,
 ) -> Result<Option<(String, String)>, String> {
     let bad = |error: serde_json::Error| error.to_string();
-    let whose = |place: &PersonalField| -> Vec<String> {
-        match place.owner {
+    let whose = |field: &PersonalField| -> Vec<String> {
+        match field.owner {
             FieldOwner::Customer => customer.iter().cloned().collect(),
             FieldOwner::Author => customer.iter().chain(&author).cloned().collect(),
         }
     };
-    let whole: Box<RawValue> = serde_json::from_str(payload).map_err(bad)?;
+    let original: Box<RawValue> = serde_json::from_str(payload).map_err(bad)?;
     let placeholder = to_raw_value(PLACEHOLDER).map_err(bad)?;
     let erased = to_raw_value(ERASED).map_err(bad)?;
-    let (mut stored, mut readable) = (whole.clone(), whole);
+    let (mut stored, mut readable) = (original.clone(), original);
     let mut parts: BTreeMap<Vec<String>, Parts> = BTreeMap::new();
-    for place in places {
-        let of = whose(place);
+    for field in fields {
+        let of = whose(field);
         if of.is_empty() {
             continue;
         }
-        let classify = |pointer: &str| relation(pointer, place.path);
+        let classify = |pointer: &str| relation(pointer, field.path);
         match keys.combined_state(&of) {
             KeyState::Open(_) => {
                 let (at, values) = parts.entry(of).or_default();
@@ -207,25 +207,25 @@ pub(super) fn open(
             format!("the encrypted data of {} was changed, or is from another event", of.join(", "))
         };
         let plain = plain.ok_or_else(changed)?;
-        let there: Vec<Box<RawValue>> = serde_json::from_slice(&plain).map_err(bad)?;
-        values.extend(at.into_iter().zip(there));
+        let plaintexts: Vec<Box<RawValue>> = serde_json::from_slice(&plain).map_err(bad)?;
+        values.extend(at.into_iter().zip(plaintexts));
     }
     let mut members: Members = serde_json::from_str(payload).map_err(bad)?;
     members.0.retain(|(name, _)| name != MEMBER);
-    let whole = to_raw_value(&members).map_err(bad)?;
-    let places: Vec<String> = values.keys().cloned().collect();
+    let without_placeholders = to_raw_value(&members).map_err(bad)?;
+    let pointers: Vec<String> = values.keys().cloned().collect();
     let classify = |pointer: &str| {
         let within =
-            |place: &String| place.strip_prefix(pointer).is_some_and(|rest| rest.starts_with('/'));
-        match places.iter().any(|place| place == pointer) {
+            |path: &String| path.strip_prefix(pointer).is_some_and(|rest| rest.starts_with('/'));
+        match pointers.iter().any(|path| path == pointer) {
             true => Relation::Match,
-            false if places.iter().any(within) => Relation::Above,
+            false if pointers.iter().any(within) => Relation::Above,
             false => Relation::Outside,
         }
     };
     let mut fill = |pointer: &str, _: &RawValue| values.remove(pointer);
-    let read = replace_values(&whole, "", &classify, &mut fill).map_err(bad)?;
-    Ok(Some(read.unwrap_or(whole).get().to_owned()))
+    let read = replace_values(&without_placeholders, "", &classify, &mut fill).map_err(bad)?;
+    Ok(Some(read.unwrap_or(without_placeholders).get().to_owned()))
 }
 
 /// Relation of a pointer to the path of a personal data field.

@@ -60,7 +60,7 @@ impl Shared {
             let lost =
                 || Key::Missing(format!("the key of {subject} is not in the database").into());
             let key = found.remove(subject).unwrap_or_else(lost);
-            (subject.clone(), self.held.keep(subject, key))
+            (subject.clone(), self.cache.keep(subject, key))
         });
         Ok(keys.collect())
     }

@@ -30,7 +30,7 @@ pub(super) struct LogSummary {
     pub streams: HashMap<StreamId, StreamEnds>,
     /// Nodes above those of the segments, to compare with the stored ones.
     pub nodes: Vec<(Node, Hash)>,
-    pub whole: bool,
+    pub from_start: bool,
 }
 
 impl LogSummary {
@@ -47,7 +47,7 @@ impl LogSummary {
             let known = self.streams.get(&stream);
             let expected = match known {
                 Some(known) => Some(known.last.0 + 1),
-                None => self.whole.then_some(1),
+                None => self.from_start.then_some(1),
             };
             if expected.is_some_and(|expected| expected != first.0) {
                 wrong = wrong.into_iter().chain([first.1]).min();
@@ -132,14 +132,14 @@ impl LogSummary {
                         later.push(stream, version, position, reported);
                     }
                     // Reads of the stream skip events before its recorded beginning.
-                    Some(StreamEnds { first, .. }) if self.whole && first.1 < since => {
+                    Some(StreamEnds { first, .. }) if self.from_start && first.1 < since => {
                         let (position, what) =
                             (first.1, format!("{stream} has events before its recorded beginning"));
                         return Err(Difference { position, what }.into());
                     }
                     Some(seen) if seen.last == (version, position) => {}
                     Some(seen) => return differs(seen.last.1),
-                    None if self.whole => return differs(position),
+                    None if self.from_start => return differs(position),
                     None => {}
                 }
             }

@@ -31,8 +31,8 @@ pub(super) struct ReportVerifier {
 }
 
 impl ReportVerifier {
-    pub fn new(whole: bool) -> ReportVerifier {
-        let reports = Reports::new(whole);
+    pub fn new(from_start: bool) -> ReportVerifier {
+        let reports = Reports::new(from_start);
         ReportVerifier { reports, wrong: vec![], waiting: vec![], tasks: JoinSet::new() }
     }
 

@@ -192,14 +192,15 @@ impl<'r> Walk<'r> {
             return Err(differs("the event is older than the one before it").into());
         }
         self.times = Some((first, now));
-        let here = (event.sequence, position);
+        let current = (event.sequence, position);
         self.name.clear();
         self.name.extend([event.aggregate_type, "\0", event.aggregate_id]);
         match self.streams.get_mut(self.name.as_str()) {
-            Some(seen) if event.sequence == seen.last.0.wrapping_add(1) => seen.last = here,
+            Some(seen) if event.sequence == seen.last.0.wrapping_add(1) => seen.last = current,
             Some(_) => return Err(differs("the event is not the next of its stream").into()),
             None => {
-                self.streams.insert(self.name.clone(), StreamEnds { first: here, last: here });
+                self.streams
+                    .insert(self.name.clone(), StreamEnds { first: current, last: current });
             }
         }
         self.leaves.push(event.leaf);

@@ -5,7 +5,10 @@ use std::time::Duration;
 use event_log::{
     AppendError, Commit, ConsumerGuard, Options, SessionGuard, consumer, migrate::FORMAT, testing,
 };
-use support::{alone, checked, commit, count, database, keyed, meta, run, server, stream, write};
+use support::{
+    commit, count, database, meta, run, server, server_without_polling, stream, verified_events,
+    with_key, write,
+};
 
 #[tokio::test]
 async fn events_get_dense_positions_and_sequences() {
@@ -23,15 +26,15 @@ async fn events_get_dense_positions_and_sequences() {
     assert_eq!(events[0].meta().unwrap(), meta());
     assert_eq!(&*events[0].metadata, r#"{"actor":"system","command_id":"cmd"}"#);
     assert_eq!(log.version(&stream("a")).await.unwrap(), 3);
-    checked(&database).await;
+    verified_events(&database).await;
 }
 
 #[tokio::test]
 async fn empty_commit_is_rejected() {
     let database = database().await;
     let log = server(&database).await;
-    let refused = log.append(Commit::of(meta(), vec![])).await;
-    assert!(matches!(refused, Err(AppendError::Invalid(why)) if why.contains("no write")));
+    let error = log.append(Commit::of(meta(), vec![])).await;
+    assert!(matches!(error, Err(AppendError::Invalid(why)) if why.contains("no write")));
     // The log accepts further commits.
     assert_eq!(log.append(commit("a", 0, 1)).await.unwrap().last, 1);
 }
@@ -51,10 +54,10 @@ async fn stale_write_is_rejected_with_the_changed_streams() {
 async fn write_at_version_5_of_a_missing_stream_is_rejected() {
     let database = database().await;
     let log = server(&database).await;
-    let refused = log.append(commit("a", 5, 1)).await;
-    assert!(matches!(refused, Err(AppendError::Conflict { .. })));
-    let refused = log.append(commit("a", 5, 0)).await;
-    assert!(matches!(refused, Err(AppendError::Conflict { .. })));
+    let error = log.append(commit("a", 5, 1)).await;
+    assert!(matches!(error, Err(AppendError::Conflict { .. })));
+    let error = log.append(commit("a", 5, 0)).await;
+    assert!(matches!(error, Err(AppendError::Conflict { .. })));
     assert_eq!(count(&database, "select count(*) from log_stream").await, 0);
     log.append(commit("a", 0, 0)).await.unwrap();
 }
@@ -66,7 +69,7 @@ async fn streams_of_one_commit_are_written_atomically() {
     let both = || Commit::of(meta(), vec![write("a", 0, 2), write("b", 0, 1), write("c", 0, 0)]);
     assert_eq!(log.append(both()).await.unwrap().last, 3);
     assert!(log.append(both()).await.is_err());
-    assert_eq!(checked(&database).await.0.size, 3);
+    assert_eq!(verified_events(&database).await.0.size, 3);
 }
 
 #[tokio::test]
@@ -87,7 +90,7 @@ async fn invalid_commit_does_not_affect_others_in_its_batch() {
     let mut positions = [good.unwrap().last, also_good.unwrap().last];
     positions.sort_unstable();
     assert_eq!(positions, [2, 3]);
-    checked(&database).await;
+    verified_events(&database).await;
 }
 
 #[tokio::test]
@@ -107,22 +110,22 @@ async fn commits_of_one_stream_are_sequential() {
 async fn repeated_command_gets_the_first_response() {
     let database = database().await;
     let log = server(&database).await;
-    let first = log.append(keyed("k", 1, commit("a", 0, 2))).await.unwrap();
-    let again = log.append(keyed("k", 1, commit("a", 0, 2))).await;
+    let first = log.append(with_key("k", 1, commit("a", 0, 2))).await.unwrap();
+    let again = log.append(with_key("k", 1, commit("a", 0, 2))).await;
     let Err(AppendError::KeyUsed { first_position, last_position, response }) = again else {
         panic!()
     };
     assert_eq!((first_position, last_position), (first.first, first.last));
     assert_eq!(response.unwrap()["key"], "k");
-    let other = log.append(keyed("k", 2, commit("b", 0, 1))).await;
+    let other = log.append(with_key("k", 2, commit("b", 0, 1))).await;
     assert!(matches!(other, Err(AppendError::KeyMismatch)));
-    let mut other_principal = keyed("k", 2, commit("b", 0, 1));
+    let mut other_principal = with_key("k", 2, commit("b", 0, 1));
     other_principal.key.as_mut().unwrap().principal = "prn_2".into();
     log.append(other_principal).await.unwrap();
     // Two concurrent commits with the same key: one is written, the other gets its result.
     let (one, two) = tokio::join!(
-        log.append(keyed("same", 1, commit("c", 0, 1))),
-        log.append(keyed("same", 1, commit("d", 0, 1))),
+        log.append(with_key("same", 1, commit("c", 0, 1))),
+        log.append(with_key("same", 1, commit("d", 0, 1))),
     );
     one.unwrap();
     assert!(matches!(two, Err(AppendError::KeyUsed { .. })));
@@ -133,9 +136,9 @@ async fn idempotency_key_of_a_command_without_events_is_stored() {
     let database = database().await;
     let log = server(&database).await;
     log.append(commit("a", 0, 1)).await.unwrap();
-    let done = log.append(keyed("k", 1, commit("a", 1, 0))).await.unwrap();
+    let done = log.append(with_key("k", 1, commit("a", 1, 0))).await.unwrap();
     assert_eq!((done.first, done.last), (2, 1));
-    let again = log.append(keyed("k", 1, commit("a", 1, 0))).await;
+    let again = log.append(with_key("k", 1, commit("a", 1, 0))).await;
     let Err(AppendError::KeyUsed { first_position, last_position, .. }) = again else { panic!() };
     assert_eq!((first_position, last_position), (2, 1));
 }
@@ -145,8 +148,8 @@ async fn expired_idempotency_key_can_be_reused() {
     let database = database().await;
     let options = Options { key_ttl: Duration::ZERO, ..Options::default() };
     let log = database.log_with(options).await.unwrap();
-    log.append(keyed("k", 1, commit("a", 0, 1))).await.unwrap();
-    log.append(keyed("k", 2, commit("a", 1, 1))).await.unwrap();
+    log.append(with_key("k", 1, commit("a", 0, 1))).await.unwrap();
+    log.append(with_key("k", 2, commit("a", 1, 1))).await.unwrap();
     assert_eq!(count(&database, "select count(*) from log_command").await, 1);
     assert_eq!(log.delete_expired_keys().await.unwrap(), 1);
 }
@@ -157,8 +160,8 @@ async fn commit_of_an_advanced_or_lost_consumer_is_rejected() {
     let log = server(&database).await;
     let lease = Duration::from_secs(60);
     let name = ("policy/x", 1, 0);
-    let held = consumer::acquire(&database.pool, log.clock(), name, "server 1", lease);
-    let held = held.await.unwrap().unwrap();
+    let acquired = consumer::acquire(&database.pool, log.clock(), name, "server 1", lease);
+    let acquired = acquired.await.unwrap().unwrap();
     let others = consumer::acquire(&database.pool, log.clock(), name, "server 2", lease);
     assert_eq!(others.await.unwrap(), None);
     let with = |id: &str, expected, owner_epoch| {
@@ -167,26 +170,26 @@ async fn commit_of_an_advanced_or_lost_consumer_is_rejected() {
         commit.consumers = vec![ConsumerGuard { name, version, shard, expected, owner_epoch }];
         commit
     };
-    log.append(with("a", 0, held.owner_epoch)).await.unwrap();
-    for (expected, owner_epoch) in [(1, held.owner_epoch), (0, held.owner_epoch + 1)] {
-        let refused = log.append(with("b", expected, owner_epoch)).await;
-        assert!(matches!(refused, Err(AppendError::ConsumerMoved { .. })));
+    log.append(with("a", 0, acquired.owner_epoch)).await.unwrap();
+    for (expected, owner_epoch) in [(1, acquired.owner_epoch), (0, acquired.owner_epoch + 1)] {
+        let error = log.append(with("b", expected, owner_epoch)).await;
+        assert!(matches!(error, Err(AppendError::ConsumerMoved { .. })));
         // A commit with only the guard is checked in the same way.
         let mut only = with("b", expected, owner_epoch);
         only.writes.clear();
-        let refused = log.append(only).await;
-        assert!(matches!(refused, Err(AppendError::ConsumerMoved { .. })));
+        let error = log.append(only).await;
+        assert!(matches!(error, Err(AppendError::ConsumerMoved { .. })));
     }
-    let mut only = with("b", 0, held.owner_epoch);
+    let mut only = with("b", 0, acquired.owner_epoch);
     only.writes.clear();
     log.append(only).await.unwrap();
     // A guarded commit does not move the consumer. After the consumer has moved, a guard on its
     // earlier position fails.
     assert_eq!(consumer::position(&database.pool, name).await.unwrap(), Some(0));
-    assert!(consumer::advance(&database.pool, &held, 9).await.unwrap());
-    let refused = log.append(with("b", 0, held.owner_epoch)).await;
-    assert!(matches!(refused, Err(AppendError::ConsumerMoved { .. })));
-    assert_eq!(checked(&database).await.0.size, 1);
+    assert!(consumer::advance(&database.pool, &acquired, 9).await.unwrap());
+    let error = log.append(with("b", 0, acquired.owner_epoch)).await;
+    assert!(matches!(error, Err(AppendError::ConsumerMoved { .. })));
+    assert_eq!(verified_events(&database).await.0.size, 1);
 }
 
 #[tokio::test]
@@ -195,8 +198,9 @@ async fn commits_of_one_consumer_share_a_batch() {
     let database = database().await;
     let log = server(&database).await;
     let name = ("policy/x", 1, 0);
-    let held = consumer::acquire(&database.pool, log.clock(), name, "me", Duration::from_secs(60));
-    let owner_epoch = held.await.unwrap().unwrap().owner_epoch;
+    let acquired =
+        consumer::acquire(&database.pool, log.clock(), name, "me", Duration::from_secs(60));
+    let owner_epoch = acquired.await.unwrap().unwrap().owner_epoch;
     log.append(commit("first", 0, 1)).await.unwrap();
     let before = count(&database, "select commit_no from log_head").await;
     let reactions = (0..REACTIONS).map(|number| {
@@ -210,7 +214,7 @@ async fn commits_of_one_consumer_share_a_batch() {
     }
     let batches = count(&database, "select commit_no from log_head").await - before;
     assert!(batches <= 3, "{batches} batches");
-    assert_eq!(checked(&database).await.0.size, 1 + REACTIONS as u64);
+    assert_eq!(verified_events(&database).await.0.size, 1 + REACTIONS as u64);
 }
 
 #[tokio::test]
@@ -228,8 +232,8 @@ async fn commit_is_rejected_if_another_server_has_the_session() {
         commit.sessions = vec![SessionGuard { runner, server, server_epoch }];
         commit
     };
-    let refused = log.append(with(2)).await;
-    assert!(matches!(refused, Err(AppendError::SessionMoved { .. })));
+    let error = log.append(with(2)).await;
+    assert!(matches!(error, Err(AppendError::SessionMoved { .. })));
     log.append(with(3)).await.unwrap();
 }
 
@@ -239,20 +243,20 @@ async fn too_large_commit_is_rejected_before_it_is_queued() {
     let log = server(&database).await;
     let mut large = commit("a", 0, 1);
     large.writes[0].events[0].payload = format!(r#"{{"type":"{}"}}"#, "x".repeat(64 * 1024));
-    let refused = log.append(large).await;
+    let error = log.append(large).await;
     assert!(matches!(
-        refused,
+        error,
         Err(AppendError::TooLarge { what: "the size of an event in bytes", .. })
     ));
-    let refused = log.append(commit("a", 0, 1_025)).await;
+    let error = log.append(commit("a", 0, 1_025)).await;
     assert!(matches!(
-        refused,
+        error,
         Err(AppendError::TooLarge { what: "the number of events in a commit", .. })
     ));
     let twice = Commit::of(meta(), vec![write("a", 0, 1), write("a", 1, 1)]);
     assert!(matches!(log.append(twice).await, Err(AppendError::Invalid(_))));
     log.append(commit("a", 0, 1_024)).await.unwrap();
-    checked(&database).await;
+    verified_events(&database).await;
 }
 
 #[tokio::test]
@@ -263,13 +267,14 @@ async fn full_queue_rejects_with_a_retry_delay() {
         let log = log.clone();
         async move { log.append(commit(&n.to_string(), 0, 1)).await }
     });
-    let answers = futures::future::join_all(calls).await;
-    let full = |answer: &&Result<_, AppendError>| matches!(answer, Err(AppendError::Full { .. }));
-    let refused = answers.iter().filter(full).count();
-    assert!(refused > 0);
-    let written = answers.iter().filter(|answer| answer.is_ok()).count();
-    assert_eq!(written + refused, 50);
-    assert_eq!(checked(&database).await.0.size, written as u64);
+    let responses = futures::future::join_all(calls).await;
+    let full =
+        |response: &&Result<_, AppendError>| matches!(response, Err(AppendError::Full { .. }));
+    let rejected = responses.iter().filter(full).count();
+    assert!(rejected > 0);
+    let written = responses.iter().filter(|response| response.is_ok()).count();
+    assert_eq!(written + rejected, 50);
+    assert_eq!(verified_events(&database).await.0.size, written as u64);
 }
 
 #[tokio::test]
@@ -308,8 +313,8 @@ async fn queue_that_grows_faster_than_it_is_written_gets_full() {
             // A pause, so that the writer takes the commits that have arrived.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        while let Some(answer) = calls.try_join_next() {
-            if matches!(answer.unwrap(), Err(AppendError::Full { .. })) {
+        while let Some(response) = calls.try_join_next() {
+            if matches!(response.unwrap(), Err(AppendError::Full { .. })) {
                 return;
             }
         }
@@ -320,11 +325,11 @@ async fn queue_that_grows_faster_than_it_is_written_gets_full() {
 #[tokio::test]
 async fn program_of_another_format_does_not_write() {
     let database = database().await;
-    let log = alone(&database).await;
+    let log = server_without_polling(&database).await;
     run(&database, "update log_head set format = format + 1").await;
-    let refused = log.append(commit("a", 0, 1)).await;
+    let error = log.append(commit("a", 0, 1)).await;
     assert!(
-        matches!(refused, Err(AppendError::Layout { known: FORMAT, found }) if found == FORMAT + 1)
+        matches!(error, Err(AppendError::Layout { known: FORMAT, found }) if found == FORMAT + 1)
     );
     assert!(database.log().await.is_err());
     assert_eq!(count(&database, "select count(*) from log_event").await, 0);
@@ -389,8 +394,8 @@ async fn application_role_cannot_change_or_delete_events() {
         "drop table log_event",
         "update blob set bytes = ''",
     ] {
-        let refused = sqlx::raw_sql(forbidden).execute(&mut *connection).await.unwrap_err();
-        let code = refused.as_database_error().and_then(|error| error.code()).unwrap();
+        let denied = sqlx::raw_sql(forbidden).execute(&mut *connection).await.unwrap_err();
+        let code = denied.as_database_error().and_then(|error| error.code()).unwrap();
         assert_eq!(code, "42501", "{forbidden}");
     }
     drop(connection);
@@ -399,7 +404,7 @@ async fn application_role_cannot_change_or_delete_events() {
     let options = options.options([("role", "stead_app")]);
     let pool = sqlx::postgres::PgPoolOptions::new().connect_with(options).await.unwrap();
     let log = event_log::EventLog::open(pool, Options::default()).await.unwrap();
-    log.append(keyed("k", 1, commit("a", 0, 300))).await.unwrap();
+    log.append(with_key("k", 1, commit("a", 0, 300))).await.unwrap();
     log.append(commit("a", 300, 1)).await.unwrap();
-    checked(&database).await;
+    verified_events(&database).await;
 }

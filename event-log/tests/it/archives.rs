@@ -166,10 +166,10 @@ async fn archive_can_be_verified_by_its_files_alone() {
     let manifest = path.join(MANIFEST);
     let older = fs::read_to_string(&manifest).unwrap().replace("archive/v2", "archive/v1");
     fs::write(&manifest, older).unwrap();
-    let refused = check(&path, &[key], &mut |_| {}).unwrap_err().to_string();
+    let error = check(&path, &[key], &mut |_| {}).unwrap_err().to_string();
     let expected = "its format is stead/archive/v1, this program reads stead/archive/v2; read it with the version \
                     that wrote it";
-    assert!(refused.ends_with(expected), "{refused}");
+    assert!(error.ends_with(expected), "{error}");
     // Any zstd program can read the file line by line.
     let lines = zstd::stream::decode_all(fs::File::open(path.join(EVENTS)).unwrap()).unwrap();
     let first: serde_json::Value =
@@ -186,9 +186,9 @@ async fn range_that_a_reader_needs_is_not_closed() {
     let mut unheard = |_| {};
     let readers = (&behind[..], 64);
     let making = create(&world.database.pool, &world.archives, &of, readers, &mut unheard);
-    let refused = making.await.unwrap_err().to_string();
+    let error = making.await.unwrap_err().to_string();
     assert_eq!(
-        refused,
+        error,
         "positions 1 to 256 are not closed: projection_jobs is at 255; let the server run until projection_jobs has passed 256"
     );
     // A partition is not closed if it is the current one, or if no published checkpoint covers it.
@@ -216,12 +216,12 @@ async fn rows_are_dropped_in_order_and_only_if_rows_and_files_match_the_checkpoi
     support::run(&world.database, mend).await;
     // A file that was changed after the archive was created.
     let path = world.file("1-256", EVENTS);
-    let whole = fs::read(&path).unwrap();
-    let mut spoiled = whole.clone();
+    let original = fs::read(&path).unwrap();
+    let mut spoiled = original.clone();
     spoiled[100] ^= 1;
     fs::write(&path, spoiled).unwrap();
     assert!(matches!(world.discard(256).await, Err(ArchiveError::Corrupt { .. })));
-    fs::write(&path, whole).unwrap();
+    fs::write(&path, original).unwrap();
     world.discard(256).await.unwrap();
     // Repeating the drop changes nothing, and the partition is never created again.
     world.discard(256).await.unwrap();
@@ -233,8 +233,8 @@ async fn changed_row_is_never_archived() {
     let world = World::new().await;
     let spoil = "update log_event set payload = replace(payload::text, 'queued', 'queuer')::json where position = 9";
     support::run(&world.database, spoil).await;
-    let refused = world.create(1).await.unwrap_err();
-    assert!(matches!(refused, ArchiveError::Rows { first: 1, last: 256, .. }), "{refused}");
+    let error = world.create(1).await.unwrap_err();
+    assert!(matches!(error, ArchiveError::Rows { first: 1, last: 256, .. }), "{error}");
     assert!(!world.directory.path().join("1-256").exists());
 }
 
@@ -264,7 +264,7 @@ async fn killed_archive_creation_can_be_repeated_and_keeps_the_rows() {
 }
 
 /// Returns the reason why an archive is corrupt, after it checks that every read reports the error.
-async fn said(world: &World) -> String {
+async fn archive_error(world: &World) -> String {
     let log = world.log().await;
     let VerifyError::Log(error) = verify(&world.source(), 0, |_| {}).await.unwrap_err() else {
         panic!("the archive is at fault, not the log")
@@ -296,20 +296,23 @@ async fn error_of_a_corrupt_archive_has_its_path_and_the_remedy() {
     let mut bytes = files[0].clone();
     bytes[40] ^= 0x20;
     fs::write(&events, bytes).unwrap();
-    assert!(said(&world).await.contains("its digest does not match the manifest"));
+    assert!(archive_error(&world).await.contains("its digest does not match the manifest"));
     put_back();
     // Two swapped lines, compressed again, with a matching manifest.
     swap_lines(&world, &files);
-    assert!(said(&world).await.contains("its manifest does not match the recorded digest"));
+    assert!(
+        archive_error(&world).await.contains("its manifest does not match the recorded digest")
+    );
     put_back();
     // A missing file, and a missing archive.
     fs::remove_file(&events).unwrap();
-    assert!(said(&world).await.contains("No such file"));
+    assert!(archive_error(&world).await.contains("No such file"));
     put_back();
-    let (there, away) = (world.directory.path().join("1-256"), world.directory.path().join("away"));
-    fs::rename(&there, &away).unwrap();
-    assert!(said(&world).await.contains("No such file"));
-    fs::rename(&away, &there).unwrap();
+    let (archive, away) =
+        (world.directory.path().join("1-256"), world.directory.path().join("away"));
+    fs::rename(&archive, &away).unwrap();
+    assert!(archive_error(&world).await.contains("No such file"));
+    fs::rename(&away, &archive).unwrap();
     verify(&world.source(), 0, |_| {}).await.unwrap();
     // No directory of archives is set.
     let unsaid = verify(&world.database.pool, 0, |_| {}).await.unwrap_err().to_string();
@@ -344,7 +347,7 @@ async fn index_with_missing_entries_is_detected_by_the_stream_sequences() {
         let other = if hidden == 0 { 1 } else { hidden - 1 };
         spoiled.copy_within(other * 28..other * 28 + 28, hidden * 28);
         fs::write(&index, spoiled).unwrap();
-        let mut refused = 0;
+        let mut rejected = 0;
         for n in 0..8 {
             let of = stream(&format!("s{n}"));
             for to in [100, 256, 700] {
@@ -356,12 +359,12 @@ async fn index_with_missing_entries_is_detected_by_the_stream_sequences() {
                     .collect();
                 match log.read_page(&of, (0, to), 1_000).await {
                     Ok(read) => assert_eq!(read, expected, "{of} to {to} without entry {hidden}"),
-                    Err(LogError::Archived { .. }) => refused += 1,
+                    Err(LogError::Archived { .. }) => rejected += 1,
                     Err(other) => panic!("{other}"),
                 }
             }
         }
-        assert!(refused > 0, "no read detected the missing entry {hidden}");
+        assert!(rejected > 0, "no read detected the missing entry {hidden}");
     }
 }
 

@@ -8,7 +8,7 @@ use event_log::{
     EventLog, Options,
     testing::{Cluster, Database, Disk, Settings, TestingError, fresh_in},
 };
-use support::{Answers, commit, event, every_answer_is_true, pause, run};
+use support::{Responses, check_responses, commit, event, pause, run};
 
 /// Mounts a small disk. Without the privilege to mount, prints a message and returns `None`; in CI,
 /// fails.
@@ -23,14 +23,14 @@ fn disk(megabytes: u32) -> Option<Disk> {
     disk
 }
 
-async fn opened(database: &Database) -> EventLog {
-    let answer = Duration::from_secs(5);
-    let options = Options { query_timeout: answer, ..Options::default() };
+async fn open_log(database: &Database) -> EventLog {
+    let timeout = Duration::from_secs(5);
+    let options = Options { query_timeout: timeout, ..Options::default() };
     database.log_with(options).await.unwrap()
 }
 
 /// Appends events of many incompressible kilobytes, each to its own stream.
-async fn append(log: &EventLog, numbers: std::ops::Range<u64>) -> Answers {
+async fn append(log: &EventLog, numbers: std::ops::Range<u64>) -> Responses {
     let each = numbers.map(|number| async move {
         let mut one = commit(&number.to_string(), 0, 1);
         one.writes[0].events[0] = event(number);
@@ -54,29 +54,29 @@ async fn full_tablespace_rejects_events_until_it_has_free_space() {
     let dir = tempfile::Builder::new().prefix("stead-full-").tempdir().unwrap();
     let cluster = cluster(dir.path()).await.unwrap();
     let database = fresh_in(&cluster).await.unwrap();
-    let place = disk.path().join("tables");
+    let directory = disk.path().join("tables");
     let postgres = dir.path().join("data");
-    fs::create_dir(&place).unwrap();
-    own_like(&place, &postgres);
-    run(&database, &format!("create tablespace small location '{}'", place.display())).await;
+    fs::create_dir(&directory).unwrap();
+    copy_owner(&directory, &postgres);
+    run(&database, &format!("create tablespace small location '{}'", directory.display())).await;
     run(&database, "alter table log_event_default set tablespace small").await;
-    let log = opened(&database).await;
-    let (mut answers, mut next) = (Answers::new(), 0);
-    while answers.values().all(Result::is_ok) {
-        answers.extend(append(&log, next..next + 40).await);
+    let log = open_log(&database).await;
+    let (mut responses, mut next) = (Responses::new(), 0);
+    while responses.values().all(Result::is_ok) {
+        responses.extend(append(&log, next..next + 40).await);
         next += 40;
         assert!(next < 4_000, "the disk did not fill up");
     }
     // The disk stays full, and every caller gets a response.
-    answers.extend(append(&log, next..next + 40).await);
+    responses.extend(append(&log, next..next + 40).await);
     next += 40;
-    let (written, refused) = every_answer_is_true(&database, &answers).await;
-    assert!(written > 100 && refused > 0, "{written} written, {refused} refused");
+    let (written, rejected) = check_responses(&database, &responses).await;
+    assert!(written > 100 && rejected > 0, "{written} written, {rejected} refused");
     assert!(disk.resize(64));
     let after = append(&log, next..next + 40).await;
     assert!(after.values().all(Result::is_ok), "{after:?}");
-    answers.extend(after);
-    every_answer_is_true(&database, &answers).await;
+    responses.extend(after);
+    check_responses(&database, &responses).await;
     drop(log);
     cluster.stop().unwrap();
 }
@@ -97,11 +97,11 @@ async fn postgres_that_stopped_on_a_full_disk_keeps_acknowledged_events() {
     cluster(dir.path()).await.unwrap();
     let pool = event_log::connect(&database.url, 8).await.unwrap();
     let database = Database { pool, ..database };
-    let log = opened(&database).await;
+    let log = open_log(&database).await;
     let log_text = || fs::read_to_string(dir.path().join("log")).unwrap();
     // Callers wait or are rejected until there is space again.
     let rescue = async {
-        until(|| log_text().contains("PANIC")).await;
+        wait_until(|| log_text().contains("PANIC")).await;
         pause(500).await;
         assert!(disk.resize(512));
         for _ in 0..50 {
@@ -114,26 +114,26 @@ async fn postgres_that_stopped_on_a_full_disk_keeps_acknowledged_events() {
         panic!("Postgres does not restart: {}", log_text());
     };
     let load = async {
-        let (mut answers, mut next) = (Answers::new(), 0);
+        let (mut responses, mut next) = (Responses::new(), 0);
         while !log_text().contains("PANIC") {
-            answers.extend(append(&log, next..next + 40).await);
+            responses.extend(append(&log, next..next + 40).await);
             next += 40;
             assert!(next < 8_000, "the disk did not fill up");
         }
-        (answers, next)
+        (responses, next)
     };
-    let (running, (mut answers, next)) = tokio::join!(rescue, load);
+    let (running, (mut responses, next)) = tokio::join!(rescue, load);
     assert!(log_text().contains("No space left on device"), "{}", log_text());
     let after = append(&log, next..next + 40).await;
     assert!(after.values().all(Result::is_ok), "{after:?}");
-    answers.extend(after);
-    let (written, refused) = every_answer_is_true(&database, &answers).await;
-    assert!(written > 100, "{written} written, {refused} refused");
+    responses.extend(after);
+    let (written, rejected) = check_responses(&database, &responses).await;
+    assert!(written > 100, "{written} written, {rejected} refused");
     drop(log);
     running.stop().unwrap();
 }
 
-async fn until(is: impl Fn() -> bool) {
+async fn wait_until(is: impl Fn() -> bool) {
     for _ in 0..6_000 {
         if is() {
             return;
@@ -144,7 +144,7 @@ async fn until(is: impl Fn() -> bool) {
 }
 
 /// Gives a path the same owner as another path, which is the user of Postgres.
-fn own_like(path: &Path, other: &Path) {
+fn copy_owner(path: &Path, other: &Path) {
     let mut chown = Command::new("chown");
     let done = chown.arg(format!("--reference={}", other.display())).arg(path).status().unwrap();
     assert!(done.success());

@@ -41,8 +41,8 @@ async fn stock_postgres_es_reads_the_table() {
     assert_eq!(events[2].metadata["actor"], "system");
 
     let store = PersistedEventStore::<_, Root<Counter>>::new_event_store(stock());
-    let facts = store.load_events("c").await.unwrap();
-    assert_eq!(facts[0].payload, CqrsEvent(CounterEvent::Added { by: 2 }));
+    let decoded = store.load_events("c").await.unwrap();
+    assert_eq!(decoded[0].payload, CqrsEvent(CounterEvent::Added { by: 2 }));
     let mut context = store.load_aggregate("c").await.unwrap();
     assert_eq!(context.aggregate().0, Counter { value: 10, closed: false });
 }
@@ -57,7 +57,7 @@ fn cqrs_framework_gets_the_decided_events() {
 
 #[test]
 fn event_is_stored_with_its_name_in_the_domain() {
-    let fact = CqrsEvent(CounterEvent::Added { by: 1 });
-    assert_eq!((fact.event_type(), fact.event_version()), ("counter.added".into(), "1".into()));
-    assert_eq!(serde_json::to_string(&fact).unwrap(), r#"{"type":"added","by":1}"#);
+    let event = CqrsEvent(CounterEvent::Added { by: 1 });
+    assert_eq!((event.event_type(), event.event_version()), ("counter.added".into(), "1".into()));
+    assert_eq!(serde_json::to_string(&event).unwrap(), r#"{"type":"added","by":1}"#);
 }

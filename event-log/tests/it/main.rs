@@ -3,16 +3,16 @@
 
 mod append;
 mod archives;
-mod backends;
 mod disk;
-mod doubt;
+mod encrypted_fields;
+mod in_doubt;
+mod inline_projections;
 mod interop;
 mod migrations;
-mod older;
 mod partitions;
 mod proofs;
-mod sealed;
 mod servers;
 mod snapshots;
 mod support;
-mod views;
+mod terminated_backends;
+mod upcasting;

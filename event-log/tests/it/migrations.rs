@@ -50,21 +50,21 @@ async fn log_of_a_pre_release_version_is_rejected() {
     sqlx::raw_sql(old).execute(&database.pool).await.unwrap();
     let message = "cannot open the log: it was written by a pre-release version (format 2, this program reads 3); \
                    create a new database or restore with that version";
-    let refused = migrate(&database.pool).await.unwrap_err();
-    assert_eq!(refused.to_string(), message);
-    let refused = database.log().await.err().unwrap();
-    assert_eq!(refused.to_string(), message);
+    let error = migrate(&database.pool).await.unwrap_err();
+    assert_eq!(error.to_string(), message);
+    let error = database.log().await.err().unwrap();
+    assert_eq!(error.to_string(), message);
     let mut connection = database.pool.acquire().await.unwrap();
-    let refused = check_format(&mut connection).await.unwrap_err();
-    assert_eq!(refused.to_string(), message);
+    let error = check_format(&mut connection).await.unwrap_err();
+    assert_eq!(error.to_string(), message);
     // For a log of a later version, the error says that a newer version migrated it.
     let later =
         "alter table log_head rename column layout to format; update log_head set format = 4";
     sqlx::raw_sql(later).execute(&mut *connection).await.unwrap();
-    let refused = check_format(&mut connection).await.unwrap_err().to_string();
+    let error = check_format(&mut connection).await.unwrap_err().to_string();
     assert!(
-        refused.contains("a newer version migrated it (format 4, this program reads 3)"),
-        "{refused}"
+        error.contains("a newer version migrated it (format 4, this program reads 3)"),
+        "{error}"
     );
     sqlx::raw_sql("drop table log_head").execute(&mut *connection).await.unwrap();
     check_format(&mut connection).await.unwrap();

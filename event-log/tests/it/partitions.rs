@@ -7,49 +7,49 @@ use event_log::{
     testing::{Database, fresh_empty_database},
     verify::{VerifyError, verify},
 };
-use support::{alone, checked, commit, count, run, stream};
+use support::{commit, count, run, server_without_polling, stream, verified_events};
 
 /// A log whose events go to the default partition until a test creates partitions.
-async fn without_ranges() -> Database {
+async fn database_without_partitions() -> Database {
     let database = fresh_empty_database().await.unwrap();
     migrate(&database.pool).await.unwrap();
     database
 }
 
-async fn ranges(database: &Database) -> Vec<(u64, u64)> {
+async fn partition_ranges(database: &Database) -> Vec<(u64, u64)> {
     let mut connection = database.pool.acquire().await.unwrap();
     let all = list(&mut connection).await.unwrap();
     all.into_iter().map(|Partition { first, last, .. }| (first, last)).collect()
 }
 
-async fn in_table(database: &Database, table: &str) -> i64 {
+async fn rows_in(database: &Database, table: &str) -> i64 {
     count(database, &format!("select count(*) from only {table}")).await
 }
 
 #[tokio::test]
 async fn batch_crosses_the_end_of_a_partition_without_waiting() {
-    let database = without_ranges().await;
+    let database = database_without_partitions().await;
     create_missing(&database.pool, 256, 0).await.unwrap();
-    assert_eq!(ranges(&database).await, [(1, 256)]);
-    let log = alone(&database).await;
+    assert_eq!(partition_ranges(&database).await, [(1, 256)]);
+    let log = server_without_polling(&database).await;
     log.append(commit("a", 0, 250)).await.unwrap();
     // One commit has events on both sides of the boundary, and the next partition does not exist.
     log.append(commit("a", 250, 100)).await.unwrap();
-    assert_eq!(in_table(&database, "log_event_default").await, 94);
-    checked(&database).await;
+    assert_eq!(rows_in(&database, "log_event_default").await, 94);
+    verified_events(&database).await;
     // The default partition, with its rows, becomes the missing range. The next commit appends to
     // that range.
     create_missing(&database.pool, 256, 1).await.unwrap();
-    assert_eq!(ranges(&database).await, [(1, 256), (257, 512), (513, 768)]);
-    assert_eq!(in_table(&database, "log_event_default").await, 0);
+    assert_eq!(partition_ranges(&database).await, [(1, 256), (257, 512), (513, 768)]);
+    assert_eq!(rows_in(&database, "log_event_default").await, 0);
     log.append(commit("a", 350, 300)).await.unwrap();
     let of = ["log_event_1", "log_event_257", "log_event_513", "log_event_default"];
     let mut rows = vec![];
     for table in of {
-        rows.push(in_table(&database, table).await);
+        rows.push(rows_in(&database, table).await);
     }
     assert_eq!(rows, [256, 256, 138, 0]);
-    checked(&database).await;
+    verified_events(&database).await;
     assert_eq!(log.read_stream(&stream("a"), 0).await.unwrap().len(), 650);
     // Further calls find nothing to create, even concurrent ones.
     let (one, two) = tokio::join!(
@@ -62,8 +62,8 @@ async fn batch_crosses_the_end_of_a_partition_without_waiting() {
 
 #[tokio::test]
 async fn partitions_are_created_during_appends() {
-    let database = without_ranges().await;
-    let log = alone(&database).await;
+    let database = database_without_partitions().await;
+    let log = server_without_polling(&database).await;
     let appending = tokio::spawn(async move {
         for n in 0..150 {
             log.append(commit(&format!("s{n}"), 0, 10)).await.unwrap();
@@ -74,15 +74,15 @@ async fn partitions_are_created_during_appends() {
     }
     appending.await.unwrap();
     create_missing(&database.pool, 256, 1).await.unwrap();
-    assert_eq!(checked(&database).await.0.size, 1_500);
-    assert_eq!(in_table(&database, "log_event_default").await, 0);
+    assert_eq!(verified_events(&database).await.0.size, 1_500);
+    assert_eq!(rows_in(&database, "log_event_default").await, 0);
 }
 
 #[tokio::test]
 async fn rows_from_before_the_partitions_stay_identical() {
     // given the table of an earlier version, here the default partition, with the text of every row
-    let database = without_ranges().await;
-    let log = alone(&database).await;
+    let database = database_without_partitions().await;
+    let log = server_without_polling(&database).await;
     log.append(commit("a", 0, 300)).await.unwrap();
     let every = "select md5(string_agg(e::text, '|' order by position)) from log_event e";
     let text = |database: &Database| {
@@ -95,18 +95,18 @@ async fn rows_from_before_the_partitions_stay_identical() {
     // when it becomes the first partition
     create_missing(&database.pool, partitions::SIZE, 1).await.unwrap();
     // then the file and its rows are the same
-    assert_eq!(ranges(&database).await[0], (1, partitions::SIZE));
+    assert_eq!(partition_ranges(&database).await[0], (1, partitions::SIZE));
     let moved = "select pg_relation_filenode('log_event_1')::bigint";
     assert_eq!(count(&database, moved).await, node);
     assert_eq!(text(&database).await, before);
-    checked(&database).await;
+    verified_events(&database).await;
 }
 
 #[tokio::test]
 async fn stream_is_read_from_its_partitions_only() {
-    let database = without_ranges().await;
+    let database = database_without_partitions().await;
     create_missing(&database.pool, 256, 8).await.unwrap();
-    let log = alone(&database).await;
+    let log = server_without_polling(&database).await;
     for n in 0..8 {
         log.append(commit(&format!("s{n}"), 0, 256)).await.unwrap();
     }
@@ -132,14 +132,14 @@ async fn stream_is_read_from_its_partitions_only() {
 
 #[tokio::test]
 async fn duplicate_sequence_is_found_across_partitions() {
-    let database = without_ranges().await;
+    let database = database_without_partitions().await;
     create_missing(&database.pool, 256, 2).await.unwrap();
-    let log = alone(&database).await;
+    let log = server_without_polling(&database).await;
     log.append(commit("a", 0, 256)).await.unwrap();
     // Only the stream's version is changed; leaves and chain are valid.
     let back = "update log_stream set version = 255 where aggregate_id = 'a'";
     run(&database, back).await;
-    alone(&database).await.append(commit("a", 255, 1)).await.unwrap();
+    server_without_polling(&database).await.append(commit("a", 255, 1)).await.unwrap();
     let VerifyError::Differs(difference) = verify(&database.pool, 0, |_| {}).await.unwrap_err()
     else {
         unreachable!("it can be read")

@@ -11,10 +11,10 @@ use proof::{
     checkpoint::Checkpoint,
     tree::{verify_consistency, verify_inclusion},
 };
-use support::{checked, commit, database, run, server};
+use support::{commit, database, run, server, verified_events};
 
 /// A log over several nodes of level 8, appended in batches of irregular sizes.
-async fn grown(database: &Database) -> EventLog {
+async fn log_with_events(database: &Database) -> EventLog {
     let log = server(database).await;
     for (n, size) in [1, 254, 3, 511, 7, 300].into_iter().enumerate() {
         log.append(commit(&n.to_string(), 0, size)).await.unwrap();
@@ -26,8 +26,8 @@ async fn grown(database: &Database) -> EventLog {
 #[tokio::test]
 async fn all_proofs_can_be_computed_from_stored_nodes() {
     let database = database().await;
-    let log = grown(&database).await;
-    let (verified, events) = checked(&database).await;
+    let log = log_with_events(&database).await;
+    let (verified, events) = verified_events(&database).await;
     assert_eq!((log.head().root, log.chain()), (verified.root, verified.chain));
     let (mut old, mut old_root) = (0, proof::tree::empty_root());
     for size in [1, 2, 255, 256, 257, 511, 512, 513, 1_000, 1_024, 1_076] {
@@ -55,7 +55,7 @@ async fn all_proofs_can_be_computed_from_stored_nodes() {
 #[tokio::test]
 async fn checkpoint_covers_acknowledged_events() {
     let database = database().await;
-    let log = grown(&database).await;
+    let log = log_with_events(&database).await;
     let key = SigningKey::from_bytes(&[7; 32]);
     let note = log.head().sign(&key);
     let checkpoint = Checkpoint::open(&note, &[key.verifying_key()]).unwrap();
@@ -90,7 +90,7 @@ async fn published_checkpoint_is_compared_with_the_log() {
 #[tokio::test]
 async fn range_can_be_verified_from_any_position() {
     let database = database().await;
-    let log = grown(&database).await;
+    let log = log_with_events(&database).await;
     for from in [1, 255, 256, 700, 1_075, 1_076] {
         let verified = verify(&database.pool, from, |_| {}).await.unwrap();
         assert_eq!((verified.checked, verified.root), (1_076 - from, log.head().root));
@@ -122,7 +122,7 @@ async fn many_published_checkpoints_are_compared_page_by_page() {
 #[tokio::test]
 async fn start_on_a_log_with_a_gap_is_an_error() {
     let database = database().await;
-    drop(grown(&database).await);
+    drop(log_with_events(&database).await);
     run(&database, "delete from log_event where position = 1070").await;
     match database.log().await.err().unwrap() {
         LogError::Damaged { position, .. } => assert_eq!(position, 1_076),
@@ -199,10 +199,10 @@ async fn tampering_is_found_at_its_position() {
         ("a stream's version", "update log_stream set version = 500 where aggregate_id = '3'", 769),
     ] {
         let database = database().await;
-        drop(grown(&database).await);
+        drop(log_with_events(&database).await);
         run(&database, tampering).await;
         // In one segment, and in five, of which several are verified concurrently.
-        let small = VerifyOptions { at_once: 3, blocks: 1, ..VerifyOptions::default() };
+        let small = VerifyOptions { concurrency: 3, blocks: 1, ..VerifyOptions::default() };
         for parts in [VerifyOptions::default(), small] {
             match verify_in(&database.pool, 0, parts, |_| {}).await {
                 Err(VerifyError::Differs(difference)) => {
@@ -216,7 +216,7 @@ async fn tampering_is_found_at_its_position() {
 
 /// Recomputes leaves, chain, nodes and head from the rows. Only contradictions between rows remain
 /// detectable.
-async fn computed_anew(database: &Database) {
+async fn recompute_hashes(database: &Database) {
     let log_id = "select log_id from log_head";
     let log_id: String = sqlx::query_scalar(log_id).fetch_one(&database.pool).await.unwrap();
     let (mut chain, mut leaves) = (proof::chain::genesis(&log_id), vec![]);
@@ -276,14 +276,14 @@ async fn contradictions_between_rows_are_found_despite_valid_hashes() {
         ),
     ] {
         let database = database().await;
-        drop(grown(&database).await);
-        computed_anew(&database).await;
-        checked(&database).await;
+        drop(log_with_events(&database).await);
+        recompute_hashes(&database).await;
+        verified_events(&database).await;
         run(&database, tampering).await;
-        computed_anew(&database).await;
+        recompute_hashes(&database).await;
         for parts in [
             VerifyOptions::default(),
-            VerifyOptions { at_once: 3, blocks: 1, ..VerifyOptions::default() },
+            VerifyOptions { concurrency: 3, blocks: 1, ..VerifyOptions::default() },
         ] {
             match verify_in(&database.pool, 0, parts, |_| {}).await {
                 Err(VerifyError::Differs(difference)) => {
@@ -305,7 +305,7 @@ async fn range_with_a_missing_start_is_a_difference() {
         ("a node of other bytes", "update log_node set hash = '\\x00' where index = 0", 512),
     ] {
         let database = database().await;
-        drop(grown(&database).await);
+        drop(log_with_events(&database).await);
         run(&database, tampering).await;
         match verify(&database.pool, 700, |_| {}).await {
             Err(VerifyError::Differs(difference)) => {
@@ -320,7 +320,7 @@ async fn range_with_a_missing_start_is_a_difference() {
 #[tokio::test]
 async fn earlier_checkpoint_detects_a_rewritten_log() {
     let (honest, forged) = (database().await, database().await);
-    let log = grown(&honest).await;
+    let log = log_with_events(&honest).await;
     let checkpoint = log.head();
     // A log with the same id and size, with every link recomputed from the first event on.
     let genesis = hex::encode(proof::chain::genesis(&checkpoint.log_id));
@@ -331,7 +331,7 @@ async fn earlier_checkpoint_detects_a_rewritten_log() {
     for (id, events) in [("other", 600), ("history", 476)] {
         other.append(commit(id, 0, events)).await.unwrap();
     }
-    checked(&forged).await;
+    verified_events(&forged).await;
     let rewritten = other.head();
     assert_eq!((&rewritten.log_id, rewritten.size), (&checkpoint.log_id, checkpoint.size));
     assert_ne!(rewritten.root, checkpoint.root);
@@ -375,8 +375,8 @@ async fn pentest_retired_key_validates_no_later_checkpoint() {
         .unwrap();
     assert_eq!(log.verify_checkpoints(&retired).await.unwrap(), 2, "the time is not signed");
     retired[0].last_size = Some(last_size);
-    let refused = log.verify_checkpoints(&retired).await.unwrap_err().to_string();
-    assert!(refused.contains("position 2") && refused.contains("not signed"), "{refused}");
+    let error = log.verify_checkpoints(&retired).await.unwrap_err().to_string();
+    assert!(error.contains("position 2") && error.contains("not signed"), "{error}");
     let stranger = ed25519_dalek::SigningKey::from_bytes(&[8; 32]).verifying_key();
     assert_eq!(log.last_size_of(&stranger, end).await.unwrap(), 0);
 }

@@ -6,15 +6,19 @@ use std::{sync::Arc, time::Duration};
 use domain::decider::Decider;
 use event_log::{AppendError, Commit, EventLog};
 use support::{
-    alone, checked, commit,
+    commit,
     counter::{Counter, CounterCommand, CounterError},
-    database, meta, run, server,
+    database, meta, run, server, server_without_polling, verified_events,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_servers_keep_the_log_dense_and_one_wins_each_stream() {
     let database = database().await;
-    let logs = [alone(&database).await, alone(&database).await, alone(&database).await];
+    let logs = [
+        server_without_polling(&database).await,
+        server_without_polling(&database).await,
+        server_without_polling(&database).await,
+    ];
     let mut calls = Vec::new();
     for round in 0..30 {
         for log in &logs {
@@ -33,13 +37,14 @@ async fn concurrent_servers_keep_the_log_dense_and_one_wins_each_stream() {
         }
     }
     assert_eq!((won, lost), (240, 480));
-    assert_eq!(checked(&database).await.0.size, 480);
+    assert_eq!(verified_events(&database).await.0.size, 480);
 }
 
 #[tokio::test]
 async fn server_with_a_stale_head_reads_it_and_writes() {
     let database = database().await;
-    let (one, two) = (alone(&database).await, alone(&database).await);
+    let (one, two) =
+        (server_without_polling(&database).await, server_without_polling(&database).await);
     for n in 0..5 {
         one.append(commit("a", n, 1)).await.unwrap();
     }
@@ -50,7 +55,7 @@ async fn server_with_a_stale_head_reads_it_and_writes() {
     let others = tail.recv().await.unwrap();
     assert_eq!(others.iter().map(|event| event.position).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     assert_eq!(tail.recv().await.unwrap()[0].position, 6);
-    assert_eq!(checked(&database).await.0.root, two.head().root);
+    assert_eq!(verified_events(&database).await.0.root, two.head().root);
 }
 
 #[tokio::test]
@@ -65,7 +70,7 @@ async fn idle_server_follows_the_head() {
 #[tokio::test]
 async fn raised_epoch_is_adopted() {
     let database = database().await;
-    let log = alone(&database).await;
+    let log = server_without_polling(&database).await;
     run(&database, "update log_head set epoch = 9").await;
     log.append(commit("a", 0, 1)).await.unwrap();
     assert_eq!((log.epoch(), log.head().epoch), (9, 9));
@@ -93,7 +98,8 @@ async fn handle(
 #[tokio::test]
 async fn decision_without_events_needs_a_current_state() {
     let database = database().await;
-    let (one, two) = (alone(&database).await, alone(&database).await);
+    let (one, two) =
+        (server_without_polling(&database).await, server_without_polling(&database).await);
     handle(&one, CounterCommand::Add(2)).await.unwrap();
     two.reload::<Counter>("c").await.unwrap();
     handle(&one, CounterCommand::Close).await.unwrap();
@@ -112,7 +118,7 @@ async fn decision_without_events_needs_a_current_state() {
 #[tokio::test]
 async fn cached_states_of_a_lost_history_are_removed() {
     let database = database().await;
-    let one = alone(&database).await;
+    let one = server_without_polling(&database).await;
     for _ in 0..7 {
         handle(&one, CounterCommand::Add(1)).await.unwrap();
     }
@@ -128,7 +134,7 @@ async fn cached_states_of_a_lost_history_are_removed() {
          update log_head set epoch = epoch + 1";
     run(&database, restore).await;
     // Another server appends one event more than the first server has read.
-    let two = alone(&database).await;
+    let two = server_without_polling(&database).await;
     for _ in 0..3 {
         handle(&two, CounterCommand::Add(100)).await.unwrap();
     }
@@ -137,7 +143,7 @@ async fn cached_states_of_a_lost_history_are_removed() {
     handle(&one, CounterCommand::Add(1_000)).await.unwrap();
     let counter = one.load::<Counter>("c").await.unwrap();
     assert_eq!((counter.version, counter.state.value), (11, 1_307));
-    checked(&database).await;
+    verified_events(&database).await;
 }
 
 /// The server can prove the last event of a head as soon as it reports that head.
@@ -170,7 +176,7 @@ async fn head_can_be_proven_immediately() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_acknowledged_event_is_lost_during_rebuild_locks() {
     let database = database().await;
-    let log = alone(&database).await;
+    let log = server_without_polling(&database).await;
     let writers = (0..8).map(|writer| {
         let log = log.clone();
         tokio::spawn(async move {
@@ -201,7 +207,7 @@ async fn no_acknowledged_event_is_lost_during_rebuild_locks() {
     };
     let (writers, swaps) = tokio::join!(writers, swaps);
     writers.into_iter().for_each(|writer| writer.unwrap());
-    assert_eq!((swaps, checked(&database).await.0.size), (10, 480));
+    assert_eq!((swaps, verified_events(&database).await.0.size), (10, 480));
 }
 
 #[tokio::test]

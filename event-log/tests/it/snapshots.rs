@@ -11,9 +11,9 @@ use domain::{
 use event_log::{Commit, EventLog, StreamId, snapshot, testing::Database};
 use sqlx::Row;
 use support::{
-    alone, commit, count,
+    commit, count,
     counter::{Counter, CounterEvent},
-    database, meta, pause, run, server,
+    database, meta, pause, run, server, server_without_polling,
 };
 
 /// Adds one, this number of times.
@@ -27,7 +27,7 @@ async fn add(log: &EventLog, times: usize) {
 }
 
 /// Waits for a snapshot and returns its sequence. It is stored after the acknowledgement.
-async fn kept(database: &Database, at_least: i64) -> i64 {
+async fn wait_for_snapshot(database: &Database, at_least: i64) -> i64 {
     for _ in 0..200 {
         let sql =
             "select coalesce(max(sequence), 0) from log_snapshot where aggregate_type = 'counter'";
@@ -47,10 +47,10 @@ async fn stream_with_a_too_low_version_is_read_to_its_end() {
     add(&log, 150).await;
     add(&log, 45).await;
     add(&log, 10).await;
-    kept(&database, 200).await;
+    wait_for_snapshot(&database, 200).await;
     for damage in ["update log_stream set version = 3", "delete from log_stream"] {
         sqlx::query(damage).execute(&database.pool).await.unwrap();
-        let read = alone(&database).await.load::<Counter>("c").await.unwrap();
+        let read = server_without_polling(&database).await.load::<Counter>("c").await.unwrap();
         assert_eq!((read.version, read.state.value), (205, 205), "{damage}");
     }
 }
@@ -63,22 +63,22 @@ async fn snapshot_is_stored_every_200_events_and_only_later_events_are_read() {
     add(&log, 45).await;
     assert_eq!(count(&database, "select count(*) from log_snapshot").await, 0);
     add(&log, 10).await;
-    assert_eq!(kept(&database, 200).await, 205);
+    assert_eq!(wait_for_snapshot(&database, 200).await, 205);
     add(&log, 40).await;
     let known = log.load::<Counter>("c").await.unwrap();
     // A new server reads the snapshot and the later events, as the changed value shows.
-    put(&database, &kept_as("c", 205, 1_205)).await;
-    let other = alone(&database).await.load::<Counter>("c").await.unwrap();
+    replace_snapshot(&database, &encoded_snapshot("c", 205, 1_205)).await;
+    let other = server_without_polling(&database).await.load::<Counter>("c").await.unwrap();
     assert_eq!((other.version, other.state.value), (known.version, known.state.value + 1_000));
 }
 
 /// A snapshot of this value, as the server stores it.
-fn kept_as(id: &str, version: u64, value: u64) -> Vec<u8> {
+fn encoded_snapshot(id: &str, version: u64, value: u64) -> Vec<u8> {
     let counter = Counter { value, ..Counter::default() };
     snapshot::encode(&StreamId::new("counter", id), version, &counter).unwrap()
 }
 
-async fn put(database: &Database, state: &[u8]) {
+async fn replace_snapshot(database: &Database, state: &[u8]) {
     let sql = "update log_snapshot set state = $1";
     sqlx::query(sql).bind(state).execute(&database.pool).await.unwrap();
 }
@@ -86,7 +86,7 @@ async fn put(database: &Database, state: &[u8]) {
 #[tokio::test]
 async fn invalid_snapshot_is_ignored() {
     let set = |state: &[u8]| format!("update log_snapshot set state = '\\x{}'", hex::encode(state));
-    let right = kept_as("c", 205, 205);
+    let right = encoded_snapshot("c", 205, 205);
     let last = right.len() - 1;
     let changed = |at: usize| {
         let mut bytes = right.clone();
@@ -107,15 +107,15 @@ async fn invalid_snapshot_is_ignored() {
         changed(0),
         changed(last - 1),
         set(&[&right[..], &[0]].concat()),
-        set(&kept_as("d", 205, 7)),
-        set(&kept_as("c", 204, 7)),
+        set(&encoded_snapshot("d", 205, 7)),
+        set(&encoded_snapshot("c", 204, 7)),
     ] {
         let spoil = &*spoil;
         let database = database().await;
         add(&server(&database).await, 205).await;
-        kept(&database, 200).await;
+        wait_for_snapshot(&database, 200).await;
         run(&database, spoil).await;
-        let log = alone(&database).await;
+        let log = server_without_polling(&database).await;
         let counter = log.load::<Counter>("c").await.unwrap();
         assert_eq!((counter.version, counter.state.value), (205, 205), "{spoil}");
         // A valid snapshot is stored again.
@@ -138,7 +138,7 @@ async fn invalid_snapshot_is_ignored() {
 #[test]
 fn changed_bytes_are_not_a_valid_snapshot() {
     let stream = StreamId::new("counter", "c");
-    let right = kept_as("c", 205, 205);
+    let right = encoded_snapshot("c", 205, 205);
     let read = |bytes: &[u8]| snapshot::decode::<Counter>(&stream, 205, bytes);
     assert_eq!(read(&right).unwrap().value, 205);
     for bit in 0..right.len() * 8 {
@@ -159,7 +159,7 @@ async fn long_stream_is_read_page_by_page() {
         add(&log, 1_000).await;
     }
     run(&database, "delete from log_snapshot").await;
-    let other = alone(&database).await;
+    let other = server_without_polling(&database).await;
     assert_eq!(other.load::<Counter>("c").await.unwrap().state.value, 3_000);
     assert_eq!(other.load_as_of::<Counter>("c", 2_500).await.unwrap().version, 2_500);
     other.append(commit("x", 0, 1)).await.unwrap();
@@ -197,13 +197,13 @@ fn snapshot_of_every_aggregate_is_lossless() {
         let stream = StreamId::of::<D>("x");
         let json = |state: &D| serde_json::to_value(state).unwrap();
         for start in 0..count {
-            let whole = fold(D::default(), &all[start..]);
+            let expected = fold(D::default(), &all[start..]);
             for middle in start..all.len() {
                 let restored = fold(D::default(), &all[start..middle]);
                 let bytes = snapshot::encode(&stream, middle as u64, &restored).unwrap();
                 let read = snapshot::decode(&stream, middle as u64, &bytes).unwrap();
                 let again = fold(read, &all[middle..]);
-                assert_eq!(json(&again), json(&whole), "{} {start} {middle}", D::NAME);
+                assert_eq!(json(&again), json(&expected), "{} {start} {middle}", D::NAME);
             }
         }
     }

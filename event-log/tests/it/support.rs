@@ -27,7 +27,7 @@ pub async fn server(database: &Database) -> EventLog {
 }
 
 /// Opens a server that does not poll for the writes of other servers.
-pub async fn alone(database: &Database) -> EventLog {
+pub async fn server_without_polling(database: &Database) -> EventLog {
     let options = Options { poll_interval: None, ..Options::default() };
     database.log_with(options).await.unwrap()
 }
@@ -59,15 +59,16 @@ pub fn commit(id: &str, expected: u64, events: u64) -> Commit {
 }
 
 /// The commit with an idempotency key.
-pub fn keyed(key: &str, request: u8, mut commit: Commit) -> Commit {
-    let answer = Some(serde_json::json!({ "key": key }));
+pub fn with_key(key: &str, request: u8, mut commit: Commit) -> Commit {
+    let response = Some(serde_json::json!({ "key": key }));
     let (principal, key) = ("prn_1".into(), key.into());
-    commit.key = Some(IdempotencyKey { principal, key, request_hash: [request; 32], answer });
+    commit.key =
+        Some(IdempotencyKey { principal, key, request_hash: [request; 32], answer: response });
     commit
 }
 
 /// Verifies and reads the whole log.
-pub async fn checked(database: &Database) -> (Verified, Vec<StoredEvent>) {
+pub async fn verified_events(database: &Database) -> (Verified, Vec<StoredEvent>) {
     let verified = verify(&database.pool, 0, |_| {}).await.unwrap();
     let events = event_log::read::read(&database.pool, 0, 1_000_000).await.unwrap();
     assert_eq!(events.len() as u64, verified.size);
@@ -83,34 +84,34 @@ pub async fn run(database: &Database, sql: &str) -> u64 {
 }
 
 /// Results of appends by the number in their only event.
-pub type Answers = BTreeMap<u64, Result<Appended, AppendError>>;
+pub type Responses = BTreeMap<u64, Result<Appended, AppendError>>;
 
 /// Checks that the log is intact and has no unexpected numbers, and that each acknowledged number
 /// is in it once at the reported position. Returns the number of written and of rejected numbers.
-pub async fn every_answer_is_true(database: &Database, answers: &Answers) -> (usize, usize) {
-    let (_, events) = checked(database).await;
+pub async fn check_responses(database: &Database, responses: &Responses) -> (usize, usize) {
+    let (_, events) = verified_events(database).await;
     let mut found = BTreeMap::new();
     for event in &events {
         let payload: serde_json::Value = serde_json::from_str(&event.payload).unwrap();
         let number = payload["n"].as_u64().unwrap();
         assert_eq!(found.insert(number, event.position), None, "{number} was written twice");
     }
-    let (mut written, mut refused) = (0, 0);
-    for (number, answer) in answers {
-        match answer {
+    let (mut written, mut rejected) = (0, 0);
+    for (number, response) in responses {
+        match response {
             Ok(appended) => {
                 assert_eq!(found.get(number), Some(&appended.first), "{number} was acknowledged");
                 written += 1;
             }
             Err(AppendError::Conflict { .. } | AppendError::Database(_)) => {
                 assert_eq!(found.get(number), None, "{number} was refused");
-                refused += 1;
+                rejected += 1;
             }
             Err(other) => panic!("{other}"),
         }
     }
     assert_eq!(written, events.len());
-    (written, refused)
+    (written, rejected)
 }
 
 pub async fn pause(ms: u64) {

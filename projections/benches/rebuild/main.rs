@@ -52,7 +52,7 @@ async fn run(count: u64) {
         let before = processor();
         let mut reported = None;
         let took = timed(async {
-            let parts = VerifyOptions { at_once, reports, ..VerifyOptions::default() };
+            let parts = VerifyOptions { concurrency: at_once, reports, ..VerifyOptions::default() };
             reported = Some(verify_in(pool, 0, parts, |_| {}).await.unwrap().reported);
         });
         let took = took.await;

@@ -1,6 +1,6 @@
 //! `GET /v1/audit/bundle`: streams a bundle that can be verified without a server.
-mod asked;
 mod collect;
+mod params;
 
 use std::collections::HashSet;
 
@@ -24,7 +24,9 @@ use proof::{
 };
 use schemas::control::bundles::{BundleQuery, OtherEntries};
 
-use self::asked::{entries_from, last_position, parse_stream, position_of_event, prior_checkpoint};
+use self::params::{
+    entries_from, last_position, parse_stream, position_of_event, prior_checkpoint,
+};
 use super::aborted;
 use crate::{
     extract::{Caller, Query},
@@ -51,26 +53,26 @@ pub async fn bundle(
     Query(which): Query<BundleQuery>,
     who: Caller,
 ) -> Result<Response, Problem> {
-    let made = BundleWriter::of(&app, &which, &who).await?;
-    let (mut text, head) = (BundleEncoder::default(), made.head.size);
+    let created = BundleWriter::of(&app, &which, &who).await?;
+    let (mut text, head) = (BundleEncoder::default(), created.head.size);
     let text = async_stream::try_stream! {
-        yield Bytes::from(text.head(&made.bundle)?);
+        yield Bytes::from(text.head(&created.bundle)?);
         let mut after = 0;
         loop {
             who.recheck(&app).map_err(aborted)?;
-            let (page, last) = made.events(&app, after).await.map_err(aborted)?;
+            let (page, last) = created.events(&app, after).await.map_err(aborted)?;
             for event in page {
                 yield Bytes::from(text.event(&event)?);
             }
             let Some(last) = last else { break };
             after = last;
         }
-        if let Some((from, edge)) = &made.others {
+        if let Some((from, edge)) = &created.others {
             yield Bytes::from(text.others(*from, edge)?);
             let mut position = from - 1;
             while position < head {
                 who.recheck(&app).map_err(aborted)?;
-                let (entries, last) = made.entries(&app, position).await.map_err(aborted)?;
+                let (entries, last) = created.entries(&app, position).await.map_err(aborted)?;
                 position = last;
                 let mut page = String::new();
                 for entry in entries {
@@ -175,8 +177,8 @@ impl BundleWriter {
 
     async fn event(app: &App, which: &BundleQuery, position: u64, size: u64) -> Selected {
         if !(1..=size).contains(&position) {
-            let there = format!("position {position} (the log has positions 1 to {size})");
-            return Err(Problem::not_found(there));
+            let what = format!("position {position} (the log has positions 1 to {size})");
+            return Err(Problem::not_found(what));
         }
         let annotations = collect::of_event(app, which, position).await?;
         Ok((Source::Event(position), Subject::Position(position), None, annotations))

@@ -134,6 +134,6 @@ fn principals(history: &History) -> HashSet<PrincipalId> {
 
 fn field_to_wire(change: FieldChange) -> FieldChanged {
     let FieldChange { path, before, after } = change;
-    let there = |value: Value| (!value.is_null()).then_some(value);
-    FieldChanged { path, before: there(before), after: there(after) }
+    let non_null = |value: Value| (!value.is_null()).then_some(value);
+    FieldChanged { path, before: non_null(before), after: non_null(after) }
 }

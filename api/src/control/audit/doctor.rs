@@ -52,15 +52,16 @@ pub async fn examine(
     let check = async move {
         let total = app.log().position();
         let mut doctor = Doctor { progress, total, findings: vec![], permit: Arc::new(only) };
-        let state = match doctor.all(&app).await {
+        let state = match doctor.check_all(&app).await {
             Ok(()) => DoctorProgress {
                 events: total,
                 findings: std::mem::take(&mut doctor.findings),
-                ..doctor.at("all", "done")
+                ..doctor.progress_of("all", "done")
             },
-            Err(problem) => {
-                DoctorProgress { detail: Some(problem.detail), ..doctor.at("all", "failed") }
-            }
+            Err(problem) => DoctorProgress {
+                detail: Some(problem.detail),
+                ..doctor.progress_of("all", "failed")
+            },
         };
         let _ = doctor.progress.send(state);
     };
@@ -113,24 +114,24 @@ struct Doctor {
 }
 
 impl Doctor {
-    async fn all(&mut self, app: &App) -> Result<(), Problem> {
-        self.log(app).await?;
-        self.checkpoints(app).await?;
-        self.events(app).await?;
+    async fn check_all(&mut self, app: &App) -> Result<(), Problem> {
+        self.check_log(app).await?;
+        self.check_checkpoints(app).await?;
+        self.check_events(app).await?;
         let mut connection = app.pool.acquire().await?;
         let names = projections::list(&mut connection).await?;
         drop(connection);
         for name in names.iter().map(|status| status.name) {
-            self.projection(app, name).await?;
+            self.check_projection(app, name).await?;
             let mut connection = app.pool.acquire().await?;
             let copies = projections::copies(&mut connection, name).await?;
             drop(connection);
             for copy in copies {
-                self.copy(app, name, &copy).await?;
+                self.check_copy(app, name, &copy).await?;
             }
         }
         let remaining = erasure::remaining_copies(app).await?;
-        self.checked("erasure", remaining, None);
+        self.finish_check("erasure", remaining, None);
         let parked = dead_letters::progress(&app.pool).await?.dead_letters;
         if parked > 0 {
             self.findings.push(format!(
@@ -140,21 +141,25 @@ impl Doctor {
         Ok(())
     }
 
-    fn at(&self, check: &str, state: &str) -> DoctorProgress {
+    fn progress_of(&self, check: &str, state: &str) -> DoctorProgress {
         let (check, state, total) = (check.into(), state.into(), self.total);
         DoctorProgress { check, state, events: 0, total, findings: vec![], detail: None }
     }
 
-    fn checked(&mut self, check: &str, findings: Vec<String>, detail: Option<String>) {
+    fn finish_check(&mut self, check: &str, findings: Vec<String>, detail: Option<String>) {
         let (events, found) = (self.total, findings.clone());
-        let report =
-            DoctorProgress { events, findings: found, detail, ..self.at(check, "checked") };
+        let report = DoctorProgress {
+            events,
+            findings: found,
+            detail,
+            ..self.progress_of(check, "checked")
+        };
         let _ = self.progress.send(report);
         self.findings.extend(findings.into_iter().map(|finding| format!("{check}: {finding}")));
     }
 
-    async fn log(&mut self, app: &App) -> Result<(), Problem> {
-        let (sender, mut report) = (self.progress.clone(), self.at("log", "running"));
+    async fn check_log(&mut self, app: &App) -> Result<(), Problem> {
+        let (sender, mut report) = (self.progress.clone(), self.progress_of("log", "running"));
         let (log, only) = (app.log().clone(), self.permit.clone());
         // The verification tasks continue after the client disconnects, so they hold the permit
         // until they finish.
@@ -177,11 +182,11 @@ impl Doctor {
             Err(VerifyError::Log(LogError::Database(error))) => return Err(error.into()),
             Err(VerifyError::Log(error)) => vec![error.to_string()],
         };
-        self.checked("log", findings, detail);
+        self.finish_check("log", findings, detail);
         Ok(())
     }
 
-    async fn checkpoints(&mut self, app: &App) -> Result<(), Problem> {
+    async fn check_checkpoints(&mut self, app: &App) -> Result<(), Problem> {
         // Uses the keys of the server, not those in the database. An attacker who changes the log
         // and its checkpoints could also add a key to the database.
         let keys = app.keys.current().seal_keys();
@@ -197,11 +202,11 @@ impl Doctor {
                 format!("the database lists a checkpoint key that this server does not know: {key}")
             },
         ));
-        self.checked("checkpoints", findings, None);
+        self.finish_check("checkpoints", findings, None);
         Ok(())
     }
 
-    async fn events(&mut self, app: &App) -> Result<(), Problem> {
+    async fn check_events(&mut self, app: &App) -> Result<(), Problem> {
         let (mut at, mut findings) = (0, vec![]);
         while at < self.total && findings.len() < MAX_FINDINGS {
             let page = match app.log().read(at, PAGE).await {
@@ -222,21 +227,22 @@ impl Doctor {
                     break;
                 }
             }
-            let _ =
-                self.progress.send(DoctorProgress { events: at, ..self.at("events", "running") });
+            let _ = self
+                .progress
+                .send(DoctorProgress { events: at, ..self.progress_of("events", "running") });
         }
         if at < self.total {
             let after =
                 format!("events after position {at} were not checked: fix these findings first");
             findings.push(after);
         }
-        self.checked("events", findings, None);
+        self.finish_check("events", findings, None);
         Ok(())
     }
 
     /// Checks an as-of table of a projection, or the rows from before its last rebuild. Reports
     /// only keys, because the rows may hold data that was erased since.
-    async fn copy(
+    async fn check_copy(
         &mut self,
         app: &App,
         name: &str,
@@ -266,12 +272,12 @@ impl Doctor {
             Err(RebuildError::Log(error)) => return Err(error.into()),
             Err(error) => return Err(Problem::internal(error)),
         };
-        self.checked(&copy.table, findings, None);
+        self.finish_check(&copy.table, findings, None);
         Ok(())
     }
 
-    async fn projection(&mut self, app: &App, name: &str) -> Result<(), Problem> {
-        let (sender, mut report) = (self.progress.clone(), self.at(name, "running"));
+    async fn check_projection(&mut self, app: &App, name: &str) -> Result<(), Problem> {
+        let (sender, mut report) = (self.progress.clone(), self.progress_of(name, "running"));
         let mut hundredth = 0;
         let verified = projections::verify(app.log(), name, move |progress| {
             if let projections::Progress::Replaying { events, total } = progress
@@ -290,7 +296,7 @@ impl Doctor {
             Err(RebuildError::Log(error)) => return Err(error.into()),
             Err(error) => return Err(Problem::internal(error)),
         };
-        self.checked(name, findings, None);
+        self.finish_check(name, findings, None);
         Ok(())
     }
 }

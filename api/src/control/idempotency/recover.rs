@@ -76,19 +76,21 @@ fn known_members(events: &[StoredEvent], last: u64) -> Result<Map<String, Value>
 
 /// Returns true if the value is a valid response of this route.
 fn is_response_of(route: &str, response: &Value) -> bool {
-    fn is<T: DeserializeOwned>(response: &Value) -> bool {
+    fn parses_as<T: DeserializeOwned>(response: &Value) -> bool {
         serde_json::from_value::<T>(response.clone()).is_ok()
     }
     match route {
-        "/v1/installs" => is::<InstallCreated>(response),
-        "/v1/installs/{install}" => is::<InstallUpdated>(response),
-        "/v1/installs/{install}/runs" | "/v1/runs/{run}/retry" => is::<RunRequested>(response),
-        "/v1/tokens" => is::<TokenCreated>(response),
+        "/v1/installs" => parses_as::<InstallCreated>(response),
+        "/v1/installs/{install}" => parses_as::<InstallUpdated>(response),
+        "/v1/installs/{install}/runs" | "/v1/runs/{run}/retry" => {
+            parses_as::<RunRequested>(response)
+        }
+        "/v1/tokens" => parses_as::<TokenCreated>(response),
         "/v1/installs/{install}/enrolment-tokens" | "/v1/runners/enrolment-tokens" => {
-            is::<EnrolmentIssued>(response)
+            parses_as::<EnrolmentIssued>(response)
         }
         // These responses contain more than their events.
         "/v1/apps/{app}/sync" | "/v1/builds/{build}/retry" => false,
-        _ => is::<ChangeResult>(response),
+        _ => parses_as::<ChangeResult>(response),
     }
 }

@@ -59,8 +59,8 @@ pub async fn follow(
         let _tailed = tailed;
         let mut lines = Lines::default();
         loop {
-            if let Err(refused) = who.recheck(&app) {
-                let code = refused.code.as_str();
+            if let Err(rejection) = who.recheck(&app) {
+                let code = rejection.code.as_str();
                 yield Ok::<_, Infallible>(Event::default().event("end").data(code));
                 break;
             }

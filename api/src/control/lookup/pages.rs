@@ -79,7 +79,7 @@ impl Lookup<'_> {
     pub async fn for_runners(&mut self, rows: &[runners::Row]) -> PrefetchResult {
         let installs = rows.iter().filter_map(runners::Row::install);
         prefetch::<Installs, _>(self.pool, &mut self.installs, installs).await?;
-        self.read_held(rows.iter().map(|row| row.runner).collect()).await
+        self.read_claimed_jobs(rows.iter().map(|row| row.runner).collect()).await
     }
 
     pub async fn for_jobs(&mut self, rows: &[jobs::Row]) -> PrefetchResult {
@@ -94,7 +94,7 @@ impl Lookup<'_> {
         let known = self.installs.values().flatten();
         let runners: Vec<_> = known.filter_map(|install| install.runner()).collect();
         prefetch::<Runners, _>(self.pool, &mut self.runners, runners.iter().copied()).await?;
-        self.read_held(runners).await
+        self.read_claimed_jobs(runners).await
     }
 }
 

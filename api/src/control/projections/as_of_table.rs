@@ -18,12 +18,12 @@ use crate::{
 
 /// Creates an as-of table in a separate task, completely or not at all.
 pub async fn create(app: App, name: String, how: RebuildQuery) -> Result<ProgressStream, Problem> {
-    let refused = |detail: &str| Err(Problem::new(Code::BadRequest, detail));
+    let rejection = |detail: &str| Err(Problem::new(Code::BadRequest, detail));
     if name == ALL {
-        return refused("an as-of rebuild covers one projection; pass its name instead of `all`");
+        return rejection("an as-of rebuild covers one projection; pass its name instead of `all`");
     }
     if how.parallel.is_some_and(|parallel| parallel != 1) {
-        return refused("an as-of rebuild uses one worker; omit parallel");
+        return rejection("an as-of rebuild uses one worker; omit parallel");
     }
     check_exists(&app, &name).await?;
     let position = audit::resolve_position(&app, how.as_of_position, how.as_of_time).await?;

@@ -37,7 +37,7 @@ pub async fn build(lookup: &mut Lookup<'_>, row: &builds::Row) -> Result<Build, 
                 }
                 let runner = lookup.build_runner().await?;
                 build.waiting = {
-                    let runner = runner.as_deref().map(|row| lookup.awaited(row));
+                    let runner = runner.as_deref().map(|row| lookup.with_contact(row));
                     waiting::of_job(&job, runner, 0).map(waiting)
                 };
             }

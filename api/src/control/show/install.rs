@@ -35,7 +35,7 @@ pub async fn install(
     let config = lookup.config(app_id, state.config_version).await?;
     // Values that the config no longer accepts are shown as entered.
     let inputs = passed(&config, &state.inputs).unwrap_or_else(|_| state.inputs.clone());
-    let held = |name: &str| state.holders.get(name).map(|holder| holder.run);
+    let holder_of = |name: &str| state.holders.get(name).map(|holder| holder.run);
     let declared = config.app.sandbox.as_ref().map(|sandbox| sandbox.module.kind.as_str());
     let left = state.sandbox.as_ref().map(|_| NOT_IN_CONFIG);
     let sandbox = declared.or(left).map(|kind| InstallComponent {
@@ -60,7 +60,7 @@ pub async fn install(
         let is_torn_down = row.torn_down.contains(name);
         let part = || {
             let mut converted =
-                component(name, kind, state.components.get(name), is_torn_down, held(name));
+                component(name, kind, state.components.get(name), is_torn_down, holder_of(name));
             let declared = config.app.component(name);
             converted.disabled = declared.is_some_and(|one| !is_enabled(one, &choices));
             converted

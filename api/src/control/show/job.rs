@@ -37,7 +37,7 @@ pub async fn job(lookup: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::
     }
     for row in &row.attempts {
         let signed = match &row.signed {
-            Some(result) => Some(signed(lookup, row, result).await?),
+            Some(result) => Some(signed_result(lookup, row, result).await?),
             None => None,
         };
         job.attempts.push(Attempt { signed, ..attempt(row) });
@@ -95,10 +95,14 @@ async fn waiting_for(
     let Some(install) = row.install() else {
         let runner = lookup.build_runner().await?;
         let held = match &runner {
-            Some(runner) => lookup.held(runner.runner).await?.len(),
+            Some(runner) => lookup.claimed_jobs(runner.runner).await?.len(),
             None => 0,
         };
-        return Ok(waiting::of_job(row, runner.as_deref().map(|row| lookup.awaited(row)), held));
+        return Ok(waiting::of_job(
+            row,
+            runner.as_deref().map(|row| lookup.with_contact(row)),
+            held,
+        ));
     };
     let runner = lookup.install(install).await?.and_then(|install| install.runner());
     let runner = match runner {
@@ -106,13 +110,13 @@ async fn waiting_for(
         None => None,
     };
     let held = match &runner {
-        Some(runner) => lookup.held(runner.runner).await?.len(),
+        Some(runner) => lookup.claimed_jobs(runner.runner).await?.len(),
         None => 0,
     };
-    Ok(waiting::of_job(row, runner.as_deref().map(|row| lookup.awaited(row)), held))
+    Ok(waiting::of_job(row, runner.as_deref().map(|row| lookup.with_contact(row)), held))
 }
 
-async fn signed(
+async fn signed_result(
     lookup: &mut Lookup<'_>,
     row: &jobs::Attempt,
     result: &domain::job::SignedResult,

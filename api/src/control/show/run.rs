@@ -109,7 +109,7 @@ async fn waiting_by_step(
         Some(runner) => lookup.runner(runner).await?,
         None => None,
     };
-    let runner = runner.as_deref().map(|row| lookup.awaited(row));
+    let runner = runner.as_deref().map(|row| lookup.with_contact(row));
     let around = WaitContext { run: row, install, jobs, builds: &builds, runner };
     let step = |at: &StepOf| Some((at.spec.step, waiting(waiting::of_step(at, around)?)));
     Ok(row.state.steps.iter().filter_map(step).collect())

@@ -15,7 +15,7 @@ pub async fn runner(
         Some(install) => lookup.install(install).await?,
         None => None,
     };
-    let jobs = lookup.held(row.runner).await?.to_vec();
+    let jobs = lookup.claimed_jobs(row.runner).await?.to_vec();
     let (host, contact) = (&identity.host, lookup.contact(row.runner));
     let hostname = host.hostname.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
     Ok(Some(Runner {

@@ -59,9 +59,10 @@ fn queries_of(install: InstallId) -> Vec<String> {
 async fn responses(started: &Started, questions: &[String]) -> Vec<String> {
     let mut all = vec![];
     for question in questions {
-        let ask = started.http.get(started.control(question)).bearer_auth(started.owner_token());
-        let answer = ask.send().await.unwrap();
-        let (status, text) = (answer.status(), answer.text().await.unwrap());
+        let request =
+            started.http.get(started.control(question)).bearer_auth(started.owner_token());
+        let response = request.send().await.unwrap();
+        let (status, text) = (response.status(), response.text().await.unwrap());
         assert!(status.is_success(), "{question}: {text}");
         all.push(text);
     }
@@ -94,10 +95,11 @@ async fn responses_are_identical_when_events_exist_only_in_archives() {
     let before = responses(&started, &queries).await;
     let directory = app.log().archives().directory().unwrap().to_path_buf();
     // When the first two partitions are archived and dropped while the server runs.
-    let made = archives::create(&app.pool, app.log().archives(), None, &no_progress).await.unwrap();
-    let ranges: Vec<_> = made.archives.iter().map(|one| (one.first, one.last)).collect();
+    let created =
+        archives::create(&app.pool, app.log().archives(), None, &no_progress).await.unwrap();
+    let ranges: Vec<_> = created.archives.iter().map(|one| (one.first, one.last)).collect();
     assert_eq!(ranges, [(1, 256), (257, 512)]);
-    assert!(made.next.unwrap().contains("positions 513 to 768 are not closed"));
+    assert!(created.next.unwrap().contains("positions 513 to 768 are not closed"));
     let dropped =
         archives::discard(&app.pool, app.log().archives(), 512, &no_progress).await.unwrap();
     assert_eq!(dropped, ranges);
@@ -146,19 +148,19 @@ async fn responses_are_identical_when_events_exist_only_in_archives() {
     let examined: DoctorProgress = serde_json::from_str(&last.data).unwrap();
     assert_eq!((&*examined.state, examined.findings), ("done", vec![]));
     // A server whose open jobs are in a missing archive does not start, and reports the fix.
-    let (there, away) = (directory.join("257-512"), directory.join("away"));
-    fs::rename(&there, &away).unwrap();
+    let (archive, away) = (directory.join("257-512"), directory.join("away"));
+    fs::rename(&archive, &away).unwrap();
     let message = Started::try_beside(&started).await.err().unwrap().to_string();
     assert!(message.contains("positions 257 to 512 are only in the archive"), "{message}");
     assert!(message.contains("restore it from a backup"), "{message}");
-    fs::rename(&away, &there).unwrap();
+    fs::rename(&away, &archive).unwrap();
     let again = Started::beside(&started).await;
-    let ask = |path: &str| {
-        let ask = again.http.get(again.control(path)).bearer_auth(started.owner_token());
-        async move { ask.send().await.unwrap() }
+    let request = |path: &str| {
+        let request = again.http.get(again.control(path)).bearer_auth(started.owner_token());
+        async move { request.send().await.unwrap() }
     };
-    assert!(ask("/v1/audit/events?limit=200&after=512").await.status().is_success());
-    assert!(ask("/v1/audit/events?limit=200&after=300").await.status().is_success());
+    assert!(request("/v1/audit/events?limit=200&after=512").await.status().is_success());
+    assert!(request("/v1/audit/events?limit=200&after=300").await.status().is_success());
     again.server.stop().await;
     started.server.stop().await;
 }
@@ -197,11 +199,11 @@ async fn missing_archive_causes_dead_letters_and_other_policies_continue() {
     let dead = "insert into log_dead_letter (position, reason, attempts, created_at) values (400, 'x', 1, now())";
     sqlx::query(dead).execute(&app.pool).await.unwrap();
     let directory = app.log().archives().directory().unwrap().to_path_buf();
-    let (there, away) = (directory.join("257-512"), directory.join("away"));
+    let (archive, away) = (directory.join("257-512"), directory.join("away"));
     let Started { server, data, http, database } = started;
     server.stop().await;
     // When the archive is missing and both installs can be provisioned.
-    fs::rename(&there, &away).unwrap();
+    fs::rename(&archive, &away).unwrap();
     let server = Server::start(options(data.path(), &database)).await.unwrap();
     let started = Started { server, data, http, database };
     let app = started.app().clone();
@@ -219,7 +221,7 @@ async fn missing_archive_causes_dead_letters_and_other_policies_continue() {
     // And when the archive is restored, the other install has its run, too.
     let Started { server, data, http, database } = started;
     server.stop().await;
-    fs::rename(&away, &there).unwrap();
+    fs::rename(&away, &archive).unwrap();
     let server = Server::start(options(data.path(), &database)).await.unwrap();
     let started = Started { server, data, http, database };
     let app = started.app().clone();

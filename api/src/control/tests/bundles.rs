@@ -46,21 +46,21 @@ fn verify_range(
 
 #[tokio::test]
 async fn bundle_proves_a_complete_stream_and_an_append_only_log() {
-    let (_started, owner, made) = with_install().await;
+    let (_started, owner, created) = with_install().await;
     let earlier = owner.checkpoint().await.unwrap().note;
     let (name, keys) = (format!("{}/acme", Install::NAME), keys(&owner).await);
     let all =
         owner.events(&EventsQuery { limit: Some(200), ..EventsQuery::default() }).await.unwrap();
     let which = BundleQuery { prior_checkpoint: Some(earlier.clone()), ..stream(&name) };
     let found = bundle(&owner, &which).await;
-    assert_eq!(found.subject, Subject::Stream(format!("install/{}", made.id)));
+    assert_eq!(found.subject, Subject::Stream(format!("install/{}", created.id)));
     let proven = found.check(&keys, Some(&earlier)).unwrap();
     let from = found.events.last().unwrap().position + 1;
     assert_eq!(proven.complete, Complete::FromSequences { from });
     assert_eq!(proven.kept.map(|earlier| earlier.size), proven.since.map(|since| since.size));
 
-    let whole = BundleQuery { other_entries: Some(OtherEntries::All), ..stream(&name) };
-    let found = bundle(&owner, &whole).await;
+    let with_all_entries = BundleQuery { other_entries: Some(OtherEntries::All), ..stream(&name) };
+    let found = bundle(&owner, &with_all_entries).await;
     let proven = found.check(&keys, Some(&earlier)).unwrap();
     assert_eq!(proven.complete, Complete::Whole);
     // The entries reveal only the stream, type and time of other events.
@@ -95,23 +95,23 @@ async fn bundle_proves_a_complete_stream_and_an_append_only_log() {
 async fn unprovable_request_is_rejected_with_a_reason() {
     let (_started, owner, _) = with_install().await;
     let head = owner.checkpoint().await.unwrap();
-    let ask = async |which: BundleQuery| rejection(owner.bundle(&which).await.map(drop));
+    let request = async |which: BundleQuery| rejection(owner.bundle(&which).await.map(drop));
     let at = |position| BundleQuery { position: Some(position), ..BundleQuery::default() };
-    assert_eq!(ask(BundleQuery::default()).await.0, 400);
-    assert_eq!(ask(BundleQuery { position: Some(1), ..stream("install/acme") }).await.0, 400);
-    assert_eq!(ask(at(0)).await.0, 404);
-    assert_eq!(ask(at(head.size + 1)).await.0, 404);
-    assert_eq!(ask(stream("install")).await.0, 400);
-    assert_eq!(ask(stream("install/nobody")).await.0, 404);
-    assert_eq!(ask(stream("job/job_01ARZ3NDEKTSV4RRFFQ69G5FAV")).await.0, 404);
+    assert_eq!(request(BundleQuery::default()).await.0, 400);
+    assert_eq!(request(BundleQuery { position: Some(1), ..stream("install/acme") }).await.0, 400);
+    assert_eq!(request(at(0)).await.0, 404);
+    assert_eq!(request(at(head.size + 1)).await.0, 404);
+    assert_eq!(request(stream("install")).await.0, 400);
+    assert_eq!(request(stream("install/nobody")).await.0, 404);
+    assert_eq!(request(stream("job/job_01ARZ3NDEKTSV4RRFFQ69G5FAV")).await.0, 404);
     let since = |note: &str| BundleQuery { prior_checkpoint: Some(note.into()), ..at(1) };
-    assert_eq!(ask(since("no checkpoint")).await.0, 422);
-    assert_eq!(ask(since(&head.note.replace("epoch 1", "epoch 2"))).await.0, 422);
-    let ask = async |which: RangeQuery| rejection(owner.range(&which).await.map(drop));
+    assert_eq!(request(since("no checkpoint")).await.0, 422);
+    assert_eq!(request(since(&head.note.replace("epoch 1", "epoch 2"))).await.0, 422);
+    let request = async |which: RangeQuery| rejection(owner.range(&which).await.map(drop));
     let part = |from, to| RangeQuery { from: Some(from), to: Some(to), ..RangeQuery::default() };
-    assert_eq!(ask(part(0, 1)).await.0, 404);
-    assert_eq!(ask(part(3, 2)).await.0, 404);
-    assert_eq!(ask(part(1, head.size + 1000)).await.0, 404);
+    assert_eq!(request(part(0, 1)).await.0, 404);
+    assert_eq!(request(part(3, 2)).await.0, 404);
+    assert_eq!(request(part(1, head.size + 1000)).await.0, 404);
 }
 
 #[tokio::test]

@@ -49,9 +49,9 @@ fn bundle(corpus: &Path, app: &str) -> (Tree, Tree) {
     let surveyed = survey(&of, &[]).config;
     let mut sources = BTreeMap::new();
     for (name, source) in surveyed.sources() {
-        let place = corpus.join("repos").join(&source.repo).join(&source.directory);
-        if place.is_dir() {
-            sources.insert(name.to_owned(), directory(&place));
+        let source_path = corpus.join("repos").join(&source.repo).join(&source.directory);
+        if source_path.is_dir() {
+            sources.insert(name.to_owned(), directory(&source_path));
         } else if surveyed.lacks_plugin(name).is_none() {
             // The corpus lacks the repository with the modules of one app.
             let mut module = Tree::default();
@@ -74,7 +74,7 @@ async fn every_corpus_app_syncs_once_and_matches_inspect() {
     let owner = owner(&started);
     let facts = fs::read(corpus.join("facts.json")).unwrap();
     let facts: BTreeMap<String, Value> = serde_json::from_slice(&facts).unwrap();
-    let mut taken = 0;
+    let mut synced = 0;
     for (app, facts) in &facts {
         let (of, bundle) = bundle(&corpus, app);
         let bytes = request_body(&bundle);
@@ -102,7 +102,7 @@ async fn every_corpus_app_syncs_once_and_matches_inspect() {
             let name = component["name"].as_str().unwrap();
             assert_eq!(kinds[name], component["type"].as_str().unwrap(), "{app}");
         }
-        taken += 1;
+        synced += 1;
 
         // Secrets are declared, but cannot be set as inputs.
         let with = |name: &str| CreateInstall {
@@ -122,7 +122,7 @@ async fn every_corpus_app_syncs_once_and_matches_inspect() {
             assert!(!format!("{problem:?}").contains("hunter2"), "{app}: {problem:?}");
         }
     }
-    assert_eq!(taken, facts.len());
+    assert_eq!(synced, facts.len());
     // An invalid bundle creates neither an app nor a version.
     let (mut broken, of) = (bundle(&corpus, "kitchen-sink").1, "kitchen-sink");
     let typo = b"name = \"other\"\ntype = \"helm_chrat\"\n".to_vec();

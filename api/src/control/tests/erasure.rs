@@ -56,8 +56,8 @@ fn call() -> Call {
 /// manifest, outputs, a log and a failure.
 async fn install_with_personal_data(app: &App, owner: &Client) -> (InstallId, JobId) {
     let inputs = BTreeMap::from([("size".to_owned(), INPUT.to_owned())]);
-    let made = CreateInstall { inputs, ..new_install("acme") };
-    let install = owner.create_install(&made).await.unwrap().id;
+    let created = CreateInstall { inputs, ..new_install("acme") };
+    let install = owner.create_install(&created).await.unwrap().id;
     let update = UpdateInstall {
         auto_approve: Some(true),
         reason: Some(REASON.into()),
@@ -192,10 +192,10 @@ async fn shredding_erases_every_row_and_keeps_proofs_valid() {
     let state = owner.install_state("acme", &Default::default()).await.unwrap().state.to_string();
     assert!(state.contains(INPUT) && state.contains(STACK), "{state}");
     app.projections.wait_for(app.log().position(), Duration::from_secs(10)).await.unwrap();
-    let there = texts_in(&dump(&started.database).await, &ALL);
+    let found = texts_in(&dump(&started.database).await, &ALL);
     assert!(
-        there.contains(&OUTPUT) && there.contains(&DETAIL) && there.contains(&MANIFEST),
-        "{there:?}"
+        found.contains(&OUTPUT) && found.contains(&DETAIL) && found.contains(&MANIFEST),
+        "{found:?}"
     );
     // Evidence from before the shredding.
     let earlier = owner.checkpoint().await.unwrap();
@@ -243,19 +243,19 @@ async fn shredding_erases_every_row_and_keeps_proofs_valid() {
 async fn shredding_a_principal_erases_name_and_reasons_only() {
     let (started, owner) = started().await;
     let app = started.app();
-    let ask =
+    let request =
         CreateToken { role: Role::Owner, name: Some("Ada Lovelace".into()), expires_in_s: None };
-    let made = owner.create_token(&ask).await.unwrap();
-    let ada = client(&started, made.token.as_deref().unwrap());
+    let created = owner.create_token(&request).await.unwrap();
+    let ada = client(&started, created.token.as_deref().unwrap());
     install_with_personal_data(app, &ada).await;
-    let subject = SubjectId::Principal(made.principal);
+    let subject = SubjectId::Principal(created.principal);
     let rejected = rejection(owner.shred(subject, &why()).await);
     assert_eq!(
         rejected,
         (409, "rejected".into()),
         "a principal that still logs in cannot be erased"
     );
-    owner.revoke_token(made.id).await.unwrap();
+    owner.revoke_token(created.id).await.unwrap();
     owner.shred(subject, &why()).await.unwrap();
     wait_until_erased(&owner, subject).await;
     let dump = dump(&started.database).await;
@@ -293,8 +293,8 @@ async fn shredding_reaches_other_servers_and_survives_a_crash() {
     let log = EventLog::open(pool, event_log::Options::default()).await.unwrap();
     let loaded = log.reload::<subject::Subject>(&id).await.unwrap();
     let shred = SubjectCommand::Shred { by: Actor::System, reason: "asked".into() };
-    let facts = loaded.state.decide(shred, log.clock().now()).unwrap();
-    let commit = Commit::of(Meta::new(Actor::System, "c"), vec![loaded.write(&facts).unwrap()]);
+    let events = loaded.state.decide(shred, log.clock().now()).unwrap();
+    let commit = Commit::of(Meta::new(Actor::System, "c"), vec![loaded.write(&events).unwrap()]);
     log.append(commit).await.unwrap();
     let key = "select wrapped is not null from subject_key where subject = $1";
     let key = sqlx::query_scalar::<_, bool>(key).bind(&id).fetch_one(log.pool()).await.unwrap();
@@ -317,20 +317,20 @@ async fn shredding_reaches_other_servers_and_survives_a_crash() {
     // With both servers running, each applies a shredding by the other.
     let of_first = Client::new(&target(&first)).unwrap();
     let inputs = BTreeMap::from([("size".to_owned(), INPUT.to_owned())]);
-    let made = CreateInstall { inputs, ..new_install("initech") };
-    let other = of_first.create_install(&made).await.unwrap().id;
+    let created = CreateInstall { inputs, ..new_install("initech") };
+    let other = of_first.create_install(&created).await.unwrap().id;
     let call = call();
     let done = first.app.engine.transact(&call, move |unit| {
         Box::pin(async move { unit.handle::<Install>(other, InstallCommand::Deprovision).await })
     });
     done.await.unwrap();
     second.app.log().wait_for(first.app.log().position()).await.unwrap();
-    let there = second.app.engine.load::<Install>(other).await.unwrap();
-    assert_eq!(there.inputs["size"], INPUT);
+    let other_install = second.app.engine.load::<Install>(other).await.unwrap();
+    assert_eq!(other_install.inputs["size"], INPUT);
     let done = of_first.shred(SubjectId::Install(other), &why()).await.unwrap();
     second.app.log().wait_for(done.position).await.unwrap();
-    let there = second.app.engine.load::<Install>(other).await.unwrap();
-    assert_eq!(there.inputs["size"], "[erased]");
+    let other_install = second.app.engine.load::<Install>(other).await.unwrap();
+    assert_eq!(other_install.inputs["size"], "[erased]");
     first.stop().await;
     second.stop().await;
 }
@@ -342,6 +342,6 @@ async fn server_without_the_key_file_does_not_start() {
     let database = started.database.clone();
     started.server.stop().await;
     let data = tempfile::tempdir().unwrap();
-    let refused = Server::start(options(data.path(), &database)).await.err().unwrap().to_string();
-    assert!(refused.contains("subjects.key"), "{refused}");
+    let error = Server::start(options(data.path(), &database)).await.err().unwrap().to_string();
+    assert!(error.contains("subjects.key"), "{error}");
 }

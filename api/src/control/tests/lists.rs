@@ -76,12 +76,12 @@ async fn page_needs_as_many_statements_as_one_row() {
 
 /// Status and code of a problem, after a check of its detail.
 fn rejected_with<T: std::fmt::Debug>(
-    answer: Result<T, ClientError>,
+    response: Result<T, ClientError>,
     detail: &str,
 ) -> (u16, String) {
-    let message = answer.as_ref().err().map(ToString::to_string).unwrap_or_default();
+    let message = response.as_ref().err().map(ToString::to_string).unwrap_or_default();
     assert!(message.contains(detail), "{message:?} does not contain {detail:?}");
-    rejection(answer)
+    rejection(response)
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn unknown_state_filter_lists_the_allowed_states() {
 
 #[tokio::test]
 async fn unknown_id_filter_returns_not_found() {
-    let (_started, owner, made) = with_install().await;
+    let (_started, owner, created) = with_install().await;
     let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
     let missing = (404, "not_found".to_owned());
     let install = || Some(format!("ins_{id}"));
@@ -122,7 +122,7 @@ async fn unknown_id_filter_returns_not_found() {
     for stream in [format!("run/run_{id}"), format!("install/ins_{id}")] {
         assert_eq!(rejected_with(owner.events(&of(&stream)).await, &stream), missing);
     }
-    assert!(!owner.events(&of(&format!("install/{}", made.id))).await.unwrap().items.is_empty());
+    assert!(!owner.events(&of(&format!("install/{}", created.id))).await.unwrap().items.is_empty());
     let by = |actor: &str| EventsQuery { actor: Some(actor.into()), ..Default::default() };
     for actor in [format!("prn_{id}"), format!("rnr_{id}")] {
         assert_eq!(rejected_with(owner.events(&by(&actor)).await, &actor), missing);

@@ -44,10 +44,10 @@ async fn auto_approved_first_provision_does_not_wait() {
     let started = Started::new().await;
     let (owner, app) = (owner(&started), started.app());
     owner.sync("shop", bundle("1"), false).await.unwrap();
-    let ask = CreateInstall { auto_approve_first: true, ..new_install("acme") };
-    let both = CreateInstall { auto_approve: true, ..ask.clone() };
+    let request = CreateInstall { auto_approve_first: true, ..new_install("acme") };
+    let both = CreateInstall { auto_approve: true, ..request.clone() };
     assert_eq!(rejection(owner.create_install(&both).await).0, 400);
-    let acme = owner.create_install(&ask).await.unwrap();
+    let acme = owner.create_install(&request).await.unwrap();
     enroll(app, acme.id).await;
     let run = run_of(app, acme.id).await;
     complete_build(&started).await;

@@ -47,20 +47,20 @@ async fn export_verifies_against_the_signed_checkpoint() {
 
 #[tokio::test]
 async fn inclusion_and_consistency_are_proven() {
-    let (_started, owner, made) = with_install().await;
+    let (_started, owner, created) = with_install().await;
     let before = checkpoint(&owner).await;
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
     owner.update_install("acme", &on).await.unwrap();
 
-    let ask = ProofQuery { position: Some(made.position), consistent_with: None };
-    let proof = owner.proof(&ask).await.unwrap();
+    let request = ProofQuery { position: Some(created.position), consistent_with: None };
+    let proof = owner.proof(&request).await.unwrap();
     let signed = Checkpoint::read_unverified(&proof.checkpoint.note).unwrap();
     let leaf = hashes(&[proof.leaf.unwrap()])[0];
     let path = hashes(&proof.hashes);
-    tree::verify_inclusion(&leaf, made.position - 1, signed.size, &path, &signed.root).unwrap();
+    tree::verify_inclusion(&leaf, created.position - 1, signed.size, &path, &signed.root).unwrap();
 
-    let ask = ProofQuery { position: None, consistent_with: Some(before.size) };
-    let proof = owner.proof(&ask).await.unwrap();
+    let request = ProofQuery { position: None, consistent_with: Some(before.size) };
+    let proof = owner.proof(&request).await.unwrap();
     let signed = Checkpoint::read_unverified(&proof.checkpoint.note).unwrap();
     let path = hashes(&proof.hashes);
     tree::verify_consistency(before.size, &before.root, signed.size, &signed.root, &path).unwrap();
@@ -70,14 +70,14 @@ async fn inclusion_and_consistency_are_proven() {
 
 #[tokio::test]
 async fn events_are_found_by_stream_type_actor_and_time() {
-    let (_started, owner, made) = with_install().await;
+    let (_started, owner, created) = with_install().await;
     let me = owner.whoami().await.unwrap().principal.to_string();
     let count = async |query: EventsQuery| {
         let query = EventsQuery { limit: Some(200), ..query };
         owner.events(&query).await.unwrap().items.len()
     };
     let of = |stream: &str| EventsQuery { stream: Some(stream.into()), ..Default::default() };
-    assert_eq!(count(of(&format!("install/{}", made.id))).await, 1);
+    assert_eq!(count(of(&format!("install/{}", created.id))).await, 1);
     assert_eq!(count(of("install")).await, 1);
     assert_eq!(count(of("name/install/acme")).await, 1);
     let typed = |name: &str| EventsQuery { event_type: Some(name.into()), ..Default::default() };
@@ -97,7 +97,7 @@ async fn events_are_found_by_stream_type_actor_and_time() {
 
 #[tokio::test]
 async fn as_of_query_returns_the_earlier_state() {
-    let (_started, owner, made) = with_install().await;
+    let (_started, owner, created) = with_install().await;
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
     let done = owner.update_install("acme", &on).await.unwrap();
     let at = |position| AsOfQuery {
@@ -106,7 +106,7 @@ async fn as_of_query_returns_the_earlier_state() {
         time: None,
         min_position: None,
     };
-    let then = owner.as_of(&at(Some(made.position))).await.unwrap();
+    let then = owner.as_of(&at(Some(created.position))).await.unwrap();
     assert_eq!((then.sequence, &then.state["auto_approve"]), (1, &false.into()));
     let now = owner.as_of(&at(Some(done.position))).await.unwrap();
     assert_eq!((now.sequence, &now.state["auto_approve"]), (2, &true.into()));
@@ -219,11 +219,11 @@ async fn disconnected_doctor_keeps_its_permit_until_it_finishes() {
     let mut long = app.pool.begin().await.unwrap();
     let lock = sqlx::query("lock table log_event in access exclusive mode");
     lock.execute(&mut *long).await.unwrap();
-    let ask = axum::http::Request::post("/v1/audit/doctor")
+    let request = axum::http::Request::post("/v1/audit/doctor")
         .header("authorization", format!("Bearer {}", started.owner_token()))
         .body(axum::body::Body::empty())
         .unwrap();
-    let response = crate::router::control(app).oneshot(ask).await.unwrap();
+    let response = crate::router::control(app).oneshot(request).await.unwrap();
     assert_eq!(response.status(), 200);
     let mut listener = response.into_body().into_data_stream();
     let waits =
@@ -257,8 +257,8 @@ async fn wait_for_count(mut count: impl AsyncFnMut() -> i64, enough: i64) {
 async fn doctor_reports_unchecked_events() {
     let (started, owner, _) = with_install().await;
     for _ in 0..40 {
-        let ask = CreateToken { name: None, role: Role::Viewer, expires_in_s: None };
-        owner.create_token(&ask).await.unwrap();
+        let request = CreateToken { name: None, role: Role::Viewer, expires_in_s: None };
+        owner.create_token(&request).await.unwrap();
     }
     let spoil = "update log_event set event_version = '7' where event_type like 'access.%'";
     sqlx::query(spoil).execute(&started.app().pool).await.unwrap();

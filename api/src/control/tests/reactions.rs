@@ -63,8 +63,8 @@ pub(super) async fn enroll(app: &App, install: InstallId) {
 
 async fn stack_outputs_reported(log: &EventLog, install: InstallId) {
     let runner = RunnerId(Ulid::new());
-    let fact = json!({"type": "stack_outputs_reported", "runner": runner, "outputs": {}});
-    append_event(log, install, "install.stack_outputs_reported", fact).await;
+    let payload = json!({"type": "stack_outputs_reported", "runner": runner, "outputs": {}});
+    append_event(log, install, "install.stack_outputs_reported", payload).await;
 }
 
 pub(super) async fn run_of(app: &App, install: InstallId) -> RunId {
@@ -167,8 +167,8 @@ async fn build_records_every_concurrent_waiter() {
     let (started, owner, _) = with_install().await;
     let mut installs = vec![];
     for number in 0..INSTALLS {
-        let made = owner.create_install(&new_install(&format!("many{number}"))).await.unwrap();
-        installs.push(made.id);
+        let created = owner.create_install(&new_install(&format!("many{number}"))).await.unwrap();
+        installs.push(created.id);
     }
     let Started { server, data, http, database } = started;
     server.stop().await;
@@ -353,8 +353,11 @@ async fn failed_template_reports_its_location_and_variable() {
         serde_json::from_str(failed.readable_payload.as_ref().unwrap().get()).unwrap();
     assert!(failed.payload.get().contains(r#""detail":"[encrypted]""#));
     let detail = payload["detail"].as_str().unwrap();
-    let (place, variable) = ("components/shop.toml:8:17", ".nuon.components.base.outputs.id");
-    assert!(detail.starts_with(&format!("{place}: {variable}: \"id\" does not exist")), "{detail}");
+    let (location, variable) = ("components/shop.toml:8:17", ".nuon.components.base.outputs.id");
+    assert!(
+        detail.starts_with(&format!("{location}: {variable}: \"id\" does not exist")),
+        "{detail}"
+    );
     started.server.stop().await;
 }
 

@@ -116,13 +116,13 @@ async fn disabled_component_is_not_planned_and_cannot_be_deployed_by_name() {
         .update_install("acme", &UpdateInstall { config_version: Some(2), ..toggle(&[]) })
         .await
         .unwrap();
-    let ask = RequestRun {
+    let request = RequestRun {
         kind: RequestedKind::Deploy,
         components: vec!["cache".into()],
         action: None,
         reason: None,
     };
-    let text = rejection_messages(owner.request_run("acme", &ask).await);
+    let text = rejection_messages(owner.request_run("acme", &request).await);
     assert!(text.contains("disabled on this install: cache"), "{text}");
 }
 

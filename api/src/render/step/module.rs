@@ -80,7 +80,7 @@ impl StepContext {
         let principal =
             if is_sandbox { "nuon::sandbox".to_owned() } else { format!("nuon::component:{name}") };
         let role = named(by_operation.next())
-            .or_else(|| self.ruled(&principal, operation_name).cloned())
+            .or_else(|| self.ruled_role(&principal, operation_name).cloned())
             .or_else(|| named(module.settings.get("role")));
         match role {
             Some(role) => Ok(Some(self.text(&role)?)),
@@ -89,7 +89,7 @@ impl StepContext {
     }
 
     /// Role in `operation_roles.toml` for an operation of a component or an action.
-    pub(super) fn ruled(&self, principal: &str, operation: &str) -> Option<&Text> {
+    pub(super) fn ruled_role(&self, principal: &str, operation: &str) -> Option<&Text> {
         let mut rules = self.config.app.operation_roles.iter().flat_map(|roles| &roles.rules);
         let rule = rules.find(|rule| {
             rule.principal.as_deref() == Some(principal) && rule.operation == operation

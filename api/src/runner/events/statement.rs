@@ -35,10 +35,10 @@ pub(super) async fn check(
     app: &App,
     runner: &RunnerCaller,
     job: JobId,
-    ask: &Report,
+    body: &Report,
 ) -> Result<Option<SignedResult>, Problem> {
-    let Some(SignedEnd { statement: envelope, .. }) = &ask.end else { return Ok(None) };
-    let Some(reported) = StatementFields::of(&ask.body) else {
+    let Some(SignedEnd { statement: envelope, .. }) = &body.end else { return Ok(None) };
+    let Some(reported) = StatementFields::of(&body.body) else {
         return Err(invalid_statement("only a final report may have a statement"));
     };
     let (payload, hex) = verified_payload(app, runner, envelope).await?;
@@ -49,7 +49,7 @@ pub(super) async fn check(
     let statement: Statement = serde_json::from_slice(&payload)
         .map_err(|error| invalid_statement(&format!("cannot parse it: {error}")))?;
     let of_this = (statement.version, statement.runner, statement.job, statement.execution);
-    if of_this != (1, runner.id, job, ask.execution) {
+    if of_this != (1, runner.id, job, body.execution) {
         return Err(invalid_statement(
             "its version, runner, job or execution does not match the report",
         ));
@@ -67,9 +67,9 @@ pub(super) async fn check(
         return Err(invalid_statement("its manifest is not the job's"));
     }
     if let Some(stated) = &statement.grant {
-        check_grant(app, job, &loaded, ask.execution, stated).await?;
+        check_grant(app, job, &loaded, body.execution, stated).await?;
     }
-    check_outputs(app, job, ask, &statement).await?;
+    check_outputs(app, job, body, &statement).await?;
     let statement =
         String::from_utf8(payload).map_err(|_| invalid_statement("its payload is not text"))?;
     Ok(Some(SignedResult { statement, key: hex, signature: only.sig.clone() }))
@@ -152,8 +152,8 @@ async fn check_grant(
     execution: ExecutionId,
     stated: &Digest,
 ) -> Result<(), Problem> {
-    if let Some(held) = execution_of(loaded, execution)
-        && grant::digest(app, job, held).await? == *stated
+    if let Some(claimed) = execution_of(loaded, execution)
+        && grant::digest(app, job, claimed).await? == *stated
     {
         return Ok(());
     }
@@ -164,11 +164,13 @@ async fn check_grant(
 }
 
 fn execution_of(job: &Job, execution: ExecutionId) -> Option<&Execution> {
-    let held = match &job.state {
-        State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => Some(held),
+    let current = match &job.state {
+        State::Claimed(current) | State::Running(current) | State::OutcomeUnknown(current) => {
+            Some(current)
+        }
         State::NotCreated | State::Queued { .. } | State::Ended { .. } => None,
     };
-    held.into_iter().chain(&job.lost).find(|held| held.id == execution)
+    current.into_iter().chain(&job.lost).find(|current| current.id == execution)
 }
 
 /// Checks that the outputs match those in the log, if this report is the next one. The job
@@ -176,24 +178,24 @@ fn execution_of(job: &Job, execution: ExecutionId) -> Option<&Execution> {
 async fn check_outputs(
     app: &App,
     job: JobId,
-    ask: &Report,
+    body: &Report,
     statement: &Statement,
 ) -> Result<(), Problem> {
     let known = app.engine.load::<Job>(job).await?;
-    if outputs_match(&known, ask, statement)? {
+    if outputs_match(&known, body, statement)? {
         return Ok(());
     }
     // Another server may just have recorded the outputs.
     let loaded = app.engine.log().reload::<Job>(&job.to_string()).await?.state;
-    match outputs_match(&loaded, ask, statement)? {
+    match outputs_match(&loaded, body, statement)? {
         true => Ok(()),
         false => Err(invalid_statement("its outputs are not the reported ones")),
     }
 }
 
-fn outputs_match(job: &Job, ask: &Report, statement: &Statement) -> Result<bool, Problem> {
-    let comes_next = ask.seq == job.reports.len() as u64 + 1;
-    if !comes_next || execution_of(job, ask.execution).is_none() || job.has_lost(ask.execution) {
+fn outputs_match(job: &Job, body: &Report, statement: &Statement) -> Result<bool, Problem> {
+    let comes_next = body.seq == job.reports.len() as u64 + 1;
+    if !comes_next || execution_of(job, body.execution).is_none() || job.has_lost(body.execution) {
         return Ok(true);
     }
     let mut outputs = BTreeMap::new();

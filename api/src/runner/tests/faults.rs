@@ -82,8 +82,8 @@ async fn superseded_runner_changes_nothing() {
     // job
     let phase = json!({"type": "phase", "payload": {"name": "mine"}});
     for body in [phase, finished("succeeded")] {
-        let refused = world.report(&zombie, job, &former, 2, body).await.rejected(412, "fenced");
-        assert_eq!(refused["job_state"], "running");
+        let rejection = world.report(&zombie, job, &former, 2, body).await.rejected(412, "fenced");
+        assert_eq!(rejection["job_state"], "running");
     }
     chunk(&world, &zombie, job, &former).await.rejected(412, "fenced");
     // Its result is recorded, and the job continues with the other runner.

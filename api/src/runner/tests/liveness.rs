@@ -114,16 +114,16 @@ async fn open_log_is_finalized_after_a_long_downtime() {
 
 #[tokio::test]
 async fn another_server_takes_over_the_runners_of_a_stopped_one() {
-    let here = World::with(fast()).await;
-    let (mut agent, install) = here.agent().await;
-    here.open(&mut agent, "j", json!([])).await;
-    let job = here.queue(install, JobKind::Plan, JobClass::Pure).await;
-    let there = here.second_server().await;
-    here.start_job(&agent, job).await;
-    drop(here);
-    there.wait_for_event("job", job, "job.requeued").await;
-    there.wait_for_event("runner", agent.id, "runner.disconnected").await;
-    let actor = there.events("job", job).await.pop().unwrap().meta().unwrap().actor;
+    let first = World::with(fast()).await;
+    let (mut agent, install) = first.agent().await;
+    first.open(&mut agent, "j", json!([])).await;
+    let job = first.queue(install, JobKind::Plan, JobClass::Pure).await;
+    let second = first.second_server().await;
+    first.start_job(&agent, job).await;
+    drop(first);
+    second.wait_for_event("job", job, "job.requeued").await;
+    second.wait_for_event("runner", agent.id, "runner.disconnected").await;
+    let actor = second.events("job", job).await.pop().unwrap().meta().unwrap().actor;
     assert_eq!(actor.to_string(), "timer:liveness");
 }
 
@@ -131,17 +131,17 @@ async fn another_server_takes_over_the_runners_of_a_stopped_one() {
 async fn failed_takeover_is_retried_and_delays_no_other() {
     // given four runners of one server, each with work; that server declares none of them lost
     // during the test
-    let here = World::new().await;
+    let first = World::new().await;
     let mut work = vec![];
     for _ in 0..4 {
-        let (mut agent, install) = here.agent().await;
-        here.open(&mut agent, "j", json!([])).await;
-        let job = here.queue(install, JobKind::Plan, JobClass::Pure).await;
-        here.start_job(&agent, job).await;
+        let (mut agent, install) = first.agent().await;
+        first.open(&mut agent, "j", json!([])).await;
+        let job = first.queue(install, JobKind::Plan, JobClass::Pure).await;
+        first.start_job(&agent, job).await;
         work.push((agent.id, job));
     }
-    let there = here.second_server_with(fast()).await;
-    let pool = there.app.pool.clone();
+    let second = first.second_server_with(fast()).await;
+    let pool = second.app.pool.clone();
     let execute = async |sql: String| sqlx::raw_sql(&sql).execute(&pool).await.unwrap();
     // when the row of the first one cannot be written, and the stream of the second one cannot be
     // read
@@ -159,21 +159,21 @@ async fn failed_takeover_is_retried_and_delays_no_other() {
     };
     execute(version("99", work[1].0)).await;
     // and their server stops
-    drop(here);
+    drop(first);
     execute("update log_consumer set lease_until = now() where name = 'server/here'".into()).await;
     // then another server takes over the other two runners
     for (runner, job) in &work[2..] {
-        there.wait_for_event("job", job, "job.requeued").await;
-        there.wait_for_event("runner", runner, "runner.disconnected").await;
+        second.wait_for_event("job", job, "job.requeued").await;
+        second.wait_for_event("runner", runner, "runner.disconnected").await;
     }
     for (_, job) in &work[..2] {
-        assert_eq!(there.event_types(*job).await.last().unwrap(), "started");
+        assert_eq!(second.event_types(*job).await.last().unwrap(), "started");
     }
     // when the fault is removed, then the server takes over the first two as well
     execute("drop trigger fail on runner_session".into()).await;
     execute(version("1", work[1].0)).await;
     for (_, job) in &work[..2] {
-        there.wait_for_event("job", job, "job.requeued").await;
+        second.wait_for_event("job", job, "job.requeued").await;
     }
 }
 
@@ -207,21 +207,21 @@ async fn runner_is_stopped_after_closing_its_session_and_active_after_opening_on
 
 #[tokio::test]
 async fn runner_can_close_its_session_at_another_server() {
-    let here = World::new().await;
-    let (mut agent, _) = here.agent().await;
-    here.open(&mut agent, "j", json!([])).await;
-    let there = here.second_server().await;
+    let first = World::new().await;
+    let (mut agent, _) = first.agent().await;
+    first.open(&mut agent, "j", json!([])).await;
+    let second = first.second_server().await;
     let path = format!("/runner/v1/sessions/{}", agent.session.unwrap().0);
-    there.call(Method::DELETE, &path, &agent.token, &json!({})).await.ok();
-    assert_eq!(state_of(&there, agent.id).await.0, "stopped");
+    second.call(Method::DELETE, &path, &agent.token, &json!({})).await.ok();
+    assert_eq!(state_of(&second, agent.id).await.0, "stopped");
     // Closing a superseded session does not stop the runner.
     let former = agent.clone();
-    there.open(&mut agent, "j", json!([])).await;
+    second.open(&mut agent, "j", json!([])).await;
     let path = format!("/runner/v1/sessions/{}", former.session.unwrap().0);
-    let response = there.call(Method::DELETE, &path, &former.token, &json!({})).await;
+    let response = second.call(Method::DELETE, &path, &former.token, &json!({})).await;
     response.rejected(409, "session_superseded");
-    there.wait_for_event("runner", agent.id, "runner.reconnected").await;
-    assert_eq!(state_of(&there, agent.id).await.0, "active");
+    second.wait_for_event("runner", agent.id, "runner.reconnected").await;
+    assert_eq!(state_of(&second, agent.id).await.0, "active");
 }
 
 #[tokio::test]

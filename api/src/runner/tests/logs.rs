@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use super::world::{Agent, TestResponse, World};
 use crate::{dispatch::Timing, logs::LogError};
 
-async fn running(world: &World) -> (Agent, JobId, String) {
+async fn start_job(world: &World) -> (Agent, JobId, String) {
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
@@ -65,7 +65,7 @@ fn range(response: &TestResponse) -> &str {
 #[tokio::test]
 async fn chunks_are_taken_in_order_and_resent_ones_change_nothing() {
     let world = World::new().await;
-    let of = running(&world).await;
+    let of = start_job(&world).await;
     let gap = chunk(&world, &of, 6, b"world").await;
     gap.rejected(416, "log_gap");
     assert_eq!(range(&gap), "", "nothing is there: from the start");
@@ -86,7 +86,7 @@ async fn chunks_are_taken_in_order_and_resent_ones_change_nothing() {
 #[tokio::test]
 async fn corrupt_or_oversized_chunk_is_rejected() {
     let world = World::new().await;
-    let of = running(&world).await;
+    let of = start_job(&world).await;
     let long = vec![b'x'; crate::logs::CHUNK_MAX_BYTES + 1];
     chunk(&world, &of, 0, &long).await.rejected(413, "too_large");
     let request = Request::patch(format!("/runner/v1/jobs/{}/log", of.1))
@@ -101,7 +101,7 @@ async fn corrupt_or_oversized_chunk_is_rejected() {
 #[tokio::test]
 async fn chunk_may_be_zstd_gzip_or_uncompressed() {
     let world = World::new().await;
-    let of = running(&world).await;
+    let of = start_job(&world).await;
     let gzip = |bytes: &[u8]| {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(bytes).unwrap();
@@ -153,7 +153,7 @@ async fn chunk_after_finalization_is_rejected_while_the_outcome_is_unknown() {
 #[tokio::test]
 async fn complete_log_with_its_digest_is_finalized() {
     let world = World::new().await;
-    let of = running(&world).await;
+    let of = start_job(&world).await;
     chunk(&world, &of, 0, b"hello ").await.ok();
     let log = b"hello world";
     let (agent, job, execution) = &of;
@@ -172,7 +172,7 @@ async fn complete_log_with_its_digest_is_finalized() {
 #[tokio::test]
 async fn log_with_another_digest_must_be_sent_again() {
     let world = World::new().await;
-    let of = running(&world).await;
+    let of = start_job(&world).await;
     chunk(&world, &of, 0, b"jello").await.ok();
     let (agent, job, execution) = &of;
     let log = b"hello";
@@ -186,13 +186,13 @@ async fn log_with_another_digest_must_be_sent_again() {
 async fn ended_log_rejects_chunks_in_flight() {
     // given a log that was finalized as incomplete
     let world = World::new().await;
-    let of = running(&world).await;
+    let of = start_job(&world).await;
     chunk(&world, &of, 0, b"hello ").await.ok();
     let execution = of.2.parse().unwrap();
     let finalized = world.app.logs.end(execution).await.unwrap();
     // when a chunk arrives that was admitted before, at this server or at another one
-    let there = world.second_server().await;
-    for world in [&world, &there] {
+    let second = world.second_server().await;
+    for world in [&world, &second] {
         let late = world.app.logs.append(execution, 6, "world".into()).await;
         assert!(matches!(late, Err(LogError::ConcurrentWrite)), "{late:?}");
         // or a rewind is requested
@@ -208,7 +208,7 @@ async fn ended_log_rejects_chunks_in_flight() {
 async fn growing_log_is_not_finalized_as_incomplete() {
     // given a finished job whose log is still arriving
     let world = World::new().await;
-    let of = running(&world).await;
+    let of = start_job(&world).await;
     let log = [b'x'; 3];
     world.report(&of.0, of.1, &of.2, 2, finished(&log)).await.ok();
     world.wait_for_event("job", of.1, "job.succeeded").await;
@@ -241,14 +241,14 @@ async fn log_that_grows_at_one_server_is_not_finalized_by_another() {
     // given a finished job whose log arrives more slowly than the timeout of another server
     let world = World::new().await;
     let log_quiet = std::time::Duration::from_secs(3);
-    let there = world.second_server_with(Timing { log_quiet, ..Timing::default() }).await;
-    let of = running(&world).await;
+    let second = world.second_server_with(Timing { log_quiet, ..Timing::default() }).await;
+    let of = start_job(&world).await;
     let log = b"abc";
     world.report(&of.0, of.1, &of.2, 2, finished(log)).await;
     world.wait_for_event("job", of.1, "job.succeeded").await;
     // when each byte arrives after the other server checked the length in the database
     let known = || {
-        let dispatch_state = there.app.dispatch.state();
+        let dispatch_state = second.app.dispatch.state();
         dispatch_state
             .jobs
             .get(of.1)
@@ -274,7 +274,7 @@ async fn log_that_grows_at_one_server_is_not_finalized_by_another() {
 #[tokio::test]
 async fn log_survives_a_server_restart() {
     let world = World::new().await;
-    let of = running(&world).await;
+    let of = start_job(&world).await;
     chunk(&world, &of, 0, b"hello ").await.ok();
     let world = world.restart().await;
     assert_eq!(chunk(&world, &of, 6, b"world").await.ok()["committed_bytes"], 11);
@@ -286,7 +286,7 @@ async fn log_survives_a_server_restart() {
 #[tokio::test]
 async fn follower_sees_durable_bytes_and_shortens_the_upload_interval() {
     let world = World::new().await;
-    let of = running(&world).await;
+    let of = start_job(&world).await;
     let mut have = world.app.logs.follow(of.2.parse().unwrap());
     let response = chunk(&world, &of, 0, b"hello").await;
     assert_eq!(response.headers["x-log-interval-ms"], "250");
@@ -299,7 +299,7 @@ async fn follower_sees_durable_bytes_and_shortens_the_upload_interval() {
 #[tokio::test]
 async fn without_the_database_polls_wait_and_chunks_must_be_resent() {
     let world = World::new().await;
-    let of = running(&world).await;
+    let of = start_job(&world).await;
     chunk(&world, &of, 0, b"hello").await.ok();
     world.app.pool.close().await;
     let later = chunk(&world, &of, 5, b"!").await;

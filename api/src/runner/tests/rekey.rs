@@ -88,19 +88,23 @@ async fn rekey_requires_assertions_by_both_keys() {
     let (agent, _) = world.agent().await;
     let (new, thief) = (key(), key());
     let assertion = claims(&world, &agent, &new);
-    let refused = async |body: Value| {
+    let rejection = async |body: Value| {
         rekey(&world, &body).await.rejected(401, "assertion_invalid");
     };
-    refused(ask(&assertion, &thief, &new)).await;
-    refused(ask(&assertion, &agent.key, &thief)).await;
-    refused(ask(&assertion, &new, &new)).await;
+    rejection(ask(&assertion, &thief, &new)).await;
+    rejection(ask(&assertion, &agent.key, &thief)).await;
+    rejection(ask(&assertion, &new, &new)).await;
     // Two assertions that differ, and one for another purpose.
     let other = claims(&world, &agent, &thief);
-    refused(json!({"assertion": sign(&other, &agent.key).unwrap(), "proof": sign(&assertion, &new).unwrap()}))
+    rejection(json!({"assertion": sign(&other, &agent.key).unwrap(), "proof": sign(&assertion, &new).unwrap()}))
         .await;
-    refused(ask(&RekeyAssertion { aud: AUD_TOKEN.into(), ..assertion.clone() }, &agent.key, &new))
-        .await;
-    refused(json!({"assertion": "rubbish", "proof": "rubbish"})).await;
+    rejection(ask(
+        &RekeyAssertion { aud: AUD_TOKEN.into(), ..assertion.clone() },
+        &agent.key,
+        &new,
+    ))
+    .await;
+    rejection(json!({"assertion": "rubbish", "proof": "rubbish"})).await;
     let old = RekeyAssertion {
         iat: assertion.iat - 3600,
         exp: assertion.iat - 3540,
@@ -109,7 +113,8 @@ async fn rekey_requires_assertions_by_both_keys() {
     rekey(&world, &ask(&old, &agent.key, &new)).await.rejected(401, "clock_skew");
     // An assertion of one runner is not valid for another.
     let (another, _) = world.agent().await;
-    refused(ask(&RekeyAssertion { sub: another.id, ..assertion.clone() }, &agent.key, &new)).await;
+    rejection(ask(&RekeyAssertion { sub: another.id, ..assertion.clone() }, &agent.key, &new))
+        .await;
     assert_eq!(keys_of(&world, &agent).await + keys_of(&world, &another).await, 0);
     world.token(agent.id, &agent.key).await;
 }
@@ -128,7 +133,7 @@ async fn replayed_rekey_does_not_restore_a_former_key() {
     world.token(agent.id, &third).await;
 }
 
-async fn tell(world: &World, agent: &Agent, command: RunnerCommand) {
+async fn handle(world: &World, agent: &Agent, command: RunnerCommand) {
     let (call, id) = (&World::system(), agent.id);
     let handled = world
         .app
@@ -145,7 +150,7 @@ async fn requested_rekey_is_sent_until_it_is_done() {
     let order = RunnerCommand::RequestRekey { by: Actor::System, reason: Some("audit".into()) };
     let (polled, ()) = tokio::join!(world.poll(&agent, 20, json!({})), async {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        tell(&world, &agent, order).await;
+        handle(&world, &agent, order).await;
     });
     let directive = polled.ok()["directives"][0].clone();
     assert_eq!(directive["type"], "rekey");
@@ -168,7 +173,7 @@ async fn requested_rekey_is_sent_until_it_is_done() {
 async fn revoked_runner_gets_no_new_key() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
-    tell(&world, &agent, RunnerCommand::Revoke { by: Actor::System, reason: "stolen".into() })
+    handle(&world, &agent, RunnerCommand::Revoke { by: Actor::System, reason: "stolen".into() })
         .await;
     let new = key();
     let body = ask(&claims(&world, &agent, &new), &agent.key, &new);

@@ -50,7 +50,7 @@ async fn pushed(world: &World, repository: &str) -> (Digest, u64) {
     for bytes in [config, layer, image.clone()] {
         size += bytes.len() as u64;
         let registry = &world.app.registry;
-        registry.keep(&repository, &digest(&bytes), Body::from(bytes.clone())).await.unwrap();
+        registry.store(&repository, &digest(&bytes), Body::from(bytes.clone())).await.unwrap();
     }
     (digest(&image), size)
 }

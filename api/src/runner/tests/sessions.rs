@@ -182,14 +182,14 @@ async fn session_missing_in_the_database_is_not_superseded() {
     let back = "update runner_session set generation = 1, session = 'ses_of_before'";
     sqlx::query(back).execute(&world.app.pool).await.unwrap();
     // when the runner calls a server that does not know the session
-    let there = world.second_server().await;
+    let second = world.second_server().await;
     // then the runner must open another session, and is not superseded
-    there.poll(&agent, 0, json!({})).await.rejected(409, "session_unknown");
-    there.claim(&agent, job, "c1").await.rejected(409, "session_unknown");
+    second.poll(&agent, 0, json!({})).await.rejected(409, "session_unknown");
+    second.claim(&agent, job, "c1").await.rejected(409, "session_unknown");
     sqlx::query("delete from runner_session").execute(&world.app.pool).await.unwrap();
-    there.poll(&agent, 0, json!({})).await.rejected(409, "session_unknown");
-    there.open(&mut agent, "j", json!([])).await;
-    there.claim(&agent, job, "c1").await.ok();
+    second.poll(&agent, 0, json!({})).await.rejected(409, "session_unknown");
+    second.open(&mut agent, "j", json!([])).await;
+    second.claim(&agent, job, "c1").await.ok();
 }
 
 #[tokio::test]
@@ -235,18 +235,18 @@ async fn reopened_session_is_the_same_while_it_is_the_newest() {
 #[tokio::test]
 async fn superseded_opening_cannot_be_replayed_at_any_server() {
     // given a session that a newer one superseded
-    let here = World::new().await;
-    let (mut agent, _) = here.agent().await;
-    let taken = here.opening(&agent, SessionId(Ulid::new()), ("boot", "j"));
-    here.open_with(&taken, json!([])).await.ok();
-    here.open(&mut agent, "j", json!([])).await;
+    let first = World::new().await;
+    let (mut agent, _) = first.agent().await;
+    let superseded = first.opening(&agent, SessionId(Ulid::new()), ("boot", "j"));
+    first.open_with(&superseded, json!([])).await.ok();
+    first.open(&mut agent, "j", json!([])).await;
     // when its opening is replayed at another server, or at this one after a restart
-    let there = here.second_server().await;
-    there.open_with(&taken, json!([])).await.rejected(409, "session_superseded");
-    let here = here.restart().await;
-    here.open_with(&taken, json!([])).await.rejected(409, "session_superseded");
+    let second = first.second_server().await;
+    second.open_with(&superseded, json!([])).await.rejected(409, "session_superseded");
+    let first = first.restart().await;
+    first.open_with(&superseded, json!([])).await.rejected(409, "session_superseded");
     // then the newer session continues
-    here.poll(&agent, 0, json!({})).await.ok();
+    first.poll(&agent, 0, json!({})).await.ok();
 }
 
 #[tokio::test]
@@ -255,14 +255,14 @@ async fn last_256_openings_are_stored() {
     let world = World::new().await;
     let (mut agent, _) = world.agent().await;
     let session = SessionId(Ulid::new());
-    let taken = world.opening(&agent, session, ("boot", "j"));
-    world.open_with(&taken, json!([])).await.ok();
+    let superseded = world.opening(&agent, session, ("boot", "j"));
+    world.open_with(&superseded, json!([])).await.ok();
     let later = "update runner_session set session = 'ses_1', \
                  recent_sessions = array(select 'ses_' || n from generate_series(1, 254) n) || recent_sessions";
     sqlx::query(later).execute(&world.app.pool).await.unwrap();
     // when one more is opened, then the first is still known to be superseded
     world.open(&mut agent, "j", json!([])).await;
-    world.open_with(&taken, json!([])).await.rejected(409, "session_superseded");
+    world.open_with(&superseded, json!([])).await.rejected(409, "session_superseded");
     // and the list does not grow beyond its limit
     world.open(&mut agent, "j", json!([])).await;
     let known =
@@ -372,20 +372,20 @@ async fn closed_session_is_offered_nothing() {
 
 #[tokio::test]
 async fn session_can_call_any_server() {
-    let here = World::new().await;
-    let (mut agent, install) = here.agent().await;
-    here.open(&mut agent, "j", json!([])).await;
-    let there = here.second_server().await;
-    let job = here.queue(install, JobKind::Plan, JobClass::Pure).await;
-    let offered = there.poll(&agent, 10, json!({})).await.ok();
+    let first = World::new().await;
+    let (mut agent, install) = first.agent().await;
+    first.open(&mut agent, "j", json!([])).await;
+    let second = first.second_server().await;
+    let job = first.queue(install, JobKind::Plan, JobClass::Pure).await;
+    let offered = second.poll(&agent, 10, json!({})).await.ok();
     assert_eq!(offered["directives"][0]["job"], json!(job));
     // The other server owns the session now, but the claim arrives here.
-    let claimed = here.claim(&agent, job, "c1").await.ok();
-    let again = there.claim(&agent, job, "c1").await.ok();
+    let claimed = first.claim(&agent, job, "c1").await.ok();
+    let again = second.claim(&agent, job, "c1").await.ok();
     assert_eq!(claimed["grant"], again["grant"]);
-    let next = here.queue(install, JobKind::Plan, JobClass::Pure).await;
+    let next = first.queue(install, JobKind::Plan, JobClass::Pure).await;
     let mut newer = agent.clone();
-    there.open(&mut newer, "j", json!([])).await;
-    here.claim(&agent, next, "c2").await.rejected(409, "session_superseded");
-    there.claim(&newer, next, "c3").await.ok();
+    second.open(&mut newer, "j", json!([])).await;
+    first.claim(&agent, next, "c2").await.rejected(409, "session_superseded");
+    second.claim(&newer, next, "c3").await.ok();
 }

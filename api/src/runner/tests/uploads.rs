@@ -55,7 +55,7 @@ mod pentest {
         world.send(request.body(Body::from(bytes)).unwrap()).await
     }
 
-    async fn at_work() -> (World, Agent, JobId, String) {
+    async fn running_job() -> (World, Agent, JobId, String) {
         let world = World::new().await;
         let (mut agent, install) = world.agent().await;
         world.open(&mut agent, "j", json!([])).await;
@@ -66,18 +66,18 @@ mod pentest {
 
     #[tokio::test]
     async fn one_runner_cannot_fill_the_database_with_blobs() {
-        let (world, agent, _, execution) = at_work().await;
+        let (world, agent, _, execution) = running_job().await;
         let blob = |number: u8| vec![number; 8 << 20];
         for number in 0..4 {
             send(&world, &agent, &execution, blob(number)).await.ok();
         }
-        let refused =
+        let rejection =
             send(&world, &agent, &execution, blob(4)).await.rejected(413, "upload_quota_exceeded");
         assert_eq!(
-            (&refused["limit"], &refused["limit_bytes"]),
+            (&rejection["limit"], &rejection["limit_bytes"]),
             (&json!("execution"), &json!(32 << 20))
         );
-        assert!(refused["detail"].as_str().unwrap().contains("--max-execution-upload"));
+        assert!(rejection["detail"].as_str().unwrap().contains("--max-execution-upload"));
         // Stored bytes may be sent again.
         send(&world, &agent, &execution, blob(0)).await.ok();
         let metrics = world.app.metrics.text();
@@ -104,8 +104,8 @@ mod pentest {
         );
         put(&pool, "exe_3", &[3; 2 * MIN_CHARGE]).await.unwrap();
         let by = Uploader { execution: "exe_4", runner: "run_b" };
-        let whole = [1; 4 * MIN_CHARGE];
-        upload::put(&pool, &Clock::system(), by, &whole, SMALL).await.unwrap().unwrap();
+        let bytes = [1; 4 * MIN_CHARGE];
+        upload::put(&pool, &Clock::system(), by, &bytes, SMALL).await.unwrap().unwrap();
     }
 
     #[tokio::test]
@@ -116,9 +116,9 @@ mod pentest {
         }
         for _ in 0..50 {
             let by = Uploader { execution: "exe_1", runner: "run_a" };
-            let refused = upload::put(&pool, &Clock::system(), by, &[4], SMALL).await.unwrap();
+            let rejection = upload::put(&pool, &Clock::system(), by, &[4], SMALL).await.unwrap();
             assert_eq!(
-                refused,
+                rejection,
                 Err(NotStored::Exceeds(Limit::Execution)),
                 "the lock is given back"
             );
@@ -144,19 +144,19 @@ mod pentest {
 
     #[tokio::test]
     async fn upload_does_not_wait_for_another_one_of_its_runner() {
-        let (world, agent, _, execution) = at_work().await;
+        let (world, agent, _, execution) = running_job().await;
         let other = stalled_upload(&world.app.pool, &agent.id.to_string()).await;
         let sent = send(&world, &agent, &execution, vec![1; 10]);
-        let refused = tokio::time::timeout(Duration::from_secs(5), sent).await.unwrap();
-        refused.rejected(429, "rate_limited");
-        assert_eq!(refused.headers["retry-after"], "1");
+        let rejection = tokio::time::timeout(Duration::from_secs(5), sent).await.unwrap();
+        rejection.rejected(429, "rate_limited");
+        assert_eq!(rejection.headers["retry-after"], "1");
         other.rollback().await.unwrap();
         send(&world, &agent, &execution, vec![1; 10]).await.ok();
     }
 
     #[tokio::test]
     async fn body_that_exceeds_the_quota_is_not_read() {
-        let (world, agent, _, execution) = at_work().await;
+        let (world, agent, _, execution) = running_job().await;
         let charge = "insert into upload_charge values ($1, $2)";
         let left = 2 * MIN_CHARGE as i64;
         let charge = sqlx::query(charge).bind(&execution).bind((32 << 20) - left);
@@ -313,14 +313,14 @@ mod pentest {
 
     #[tokio::test]
     async fn plan_with_a_deleted_upload_is_rejected_until_it_is_uploaded_again() {
-        let (world, agent, job, execution) = at_work().await;
+        let (world, agent, job, execution) = running_job().await;
         let summary = br#"{"add":1,"change":0,"destroy":0,"noop":false}"#;
         send(&world, &agent, &execution, summary.to_vec()).await.ok();
         assert_eq!(upload::delete_expired(&world.app.pool, &days_from_now(2)).await.unwrap(), 1);
         let plan = super::super::work::plan(&world, &agent, (job, &execution), summary).await;
-        let refused = world.report(&agent, job, &execution, 2, plan.clone()).await;
+        let rejection = world.report(&agent, job, &execution, 2, plan.clone()).await;
         assert!(
-            refused.rejected(422, "invalid")["detail"]
+            rejection.rejected(422, "invalid")["detail"]
                 .as_str()
                 .unwrap()
                 .contains("PUT /runner/v1/blobs/")

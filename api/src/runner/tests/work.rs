@@ -123,8 +123,8 @@ async fn only_the_runner_of_the_install_gets_the_job_and_only_once() {
     world.report(&stranger, job, &execution, 2, phase.clone()).await.rejected(403, "forbidden");
     let stale = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV";
     for body in [phase, empty_log()] {
-        let refused = world.report(&agent, job, stale, 2, body).await.rejected(412, "fenced");
-        assert_eq!(refused["job_state"], "running");
+        let rejection = world.report(&agent, job, stale, 2, body).await.rejected(412, "fenced");
+        assert_eq!(rejection["job_state"], "running");
     }
 }
 
@@ -162,14 +162,15 @@ async fn refusal_is_recorded_for_runner_and_job_in_one_commit() {
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let claimed = world.claim(&agent, job, "c1").await.ok();
     let execution = claimed["execution"].as_str().unwrap();
-    let refused = json!({"type": "refused", "payload":
+    let rejection = json!({"type": "refused", "payload":
         {"by": "customer_policy", "rule": "window", "detail": "not on Saturdays"}});
-    world.report(&agent, job, execution, 1, refused).await.ok();
+    world.report(&agent, job, execution, 1, rejection).await.ok();
     assert_eq!(world.event_types(job).await, ["queued", "claimed", "failed", "log_finalized"]);
     let runner_events = world.events("runner", agent.id).await;
-    let refused = runner_events.iter().find(|event| event.event_type == "runner.refused").unwrap();
+    let rejection =
+        runner_events.iter().find(|event| event.event_type == "runner.refused").unwrap();
     let failed = &world.events("job", job).await[2];
-    assert_eq!(refused.commit_no, failed.commit_no);
+    assert_eq!(rejection.commit_no, failed.commit_no);
     assert!(failed.payload.contains(r#""reason":"refused""#), "{}", failed.payload);
 }
 
@@ -187,11 +188,15 @@ async fn cancellation_is_in_every_response_until_confirmed() {
         world.handle(job, cancel).await;
     });
     let directives = polled.ok()["directives"].as_array().unwrap().clone();
-    let told = directives.iter().find(|directive| directive["type"] == "cancel").unwrap();
-    assert_eq!((&told["job"], &told["reason"]), (&json!(job), &json!("wrong")));
+    let cancel_directive =
+        directives.iter().find(|directive| directive["type"] == "cancel").unwrap();
+    assert_eq!(
+        (&cancel_directive["job"], &cancel_directive["reason"]),
+        (&json!(job), &json!("wrong"))
+    );
     let phase = json!({"type": "phase", "payload": {"name": "stopping"}});
-    let answer = world.report(&agent, job, &execution, 2, phase).await.ok();
-    assert_eq!(answer["cancel"]["grace_s"], 300);
+    let response = world.report(&agent, job, &execution, 2, phase).await.ok();
+    assert_eq!(response["cancel"]["grace_s"], 300);
     let sha256 = hex::encode(Sha256::digest(b""));
     let last = json!({"type": "finished", "payload":
         {"outcome": "cancelled", "forced": true, "log_len": 0, "log_sha256": sha256}});
@@ -208,12 +213,12 @@ async fn plan_must_match_its_digest_and_uploaded_summary() {
     let summary = br#"{"add":1,"change":0,"destroy":0,"noop":false}"#;
     let plan = plan(&world, &agent, (job, &execution), summary).await;
     let other = ready(&world).await.0;
-    let mut refused = vec![("signature", plan.clone()), ("PUT /runner/v1/blobs/", plan.clone())];
+    let mut rejection = vec![("signature", plan.clone()), ("PUT /runner/v1/blobs/", plan.clone())];
     let digest = plan["payload"]["digest"].as_str().unwrap();
-    refused[0].1["payload"]["signature"] = signed(&other, digest, (job, &execution)).into();
-    for (text, forged) in refused {
-        let answer = world.report(&agent, job, &execution, 2, forged).await;
-        assert!(answer.rejected(422, "invalid").to_string().contains(text), "{text}");
+    rejection[0].1["payload"]["signature"] = sign_plan(&other, digest, (job, &execution)).into();
+    for (text, forged) in rejection {
+        let response = world.report(&agent, job, &execution, 2, forged).await;
+        assert!(response.rejected(422, "invalid").to_string().contains(text), "{text}");
     }
     let put = |path: String| {
         let request = axum::http::Request::put(path)
@@ -239,8 +244,8 @@ async fn plan_must_match_its_digest_and_uploaded_summary() {
     for (key, value, text) in forgeries {
         let mut forged = plan.clone();
         forged["payload"][key] = value;
-        let answer = world.report(&agent, job, &execution, 2, forged).await;
-        assert!(answer.rejected(422, "invalid").to_string().contains(text), "{key}");
+        let response = world.report(&agent, job, &execution, 2, forged).await;
+        assert!(response.rejected(422, "invalid").to_string().contains(text), "{key}");
     }
     world.report(&agent, job, &execution, 2, plan).await.ok();
     assert!(world.event_types(job).await.contains(&"plan_produced".to_string()));
@@ -257,8 +262,8 @@ async fn plan_by_a_replaced_key_must_be_signed_again() {
     let (mut agent, install) = ready(&world).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let execution = world.start_job(&agent, job).await;
-    let there = world.second_server().await;
-    there.app.engine.load::<Runner>(agent.id).await.unwrap();
+    let second = world.second_server().await;
+    second.app.engine.load::<Runner>(agent.id).await.unwrap();
     let summary = br#"{"add":1,"change":0,"destroy":0,"noop":false}"#;
     event_log::blob::put(&world.app.pool, &summary[..]).await.unwrap();
     let former = plan(&world, &agent, (job, &execution), summary).await;
@@ -268,7 +273,7 @@ async fn plan_by_a_replaced_key_must_be_signed_again() {
     let response = world.report(&agent, job, &execution, 2, former).await;
     assert_eq!(response.rejected(409, "rejected")["signed_by"], "former_key");
     let again = plan(&world, &agent, (job, &execution), summary).await;
-    there.report(&agent, job, &execution, 2, again).await.ok();
+    second.report(&agent, job, &execution, 2, again).await.ok();
     assert!(world.event_types(job).await.contains(&"plan_produced".to_string()));
     // and the verification of the whole log finds the key of its position
     let verified = event_log::verify::verify(world.app.log(), 0, |_| {}).await.unwrap();
@@ -286,12 +291,12 @@ pub async fn plan(
     let (file, summary, tool) = ([7; 32], Sha256::digest(summary).into(), "terraform 1.9.8");
     let digest = proof::plan::digest_of(&file, &summary, &work.manifest.bytes(), tool);
     let [digest, file, summary] = [digest, file, summary].map(|hash| proof::digest_text(&hash));
-    let signature = signed(agent, &digest, (job, execution));
+    let signature = sign_plan(agent, &digest, (job, execution));
     json!({"type": "plan", "payload": {"digest": digest, "file": file, "summary": summary,
         "noop": false, "add": 1, "change": 0, "destroy": 0, "tool": tool, "signature": signature}})
 }
 
-fn signed(agent: &Agent, digest: &str, (job, execution): (JobId, &str)) -> String {
+fn sign_plan(agent: &Agent, digest: &str, (job, execution): (JobId, &str)) -> String {
     let digest: domain::digest::Digest = digest.parse().unwrap();
     let signed_bytes = proof::plan::statement(&digest.bytes(), &job.to_string(), execution);
     proof::plan::sign(&signed_bytes, &agent.key)

@@ -134,7 +134,7 @@ impl World {
         let views = Projections::start(&log).await.unwrap();
         let tokens = Tokens::new(&keys.current(), log.log_id());
         let (evidence, grants) = write_behind::channel();
-        let (answers, answered) = write_behind::channel();
+        let (responses, answered) = write_behind::channel();
         let app = App::new(Inner {
             owner: None,
             engine: Engine::new(log, Arc::clone(&clock)),
@@ -146,7 +146,7 @@ impl World {
             assertions: Assertions::default(),
             dispatch: Dispatch::new(server, timing, Arc::clone(&clock)),
             grants: evidence,
-            responses: answers,
+            responses: responses,
             logs: LogStore::new(pool.clone()),
             registry: Registry::open(data.path(), 1 << 20).unwrap(),
             manifests: Manifests::default(),

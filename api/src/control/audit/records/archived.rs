@@ -26,7 +26,7 @@ pub(super) async fn find(
     if let (Some(kind), Some(id)) = (&selection.aggregate_type, &selection.aggregate_id) {
         let stream = StreamId::new(kind, id);
         let mut found = archives.stream(connection, &stream, (0, end), u32::MAX).await?;
-        found.retain(|event| event.position > after && selection.is(event));
+        found.retain(|event| event.position > after && selection.matches(event));
         found.truncate(limit);
         return Ok(found);
     }
@@ -35,14 +35,14 @@ pub(super) async fn find(
         let page = archives.events(connection, (at, end), PAGE).await?;
         let Some(last) = page.last() else { break };
         at = last.position;
-        found.extend(page.into_iter().filter(|event| selection.is(event)));
+        found.extend(page.into_iter().filter(|event| selection.matches(event)));
     }
     found.truncate(limit);
     Ok(found)
 }
 
 impl EventSelection {
-    fn is(&self, event: &StoredEvent) -> bool {
+    fn matches(&self, event: &StoredEvent) -> bool {
         let same = |expected: &Option<String>, found: &str| {
             expected.as_ref().is_none_or(|expected| expected == found)
         };

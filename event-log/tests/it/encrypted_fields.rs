@@ -24,7 +24,7 @@ fn ring(byte: u8, former: &[u8]) -> KeyRing {
     KeyRing::of(of(&byte), former.iter().map(of).collect())
 }
 
-async fn opened(database: &Database, keys: KeyRing) -> EventLog {
+async fn open_log(database: &Database, keys: KeyRing) -> EventLog {
     database.log_with(Options { keys, ..Options::default() }).await.unwrap()
 }
 
@@ -32,11 +32,11 @@ fn meta() -> Meta {
     Meta::new(Actor::System, "cmd")
 }
 
-async fn tell<D: Decider<Error: std::fmt::Debug>>(log: &EventLog, id: &str, command: D::Command) {
+async fn handle<D: Decider<Error: std::fmt::Debug>>(log: &EventLog, id: &str, command: D::Command) {
     let mut loaded = log.reload::<D>(id).await.unwrap();
-    let facts = loaded.state.decide(command, log.clock().now()).unwrap();
-    log.append(Commit::of(meta(), vec![loaded.write(&facts).unwrap()])).await.unwrap();
-    loaded.evolve(facts);
+    let events = loaded.state.decide(command, log.clock().now()).unwrap();
+    log.append(Commit::of(meta(), vec![loaded.write(&events).unwrap()])).await.unwrap();
+    loaded.evolve(events);
     log.cache_state(&loaded);
 }
 
@@ -48,13 +48,13 @@ async fn create(log: &EventLog, install: InstallId) {
         inputs: BTreeMap::from([("city".to_owned(), "Ada's".to_owned())]),
         auto_approve: false,
     };
-    tell::<Install>(log, &install.to_string(), create).await;
+    handle::<Install>(log, &install.to_string(), create).await;
 }
 
-async fn shredded(log: &EventLog, install: InstallId) {
+async fn shred_install(log: &EventLog, install: InstallId) {
     let by = Actor::Principal(PrincipalId(Ulid::new()));
     let shred = SubjectCommand::Shred { by, reason: "asked".into() };
-    tell::<Subject>(log, &install.to_string(), shred).await;
+    handle::<Subject>(log, &install.to_string(), shred).await;
 }
 
 async fn city(log: &EventLog, install: InstallId) -> String {
@@ -65,7 +65,7 @@ async fn city(log: &EventLog, install: InstallId) -> String {
 #[tokio::test]
 async fn stored_payload_is_encrypted_and_read_payload_is_not() {
     let database = database().await;
-    let log = opened(&database, ring(1, &[])).await;
+    let log = open_log(&database, ring(1, &[])).await;
     let mut tail = log.tail();
     let install = InstallId(Ulid::new());
     create(&log, install).await;
@@ -79,15 +79,15 @@ async fn stored_payload_is_encrypted_and_read_payload_is_not() {
     assert_eq!(city(&log, install).await, "Ada's");
     // A program with the database but without keys can read no personal data, and reports an error.
     let bare = database.log().await.unwrap();
-    let refused = bare.load::<Install>(&install.to_string()).await.unwrap_err();
-    assert!(matches!(refused, LogError::Damaged { .. }), "{refused}");
+    let error = bare.load::<Install>(&install.to_string()).await.unwrap_err();
+    assert!(matches!(error, LogError::Damaged { .. }), "{error}");
     assert_eq!(verify(&database.pool, 0, |_| {}).await.unwrap().size, 1);
 }
 
 #[tokio::test]
 async fn servers_that_create_a_subject_key_concurrently_use_one_key() {
     let database = database().await;
-    let logs = [opened(&database, ring(1, &[])).await, opened(&database, ring(1, &[])).await];
+    let logs = [open_log(&database, ring(1, &[])).await, open_log(&database, ring(1, &[])).await];
     let install = InstallId(Ulid::new());
     let write = |log: usize, kind: &'static str| {
         let payload = format!(r#"{{"type":"outputs_reported","outputs":{{"of":"{log}"}}}}"#);
@@ -124,7 +124,7 @@ async fn append_for_a_cached_subject_needs_no_pool_connection() {
     create(&log, install).await;
     let mut loaded = log.load::<Install>(&install.to_string()).await.unwrap();
     // The pool's only connection is in use, so a query for a key would wait.
-    let taken = pool.acquire().await.unwrap();
+    let connection = pool.acquire().await.unwrap();
     let set = BTreeMap::from([("city".to_owned(), "Bo's".to_owned())]);
     let change = InstallCommand::ChangeInputs {
         set,
@@ -132,25 +132,26 @@ async fn append_for_a_cached_subject_needs_no_pool_connection() {
         by: Actor::System,
         reason: None,
     };
-    let facts = loaded.state.decide(change, log.clock().now()).unwrap();
-    let commit = Commit::of(meta(), vec![loaded.write(&facts).unwrap()]);
+    let events = loaded.state.decide(change, log.clock().now()).unwrap();
+    let commit = Commit::of(meta(), vec![loaded.write(&events).unwrap()]);
     tokio::time::timeout(Duration::from_secs(5), log.append(commit)).await.unwrap().unwrap();
-    loaded.evolve(facts);
-    drop(taken);
+    loaded.evolve(events);
+    drop(connection);
     assert_eq!(city(&log, install).await, "Bo's");
 }
 
 #[tokio::test]
 async fn every_server_drops_a_shredded_key() {
     let database = database().await;
-    let (one, two) = (opened(&database, ring(1, &[])).await, opened(&database, ring(1, &[])).await);
+    let (one, two) =
+        (open_log(&database, ring(1, &[])).await, open_log(&database, ring(1, &[])).await);
     let (install, other) = (InstallId(Ulid::new()), InstallId(Ulid::new()));
     create(&one, install).await;
     create(&one, other).await;
     assert_eq!(city(&two, install).await, "Ada's");
     let before = one.head();
     // Only the shredding is recorded, as after a crash before the key was deleted.
-    shredded(&one, install).await;
+    shred_install(&one, install).await;
     assert_eq!(shred::unfinished(&database.pool).await.unwrap(), [install.to_string()]);
     two.wait_for(one.position()).await.unwrap();
     for log in [&one, &two] {
@@ -168,13 +169,13 @@ async fn every_server_drops_a_shredded_key() {
     let due = DueErasure { subject: install.to_string(), requests: 0 };
     assert_eq!(shred::with_copies(&database.pool).await.unwrap(), [due]);
     // A server that starts now reads the shredded key from the database.
-    let three = opened(&database, ring(1, &[])).await;
+    let three = open_log(&database, ring(1, &[])).await;
     assert_eq!(city(&three, install).await, "[erased]");
     // New personal data of the subject is not stored.
     let set = BTreeMap::from([("city".to_owned(), "Eve's".to_owned())]);
     let (by, unset) = (Actor::System, Default::default());
     let change = InstallCommand::ChangeInputs { set, unset, by, reason: None };
-    tell::<Install>(&three, &install.to_string(), change).await;
+    handle::<Install>(&three, &install.to_string(), change).await;
     let last = three.read(three.position() - 1, 1).await.unwrap().remove(0);
     assert!(!last.payload.contains("Eve") && last.payload.contains("[erased]"), "{}", last.payload);
     assert_eq!(verify(&database.pool, 0, |_| {}).await.unwrap().size, three.position());
@@ -191,9 +192,9 @@ async fn erasure_does_not_complete_a_request_that_came_meanwhile() {
     let now = "2026-11-23T12:00:00Z".parse().unwrap();
     shred::delete_key(pool, &subject, now).await.unwrap();
     shred::erase_again(pool, &subject).await.unwrap();
-    let begun = shred::with_copies(pool).await.unwrap().remove(0);
+    let due = shred::with_copies(pool).await.unwrap().remove(0);
     shred::erase_again(pool, &subject).await.unwrap();
-    assert!(!shred::record_erasure(pool, &begun, now).await.unwrap(), "it is to be erased again");
+    assert!(!shred::record_erasure(pool, &due, now).await.unwrap(), "it is to be erased again");
     let again = shred::with_copies(pool).await.unwrap().remove(0);
     assert!(shred::record_erasure(pool, &again, now).await.unwrap());
     assert_eq!(shred::with_copies(pool).await.unwrap(), []);
@@ -204,17 +205,17 @@ async fn erasure_does_not_complete_a_request_that_came_meanwhile() {
 async fn start_needs_the_current_or_a_former_wrapping_key() {
     let database = database().await;
     let install = InstallId(Ulid::new());
-    create(&opened(&database, ring(1, &[])).await, install).await;
+    create(&open_log(&database, ring(1, &[])).await, install).await;
     let options = Options { keys: ring(2, &[]), ..Options::default() };
-    let refused = database.log_with(options).await.err().unwrap();
-    assert!(matches!(refused, LogError::WrappingKey(_)), "{refused}");
+    let error = database.log_with(options).await.err().unwrap();
+    assert!(matches!(error, LogError::WrappingKey(_)), "{error}");
     let both = ring(2, &[1]);
-    let log = opened(&database, both.clone()).await;
+    let log = open_log(&database, both.clone()).await;
     assert_eq!(city(&log, install).await, "Ada's");
     // After the keys are rewrapped, the earlier wrapping key is not needed.
     assert_eq!(both.rewrap(&database.pool).await.unwrap(), 1);
     assert_eq!(both.rewrap(&database.pool).await.unwrap(), 0);
-    assert_eq!(city(&opened(&database, ring(2, &[])).await, install).await, "Ada's");
+    assert_eq!(city(&open_log(&database, ring(2, &[])).await, install).await, "Ada's");
 }
 
 #[tokio::test]
@@ -222,6 +223,6 @@ async fn events_from_before_the_encryption_are_readable() {
     let database = database().await;
     let install = InstallId(Ulid::new());
     create(&database.log().await.unwrap(), install).await;
-    let log = opened(&database, ring(1, &[])).await;
+    let log = open_log(&database, ring(1, &[])).await;
     assert_eq!(city(&log, install).await, "Ada's");
 }

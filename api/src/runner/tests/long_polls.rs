@@ -107,14 +107,14 @@ async fn thousand_long_polls_cause_no_query() {
         world.app.dispatch.stop();
         loops
     };
-    let (answers, loops) = tokio::join!(polls.with_subscriber(of_polls.clone()), measured);
+    let (responses, loops) = tokio::join!(polls.with_subscriber(of_polls.clone()), measured);
     assert_eq!(of_polls.count(), 1, "the polls made statements");
     assert_eq!(world.app.engine.log().position(), position, "the polls wrote events");
     // The remaining statements come from periodic server loops. Their number must not depend on the
     // number of waiting runners.
     assert!(loops < 100, "the loops made {loops} statements for a thousand runners");
-    for answer in answers {
-        assert!(answer.ok()["next"]["delay_ms"].as_u64().unwrap() < 5_000);
+    for response in responses {
+        assert!(response.ok()["next"]["delay_ms"].as_u64().unwrap() < 5_000);
     }
 }
 

@@ -52,7 +52,7 @@ async fn announced_log(
         Problem::new(Code::Invalid, format!("cannot parse log_sha256: {error}"))
     })?;
     let (length_bytes, omitted_bytes) = (last.log_len, last.omitted);
-    Ok(match app.logs.fit(execution, length_bytes, &sha256).await? {
+    Ok(match app.logs.compare(execution, length_bytes, &sha256).await? {
         Comparison::Incomplete(have) => FinalLog::Incomplete(have),
         Comparison::Mismatch => FinalLog::Mismatch,
         Comparison::Complete => {
@@ -85,7 +85,7 @@ pub async fn complete_log(
 ) -> Result<Option<u64>, Problem> {
     match final_log {
         FinalLog::Ready(_) => {
-            app.logs.close(execution);
+            app.logs.forget(execution);
             Ok(None)
         }
         // The log is already finalized, as incomplete or with other bytes, and cannot change any

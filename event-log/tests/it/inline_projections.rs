@@ -15,7 +15,7 @@ use event_log::{
 };
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
-use support::{alone, commit, count, database, run};
+use support::{commit, count, database, run, server_without_polling};
 
 /// Number of events and last position of each stream.
 #[derive(Default)]
@@ -84,7 +84,7 @@ impl InlineProjection for Totals {
     }
 }
 
-async fn with_view(database: &Database) -> (EventLog, Arc<Totals>) {
+async fn server_with_projection(database: &Database) -> (EventLog, Arc<Totals>) {
     run(
         database,
         "create table if not exists rm_total (id text primary key, total bigint not null); \
@@ -107,7 +107,7 @@ async fn total(database: &Database, id: &str) -> i64 {
 #[tokio::test]
 async fn projection_rows_exist_when_the_append_returns() {
     let database = database().await;
-    let (log, view) = with_view(&database).await;
+    let (log, view) = server_with_projection(&database).await;
     for n in 0..4 {
         log.append(commit("a", 2 * n, 2)).await.unwrap();
         assert_eq!(total(&database, "a").await, 2 * n as i64 + 2);
@@ -121,7 +121,8 @@ async fn projection_rows_exist_when_the_append_returns() {
 #[tokio::test]
 async fn advanced_head_invalidates_cached_rows() {
     let database = database().await;
-    let ((one, _), (two, _)) = (with_view(&database).await, with_view(&database).await);
+    let ((one, _), (two, _)) =
+        (server_with_projection(&database).await, server_with_projection(&database).await);
     for n in 0..6 {
         let log = if n % 2 == 0 { &one } else { &two };
         log.append(commit("a", n, 1)).await.unwrap();
@@ -132,12 +133,12 @@ async fn advanced_head_invalidates_cached_rows() {
 #[tokio::test]
 async fn failed_projection_rejects_the_event() {
     let database = database().await;
-    let (log, _) = with_view(&database).await;
+    let (log, _) = server_with_projection(&database).await;
     run(&database, "alter table rm_total add check (total < 3)").await;
     log.append(commit("a", 0, 2)).await.unwrap();
     let (bad, good) = tokio::join!(log.append(commit("a", 2, 1)), log.append(commit("b", 0, 1)));
     assert!(bad.is_err());
     good.unwrap();
     assert_eq!((total(&database, "a").await, total(&database, "b").await), (2, 1));
-    assert_eq!(alone(&database).await.position(), 3);
+    assert_eq!(server_without_polling(&database).await.position(), 3);
 }

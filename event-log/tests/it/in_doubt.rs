@@ -18,49 +18,50 @@ use event_log::{
     },
 };
 use support::{
-    checked, commit, count, database, event, every_answer_is_true, keyed, pause, server, stream,
+    check_responses, commit, count, database, event, pause, server, stream, verified_events,
+    with_key,
 };
 
 /// Opens a log whose connection to the database can be broken.
-async fn behind(proxy: &Proxy, database: &Database) -> EventLog {
+async fn log_behind_proxy(proxy: &Proxy, database: &Database) -> EventLog {
     let pool = event_log::connect(&proxy.url(&database.url), 2).await.unwrap();
-    let answer = Duration::from_secs(2);
-    let options = Options { poll_interval: None, query_timeout: answer, ..Options::default() };
+    let timeout = Duration::from_secs(2);
+    let options = Options { poll_interval: None, query_timeout: timeout, ..Options::default() };
     let log = EventLog::open(pool, options).await.unwrap();
     log.append(commit("warm", 0, 1)).await.unwrap();
     log
 }
 
-type Answer = Result<Appended, AppendError>;
+type AppendResult = Result<Appended, AppendError>;
 
 /// Appends a batch of three commits, one of which conflicts.
-async fn three(log: &EventLog, name: &str) -> (Answer, Answer, Answer) {
+async fn append_batch(log: &EventLog, name: &str) -> (AppendResult, AppendResult, AppendResult) {
     let (a, b) = (format!("a{name}"), format!("b{name}"));
     tokio::join!(
-        log.append(keyed(&a, 1, commit(&a, 0, 2))),
+        log.append(with_key(&a, 1, commit(&a, 0, 2))),
         log.append(commit(&b, 0, 1)),
         log.append(commit("warm", 0, 1)),
     )
 }
 
-async fn one_fault(arm: impl Fn(&Proxy)) {
+async fn check_fault(arm: impl Fn(&Proxy)) {
     let database = database().await;
     let proxy = Proxy::before(&database.url);
-    let log = behind(&proxy, &database).await;
+    let log = log_behind_proxy(&proxy, &database).await;
     // After these batches, the database has prepared the statement, so a batch takes one exchange.
     for name in ["-warm1", "-warm2"] {
-        let (a, b, stale) = three(&log, name).await;
+        let (a, b, stale) = append_batch(&log, name).await;
         assert!(a.is_ok() && b.is_ok() && stale.is_err());
     }
     arm(&proxy);
-    let (a, b, stale) = three(&log, "").await;
+    let (a, b, stale) = append_batch(&log, "").await;
     assert_eq!(proxy.hits(), 1);
     assert!(matches!(stale, Err(AppendError::Conflict { .. })), "{stale:?}");
     let (a, b) = (a.unwrap(), b.unwrap());
     let after = log.append(commit("b", 1, 1)).await.unwrap();
     assert_eq!((a.first, b.first, after.first), (8, 10, 11));
     pause(30).await;
-    let (_, events) = checked(&database).await;
+    let (_, events) = verified_events(&database).await;
     assert_eq!(events.len(), 11);
     let of = |id: &str| events.iter().filter(|event| event.stream == stream(id)).count();
     assert_eq!((of("a"), of("b"), of("warm")), (2, 2, 1));
@@ -70,24 +71,24 @@ async fn one_fault(arm: impl Fn(&Proxy)) {
 
 #[tokio::test]
 async fn lost_request_is_sent_again() {
-    one_fault(|proxy| proxy.arm(Fault::RequestLost)).await;
+    check_fault(|proxy| proxy.arm(Fault::RequestLost)).await;
 }
 
 #[tokio::test]
 async fn truncated_request_is_sent_again() {
-    one_fault(|proxy| proxy.arm(Fault::RequestTorn)).await;
+    check_fault(|proxy| proxy.arm(Fault::RequestTorn)).await;
 }
 
 #[tokio::test]
 async fn request_with_a_lost_response_is_not_executed_twice() {
-    one_fault(|proxy| proxy.arm(Fault::ReplyLost)).await;
+    check_fault(|proxy| proxy.arm(Fault::ReplyLost)).await;
 }
 
 /// The operating system takes a quarter of an hour to report a lost network connection.
 #[tokio::test]
 async fn request_on_a_silent_connection_is_resolved_on_another() {
-    one_fault(|proxy| proxy.arm(Fault::SilentBefore)).await;
-    one_fault(|proxy| proxy.arm(Fault::SilentAfter)).await;
+    check_fault(|proxy| proxy.arm(Fault::SilentBefore)).await;
+    check_fault(|proxy| proxy.arm(Fault::SilentAfter)).await;
 }
 
 /// A lock timeout or a deadlock means that nothing was written, so the commit is not in doubt.
@@ -124,7 +125,7 @@ async fn lock_timeout_and_deadlock_are_retried() {
     };
     let (appended, ()) = tokio::join!(patient.append(commit("a", 2, 1)), cross);
     assert_eq!(appended.unwrap().first, 3);
-    assert_eq!(checked(&database).await.0.size, 3);
+    assert_eq!(verified_events(&database).await.0.size, 3);
     assert_eq!(count(&database, "select fence from log_head").await, 0);
 }
 
@@ -136,19 +137,19 @@ async fn late_request_is_executed_before_the_fence_only() {
     const ROUNDS: u64 = 24;
     let database = database().await;
     let proxy = Proxy::before(&database.url);
-    let log = behind(&proxy, &database).await;
+    let log = log_behind_proxy(&proxy, &database).await;
     for round in 0..ROUNDS {
         // After each break, the new connection has to prepare the statement again.
-        let (a, b, _) = three(&log, &format!("-{round}-before")).await;
+        let (a, b, _) = append_batch(&log, &format!("-{round}-before")).await;
         assert!(a.is_ok() && b.is_ok());
         proxy.arm_late(Duration::from_micros(round * 500));
-        let (a, b, stale) = three(&log, &format!("-{round}")).await;
+        let (a, b, stale) = append_batch(&log, &format!("-{round}")).await;
         assert!(a.is_ok() && b.is_ok(), "{round}: {a:?} {b:?}");
         assert!(matches!(stale, Err(AppendError::Conflict { .. })), "{stale:?}");
     }
     assert_eq!(u64::from(proxy.hits()), ROUNDS);
     pause(30).await;
-    assert_eq!(checked(&database).await.0.size, 1 + ROUNDS * 6);
+    assert_eq!(verified_events(&database).await.0.size, 1 + ROUNDS * 6);
 }
 
 /// The batch wrote only a key, so no event shows whether it was committed.
@@ -157,11 +158,11 @@ async fn batch_without_events_is_resolved_too() {
     for fault in [Fault::RequestLost, Fault::ReplyLost, Fault::RequestLate] {
         let database = database().await;
         let proxy = Proxy::before(&database.url);
-        let log = behind(&proxy, &database).await;
-        log.append(keyed("first", 1, commit("warm", 1, 0))).await.unwrap();
-        log.append(keyed("second", 1, commit("warm", 1, 0))).await.unwrap();
+        let log = log_behind_proxy(&proxy, &database).await;
+        log.append(with_key("first", 1, commit("warm", 1, 0))).await.unwrap();
+        log.append(with_key("second", 1, commit("warm", 1, 0))).await.unwrap();
         proxy.arm(fault);
-        log.append(keyed("third", 1, commit("warm", 1, 0))).await.unwrap();
+        log.append(with_key("third", 1, commit("warm", 1, 0))).await.unwrap();
         assert_eq!(count(&database, "select count(*) from log_command").await, 3);
         assert_eq!(proxy.hits(), 1);
     }
@@ -191,7 +192,7 @@ async fn log_is_dense_and_every_response_true_despite_faults() {
     let callers = (0..CALLERS).map(|caller| {
         let log = logs[caller as usize % 2].clone();
         tokio::spawn(async move {
-            let mut answers = Vec::new();
+            let mut responses = Vec::new();
             for n in 0..EACH {
                 let number = caller * EACH + n;
                 // Every fifth commit uses the shared stream.
@@ -202,18 +203,18 @@ async fn log_is_dense_and_every_response_true_despite_faults() {
                     one.writes[0].expected = log.version(&stream("shared")).await.unwrap_or(0);
                 }
                 one.writes[0].events[0] = event(number);
-                answers.push((number, log.append(one).await));
+                responses.push((number, log.append(one).await));
             }
-            answers
+            responses
         })
     });
-    let mut answers = BTreeMap::new();
+    let mut responses = BTreeMap::new();
     for caller in futures::future::join_all(callers).await {
-        answers.extend(caller.unwrap());
+        responses.extend(caller.unwrap());
     }
     stop.store(true, Ordering::SeqCst);
     let killed = nemesis.await.unwrap();
-    let (written, refused) = every_answer_is_true(&database, &answers).await;
+    let (written, rejected) = check_responses(&database, &responses).await;
     assert!(killed > 2, "only {killed} connections were ended");
-    assert!(written > 300, "{written} written, {refused} refused");
+    assert!(written > 300, "{written} written, {rejected} refused");
 }

@@ -89,14 +89,14 @@ async fn plan_waiting_for_approval(
 
 /// Approver with this name.
 async fn approver(started: &Started, owner: &Client, name: &str) -> (PrincipalId, Client) {
-    let ask = CreateToken { name: Some(name.into()), role: Role::Approver, expires_in_s: None };
-    let made = owner.create_token(&ask).await.unwrap();
-    (made.principal, client(started, &made.token.unwrap()))
+    let request = CreateToken { name: Some(name.into()), role: Role::Approver, expires_in_s: None };
+    let created = owner.create_token(&request).await.unwrap();
+    (created.principal, client(started, &created.token.unwrap()))
 }
 
 #[tokio::test]
 async fn principals_have_names_in_responses_but_not_in_the_log() {
-    let (started, owner, made) = with_install().await;
+    let (started, owner, created) = with_install().await;
     let me = owner.whoami().await.unwrap();
     assert_eq!(me.name.as_deref(), Some("owner"), "name of the first owner");
     let (ann, as_ann) = approver(&started, &owner, "Ann Lee").await;
@@ -104,7 +104,7 @@ async fn principals_have_names_in_responses_but_not_in_the_log() {
     let all = owner.tokens(&PageQuery::default()).await.unwrap().items;
     assert!(all.iter().any(|t| t.principal == ann && t.name.as_deref() == Some("Ann Lee")));
 
-    let (run, step) = plan_waiting_for_approval(&started, made.id, me.principal).await;
+    let (run, step) = plan_waiting_for_approval(&started, created.id, me.principal).await;
     let approval = ApproveRun { step, digest: digest(1), reason: "read it".into() };
     as_ann.approve(run, &approval).await.unwrap();
     let response = as_ann.run(run).await.unwrap();
@@ -149,9 +149,9 @@ async fn principals_have_names_in_responses_but_not_in_the_log() {
 
 #[tokio::test]
 async fn denial_applies_to_one_plan_digest_only() {
-    let (started, owner, made) = with_install().await;
+    let (started, owner, created) = with_install().await;
     let me = owner.whoami().await.unwrap().principal;
-    let (run, step) = plan_waiting_for_approval(&started, made.id, me).await;
+    let (run, step) = plan_waiting_for_approval(&started, created.id, me).await;
     let position = started.app().log().position();
     let deny = |n| DenyRun { step, digest: digest(n), reason: "destroys the bucket".into() };
     let message = owner.deny(run, &deny(9)).await.unwrap_err().to_string();

@@ -9,7 +9,7 @@ use domain::{
 };
 use event_log::{Commit, EventLog, NewEvent, StreamId, Write};
 use serde::{Deserialize, Serialize};
-use support::{alone, count, database, meta, pause, server};
+use support::{count, database, meta, pause, server, server_without_polling};
 
 /// A sum, in the current version.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
@@ -94,7 +94,7 @@ async fn upcast_event_counts_once_in_its_stream() {
     // A longer stream, which gets a snapshot.
     let more = vec![event("sum.added", "1", r#"{"type":"added","numbers":[1,1]}"#); 200];
     append(&log, 4, more).await;
-    let loaded = alone(&database).await.load::<Sum>("s").await.unwrap();
+    let loaded = server_without_polling(&database).await.load::<Sum>("s").await.unwrap();
     assert_eq!((loaded.version, loaded.state.value), (204, 416));
     for _ in 0..200 {
         if count(&database, "select count(*) from log_snapshot where aggregate_type = 'sum'").await
@@ -105,7 +105,7 @@ async fn upcast_event_counts_once_in_its_stream() {
         pause(25).await;
     }
     append(&log, 204, vec![event("sum.added", "1", r#"{"type":"added","numbers":[4]}"#)]).await;
-    let loaded = alone(&database).await.load::<Sum>("s").await.unwrap();
+    let loaded = server_without_polling(&database).await.load::<Sum>("s").await.unwrap();
     assert_eq!((loaded.version, loaded.state.value), (205, 420));
     // A new event is appended after the last sequence.
     append(&log, loaded.version, vec![NewEvent::of(&SumEvent::Added { by: 1 }).unwrap()]).await;
@@ -117,7 +117,8 @@ async fn error_of_an_unreadable_event_has_its_position_type_and_version() {
     let log = server(&database).await;
     append(&log, 0, vec![event("sum.added", "2", r#"{"type":"added","by":1}"#)]).await;
     append(&log, 1, vec![event("sum.added", "3", r#"{"type":"added","by":1}"#)]).await;
-    let error = alone(&database).await.load::<Sum>("s").await.unwrap_err().to_string();
+    let error =
+        server_without_polling(&database).await.load::<Sum>("s").await.unwrap_err().to_string();
     let expected =
         "position 2: sum.added version 3: this program reads only version 2 of sum.added";
     assert_eq!(error, expected);

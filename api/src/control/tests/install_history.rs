@@ -87,8 +87,9 @@ async fn install_bundle_has_its_history_and_annotations_only_on_request() {
     let which = BundleQuery { hashes_only: Some(true), ..which };
     assert_eq!(rejection(owner.bundle(&which).await.map(drop)).0, 400);
 
-    let whole = BundleQuery { other_entries: Some(OtherEntries::All), ..of_install("acme") };
-    let (found, _) = bundle(&owner, &whole).await;
+    let with_all_entries =
+        BundleQuery { other_entries: Some(OtherEntries::All), ..of_install("acme") };
+    let (found, _) = bundle(&owner, &with_all_entries).await;
     assert_eq!(found.check(&keys, None).unwrap().complete, Complete::Whole);
     let hashes = BundleQuery { hashes_only: Some(true), ..of_install("acme") };
     let (found, _) = bundle(&owner, &hashes).await;

@@ -39,27 +39,27 @@ async fn each_role_has_only_its_permissions() {
 async fn revoked_token_is_rejected_immediately() {
     let started = Started::new().await;
     let owner = owner(&started);
-    let ask = CreateToken { role: Role::Viewer, name: None, expires_in_s: Some(3600) };
-    let made = owner.create_token(&ask).await.unwrap();
-    let viewer = client(&started, &made.token.unwrap());
-    assert_eq!(viewer.whoami().await.unwrap().principal, made.principal);
-    assert!(owner.revoke_token(made.id).await.unwrap().changed);
+    let request = CreateToken { role: Role::Viewer, name: None, expires_in_s: Some(3600) };
+    let created = owner.create_token(&request).await.unwrap();
+    let viewer = client(&started, &created.token.unwrap());
+    assert_eq!(viewer.whoami().await.unwrap().principal, created.principal);
+    assert!(owner.revoke_token(created.id).await.unwrap().changed);
     assert_eq!(rejection(viewer.whoami().await), (401, "token_revoked".into()));
-    assert!(!owner.revoke_token(made.id).await.unwrap().changed);
+    assert!(!owner.revoke_token(created.id).await.unwrap().changed);
     assert_eq!(rejection(client(&started, "stead_nothing").whoami().await).1, "token_unknown");
     let states: Vec<_> = owner.tokens(&PageQuery::default()).await.unwrap().items;
-    assert!(states.iter().any(|token| token.id == made.id && token.state == "revoked"));
+    assert!(states.iter().any(|token| token.id == created.id && token.state == "revoked"));
 }
 
 #[tokio::test]
 async fn open_stream_ends_when_its_token_is_revoked() {
     let started = Started::new().await;
     let owner = owner(&started);
-    let ask = CreateToken { role: Role::Viewer, name: None, expires_in_s: None };
-    let made = owner.create_token(&ask).await.unwrap();
-    let viewer = client(&started, &made.token.unwrap());
+    let request = CreateToken { role: Role::Viewer, name: None, expires_in_s: None };
+    let created = owner.create_token(&request).await.unwrap();
+    let viewer = client(&started, &created.token.unwrap());
     let changes = server_events(viewer.changes(&ChangesQuery::default()).await.unwrap());
-    owner.revoke_token(made.id).await.unwrap();
+    owner.revoke_token(created.id).await.unwrap();
     let last = changes.map(Result::unwrap).fold(None, async |_, event| Some(event));
     let last = tokio::time::timeout(Duration::from_secs(20), last).await.unwrap().unwrap();
     assert_eq!((last.event.as_str(), last.data.as_str()), ("end", "token_revoked"));
@@ -72,11 +72,11 @@ async fn last_token_of_an_owner_is_not_revoked() {
     let list = async |who: &Client| who.tokens(&PageQuery::default()).await.unwrap().items;
     let id = list(&first).await[0].id;
     assert_eq!(rejection(first.revoke_token(id).await), (409, "rejected".into()));
-    let ask = CreateToken { role: Role::Owner, name: None, expires_in_s: None };
-    let made = first.create_token(&ask).await.unwrap();
-    let second = client(&started, &made.token.unwrap());
+    let request = CreateToken { role: Role::Owner, name: None, expires_in_s: None };
+    let created = first.create_token(&request).await.unwrap();
+    let second = client(&started, &created.token.unwrap());
     // If two owners revoke each other's token concurrently, one token remains valid.
-    let both = tokio::join!(first.revoke_token(made.id), second.revoke_token(id));
+    let both = tokio::join!(first.revoke_token(created.id), second.revoke_token(id));
     let refusals = [both.0, both.1].into_iter().filter(|response| response.is_err()).count();
     assert_eq!(refusals, 1);
     let left = if first.whoami().await.is_ok() { &first } else { &second };
@@ -89,34 +89,34 @@ async fn role_is_revoked_immediately_and_the_last_owner_remains() {
     let started = Started::new().await;
     let first = owner(&started);
     let me = first.whoami().await.unwrap().principal;
-    let ask = CreateToken { role: Role::Approver, name: None, expires_in_s: None };
-    let made = first.create_token(&ask).await.unwrap();
-    let other = client(&started, &made.token.unwrap());
-    assert!(first.grant_role(made.principal, "auditor").await.unwrap().changed);
-    assert!(!first.grant_role(made.principal, "auditor").await.unwrap().changed);
+    let request = CreateToken { role: Role::Approver, name: None, expires_in_s: None };
+    let created = first.create_token(&request).await.unwrap();
+    let other = client(&started, &created.token.unwrap());
+    assert!(first.grant_role(created.principal, "auditor").await.unwrap().changed);
+    assert!(!first.grant_role(created.principal, "auditor").await.unwrap().changed);
     other.checkpoint().await.unwrap();
-    assert!(first.revoke_role(made.principal, "auditor").await.unwrap().changed);
-    assert!(!first.revoke_role(made.principal, "auditor").await.unwrap().changed);
+    assert!(first.revoke_role(created.principal, "auditor").await.unwrap().changed);
+    assert!(!first.revoke_role(created.principal, "auditor").await.unwrap().changed);
     assert_eq!(rejection(other.checkpoint().await), (403, "forbidden".into()));
     assert_eq!(other.whoami().await.unwrap().roles, ["approver"]);
     // Principals cannot grant roles to themselves, and a role cannot be granted to an unknown
     // principal.
-    assert_eq!(rejection(other.grant_role(made.principal, "owner").await).0, 403);
+    assert_eq!(rejection(other.grant_role(created.principal, "owner").await).0, 403);
     assert_eq!(rejection(first.grant_role(PrincipalId(Ulid::new()), "owner").await).0, 404);
     assert!(matches!(rejection(first.grant_role(me, "king").await).0, 400 | 404));
     // The last owner keeps the role. If two owners revoke each other concurrently, one of them
     // remains.
     assert_eq!(rejection(first.revoke_role(me, "owner").await), (409, "rejected".into()));
-    first.grant_role(made.principal, "owner").await.unwrap();
+    first.grant_role(created.principal, "owner").await.unwrap();
     let both =
-        tokio::join!(first.revoke_role(made.principal, "owner"), other.revoke_role(me, "owner"));
+        tokio::join!(first.revoke_role(created.principal, "owner"), other.revoke_role(me, "owner"));
     assert_eq!([both.0, both.1].into_iter().filter(|response| response.is_err()).count(), 1);
 }
 
 #[tokio::test]
 async fn revoked_enrolment_token_is_rejected() {
-    let (started, owner, made) = with_install().await;
-    let enrolment = made.enrolment.unwrap();
+    let (started, owner, created) = with_install().await;
+    let enrolment = created.enrolment.unwrap();
     let why = ReasonBody { reason: Some("sent to the wrong person".into()) };
     assert!(owner.revoke_enrolment_token(enrolment.id, &why).await.unwrap().changed);
     assert!(!owner.revoke_enrolment_token(enrolment.id, &why).await.unwrap().changed);
@@ -125,8 +125,8 @@ async fn revoked_enrolment_token_is_rejected() {
         "encryption_key": "11".repeat(32), "host": {"os": "linux", "arch": "x86_64"}});
     let enrol = async |body: &Value| {
         let url = started.runner("/runner/v1/enrol");
-        let answer = started.http.post(url).json(body).send().await.unwrap();
-        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+        let response = started.http.post(url).json(body).send().await.unwrap();
+        (response.status().as_u16(), response.json::<Value>().await.unwrap())
     };
     let (status, problem) = enrol(&body).await;
     assert_eq!((status, &problem["code"]), (401, &json!("token_revoked")));
@@ -149,11 +149,11 @@ async fn wrong_inputs_name_the_field_and_the_remedy_and_change_nothing() {
     for (name, value, field) in
         [("size", "large", "inputs.size"), ("colour", "red", "inputs.colour")]
     {
-        let mut ask = new_install("beta");
-        ask.inputs.insert(name.into(), value.into());
-        let message = owner.create_install(&ask).await.unwrap_err().to_string();
+        let mut request = new_install("beta");
+        request.inputs.insert(name.into(), value.into());
+        let message = owner.create_install(&request).await.unwrap_err().to_string();
         assert!(message.contains("invalid"), "{message}");
-        let body = serde_json::to_value(&ask).unwrap();
+        let body = serde_json::to_value(&request).unwrap();
         let (_, problem) = post(&started, "/v1/installs", &body).await;
         assert_eq!(problem["errors"][0]["field"], field, "{problem}");
         assert!(problem["errors"][0]["remedy"].is_string(), "{problem}");
@@ -200,18 +200,19 @@ async fn malformed_request_is_rejected_with_a_location() {
         ("/v1/tokens?cursor=x", 400, "invalid_cursor"),
         ("/v1/whoami?min_position=1", 200, ""),
     ] {
-        let ask = started.http.get(started.control(path)).bearer_auth(started.owner_token());
-        let answer = ask.send().await.unwrap();
-        let found = answer.status().as_u16();
-        let problem: Value = answer.json().await.unwrap();
+        let request = started.http.get(started.control(path)).bearer_auth(started.owner_token());
+        let response = request.send().await.unwrap();
+        let found = response.status().as_u16();
+        let problem: Value = response.json().await.unwrap();
         let problem_code = problem["code"].as_str().unwrap_or_default();
         assert_eq!((found, problem_code), (status, code), "{path}: {problem}");
     }
     let nul = json!({"app": "sh\0p", "name": "beta", "inputs": {}});
     assert_eq!(post(&started, "/v1/installs", &nul).await.0, 400);
-    let ask = started.http.get(started.control("/v1/changes")).bearer_auth(started.owner_token());
-    let answer = ask.header("last-event-id", "yesterday").send().await.unwrap();
-    assert_eq!(answer.status(), 400);
+    let request =
+        started.http.get(started.control("/v1/changes")).bearer_auth(started.owner_token());
+    let response = request.header("last-event-id", "yesterday").send().await.unwrap();
+    assert_eq!(response.status(), 400);
     let verify = started.http.post(started.control("/v1/projections/apps/verify"));
     let verify = verify.bearer_auth(started.owner_token()).header("idempotency-key", "once");
     assert_eq!(verify.send().await.unwrap().status(), 400);
@@ -227,15 +228,15 @@ async fn read_at_a_future_position_returns_retry_after() {
     let (started, owner, _) = with_install().await;
     let far = owner.whoami().await.unwrap().position + 1_000_000;
     let path = started.control(&format!("/v1/installs?min_position={far}"));
-    let answer = started.http.get(path).bearer_auth(started.owner_token()).send().await.unwrap();
-    assert_eq!(answer.status(), 503);
-    assert!(answer.headers().contains_key("retry-after"));
-    let problem: Value = answer.json().await.unwrap();
+    let response = started.http.get(path).bearer_auth(started.owner_token()).send().await.unwrap();
+    assert_eq!(response.status(), 503);
+    assert!(response.headers().contains_key("retry-after"));
+    let problem: Value = response.json().await.unwrap();
     assert_eq!(problem["code"], "projection_lag");
 }
 
 async fn post(started: &Started, path: &str, body: &Value) -> (u16, Value) {
-    let ask = started.http.post(started.control(path)).bearer_auth(started.owner_token());
-    let answer = ask.json(body).send().await.unwrap();
-    (answer.status().as_u16(), answer.json().await.unwrap())
+    let request = started.http.post(started.control(path)).bearer_auth(started.owner_token());
+    let response = request.json(body).send().await.unwrap();
+    (response.status().as_u16(), response.json().await.unwrap())
 }

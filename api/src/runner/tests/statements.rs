@@ -20,7 +20,7 @@ use super::{
 use crate::{extract, problem::Code, runner::events};
 
 /// Starts a job that has reported an output.
-async fn at_work(world: &World) -> (Agent, JobId, String, Value) {
+async fn running_job(world: &World) -> (Agent, JobId, String, Value) {
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
@@ -55,7 +55,7 @@ fn empty() -> String {
     format!("sha256:{}", hex::encode(sha2::Sha256::digest("")))
 }
 
-fn signed(statement: &Value, key: &SigningKey) -> Envelope {
+fn sign_statement(statement: &Value, key: &SigningKey) -> Envelope {
     dsse::sign(STATEMENT_TYPE, &proof::canonical::json(statement).unwrap(), key)
 }
 
@@ -72,8 +72,8 @@ async fn forgeries(world: &World, agent: &Agent) -> usize {
 #[tokio::test]
 async fn statement_is_stored_with_the_result() {
     let world = World::new().await;
-    let (agent, job, execution, statement) = at_work(&world).await;
-    let envelope = signed(&statement, &agent.key);
+    let (agent, job, execution, statement) = running_job(&world).await;
+    let envelope = sign_statement(&statement, &agent.key);
     world.report(&agent, job, &execution, 3, final_report(&envelope)).await.ok();
     // A repeated report, after a lost response, is idempotent.
     world.report(&agent, job, &execution, 3, final_report(&envelope)).await.ok();
@@ -98,19 +98,19 @@ async fn statement_is_stored_with_the_result() {
 #[tokio::test]
 async fn false_statement_is_rejected_and_recorded() {
     let world = World::new().await;
-    let (agent, job, execution, statement) = at_work(&world).await;
+    let (agent, job, execution, statement) = running_job(&world).await;
     let before = world.event_types(job).await;
     let with = |field: &str, value: Value| {
         let mut other = statement.clone();
         other[field] = value;
-        signed(&other, &agent.key)
+        sign_statement(&other, &agent.key)
     };
     let digest = json!(format!("sha256:{:064}", 7));
     let log = json!({"length_bytes": 9, "sha256": empty(), "omitted_bytes": 0});
     let other_type =
         dsse::sign(JOURNAL_HEAD_TYPE, &proof::canonical::json(&statement).unwrap(), &agent.key);
     let wrong = [
-        signed(&statement, &SigningKey::from_bytes(&[9; 32])),
+        sign_statement(&statement, &SigningKey::from_bytes(&[9; 32])),
         other_type,
         dsse::sign(STATEMENT_TYPE, b"nothing", &agent.key),
         with("outcome", json!("failed")),
@@ -133,15 +133,15 @@ async fn false_statement_is_rejected_and_recorded() {
     assert_eq!(world.event_types(job).await, before);
     // A server records forgeries at most once in ten minutes, with their number.
     assert_eq!(forgeries(&world, &agent).await, 1);
-    let right = final_report(&signed(&statement, &agent.key));
+    let right = final_report(&sign_statement(&statement, &agent.key));
     world.report(&agent, job, &execution, 3, right).await.ok();
 }
 
 #[tokio::test]
 async fn report_without_a_statement_is_accepted() {
     let world = World::new().await;
-    let (agent, job, execution, statement) = at_work(&world).await;
-    let mut body = final_report(&signed(&statement, &agent.key));
+    let (agent, job, execution, statement) = running_job(&world).await;
+    let mut body = final_report(&sign_statement(&statement, &agent.key));
     body.as_object_mut().unwrap().remove("end");
     world.report(&agent, job, &execution, 3, body).await.ok();
     let events = world.events("job", job).await;
@@ -154,10 +154,10 @@ async fn report_of_a_replaced_key_is_no_forgery_at_any_server() {
     // given another server that has cached the runner's key, and a runner that replaces its key at
     // this server
     let world = World::new().await;
-    let (mut agent, job, execution, statement) = at_work(&world).await;
-    let there = world.second_server().await;
-    there.app.engine.load::<Runner>(agent.id).await.unwrap();
-    let former = final_report(&signed(&statement, &agent.key));
+    let (mut agent, job, execution, statement) = running_job(&world).await;
+    let second = world.second_server().await;
+    second.app.engine.load::<Runner>(agent.id).await.unwrap();
+    let former = final_report(&sign_statement(&statement, &agent.key));
     agent.key = rekeyed(&world, &agent).await;
     // when a final report is signed with the former key, then it must be signed again
     for _ in 0..3 {
@@ -165,10 +165,10 @@ async fn report_of_a_replaced_key_is_no_forgery_at_any_server() {
         assert_eq!(response.rejected(409, "rejected")["signed_by"], "former_key");
     }
     // and the other server, which has not seen the new key, rejects the report, too
-    there.report(&agent, job, &execution, 3, former).await.rejected(409, "rejected");
+    second.report(&agent, job, &execution, 3, former).await.rejected(409, "rejected");
     // and the other server accepts a report with the new key
-    let body = final_report(&signed(&statement, &agent.key));
-    there.report(&agent, job, &execution, 3, body).await.ok();
+    let body = final_report(&sign_statement(&statement, &agent.key));
+    second.report(&agent, job, &execution, 3, body).await.ok();
     let events = world.events("job", job).await;
     let end = events.iter().find(|event| event.event_type == "job.succeeded").unwrap();
     assert!(end.payload.contains(&hex::encode(agent.key.verifying_key().as_bytes())));
@@ -181,9 +181,9 @@ async fn report_of_a_replaced_key_is_no_forgery_at_any_server() {
 async fn result_with_an_invalid_statement_is_accepted_without_it() {
     // given a runner whose statement has the wrong outputs
     let world = World::new().await;
-    let (agent, job, execution, mut statement) = at_work(&world).await;
+    let (agent, job, execution, mut statement) = running_job(&world).await;
     statement["outputs"] = Value::Null;
-    let mut body = final_report(&signed(&statement, &agent.key));
+    let mut body = final_report(&sign_statement(&statement, &agent.key));
     for _ in 0..3 {
         let response = world.report(&agent, job, &execution, 3, body.clone()).await;
         response.rejected(422, "statement_invalid");
@@ -200,26 +200,27 @@ async fn result_with_an_invalid_statement_is_accepted_without_it() {
 async fn report_admitted_before_a_revocation_is_rejected_after_it() {
     // given an admitted request whose runner is then revoked
     let world = World::new().await;
-    let (agent, job, execution, statement) = at_work(&world).await;
+    let (agent, job, execution, statement) = running_job(&world).await;
     revoke(&world, agent.id).await;
     let before = world.event_types(job).await;
-    let envelope = signed(&statement, &agent.key);
+    let envelope = sign_statement(&statement, &agent.key);
     let result = SignedResult {
         statement: String::from_utf8(proof::canonical::json(&statement).unwrap()).unwrap(),
         key: hex::encode(agent.key.verifying_key().as_bytes()),
         signature: envelope.signatures[0].sig.clone(),
     };
-    let mut ask = final_report(&envelope);
-    ask["execution"] = json!(execution);
-    ask["seq"] = json!(3);
-    ask["log_len"] = json!(0);
-    let ask = serde_json::from_value(ask).unwrap();
+    let mut request = final_report(&envelope);
+    request["execution"] = json!(execution);
+    request["seq"] = json!(3);
+    request["log_len"] = json!(0);
+    let request = serde_json::from_value(request).unwrap();
     let install = world.app.engine.load::<Job>(job).await.unwrap().customer(&job.to_string());
     let mode = RunnerMode::Install;
     let runner = extract::RunnerCaller { id: agent.id, mode, install, generation: 1 };
     // then it is rejected, signed or not
     for signed in [Some(result), None] {
-        let response = events::apply_report(&world.app, &runner, job, (&ask, signed), None).await;
+        let response =
+            events::apply_report(&world.app, &runner, job, (&request, signed), None).await;
         assert_eq!(response.err().map(|problem| problem.code), Some(Code::RunnerRevoked));
     }
     assert_eq!(world.event_types(job).await, before);

@@ -46,8 +46,8 @@ async fn runner_does_not_keep_the_job_of_another_runner_alive() {
     // and the other runner can close only its own session
     let path = format!("/runner/v1/sessions/{}", victim.session.unwrap().0);
     world.call(Method::DELETE, &path, &stranger.token, &json!({})).await.ok();
-    let held = world.app.dispatch.session_of(victim.id);
-    assert_eq!(held, victim.session.map(|(session, _)| session));
+    let lease = world.app.dispatch.session_of(victim.id);
+    assert_eq!(lease, victim.session.map(|(session, _)| session));
 }
 
 #[tokio::test]

@@ -79,13 +79,13 @@ async fn component_without_a_plugin_is_displayed_but_not_deployed() {
     .await;
 
     // A deploy that names the component is rejected immediately.
-    let ask = |components: &[&str]| RequestRun {
+    let request = |components: &[&str]| RequestRun {
         kind: RequestedKind::Deploy,
         components: components.iter().map(|name| (*name).to_owned()).collect(),
         action: None,
         reason: None,
     };
-    let error = owner.request_run("acme", &ask(&["front"])).await.unwrap_err();
+    let error = owner.request_run("acme", &request(&["front"])).await.unwrap_err();
     let ClientError::Problem(problem) = error else { panic!("{error}") };
     assert_eq!((problem.status, problem.errors.len()), (422, 1));
     assert!(problem.errors[0].message.contains("the plugin `helm_chart`"), "{problem:?}");
@@ -100,13 +100,13 @@ async fn remote_script_fails_its_run() {
     enroll(app, acme.id).await;
     let provision = run_of(&owner).await;
     wait_for(async || app.engine.load::<Run>(provision).await.unwrap().outcome).await;
-    let ask = RequestRun {
+    let request = RequestRun {
         kind: RequestedKind::Action,
         components: vec![],
         action: Some("nightly".into()),
         reason: None,
     };
-    let run = wait_for(async || owner.request_run("acme", &ask).await.ok()?.run).await;
+    let run = wait_for(async || owner.request_run("acme", &request).await.ok()?.run).await;
     let (_, detail) = wait_for_step(app, run, failed).await;
     assert!(detail.contains("the script of step `go` is in a repository"), "{detail}");
     started.server.stop().await;

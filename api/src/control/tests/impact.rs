@@ -81,9 +81,9 @@ fn impact_lines(reach: &[Impact]) -> Vec<String> {
     let one = |reach: &Impact| {
         let plans: Vec<_> =
             reach.plans.iter().map(|plan| format!("{} {}", plan.operation, plan.name)).collect();
-        let there = if reach.provisioned { "" } else { " (nothing there)" };
+        let suffix = if reach.provisioned { "" } else { " (nothing there)" };
         let problem = reach.problem.clone().unwrap_or_default();
-        format!("{}@{}{there}: {}{problem}", reach.name, reach.config_version, plans.join(", "))
+        format!("{}@{}{suffix}: {}{problem}", reach.name, reach.config_version, plans.join(", "))
     };
     reach.iter().map(one).collect()
 }

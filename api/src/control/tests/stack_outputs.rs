@@ -12,8 +12,9 @@ use schemas::control::installs::{CreateInstall, InstallCreated, StateQuery, Upda
 use serde_json::{Value, json};
 
 use super::{
-    bundle_of_files, new_install, owner,
-    reach::deploy_desired_state,
+    bundle_of_files,
+    impact::deploy_desired_state,
+    new_install, owner,
     reactions::{run_of, wait_for},
     rejection,
 };
@@ -53,8 +54,8 @@ async fn with_stack(outputs: Value) -> (Started, Client, InstallCreated) {
         stack_outputs: serde_json::from_value(outputs).unwrap(),
         ..new_install("acme")
     };
-    let made = owner.create_install(&new).await.unwrap();
-    (started, owner, made)
+    let created = owner.create_install(&new).await.unwrap();
+    (started, owner, created)
 }
 
 async fn enrol(started: &Started, token: &str, outputs: Value) -> (u16, Value) {
@@ -77,7 +78,7 @@ fn outputs(changes: Value) -> UpdateInstall {
 #[tokio::test]
 async fn runner_outputs_override_those_of_the_vendor() {
     let given = json!({"vpc_id": "vpc-1", "region": "eu-1", "subnets": ["a", "b"]});
-    let (started, owner, made) = with_stack(given).await;
+    let (started, owner, created) = with_stack(given).await;
     let state = async || {
         let state = owner.install_state("acme", &StateQuery::default()).await.unwrap().state;
         let stack = state["nuon"]["install_stack"]["outputs"].clone();
@@ -86,7 +87,7 @@ async fn runner_outputs_override_those_of_the_vendor() {
     let expected = json!({"vpc_id": "vpc-1", "region": "eu-1", "subnets": ["a", "b"]});
     assert_eq!(state().await.0, expected);
     assert_eq!(owner.install("acme").await.unwrap().stack_outputs["region"], "eu-1");
-    let token = made.enrolment.unwrap().token;
+    let token = created.enrolment.unwrap().token;
     let many = enrol(&started, &token, json!({"big": "x".repeat(70_000)})).await;
     assert_eq!((many.0, &many.1["errors"][0]["field"]), (422, &json!("stack_outputs")));
     let arns = json!({"breakglass": "arn:1"});
@@ -109,8 +110,8 @@ async fn runner_outputs_override_those_of_the_vendor() {
 
 #[tokio::test]
 async fn missing_outputs_are_reported_with_their_location_before_a_run() {
-    let (started, owner, made) = with_stack(json!({})).await;
-    let token = made.enrolment.unwrap().token;
+    let (started, owner, created) = with_stack(json!({})).await;
+    let token = created.enrolment.unwrap().token;
     let (status, response) = enrol(&started, &token, json!({"region": "eu-1"})).await;
     assert_eq!(status, 422, "{response}");
     let detail = response["detail"].as_str().unwrap();
@@ -130,12 +131,12 @@ async fn missing_outputs_are_reported_with_their_location_before_a_run() {
     let (_, response) = enrol(&started, &token, json!({"vpc_id": "vpc-1"})).await;
     assert_eq!(response["errors"][0]["field"], "stack_outputs.region", "{response}");
     // Nothing is recorded, and the token can still be used.
-    let install = started.app().engine.load::<Install>(made.id).await.unwrap();
+    let install = started.app().engine.load::<Install>(created.id).await.unwrap();
     assert_eq!((install.stack.is_none(), install.had_deploy), (true, false));
     owner.update_install("acme", &outputs(json!({"vpc_id": "vpc-1"}))).await.unwrap();
     let (status, response) = enrol(&started, &token, json!({"region": "eu-1"})).await;
     assert_eq!(status, 200, "{response}");
-    let run = run_of(started.app(), made.id).await;
+    let run = run_of(started.app(), created.id).await;
     let run = started.app().engine.load::<Run>(run).await.unwrap();
     assert_eq!((run.steps.len(), run.request.unwrap().kind), (3, RunKind::Provision));
     started.server.stop().await;
@@ -143,8 +144,8 @@ async fn missing_outputs_are_reported_with_their_location_before_a_run() {
 
 #[tokio::test]
 async fn changed_output_plans_only_its_readers() {
-    let (started, owner, made) = with_stack(json!({"vpc_id": "vpc-1", "region": "eu-1"})).await;
-    deploy_desired_state(&started, made.id).await;
+    let (started, owner, created) = with_stack(json!({"vpc_id": "vpc-1", "region": "eu-1"})).await;
+    deploy_desired_state(&started, created.id).await;
     let same = owner.update_install("acme", &outputs(json!({"vpc_id": "vpc-1"}))).await.unwrap();
     assert_eq!((same.changed, same.run), (false, None));
     let other = owner.update_install("acme", &outputs(json!({"zone": "z"}))).await.unwrap();
@@ -166,16 +167,16 @@ async fn changed_output_plans_only_its_readers() {
 
 #[tokio::test]
 async fn required_output_cannot_be_removed_and_invalid_ones_are_rejected() {
-    let (started, owner, made) = with_stack(json!({"vpc_id": "vpc-1", "region": "eu-1"})).await;
-    deploy_desired_state(&started, made.id).await;
-    let taken = owner.update_install("acme", &outputs(json!({"vpc_id": null}))).await;
-    assert_eq!(rejection(taken).0, 422);
-    let state = started.app().engine.load::<Install>(made.id).await.unwrap();
+    let (started, owner, created) = with_stack(json!({"vpc_id": "vpc-1", "region": "eu-1"})).await;
+    deploy_desired_state(&started, created.id).await;
+    let accepted = owner.update_install("acme", &outputs(json!({"vpc_id": null}))).await;
+    assert_eq!(rejection(accepted).0, 422);
+    let state = started.app().engine.load::<Install>(created.id).await.unwrap();
     assert_eq!(state.stack_outputs()["vpc_id"], "vpc-1");
     for wrong in [json!({"a b": "x"}), json!({"": "x"}), json!({"big": "x".repeat(70_000)})] {
         assert_eq!(rejection(owner.update_install("acme", &outputs(wrong)).await).0, 422);
     }
-    let of = started.app().engine.load::<AppState>(made.app).await.unwrap();
+    let of = started.app().engine.load::<AppState>(created.app).await.unwrap();
     assert_eq!(of.version(), 1);
     started.server.stop().await;
 }

@@ -42,9 +42,9 @@ pub(super) async fn parse_stream(app: &App, stream: &str) -> Result<StreamId, Pr
 pub(super) async fn position_of_event(app: &App, event: EventId) -> Result<u64, Problem> {
     let unknown = || Problem::not_found(format!("the event {event}"));
     let milliseconds = i64::try_from(event.0.timestamp_ms()).map_err(|_| unknown())?;
-    let made = chrono::DateTime::from_timestamp_millis(milliseconds).ok_or_else(unknown)?;
+    let created = chrono::DateTime::from_timestamp_millis(milliseconds).ok_or_else(unknown)?;
     let (early, late) =
-        (made.checked_sub_signed(TIME_WINDOW), made.checked_add_signed(TIME_WINDOW));
+        (created.checked_sub_signed(TIME_WINDOW), created.checked_add_signed(TIME_WINDOW));
     let after = app.log().position_at(early.ok_or_else(unknown)?).await?;
     let until = app.log().position_at(late.ok_or_else(unknown)?).await?;
     let id = hex::encode(event.0.to_bytes());

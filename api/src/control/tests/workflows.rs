@@ -53,17 +53,17 @@ async fn bundle_is_published_once_and_only_changed_components_are_built() {
 
 #[tokio::test]
 async fn install_is_created_displayed_and_updated() {
-    let (_started, owner, made) = with_install().await;
-    let enrolment = made.enrolment.unwrap();
+    let (_started, owner, created) = with_install().await;
+    let enrolment = created.enrolment.unwrap();
     assert!(!enrolment.command.contains(&enrolment.token), "the shell history would have it");
     assert!(enrolment.command.contains("--data /var/lib/stead-runner --mode install"));
     let end = "--policy /var/lib/stead-runner/policy.toml --token-file -";
     assert!(enrolment.command.ends_with(end), "{}", enrolment.command);
     assert!(enrolment.command.contains(&enrolment.server_key));
     let install = owner.install("acme").await.unwrap();
-    assert_eq!((install.id, install.state.as_str()), (made.id, "waiting_for_runner"));
+    assert_eq!((install.id, install.state.as_str()), (created.id, "waiting_for_runner"));
     assert_eq!(install.components.len(), 2);
-    let by_id = owner.install(&made.id.to_string()).await.unwrap();
+    let by_id = owner.install(&created.id.to_string()).await.unwrap();
     assert_eq!((install.id, install.components), (by_id.id, by_id.components));
 
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
@@ -78,19 +78,19 @@ async fn install_is_created_displayed_and_updated() {
     let state = owner.install_state("acme", &Default::default()).await.unwrap().state;
     assert_eq!(state["nuon"]["inputs"]["inputs"]["size"], "3");
     let then = schemas::control::installs::StateQuery {
-        position: Some(made.position),
+        position: Some(created.position),
         ..Default::default()
     };
     let state = owner.install_state("acme", &then).await.unwrap().state;
     assert_eq!(state["nuon"]["inputs"]["inputs"]["size"], "2");
 
-    let ask = RequestRun {
+    let request = RequestRun {
         kind: RequestedKind::Reprovision,
         components: vec![],
         action: None,
         reason: None,
     };
-    assert_eq!(rejection(owner.request_run("acme", &ask).await), (409, "no_runner".into()));
+    assert_eq!(rejection(owner.request_run("acme", &request).await), (409, "no_runner".into()));
     assert!(owner.runs(&RunsQuery::default()).await.unwrap().items.is_empty());
     let another = owner.create_enrolment_token("acme").await.unwrap().enrolment.unwrap();
     assert_ne!(another.token, enrolment.token);
@@ -132,9 +132,11 @@ async fn queued_job_is_cancelled_and_its_build_retried() {
 
 #[tokio::test]
 async fn change_stream_starts_after_the_given_position() {
-    let (_started, owner, made) = with_install().await;
-    let query =
-        ChangesQuery { after: Some(made.position), stream: Some(format!("install/{}", made.id)) };
+    let (_started, owner, created) = with_install().await;
+    let query = ChangesQuery {
+        after: Some(created.position),
+        stream: Some(format!("install/{}", created.id)),
+    };
     let events = server_events(owner.changes(&query).await.unwrap());
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
     let done = owner.update_install("acme", &on).await.unwrap();

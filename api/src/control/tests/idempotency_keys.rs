@@ -7,9 +7,9 @@ use super::{owner, reactions::wait_for, with_install};
 use crate::server::testing::Started;
 
 async fn send(started: &Started, path: &str, key: &str, body: &Value) -> (StatusCode, Value) {
-    let ask = started.http.post(started.control(path)).bearer_auth(started.owner_token());
-    let answer = ask.header("idempotency-key", key).json(body).send().await.unwrap();
-    (answer.status(), answer.json().await.unwrap())
+    let request = started.http.post(started.control(path)).bearer_auth(started.owner_token());
+    let response = request.header("idempotency-key", key).json(body).send().await.unwrap();
+    (response.status(), response.json().await.unwrap())
 }
 
 #[tokio::test]
@@ -41,24 +41,24 @@ async fn key_belongs_to_one_request_and_concurrent_repeats_run_once() {
     let ids: std::collections::BTreeSet<_> = all.iter().map(|(_, v)| v["id"].to_string()).collect();
     assert_eq!(ids.len(), 1, "{all:?}");
     assert_eq!(owner(&started).installs(&Default::default()).await.unwrap().items.len(), 2);
-    let (status, refused) = send(&started, "/v1/installs", "k1", &other).await;
-    assert_eq!((status.as_u16(), &refused["code"]), (422, &json!("idempotency_mismatch")));
+    let (status, rejection) = send(&started, "/v1/installs", "k1", &other).await;
+    assert_eq!((status.as_u16(), &rejection["code"]), (422, &json!("idempotency_mismatch")));
     let (status, _) = send(&started, "/v1/installs", &"k".repeat(129), &other).await;
     assert_eq!(status, 400);
 }
 
 #[tokio::test]
 async fn lost_response_is_recovered_from_the_log() {
-    let (started, _, made) = with_install().await;
+    let (started, _, created) = with_install().await;
     let install = json!({"app": "shop", "name": "beta", "inputs": {"size": "1"}});
     let change = json!({"auto_approve": true});
     let token = json!({"role": "viewer", "expires_in_s": 3600});
     let enrolment = "/v1/installs/acme/enrolment-tokens".to_owned();
     let patch = async |key: &str| {
-        let ask = started.http.patch(started.control("/v1/installs/acme"));
-        let ask = ask.bearer_auth(started.owner_token()).header("idempotency-key", key);
-        let answer = ask.json(&change).send().await.unwrap();
-        (answer.status(), answer.json::<Value>().await.unwrap())
+        let request = started.http.patch(started.control("/v1/installs/acme"));
+        let request = request.bearer_auth(started.owner_token()).header("idempotency-key", key);
+        let response = request.json(&change).send().await.unwrap();
+        (response.status(), response.json::<Value>().await.unwrap())
     };
     let forget = "update log_command set response = null";
     for (key, path, body) in [
@@ -82,7 +82,7 @@ async fn lost_response_is_recovered_from_the_log() {
     wait_until_stored(&started, "k4").await;
     sqlx::query(forget).execute(&started.app().pool).await.unwrap();
     assert_eq!(patch("k4").await.1, first);
-    assert_eq!(first["id"], json!(made.id));
+    assert_eq!(first["id"], json!(created.id));
 }
 
 #[tokio::test]

@@ -118,28 +118,28 @@ async fn diff_lists_changes_with_requester_approver_and_jobs() {
 
 #[tokio::test]
 async fn diff_of_another_aggregate_lists_its_events() {
-    let (_started, owner, made) = with_install().await;
+    let (_started, owner, created) = with_install().await;
     let diff = owner.between(&between("app/shop", 0, None)).await.unwrap();
     assert_eq!(diff.name.as_deref(), Some("shop"));
     let types: Vec<_> = diff.other_events.iter().map(|event| &*event.event_type).collect();
     assert_eq!(types, ["app.created", "app.config_published"]);
     // Without later events, nothing has changed.
-    let diff = owner.between(&between("app/shop", made.position, None)).await.unwrap();
+    let diff = owner.between(&between("app/shop", created.position, None)).await.unwrap();
     assert_eq!((diff.changes.len(), diff.other_events.len()), (0, 0));
 }
 
 #[tokio::test]
 async fn invalid_diff_request_is_rejected() {
-    let (_started, owner, made) = with_install().await;
-    let ask = async |query: StreamDiffQuery| rejection(owner.between(&query).await);
+    let (_started, owner, created) = with_install().await;
+    let request = async |query: StreamDiffQuery| rejection(owner.between(&query).await);
     let since_when =
         StreamDiffQuery { stream: "install/acme".into(), ..StreamDiffQuery::default() };
-    assert_eq!(ask(since_when).await, (400, "bad_request".into()));
-    assert_eq!(ask(between("install/acme", made.position, Some(1))).await.0, 400);
-    assert_eq!(ask(between("install/acme", 0, Some(1))).await.0, 404);
-    assert_eq!(ask(between("install/nobody", 0, None)).await.0, 404);
-    assert_eq!(ask(between("acme", 0, None)).await.0, 400);
-    assert_eq!(ask(between("thing/acme", 0, None)).await.0, 404);
+    assert_eq!(request(since_when).await, (400, "bad_request".into()));
+    assert_eq!(request(between("install/acme", created.position, Some(1))).await.0, 400);
+    assert_eq!(request(between("install/acme", 0, Some(1))).await.0, 404);
+    assert_eq!(request(between("install/nobody", 0, None)).await.0, 404);
+    assert_eq!(request(between("acme", 0, None)).await.0, 400);
+    assert_eq!(request(between("thing/acme", 0, None)).await.0, 404);
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn apps_and_installs_are_found_by_name_others_by_id() {
 
 #[tokio::test]
 async fn projection_rows_are_returned_as_of_a_position() {
-    let (_started, owner, made) = with_install().await;
+    let (_started, owner, created) = with_install().await;
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
     owner.update_install("acme", &on).await.unwrap();
     let at = |position, key: Option<String>| RowsQuery { key, position, ..RowsQuery::default() };
@@ -167,12 +167,15 @@ async fn projection_rows_are_returned_as_of_a_position() {
         let row: Value = serde_json::from_str(rows[0].row.get()).unwrap();
         row["state"]["auto_approve"].as_bool().unwrap()
     };
-    let (last, then) = rows_as_of(&owner, "installs", &at(Some(made.position), None)).await;
-    assert_eq!((last.state.as_str(), last.position, auto(&then)), ("done", made.position, false));
+    let (last, then) = rows_as_of(&owner, "installs", &at(Some(created.position), None)).await;
+    assert_eq!(
+        (last.state.as_str(), last.position, auto(&then)),
+        ("done", created.position, false)
+    );
     assert!(last.recorded_at.is_some());
-    let key = Some(made.id.to_string());
+    let key = Some(created.id.to_string());
     let (_, now) = rows_as_of(&owner, "installs", &at(None, key.clone())).await;
-    assert_eq!((now.len(), &now[0].key, auto(&now)), (1, &made.id.to_string(), true));
+    assert_eq!((now.len(), &now[0].key, auto(&now)), (1, &created.id.to_string(), true));
     let (last, before) = rows_as_of(&owner, "installs", &at(Some(1), key)).await;
     assert_eq!((last.state.as_str(), before.len()), ("done", 0));
     let (_, apps) = rows_as_of(&owner, "apps", &at(None, None)).await;
@@ -187,8 +190,8 @@ async fn projection_rows_are_returned_as_of_a_position() {
 
 #[tokio::test]
 async fn as_of_rebuild_creates_a_separate_table() {
-    let (_started, owner, made) = with_install().await;
-    let how = RebuildQuery { as_of_position: Some(made.position), ..RebuildQuery::default() };
+    let (_started, owner, created) = with_install().await;
+    let how = RebuildQuery { as_of_position: Some(created.position), ..RebuildQuery::default() };
     let table = async |name: &str, how: &RebuildQuery| {
         let events = server_events(owner.work_on_projection(name, "rebuild", how).await?);
         pin_mut!(events);
@@ -199,16 +202,16 @@ async fn as_of_rebuild_creates_a_separate_table() {
         let last = last.unwrap();
         Ok::<_, ClientError>((last.state, last.table, last.rows))
     };
-    let name = format!("projection_installs_at_{}", made.position);
+    let name = format!("projection_installs_at_{}", created.position);
     let done = ("done".to_owned(), Some(name), Some(1));
     assert_eq!(table("installs", &how).await.unwrap(), done);
     assert_eq!(table("installs", &how).await.unwrap().0, "failed", "it is there");
     let list = owner.projections().await.unwrap().items;
     let as_of_table =
         |name: &str| list.iter().find(|one| one.name == name).unwrap().as_of_positions.clone();
-    assert_eq!((as_of_table("installs"), as_of_table("apps")), (vec![made.position], vec![]));
-    assert!(owner.drop_as_of_table("installs", made.position).await.unwrap().changed);
-    assert!(!owner.drop_as_of_table("installs", made.position).await.unwrap().changed);
+    assert_eq!((as_of_table("installs"), as_of_table("apps")), (vec![created.position], vec![]));
+    assert!(owner.drop_as_of_table("installs", created.position).await.unwrap().changed);
+    assert!(!owner.drop_as_of_table("installs", created.position).await.unwrap().changed);
     assert_eq!(rejection(table("all", &how).await).0, 400);
     let many = RebuildQuery { parallel: Some(2), ..how };
     assert_eq!(rejection(table("installs", &many).await).0, 400);
@@ -219,10 +222,10 @@ async fn as_of_queries_are_limited_and_a_disconnect_frees_a_permit() {
     let (started, owner, _) = with_install().await;
     let app = started.app();
     let all = app.as_of_permits.available_permits();
-    let taken = app.as_of_permits.clone().try_acquire_many_owned(2).unwrap();
+    let permits = app.as_of_permits.clone().try_acquire_many_owned(2).unwrap();
     let response = owner.projection_rows("apps", &RowsQuery::default()).await.map(drop);
     assert_eq!(rejection(response), (503, "busy".into()));
-    drop(taken);
+    drop(permits);
     // Given a query that waits for the log.
     let mut lock = app.pool.begin().await.unwrap();
     sqlx::raw_sql("lock table log_event in access exclusive mode")

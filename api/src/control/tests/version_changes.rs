@@ -85,8 +85,8 @@ async fn cancel_run(owner: &Client, run: RunId) {
 
 #[tokio::test]
 async fn upgrade_with_a_new_input_and_rollback() {
-    let (started, owner, made) = with_install().await;
-    deploy_version_1(&started, made.id).await;
+    let (started, owner, created) = with_install().await;
+    deploy_version_1(&started, created.id).await;
     owner.sync("shop", bundle_with("2", "zones", "2"), false).await.unwrap();
 
     // Version 2 requires an input that version 1 lacks. One request must set the version and the
@@ -131,15 +131,15 @@ async fn upgrade_with_a_new_input_and_rollback() {
 
 #[tokio::test]
 async fn retry_requires_that_the_install_follows_the_same_version() {
-    let (started, owner, made) = with_install().await;
-    deploy_version_1(&started, made.id).await;
-    let ask = RequestRun {
+    let (started, owner, created) = with_install().await;
+    deploy_version_1(&started, created.id).await;
+    let request = RequestRun {
         kind: RequestedKind::Deploy,
         components: vec!["shop".into()],
         action: None,
         reason: Some("first".into()),
     };
-    let first = owner.request_run("acme", &ask).await.unwrap().run.unwrap();
+    let first = owner.request_run("acme", &request).await.unwrap().run.unwrap();
     let hurry = Cancel { reason: "at once".into(), force: true };
     assert!(owner.cancel_run(first, &hurry).await.unwrap().changed);
     let which =
@@ -163,10 +163,10 @@ async fn retry_requires_that_the_install_follows_the_same_version() {
 
 #[tokio::test]
 async fn replaced_runner_does_not_provision_a_torn_down_install() {
-    let (started, _owner, made) = with_install().await;
-    deploy_version_1(&started, made.id).await;
+    let (started, _owner, created) = with_install().await;
+    deploy_version_1(&started, created.id).await;
     let system = || Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
-    let (app, install) = (started.app(), made.id);
+    let (app, install) = (started.app(), created.id);
     let call = system();
     let done = app.engine.transact(&call, move |unit| {
         Box::pin(async move {
@@ -205,23 +205,23 @@ async fn replaced_runner_does_not_provision_a_torn_down_install() {
 
 #[tokio::test]
 async fn empty_install_deprovisions_without_a_run_and_releases_its_name() {
-    let (_started, owner, made) = with_install().await;
-    let ask = RequestRun {
+    let (_started, owner, created) = with_install().await;
+    let request = RequestRun {
         kind: RequestedKind::Deprovision,
         components: vec![],
         action: None,
         reason: None,
     };
-    assert_eq!(owner.request_run("acme", &ask).await.unwrap().run, None);
+    assert_eq!(owner.request_run("acme", &request).await.unwrap().run, None);
     let deprovisioned = owner.install("acme").await.unwrap();
-    assert_eq!((deprovisioned.id, deprovisioned.state.as_str()), (made.id, "deprovisioned"));
+    assert_eq!((deprovisioned.id, deprovisioned.state.as_str()), (created.id, "deprovisioned"));
     assert_eq!(
         rejection(owner.create_enrolment_token("acme").await),
         (409, "deprovisioned".into())
     );
     let other = owner.create_install(&new_install("acme")).await.unwrap();
     assert_eq!(owner.install("acme").await.unwrap().id, other.id);
-    assert_eq!(owner.install(&made.id.to_string()).await.unwrap().state, "deprovisioned");
+    assert_eq!(owner.install(&created.id.to_string()).await.unwrap().state, "deprovisioned");
 }
 
 #[tokio::test]
@@ -241,8 +241,8 @@ async fn run_without_changes_is_rejected_every_time() {
 
 #[tokio::test]
 async fn inputs_for_a_pending_destroy_cannot_be_removed() {
-    let (started, owner, made) = with_install().await;
-    deploy_version_1(&started, made.id).await;
+    let (started, owner, created) = with_install().await;
+    deploy_version_1(&started, created.id).await;
     owner.sync("shop", bundle_of("2", "zones", None), false).await.unwrap();
     let less = update_to(2, &[("zones", Some("3")), ("size", None)]);
     let message = owner.update_install("acme", &less).await.unwrap_err().to_string();
@@ -287,8 +287,8 @@ async fn failed_apply(started: &Started, install: InstallId, name: &'static str)
 
 #[tokio::test]
 async fn incomplete_component_is_planned_and_deprovisioned() {
-    let (started, owner, made) = with_install().await;
-    failed_apply(&started, made.id, "shop").await;
+    let (started, owner, created) = with_install().await;
+    failed_apply(&started, created.id, "shop").await;
     let names = async |run| {
         let run = owner.run(run).await.unwrap();
         run.dag.iter().map(|step| step.name.clone()).collect::<Vec<_>>()
@@ -309,13 +309,13 @@ async fn incomplete_component_is_planned_and_deprovisioned() {
     let again = owner.update_install("acme", &update_to(1, &[])).await.unwrap().run.unwrap();
     assert!(names(again).await.contains(&"shop".to_string()));
     cancel_run(&owner, again).await;
-    let ask = RequestRun {
+    let request = RequestRun {
         kind: RequestedKind::Deprovision,
         components: vec![],
         action: None,
         reason: Some("over".into()),
     };
-    let over = owner.request_run("acme", &ask).await.unwrap().run.unwrap();
+    let over = owner.request_run("acme", &request).await.unwrap().run.unwrap();
     assert_eq!(names(over).await, ["shop"]);
 }
 
@@ -352,14 +352,14 @@ async fn wait_for_state(owner: &Client, state: &str) {
 
 #[tokio::test]
 async fn rollback_without_a_run_makes_a_failed_install_active() {
-    let (started, owner, made) = with_install().await;
-    super::reach::deploy_desired_state(&started, made.id).await;
+    let (started, owner, created) = with_install().await;
+    super::impact::deploy_desired_state(&started, created.id).await;
     wait_for_state(&owner, "active").await;
     owner.sync("shop", bundle_with("2", "zones", "2"), false).await.unwrap();
     let upgrade = update_to(2, &[("zones", Some("3")), ("size", None)]);
     let run = owner.update_install("acme", &upgrade).await.unwrap().run.unwrap();
     wait_for_state(&owner, "updating").await;
-    fail(&started, made.id, run).await;
+    fail(&started, created.id, run).await;
     wait_for_state(&owner, "failed").await;
 
     // The diff shows which inputs differed at version 1 and would be kept.
@@ -392,8 +392,8 @@ async fn rollback_without_a_run_makes_a_failed_install_active() {
 
 #[tokio::test]
 async fn rollback_reports_the_inputs_that_it_keeps() {
-    let (started, owner, made) = with_install().await;
-    super::reach::deploy_desired_state(&started, made.id).await;
+    let (started, owner, created) = with_install().await;
+    super::impact::deploy_desired_state(&started, created.id).await;
     owner.sync("shop", bundle_with("2", "size", "2"), false).await.unwrap();
     let run =
         owner.update_install("acme", &update_to(2, &[("size", Some("5"))])).await.unwrap().run;
@@ -405,8 +405,8 @@ async fn rollback_reports_the_inputs_that_it_keeps() {
 
 #[tokio::test]
 async fn impact_on_one_install_names_no_other() {
-    let (started, owner, made) = with_install().await;
-    super::reach::deploy_desired_state(&started, made.id).await;
+    let (started, owner, created) = with_install().await;
+    super::impact::deploy_desired_state(&started, created.id).await;
     owner.create_install(&new_install("globex")).await.unwrap();
     owner.sync("shop", bundle_with("2", "size", "2"), false).await.unwrap();
     let which = DiffQuery { install: Some("acme".into()), ..DiffQuery::default() };
@@ -493,13 +493,13 @@ async fn queued_apply(started: &Started, install: InstallId, name: &'static str)
 
 #[tokio::test]
 async fn unclaimed_apply_restores_the_previous_state() {
-    let (started, owner, made) = with_install().await;
-    deploy_version_1(&started, made.id).await;
-    let has = async || started.app().engine.load::<Install>(made.id).await.unwrap();
+    let (started, owner, created) = with_install().await;
+    deploy_version_1(&started, created.id).await;
+    let has = async || started.app().engine.load::<Install>(created.id).await.unwrap();
     let before = has().await;
-    let job = queued_apply(&started, made.id, "shop").await;
-    let begun = has().await.components["shop"].clone();
-    assert_eq!((begun.config_version, begun.fingerprint), (2, None));
+    let job = queued_apply(&started, created.id, "shop").await;
+    let previous = has().await.components["shop"].clone();
+    assert_eq!((previous.config_version, previous.fingerprint), (2, None));
     let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
     let cancel =
         || JobCommand::RequestCancel { by: Actor::System, reason: "wrong".into(), force: false };
@@ -514,9 +514,9 @@ async fn unclaimed_apply_restores_the_previous_state() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     assert_eq!(has().await.components, before.components);
-    let facts = EventsQuery {
+    let query = EventsQuery {
         event_type: Some("install.component_apply_not_run".into()),
         ..EventsQuery::default()
     };
-    assert_eq!(owner.events(&facts).await.unwrap().items.len(), 1);
+    assert_eq!(owner.events(&query).await.unwrap().items.len(), 1);
 }

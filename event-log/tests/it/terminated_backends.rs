@@ -9,18 +9,18 @@ use event_log::{
     testing::{Cluster, Database, Settings, fresh_in},
 };
 use sqlx::PgPool;
-use support::{Answers, commit, count, database, event, every_answer_is_true, pause, run};
+use support::{Responses, check_responses, commit, count, database, event, pause, run};
 
 /// Opens a log with a query timeout of 20 s, so that a test can terminate its backend while it
 /// waits.
-async fn patient(database: &Database) -> EventLog {
-    let answer = Duration::from_secs(20);
-    let options = Options { poll_interval: None, query_timeout: answer, ..Options::default() };
+async fn open_log(database: &Database) -> EventLog {
+    let timeout = Duration::from_secs(20);
+    let options = Options { poll_interval: None, query_timeout: timeout, ..Options::default() };
     database.log_with(options).await.unwrap()
 }
 
 /// Appends these numbers concurrently, each to its own stream.
-async fn append(log: &EventLog, numbers: std::ops::Range<u64>) -> Answers {
+async fn append(log: &EventLog, numbers: std::ops::Range<u64>) -> Responses {
     let each = numbers.map(|number| async move {
         let mut one = commit(&number.to_string(), 0, 1);
         one.writes[0].events[0] = event(number);
@@ -48,8 +48,8 @@ async fn terminate_waiting(pool: &PgPool, event: &str) {
 #[tokio::test]
 async fn backend_terminated_in_its_statement_writes_nothing_and_the_batch_is_retried() {
     let database = database().await;
-    let log = patient(&database).await;
-    let mut answers = append(&log, 0..5).await;
+    let log = open_log(&database).await;
+    let mut responses = append(&log, 0..5).await;
     let mut tx = database.pool.begin().await.unwrap();
     let lock = "lock table log_stream in access exclusive mode";
     sqlx::raw_sql(lock).execute(&mut *tx).await.unwrap();
@@ -58,15 +58,15 @@ async fn backend_terminated_in_its_statement_writes_nothing_and_the_batch_is_ret
         tx.rollback().await.unwrap();
     };
     let (during, ()) = tokio::join!(append(&log, 5..25), nemesis);
-    answers.extend(during);
-    assert_eq!(every_answer_is_true(&database, &answers).await, (25, 0));
+    responses.extend(during);
+    assert_eq!(check_responses(&database, &responses).await, (25, 0));
 }
 
 #[tokio::test]
 async fn backend_terminated_before_its_commit_writes_nothing() {
     let database = database().await;
-    let log = patient(&database).await;
-    let mut answers = append(&log, 0..5).await;
+    let log = open_log(&database).await;
+    let mut responses = append(&log, 0..5).await;
     // A deferred trigger runs after the statement and before the commit.
     run(
         &database,
@@ -93,13 +93,13 @@ async fn backend_terminated_before_its_commit_writes_nothing() {
         panic!("the trigger is still there");
     };
     let (during, ()) = tokio::join!(append(&log, 5..25), nemesis);
-    answers.extend(during);
-    let (written, refused) = every_answer_is_true(&database, &answers).await;
-    assert_eq!(written + refused, 25);
+    responses.extend(during);
+    let (written, rejected) = check_responses(&database, &responses).await;
+    assert_eq!(written + rejected, 25);
     let after = append(&log, 25..30).await;
     assert!(after.values().all(Result::is_ok), "{after:?}");
-    answers.extend(after);
-    every_answer_is_true(&database, &answers).await;
+    responses.extend(after);
+    check_responses(&database, &responses).await;
 }
 
 /// A commit that waits for a replica is on disk, but not acknowledged yet.
@@ -109,8 +109,8 @@ async fn batch_is_not_retried_if_the_backend_was_terminated_after_its_commit() {
     let more = vec!["max_connections=40".into()];
     let cluster = Cluster::start(dir.path(), &Settings { fsync: false, more }).await.unwrap();
     let database = fresh_in(&cluster).await.unwrap();
-    let log = patient(&database).await;
-    let mut answers = append(&log, 0..5).await;
+    let log = open_log(&database).await;
+    let mut responses = append(&log, 0..5).await;
     run(&database, "alter system set synchronous_standby_names = 'nobody'").await;
     run(&database, "select pg_reload_conf()").await;
     while count(&database, "select count(*) from pg_settings where name = 'synchronous_standby_names' and setting = ''").await > 0 {
@@ -122,8 +122,8 @@ async fn batch_is_not_retried_if_the_backend_was_terminated_after_its_commit() {
         run(&database, "select pg_reload_conf()").await;
     };
     let (during, ()) = tokio::join!(append(&log, 5..25), nemesis);
-    answers.extend(during);
-    assert_eq!(every_answer_is_true(&database, &answers).await, (25, 0));
+    responses.extend(during);
+    assert_eq!(check_responses(&database, &responses).await, (25, 0));
     // The writer queried the outcome once.
     assert_eq!(count(&database, "select fence from log_head").await, 1);
     drop(log);
