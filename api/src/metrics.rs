@@ -276,7 +276,7 @@ mod tests {
             format!("{duration}_count{{{labels}}} 2"),
             format!("{duration}_sum{{{labels}}} 100.03"),
         ] {
-            assert!(text.lines().any(|said| said == line), "{line}: {text}");
+            assert!(text.lines().any(|output_line| output_line == line), "{line}: {text}");
         }
         assert!(text.ends_with("# EOF\n"), "{text}");
     }

@@ -114,11 +114,11 @@ impl Server {
             })
             .connect_with(options.database.clone())
             .await?;
-        let told = Arc::clone(&clock);
+        let log_clock = Arc::clone(&clock);
         let sync_views = loops::views();
         let log_options = event_log::Options {
             inline_projections: sync_views,
-            clock: event_log::Clock::of(move || told()),
+            clock: event_log::Clock::of(move || log_clock()),
             archives: options.archives(),
             keys: ring,
             ..Default::default()
@@ -192,9 +192,9 @@ impl Server {
         filled.map_err(|problem| StartError::Loops(Box::new(problem)))?;
         // The first owner was just appended and must be known before the first request.
         app.principals.wait_for_position(app.log().position()).await;
-        let doors = serve(&app, &options, control, runner)?;
+        let listeners = serve(&app, &options, control, runner)?;
         info!(control = %ready.control, runner = %ready.runner, "Accepting connections");
-        Ok(Server { app, ready, listeners: doors, loops })
+        Ok(Server { app, ready, listeners, loops })
     }
 
     /// Waits until a background task has failed permanently, after which the process should end.
@@ -228,14 +228,14 @@ fn serve(
     control: BoundListener,
     runner: BoundListener,
 ) -> Result<JoinSet<()>, ListenError> {
-    let mut doors = JoinSet::new();
+    let mut listeners = JoinSet::new();
     let shares = listen::Shares::of(listen::raise_limit(), options.database_files());
     info!(
         control = shares.control,
         runner = shares.runner,
         "Limited connections of each listener by the limit of open files"
     );
-    for (name, door, routes, tls, connections) in [
+    for (name, bound, routes, tls, connections) in [
         ("control", control, router::control(app), options.control_tls(), shares.control),
         ("runner", runner, router::runner(app), options.runner_tls(), shares.runner),
     ] {
@@ -243,9 +243,9 @@ fn serve(
         let of_address = options.address_connections;
         let limits = Limits { connections, per_address: of_address, ..Limits::default() };
         let stop = app.stopping.clone();
-        doors.spawn(listen::serve((name, door.listener), tls, routes, limits, stop));
+        listeners.spawn(listen::serve((name, bound.listener), tls, routes, limits, stop));
     }
-    Ok(doors)
+    Ok(listeners)
 }
 
 /// Name of this server, unique among the servers of one database. Reads the file `server.id` in the

@@ -96,15 +96,15 @@ impl Assertions {
     ///
     /// 401, with `server_time` if only the clock differs.
     pub fn verify_rekey(
-        ask: &RekeyRequest,
+        request: &RekeyRequest,
         identity_key: &str,
         now: Timestamp,
     ) -> Result<String, Problem> {
-        let said: RekeyAssertion =
-            claims_unverified(&ask.proof).ok_or_else(|| invalid("it cannot be parsed"))?;
-        let proven: RekeyAssertion = verify_signature(&ask.proof, &said.identity_key)?;
+        let unverified: RekeyAssertion =
+            claims_unverified(&request.proof).ok_or_else(|| invalid("it cannot be parsed"))?;
+        let proven: RekeyAssertion = verify_signature(&request.proof, &unverified.identity_key)?;
         if proven.identity_key != identity_key {
-            let vouched: RekeyAssertion = verify_signature(&ask.assertion, identity_key)?;
+            let vouched: RekeyAssertion = verify_signature(&request.assertion, identity_key)?;
             if vouched != proven {
                 return Err(invalid("the claims signed by the two keys differ"));
             }
@@ -134,11 +134,11 @@ fn verify_signature<C: DeserializeOwned>(
     verify(assertion, &[key]).map_err(|reason| invalid(&reason.to_string()))
 }
 
-fn check_audience(aud: &str, ours: &str) -> Result<(), Problem> {
-    if aud == ours {
+fn check_audience(aud: &str, expected: &str) -> Result<(), Problem> {
+    if aud == expected {
         Ok(())
     } else {
-        Err(invalid(&format!("its audience is {aud:?}, but {ours:?} is required")))
+        Err(invalid(&format!("its audience is {aud:?}, but {expected:?} is required")))
     }
 }
 
@@ -215,8 +215,8 @@ mod tests {
     #[test]
     fn assertion_lifetime_is_limited_to_a_minute() {
         let now = Timestamp::from_timestamp(NOW, 0).unwrap();
-        for (exp, taken) in [(NOW + 60, true), (NOW + 61, false), (NOW - 1, false)] {
-            assert_eq!(check_time(NOW, exp, now).is_ok(), taken, "{exp}");
+        for (exp, accepted) in [(NOW + 60, true), (NOW + 61, false), (NOW - 1, false)] {
+            assert_eq!(check_time(NOW, exp, now).is_ok(), accepted, "{exp}");
         }
     }
 

@@ -63,12 +63,16 @@ pub async fn create_first_owner(
     }
     let (principal, path, access) = prepare_owner(data, now)?;
     names::set(log.pool(), principal, DEFAULT_NAME, now).await?;
-    let taken = decide_new::<Name, BootstrapError>(
+    let name_events = decide_new::<Name, BootstrapError>(
         [NameCommand::Take { owner: principal.to_string() }],
         now,
     )?;
     let writes = vec![
-        Write { stream: StreamId::new(Name::NAME, RESERVED_NAME), expected: 0, events: taken },
+        Write {
+            stream: StreamId::new(Name::NAME, RESERVED_NAME),
+            expected: 0,
+            events: name_events,
+        },
         Write {
             stream: StreamId::new(Access::NAME, principal.to_string()),
             expected: 0,

@@ -104,12 +104,12 @@ mod tests {
         let actor = "prn_01ARZ3NDEKTSV4RRFFQ69G5FAV";
         let hidden = format!("\u{200b}{actor}");
         for bad in ["", "  ", &long, "policy:auto_approve", "system", actor] {
-            let said = validated(bad).unwrap_err();
-            assert_eq!(said.errors[0].field.as_deref(), Some("name"), "{bad:?}");
+            let problem = validated(bad).unwrap_err();
+            assert_eq!(problem.errors[0].field.as_deref(), Some("name"), "{bad:?}");
         }
         for bad in ["a\u{1b}[2Jb", "a\tb", "nnA\u{202e}", "\u{200b}system", &hidden] {
-            let said = validated(bad).unwrap_err();
-            assert_eq!(said.errors[0].field.as_deref(), Some("name"), "{bad:?}");
+            let problem = validated(bad).unwrap_err();
+            assert_eq!(problem.errors[0].field.as_deref(), Some("name"), "{bad:?}");
         }
     }
 }

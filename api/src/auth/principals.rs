@@ -229,9 +229,9 @@ impl PrincipalCache {
         let access = tables.principals.get(&principal).map(|known| &known.access);
         let access = access.ok_or_else(unknown)?;
         let issued = access.token(id).ok_or_else(unknown)?;
-        let kept = bytes_of(&issued.sha256).ok_or_else(unknown)?;
+        let stored = bytes_of(&issued.sha256).ok_or_else(unknown)?;
         // The map lookup does not compare in constant time, so this comparison does.
-        if !bool::from(kept.ct_eq(&hash)) {
+        if !bool::from(stored.ct_eq(&hash)) {
             return Err(unknown());
         }
         tables.unreadable.check(principal)?;
@@ -284,11 +284,11 @@ fn check_token(access: &Access, id: TokenId, now: Timestamp) -> Result<(), Probl
     if access.is_token_valid(id, now) {
         return Ok(());
     }
-    let (code, what) = match access.revoked.contains(&id) {
+    let (code, reason) = match access.revoked.contains(&id) {
         true => (Code::TokenRevoked, "was revoked"),
         false => (Code::TokenExpired, "has expired"),
     };
-    Err(Problem::new(code, format!("the token {id} {what}; ask an owner for another token")))
+    Err(Problem::new(code, format!("the token {id} {reason}; ask an owner for another token")))
 }
 
 impl Tables {

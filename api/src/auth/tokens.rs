@@ -144,7 +144,7 @@ impl Tokens {
         // Holds the keys until the token is cached. Otherwise a token of a withdrawn key could be
         // cached after the cache was cleared.
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        let kept: CachedClaims<C> = keys.verify(token, now).map_err(|error| match error {
+        let cached: CachedClaims<C> = keys.verify(token, now).map_err(|error| match error {
             TokenError::Malformed => Problem::new(
                 Code::TokenTypeMismatch,
                 "this is not a signed token; use an access token or a job token",
@@ -156,12 +156,12 @@ impl Tokens {
         })?;
         let mut remembered = remembered.write().unwrap_or_else(PoisonError::into_inner);
         if remembered.len() >= MAX_CACHED {
-            remembered.retain(|_, kept| exp(&kept.claims) > now.timestamp());
+            remembered.retain(|_, cached| exp(&cached.claims) > now.timestamp());
         }
         if remembered.len() < MAX_CACHED {
-            remembered.insert(hash, kept.clone());
+            remembered.insert(hash, cached.clone());
         }
-        Ok(kept.claims)
+        Ok(cached.claims)
     }
 }
 
@@ -289,8 +289,8 @@ mod tests {
 
     #[test]
     fn access_token_is_valid_for_fifteen_minutes_on_this_server() {
-        let (_dir, ours) = keys();
-        let tokens = Tokens::new(&ours.current(), LOG);
+        let (_dir, own_keys) = keys();
+        let tokens = Tokens::new(&own_keys.current(), LOG);
         let runner = RunnerId(Ulid::new());
         let token = tokens.access(runner, (RunnerMode::Build, None), 1, now()).unwrap();
         // The second iteration reads from the cache.
@@ -299,17 +299,17 @@ mod tests {
             let later = now() + chrono::TimeDelta::minutes(15);
             assert_eq!(tokens.read_access(&token, later).unwrap_err().code, Code::TokenExpired);
         }
-        let (_dir, others) = keys();
-        let other_key = Tokens::new(&others.current(), LOG);
+        let (_dir, other_keys) = keys();
+        let other_key = Tokens::new(&other_keys.current(), LOG);
         assert_eq!(other_key.read_access(&token, now()).unwrap_err().code, Code::TokenUnknown);
-        let other_log = Tokens::new(&ours.current(), "01ARZ3NDEKTSV4RRFFQ69G5FAW");
+        let other_log = Tokens::new(&own_keys.current(), "01ARZ3NDEKTSV4RRFFQ69G5FAW");
         assert_eq!(other_log.read_access(&token, now()).unwrap_err().code, Code::TokenUnknown);
     }
 
     #[test]
     fn job_tokens_and_access_tokens_are_not_interchangeable() {
-        let (_dir, ours) = keys();
-        let tokens = Tokens::new(&ours.current(), LOG);
+        let (_dir, keys_of_server) = keys();
+        let tokens = Tokens::new(&keys_of_server.current(), LOG);
         let (runner, job) = (RunnerId(Ulid::new()), JobId(Ulid::new()));
         let (execution, fence) = (ExecutionId(Ulid::new()), Fence { epoch: 1, position: 9 });
         let job_token = tokens.job(runner, job, execution, fence, now(), now()).unwrap();

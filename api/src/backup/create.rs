@@ -41,19 +41,19 @@ pub async fn create(
     progress: Progress<'_>,
 ) -> Result<Manifest, BackupError> {
     let draft = Draft::begin(out)?;
-    let SnapshotParts { standing, postgres, archived, keys: mut taken } =
+    let SnapshotParts { head, postgres, archived, keys: mut files_copied } =
         database(&draft, data, access, progress).await?;
     // Signs with the copied keys, which are available to a restore.
     let keys = keys::kept(&draft.path.join(KEYS))?;
-    taken.push(measure_file(&draft.path, DUMP)?);
+    files_copied.push(measure_file(&draft.path, DUMP)?);
     // Copied after the snapshot: every artifact that an event names was stored before the event.
-    taken.extend(draft.registry(data, progress)?);
-    taken.extend(draft.archives(archives, &archived, progress)?);
+    files_copied.extend(draft.registry(data, progress)?);
+    files_copied.extend(draft.archives(archives, &archived, progress)?);
     let token = data.join(OWNER_TOKEN);
     if token.is_file() {
-        taken.push(files::copy(&token, &draft.path.join(OWNER_TOKEN), OWNER_TOKEN)?);
+        files_copied.push(files::copy(&token, &draft.path.join(OWNER_TOKEN), OWNER_TOKEN)?);
     }
-    let HeadSnapshot { checkpoint, format, recorded_at } = standing;
+    let HeadSnapshot { checkpoint, format, recorded_at } = head;
     let manifest = Manifest {
         format: Manifest::format(),
         program: manifest::program(),
@@ -65,7 +65,7 @@ pub async fn create(
         epoch: checkpoint.epoch,
         recorded_at,
         checkpoint: checkpoint.sign(keys.checkpoints()),
-        files: taken,
+        files: files_copied,
     };
     manifest.write(&draft.path)?;
     draft.finish(out, progress)?;
@@ -75,7 +75,7 @@ pub async fn create(
 /// Parts of a backup that belong to one snapshot of the database: the head, the archives of events
 /// without rows, and the keys.
 struct SnapshotParts {
-    standing: HeadSnapshot,
+    head: HeadSnapshot,
     postgres: u32,
     archived: Vec<ArchiveRecord>,
     keys: Vec<File>,
@@ -98,7 +98,7 @@ async fn database(
     reader.execute("begin isolation level repeatable read, read only").await?;
     let snapshot: String =
         sqlx::query_scalar("select pg_export_snapshot()").fetch_one(&mut reader).await?;
-    let standing = event_log::head_snapshot(&mut reader).await?;
+    let head = event_log::head_snapshot(&mut reader).await?;
     let mut archived = archive::list(&mut reader).await?;
     archived.retain(|archive| archive.dropped_at.is_some());
     // Copied after the snapshot, so every key that wraps data in it is among the current and former
@@ -119,7 +119,7 @@ async fn database(
         tokio::select! {
             done = &mut ended => break done?,
             _ = looks.tick() => {
-                let written = fs::metadata(dump).map_or(0, |found| found.len());
+                let written = fs::metadata(dump).map_or(0, |metadata| metadata.len());
                 progress(format!("database: {} written", indicatif::HumanBytes(written)));
             }
         }
@@ -128,7 +128,7 @@ async fn database(
     reader.execute("rollback").await?;
     holder.execute("rollback").await?;
     files::sync(dump)?;
-    Ok(SnapshotParts { standing, postgres, archived, keys })
+    Ok(SnapshotParts { head, postgres, archived, keys })
 }
 
 /// Locks all tables against schema changes. Rows can still change.
@@ -162,13 +162,13 @@ struct Draft {
 
 impl Draft {
     fn begin(out: &Path) -> Result<Draft, BackupError> {
-        let shown = || out.display().to_string();
+        let path_text = || out.display().to_string();
         if fs::symlink_metadata(out).is_ok() {
-            return Err(BackupError::Exists { path: shown() });
+            return Err(BackupError::Exists { path: path_text() });
         }
-        let name = out.file_name().ok_or_else(|| BackupError::Exists { path: shown() })?;
+        let name = out.file_name().ok_or_else(|| BackupError::Exists { path: path_text() })?;
         if files::is_partial(out) {
-            return Err(BackupError::Reserved { path: shown() });
+            return Err(BackupError::Reserved { path: path_text() });
         }
         let mut name = name.to_os_string();
         name.push(PARTIAL);
@@ -176,13 +176,16 @@ impl Draft {
         files::private_directory(&path)?;
         let open = fs::File::open(&path).map_err(at(&path))?;
         let held = Flock::lock(open, FlockArg::LockExclusiveNonblock)
-            .map_err(|_| BackupError::Busy { path: shown() })?;
+            .map_err(|_| BackupError::Busy { path: path_text() })?;
         // Removes the files of an interrupted backup.
         for entry in fs::read_dir(&path).map_err(at(&path))? {
-            let left = entry.map_err(at(&path))?.path();
-            let removed =
-                if left.is_dir() { fs::remove_dir_all(&left) } else { fs::remove_file(&left) };
-            removed.map_err(at(&left))?;
+            let entry_path = entry.map_err(at(&path))?.path();
+            let removed = if entry_path.is_dir() {
+                fs::remove_dir_all(&entry_path)
+            } else {
+                fs::remove_file(&entry_path)
+            };
+            removed.map_err(at(&entry_path))?;
         }
         Ok(Draft { path, _held: held })
     }
@@ -192,22 +195,22 @@ impl Draft {
     fn keys(&self, data: &Path) -> Result<Vec<File>, BackupError> {
         let from = data.join(KEYS);
         keys::read(&from)?;
-        let mut taken = Vec::new();
+        let mut copied_files = Vec::new();
         for inner in files::below(&from)? {
-            taken.push(self.take(&from, KEYS, &inner)?);
+            copied_files.push(self.take(&from, KEYS, &inner)?);
         }
-        Ok(taken)
+        Ok(copied_files)
     }
 
     fn registry(&self, data: &Path, progress: Progress<'_>) -> Result<Vec<File>, BackupError> {
         let from = data.join(REGISTRY);
         let inner = if from.is_dir() { files::below(&from)? } else { Vec::new() };
-        let mut taken = Vec::new();
+        let mut copied_files = Vec::new();
         for (n, path) in inner.iter().enumerate() {
             progress(format!("registry: file {} of {}", n + 1, inner.len()));
-            taken.push(self.take(&from, REGISTRY, path)?);
+            copied_files.push(self.take(&from, REGISTRY, path)?);
         }
-        Ok(taken)
+        Ok(copied_files)
     }
 
     /// Copies the archives whose events have no rows in the dump. Archives never change.
@@ -217,7 +220,7 @@ impl Draft {
         archived: &[ArchiveRecord],
         progress: Progress<'_>,
     ) -> Result<Vec<File>, BackupError> {
-        let mut taken = Vec::new();
+        let mut copied_files = Vec::new();
         for (n, archive) in archived.iter().enumerate() {
             progress(format!("archive {} of {}", n + 1, archived.len()));
             let inner = archive.directory(Path::new(""));
@@ -238,32 +241,34 @@ impl Draft {
             }
             // A backup with a damaged archive must not replace an intact one.
             let copied = self.path.join(ARCHIVES).join(&inner).join(MANIFEST);
-            let said = fs::read(&copied).map_err(at(&copied))?;
-            let said: archive::Manifest =
-                serde_json::from_slice(&said).map_err(|why| unreadable(why.to_string()))?;
+            let manifest_copy = fs::read(&copied).map_err(at(&copied))?;
+            let manifest_copy: archive::Manifest = serde_json::from_slice(&manifest_copy)
+                .map_err(|why| unreadable(why.to_string()))?;
             for name in [EVENTS, INDEX] {
                 let file = take(name)?;
                 let digest = file.digest.strip_prefix("sha256:").unwrap_or_default();
-                let is_made = |made: &archive::Measured| {
-                    made.name == name && made.bytes == file.bytes && made.sha256 == digest
+                let is_made = |measured: &archive::Measured| {
+                    measured.name == name
+                        && measured.bytes == file.bytes
+                        && measured.sha256 == digest
                 };
-                if !said.files.iter().any(is_made) {
+                if !manifest_copy.files.iter().any(is_made) {
                     let why = format!("{name} does not match the manifest of the archive");
                     return Err(unreadable(why).into());
                 }
-                taken.push(file);
+                copied_files.push(file);
             }
-            taken.push(manifest);
+            copied_files.push(manifest);
         }
-        Ok(taken)
+        Ok(copied_files)
     }
 
     fn take(&self, from: &Path, under: &str, inner: &Path) -> Result<File, BackupError> {
         let name = Path::new(under).join(inner);
-        let shown = name.to_str().ok_or_else(|| {
+        let name_text = name.to_str().ok_or_else(|| {
             at(&from.join(inner))(std::io::Error::other("its name is not valid UTF-8"))
         })?;
-        files::copy(&from.join(inner), &self.path.join(&name), shown)
+        files::copy(&from.join(inner), &self.path.join(&name), name_text)
     }
 
     /// Renames the complete backup to its final path.

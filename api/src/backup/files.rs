@@ -32,9 +32,9 @@ pub(super) fn private_directory(path: &Path) -> Result<(), BackupError> {
         Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
         Err(why) => return Err(at(path)(why)),
     }
-    let found = fs::symlink_metadata(path).map_err(at(path))?;
-    let ours = found.uid() == nix::unistd::geteuid().as_raw();
-    if found.is_dir() && ours && found.mode() & 0o777 == 0o700 {
+    let metadata = fs::symlink_metadata(path).map_err(at(path))?;
+    let is_own = metadata.uid() == nix::unistd::geteuid().as_raw();
+    if metadata.is_dir() && is_own && metadata.mode() & 0o777 == 0o700 {
         return Ok(());
     }
     Err(BackupError::NotPrivate { path: path.display().to_string() })
@@ -95,7 +95,7 @@ pub(super) fn measure(
 /// the files of its subdirectories, so that an index is copied before the files that the index
 /// lists. Skips dot files, which are incomplete uploads.
 pub(super) fn below(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
-    let (mut found, mut waiting) = (Vec::new(), vec![PathBuf::new()]);
+    let (mut paths, mut waiting) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(inner) = waiting.pop() {
         let here = directory.join(&inner);
         let (mut files, mut directories) = (Vec::new(), Vec::new());
@@ -113,10 +113,10 @@ pub(super) fn below(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
         }
         files.sort();
         directories.sort();
-        found.extend(files);
+        paths.extend(files);
         waiting.extend(directories.into_iter().rev());
     }
-    Ok(found)
+    Ok(paths)
 }
 
 /// Converts a path in a manifest to a relative path. Returns `None` if it could leave its
@@ -138,9 +138,9 @@ pub(super) fn give(data: &Path, names: &[&str]) -> Result<(), BackupError> {
     let mut waiting: Vec<_> = names.iter().map(|name| data.join(name)).collect();
     while let Some(path) = waiting.pop() {
         // Never follows a symbolic link, because its target may belong to another user.
-        let Ok(found) = fs::symlink_metadata(&path) else { continue };
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
         std::os::unix::fs::lchown(&path, uid, gid).map_err(at(&path))?;
-        if found.is_dir() {
+        if metadata.is_dir() {
             for entry in fs::read_dir(&path).map_err(at(&path))? {
                 waiting.push(entry.map_err(at(&path))?.path());
             }

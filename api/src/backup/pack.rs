@@ -15,13 +15,13 @@ pub(super) fn is_file(out: &Path) -> bool {
 
 /// Lists a directory and its subdirectories.
 pub(super) fn directories(backup: &Path) -> Result<BTreeSet<PathBuf>, BackupError> {
-    let mut found = BTreeSet::from([backup.to_path_buf()]);
+    let mut directories_found = BTreeSet::from([backup.to_path_buf()]);
     for file in files::below(backup)? {
         let file = backup.join(file);
         let above = file.ancestors().skip(1).take_while(|above| above.starts_with(backup));
-        found.extend(above.map(Path::to_path_buf));
+        directories_found.extend(above.map(Path::to_path_buf));
     }
-    Ok(found)
+    Ok(directories_found)
 }
 
 /// Packs all files of a backup into one tar file, and syncs the tar file.

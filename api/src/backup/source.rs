@@ -32,14 +32,14 @@ impl Source {
         scratch: &Path,
         progress: Progress<'_>,
     ) -> Result<Source, BackupError> {
-        let found = fs::metadata(from).map_err(at(from))?;
+        let metadata = fs::metadata(from).map_err(at(from))?;
         // An incomplete backup may have a manifest, although other files were not synced.
         if files::is_partial(&fs::canonicalize(from).map_err(at(from))?) {
             let why = "its creation did not finish";
             let why = why.to_owned();
             return Err(BackupError::Incomplete { path: from.display().to_string(), why });
         }
-        let directory = if found.is_dir() {
+        let directory = if metadata.is_dir() {
             from.to_path_buf()
         } else {
             progress(format!("unpacking {}", from.display()));
@@ -58,8 +58,8 @@ impl Source {
         }
         let keys = keys::kept(&directory.join(KEYS))?;
         let checkpoint = Checkpoint::open(&manifest.checkpoint, &keys.checkpoint_keys())?;
-        let said = (&manifest.log_id, manifest.position, manifest.epoch);
-        if said != (&checkpoint.log_id, checkpoint.size, checkpoint.epoch) {
+        let of_manifest = (&manifest.log_id, manifest.position, manifest.epoch);
+        if of_manifest != (&checkpoint.log_id, checkpoint.size, checkpoint.epoch) {
             let why = "it names another log, position or epoch than its checkpoint".into();
             return Err(BackupError::Damaged { path: "manifest.json".into(), why });
         }
@@ -91,11 +91,11 @@ fn compare(directory: &Path, file: &File) -> Result<(), BackupError> {
     if !path.is_file() {
         return Err(damaged("the file is missing".into()));
     }
-    let found = files::measure(&path, &file.path, |_| Ok(()))?;
-    if found != *file {
+    let measured = files::measure(&path, &file.path, |_| Ok(()))?;
+    if measured != *file {
         return Err(damaged(format!(
             "it has {} bytes and the digest {}, and the manifest has {} bytes and {}",
-            found.bytes, found.digest, file.bytes, file.digest
+            measured.bytes, measured.digest, file.bytes, file.digest
         )));
     }
     Ok(())

@@ -38,8 +38,8 @@ impl WitnessCheckpoint {
     /// # Errors
     /// [`BackupError::Witness`].
     pub fn read(path: &Path, source: &Source) -> Result<WitnessCheckpoint, BackupError> {
-        let shown = path.display().to_string();
-        let wrong = |why: String| BackupError::Witness { path: shown.clone(), why };
+        let path_text = path.display().to_string();
+        let wrong = |why: String| BackupError::Witness { path: path_text.clone(), why };
         let length = fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
         if length > MAX_BYTES {
             return Err(wrong("it exceeds the limit of 64 KiB".into()));
@@ -51,7 +51,7 @@ impl WitnessCheckpoint {
             let (other, ours) = (checkpoint.origin(), source.checkpoint.origin());
             return Err(wrong(format!("it belongs to {other}, and the backup to {ours}")));
         }
-        Ok(WitnessCheckpoint { path: shown, checkpoint })
+        Ok(WitnessCheckpoint { path: path_text, checkpoint })
     }
 
     /// Compares the checkpoint with the log.

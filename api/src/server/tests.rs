@@ -128,20 +128,20 @@ async fn a_token_made_at_one_server_is_known_at_the_other_and_revoked_there_too(
 
     let http = client();
     let tokens = format!("{}/v1/tokens", first.ready.control);
-    let made =
+    let created =
         http.post(&tokens).bearer_auth(owner.trim()).json(&serde_json::json!({"role": "viewer"}));
-    let made: Value = made.send().await.unwrap().json().await.unwrap();
-    let token = made["token"].as_str().unwrap();
+    let created: Value = created.send().await.unwrap().json().await.unwrap();
+    let token = created["token"].as_str().unwrap();
     let whoami = format!("{}/v1/whoami", second.ready.control);
-    let becomes = async |wanted: StatusCode| {
+    let becomes = async |expected: StatusCode| {
         let since = Instant::now();
-        while http.get(&whoami).bearer_auth(token).send().await.unwrap().status() != wanted {
-            assert!(since.elapsed() < Duration::from_secs(10), "it never became {wanted}");
+        while http.get(&whoami).bearer_auth(token).send().await.unwrap().status() != expected {
+            assert!(since.elapsed() < Duration::from_secs(10), "it never became {expected}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     becomes(StatusCode::OK).await;
-    let revoke = http.delete(format!("{tokens}/{}", made["id"].as_str().unwrap()));
+    let revoke = http.delete(format!("{tokens}/{}", created["id"].as_str().unwrap()));
     assert!(revoke.bearer_auth(owner.trim()).send().await.unwrap().status().is_success());
     becomes(StatusCode::UNAUTHORIZED).await;
     first.stop().await;
@@ -163,7 +163,7 @@ async fn waits_for_approval(server: &Server, run: domain::ids::RunId, days: i64)
     let (install, step) = (InstallId(Ulid::new()), StepId(Ulid::new()));
     let expires_at = server.app.now() + chrono::TimeDelta::days(days);
     let call = crate::execute::Call::of(event_log::Meta::new(Actor::System, run.to_string()));
-    let asked = server.app.engine.transact(&call, move |unit| {
+    let requested = server.app.engine.transact(&call, move |unit| {
         Box::pin(async move {
             let create = InstallCommand::Create {
                 app: AppId(Ulid::new()),
@@ -205,7 +205,7 @@ async fn waits_for_approval(server: &Server, run: domain::ids::RunId, days: i64)
             unit.handle::<Run>(run, RunCommand::RecordPlan { job, plan, approval }).await
         })
     });
-    asked.await.unwrap();
+    requested.await.unwrap();
 }
 
 #[tokio::test]
@@ -227,16 +227,16 @@ async fn approval_expires() {
     let later: Clock = Arc::new(|| (system_clock())() + chrono::TimeDelta::days(8));
     let server = start(later).await.unwrap();
     let since = Instant::now();
-    let over = loop {
-        let over = server.app.engine.load::<Run>(due).await.unwrap();
-        if over.outcome.is_some() {
-            break over;
+    let run = loop {
+        let run = server.app.engine.load::<Run>(due).await.unwrap();
+        if run.outcome.is_some() {
+            break run;
         }
-        assert!(since.elapsed() < Duration::from_secs(10), "{over:?}");
+        assert!(since.elapsed() < Duration::from_secs(10), "{run:?}");
         tokio::time::sleep(Duration::from_millis(25)).await;
     };
     let expired = StepState::Skipped { reason: Skip::Expired };
-    assert_eq!((&over.steps[0].state, over.outcome), (&expired, Some(Outcome::Expired)));
+    assert_eq!((&run.steps[0].state, run.outcome), (&expired, Some(Outcome::Expired)));
     // The loop has run, and the other approval is not due yet.
     let waits = server.app.engine.load::<Run>(not_yet).await.unwrap();
     assert!(matches!(waits.steps[0].state, StepState::AwaitingApproval { .. }), "{waits:?}");
@@ -254,8 +254,8 @@ async fn data_directory_allows_owner_recovery() {
     let token = std::fs::read_to_string(server.ready.owner_token_file.as_ref().unwrap()).unwrap();
     assert_ne!(token.trim(), lost);
     let tokens = format!("{}/v1/tokens", server.ready.control);
-    let ask = client().get(&tokens).bearer_auth(token.trim()).send().await.unwrap();
-    let all: Value = ask.json().await.unwrap();
-    assert_eq!(all["items"].as_array().unwrap().len(), 2, "{all}");
+    let response = client().get(&tokens).bearer_auth(token.trim()).send().await.unwrap();
+    let tokens_list: Value = response.json().await.unwrap();
+    assert_eq!(tokens_list["items"].as_array().unwrap().len(), 2, "{tokens_list}");
     server.stop().await;
 }

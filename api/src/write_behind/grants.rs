@@ -15,17 +15,17 @@ pub async fn keep(
     pool: &PgPool,
     bytes: Vec<u8>,
 ) -> Result<(), blob::BlobError> {
-    match evidence.leave(bytes) {
+    match evidence.push(bytes) {
         Ok(()) => Ok(()),
         Err(bytes) => blob::put_unflushed(pool, &[bytes]).await,
     }
 }
 
 /// Stores queued grants until the server stops, and then those that remain.
-pub async fn run(pool: PgPool, stopping: CancellationToken, left: WriteBehindQueue<Vec<u8>>) {
-    while let Some(some) = left.next(&stopping).await {
-        if let Err(reason) = blob::put_unflushed(&pool, &some).await {
-            warn!(count = some.len(), error = %reason, "Cannot store grants; each is reproduced when it is needed");
+pub async fn run(pool: PgPool, stopping: CancellationToken, queue: WriteBehindQueue<Vec<u8>>) {
+    while let Some(batch) = queue.next_batch(&stopping).await {
+        if let Err(reason) = blob::put_unflushed(&pool, &batch).await {
+            warn!(count = batch.len(), error = %reason, "Cannot store grants; each is reproduced when it is needed");
         }
     }
 }

@@ -19,7 +19,7 @@ pub struct StoredResponse {
 
 /// Queues a response, or stores it immediately if the queue is full.
 pub async fn keep(queue: &ResponseQueue, pool: &PgPool, answer: StoredResponse) {
-    if let Err(answer) = queue.leave(answer) {
+    if let Err(answer) = queue.push(answer) {
         write(pool, &[answer]).await;
     }
 }
@@ -28,10 +28,10 @@ pub async fn keep(queue: &ResponseQueue, pool: &PgPool, answer: StoredResponse) 
 pub async fn run(
     pool: PgPool,
     stopping: CancellationToken,
-    left: WriteBehindQueue<StoredResponse>,
+    queue: WriteBehindQueue<StoredResponse>,
 ) {
-    while let Some(some) = left.next(&stopping).await {
-        write(&pool, &some).await;
+    while let Some(batch) = queue.next_batch(&stopping).await {
+        write(&pool, &batch).await;
     }
 }
 
@@ -39,7 +39,7 @@ pub async fn run(
 /// not stored.
 async fn write(pool: &PgPool, some: &[StoredResponse]) {
     let column = |of: fn(&StoredResponse) -> &str| some.iter().map(of).collect::<Vec<_>>();
-    let kept = sqlx::query(
+    let stored = sqlx::query(
         "with asynchronous as (select set_config('synchronous_commit', 'off', true)) \
          update log_command c set response = u.said::json \
          from asynchronous, unnest($1::text[], $2::text[], $3::text[]) as u(principal, key, said) \
@@ -51,7 +51,7 @@ async fn write(pool: &PgPool, some: &[StoredResponse]) {
     .bind(column(|answer| &answer.body))
     .execute(pool)
     .await;
-    if let Err(reason) = kept {
+    if let Err(reason) = stored {
         warn!(count = some.len(), error = %reason, "Cannot store responses; repeated commands get their responses from the log");
     }
 }

@@ -41,25 +41,25 @@ async fn archives_of_dropped_rows_are_backed_up_and_restored() {
     // A damaged archive must not replace an intact one, and the running server detects it as well.
     let events = directory.join("1-256/events.ndjson.zst");
     let whole = fs::read(&events).unwrap();
-    let mut spoiled = whole.clone();
-    spoiled[40] ^= 1;
-    fs::write(&events, spoiled).unwrap();
+    let mut damaged = whole.clone();
+    damaged[40] ^= 1;
+    fs::write(&events, damaged).unwrap();
     let other = place.path().join("other");
     let refused = create((data, &directory), &access, &other, now, &quiet).await.unwrap_err();
     let why = "events.ndjson.zst does not match";
     assert!(refused.to_string().contains(why), "{refused}");
     assert!(!other.exists() && !place.path().join("other.partial").exists());
-    let found = tokio::time::timeout(std::time::Duration::from_secs(30), async {
+    let result = tokio::time::timeout(std::time::Duration::from_secs(30), async {
         loop {
             let served = event_log::Source::from(app.log());
             match event_log::verify::verify(served, 0, |_| {}).await {
                 Ok(_) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
-                Err(found) => break found,
+                Err(result) => break result,
             }
         }
     });
-    let found = found.await.expect("what was read before is soon read again");
-    assert!(found.to_string().contains("are not those that were written"), "{found}");
+    let result = result.await.expect("what was read before is soon read again");
+    assert!(result.to_string().contains("are not those that were written"), "{result}");
     fs::write(&events, whole).unwrap();
 
     // A backup must contain every archive whose events have no rows.

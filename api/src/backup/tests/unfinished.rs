@@ -15,18 +15,18 @@ async fn incomplete_backup_is_rejected_and_replaced() {
 
     // State after kill -9 just before the end: all files exist, but may not be on the disk.
     fs::rename(&out, &partial).unwrap();
-    let said = refused(&partial);
-    assert!(said.contains("its creation did not finish"), "{said}");
+    let message = refused(&partial);
+    assert!(message.contains("its creation did not finish"), "{message}");
     let link = place.path().join("link");
     std::os::unix::fs::symlink(&partial, &link).unwrap();
-    assert_eq!(refused(&link).replace("link", "backup.partial"), said);
+    assert_eq!(refused(&link).replace("link", "backup.partial"), message);
     fs::remove_file(&link).unwrap();
     let half = place.path().join("half");
     fs::rename(&partial, &half).unwrap();
     for last in ["manifest.sha256", "manifest.json", "database.dump"] {
         fs::remove_file(half.join(last)).unwrap();
-        let said = refused(&half);
-        assert!(said.contains("is not a complete backup"), "{last}: {said}");
+        let message = refused(&half);
+        assert!(message.contains("is not a complete backup"), "{last}: {message}");
     }
     fs::rename(&half, &partial).unwrap();
     backed_up(&started, &out).await;

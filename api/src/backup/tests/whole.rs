@@ -38,7 +38,7 @@ async fn acknowledged_events_are_restored_despite_concurrent_appends() {
         ("later", end.clone()),
         ("forged", Checkpoint { size: 5, root: [9; 32], ..end.clone() }),
     ];
-    let kept: BTreeMap<_, _> = notes
+    let stored: BTreeMap<_, _> = notes
         .iter()
         .map(|(name, checkpoint)| {
             let path = place.path().join(name);
@@ -53,7 +53,7 @@ async fn acknowledged_events_are_restored_despite_concurrent_appends() {
 
     let target = fresh_empty_database().await.unwrap();
     let access = Access::of_url(&target.url).unwrap();
-    let both = [kept["before"].clone(), kept["later"].clone()];
+    let both = [stored["before"].clone(), stored["later"].clone()];
     let restored = fill_database(&source, &access, &both, &quiet).await.unwrap();
     assert_eq!(restored.witnessed[0].missing, None);
     assert_eq!(restored.witnessed[1].missing, Some((manifest.position + 1, end.size)));
@@ -70,7 +70,7 @@ async fn acknowledged_events_are_restored_despite_concurrent_appends() {
     let other = fresh_empty_database().await.unwrap();
     let access = Access::of_url(&other.url).unwrap();
     let forked =
-        fill_database(&source, &access, &[kept["forged"].clone()], &quiet).await.unwrap_err();
+        fill_database(&source, &access, &[stored["forged"].clone()], &quiet).await.unwrap_err();
     assert!(matches!(forked, BackupError::Forked { position: 5, .. }), "{forked}");
     assert!(forked.is_bad_backup());
 
