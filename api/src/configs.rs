@@ -98,7 +98,7 @@ pub fn published(app: &AppState, version: u32) -> Result<&Published, Problem> {
 }
 
 /// Resolves all inputs of a config from the stored inputs of an install.
-pub fn passed(
+pub fn resolved_inputs(
     config: &Config,
     inputs: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, Problem> {

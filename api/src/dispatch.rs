@@ -163,8 +163,8 @@ impl Dispatch {
                 held.id == execution && held.runner == runner
             }
             State::OutcomeUnknown(held) => {
-                let its_own = held.id == execution && held.runner == runner;
-                its_own && !tracked.is_log_finalized(execution)
+                let is_own = held.id == execution && held.runner == runner;
+                is_own && !tracked.is_log_finalized(execution)
             }
             State::Ended { execution: ended, .. } => {
                 *ended == Some(execution)
@@ -256,8 +256,8 @@ impl Dispatch {
 
     /// Adds or removes a reader of a job's log. Each `true` must be followed by one `false`. While
     /// there is a reader, the runner sends log chunks more often.
-    pub fn set_log_reader(&self, job: JobId, on: bool) {
-        self.state().set_log_reader(job, on);
+    pub fn set_log_reader(&self, job: JobId, is_reading: bool) {
+        self.state().set_log_reader(job, is_reading);
     }
 
     /// Counts for the metrics.

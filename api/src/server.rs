@@ -94,7 +94,7 @@ impl Server {
         // Binds the listeners first: a port in use is the most common error and is cheap to detect.
         let (control, runner) = options.bind_listeners().await?;
         let keys = Keys::open(&options.data.join("keys"), clock())?;
-        let ring = wrapping::ring(&options.data.join("keys"), clock())?;
+        let ring = wrapping::load_or_create(&options.data.join("keys"), clock())?;
         let registry = Registry::open(&options.data, options.max_blob_bytes)?;
         // Opens one connection without the pool, which would retry and then report only a timeout.
         options.database.connect().await?.close().await?;

@@ -19,7 +19,7 @@ const MAX_CHARACTERS: usize = 80;
 /// 422 if the name is invalid.
 pub fn validated(name: &str) -> Result<String, Problem> {
     let name = name.trim();
-    let wrong = if name.is_empty() || name.chars().count() > MAX_CHARACTERS {
+    let reason = if name.is_empty() || name.chars().count() > MAX_CHARACTERS {
         "must have 1 to 80 characters"
     } else if sanitize(name) != name || name.contains('\t') {
         "has an invisible character"
@@ -34,11 +34,11 @@ pub fn validated(name: &str) -> Result<String, Problem> {
     };
     let error = FieldProblem {
         field: Some("name".into()),
-        message: format!("invalid name: it {wrong}"),
+        message: format!("invalid name: it {reason}"),
         remedy: Some("use a plain name, such as Ann Lee or ci".into()),
         ..FieldProblem::default()
     };
-    Err(Problem::invalid(format!("invalid name: it {wrong}"), vec![error]))
+    Err(Problem::invalid(format!("invalid name: it {reason}"), vec![error]))
 }
 
 /// Sets the name of a principal. Returns true if it changed.

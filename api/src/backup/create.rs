@@ -44,7 +44,7 @@ pub async fn create(
     let SnapshotParts { head, postgres, archived, keys: mut files_copied } =
         database(&draft, data, access, progress).await?;
     // Signs with the copied keys, which are available to a restore.
-    let keys = keys::kept(&draft.path.join(KEYS))?;
+    let keys = keys::load(&draft.path.join(KEYS))?;
     files_copied.push(measure_file(&draft.path, DUMP)?);
     // Copied after the snapshot: every artifact that an event names was stored before the event.
     files_copied.extend(draft.registry(data, progress)?);
@@ -104,7 +104,7 @@ async fn database(
     // Copied after the snapshot, so every key that wraps data in it is among the current and former
     // keys.
     let keys = draft.keys(data)?;
-    wrapping::kept(&draft.path.join(KEYS))?.opens_all(&mut reader).await?;
+    wrapping::load(&draft.path.join(KEYS))?.opens_all(&mut reader).await?;
     // Created before pg_dump opens it, because pg_dump would create a file that other users can
     // read.
     files::new(dump)?;
@@ -196,19 +196,19 @@ impl Draft {
         let from = data.join(KEYS);
         keys::read(&from)?;
         let mut copied_files = Vec::new();
-        for inner in files::below(&from)? {
-            copied_files.push(self.take(&from, KEYS, &inner)?);
+        for inner in files::list_files(&from)? {
+            copied_files.push(self.copy(&from, KEYS, &inner)?);
         }
         Ok(copied_files)
     }
 
     fn registry(&self, data: &Path, progress: Progress<'_>) -> Result<Vec<File>, BackupError> {
         let from = data.join(REGISTRY);
-        let inner = if from.is_dir() { files::below(&from)? } else { Vec::new() };
+        let inner = if from.is_dir() { files::list_files(&from)? } else { Vec::new() };
         let mut copied_files = Vec::new();
         for (n, path) in inner.iter().enumerate() {
             progress(format!("registry: file {} of {}", n + 1, inner.len()));
-            copied_files.push(self.take(&from, REGISTRY, path)?);
+            copied_files.push(self.copy(&from, REGISTRY, path)?);
         }
         Ok(copied_files)
     }
@@ -231,7 +231,7 @@ impl Draft {
                 why,
             };
             let take = |name: &str| {
-                let file = self.take(from, ARCHIVES, &inner.join(name));
+                let file = self.copy(from, ARCHIVES, &inner.join(name));
                 file.map_err(|why| unreadable(why.to_string()))
             };
             let manifest = take(MANIFEST)?;
@@ -263,7 +263,7 @@ impl Draft {
         Ok(copied_files)
     }
 
-    fn take(&self, from: &Path, under: &str, inner: &Path) -> Result<File, BackupError> {
+    fn copy(&self, from: &Path, under: &str, inner: &Path) -> Result<File, BackupError> {
         let name = Path::new(under).join(inner);
         let name_text = name.to_str().ok_or_else(|| {
             at(&from.join(inner))(std::io::Error::other("its name is not valid UTF-8"))

@@ -94,7 +94,7 @@ pub(super) fn measure(
 /// Lists the files below a directory, by their relative paths. The files of a directory come before
 /// the files of its subdirectories, so that an index is copied before the files that the index
 /// lists. Skips dot files, which are incomplete uploads.
-pub(super) fn below(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
+pub(super) fn list_files(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
     let (mut paths, mut waiting) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(inner) = waiting.pop() {
         let here = directory.join(&inner);
@@ -121,7 +121,7 @@ pub(super) fn below(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
 
 /// Converts a path in a manifest to a relative path. Returns `None` if it could leave its
 /// directory.
-pub(super) fn inside(name: &str) -> Option<PathBuf> {
+pub(super) fn relative_path(name: &str) -> Option<PathBuf> {
     let path = PathBuf::from(name);
     let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
     (plain && !name.is_empty()).then_some(path)
@@ -129,7 +129,7 @@ pub(super) fn inside(name: &str) -> Option<PathBuf> {
 
 /// Changes the owner of the restored files to the owner of the data directory, because root may
 /// restore for a service user.
-pub(super) fn give(data: &Path, names: &[&str]) -> Result<(), BackupError> {
+pub(super) fn set_owner(data: &Path, names: &[&str]) -> Result<(), BackupError> {
     if !nix::unistd::geteuid().is_root() {
         return Ok(());
     }

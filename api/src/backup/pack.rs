@@ -16,7 +16,7 @@ pub(super) fn is_file(out: &Path) -> bool {
 /// Lists a directory and its subdirectories.
 pub(super) fn directories(backup: &Path) -> Result<BTreeSet<PathBuf>, BackupError> {
     let mut directories_found = BTreeSet::from([backup.to_path_buf()]);
-    for file in files::below(backup)? {
+    for file in files::list_files(backup)? {
         let file = backup.join(file);
         let above = file.ancestors().skip(1).take_while(|above| above.starts_with(backup));
         directories_found.extend(above.map(Path::to_path_buf));
@@ -29,7 +29,7 @@ pub(super) fn pack(backup: &Path, to: &Path) -> Result<(), BackupError> {
     let mut options = fs::OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(to);
     let mut archive = tar::Builder::new(file.map_err(at(to))?);
-    for inner in files::below(backup)? {
+    for inner in files::list_files(backup)? {
         let path = backup.join(&inner);
         archive.append_path_with_name(&path, &inner).map_err(at(&path))?;
     }
@@ -47,7 +47,7 @@ pub(super) fn unpack(from: &Path, to: &Path) -> Result<(), BackupError> {
         let mut entry = entry.map_err(|why| no_backup(why.to_string()))?;
         let name = entry.path().map(|path| path.to_string_lossy().into_owned());
         let name = name.map_err(|why| no_backup(why.to_string()))?;
-        let inside = files::inside(&name).filter(|_| entry.header().entry_type().is_file());
+        let inside = files::relative_path(&name).filter(|_| entry.header().entry_type().is_file());
         let Some(inside) = inside else {
             return Err(no_backup(format!("{name:?} is not a file of a backup")));
         };

@@ -30,7 +30,11 @@ pub struct Restored {
 ///
 /// # Errors
 /// [`BackupError`].
-pub fn put_files(source: &Source, data: &Path, progress: Progress<'_>) -> Result<(), BackupError> {
+pub fn restore_files(
+    source: &Source,
+    data: &Path,
+    progress: Progress<'_>,
+) -> Result<(), BackupError> {
     let names = [KEYS, REGISTRY, ARCHIVES, OWNER_TOKEN];
     let is_selected = |path: &str| names.iter().any(|name| path.split('/').next() == Some(name));
     let selected: Vec<_> =
@@ -40,7 +44,7 @@ pub fn put_files(source: &Source, data: &Path, progress: Progress<'_>) -> Result
         files::copy(&source.path(&file.path), &data.join(&file.path), &file.path)?;
     }
     // The user that runs the server must be able to write to the registry.
-    files::give(data, &names)
+    files::set_owner(data, &names)
 }
 
 /// Restores the dump into an empty database and verifies the whole log. The log must match the
@@ -50,7 +54,7 @@ pub fn put_files(source: &Source, data: &Path, progress: Progress<'_>) -> Result
 /// # Errors
 ///
 /// [`BackupError`].
-pub async fn fill_database(
+pub async fn restore_database(
     source: &Source,
     access: &Access,
     witnesses: &[WitnessCheckpoint],
@@ -105,7 +109,7 @@ async fn compare_checkpoints(
     let seals = log.verify_checkpoints(&source.keys.seal_keys()).await?;
     let mut witnessed = Vec::new();
     for witness in witnesses {
-        witnessed.push(witness.reached(&log).await?);
+        witnessed.push(witness.compare(&log).await?);
     }
     let epochs = witnessed.iter().map(|reached| reached.epoch).chain([source.manifest.epoch]);
     let next_epoch = epochs.max().unwrap_or(0) + 1;

@@ -56,7 +56,7 @@ impl Source {
             progress(format!("verifying file {} of {}", n + 1, manifest.files.len()));
             compare(&directory, file)?;
         }
-        let keys = keys::kept(&directory.join(KEYS))?;
+        let keys = keys::load(&directory.join(KEYS))?;
         let checkpoint = Checkpoint::open(&manifest.checkpoint, &keys.checkpoint_keys())?;
         let of_manifest = (&manifest.log_id, manifest.position, manifest.epoch);
         if of_manifest != (&checkpoint.log_id, checkpoint.size, checkpoint.epoch) {
@@ -73,7 +73,7 @@ impl Source {
     /// Keys that wrap the subject keys of the backup. Empty if the backup was created before fields
     /// were encrypted.
     pub(super) fn wrapping(&self) -> Result<KeyRing, BackupError> {
-        Ok(wrapping::kept(&self.path(KEYS))?)
+        Ok(wrapping::load(&self.path(KEYS))?)
     }
 
     pub(super) fn dump(&self) -> PathBuf {
@@ -84,7 +84,7 @@ impl Source {
 /// Compares a file with its entry in the manifest.
 fn compare(directory: &Path, file: &File) -> Result<(), BackupError> {
     let damaged = |why: String| BackupError::Damaged { path: file.path.clone(), why };
-    let inside = files::inside(&file.path);
+    let inside = files::relative_path(&file.path);
     let inside =
         inside.ok_or_else(|| damaged("its path leaves the directory of the backup".into()))?;
     let path = directory.join(inside);

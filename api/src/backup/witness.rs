@@ -58,7 +58,7 @@ impl WitnessCheckpoint {
     ///
     /// # Errors
     /// [`BackupError::Forked`].
-    pub(super) async fn reached(&self, log: &EventLog) -> Result<Coverage, BackupError> {
+    pub(super) async fn compare(&self, log: &EventLog) -> Result<Coverage, BackupError> {
         let (position, end) = (self.checkpoint.size, log.head().size);
         let missing = (position > end).then_some((end + 1, position));
         if missing.is_none() && log.root(position).await? != self.checkpoint.root {

@@ -48,9 +48,9 @@ impl Offers {
 
     /// Removes and returns expired offers.
     pub fn expired(&mut self, now: Instant) -> Vec<(JobId, Offer)> {
-        let over = self.open.iter().filter(|(_, offer)| offer.until <= now);
-        let over: Vec<_> = over.map(|(job, _)| *job).collect();
-        over.into_iter().filter_map(|job| Some((job, self.remove(job)?))).collect()
+        let expired = self.open.iter().filter(|(_, offer)| offer.until <= now);
+        let expired: Vec<_> = expired.map(|(job, _)| *job).collect();
+        expired.into_iter().filter_map(|job| Some((job, self.remove(job)?))).collect()
     }
 
     /// Removes the offers to a runner that must get no more work. Returns their jobs.

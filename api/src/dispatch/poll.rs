@@ -111,8 +111,9 @@ impl Dispatch {
         let known = current(&mut state, runner, request.session_id, request.generation)?;
         known.record_contact(now.instant);
         let returned = known.runner.disconnected_since.is_some();
-        let off = request.disabled.is_some();
-        let switched = (known.runner.disabled.contains(&Side::Customer) != off).then_some(off);
+        let is_disabled = request.disabled.is_some();
+        let switched =
+            (known.runner.disabled.contains(&Side::Customer) != is_disabled).then_some(is_disabled);
         if let Some(session) = &mut known.session {
             session.outbox.ack(&request.ack);
             let full =

@@ -65,11 +65,11 @@ impl RateLimits {
 
     /// Counts one call. Returns the seconds to wait as `Err` if the limit is exceeded.
     pub fn acquire(&mut self, runner: RunnerId, calls: CallKind, now: Instant) -> Result<(), u64> {
-        let (at, left) = self.buckets.entry((runner, calls)).or_insert((now, calls.burst()));
+        let (at, tokens) = self.buckets.entry((runner, calls)).or_insert((now, calls.burst()));
         let gained = now.saturating_duration_since(*at).as_secs_f64() * calls.per_second();
-        (*at, *left) = (now, (*left + gained).min(calls.burst()));
-        if *left >= 1.0 {
-            *left -= 1.0;
+        (*at, *tokens) = (now, (*tokens + gained).min(calls.burst()));
+        if *tokens >= 1.0 {
+            *tokens -= 1.0;
             Ok(())
         } else {
             // Limited to a minute, so that the cast loses neither sign nor size.
@@ -78,7 +78,7 @@ impl RateLimits {
                 clippy::cast_sign_loss,
                 reason = "the value is between 1 and 60"
             )]
-            Err((((1.0 - *left) / calls.per_second()).ceil() as u64).clamp(1, 60))
+            Err((((1.0 - *tokens) / calls.per_second()).ceil() as u64).clamp(1, 60))
         }
     }
 }

@@ -70,7 +70,7 @@ async fn jobs_with_open_logs(
     let now = dispatch.moment().wall;
     // All timers regardless of their due time, because this server must watch every one of them.
     let timers = timers::due(pool, now + TimeDelta::days(365), u32::MAX).await?;
-    let seals = timers.into_iter().filter_map(|due| match due.timer {
+    let jobs = timers.into_iter().filter_map(|due| match due.timer {
         Timer::LogFinalization { job, .. } => Some((job, now)),
         Timer::QueueExpiry { .. }
         | Timer::Deadline { .. }
@@ -78,5 +78,5 @@ async fn jobs_with_open_logs(
         | Timer::ApprovalExpiry { .. }
         | Timer::StepRetry { .. } => None,
     });
-    Ok(seals.collect())
+    Ok(jobs.collect())
 }

@@ -157,9 +157,9 @@ impl DispatchState {
         let start = self.next_start.checked_rem(fleet).unwrap_or_default();
         for looked_at in (0..fleet).step_by(COMPARED) {
             let all = self.runners.of(target).iter().copied();
-            let some = COMPARED.min(fleet - looked_at);
+            let count = COMPARED.min(fleet - looked_at);
             let mut runners: Vec<_> =
-                all.clone().chain(all).skip(start + looked_at).take(some).collect();
+                all.clone().chain(all).skip(start + looked_at).take(count).collect();
             // A runner with a long poll receives the offer immediately. Among the runners with a
             // long poll, the runner with the most free slots comes first.
             runners.sort_by_cached_key(|id| {
@@ -191,7 +191,7 @@ impl DispatchState {
         let mut kinds: Vec<_> = JobKind::ALL.into_iter().filter(able).collect();
         let Some(mut capacity) = self.capacity(runner, now, timing) else { return false };
         let deadline = now.wall + timing.offer;
-        let mut news = false;
+        let mut has_new = false;
         while capacity.free > 0
             && let Some((job, kind)) = self.jobs.next_job(target, &kinds)
         {
@@ -202,9 +202,9 @@ impl DispatchState {
             self.jobs.set_offered(job, true);
             self.offers.add(job, Offer { runner, kind, until: now.instant + timing.offer });
             let directive = Directive::Offer { job, kind, deadline };
-            news |= self.send(runner, DirectiveSubject::Offer(job), directive);
+            has_new |= self.send(runner, DirectiveSubject::Offer(job), directive);
         }
-        news
+        has_new
     }
 
     /// Capacity of a runner, or `None` if it is disconnected or must not get work.

@@ -73,10 +73,10 @@ pub async fn beat(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<
 /// # Errors
 /// The database is unavailable.
 pub async fn forget_gone(pool: &PgPool) -> Result<u64, sqlx::Error> {
-    let gone = "delete from log_consumer c where starts_with(c.name, 'server/') \
+    let sql = "delete from log_consumer c where starts_with(c.name, 'server/') \
                 and c.lease_until < now() - interval '1 hour' \
                 and not exists (select from runner_session s where c.name = 'server/' || s.server)";
-    Ok(sqlx::query(gone).execute(pool).await?.rows_affected())
+    Ok(sqlx::query(sql).execute(pool).await?.rows_affected())
 }
 
 fn parsed(runners: Vec<String>) -> Vec<RunnerId> {

@@ -65,14 +65,14 @@ fn connect_build_runner(dispatch: &Dispatch, n: u128) {
 
 fn open_session(
     dispatch: &Dispatch,
-    (n, who): (u128, Runner),
+    (n, state_of_runner): (u128, Runner),
     generation: u64,
     slots: u32,
     capabilities: Vec<JobKind>,
 ) {
     let now = dispatch.moment().instant;
     let mut state = dispatch.state();
-    state.runners.meet(runner(n), who, 1, now);
+    state.runners.meet(runner(n), state_of_runner, 1, now);
     let session = SessionId(id(u128::from(generation)));
     let session = Session { capabilities, slots, ..Session::new(session, generation, 1) };
     state.open_session(runner(n), session, now);

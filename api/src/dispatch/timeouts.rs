@@ -133,8 +133,9 @@ fn overdue(job: JobId, tracked: &TrackedJob, now: Moment, timing: &Timing) -> Ve
             due.push(TimeoutCommand::Job { job, command: command.into(), guard: None });
         }
     }
-    let late = tracked.open_logs.iter().filter(|open| passed(open.quiet_since) >= timing.log_quiet);
-    due.extend(late.map(|open| {
+    let quiet =
+        tracked.open_logs.iter().filter(|open| passed(open.quiet_since) >= timing.log_quiet);
+    due.extend(quiet.map(|open| {
         let OpenLog { execution, length, quiet_since: _ } = *open;
         TimeoutCommand::FinalizeLog { job, execution, length }
     }));
@@ -275,25 +276,25 @@ mod tests {
                 not_ended: vec![],
             },
         );
-        let seals = || -> Vec<(ExecutionId, u64)> {
-            let seal = |due| match due {
+        let finalized_logs = || -> Vec<(ExecutionId, u64)> {
+            let finalized = |due| match due {
                 TimeoutCommand::FinalizeLog { execution, length, .. } => Some((execution, length)),
                 TimeoutCommand::Job { .. } | TimeoutCommand::RunnerDisconnected { .. } => None,
             };
-            dispatch.due(dispatch.moment()).into_iter().filter_map(seal).collect()
+            dispatch.due(dispatch.moment()).into_iter().filter_map(finalized).collect()
         };
         // when the log keeps growing for longer than the timeout, then it is not finalized
-        let seal = dispatch.timing().log_quiet;
+        let log_quiet = dispatch.timing().log_quiet;
         for length in 1..=3 {
-            advance(seal - Duration::from_secs(1)).await;
-            assert_eq!(seals(), []);
+            advance(log_quiet - Duration::from_secs(1)).await;
+            assert_eq!(finalized_logs(), []);
             dispatch.log_grew(JOB, EXECUTION, length);
         }
         // and when it stops growing, it is finalized after the timeout
-        advance(seal - Duration::from_secs(1)).await;
-        assert_eq!(seals(), []);
+        advance(log_quiet - Duration::from_secs(1)).await;
+        assert_eq!(finalized_logs(), []);
         advance(Duration::from_secs(1)).await;
-        assert_eq!(seals(), [(EXECUTION, 3)]);
+        assert_eq!(finalized_logs(), [(EXECUTION, 3)]);
     }
 
     #[tokio::test(start_paused = true)]

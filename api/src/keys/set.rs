@@ -150,8 +150,8 @@ impl KeySet {
         let Some(log_id) = log_id else { return all };
         // Both lists have the order of `public`: the signing key first, then the replaced keys.
         let known = self.checkpoint_keys();
-        let named = all.iter_mut().filter(|key| key.usage == KeyUse::Checkpoints);
-        for (public, key) in named.zip(known) {
+        let checkpoint_keys = all.iter_mut().filter(|key| key.usage == KeyUse::Checkpoints);
+        for (public, key) in checkpoint_keys.zip(known) {
             let name = format!("stead/{log_id}");
             public.verifier_key = Some(VerifierKey { name, key }.to_string());
         }

@@ -87,10 +87,11 @@ fn former(directory: &Path) -> Result<Vec<FormerKey>, KeyError> {
 }
 
 /// Path of a former key.
-pub(super) fn place(directory: &Path, usage: KeyUse, key: &VerifyingKey) -> PathBuf {
+pub(super) fn former_path(directory: &Path, usage: KeyUse, key: &VerifyingKey) -> PathBuf {
     let name = USES.iter().find(|(known, _)| *known == usage).map_or("other", |(_, name)| name);
-    let named = fingerprint(key.as_bytes()).trim_start_matches("sha256:")[..16].to_owned();
-    directory.join("former").join(format!("{name}-{named}.key"))
+    let short_fingerprint =
+        fingerprint(key.as_bytes()).trim_start_matches("sha256:")[..16].to_owned();
+    directory.join("former").join(format!("{name}-{short_fingerprint}.key"))
 }
 
 /// Contents of the file of a former key.

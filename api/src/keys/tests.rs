@@ -20,12 +20,12 @@ fn list(keys: &KeySet, signer: &ed25519_dalek::VerifyingKey, at: Timestamp) -> O
 fn keys_are_made_once_and_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let first = Keys::open(dir.path(), now()).unwrap();
-    let again = Keys::open(dir.path(), now() + TimeDelta::days(1)).unwrap();
-    assert_eq!(first.current().public(), again.current().public());
-    let (first, again) = (first.current(), again.current());
-    assert_eq!(first.tokens().to_bytes(), again.tokens().to_bytes());
+    let reopened = Keys::open(dir.path(), now() + TimeDelta::days(1)).unwrap();
+    assert_eq!(first.current().public(), reopened.current().public());
+    let (first, reopened) = (first.current(), reopened.current());
+    assert_eq!(first.tokens().to_bytes(), reopened.tokens().to_bytes());
     assert_ne!(first.tokens().to_bytes(), first.checkpoints().to_bytes());
-    assert_eq!(again.tokens.made_at, now());
+    assert_eq!(reopened.tokens.made_at, now());
 }
 
 #[test]
@@ -180,6 +180,6 @@ fn the_last_size_of_a_key_of_checkpoints_is_kept_once_and_survives_rotations() {
     keys.keep_last_size(&former, 9).unwrap();
     assert_eq!(stored(&keys), [(false, None), (true, Some(7))]);
     rotate(dir.path(), KeyUse::Checkpoints, now(), now()).unwrap();
-    let again = Keys::open(dir.path(), now()).unwrap();
-    assert!(stored(&again).contains(&(true, Some(7))), "{:?}", stored(&again));
+    let reopened = Keys::open(dir.path(), now()).unwrap();
+    assert!(stored(&reopened).contains(&(true, Some(7))), "{:?}", stored(&reopened));
 }

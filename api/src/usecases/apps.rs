@@ -199,10 +199,10 @@ async fn publish(
         }
         components.push(defined.published);
     }
-    for gone in before.iter().flat_map(|before| &before.components) {
-        if !components.iter().any(|kept| kept.name == gone.name) {
+    for removed in before.iter().flat_map(|before| &before.components) {
+        if !components.iter().any(|component| component.name == removed.name) {
             let retire = ComponentCommand::Retire { config_version: version };
-            unit.handle::<Component>(gone.component, retire).await?;
+            unit.handle::<Component>(removed.component, retire).await?;
         }
     }
     unit.handle::<AppState>(id, AppCommand::Publish { bundle, components }).await?;

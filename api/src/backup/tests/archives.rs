@@ -28,11 +28,11 @@ async fn archives_of_dropped_rows_are_backed_up_and_restored() {
     let (_scratch, source) = opened(&out).unwrap();
     let target = fresh_empty_database().await.unwrap();
     let to = Access::of_url(&target.url).unwrap();
-    let restored = fill_database(&source, &to, &[], &quiet).await.unwrap();
+    let restored = restore_database(&source, &to, &[], &quiet).await.unwrap();
     assert!(restored.seals > 0);
     let restored = place.path().join("data");
     fs::create_dir(&restored).unwrap();
-    put_files(&source, &restored, &quiet).unwrap();
+    restore_files(&source, &restored, &quiet).unwrap();
     let archives = event_log::Archives::at(restored.join("archives"));
     let whole = event_log::Source { archives, ..event_log::Source::from(&target.pool) };
     let verified = event_log::verify::verify(whole, 0, |_| {}).await.unwrap();

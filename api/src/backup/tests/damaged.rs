@@ -48,7 +48,7 @@ async fn tar_backup_is_restored_and_a_truncated_one_rejected() {
     assert_eq!(source.manifest, manifest);
     let target = fresh_empty_database().await.unwrap();
     let access = Access::of_url(&target.url).unwrap();
-    fill_database(&source, &access, &[], &quiet).await.unwrap();
+    restore_database(&source, &access, &[], &quiet).await.unwrap();
 
     let original = fs::read(&out).unwrap();
     let end = original.iter().rposition(|byte| *byte != 0).unwrap();

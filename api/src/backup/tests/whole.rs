@@ -54,7 +54,7 @@ async fn acknowledged_events_are_restored_despite_concurrent_appends() {
     let target = fresh_empty_database().await.unwrap();
     let access = Access::of_url(&target.url).unwrap();
     let both = [stored["before"].clone(), stored["later"].clone()];
-    let restored = fill_database(&source, &access, &both, &quiet).await.unwrap();
+    let restored = restore_database(&source, &access, &both, &quiet).await.unwrap();
     assert_eq!(restored.witnessed[0].missing, None);
     assert_eq!(restored.witnessed[1].missing, Some((manifest.position + 1, end.size)));
     assert!(restored.seals > 0);
@@ -64,19 +64,19 @@ async fn acknowledged_events_are_restored_despite_concurrent_appends() {
     assert_eq!(there.len() as u64, manifest.position);
 
     // Restores into the same database again.
-    let again = fill_database(&source, &access, &[], &quiet).await.unwrap_err().to_string();
+    let again = restore_database(&source, &access, &[], &quiet).await.unwrap_err().to_string();
     assert!(again.contains("the database is not empty"), "{again}");
     // A forged checkpoint is reported, although the log is consistent in itself.
     let other = fresh_empty_database().await.unwrap();
     let access = Access::of_url(&other.url).unwrap();
     let forked =
-        fill_database(&source, &access, &[stored["forged"].clone()], &quiet).await.unwrap_err();
+        restore_database(&source, &access, &[stored["forged"].clone()], &quiet).await.unwrap_err();
     assert!(matches!(forked, BackupError::Forked { position: 5, .. }), "{forked}");
     assert!(forked.is_bad_backup());
 
     let data = place.path().join("data");
     fs::create_dir(&data).unwrap();
-    put_files(&source, &data, &quiet).unwrap();
+    restore_files(&source, &data, &quiet).unwrap();
     let same = |name: &str| {
         assert_eq!(
             fs::read(data.join(name)).unwrap(),
