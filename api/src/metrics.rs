@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gauge_has_no_sample_until_it_is_set() {
+    fn gauge_has_no_sample_until_it_is_set() {
         let metrics = Metrics::default();
         assert!(!metrics.text().contains("stead_log_verified_position"), "{}", metrics.text());
         metrics.log_verified_position.set(0);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exposition_has_types_labels_and_buckets() {
+    fn exposition_contains_types_labels_and_buckets() {
         let metrics = Metrics::default();
         let failed = RunLabels { kind: "a\"b".into() };
         metrics.runs_failed.get_or_create(&failed).inc();

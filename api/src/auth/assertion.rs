@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn pentest_an_assertion_is_rejected_from_its_exp_on() {
+    fn pentest_expired_assertion_is_rejected() {
         let now = Timestamp::from_timestamp(NOW, 0).unwrap();
         check_time(NOW - 59, NOW + 1, now).unwrap();
         for (iat, exp) in [(NOW - 60, NOW), (NOW - 299, NOW - 239), (NOW - 10, NOW - 5)] {

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_slot_is_for_operations() {
+    fn last_slot_is_reserved_for_operations() {
         let mut capacity = Capacity::of(2, 1, true, (0, 1), (0, 0));
         assert!(!capacity.use_slot(JobKind::Apply), "one apply runs, the other slot is kept");
         assert!(capacity.use_slot(JobKind::Action));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_operation_does_not_count_against_the_long_jobs() {
+    fn running_operation_uses_only_the_reserved_slot() {
         let mut capacity = Capacity::of(3, 2, true, (1, 0), (0, 0));
         assert!(capacity.use_slot(JobKind::Plan));
         assert!(capacity.use_slot(JobKind::Apply));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runner_with_one_slot_or_without_operations_reserves_nothing() {
+    fn runner_with_one_slot_or_without_operations_reserves_no_slot() {
         assert!(Capacity::of(1, 1, true, (0, 0), (0, 0)).use_slot(JobKind::Apply));
         let mut builder = Capacity::of(2, 2, false, (0, 0), (0, 0));
         assert!(builder.use_slot(JobKind::Build) && builder.use_slot(JobKind::Build));

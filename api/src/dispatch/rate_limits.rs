@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn forgeries_are_recorded_at_once_and_then_counted_for_ten_minutes() {
+    async fn forgeries_are_recorded_at_most_every_ten_minutes() {
         let (mut rates, now) = (RateLimits::default(), Instant::now());
         assert_eq!(rates.count_forgery(runner(), now), Some(1));
         for _ in 0..1_000 {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_runner_may_not_fill_the_log_with_new_keys() {
+    async fn key_changes_of_a_runner_are_limited() {
         let (mut rates, now) = (RateLimits::default(), Instant::now());
         for _ in 0..5 {
             assert_eq!(rates.acquire(runner(), CallKind::Rekey, now), Ok(()));

@@ -17,7 +17,7 @@ fn list(keys: &KeySet, signer: &ed25519_dalek::VerifyingKey, at: Timestamp) -> O
 }
 
 #[test]
-fn keys_are_made_once_and_read_again() {
+fn keys_are_created_once_and_loaded_later() {
     let dir = tempfile::tempdir().unwrap();
     let first = Keys::open(dir.path(), now()).unwrap();
     let reopened = Keys::open(dir.path(), now() + TimeDelta::days(1)).unwrap();
@@ -49,7 +49,7 @@ fn checkpoint_key_is_listed_as_a_verifier_key() {
 }
 
 #[test]
-fn a_damaged_or_exposed_key_is_named_and_never_replaced() {
+fn damaged_or_exposed_key_is_reported_and_never_replaced() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     Keys::open(dir.path(), now()).unwrap();
@@ -65,7 +65,7 @@ fn a_damaged_or_exposed_key_is_named_and_never_replaced() {
 }
 
 #[test]
-fn the_list_is_signed_by_the_key_that_the_fingerprint_names() {
+fn list_is_signed_by_the_key_of_the_fingerprint() {
     let dir = tempfile::tempdir().unwrap();
     let keys = Keys::open(dir.path(), now()).unwrap().current();
     let signer = keys.manifests().verifying_key();
@@ -164,7 +164,7 @@ fn new_manifest_key_is_published_before_it_signs() {
 }
 
 #[test]
-fn the_last_size_of_a_key_of_checkpoints_is_kept_once_and_survives_rotations() {
+fn last_size_of_a_checkpoint_key_is_recorded_once() {
     let dir = tempfile::tempdir().unwrap();
     let keys = Keys::open(dir.path(), now()).unwrap();
     rotate(dir.path(), KeyUse::Checkpoints, now() + TimeDelta::days(1), now()).unwrap();

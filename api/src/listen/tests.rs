@@ -12,7 +12,7 @@ use super::*;
 use crate::extract::Raw;
 
 #[tokio::test]
-async fn a_port_in_use_is_named_with_the_flag_that_changes_it() {
+async fn port_in_use_is_reported_with_its_flag() {
     let first = open("127.0.0.1:0".parse().unwrap(), "--control-listen", false, false).await;
     let first = first.unwrap();
     let again = open(first.address, "--control-listen", false, false).await;
@@ -78,7 +78,7 @@ async fn only_a_client_that_pins_the_certificate_connects() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_cannot_be_used_is_named() {
+async fn unusable_certificate_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let (ours, _) = certificate(dir.path(), "ours");
     let (other, _) = certificate(dir.path(), "other");

@@ -9,7 +9,7 @@ use super::testing::{Started, client, options};
 use super::*;
 
 #[tokio::test]
-async fn the_first_start_makes_an_owner_and_the_next_one_knows_them() {
+async fn first_start_creates_an_owner_for_later_starts() {
     let data = tempfile::tempdir().unwrap();
     let database = event_log::testing::fresh_database().await.unwrap();
     let server = Server::start(options(data.path(), &database.url)).await.unwrap();
@@ -117,7 +117,7 @@ async fn unavailable_database_makes_the_server_unready_but_alive() {
 }
 
 #[tokio::test]
-async fn a_token_made_at_one_server_is_known_at_the_other_and_revoked_there_too() {
+async fn tokens_and_revocations_apply_to_all_servers() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let database = event_log::testing::fresh_database().await.unwrap();
     let first = Server::start(options(one.path(), &database.url)).await.unwrap();

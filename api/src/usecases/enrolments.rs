@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_names_its_enrolment() {
+    fn token_contains_its_enrolment_id() {
         let (id, token) = generate();
         assert_eq!(id_of(&token), Some(id));
         assert_ne!(generate().1, token);

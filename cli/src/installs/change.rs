@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_needs_a_name_and_may_have_an_empty_value() {
+    fn input_requires_a_name_and_may_be_empty() {
         assert_eq!(pair("a="), Ok(("a".into(), String::new())));
         assert!(pair("=a").is_err());
         assert!(pair("a").is_err());

@@ -2,7 +2,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_flipped_byte_in_any_file_is_refused_by_name() {
+async fn changed_byte_is_reported_with_its_file() {
     let (started, place) = served().await;
     let out = place.path().join("backup");
     let manifest = backed_up(&started, &out).await;
@@ -64,7 +64,7 @@ async fn tar_backup_is_restored_and_a_truncated_one_rejected() {
 }
 
 #[tokio::test]
-async fn a_backup_of_a_newer_program_is_refused_before_anything_is_restored() {
+async fn backup_of_a_newer_program_is_rejected_before_the_restore() {
     let (started, place) = served().await;
     let out = place.path().join("backup");
     let mut manifest = backed_up(&started, &out).await;
