@@ -131,8 +131,8 @@ impl Server {
                 "Rewrapped subject keys with the new key; the former key is unused"
             );
         }
-        let (people, tail) = (PrincipalCache::default(), log.tail());
-        people.load(&log, &pool).await?;
+        let (principals, tail) = (PrincipalCache::default(), log.tail());
+        principals.load(&log, &pool).await?;
         let owner_pool = match options.owner.clone() {
             Some(owner) => {
                 let pool = PgPoolOptions::new().max_connections(4).connect_lazy_with(owner);
@@ -146,7 +146,7 @@ impl Server {
             None => None,
         };
         let views = Projections::start(&log).await?;
-        let owner = auth::create_first_owner(&log, &people, &options.data, clock()).await?;
+        let owner = auth::create_first_owner(&log, &principals, &options.data, clock()).await?;
         if owner.is_none() && options.recover_owner {
             auth::create_another_owner(&log, &options.data, clock()).await?;
         }
@@ -169,7 +169,7 @@ impl Server {
             configs: Default::default(),
             keys,
             projections: views,
-            principals: people,
+            principals,
             tokens,
             assertions: Assertions::default(),
             dispatch,

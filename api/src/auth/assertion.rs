@@ -102,18 +102,21 @@ impl Assertions {
     ) -> Result<String, Problem> {
         let unverified: RekeyAssertion =
             claims_unverified(&request.proof).ok_or_else(|| invalid("it cannot be parsed"))?;
-        let proven: RekeyAssertion = verify_signature(&request.proof, &unverified.identity_key)?;
-        if proven.identity_key != identity_key {
-            let vouched: RekeyAssertion = verify_signature(&request.assertion, identity_key)?;
-            if vouched != proven {
+        let signed_by_new_key: RekeyAssertion =
+            verify_signature(&request.proof, &unverified.identity_key)?;
+        if signed_by_new_key.identity_key != identity_key {
+            let signed_by_old_key: RekeyAssertion =
+                verify_signature(&request.assertion, identity_key)?;
+            if signed_by_old_key != signed_by_new_key {
                 return Err(invalid("the claims signed by the two keys differ"));
             }
         }
-        check_audience(&proven.aud, AUD_REKEY)?;
-        check_time(proven.iat, proven.exp, now)?;
-        let canonical = proven.identity_key.to_lowercase() == proven.identity_key;
+        check_audience(&signed_by_new_key.aud, AUD_REKEY)?;
+        check_time(signed_by_new_key.iat, signed_by_new_key.exp, now)?;
+        let canonical =
+            signed_by_new_key.identity_key.to_lowercase() == signed_by_new_key.identity_key;
         canonical
-            .then_some(proven.identity_key)
+            .then_some(signed_by_new_key.identity_key)
             .ok_or_else(|| invalid("the key must be in lower case"))
     }
 

@@ -54,11 +54,11 @@ pub enum BootstrapError {
 /// [`BootstrapError`].
 pub async fn create_first_owner(
     log: &EventLog,
-    people: &PrincipalCache,
+    principals: &PrincipalCache,
     data: &Path,
     now: Timestamp,
 ) -> Result<Option<PathBuf>, BootstrapError> {
-    if !people.is_empty() {
+    if !principals.is_empty() {
         return Ok(None);
     }
     let (principal, path, access) = prepare_owner(data, now)?;

@@ -131,13 +131,13 @@ impl Tokens {
 
     fn read<C: DeserializeOwned + Clone>(
         &self,
-        remembered: &ClaimsCache<C>,
+        cache: &ClaimsCache<C>,
         token: &str,
         now: Timestamp,
         exp: impl Fn(&C) -> i64,
     ) -> Result<C, Problem> {
         let hash = secret::hash(token);
-        let known = remembered.read().unwrap_or_else(PoisonError::into_inner).get(&hash).cloned();
+        let known = cache.read().unwrap_or_else(PoisonError::into_inner).get(&hash).cloned();
         if let Some(known) = known.filter(|known| known.until.is_none_or(|until| now < until)) {
             return Ok(known.claims);
         }
@@ -154,12 +154,12 @@ impl Tokens {
                 "the token is unknown: this server did not issue it; use a token of this server",
             ),
         })?;
-        let mut remembered = remembered.write().unwrap_or_else(PoisonError::into_inner);
-        if remembered.len() >= MAX_CACHED {
-            remembered.retain(|_, cached| exp(&cached.claims) > now.timestamp());
+        let mut cache = cache.write().unwrap_or_else(PoisonError::into_inner);
+        if cache.len() >= MAX_CACHED {
+            cache.retain(|_, cached| exp(&cached.claims) > now.timestamp());
         }
-        if remembered.len() < MAX_CACHED {
-            remembered.insert(hash, cached.clone());
+        if cache.len() < MAX_CACHED {
+            cache.insert(hash, cached.clone());
         }
         Ok(cached.claims)
     }
@@ -191,18 +191,18 @@ impl TokenKeys {
 
 fn check(
     aud: &str,
-    for_whom: &str,
+    audience: &str,
     iss: &str,
-    us: &str,
+    issuer: &str,
     exp: i64,
     now: Timestamp,
 ) -> Result<(), Problem> {
-    if aud != for_whom {
+    if aud != audience {
         let detail =
-            format!("the token is for {aud}, but this request requires a token for {for_whom}");
+            format!("the token is for {aud}, but this request requires a token for {audience}");
         return Err(Problem::new(Code::TokenTypeMismatch, detail));
     }
-    if iss != us {
+    if iss != issuer {
         return Err(Problem::new(
             Code::TokenUnknown,
             "the token belongs to another log; use a token of this server",

@@ -114,11 +114,11 @@ async fn database(
         command.arg(format!("--snapshot={snapshot}")).arg("--file").arg(dump);
     })?;
     let mut ended = std::pin::pin!(running.end());
-    let mut looks = tokio::time::interval(PROGRESS_INTERVAL);
+    let mut progress_ticks = tokio::time::interval(PROGRESS_INTERVAL);
     loop {
         tokio::select! {
             done = &mut ended => break done?,
-            _ = looks.tick() => {
+            _ = progress_ticks.tick() => {
                 let written = fs::metadata(dump).map_or(0, |metadata| metadata.len());
                 progress(format!("database: {} written", indicatif::HumanBytes(written)));
             }

@@ -72,7 +72,7 @@ pub(super) fn copy(from: &Path, to: &Path, name: &str) -> Result<File, BackupErr
 pub(super) fn measure(
     path: &Path,
     name: &str,
-    mut each: impl FnMut(&[u8]) -> Result<(), BackupError>,
+    mut on_chunk: impl FnMut(&[u8]) -> Result<(), BackupError>,
 ) -> Result<File, BackupError> {
     let mut source = fs::File::open(path).map_err(at(path))?;
     let (mut hasher, mut bytes, mut buffer) = (Sha256::new(), 0_u64, vec![0; 1 << 18]);
@@ -85,7 +85,7 @@ pub(super) fn measure(
         };
         hasher.update(read);
         bytes += read.len() as u64;
-        each(read)?;
+        on_chunk(read)?;
     }
     let digest = format!("sha256:{}", hex::encode(hasher.finalize()));
     Ok(File { path: name.into(), bytes, digest })
@@ -123,8 +123,8 @@ pub(super) fn list_files(directory: &Path) -> Result<Vec<PathBuf>, BackupError> 
 /// directory.
 pub(super) fn relative_path(name: &str) -> Option<PathBuf> {
     let path = PathBuf::from(name);
-    let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
-    (plain && !name.is_empty()).then_some(path)
+    let is_relative = path.components().all(|part| matches!(part, Component::Normal(_)));
+    (is_relative && !name.is_empty()).then_some(path)
 }
 
 /// Changes the owner of the restored files to the owner of the data directory, because root may

@@ -47,11 +47,12 @@ pub(super) fn unpack(from: &Path, to: &Path) -> Result<(), BackupError> {
         let mut entry = entry.map_err(|why| no_backup(why.to_string()))?;
         let name = entry.path().map(|path| path.to_string_lossy().into_owned());
         let name = name.map_err(|why| no_backup(why.to_string()))?;
-        let inside = files::relative_path(&name).filter(|_| entry.header().entry_type().is_file());
-        let Some(inside) = inside else {
+        let relative =
+            files::relative_path(&name).filter(|_| entry.header().entry_type().is_file());
+        let Some(relative) = relative else {
             return Err(no_backup(format!("{name:?} is not a file of a backup")));
         };
-        let path = to.join(inside);
+        let path = to.join(relative);
         if let Some(above) = path.parent() {
             files::directory(above)?;
         }

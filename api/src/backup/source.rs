@@ -49,8 +49,9 @@ impl Source {
         let manifest = Manifest::read(&directory)?;
         if manifest.log_format > event_log::migrate::FORMAT {
             let made_by = format!("{} (format {})", manifest.program, manifest.log_format);
-            let ours = format!("{} (format {})", manifest::program(), event_log::migrate::FORMAT);
-            return Err(BackupError::Newer { what: "stead", made_by, ours });
+            let this_program =
+                format!("{} (format {})", manifest::program(), event_log::migrate::FORMAT);
+            return Err(BackupError::Newer { what: "stead", made_by, ours: this_program });
         }
         for (n, file) in manifest.files.iter().enumerate() {
             progress(format!("verifying file {} of {}", n + 1, manifest.files.len()));
@@ -84,10 +85,10 @@ impl Source {
 /// Compares a file with its entry in the manifest.
 fn compare(directory: &Path, file: &File) -> Result<(), BackupError> {
     let damaged = |why: String| BackupError::Damaged { path: file.path.clone(), why };
-    let inside = files::relative_path(&file.path);
-    let inside =
-        inside.ok_or_else(|| damaged("its path leaves the directory of the backup".into()))?;
-    let path = directory.join(inside);
+    let relative = files::relative_path(&file.path);
+    let relative =
+        relative.ok_or_else(|| damaged("its path leaves the directory of the backup".into()))?;
+    let path = directory.join(relative);
     if !path.is_file() {
         return Err(damaged("the file is missing".into()));
     }

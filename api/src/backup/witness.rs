@@ -48,8 +48,8 @@ impl WitnessCheckpoint {
         let opened = Checkpoint::open(&note, &source.keys.checkpoint_keys());
         let checkpoint = opened.map_err(|error| wrong(error.to_string()))?;
         if checkpoint.log_id != source.checkpoint.log_id {
-            let (other, ours) = (checkpoint.origin(), source.checkpoint.origin());
-            return Err(wrong(format!("it belongs to {other}, and the backup to {ours}")));
+            let (of_checkpoint, ours) = (checkpoint.origin(), source.checkpoint.origin());
+            return Err(wrong(format!("it belongs to {of_checkpoint}, and the backup to {ours}")));
         }
         Ok(WitnessCheckpoint { path: path_text, checkpoint })
     }

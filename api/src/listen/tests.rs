@@ -23,12 +23,12 @@ async fn port_in_use_is_reported_with_its_flag() {
 
 #[tokio::test]
 async fn plain_http_outside_loopback_requires_a_flag() {
-    let outside: SocketAddr = "0.0.0.0:0".parse().unwrap();
-    let refused = open(outside, "--runner-listen", false, false).await.err().unwrap();
+    let any_address: SocketAddr = "0.0.0.0:0".parse().unwrap();
+    let refused = open(any_address, "--runner-listen", false, false).await.err().unwrap();
     assert!(matches!(refused, ListenError::Plain { .. }));
-    assert!(open(outside, "--runner-listen", true, false).await.is_ok());
-    let door = open(outside, "--runner-listen", false, true).await.unwrap();
-    assert_eq!(door.url(true), format!("https://127.0.0.1:{}", door.address.port()));
+    assert!(open(any_address, "--runner-listen", true, false).await.is_ok());
+    let bound = open(any_address, "--runner-listen", false, true).await.unwrap();
+    assert_eq!(bound.url(true), format!("https://127.0.0.1:{}", bound.address.port()));
 }
 
 /// Writes a certificate for 127.0.0.1 and its key to files.
@@ -80,13 +80,13 @@ async fn only_a_client_that_pins_the_certificate_connects() {
 #[tokio::test]
 async fn unusable_certificate_is_reported() {
     let dir = tempfile::tempdir().unwrap();
-    let (ours, _) = certificate(dir.path(), "ours");
+    let (own, _) = certificate(dir.path(), "ours");
     let (other, _) = certificate(dir.path(), "other");
-    let mixed = Certificate { chain: ours.chain.clone(), key: other.key };
+    let mixed = Certificate { chain: own.chain.clone(), key: other.key };
     let refusal = acceptor(&mixed).err().unwrap().to_string();
     assert!(refusal.contains("cannot be used together"), "{refusal}");
-    fs::write(&ours.chain, "").unwrap();
-    let refusal = acceptor(&ours).err().unwrap().to_string();
+    fs::write(&own.chain, "").unwrap();
+    let refusal = acceptor(&own).err().unwrap().to_string();
     assert!(refusal.contains("ours.crt"), "{refusal}");
 }
 
@@ -177,10 +177,10 @@ fn only_a_chain_with_its_root_can_be_pinned() {
         fs::write(&chain, pem).unwrap();
         Certificate { chain, key: dir.path().join("key") }
     };
-    let whole = at("whole", leaf.pem() + &ca.pem());
+    let with_root = at("whole", leaf.pem() + &ca.pem());
     let expected =
         format!("sha256:{}", hex::encode(<sha2::Sha256 as sha2::Digest>::digest(ca.der())));
-    assert_eq!(private_root(&whole), Some(expected));
+    assert_eq!(private_root(&with_root), Some(expected));
     assert_eq!(private_root(&at("leaf", leaf.pem())), None);
     assert!(private_root(&certificate(dir.path(), "alone").0).is_some());
 }

@@ -96,11 +96,12 @@ fn missing_modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
     let config = &reading.config;
     let (mut findings, mut sources) = (Vec::new(), BTreeMap::new());
     for (name, module) in config.sources() {
-        let elsewhere = module.repo == "." || pack::repository_path(source, &module.repo).is_none();
-        if !elsewhere && let Ok(tree) = pack::module_tree(source, name, module) {
+        let in_other_repository =
+            module.repo == "." || pack::repository_path(source, &module.repo).is_none();
+        if !in_other_repository && let Ok(tree) = pack::module_tree(source, name, module) {
             sources.insert(name.to_owned(), tree);
         }
-        if elsewhere || pack::is_here(source, module) {
+        if in_other_repository || pack::is_here(source, module) {
             continue;
         }
         let file = config.component(name).map_or("sandbox.toml", |component| &component.file);

@@ -89,11 +89,11 @@ pub(crate) async fn set(context: &CommandContext, args: SetStackOutputs) -> Resu
         ..UpdateInstall::default()
     };
     let done = context.client.update_install(&install, &change).await?;
-    let nothing = match done.changed {
+    let no_run_text = match done.changed {
         true => "Changed the outputs. No deployed component reads them, so no run is needed.",
         false => "No changes: the outputs already have these values.",
     };
-    print_run_or_text(context, &done, done.run, nothing, then.wait).await
+    print_run_or_text(context, &done, done.run, no_run_text, then.wait).await
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn archives_of_dropped_rows_are_backed_up_and_restored() {
-    let (started, place) = served().await;
+    let (started, dir) = served().await;
     let app = started.app().clone();
     event_log::testing::in_partitions_of(&app.pool, 256).await.unwrap();
     while app.log().position() < 300 {
@@ -19,7 +19,7 @@ async fn archives_of_dropped_rows_are_backed_up_and_restored() {
     crate::archives::discard(&app.pool, &archives, 256, &quiet).await.unwrap();
     let (data, access) = (started.data.path(), Access::of_url(&started.database).unwrap());
     let directory = data.join("archives");
-    let out = place.path().join("backup");
+    let out = dir.path().join("backup");
     let now = app.now();
     let manifest = create((data, &directory), &access, &out, now, &quiet).await.unwrap();
     let archived = |file: &&File| file.path.starts_with("archives/1-256/");
@@ -30,7 +30,7 @@ async fn archives_of_dropped_rows_are_backed_up_and_restored() {
     let to = Access::of_url(&target.url).unwrap();
     let restored = restore_database(&source, &to, &[], &quiet).await.unwrap();
     assert!(restored.seals > 0);
-    let restored = place.path().join("data");
+    let restored = dir.path().join("data");
     fs::create_dir(&restored).unwrap();
     restore_files(&source, &restored, &quiet).unwrap();
     let archives = event_log::Archives::at(restored.join("archives"));
@@ -44,11 +44,11 @@ async fn archives_of_dropped_rows_are_backed_up_and_restored() {
     let mut damaged = whole.clone();
     damaged[40] ^= 1;
     fs::write(&events, damaged).unwrap();
-    let other = place.path().join("other");
+    let other = dir.path().join("other");
     let refused = create((data, &directory), &access, &other, now, &quiet).await.unwrap_err();
     let why = "events.ndjson.zst does not match";
     assert!(refused.to_string().contains(why), "{refused}");
-    assert!(!other.exists() && !place.path().join("other.partial").exists());
+    assert!(!other.exists() && !dir.path().join("other.partial").exists());
     let result = tokio::time::timeout(std::time::Duration::from_secs(30), async {
         loop {
             let served = event_log::Source::from(app.log());

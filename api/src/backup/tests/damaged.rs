@@ -3,8 +3,8 @@ use super::*;
 
 #[tokio::test]
 async fn changed_byte_is_reported_with_its_file() {
-    let (started, place) = served().await;
-    let out = place.path().join("backup");
+    let (started, dir) = served().await;
+    let out = dir.path().join("backup");
     let manifest = backed_up(&started, &out).await;
     let mut names: Vec<_> = manifest.files.iter().map(|file| file.path.clone()).collect();
     assert!(names.len() >= 7, "{names:?}");
@@ -39,11 +39,11 @@ async fn changed_byte_is_reported_with_its_file() {
 
 #[tokio::test]
 async fn tar_backup_is_restored_and_a_truncated_one_rejected() {
-    let (started, place) = served().await;
-    let out = place.path().join("backup.tar");
+    let (started, dir) = served().await;
+    let out = dir.path().join("backup.tar");
     let manifest = backed_up(&started, &out).await;
     assert_eq!(fs::metadata(&out).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "nothing else is left");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");
     let (_scratch, source) = opened(&out).unwrap();
     assert_eq!(source.manifest, manifest);
     let target = fresh_empty_database().await.unwrap();
@@ -53,7 +53,7 @@ async fn tar_backup_is_restored_and_a_truncated_one_rejected() {
     let original = fs::read(&out).unwrap();
     let end = original.iter().rposition(|byte| *byte != 0).unwrap();
     for cut in [0, 1, 511, 512, 1024, original.len() / 2, end - 1000, end] {
-        let path = place.path().join(format!("cut-{cut}.tar"));
+        let path = dir.path().join(format!("cut-{cut}.tar"));
         fs::write(&path, &original[..cut]).unwrap();
         let message = refused(&path);
         let is_reported =
@@ -65,8 +65,8 @@ async fn tar_backup_is_restored_and_a_truncated_one_rejected() {
 
 #[tokio::test]
 async fn backup_of_a_newer_program_is_rejected_before_the_restore() {
-    let (started, place) = served().await;
-    let out = place.path().join("backup");
+    let (started, dir) = served().await;
+    let out = dir.path().join("backup");
     let mut manifest = backed_up(&started, &out).await;
     let mut refused_message = |change: &mut dyn FnMut(&mut Manifest)| {
         change(&mut manifest);

@@ -4,9 +4,9 @@ use super::*;
 /// Removes files in the reverse order of their creation. Only the last file completes a backup.
 #[tokio::test]
 async fn incomplete_backup_is_rejected_and_replaced() {
-    let (started, place) = served().await;
-    let out = place.path().join("backup");
-    let partial = place.path().join("backup.partial");
+    let (started, dir) = served().await;
+    let out = dir.path().join("backup");
+    let partial = dir.path().join("backup.partial");
     backed_up(&started, &out).await;
     assert!(!partial.exists());
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -17,11 +17,11 @@ async fn incomplete_backup_is_rejected_and_replaced() {
     fs::rename(&out, &partial).unwrap();
     let message = refused(&partial);
     assert!(message.contains("its creation did not finish"), "{message}");
-    let link = place.path().join("link");
+    let link = dir.path().join("link");
     std::os::unix::fs::symlink(&partial, &link).unwrap();
     assert_eq!(refused(&link).replace("link", "backup.partial"), message);
     fs::remove_file(&link).unwrap();
-    let half = place.path().join("half");
+    let half = dir.path().join("half");
     fs::rename(&partial, &half).unwrap();
     for last in ["manifest.sha256", "manifest.json", "database.dump"] {
         fs::remove_file(half.join(last)).unwrap();
@@ -43,11 +43,11 @@ async fn incomplete_backup_is_rejected_and_replaced() {
     // A failed backup leaves no files, and above all no keys.
     let nowhere = fresh_empty_database().await.unwrap();
     let access = Access::of_url(&nowhere.url).unwrap();
-    let other = place.path().join("other");
+    let other = dir.path().join("other");
     let failed =
         create(places(started.data.path()), &access, &other, now, &quiet).await.unwrap_err();
     assert!(failed.to_string().contains("no log yet"), "{failed}");
-    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     started.server.stop().await;
 }
 
@@ -55,14 +55,14 @@ async fn incomplete_backup_is_rejected_and_replaced() {
 /// directory.
 #[tokio::test]
 async fn partial_directory_of_another_user_is_rejected_and_unchanged() {
-    let place = tempfile::tempdir().unwrap();
-    let (out, partial) = (place.path().join("backup"), place.path().join("backup.partial"));
-    let elsewhere = place.path().join("elsewhere");
+    let dir = tempfile::tempdir().unwrap();
+    let (out, partial) = (dir.path().join("backup"), dir.path().join("backup.partial"));
+    let elsewhere = dir.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o700)).unwrap();
     fs::write(elsewhere.join("kept"), "x").unwrap();
     // The call fails before it accesses the data directory or the database.
-    let (data, now) = (place.path().join("data"), crate::clock::system_clock()());
+    let (data, now) = (dir.path().join("data"), crate::clock::system_clock()());
     let access = Access::of_url("postgres://nobody@127.0.0.1:1/none").unwrap();
     for kind in ["link", "file", "open"] {
         match kind {

@@ -3,13 +3,13 @@ use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_events_are_restored_despite_concurrent_appends() {
-    let (started, place) = served().await;
+    let (started, dir) = served().await;
     let app = started.app().clone();
     for _ in 0..20 {
         started.held(JobKind::Build, json!({}), vec![]).await;
     }
     app.log().publish_checkpoint(app.keys.current().checkpoints()).await.unwrap();
-    let out = place.path().join("backup");
+    let out = dir.path().join("backup");
     let acknowledged = app.log().position();
     // Appends continue until the backup is complete.
     let (manifest, during) = {
@@ -41,12 +41,12 @@ async fn acknowledged_events_are_restored_despite_concurrent_appends() {
     let stored: BTreeMap<_, _> = notes
         .iter()
         .map(|(name, checkpoint)| {
-            let path = place.path().join(name);
+            let path = dir.path().join(name);
             fs::write(&path, checkpoint.sign(key.checkpoints())).unwrap();
             (*name, WitnessCheckpoint::read(&path, &source).unwrap())
         })
         .collect();
-    let strange = place.path().join("strange");
+    let strange = dir.path().join("strange");
     fs::write(&strange, end.sign(&ed25519_dalek::SigningKey::from_bytes(&[1; 32]))).unwrap();
     let unsigned = WitnessCheckpoint::read(&strange, &source).unwrap_err().to_string();
     assert!(unsigned.contains("not signed by a known key"), "{unsigned}");
@@ -74,7 +74,7 @@ async fn acknowledged_events_are_restored_despite_concurrent_appends() {
     assert!(matches!(forked, BackupError::Forked { position: 5, .. }), "{forked}");
     assert!(forked.is_bad_backup());
 
-    let data = place.path().join("data");
+    let data = dir.path().join("data");
     fs::create_dir(&data).unwrap();
     restore_files(&source, &data, &quiet).unwrap();
     let same = |name: &str| {

@@ -31,13 +31,13 @@ struct Served {
 /// responds immediately.
 async fn served(tls: Option<tokio_rustls::TlsAcceptor>) -> Served {
     let (tell, waits) = mpsc::unbounded_channel();
-    let wait = move |aside: Option<Extension<ParkedResponse>>, word: String| {
+    let wait = move |parked: Option<Extension<ParkedResponse>>, body: String| {
         let (answer, answered) = oneshot::channel();
         tell.send(answer).unwrap();
-        let later = answered.map(move |text| format!("{word} {}", text.unwrap()).into_response());
+        let later = answered.map(move |text| format!("{body} {}", text.unwrap()).into_response());
         async move {
-            match aside {
-                Some(Extension(aside)) => aside.defer(later.boxed()),
+            match parked {
+                Some(Extension(parked)) => parked.defer(later.boxed()),
                 None => later.await,
             }
         }
@@ -68,9 +68,9 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(10), what).await.expect("timed out")
 }
 
-fn call(path: &str, word: &str, more: &str) -> Vec<u8> {
-    let length = word.len();
-    format!("POST {path} HTTP/1.1\r\nhost: x\r\n{more}content-length: {length}\r\n\r\n{word}")
+fn call(path: &str, body: &str, more: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("POST {path} HTTP/1.1\r\nhost: x\r\n{more}content-length: {length}\r\n\r\n{body}")
         .into()
 }
 
@@ -90,12 +90,12 @@ async fn answer(stream: &mut TcpStream, end: &str) -> String {
 async fn deferred_response_equals_a_direct_one_and_keeps_the_connection() {
     let mut served = served(None).await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
-    for (word, text) in [("first", "yes"), ("second", "no")] {
-        stream.write_all(&call("/wait", word, "")).await.unwrap();
+    for (body, text) in [("first", "yes"), ("second", "no")] {
+        stream.write_all(&call("/wait", body, "")).await.unwrap();
         let tell = served.next().await;
         tokio::time::sleep(Duration::from_millis(50)).await;
         tell.send(text).unwrap();
-        let answer = answer(&mut stream, &format!("{word} {text}")).await;
+        let answer = answer(&mut stream, &format!("{body} {text}")).await;
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
         assert!(answer.contains("\r\ndate: ") && !answer.contains("connection: close"), "{answer}");
         stream.write_all(&call("/", "", "")).await.unwrap();
@@ -210,14 +210,14 @@ async fn deferred_responses_work_over_tls() {
     let pinned = reqwest::Certificate::from_pem(pem.as_bytes()).unwrap();
     for client in [reqwest::Client::builder(), reqwest::Client::builder().http1_only()] {
         let client = client.add_root_certificate(pinned.clone()).build().unwrap();
-        for word in ["first", "second"] {
+        for body in ["first", "second"] {
             let url = format!("https://{}/wait", served.address);
-            let request = tokio::spawn(client.post(url).body(word).send());
+            let request = tokio::spawn(client.post(url).body(body).send());
             let tell = served.next().await;
             tokio::time::sleep(Duration::from_millis(50)).await;
             tell.send("yes").unwrap();
             let answer = soon(request).await.unwrap().unwrap();
-            assert_eq!(answer.text().await.unwrap(), format!("{word} yes"));
+            assert_eq!(answer.text().await.unwrap(), format!("{body} yes"));
         }
         let url = format!("https://{}/wait", served.address);
         let request = tokio::spawn(client.post(url).send());
