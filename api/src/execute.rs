@@ -126,7 +126,7 @@ struct Stream {
 trait AnyState: Any + Send + Sync {
     fn any(&self) -> &dyn Any;
     fn any_mut(&mut self) -> &mut dyn Any;
-    fn remember(&self, log: &EventLog);
+    fn cache(&self, log: &EventLog);
 }
 
 impl<D: Decider> AnyState for Loaded<D> {
@@ -136,7 +136,7 @@ impl<D: Decider> AnyState for Loaded<D> {
     fn any_mut(&mut self) -> &mut dyn Any {
         self
     }
-    fn remember(&self, log: &EventLog) {
+    fn cache(&self, log: &EventLog) {
         log.cache_state(self);
     }
 }
@@ -189,8 +189,8 @@ impl UnitOfWork {
         let id = id.to_string();
         let stream = StreamId::new(D::NAME, id.clone());
         if !self.streams.contains_key(&stream) {
-            let unborn = self.log.load_new::<D>(&id);
-            self.hold(stream, unborn);
+            let missing = self.log.load_new::<D>(&id);
+            self.insert(stream, missing);
         }
         self.handle::<D>(id, command).await
     }
@@ -226,12 +226,12 @@ impl UnitOfWork {
                 true => self.log.reload::<D>(&key.aggregate_id).await?,
                 false => self.log.load::<D>(&key.aggregate_id).await?,
             };
-            self.hold(key.clone(), loaded);
+            self.insert(key.clone(), loaded);
         }
         self.streams.get_mut(&key).ok_or_else(missing_stream)
     }
 
-    fn hold<D: Decider>(&mut self, key: StreamId, loaded: Loaded<D>) {
+    fn insert<D: Decider>(&mut self, key: StreamId, loaded: Loaded<D>) {
         let expected = loaded.version;
         let stream = Stream { state: Box::new(loaded), expected, events: vec![] };
         self.streams.insert(key.clone(), stream);
@@ -259,7 +259,7 @@ impl UnitOfWork {
             sessions: call.sessions.clone(),
         };
         let appended = self.log.append(commit).await?;
-        states.iter().for_each(|state| state.remember(&self.log));
+        states.iter().for_each(|state| state.cache(&self.log));
         Ok((appended.last, events))
     }
 }

@@ -32,7 +32,7 @@ use crate::serve::{LogFormat, sibling_program};
 const BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// Uptime after which the back-off is reset.
-const STAYED_UP: Duration = Duration::from_secs(60);
+const STABLE_UPTIME: Duration = Duration::from_secs(60);
 /// Timeout for the build runner to close its session.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -90,7 +90,7 @@ impl Supervisor {
                 Ok(child) => self.watch(child).await,
                 Err(error) => warn!(error = %error, "Cannot start the build runner"),
             }
-            if since.elapsed() > STAYED_UP {
+            if since.elapsed() > STABLE_UPTIME {
                 wait = BACKOFF;
             }
             let _ = self.stop.run_until_cancelled(sleep(wait)).await;

@@ -24,7 +24,7 @@ const MAX_SKEW: i64 = 5 * 60;
 /// Maximum lifetime of an assertion, in seconds.
 const MAX_LIFETIME: i64 = 60;
 /// Time for which the server remembers a used assertion, in seconds. An assertion expires earlier.
-const REMEMBER: i64 = 2 * MAX_SKEW + 60;
+const REPLAY_WINDOW_SECONDS: i64 = 2 * MAX_SKEW + 60;
 
 /// Unverified claim of the runner id.
 #[derive(Deserialize)]
@@ -123,7 +123,7 @@ impl Assertions {
     fn was_used(&self, runner: RunnerId, name: &str, now: Timestamp) -> bool {
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         used.retain(|_, forget_at| *forget_at > now.timestamp());
-        used.insert((runner, name.to_owned()), now.timestamp() + REMEMBER).is_some()
+        used.insert((runner, name.to_owned()), now.timestamp() + REPLAY_WINDOW_SECONDS).is_some()
     }
 }
 

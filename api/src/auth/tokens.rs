@@ -28,7 +28,7 @@ use crate::{
 pub const ACCESS_SECONDS: u64 = 15 * 60;
 /// Seconds for which a job token stays valid after the deadline of its execution, for the last
 /// report.
-const AFTER_DEADLINE: i64 = 10 * 60;
+const GRACE_SECONDS: i64 = 10 * 60;
 /// Maximum number of cached verified tokens. With the cache, a request costs a hash instead of a
 /// signature verification.
 const MAX_CACHED: usize = 32_768;
@@ -106,7 +106,7 @@ impl Tokens {
         now: Timestamp,
     ) -> Result<String, TokenError> {
         let (iat, aud, iss) = (now.timestamp(), AUD_JOB.to_string(), self.issuer.clone());
-        let exp = deadline.timestamp().saturating_add(AFTER_DEADLINE);
+        let exp = deadline.timestamp().saturating_add(GRACE_SECONDS);
         self.sign(&JobClaims { sub: runner, aud, iss, iat, exp, job, execution, fence })
     }
 

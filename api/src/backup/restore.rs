@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Restored {
     /// Number of published checkpoints that the log matches.
-    pub seals: u64,
+    pub checkpoints: u64,
     /// Comparison with the checkpoints of witnesses.
     pub witnessed: Vec<Coverage>,
     /// Positions of forged reports, which the backup contains like all other events.
@@ -106,14 +106,14 @@ async fn compare_checkpoints(
     if log.log_id() != source.checkpoint.log_id {
         return Err(BackupError::LogMismatch(format!("it is the log {}", log.log_id())));
     }
-    let seals = log.verify_checkpoints(&source.keys.seal_keys()).await?;
+    let checkpoints = log.verify_checkpoints(&source.keys.seal_keys()).await?;
     let mut witnessed = Vec::new();
     for witness in witnesses {
         witnessed.push(witness.compare(&log).await?);
     }
     let epochs = witnessed.iter().map(|reached| reached.epoch).chain([source.manifest.epoch]);
     let next_epoch = epochs.max().unwrap_or(0) + 1;
-    Ok(Restored { seals, witnessed, forged: vec![], next_epoch })
+    Ok(Restored { checkpoints, witnessed, forged: vec![], next_epoch })
 }
 
 /// Rejects a database that contains any table, because it may be in use.

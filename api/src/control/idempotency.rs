@@ -181,7 +181,7 @@ async fn keep(app: &App, key: &IdempotencyKey, answer: Response) -> Response {
         let (principal, key) = (key.principal.clone(), key.key.clone());
         let said = Value::Object(said).to_string();
         let response = StoredResponse { principal, key, body: said };
-        idempotent_responses::keep(&app.responses, &app.pool, response).await;
+        idempotent_responses::store(&app.responses, &app.pool, response).await;
     }
     Response::from_parts(parts, Body::from(bytes))
 }

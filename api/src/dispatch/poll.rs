@@ -20,7 +20,7 @@ use crate::problem::{Code, Problem};
 const STOP_SPREAD_MS: u64 = 5_000;
 
 /// Free disk space below which a runner finishes its jobs but gets no new jobs.
-const DISK_LEAST_BYTES: u64 = 64 * 1024 * 1024;
+const MIN_FREE_DISK_BYTES: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Polled {
@@ -117,7 +117,7 @@ impl Dispatch {
         if let Some(session) = &mut known.session {
             session.outbox.ack(&request.ack);
             let full =
-                request.pressure.is_some_and(|pressure| pressure.disk_free < DISK_LEAST_BYTES);
+                request.pressure.is_some_and(|pressure| pressure.disk_free < MIN_FREE_DISK_BYTES);
             session.free = if full { 0 } else { request.free_slots };
             // A session that was taken over from another server has an unknown number of slots.
             let running = u32::try_from(request.running.len()).unwrap_or(u32::MAX);

@@ -21,7 +21,7 @@ use super::{
 };
 
 /// Number of runners that the dispatcher ranks at a time.
-const COMPARED: usize = 64;
+const RANKED_RUNNERS: usize = 64;
 
 /// Current time on two clocks: monotonic for waits, and wall-clock for values that users and
 /// runners read.
@@ -153,13 +153,13 @@ impl DispatchState {
         // Ranking ten thousand runners for each of ten thousand jobs would hold this lock for
         // minutes.
         let fleet = self.runners.of(target).len();
-        self.next_start = self.next_start.wrapping_add(COMPARED);
+        self.next_start = self.next_start.wrapping_add(RANKED_RUNNERS);
         let start = self.next_start.checked_rem(fleet).unwrap_or_default();
-        for looked_at in (0..fleet).step_by(COMPARED) {
+        for offset in (0..fleet).step_by(RANKED_RUNNERS) {
             let all = self.runners.of(target).iter().copied();
-            let count = COMPARED.min(fleet - looked_at);
+            let count = RANKED_RUNNERS.min(fleet - offset);
             let mut runners: Vec<_> =
-                all.clone().chain(all).skip(start + looked_at).take(count).collect();
+                all.clone().chain(all).skip(start + offset).take(count).collect();
             // A runner with a long poll receives the offer immediately. Among the runners with a
             // long poll, the runner with the most free slots comes first.
             runners.sort_by_cached_key(|id| {

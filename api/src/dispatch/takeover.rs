@@ -18,7 +18,7 @@ use crate::problem::{Code, Problem};
 const MAX_CONCURRENT: usize = 16;
 
 /// SQL condition of an abandoned session: it belongs to no live server, by the database's clock.
-const ABANDONED: &str = "server <> $1 and not exists (select from log_consumer \
+const IS_ABANDONED_SQL: &str = "server <> $1 and not exists (select from log_consumer \
      where name = 'server/' || runner_session.server and lease_until > now())";
 
 /// Resumes the sessions of this server. A session that cannot be watched yet is retried with each
@@ -55,7 +55,7 @@ pub async fn beat(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<
     .bind(lease_ms)
     .execute(pool)
     .await?;
-    let abandoned = format!("select runner from runner_session where {ABANDONED}");
+    let abandoned = format!("select runner from runner_session where {IS_ABANDONED_SQL}");
     let runners: Vec<String> =
         sqlx::query_scalar(&abandoned).bind(dispatch.server()).fetch_all(pool).await?;
     if !runners.is_empty() {
@@ -116,7 +116,7 @@ async fn take_over_one(
     let loaded = log.reload::<Runner>(&id.to_string()).await?;
     let take = format!(
         "update runner_session set server = $1, server_epoch = server_epoch + (server <> $1)::int \
-         where runner = $2 and (server = $1 or {ABANDONED}) returning server_epoch"
+         where runner = $2 and (server = $1 or {IS_ABANDONED_SQL}) returning server_epoch"
     );
     let owned = sqlx::query_scalar(&take).bind(dispatch.server()).bind(id.to_string());
     let epoch: Option<i64> = owned.fetch_optional(pool).await?;

@@ -52,7 +52,7 @@ pub fn rotate(
         &store::former_path(directory, usage, &former.key),
         &store::former_line(&former),
     )?;
-    store::replace(&directory.join(format!("{name}.key")), &store::line(&store::fresh(now)))?;
+    store::replace(&directory.join(format!("{name}.key")), &store::line(&store::generate(now)))?;
     drop(guard);
     Ok(store::read(directory)?.public_of(store::log(directory)?.as_deref()))
 }

@@ -126,7 +126,7 @@ pub(super) fn write_log(directory: &Path, log_id: &str) -> Result<(), KeyError> 
 }
 
 /// Generates a signing key with `now` as its creation time.
-pub(super) fn fresh(now: Timestamp) -> CurrentKey {
+pub(super) fn generate(now: Timestamp) -> CurrentKey {
     CurrentKey { key: SigningKey::generate(&mut rand::rngs::OsRng), made_at: now }
 }
 
@@ -136,7 +136,7 @@ pub(super) fn directory(path: &Path) -> Result<(), KeyError> {
 }
 
 fn make(path: &Path, now: Timestamp) -> io::Result<()> {
-    let draft = draft(path, &line(&fresh(now)))?;
+    let draft = draft(path, &line(&generate(now)))?;
     // A link never replaces a file: two servers that start concurrently get the same key.
     let linked = fs::hard_link(&draft, path);
     fs::remove_file(&draft)?;

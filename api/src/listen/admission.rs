@@ -29,7 +29,7 @@ const MIN_PER_ADDRESS: usize = 16;
 const ADDRESS_DIVISOR: usize = 16;
 /// Number of connections above the limit, because an evicted connection stays open until its task
 /// closes it.
-const CLOSING: usize = 64;
+const MAX_CLOSING: usize = 64;
 /// Shortest interval between two log lines about a full listener.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -93,7 +93,7 @@ impl Admission {
         let of_address = inner.by_address.get(&address).map_or(0, BTreeSet::len);
         let is_at_limit = of_address >= self.per_address;
         // Evicting a connection of this address also frees a place on the listener.
-        let has_capacity = inner.open < self.connections + CLOSING
+        let has_capacity = inner.open < self.connections + MAX_CLOSING
             && match is_at_limit {
                 true => inner.evict_of(address, now),
                 false => inner.open < self.connections || inner.evict_any(now),

@@ -41,7 +41,7 @@ pub(super) fn certificate(directory: &Path, name: &str) -> (Certificate, String)
     (Certificate { chain, key }, generated.cert.pem())
 }
 
-async fn door(tls: bool) -> BoundListener {
+async fn bind_listener(tls: bool) -> BoundListener {
     open("127.0.0.1:0".parse().unwrap(), "--runner-listen", false, tls).await.unwrap()
 }
 
@@ -54,11 +54,11 @@ async fn only_a_client_that_pins_the_certificate_connects() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let dir = tempfile::tempdir().unwrap();
     let (certificate, pem) = certificate(dir.path(), "server");
-    let (door, stop) = (door(true).await, CancellationToken::new());
-    let url = door.url(true);
+    let (listener, stop) = (bind_listener(true).await, CancellationToken::new());
+    let url = listener.url(true);
     let tls = Some(acceptor(&certificate).unwrap());
     let serving = tokio::spawn(serve(
-        ("test", door.listener),
+        ("test", listener.listener),
         tls,
         routes(),
         Limits::default(),
@@ -92,11 +92,11 @@ async fn unusable_certificate_is_reported() {
 
 #[tokio::test]
 async fn oversized_or_endless_head_is_rejected() {
-    let (door, stop) = (door(false).await, CancellationToken::new());
-    let address = door.address;
+    let (listener, stop) = (bind_listener(false).await, CancellationToken::new());
+    let address = listener.address;
     let limits = Limits { head: Duration::from_millis(300), ..Limits::default() };
     let serving =
-        tokio::spawn(serve(("test", door.listener), None, routes(), limits, stop.clone()));
+        tokio::spawn(serve(("test", listener.listener), None, routes(), limits, stop.clone()));
 
     let mut long = tokio::net::TcpStream::connect(address).await.unwrap();
     let head = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(20 * 1024));
@@ -116,11 +116,12 @@ async fn oversized_or_endless_head_is_rejected() {
 
 #[tokio::test]
 async fn stalled_body_is_rejected() {
-    let (door, stop) = (door(false).await, CancellationToken::new());
-    let address = door.address;
+    let (listener, stop) = (bind_listener(false).await, CancellationToken::new());
+    let address = listener.address;
     let routes = Router::new().route("/", post(|Raw(body): Raw| async move { body }));
     let limits = Limits { body_idle: Duration::from_millis(300), ..Limits::default() };
-    let serving = tokio::spawn(serve(("test", door.listener), None, routes, limits, stop.clone()));
+    let serving =
+        tokio::spawn(serve(("test", listener.listener), None, routes, limits, stop.clone()));
 
     let head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\nconnection: close\r\n\r\n";
     // A slow body is accepted.
@@ -147,12 +148,13 @@ async fn stalled_body_is_rejected() {
 
 #[tokio::test]
 async fn open_requests_are_cut_after_the_drain() {
-    let (door, stop) = (door(false).await, CancellationToken::new());
+    let (listener, stop) = (bind_listener(false).await, CancellationToken::new());
     let (url, forever) =
-        (door.url(false), Router::new().route("/", get(std::future::pending::<()>)));
+        (listener.url(false), Router::new().route("/", get(std::future::pending::<()>)));
     let _ = rustls::crypto::ring::default_provider().install_default();
     let limits = Limits { drain: Duration::from_millis(200), ..Limits::default() };
-    let serving = tokio::spawn(serve(("test", door.listener), None, forever, limits, stop.clone()));
+    let serving =
+        tokio::spawn(serve(("test", listener.listener), None, forever, limits, stop.clone()));
     let call = tokio::spawn(async move { reqwest::Client::new().get(url).send().await });
     tokio::time::sleep(Duration::from_millis(200)).await;
     stop.cancel();

@@ -133,17 +133,17 @@ async fn tokens_and_revocations_apply_to_all_servers() {
     let created: Value = created.send().await.unwrap().json().await.unwrap();
     let token = created["token"].as_str().unwrap();
     let whoami = format!("{}/v1/whoami", second.ready.control);
-    let becomes = async |expected: StatusCode| {
+    let wait_for_status = async |expected: StatusCode| {
         let since = Instant::now();
         while http.get(&whoami).bearer_auth(token).send().await.unwrap().status() != expected {
             assert!(since.elapsed() < Duration::from_secs(10), "it never became {expected}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    becomes(StatusCode::OK).await;
+    wait_for_status(StatusCode::OK).await;
     let revoke = http.delete(format!("{tokens}/{}", created["id"].as_str().unwrap()));
     assert!(revoke.bearer_auth(owner.trim()).send().await.unwrap().status().is_success());
-    becomes(StatusCode::UNAUTHORIZED).await;
+    wait_for_status(StatusCode::UNAUTHORIZED).await;
     first.stop().await;
     second.stop().await;
 }

@@ -10,7 +10,7 @@ use super::{WriteBehind, WriteBehindQueue};
 pub type GrantQueue = WriteBehind<Vec<u8>>;
 
 /// Queues a grant, or stores it immediately if the queue is full.
-pub async fn keep(
+pub async fn store(
     evidence: &GrantQueue,
     pool: &PgPool,
     bytes: Vec<u8>,

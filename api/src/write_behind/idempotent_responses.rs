@@ -18,7 +18,7 @@ pub struct StoredResponse {
 }
 
 /// Queues a response, or stores it immediately if the queue is full.
-pub async fn keep(queue: &ResponseQueue, pool: &PgPool, answer: StoredResponse) {
+pub async fn store(queue: &ResponseQueue, pool: &PgPool, answer: StoredResponse) {
     if let Err(answer) = queue.push(answer) {
         write(pool, &[answer]).await;
     }
@@ -37,8 +37,8 @@ pub async fn run(
 
 /// Stores responses. A response to a command before a shredding may contain erased data, so it is
 /// not stored.
-async fn write(pool: &PgPool, some: &[StoredResponse]) {
-    let column = |of: fn(&StoredResponse) -> &str| some.iter().map(of).collect::<Vec<_>>();
+async fn write(pool: &PgPool, batch: &[StoredResponse]) {
+    let column = |of: fn(&StoredResponse) -> &str| batch.iter().map(of).collect::<Vec<_>>();
     let stored = sqlx::query(
         "with asynchronous as (select set_config('synchronous_commit', 'off', true)) \
          update log_command c set response = u.said::json \
@@ -52,6 +52,6 @@ async fn write(pool: &PgPool, some: &[StoredResponse]) {
     .execute(pool)
     .await;
     if let Err(reason) = stored {
-        warn!(count = some.len(), error = %reason, "Cannot store responses; repeated commands get their responses from the log");
+        warn!(count = batch.len(), error = %reason, "Cannot store responses; repeated commands get their responses from the log");
     }
 }

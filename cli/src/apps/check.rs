@@ -41,9 +41,9 @@ pub(crate) async fn validate(
         );
         write(&format!("{document:#}\n"))?;
     } else {
-        screen.print_one(&verdict(name, findings, errors, strict), |screen| {
+        screen.print_one(&validation_result(name, findings, errors, strict), |screen| {
             let text = format_findings(findings, tree, screen.has_color(), screen.has_unicode());
-            text + &sentence(name, reading, (errors, strict), screen)
+            text + &result_line(name, reading, (errors, strict), screen)
         })?;
     }
     let warnings = findings.len() - errors;
@@ -119,7 +119,7 @@ fn missing_modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
     findings
 }
 
-fn verdict(name: &str, findings: &[Diagnostic], errors: usize, strict: bool) -> Value {
+fn validation_result(name: &str, findings: &[Diagnostic], errors: usize, strict: bool) -> Value {
     json!({
         "name": name,
         "valid": if strict { findings.is_empty() } else { errors == 0 },
@@ -129,7 +129,7 @@ fn verdict(name: &str, findings: &[Diagnostic], errors: usize, strict: bool) -> 
     })
 }
 
-fn sentence(
+fn result_line(
     name: &str,
     reading: &Reading,
     (errors, strict): (usize, bool),
@@ -161,7 +161,7 @@ fn sentence(
 fn summary(config: &Value, reading: &Reading, screen: &Screen) -> String {
     let name = config["name"].as_str().unwrap_or("-");
     let errors = reading.diagnostics.iter().filter(|finding| finding.is_error()).count();
-    config_text(config, screen) + "\n" + &sentence(name, reading, (errors, false), screen)
+    config_text(config, screen) + "\n" + &result_line(name, reading, (errors, false), screen)
 }
 
 /// Formats a summary of a config from a local directory or from the server.

@@ -138,7 +138,7 @@ fn checked(
         }
         take_exported_line(&mut range, line.strip_suffix(b"\n").unwrap_or(&line)).map_err(wrong)?;
     }
-    range.end().map(|proven| of_range(&proven)).map_err(wrong)
+    range.end().map(|proven| range_report(&proven)).map_err(wrong)
 }
 
 /// Returns the history in a bundle of an install.
@@ -266,7 +266,7 @@ fn added(bundle: &Bundle, open: &mut Vec<String>) {
     }
 }
 
-fn of_range(proven: &range::VerifiedRange) -> CheckReport {
+fn range_report(proven: &range::VerifiedRange) -> CheckReport {
     let checkpoint = &proven.checkpoint;
     let (from, to) = (proven.from, proven.to);
     let mut holds = vec![

@@ -136,7 +136,7 @@ impl RestoredData {
             position: source.manifest.position,
             recorded_at: source.manifest.recorded_at,
             root: hex::encode(source.checkpoint.root),
-            checkpoints: restored.seals,
+            checkpoints: restored.checkpoints,
             witnessed: restored.witnessed,
             forged_reports: restored.forged,
             took_ms: u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX),

@@ -53,7 +53,7 @@ pub(crate) fn line(step: &Step, width: usize, screen: &Screen) -> String {
     let mut text = format!(
         "  {}{} {label}{}  {}",
         " ".repeat(indent(step)),
-        screen.paint(tone(&step.state), mark(&step.state)),
+        screen.paint(tone(&step.state), symbol(&step.state)),
         " ".repeat(pad),
         screen.state(&step.state)
     );
@@ -162,7 +162,7 @@ pub(crate) fn counts(plan: &Plan) -> String {
     }
 }
 
-fn mark(state: &str) -> &'static str {
+fn symbol(state: &str) -> &'static str {
     match tone(state) {
         Tone::Good => "✔",
         Tone::Bad => "✘",

@@ -3,7 +3,7 @@ use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn archives_of_dropped_rows_are_backed_up_and_restored() {
-    let (started, dir) = served().await;
+    let (started, dir) = start_server().await;
     let app = started.app().clone();
     event_log::testing::in_partitions_of(&app.pool, 256).await.unwrap();
     while app.log().position() < 300 {
@@ -29,7 +29,7 @@ async fn archives_of_dropped_rows_are_backed_up_and_restored() {
     let target = fresh_empty_database().await.unwrap();
     let to = Access::of_url(&target.url).unwrap();
     let restored = restore_database(&source, &to, &[], &quiet).await.unwrap();
-    assert!(restored.seals > 0);
+    assert!(restored.checkpoints > 0);
     let restored = dir.path().join("data");
     fs::create_dir(&restored).unwrap();
     restore_files(&source, &restored, &quiet).unwrap();
@@ -51,8 +51,8 @@ async fn archives_of_dropped_rows_are_backed_up_and_restored() {
     assert!(!other.exists() && !dir.path().join("other.partial").exists());
     let result = tokio::time::timeout(std::time::Duration::from_secs(30), async {
         loop {
-            let served = event_log::Source::from(app.log());
-            match event_log::verify::verify(served, 0, |_| {}).await {
+            let source = event_log::Source::from(app.log());
+            match event_log::verify::verify(source, 0, |_| {}).await {
                 Ok(_) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
                 Err(result) => break result,
             }

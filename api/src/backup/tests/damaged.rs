@@ -3,9 +3,9 @@ use super::*;
 
 #[tokio::test]
 async fn changed_byte_is_reported_with_its_file() {
-    let (started, dir) = served().await;
+    let (started, dir) = start_server().await;
     let out = dir.path().join("backup");
-    let manifest = backed_up(&started, &out).await;
+    let manifest = create_backup(&started, &out).await;
     let mut names: Vec<_> = manifest.files.iter().map(|file| file.path.clone()).collect();
     assert!(names.len() >= 7, "{names:?}");
     names.push("manifest.json".into());
@@ -39,9 +39,9 @@ async fn changed_byte_is_reported_with_its_file() {
 
 #[tokio::test]
 async fn tar_backup_is_restored_and_a_truncated_one_rejected() {
-    let (started, dir) = served().await;
+    let (started, dir) = start_server().await;
     let out = dir.path().join("backup.tar");
-    let manifest = backed_up(&started, &out).await;
+    let manifest = create_backup(&started, &out).await;
     assert_eq!(fs::metadata(&out).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");
     let (_scratch, source) = opened(&out).unwrap();
@@ -65,9 +65,9 @@ async fn tar_backup_is_restored_and_a_truncated_one_rejected() {
 
 #[tokio::test]
 async fn backup_of_a_newer_program_is_rejected_before_the_restore() {
-    let (started, dir) = served().await;
+    let (started, dir) = start_server().await;
     let out = dir.path().join("backup");
-    let mut manifest = backed_up(&started, &out).await;
+    let mut manifest = create_backup(&started, &out).await;
     let mut refused_message = |change: &mut dyn FnMut(&mut Manifest)| {
         change(&mut manifest);
         for name in ["manifest.json", "manifest.sha256"] {

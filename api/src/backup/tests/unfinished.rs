@@ -4,10 +4,10 @@ use super::*;
 /// Removes files in the reverse order of their creation. Only the last file completes a backup.
 #[tokio::test]
 async fn incomplete_backup_is_rejected_and_replaced() {
-    let (started, dir) = served().await;
+    let (started, dir) = start_server().await;
     let out = dir.path().join("backup");
     let partial = dir.path().join("backup.partial");
-    backed_up(&started, &out).await;
+    create_backup(&started, &out).await;
     assert!(!partial.exists());
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&out), 0o700);
@@ -29,14 +29,15 @@ async fn incomplete_backup_is_rejected_and_replaced() {
         assert!(message.contains("is not a complete backup"), "{last}: {message}");
     }
     fs::rename(&half, &partial).unwrap();
-    backed_up(&started, &out).await;
+    create_backup(&started, &out).await;
     assert!(!partial.exists());
     opened(&out).unwrap();
     let access = Access::of_url(&started.database).unwrap();
     let now = started.app().now();
-    let again = create(places(started.data.path()), &access, &out, now, &quiet).await.unwrap_err();
+    let again =
+        create(directories(started.data.path()), &access, &out, now, &quiet).await.unwrap_err();
     assert!(matches!(again, BackupError::Exists { .. }), "{again}");
-    let named = create(places(started.data.path()), &access, &partial, now, &quiet).await;
+    let named = create(directories(started.data.path()), &access, &partial, now, &quiet).await;
     let named = named.unwrap_err();
     assert!(matches!(named, BackupError::Reserved { .. }), "{named}");
 
@@ -45,7 +46,7 @@ async fn incomplete_backup_is_rejected_and_replaced() {
     let access = Access::of_url(&nowhere.url).unwrap();
     let other = dir.path().join("other");
     let failed =
-        create(places(started.data.path()), &access, &other, now, &quiet).await.unwrap_err();
+        create(directories(started.data.path()), &access, &other, now, &quiet).await.unwrap_err();
     assert!(failed.to_string().contains("no log yet"), "{failed}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     started.server.stop().await;
@@ -73,7 +74,7 @@ async fn partial_directory_of_another_user_is_rejected_and_unchanged() {
                 fs::set_permissions(&partial, fs::Permissions::from_mode(0o755)).unwrap();
             }
         }
-        let error = create(places(&data), &access, &out, now, &quiet).await.unwrap_err();
+        let error = create(directories(&data), &access, &out, now, &quiet).await.unwrap_err();
         assert!(matches!(error, BackupError::NotPrivate { .. }), "{kind}: {error}");
         assert!(error.to_string().contains("backup.partial already exists"), "{kind}: {error}");
         if kind == "open" {

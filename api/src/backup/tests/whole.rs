@@ -3,7 +3,7 @@ use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_events_are_restored_despite_concurrent_appends() {
-    let (started, dir) = served().await;
+    let (started, dir) = start_server().await;
     let app = started.app().clone();
     for _ in 0..20 {
         started.held(JobKind::Build, json!({}), vec![]).await;
@@ -13,7 +13,7 @@ async fn acknowledged_events_are_restored_despite_concurrent_appends() {
     let acknowledged = app.log().position();
     // Appends continue until the backup is complete.
     let (manifest, during) = {
-        let making = backed_up(&started, &out);
+        let making = create_backup(&started, &out);
         tokio::pin!(making);
         let mut during = 0;
         loop {
@@ -57,7 +57,7 @@ async fn acknowledged_events_are_restored_despite_concurrent_appends() {
     let restored = restore_database(&source, &access, &both, &quiet).await.unwrap();
     assert_eq!(restored.witnessed[0].missing, None);
     assert_eq!(restored.witnessed[1].missing, Some((manifest.position + 1, end.size)));
-    assert!(restored.seals > 0);
+    assert!(restored.checkpoints > 0);
     assert_eq!(restored.next_epoch, 2);
     let there = leaves(&target.pool, u64::MAX >> 1).await;
     assert_eq!(there, leaves(&app.pool, manifest.position).await);
