@@ -219,7 +219,8 @@ impl Dispatch {
         Some(Contact { online, last })
     }
 
-    /// Pending cancellation of an execution. Every response to its runner contains it.
+    /// Pending cancellation of an execution. Every response to the runner contains the
+    /// cancellation.
     pub fn pending_cancel(&self, job: JobId, execution: ExecutionId) -> Option<PendingCancel> {
         let state = self.state();
         let tracked = state.jobs.get(job)?;

@@ -81,7 +81,8 @@ impl Engine {
             let mut unit = UnitOfWork::new(self.log.clone(), self.now(), fresh);
             let answer = match use_case(&mut unit).await {
                 // A rejection has no commit whose guards would detect an outdated cache. It is
-                // therefore confirmed with fresh state, and this does not count as a conflict.
+                // therefore confirmed with fresh state. The confirmation does not count as a
+                // conflict.
                 Err(problem) if !fresh && problem.code.status() < 500 => {
                     fresh = true;
                     continue;

@@ -93,7 +93,7 @@ macro_rules! metrics {
             http_request_duration: Family<RequestLabels, Histogram>,
         }
 
-        /// Names in the registry, and whether each is a counter.
+        /// Names in the registry. `true` marks a counter.
         #[cfg(test)]
         const NAMES: &[(&str, bool)] = &[
             ("http_requests", true),

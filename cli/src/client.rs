@@ -241,8 +241,8 @@ impl Client {
         }
     }
 
-    /// Sends a request. Repeats the request after a 503 or a lost response, with at most `MAX_ATTEMPTS`
-    /// attempts in total.
+    /// Sends a request. Repeats the request after a 503 or a lost response, with at most
+    /// `MAX_ATTEMPTS` attempts in total.
     async fn retrying(
         &self,
         request: impl Fn() -> RequestBuilder,

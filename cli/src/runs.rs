@@ -245,16 +245,16 @@ fn outcome(run: &Run) -> Option<Result<(), Failure>> {
     }
 }
 
-/// Prints the result of a command: its run, or the text `nothing` without a run.
+/// Prints the result of a command: its run, or `no_run_text` without a run.
 pub(crate) async fn print_run_or_text(
     context: &CommandContext,
     answer: &impl serde::Serialize,
     run: Option<RunId>,
-    nothing: &str,
+    no_run_text: &str,
     wait: bool,
 ) -> Result<(), Failure> {
     match run {
         Some(run) => print_run(context, answer, run, "Requested", wait).await,
-        None => context.screen.print_one(answer, |_| format!("{nothing}\n")),
+        None => context.screen.print_one(answer, |_| format!("{no_run_text}\n")),
     }
 }

@@ -45,10 +45,10 @@ pub enum BootstrapError {
     Digest(#[from] DigestError),
 }
 
-/// Creates the first owner of a log without principals. Writes the token file before the commit: if
-/// the server is killed in between, it leaves an unused file and not an owner without a token.
+/// Creates the first owner of a log without principals. Writes the token file before the commit: a
+/// server that is killed in between leaves an unused file, and not an owner without a token.
 ///
-/// Returns the path of the file if it created an owner.
+/// Returns the path of the file if an owner was created.
 ///
 /// # Errors
 /// [`BootstrapError`].

@@ -41,7 +41,7 @@ pub fn validated(name: &str) -> Result<String, Problem> {
     Err(Problem::invalid(format!("invalid name: it {reason}"), vec![error]))
 }
 
-/// Sets the name of a principal. Returns true if it changed.
+/// Sets the name of a principal. Returns true if the name changed.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -61,7 +61,7 @@ pub async fn set(
     Ok(row.execute(executor).await?.rows_affected() > 0)
 }
 
-/// Removes the name of a principal. Returns true if it had one.
+/// Removes the name of a principal. Returns true if there was a name.
 ///
 /// # Errors
 /// If a database operation fails.

@@ -257,7 +257,7 @@ mod tests {
         let tokens = Tokens::new(&keys.current(), LOG);
         let runner = RunnerId(Ulid::new());
         let token = tokens.access(runner, (RunnerMode::Build, None), 1, now()).unwrap();
-        // Given a request that has verified its token and waits to cache it.
+        // Given a request that has verified its token and waits to cache the claims.
         let held = tokens.access.read().unwrap();
         std::thread::scope(|scope| {
             let reading = scope.spawn(|| tokens.read_access(&token, now()).map(|_| ()));

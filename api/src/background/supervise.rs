@@ -18,7 +18,7 @@ const WINDOW: Duration = Duration::from_secs(300);
 /// Wait before the first restart. The wait doubles with each further restart.
 const BACK_OFF: Duration = Duration::from_millis(200);
 
-/// Runs a task until the server stops. Restarts it if it panics or ends early.
+/// Runs a task until the server stops. Restarts a task that panics or ends early.
 pub fn supervise<F>(
     tasks: &mut JoinSet<()>,
     app: &App,

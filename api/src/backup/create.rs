@@ -29,7 +29,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 const LOCK_TIMEOUT: &str = "30s";
 
 /// Creates a backup of a data directory, the archives of its log, and its database. `out` appears
-/// only when it is complete.
+/// only when the backup is complete.
 ///
 /// # Errors
 /// [`BackupError`].
@@ -156,7 +156,8 @@ fn measure_file(backup: &Path, name: &str) -> Result<File, BackupError> {
 /// renamed it.
 struct Draft {
     path: PathBuf,
-    /// Lock against a second backup to the same path. The kernel releases it when the process ends.
+    /// Lock against a second backup to the same path. The kernel releases the lock when the process
+    /// ends.
     _held: Flock<fs::File>,
 }
 
@@ -239,7 +240,7 @@ impl Draft {
             if manifest.digest != digest {
                 return Err(unreadable("its manifest has changed".into()).into());
             }
-            // A backup with a damaged archive must not replace an intact one.
+            // A backup with a damaged archive must not replace an intact backup.
             let copied = self.path.join(ARCHIVES).join(&inner).join(MANIFEST);
             let manifest_copy = fs::read(&copied).map_err(at(&copied))?;
             let manifest_copy: archive::Manifest = serde_json::from_slice(&manifest_copy)

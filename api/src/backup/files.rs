@@ -68,7 +68,7 @@ pub(super) fn copy(from: &Path, to: &Path, name: &str) -> Result<File, BackupErr
     Ok(measured)
 }
 
-/// Returns the length and digest of a file. Passes its bytes to `each`.
+/// Returns the length and digest of a file. Passes its bytes to `on_chunk`.
 pub(super) fn measure(
     path: &Path,
     name: &str,
@@ -119,7 +119,7 @@ pub(super) fn list_files(directory: &Path) -> Result<Vec<PathBuf>, BackupError> 
     Ok(paths)
 }
 
-/// Converts a path in a manifest to a relative path. Returns `None` if it could leave its
+/// Converts a path in a manifest to a relative path. Returns `None` if the path could leave the
 /// directory.
 pub(super) fn relative_path(name: &str) -> Option<PathBuf> {
     let path = PathBuf::from(name);
@@ -137,7 +137,7 @@ pub(super) fn set_owner(data: &Path, names: &[&str]) -> Result<(), BackupError> 
     let (uid, gid) = (Some(owner.uid()), Some(owner.gid()));
     let mut waiting: Vec<_> = names.iter().map(|name| data.join(name)).collect();
     while let Some(path) = waiting.pop() {
-        // Never follows a symbolic link, because its target may belong to another user.
+        // Never follows a symbolic link, because the target of the link may belong to another user.
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
         std::os::unix::fs::lchown(&path, uid, gid).map_err(at(&path))?;
         if metadata.is_dir() {

@@ -12,7 +12,7 @@ use crate::keys::{self, KeySet, wrapping};
 
 /// Complete backup whose files match the manifest.
 pub struct Source {
-    /// Manifest of the backup. All files match it.
+    /// Manifest of the backup. All files match the manifest.
     pub manifest: Manifest,
     pub keys: KeySet,
     /// Signed head of the log in the backup.

@@ -76,8 +76,8 @@ impl DispatchState {
     }
 }
 
-/// Requests a new identity key from the runner of a session, or withdraws the request if `requested`
-/// is false.
+/// Requests a new identity key from the runner of a session, or withdraws the request if
+/// `requested` is false.
 pub(super) fn send_rekey(session: &mut Session, requested: bool) {
     if !requested {
         session.outbox.withdraw(DirectiveSubject::Rekey);

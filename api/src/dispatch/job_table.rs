@@ -58,7 +58,7 @@ pub struct TrackedJob {
     pub last_runner: Option<RunnerId>,
     /// Logs of ended executions that are not finalized.
     pub open_logs: Vec<OpenLog>,
-    /// True while an offer of the job is open, so that it is not offered twice.
+    /// True while an offer of the job is open, so that the job is not offered twice.
     pub offered: bool,
 }
 

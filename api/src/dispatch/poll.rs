@@ -16,7 +16,7 @@ use super::{
 };
 use crate::problem::{Code, Problem};
 
-/// Longest delay before runners reconnect when the server stops. It spreads their calls.
+/// Longest delay before runners reconnect when the server stops. The delay spreads their calls.
 const STOP_SPREAD_MS: u64 = 5_000;
 
 /// Free disk space below which a runner finishes its jobs but gets no new jobs.

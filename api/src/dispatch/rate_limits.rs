@@ -13,7 +13,7 @@ pub enum CallKind {
     Log,
     /// Reports, and all other calls about jobs: 20 per second.
     Report,
-    /// New identity keys: one per minute. Each one stays in the log permanently.
+    /// New identity keys: one per minute. Each key stays in the log permanently.
     Rekey,
 }
 

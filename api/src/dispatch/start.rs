@@ -28,8 +28,8 @@ pub async fn load(
     log: &EventLog,
     pool: &PgPool,
 ) -> Result<(Receiver<Arc<[StoredEvent]>>, u64), Problem> {
-    // Takes the position first and reads the jobs afterwards. An event between the two is seen
-    // twice, and the sequence of its stream identifies the duplicate.
+    // Takes the position first and reads the jobs afterwards. An event between the two reads is
+    // seen twice, and the sequence of its stream identifies the duplicate.
     let (tail, position) = (log.tail(), log.position());
     let open = [job_queue::all_waiting(pool).await?, job_queue::all_held(pool).await?].concat();
     let open = open.into_iter().map(|row| (row.job, row.position, row.queued_at));

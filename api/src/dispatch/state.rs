@@ -45,8 +45,8 @@ pub struct DispatchState {
     /// Number of readers that follow the log of each job.
     pub(super) readers: HashMap<JobId, u32>,
     pub rates: RateLimits,
-    /// Runners whose sessions may belong to this server in the database, but that it does not watch
-    /// yet.
+    /// Runners whose sessions may belong to this server in the database, but that this server does
+    /// not watch yet.
     pub(super) unwatched: HashSet<RunnerId>,
     /// True while the server stops. Long polls then return immediately.
     pub stopping: bool,

@@ -1,9 +1,9 @@
-//! Ownership of sessions. A server that starts resumes its own sessions and takes over those of
-//! servers that stopped.
+//! Ownership of sessions. A server that starts resumes its own sessions and takes over the sessions
+//! of stopped servers.
 //!
-//! Each server renews a heartbeat row in `log_consumer`. If it misses a full lease, the first
-//! server that notices takes over its sessions. A wrong decision is harmless: the epoch in each
-//! session's row rejects commits of the former owner.
+//! Each server renews a heartbeat row in `log_consumer`. If a server misses a full lease, the first
+//! server that detects this takes over the sessions. A wrong decision is harmless: the epoch in
+//! each session's row rejects commits of the former owner.
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::{ids::RunnerId, runner::Runner};
@@ -104,8 +104,9 @@ async fn take_over(dispatch: &Dispatch, log: &EventLog, pool: &PgPool, runners: 
     each.await;
 }
 
-/// Watches this runner if its session belongs to this server or to no live server. Its executions
-/// get more than a full lease, because the runner could not renew them without a server.
+/// Watches this runner if its session belongs to this server or to no live server. The runner's
+/// executions get more than a full lease, because the runner could not renew leases without a
+/// server.
 async fn take_over_one(
     dispatch: &Dispatch,
     log: &EventLog,

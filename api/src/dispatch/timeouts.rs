@@ -1,5 +1,5 @@
-//! Commands for elapsed timeouts. They are collected under the lock of the dispatcher and handled
-//! outside of it.
+//! Commands for elapsed timeouts. The commands are collected under the lock of the dispatcher, and
+//! handled after its release.
 use std::time::Duration;
 
 use domain::{
@@ -19,8 +19,8 @@ use super::{
 /// Command caused by an elapsed timeout.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TimeoutCommand {
-    /// Command to a job. If it concerns lost contact, the guard ensures that only the owner of the
-    /// session applies it.
+    /// Command to a job. If the command concerns lost contact, the guard ensures that only the
+    /// owner of the session applies it.
     Job {
         job: JobId,
         command: Box<JobCommand>,
@@ -290,7 +290,7 @@ mod tests {
             assert_eq!(finalized_logs(), []);
             dispatch.log_grew(JOB, EXECUTION, length);
         }
-        // and when it stops growing, it is finalized after the timeout
+        // and when the log stops growing, it is finalized after the timeout
         advance(log_quiet - Duration::from_secs(1)).await;
         assert_eq!(finalized_logs(), []);
         advance(Duration::from_secs(1)).await;
@@ -310,7 +310,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn poll_that_omits_an_execution_requires_the_journal() {
-        // given a runner that claimed a job and then polls without naming it
+        // given a runner that claimed a job and then polls without naming the job
         let (dispatch, _clock) = dispatch();
         claim(&dispatch);
         let now = dispatch.moment().instant;

@@ -1,8 +1,9 @@
 //! Key files: one line each, mode 0600.
 //!
 //! `<use>.key` has 64 hexadecimal digits and the creation time in seconds.
-//! `former/<use>-<fingerprint>.key` also has the time of its end. It contains the secret key for a
-//! manifest key only, and the size of the log at the last checkpoint for a checkpoint key.
+//! `former/<use>-<fingerprint>.key` also has the time at which the key was replaced. Of the former
+//! keys, only a manifest key has its secret key in the file. The file of a checkpoint key contains
+//! the size of the log at the last checkpoint.
 use std::{
     fs, io,
     io::Write as _,

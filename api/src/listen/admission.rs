@@ -7,7 +7,7 @@
 //! therefore gets through while others hold connections open. If even the oldest connection is
 //! younger than [`GRACE`], a random connection is evicted, so that a flood from changing addresses
 //! cannot lock out other callers. Most of a reconnecting fleet stays connected, because a caller
-//! authenticates faster than random eviction is likely to hit it.
+//! authenticates faster than random eviction is likely to hit its connection.
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::{IpAddr, Ipv6Addr},
@@ -256,7 +256,8 @@ mod tests {
             }
             stayed += u32::from(is_open(&new_caller));
         }
-        // With uniform random eviction, the probability is 0.99 to the power of 50.
+        // With uniform random eviction, a caller would stay with a probability of 0.99 to the power
+        // of 50.
         assert!(stayed >= 80, "{stayed} of 200 stayed");
     }
 

@@ -166,7 +166,7 @@ fn builders(limits: &Limits) -> (http1::Builder, http2::Builder<TokioExecutor>) 
 
 impl Connections {
     /// Serves a connection. TLS negotiates the HTTP version, so the connection needs no buffer to
-    /// detect it.
+    /// detect the version.
     async fn serve_connection(&self, stream: TcpStream, ticket: Ticket) {
         // Responses are small and latency matters.
         let _ = stream.set_nodelay(true);

@@ -100,7 +100,7 @@ async fn oversized_or_endless_head_is_rejected() {
 
     let mut long = tokio::net::TcpStream::connect(address).await.unwrap();
     let head = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(20 * 1024));
-    // The server may respond and close before it has read everything.
+    // The server may respond and close before reading everything.
     let _ = long.write_all(head.as_bytes()).await;
     let mut answer = String::new();
     let _ = long.read_to_string(&mut answer).await;

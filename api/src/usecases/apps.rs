@@ -26,7 +26,7 @@ use crate::{
 pub struct SyncResult {
     /// App. `None` if a dry run used the name of an app that does not exist.
     pub app: Option<AppId>,
-    /// Config version that has the bundle, or would have it.
+    /// Config version of the bundle. For a dry run, the version that a sync would create.
     pub version: u32,
     pub bundle: Digest,
     /// True if the newest version already has this bundle.

@@ -78,7 +78,8 @@ pub async fn give_up(
                     Effect::Start(step) | Effect::Apply(step) if is_wanted => {
                         fail(unit, run, step, StepFailure::RenderFailed, detail).await?;
                     }
-                    // A job whose cancellation failed is cancelled later, or ends without it.
+                    // A job whose cancellation failed is cancelled later, or ends without a
+                    // cancellation.
                     Effect::Start(_) | Effect::Apply(_) | Effect::CancelJob(_) => {}
                 }
                 release_finished(unit, run).await

@@ -1,5 +1,5 @@
 //! Stores issued grants in batches. The server can reproduce a grant byte for byte when its claim
-//! is repeated or the grant is requested. So a claim does not wait for the disk.
+//! is repeated or the grant is requested. A claim therefore does not wait for the disk.
 use event_log::blob;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,7 @@ pub async fn store(
     }
 }
 
-/// Stores queued grants until the server stops, and then those that remain.
+/// Stores queued grants until the server stops, and then the remaining grants.
 pub async fn run(pool: PgPool, stopping: CancellationToken, queue: WriteBehindQueue<Vec<u8>>) {
     while let Some(batch) = queue.next_batch(&stopping).await {
         if let Err(reason) = blob::put_unflushed(&pool, &batch).await {

@@ -24,7 +24,7 @@ pub async fn store(queue: &ResponseQueue, pool: &PgPool, answer: StoredResponse)
     }
 }
 
-/// Stores queued responses until the server stops, and then those that remain.
+/// Stores queued responses until the server stops, and then the remaining responses.
 pub async fn run(
     pool: PgPool,
     stopping: CancellationToken,

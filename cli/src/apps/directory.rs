@@ -97,7 +97,7 @@ struct Walk {
 
 impl Walk {
     /// Reads a directory. `above` contains the canonical paths of the directory and its ancestors.
-    /// A walk that follows a link to one of them would never end.
+    /// A walk that follows a link to one of these directories would never end.
     fn directory(
         &mut self,
         directory: &Path,

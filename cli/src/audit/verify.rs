@@ -20,7 +20,7 @@ use crate::{failure::Failure, render::count, settings::Settings};
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
-    /// Earlier signed checkpoint: the log must still begin with it
+    /// Earlier signed checkpoint; the log must still begin with the same events
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
     /// Trusted checkpoint key: a verifier key, 64 hexadecimal digits, or a fingerprint; may be

@@ -240,7 +240,7 @@ pub(crate) async fn rollback(context: &CommandContext, args: Rollback) -> Result
     to_version(context, &args.install, to, (args.changes, inputs_of), args.then).await
 }
 
-/// Describes the inputs after a rollback, with those that differed at the earlier version.
+/// Describes the inputs after a rollback, and the values that differed at the earlier version.
 pub(crate) fn inputs_text(differ: &[&InputDifference], to: u32, inputs_of: Option<u32>) -> String {
     if let Some(version) = inputs_of {
         return format!("\nThe rollback uses the inputs of version {version}.\n");

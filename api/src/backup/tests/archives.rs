@@ -38,7 +38,8 @@ async fn archives_of_dropped_rows_are_backed_up_and_restored() {
     let verified = event_log::verify::verify(whole, 0, |_| {}).await.unwrap();
     assert_eq!(verified.size, manifest.position);
 
-    // A damaged archive must not replace an intact one, and the running server detects it as well.
+    // A damaged archive must not replace an intact archive. The running server also detects the
+    // damage.
     let events = directory.join("1-256/events.ndjson.zst");
     let whole = fs::read(&events).unwrap();
     let mut damaged = whole.clone();

@@ -27,7 +27,8 @@ async fn changed_byte_is_reported_with_its_file() {
         assert!(refused(&out).contains(&name), "{name} missing");
         fs::write(&path, &original).unwrap();
     }
-    // The test wrote these files with the default mode. Keys that others can read are rejected.
+    // The test wrote these files with the default mode. Keys that other users can read are
+    // rejected.
     assert!(refused(&out).contains("other users can read it"));
     for entry in fs::read_dir(out.join("keys")).unwrap() {
         let private = fs::Permissions::from_mode(0o600);

@@ -31,7 +31,8 @@ async fn acknowledged_events_are_restored_despite_concurrent_appends() {
     assert!(end.size > manifest.position);
 
     let (_scratch, source) = opened(&out).unwrap();
-    // Checkpoints of witnesses: an earlier one, a later one, and one with another root.
+    // Checkpoints of witnesses: an earlier checkpoint, a later checkpoint, and a checkpoint with
+    // another root.
     let key = app.keys.current();
     let notes = [
         ("before", Checkpoint { size: 5, root: app.log().root(5).await.unwrap(), ..end.clone() }),
