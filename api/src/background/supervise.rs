@@ -59,7 +59,7 @@ async fn run_supervised<F>(
         }
         let wait = BACK_OFF * 2_u32.pow(u32::try_from(failures.len() - 1).unwrap_or(0));
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        error!(task = name, error = %why, wait_ms, "Background task failed; starting it again");
+        error!(task = name, error = %why, wait_ms, "Background task failed; restarting it");
         tokio::select! {
             () = app.stopping.cancelled() => return,
             () = tokio::time::sleep(wait) => app.tasks.set(name, true),

@@ -88,7 +88,7 @@ pub(crate) fn run(settings: &Settings, args: &Check) -> Result<(), Failure> {
                 "was made with --other-entries none: it does not prove that its last event is the last of the stream"
             }
             None => {
-                "contains one event: only a bundle of a stream, or an export, can prove that none is missing"
+                "contains one event: only a bundle of a stream, or an export, can prove that no event is missing"
             }
         };
         return Err(Failure::Outcome(format!("{file} is valid, but {why} ({subject})")));
@@ -201,7 +201,7 @@ pub(crate) fn bundle_report(
         )),
         Complete::FromSequences { from } => {
             holds.push(match from > &size {
-                true => format!("no event of {subject} is missing: its last event is the last one of the log"),
+                true => format!("no event of {subject} is missing: its last event is the last event of the log"),
                 false => format!(
                     "no event of {subject} is missing: its sequences have no gap, and positions {from} to {size} belong to other streams"
                 ),
@@ -324,7 +324,7 @@ fn note_stored_checkpoint(stored: Option<u64>, holds: &mut Vec<String>, open: &m
 fn always(size: u64, other_signatures: usize, open: &mut Vec<String>) {
     // The creator of a proof selects its checkpoint, which may be old.
     open.push(format!(
-        "that the log ends at position {size}: a checkpoint has no date; compare it with a current one"
+        "that the log ends at position {size}: a checkpoint has no date; compare it with a current checkpoint"
     ));
     open.push(
         "that the records are complete and true: times, actors and texts come from the server"
