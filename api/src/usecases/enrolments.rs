@@ -1,4 +1,4 @@
-//! Enrolment tokens: each one enrolls a single runner.
+//! Enrolment tokens: each one enrols a single runner.
 //!
 //! The text is `stead_enrol_<ULID>_<64 hexadecimal digits>`. The ULID names the stream of the
 //! enrolment, so no table of tokens is needed. The digits are 256 random bits. The log stores only

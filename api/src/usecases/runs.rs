@@ -67,7 +67,7 @@ pub async fn request(
         .await
 }
 
-/// Provisions an install once, when its first runner enrolls. A replacement runner starts no run,
+/// Provisions an install once, when its first runner enrols. A replacement runner starts no run,
 /// so an install that was torn down stays empty.
 pub async fn provision(app: &App, call: &Call, install: InstallId) -> Result<Done<()>, Problem> {
     let (owned, engine) = (app.clone(), app.engine.clone());

@@ -185,7 +185,7 @@ pub fn check_changes(
             (Some(current), Some(value)) if current == value => return None,
             (Some(_), _) => (
                 format!("{name} was reported by the customer's runner, which has precedence"),
-                "ask the customer to enroll the runner again with the correct value".into(),
+                "ask the customer to enrol the runner again with the correct value".into(),
             ),
             (None, None) if !install.vendor_outputs.contains_key(name) => (
                 format!("{name} is not set"),
