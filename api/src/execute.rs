@@ -79,7 +79,7 @@ impl Engine {
         let (mut conflicts, mut fresh) = (0, false);
         while conflicts < MAX_ATTEMPTS {
             let mut unit = UnitOfWork::new(self.log.clone(), self.now(), fresh);
-            let answer = match use_case(&mut unit).await {
+            let value = match use_case(&mut unit).await {
                 // A rejection has no commit whose guards would detect an outdated cache. It is
                 // therefore confirmed with fresh state. The confirmation does not count as a
                 // conflict.
@@ -87,10 +87,10 @@ impl Engine {
                     fresh = true;
                     continue;
                 }
-                answered => answered?,
+                result => result?,
             };
             match unit.save(call).await {
-                Ok((position, events)) => return Ok(Done { value: answer, position, events }),
+                Ok((position, events)) => return Ok(Done { value, position, events }),
                 Err(AppendError::Conflict { .. }) => conflicts += 1,
                 Err(error) => return Err(error.into()),
             }

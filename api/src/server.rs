@@ -160,8 +160,8 @@ impl Server {
         let timing = Timing::default();
         let dispatch = Dispatch::new(config.server.clone(), timing, Arc::clone(&clock));
         let logs = LogStore::new(pool.clone());
-        let (evidence, grants) = write_behind::channel();
-        let (answers, answered) = write_behind::channel();
+        let (grants, grant_queue) = write_behind::channel();
+        let (responses, response_queue) = write_behind::channel();
         let app = App::new(Inner {
             pool,
             owner: owner_pool,
@@ -173,8 +173,8 @@ impl Server {
             tokens,
             assertions: Assertions::default(),
             dispatch,
-            grants: evidence,
-            responses: answers,
+            grants,
+            responses,
             logs,
             registry,
             manifests: Manifests::default(),
@@ -188,7 +188,7 @@ impl Server {
             stopping: CancellationToken::new(),
         });
         let mut loops = JoinSet::new();
-        let filled = loops::start(&app, &mut loops, (tail, grants, answered)).await;
+        let filled = loops::start(&app, &mut loops, (tail, grant_queue, response_queue)).await;
         filled.map_err(|problem| StartError::Loops(Box::new(problem)))?;
         // The first owner was just appended and must be known before the first request.
         app.principals.wait_for_position(app.log().position()).await;

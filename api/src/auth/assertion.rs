@@ -186,21 +186,21 @@ mod tests {
         let (used, runner) = (Assertions::default(), RunnerId(Ulid::new()));
         let key = hex::encode(SigningKey::from_bytes(&[1; 32]).verifying_key().as_bytes());
         let now = Timestamp::from_timestamp(NOW, 0).unwrap();
-        let answer = |assertion: &str| {
+        let verified = |assertion: &str| {
             used.verify(assertion, &key, now).map(|claims| claims.sub).map_err(|no| no.code)
         };
 
         let good = by(runner, AUD_TOKEN, "a", NOW, 1);
         assert_eq!(Assertions::subject(&good).unwrap(), runner);
-        assert_eq!(answer(&good), Ok(runner));
-        assert_eq!(answer(&good), Err(Code::AssertionReplayed));
-        assert_eq!(answer(&by(runner, AUD_TOKEN, "b", NOW - 59, 1)), Ok(runner));
-        assert_eq!(answer(&by(runner, AUD_TOKEN, "c", NOW + 299, 1)), Ok(runner));
-        assert_eq!(answer(&by(runner, AUD_TOKEN, "d", NOW - 301, 1)), Err(Code::ClockSkew));
-        assert_eq!(answer(&by(runner, AUD_TOKEN, "e", i64::MAX, 1)), Err(Code::ClockSkew));
-        assert_eq!(answer(&by(runner, AUD_TOKEN, "f", NOW, 2)), Err(Code::AssertionInvalid));
-        assert_eq!(answer(&by(runner, "stead-job", "g", NOW, 1)), Err(Code::AssertionInvalid));
-        assert_eq!(answer("rubbish"), Err(Code::AssertionInvalid));
+        assert_eq!(verified(&good), Ok(runner));
+        assert_eq!(verified(&good), Err(Code::AssertionReplayed));
+        assert_eq!(verified(&by(runner, AUD_TOKEN, "b", NOW - 59, 1)), Ok(runner));
+        assert_eq!(verified(&by(runner, AUD_TOKEN, "c", NOW + 299, 1)), Ok(runner));
+        assert_eq!(verified(&by(runner, AUD_TOKEN, "d", NOW - 301, 1)), Err(Code::ClockSkew));
+        assert_eq!(verified(&by(runner, AUD_TOKEN, "e", i64::MAX, 1)), Err(Code::ClockSkew));
+        assert_eq!(verified(&by(runner, AUD_TOKEN, "f", NOW, 2)), Err(Code::AssertionInvalid));
+        assert_eq!(verified(&by(runner, "stead-job", "g", NOW, 1)), Err(Code::AssertionInvalid));
+        assert_eq!(verified("rubbish"), Err(Code::AssertionInvalid));
     }
 
     #[test]

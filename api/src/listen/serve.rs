@@ -212,8 +212,9 @@ impl Connections {
         ticket: Ticket,
     ) {
         let mut connection = Rewound::new(stream, Arc::clone(ticket.progress()));
-        let mut answer = None;
-        while let Some((later, rest)) = self.serve_until_deferred(connection, answer, &ticket).await
+        let mut response = None;
+        while let Some((later, rest)) =
+            self.serve_until_deferred(connection, response, &ticket).await
         {
             connection = rest;
             let answered = tokio::select! {
@@ -226,7 +227,7 @@ impl Connections {
             // request.
             let last = self.stop.is_cancelled();
             connection.rewind(if last { FINAL_RESUME_REQUEST } else { RESUME_REQUEST });
-            answer = Some(answered);
+            response = Some(answered);
         }
     }
 
@@ -235,27 +236,28 @@ impl Connections {
     async fn serve_until_deferred<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         connection: Rewound<S>,
-        answer: Option<Response>,
+        response: Option<Response>,
         ticket: &Ticket,
     ) -> Option<(Deferred, Rewound<S>)> {
-        let (parked, answer) = (ParkedResponse::default(), Mutex::new(answer));
+        let (parked, response) = (ParkedResponse::default(), Mutex::new(response));
         let service = service_fn(|request: Request<Incoming>| {
             let (mut request, in_flight) = with_ticket(request, ticket);
-            let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let response = response.lock().unwrap_or_else(PoisonError::into_inner).take();
             let keeps = keeps_alive(&request);
             if keeps {
                 request.extensions_mut().insert(parked.clone());
             }
             let (parked, router) = (parked.clone(), self.router.clone());
-            let until_sent = |answer: Response| answer.map(|body| Tracked::new(body, in_flight));
+            let until_sent =
+                |response: Response| response.map(|body| Tracked::new(body, in_flight));
             async move {
-                if let Some(answer) = answer {
-                    return Ok::<_, Infallible>(until_sent(answer));
+                if let Some(response) = response {
+                    return Ok::<_, Infallible>(until_sent(response));
                 }
-                let answer = router.oneshot(request).await?;
-                let Some(mut later) = parked.take() else { return Ok(until_sent(answer)) };
+                let response = router.oneshot(request).await?;
+                let Some(mut later) = parked.take() else { return Ok(until_sent(response)) };
                 match futures::poll!(&mut later) {
-                    Poll::Ready(answer) => Ok(until_sent(answer)),
+                    Poll::Ready(response) => Ok(until_sent(response)),
                     Poll::Pending => {
                         parked.defer(later);
                         std::future::pending().await

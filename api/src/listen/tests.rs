@@ -67,9 +67,9 @@ async fn only_a_client_that_pins_the_certificate_connects() {
 
     let pinned = reqwest::Certificate::from_pem(pem.as_bytes()).unwrap();
     let client = reqwest::Client::builder().add_root_certificate(pinned).build().unwrap();
-    let answer = client.get(&url).send().await.unwrap();
-    assert_eq!(answer.version(), reqwest::Version::HTTP_2);
-    assert_eq!(answer.text().await.unwrap(), "here");
+    let response = client.get(&url).send().await.unwrap();
+    assert_eq!(response.version(), reqwest::Version::HTTP_2);
+    assert_eq!(response.text().await.unwrap(), "here");
     assert!(reqwest::Client::new().get(&url).send().await.is_err(), "an unknown authority");
     let plain = url.replace("https", "http");
     assert!(client.get(&plain).send().await.is_err(), "plain HTTP at the TLS port");
@@ -102,13 +102,13 @@ async fn oversized_or_endless_head_is_rejected() {
     let head = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(20 * 1024));
     // The server may respond and close before reading everything.
     let _ = long.write_all(head.as_bytes()).await;
-    let mut answer = String::new();
-    let _ = long.read_to_string(&mut answer).await;
-    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    let mut response = String::new();
+    let _ = long.read_to_string(&mut response).await;
+    assert!(response.is_empty() || response.starts_with("HTTP/1.1 431"), "{response}");
 
     let mut slow = tokio::net::TcpStream::connect(address).await.unwrap();
     slow.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(5), slow.read_to_string(&mut answer));
+    let ended = tokio::time::timeout(Duration::from_secs(5), slow.read_to_string(&mut response));
     ended.await.expect("the connection is ended").unwrap();
     stop.cancel();
     serving.await.unwrap();
@@ -131,17 +131,17 @@ async fn stalled_body_is_rejected() {
         tokio::time::sleep(Duration::from_millis(150)).await;
         slow.write_all(piece).await.unwrap();
     }
-    let mut answer = String::new();
-    slow.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("abc"), "{answer}");
+    let mut response = String::new();
+    slow.read_to_string(&mut response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 200") && response.ends_with("abc"), "{response}");
 
     let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
     silent.write_all(head).await.unwrap();
     silent.write_all(b"a").await.unwrap();
-    let mut answer = String::new();
-    let ended = tokio::time::timeout(Duration::from_secs(5), silent.read_to_string(&mut answer));
+    let mut response = String::new();
+    let ended = tokio::time::timeout(Duration::from_secs(5), silent.read_to_string(&mut response));
     ended.await.expect("the connection is ended").unwrap();
-    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert!(response.starts_with("HTTP/1.1 400"), "{response}");
     stop.cancel();
     serving.await.unwrap();
 }

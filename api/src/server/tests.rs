@@ -49,8 +49,8 @@ async fn both_listeners_serve_keys_and_probes() {
         assert_eq!(list.log_id, started.server.ready.log_id);
     }
     for path in ["/healthz", "/readyz", "/docs", "/openapi.json", "/metrics"] {
-        let answer = started.http.get(started.control(path)).send().await.unwrap();
-        assert_eq!(answer.status(), StatusCode::OK, "{path}");
+        let response = started.http.get(started.control(path)).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
     }
     let schema = started.control("/v1/schemas/app-config/component.json");
     let schema: Value = started.http.get(schema).send().await.unwrap().json().await.unwrap();
@@ -70,8 +70,8 @@ async fn both_listeners_serve_keys_and_probes() {
 async fn control_api_accepts_only_principal_tokens() {
     let started = Started::new().await;
     let url = started.control("/v1/whoami");
-    let answer = started.http.get(&url).bearer_auth(started.owner_token()).send().await.unwrap();
-    assert_eq!(answer.status(), StatusCode::OK);
+    let response = started.http.get(&url).bearer_auth(started.owner_token()).send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
     let runner = domain::ids::RunnerId(ulid::Ulid::new());
     let app = started.app();
     let mode = schemas::runner::RunnerMode::Build;
@@ -82,9 +82,9 @@ async fn control_api_accepts_only_principal_tokens() {
         (access, "token_type_mismatch"),
         (String::new(), "token_missing"),
     ] {
-        let answer = started.http.get(&url).bearer_auth(&token).send().await.unwrap();
-        assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
-        assert_eq!(answer.json::<Value>().await.unwrap()["code"], code, "{token}");
+        let response = started.http.get(&url).bearer_auth(&token).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(response.json::<Value>().await.unwrap()["code"], code, "{token}");
     }
     started.server.stop().await;
 }

@@ -68,8 +68,8 @@ pub async fn create(
         }
     };
     app.principals.wait_for_position(position).await;
-    let answer = CreatedToken { principal, token, secret_text: clear, expires_at };
-    Ok(Done { value: answer, position, events })
+    let value = CreatedToken { principal, token, secret_text: clear, expires_at };
+    Ok(Done { value, position, events })
 }
 
 /// Sets or removes the name of a principal. Returns true if the name changed.

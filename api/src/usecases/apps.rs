@@ -71,8 +71,8 @@ pub async fn sync(
     let config = Arc::new(configs::read(&tar)?);
     let bundle = event_log::blob::digest(&tar).map_err(Problem::internal)?;
     if let SyncOptions::DryRun { against } = options {
-        let answer = dry_run(app, name, config, bundle, against).await?;
-        return Ok(Done { value: answer, position: app.engine.log().position(), events: 0 });
+        let value = dry_run(app, name, config, bundle, against).await?;
+        return Ok(Done { value, position: app.engine.log().position(), events: 0 });
     }
     // Blobs must exist before the event that refers to them.
     event_log::blob::put(&app.pool, &tar).await?;

@@ -18,9 +18,9 @@ pub struct StoredResponse {
 }
 
 /// Queues a response, or stores it immediately if the queue is full.
-pub async fn store(queue: &ResponseQueue, pool: &PgPool, answer: StoredResponse) {
-    if let Err(answer) = queue.push(answer) {
-        write(pool, &[answer]).await;
+pub async fn store(queue: &ResponseQueue, pool: &PgPool, response: StoredResponse) {
+    if let Err(response) = queue.push(response) {
+        write(pool, &[response]).await;
     }
 }
 
@@ -46,9 +46,9 @@ async fn write(pool: &PgPool, batch: &[StoredResponse]) {
          where c.principal = u.principal and c.idempotency_key = u.key and c.response is null \
            and c.last_position > (select coalesce(max(fence), 0) from subject_key)",
     )
-    .bind(column(|answer| &answer.principal))
-    .bind(column(|answer| &answer.key))
-    .bind(column(|answer| &answer.body))
+    .bind(column(|response| &response.principal))
+    .bind(column(|response| &response.key))
+    .bind(column(|response| &response.body))
     .execute(pool)
     .await;
     if let Err(reason) = stored {

@@ -123,8 +123,8 @@ fn kind(text: &str) -> Option<&'static str> {
 }
 
 pub(crate) async fn run(context: &CommandContext, args: Prove) -> Result<(), Failure> {
-    let answer = context.client.bundle(&args.query()?).await?;
-    let mut parts = answer.bytes_stream();
+    let response = context.client.bundle(&args.query()?).await?;
+    let mut parts = response.bytes_stream();
     let mut bytes = Vec::new();
     let spinner = context.screen.spinner("proving");
     while let Some(part) = parts.next().await {

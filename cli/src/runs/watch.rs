@@ -73,7 +73,7 @@ pub(crate) async fn follow(
         // Subscribe before reading, so that no event in between is missed.
         let query = ChangesQuery { after: None, stream: Some(format!("run/{run}")) };
         let events = match context.client.changes(&query).await {
-            Ok(answer) => server_events(answer),
+            Ok(response) => server_events(response),
             Err(unreachable @ ClientError::Unreachable { .. }) => {
                 bar.set_message(format!("{unreachable}; retrying"));
                 tokio::time::sleep(Duration::from_secs(1)).await;
