@@ -124,10 +124,10 @@ async fn take_over_one(
     let Some(epoch) = epoch else { return Ok(()) };
     let contact = dispatch.moment().instant + dispatch.timing().takeover;
     let mut state = dispatch.state();
-    let known = state.runners.meet(id, (*loaded.state).clone(), loaded.version, contact);
+    let entry = state.runners.meet(id, (*loaded.state).clone(), loaded.version, contact);
     // The runner may meanwhile have opened a newer session on this server.
-    known.epoch = known.epoch.max(Some(epoch.cast_unsigned()));
-    known.effective_contact = known.effective_contact.max(contact);
+    entry.epoch = entry.epoch.max(Some(epoch.cast_unsigned()));
+    entry.effective_contact = entry.effective_contact.max(contact);
     state.jobs.renew_all(id, contact);
     Ok(())
 }
@@ -139,8 +139,8 @@ impl Dispatch {
         let contact = self.moment().instant + self.timing().takeover;
         let mut state = self.state();
         let mut owned = vec![];
-        for (id, known) in state.runners.all_mut().filter(|(_, known)| known.epoch.is_some()) {
-            known.effective_contact = known.effective_contact.max(contact);
+        for (id, entry) in state.runners.all_mut().filter(|(_, entry)| entry.epoch.is_some()) {
+            entry.effective_contact = entry.effective_contact.max(contact);
             owned.push(id);
         }
         for id in owned {

@@ -68,8 +68,8 @@ impl Dispatch {
             }
             due.extend(overdue(job, tracked, now, timing));
         }
-        for (runner, known) in state.runners.all() {
-            if let Some(since) = disconnected_since(known, now, timing)
+        for (runner, entry) in state.runners.all() {
+            if let Some(since) = disconnected_since(entry, now, timing)
                 && let Some(guard) = owned(runner)
             {
                 due.push(TimeoutCommand::RunnerDisconnected { runner, since, guard });
@@ -142,10 +142,10 @@ fn overdue(job: JobId, tracked: &TrackedJob, now: Moment, timing: &Timing) -> Ve
     due
 }
 
-fn disconnected_since(known: &RunnerEntry, now: Moment, timing: &Timing) -> Option<Timestamp> {
-    let silent = now.instant.saturating_duration_since(known.effective_contact);
-    let parked = known.session.as_ref().is_some_and(Session::has_long_poll);
-    let recorded = known.runner.disconnected_since.is_some() || known.runner.revoked;
+fn disconnected_since(entry: &RunnerEntry, now: Moment, timing: &Timing) -> Option<Timestamp> {
+    let silent = now.instant.saturating_duration_since(entry.effective_contact);
+    let parked = entry.session.as_ref().is_some_and(Session::has_long_poll);
+    let recorded = entry.runner.disconnected_since.is_some() || entry.runner.revoked;
     (!parked && !recorded && silent >= timing.runner_disconnected).then(|| now.wall - silent)
 }
 

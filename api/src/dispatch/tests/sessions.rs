@@ -90,8 +90,8 @@ async fn disconnected_caller_does_not_count_as_a_long_poll() {
     waiting.abort();
     let_polls_wait().await;
     let mut state = dispatch.state();
-    let known = state.runners.get_mut(runner(1)).unwrap();
-    let session = known.session.as_mut().unwrap();
+    let entry = state.runners.get_mut(runner(1)).unwrap();
+    let session = entry.session.as_mut().unwrap();
     assert!(!session.has_long_poll());
     assert!(!session.wake(Wake::Directive), "the request has ended, so there is none to wake");
 }
