@@ -75,13 +75,13 @@ pub async fn create(
     drop(connection);
     let lost = |last: u64| files(archives, last, &known).is_none();
     let missing = ranges.into_iter().filter(|of| {
-        let wanted = through.is_none_or(|through| of.last <= through);
-        wanted && (known.iter().all(|known| known.last != of.last) || lost(of.last))
+        let is_selected = through.is_none_or(|through| of.last <= through);
+        is_selected && (known.iter().all(|known| known.last != of.last) || lost(of.last))
     });
-    let mut made = CreatedArchives { archives: vec![], next: None };
+    let mut created = CreatedArchives { archives: vec![], next: None };
     for of in missing {
         let (first, last) = (of.first, of.last);
-        let mut said = |step: Step| {
+        let mut report_step = |step: Step| {
             progress(match step {
                 Step::Written(at) => format!("positions {first} to {last}: written up to {at}"),
                 Step::Checked(at) => format!("positions {first} to {last}: verified up to {at}"),
@@ -89,19 +89,19 @@ pub async fn create(
             });
         };
         let readers = readers(owner).await?;
-        match archive::create(owner, archives, &of, (&readers, FRAME), &mut said).await {
+        match archive::create(owner, archives, &of, (&readers, FRAME), &mut report_step).await {
             Ok(manifest) => {
                 set_owner(archives, &of)?;
-                made.archives.push(Range { first, last, bytes: manifest.bytes() });
+                created.archives.push(Range { first, last, bytes: manifest.bytes() });
             }
             Err(error @ ArchiveError::NotClosed { .. }) => {
-                made.next = Some(error.to_string());
+                created.next = Some(error.to_string());
                 break;
             }
             Err(error) => return Err(error),
         }
     }
-    Ok(made)
+    Ok(created)
 }
 
 /// Changes the owner of an archive that root created to the owner of the parent directory, so that
@@ -147,14 +147,14 @@ pub async fn discard(
 
 pub async fn list(pool: &PgPool, archives: &Archives) -> Result<Vec<ArchiveInfo>, ArchiveError> {
     let known = archive::list(&mut *pool.acquire().await?).await?;
-    let shown = known.iter().map(|one| ArchiveInfo {
+    let archives_info = known.iter().map(|one| ArchiveInfo {
         first: one.first,
         last: one.last,
         made_at: one.made_at,
         has_rows: one.dropped_at.is_none(),
         bytes: files(archives, one.last, &known),
     });
-    Ok(shown.collect())
+    Ok(archives_info.collect())
 }
 
 /// Verifies every archive that the database lists. Returns the verified ranges.

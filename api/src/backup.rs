@@ -31,7 +31,7 @@ use proof::checkpoint::CheckpointError;
 pub use self::{
     create::create,
     manifest::{File, Manifest},
-    restore::{Restored, fill_database, put_files},
+    restore::{Restored, restore_database, restore_files},
     source::Source,
     witness::{Coverage, WitnessCheckpoint},
 };

@@ -19,15 +19,15 @@ pub struct ChangedInstallsCache(Mutex<VecDeque<(Range, Arc<BTreeSet<InstallId>>)
 impl ChangedInstallsCache {
     /// Returns the installs that changed in a range. `None` if the range is not cached.
     pub(crate) fn find(&self, range: Range) -> Option<Arc<BTreeSet<InstallId>>> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.iter().find(|(known, _)| *known == range).map(|(_, installs)| Arc::clone(installs))
+        let cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.iter().find(|(known, _)| *known == range).map(|(_, installs)| Arc::clone(installs))
     }
 
     /// Caches a range. Drops the oldest range if the cache is full.
     pub(crate) fn keep(&self, range: Range, installs: Arc<BTreeSet<InstallId>>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|(known, _)| *known != range);
-        kept.truncate(MAX_CACHED - 1);
-        kept.push_front((range, installs));
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.retain(|(known, _)| *known != range);
+        cached.truncate(MAX_CACHED - 1);
+        cached.push_front((range, installs));
     }
 }

@@ -38,19 +38,19 @@ pub struct ConfigCache(Arc<Mutex<HashMap<Digest, Arc<Config>>>>);
 impl ConfigCache {
     /// Returns the config of a published bundle.
     pub async fn get(&self, pool: &PgPool, bundle: &Digest) -> Result<Arc<Config>, Problem> {
-        if let Some(kept) = self.lock().get(bundle) {
-            return Ok(kept.clone());
+        if let Some(cached) = self.lock().get(bundle) {
+            return Ok(cached.clone());
         }
         let bytes = event_log::blob::get(pool, bundle).await?;
         let bytes = bytes.ok_or_else(|| {
             Problem::internal(format!("cannot read the bundle: blob {bundle} is missing"))
         })?;
         let config = Arc::new(read(&bytes)?);
-        let mut kept = self.lock();
-        if kept.len() >= MAX_CACHED {
-            kept.clear();
+        let mut cached = self.lock();
+        if cached.len() >= MAX_CACHED {
+            cached.clear();
         }
-        kept.insert(bundle.clone(), config.clone());
+        cached.insert(bundle.clone(), config.clone());
         Ok(config)
     }
 
@@ -98,18 +98,18 @@ pub fn published(app: &AppState, version: u32) -> Result<&Published, Problem> {
 }
 
 /// Resolves all inputs of a config from the stored inputs of an install.
-pub fn passed(
+pub fn resolved_inputs(
     config: &Config,
-    kept: &BTreeMap<String, String>,
+    inputs: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, Problem> {
-    app_config::resolve_inputs(&config.app, &known(config, kept))
+    app_config::resolve_inputs(&config.app, &known(config, inputs))
         .map_err(|problems| invalid_inputs(&problems))
 }
 
 /// Selects the stored inputs that the config declares. The install keeps the other inputs, because
 /// another version may declare them.
-pub(crate) fn known(config: &Config, kept: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
-    let known = kept.iter().filter(|(name, _)| config.app.input(name).is_some());
+pub(crate) fn known(config: &Config, inputs: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
+    let known = inputs.iter().filter(|(name, _)| config.app.input(name).is_some());
     known.map(|(name, text)| (name.clone(), text.clone().into())).collect()
 }
 

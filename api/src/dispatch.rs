@@ -163,8 +163,8 @@ impl Dispatch {
                 held.id == execution && held.runner == runner
             }
             State::OutcomeUnknown(held) => {
-                let its_own = held.id == execution && held.runner == runner;
-                its_own && !tracked.is_log_finalized(execution)
+                let is_own = held.id == execution && held.runner == runner;
+                is_own && !tracked.is_log_finalized(execution)
             }
             State::Ended { execution: ended, .. } => {
                 *ended == Some(execution)
@@ -189,8 +189,8 @@ impl Dispatch {
 
     /// Drops this server's ownership of a runner whose session another server owns.
     pub fn disown(&self, runner: RunnerId) {
-        if let Some(known) = self.state().runners.get_mut(runner) {
-            (known.epoch, known.session) = (None, None);
+        if let Some(entry) = self.state().runners.get_mut(runner) {
+            (entry.epoch, entry.session) = (None, None);
         }
     }
 
@@ -211,15 +211,16 @@ impl Dispatch {
     /// Contact of a runner, or `None` if this server does not own its session.
     pub fn contact(&self, runner: RunnerId) -> Option<Contact> {
         let (state, now) = (self.state(), self.moment());
-        let known = state.runners.get(runner)?;
-        let has_long_poll = known.session.as_ref()?.has_long_poll();
-        let online = known.is_connected(now.instant, self.0.timing.suspect);
-        let last = if has_long_poll { Some(now.instant) } else { known.last_contact };
+        let entry = state.runners.get(runner)?;
+        let has_long_poll = entry.session.as_ref()?.has_long_poll();
+        let online = entry.is_connected(now.instant, self.0.timing.suspect);
+        let last = if has_long_poll { Some(now.instant) } else { entry.last_contact };
         let last = last.map(|at| now.wall - now.instant.saturating_duration_since(at));
         Some(Contact { online, last })
     }
 
-    /// Pending cancellation of an execution. Every response to its runner contains it.
+    /// Pending cancellation of an execution. Every response to the runner contains the
+    /// cancellation.
     pub fn pending_cancel(&self, job: JobId, execution: ExecutionId) -> Option<PendingCancel> {
         let state = self.state();
         let tracked = state.jobs.get(job)?;
@@ -256,8 +257,8 @@ impl Dispatch {
 
     /// Adds or removes a reader of a job's log. Each `true` must be followed by one `false`. While
     /// there is a reader, the runner sends log chunks more often.
-    pub fn set_log_reader(&self, job: JobId, on: bool) {
-        self.state().set_log_reader(job, on);
+    pub fn set_log_reader(&self, job: JobId, is_reading: bool) {
+        self.state().set_log_reader(job, is_reading);
     }
 
     /// Counts for the metrics.
@@ -268,11 +269,11 @@ impl Dispatch {
             census.queued += usize::from(matches!(tracked.job.state, State::Queued { .. }));
             census.claimed += usize::from(tracked.execution().is_some());
         }
-        for (_, known) in state.runners.all() {
-            let is_live = known.session.is_some() && known.is_connected(now, self.0.timing.lease);
+        for (_, entry) in state.runners.all() {
+            let is_live = entry.session.is_some() && entry.is_connected(now, self.0.timing.lease);
             census.sessions += usize::from(is_live);
             census.long_polls +=
-                usize::from(known.session.as_ref().is_some_and(Session::has_long_poll));
+                usize::from(entry.session.as_ref().is_some_and(Session::has_long_poll));
         }
         census
     }
@@ -281,8 +282,8 @@ impl Dispatch {
     pub fn stop(&self) {
         let mut state = self.state();
         state.stopping = true;
-        for (_, known) in state.runners.all_mut() {
-            if let Some(session) = &mut known.session {
+        for (_, entry) in state.runners.all_mut() {
+            if let Some(session) = &mut entry.session {
                 session.wake(session::Wake::Stop);
             }
         }

@@ -79,17 +79,18 @@ impl Engine {
         let (mut conflicts, mut fresh) = (0, false);
         while conflicts < MAX_ATTEMPTS {
             let mut unit = UnitOfWork::new(self.log.clone(), self.now(), fresh);
-            let answer = match use_case(&mut unit).await {
+            let value = match use_case(&mut unit).await {
                 // A rejection has no commit whose guards would detect an outdated cache. It is
-                // therefore confirmed with fresh state, and this does not count as a conflict.
+                // therefore confirmed with fresh state. The confirmation does not count as a
+                // conflict.
                 Err(problem) if !fresh && problem.code.status() < 500 => {
                     fresh = true;
                     continue;
                 }
-                answered => answered?,
+                result => result?,
             };
             match unit.save(call).await {
-                Ok((position, events)) => return Ok(Done { value: answer, position, events }),
+                Ok((position, events)) => return Ok(Done { value, position, events }),
                 Err(AppendError::Conflict { .. }) => conflicts += 1,
                 Err(error) => return Err(error.into()),
             }
@@ -126,7 +127,7 @@ struct Stream {
 trait AnyState: Any + Send + Sync {
     fn any(&self) -> &dyn Any;
     fn any_mut(&mut self) -> &mut dyn Any;
-    fn remember(&self, log: &EventLog);
+    fn cache(&self, log: &EventLog);
 }
 
 impl<D: Decider> AnyState for Loaded<D> {
@@ -136,7 +137,7 @@ impl<D: Decider> AnyState for Loaded<D> {
     fn any_mut(&mut self) -> &mut dyn Any {
         self
     }
-    fn remember(&self, log: &EventLog) {
+    fn cache(&self, log: &EventLog) {
         log.cache_state(self);
     }
 }
@@ -189,8 +190,8 @@ impl UnitOfWork {
         let id = id.to_string();
         let stream = StreamId::new(D::NAME, id.clone());
         if !self.streams.contains_key(&stream) {
-            let unborn = self.log.load_new::<D>(&id);
-            self.hold(stream, unborn);
+            let missing = self.log.load_new::<D>(&id);
+            self.insert(stream, missing);
         }
         self.handle::<D>(id, command).await
     }
@@ -226,12 +227,12 @@ impl UnitOfWork {
                 true => self.log.reload::<D>(&key.aggregate_id).await?,
                 false => self.log.load::<D>(&key.aggregate_id).await?,
             };
-            self.hold(key.clone(), loaded);
+            self.insert(key.clone(), loaded);
         }
         self.streams.get_mut(&key).ok_or_else(missing_stream)
     }
 
-    fn hold<D: Decider>(&mut self, key: StreamId, loaded: Loaded<D>) {
+    fn insert<D: Decider>(&mut self, key: StreamId, loaded: Loaded<D>) {
         let expected = loaded.version;
         let stream = Stream { state: Box::new(loaded), expected, events: vec![] };
         self.streams.insert(key.clone(), stream);
@@ -259,7 +260,7 @@ impl UnitOfWork {
             sessions: call.sessions.clone(),
         };
         let appended = self.log.append(commit).await?;
-        states.iter().for_each(|state| state.remember(&self.log));
+        states.iter().for_each(|state| state.cache(&self.log));
         Ok((appended.last, events))
     }
 }

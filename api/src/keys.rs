@@ -124,6 +124,6 @@ pub fn read(directory: &Path) -> Result<Vec<PublicKey>, KeyError> {
 ///
 /// # Errors
 /// [`KeyError`].
-pub fn kept(directory: &Path) -> Result<KeySet, KeyError> {
+pub fn load(directory: &Path) -> Result<KeySet, KeyError> {
     store::read(directory)
 }

@@ -93,7 +93,7 @@ macro_rules! metrics {
             http_request_duration: Family<RequestLabels, Histogram>,
         }
 
-        /// Names in the registry, and whether each is a counter.
+        /// Names in the registry. `true` marks a counter.
         #[cfg(test)]
         const NAMES: &[(&str, bool)] = &[
             ("http_requests", true),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gauge_has_no_sample_until_it_is_set() {
+    fn gauge_has_no_sample_until_it_is_set() {
         let metrics = Metrics::default();
         assert!(!metrics.text().contains("stead_log_verified_position"), "{}", metrics.text());
         metrics.log_verified_position.set(0);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exposition_has_types_labels_and_buckets() {
+    fn exposition_contains_types_labels_and_buckets() {
         let metrics = Metrics::default();
         let failed = RunLabels { kind: "a\"b".into() };
         metrics.runs_failed.get_or_create(&failed).inc();
@@ -276,7 +276,7 @@ mod tests {
             format!("{duration}_count{{{labels}}} 2"),
             format!("{duration}_sum{{{labels}}} 100.03"),
         ] {
-            assert!(text.lines().any(|said| said == line), "{line}: {text}");
+            assert!(text.lines().any(|output_line| output_line == line), "{line}: {text}");
         }
         assert!(text.ends_with("# EOF\n"), "{text}");
     }

@@ -29,8 +29,8 @@ async fn healthz() -> Json<Value> {
     Json(json!({"status": "alive"}))
 }
 
-/// Readiness: every background task runs, the database responds within a second, its layout has
-/// this program's version, and the server is not stopping.
+/// Readiness: every background task runs, the database responds within a second, the database
+/// layout has this program's version, and the server is not stopping.
 async fn readyz(State(app): State<App>) -> ApiResult<Value> {
     if app.stopping.is_cancelled() {
         return Err(Problem::new(Code::ShuttingDown, "the server is stopping").retry_after(5));

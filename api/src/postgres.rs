@@ -174,7 +174,7 @@ impl Embedded {
         }
     }
 
-    /// Restarts Postgres after a crash. It recovers all committed transactions.
+    /// Restarts Postgres after a crash. Postgres recovers all committed transactions.
     ///
     /// # Errors
     /// [`EmbeddedError`].

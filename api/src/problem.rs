@@ -188,9 +188,9 @@ pub(crate) fn is_unavailable(error: &sqlx::Error) -> bool {
     const RETRYABLE: [&str; 7] = ["08", "25", "40", "53", "55", "57", "58"];
     match error {
         Io(_) | Tls(_) | Protocol(_) | PoolTimedOut | PoolClosed | WorkerCrashed => true,
-        sqlx::Error::Database(said) => {
-            said.code().is_some_and(|code| RETRYABLE.iter().any(|class| code.starts_with(class)))
-        }
+        sqlx::Error::Database(database_error) => database_error
+            .code()
+            .is_some_and(|code| RETRYABLE.iter().any(|class| code.starts_with(class))),
         // sqlx may add variants to this enum.
         _ => false,
     }
@@ -200,7 +200,10 @@ impl From<sqlx::Error> for Problem {
     fn from(error: sqlx::Error) -> Self {
         let down = is_unavailable(&error);
         // 22021: the request has a character that text cannot have, usually NUL.
-        if error.as_database_error().is_some_and(|said| said.code().as_deref() == Some("22021")) {
+        if error
+            .as_database_error()
+            .is_some_and(|database_error| database_error.code().as_deref() == Some("22021"))
+        {
             let detail =
                 "invalid request: a name or filter contains a NUL character; remove the character";
             return Problem::new(Code::BadRequest, detail);

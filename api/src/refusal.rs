@@ -113,8 +113,8 @@ impl From<AppendError> for Problem {
                 Problem::new(Code::Busy, error.to_string()).retry_after(seconds)
             }
             AppendError::TooLarge { .. } => Problem::new(Code::TooLarge, error.to_string()),
-            // A retry may reach a server with the migrated schema version, if several share one
-            // address.
+            // A retry may reach a server with the migrated schema version, if several servers share
+            // one address.
             AppendError::Layout { .. } => {
                 Problem::new(Code::Unavailable, error.to_string()).retry_after(1)
             }

@@ -94,7 +94,7 @@ impl Server {
         // Binds the listeners first: a port in use is the most common error and is cheap to detect.
         let (control, runner) = options.bind_listeners().await?;
         let keys = Keys::open(&options.data.join("keys"), clock())?;
-        let ring = wrapping::ring(&options.data.join("keys"), clock())?;
+        let ring = wrapping::load_or_create(&options.data.join("keys"), clock())?;
         let registry = Registry::open(&options.data, options.max_blob_bytes)?;
         // Opens one connection without the pool, which would retry and then report only a timeout.
         options.database.connect().await?.close().await?;
@@ -114,11 +114,11 @@ impl Server {
             })
             .connect_with(options.database.clone())
             .await?;
-        let told = Arc::clone(&clock);
+        let log_clock = Arc::clone(&clock);
         let sync_views = loops::views();
         let log_options = event_log::Options {
             inline_projections: sync_views,
-            clock: event_log::Clock::of(move || told()),
+            clock: event_log::Clock::of(move || log_clock()),
             archives: options.archives(),
             keys: ring,
             ..Default::default()
@@ -131,8 +131,8 @@ impl Server {
                 "Rewrapped subject keys with the new key; the former key is unused"
             );
         }
-        let (people, tail) = (PrincipalCache::default(), log.tail());
-        people.load(&log, &pool).await?;
+        let (principals, tail) = (PrincipalCache::default(), log.tail());
+        principals.load(&log, &pool).await?;
         let owner_pool = match options.owner.clone() {
             Some(owner) => {
                 let pool = PgPoolOptions::new().max_connections(4).connect_lazy_with(owner);
@@ -146,7 +146,7 @@ impl Server {
             None => None,
         };
         let views = Projections::start(&log).await?;
-        let owner = auth::create_first_owner(&log, &people, &options.data, clock()).await?;
+        let owner = auth::create_first_owner(&log, &principals, &options.data, clock()).await?;
         if owner.is_none() && options.recover_owner {
             auth::create_another_owner(&log, &options.data, clock()).await?;
         }
@@ -160,8 +160,8 @@ impl Server {
         let timing = Timing::default();
         let dispatch = Dispatch::new(config.server.clone(), timing, Arc::clone(&clock));
         let logs = LogStore::new(pool.clone());
-        let (evidence, grants) = write_behind::channel();
-        let (answers, answered) = write_behind::channel();
+        let (grants, grant_queue) = write_behind::channel();
+        let (responses, response_queue) = write_behind::channel();
         let app = App::new(Inner {
             pool,
             owner: owner_pool,
@@ -169,12 +169,12 @@ impl Server {
             configs: Default::default(),
             keys,
             projections: views,
-            principals: people,
+            principals,
             tokens,
             assertions: Assertions::default(),
             dispatch,
-            grants: evidence,
-            responses: answers,
+            grants,
+            responses,
             logs,
             registry,
             manifests: Manifests::default(),
@@ -188,13 +188,13 @@ impl Server {
             stopping: CancellationToken::new(),
         });
         let mut loops = JoinSet::new();
-        let filled = loops::start(&app, &mut loops, (tail, grants, answered)).await;
+        let filled = loops::start(&app, &mut loops, (tail, grant_queue, response_queue)).await;
         filled.map_err(|problem| StartError::Loops(Box::new(problem)))?;
         // The first owner was just appended and must be known before the first request.
         app.principals.wait_for_position(app.log().position()).await;
-        let doors = serve(&app, &options, control, runner)?;
+        let listeners = serve(&app, &options, control, runner)?;
         info!(control = %ready.control, runner = %ready.runner, "Accepting connections");
-        Ok(Server { app, ready, listeners: doors, loops })
+        Ok(Server { app, ready, listeners, loops })
     }
 
     /// Waits until a background task has failed permanently, after which the process should end.
@@ -228,14 +228,14 @@ fn serve(
     control: BoundListener,
     runner: BoundListener,
 ) -> Result<JoinSet<()>, ListenError> {
-    let mut doors = JoinSet::new();
+    let mut listeners = JoinSet::new();
     let shares = listen::Shares::of(listen::raise_limit(), options.database_files());
     info!(
         control = shares.control,
         runner = shares.runner,
         "Limited connections of each listener by the limit of open files"
     );
-    for (name, door, routes, tls, connections) in [
+    for (name, bound, routes, tls, connections) in [
         ("control", control, router::control(app), options.control_tls(), shares.control),
         ("runner", runner, router::runner(app), options.runner_tls(), shares.runner),
     ] {
@@ -243,9 +243,9 @@ fn serve(
         let of_address = options.address_connections;
         let limits = Limits { connections, per_address: of_address, ..Limits::default() };
         let stop = app.stopping.clone();
-        doors.spawn(listen::serve((name, door.listener), tls, routes, limits, stop));
+        listeners.spawn(listen::serve((name, bound.listener), tls, routes, limits, stop));
     }
-    Ok(doors)
+    Ok(listeners)
 }
 
 /// Name of this server, unique among the servers of one database. Reads the file `server.id` in the

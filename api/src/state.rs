@@ -58,7 +58,7 @@ pub struct Inner {
     pub config: Config,
     pub metrics: Metrics,
     pub tasks: Tasks,
-    /// Permit for one self-check at a time, because it reads all stored data.
+    /// Permit for one self-check at a time, because a self-check reads all stored data.
     pub doctor_permit: Arc<Semaphore>,
     /// Permits for as-of queries of projections, because each one holds a connection.
     pub as_of_permits: Arc<Semaphore>,

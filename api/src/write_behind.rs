@@ -31,28 +31,28 @@ impl<T> Clone for WriteBehindQueue<T> {
 
 /// Creates a queue and returns both ends.
 pub fn channel<T>() -> (WriteBehind<T>, WriteBehindQueue<T>) {
-    let (leave, left) = mpsc::channel(CAPACITY);
-    (WriteBehind(leave), WriteBehindQueue(Arc::new(Mutex::new(left))))
+    let (sender, receiver) = mpsc::channel(CAPACITY);
+    (WriteBehind(sender), WriteBehindQueue(Arc::new(Mutex::new(receiver))))
 }
 
 impl<T> WriteBehind<T> {
     /// Queues an item. Returns the item if the queue is full or closed.
-    pub fn leave(&self, what: T) -> Result<(), T> {
-        self.0.try_send(what).map_err(|refused| match refused {
-            TrySendError::Full(what) | TrySendError::Closed(what) => what,
+    pub fn push(&self, item: T) -> Result<(), T> {
+        self.0.try_send(item).map_err(|refused| match refused {
+            TrySendError::Full(item) | TrySendError::Closed(item) => item,
         })
     }
 }
 
 impl<T> WriteBehindQueue<T> {
     /// Waits for the next batch. After the server stops, returns the remaining items, then `None`.
-    pub async fn next(&self, stopping: &CancellationToken) -> Option<Vec<T>> {
-        let (mut some, mut left) = (Vec::new(), self.0.lock().await);
+    pub async fn next_batch(&self, stopping: &CancellationToken) -> Option<Vec<T>> {
+        let (mut batch, mut receiver) = (Vec::new(), self.0.lock().await);
         loop {
             tokio::select! {
                 biased;
-                () = stopping.cancelled(), if !left.is_closed() => left.close(),
-                number = left.recv_many(&mut some, BATCH) => return (number > 0).then_some(some),
+                () = stopping.cancelled(), if !receiver.is_closed() => receiver.close(),
+                number = receiver.recv_many(&mut batch, BATCH) => return (number > 0).then_some(batch),
             }
         }
     }

@@ -122,7 +122,7 @@ at the vendor.
 
 The exit code is 0 if the file is valid, 1 if a check fails, and 2 if the file is neither a proof nor an export.")]
     Check(check::Check),
-    /// Export a range of the log, one event per line, with proofs that none is missing
+    /// Export a range of the log, one event per line, with proofs that no event is missing
     #[command(after_help = "\
 Examples:
   stead audit export --out log.ndjson                             the whole log

@@ -32,12 +32,12 @@ use crate::serve::{LogFormat, sibling_program};
 const BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// Uptime after which the back-off is reset.
-const STAYED_UP: Duration = Duration::from_secs(60);
+const STABLE_UPTIME: Duration = Duration::from_secs(60);
 /// Timeout for the build runner to close its session.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time between SIGTERM and SIGKILL for an orphaned build runner. Its server may no longer exist,
-/// so it may be unable to close its session.
+/// Time between SIGTERM and SIGKILL for an orphaned build runner. The server may no longer exist,
+/// so the build runner may be unable to close its session.
 const ORPHAN_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// Handle of a supervised build runner.
@@ -90,7 +90,7 @@ impl Supervisor {
                 Ok(child) => self.watch(child).await,
                 Err(error) => warn!(error = %error, "Cannot start the build runner"),
             }
-            if since.elapsed() > STAYED_UP {
+            if since.elapsed() > STABLE_UPTIME {
                 wait = BACKOFF;
             }
             let _ = self.stop.run_until_cancelled(sleep(wait)).await;
@@ -161,8 +161,8 @@ impl Supervisor {
         self.app.config.data.join("build-runner.pid")
     }
 
-    /// Stops the build runner that a killed server left behind. It would keep its data directory
-    /// locked.
+    /// Stops the build runner that a killed server left behind. That build runner would keep the
+    /// data directory locked.
     async fn end_orphan(&self) {
         let Some(pid) = fs::read_to_string(self.pid_file()).ok().and_then(|pid| pid.parse().ok())
         else {
@@ -182,8 +182,8 @@ impl Supervisor {
         let _ = fs::remove_file(self.pid_file());
     }
 
-    /// Returns true if the command line of the process names our build runner's directory. Another
-    /// process may have the same pid.
+    /// Returns true if the command line of the process names the directory of this server's build
+    /// runner. Another process may have the same pid.
     fn is_ours(&self, pid: u32) -> bool {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let data = self.data.as_os_str().as_encoded_bytes();

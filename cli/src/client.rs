@@ -143,8 +143,8 @@ impl Client {
         path: &str,
         query: &impl Serialize,
     ) -> Result<A, ClientError> {
-        let answer = self.retrying(|| self.request(Method::GET, path).query(query)).await?;
-        self.decode(answer).await
+        let response = self.retrying(|| self.request(Method::GET, path).query(query)).await?;
+        self.decode(response).await
     }
 
     /// Reads data that the caller hashes or verifies. Does not sanitize the response: code that
@@ -154,8 +154,8 @@ impl Client {
         path: &str,
         query: &impl Serialize,
     ) -> Result<A, ClientError> {
-        let answer = self.retrying(|| self.request(Method::GET, path).query(query)).await?;
-        let (status, bytes) = self.bytes(answer).await?;
+        let response = self.retrying(|| self.request(Method::GET, path).query(query)).await?;
+        let (status, bytes) = self.bytes(response).await?;
         self.read(status, &bytes)
     }
 
@@ -170,8 +170,8 @@ impl Client {
             seen => vec![("min_position", seen)],
         };
         let request = || self.request(Method::GET, path).query(query).query(&fresh);
-        let answer = self.retrying(request).await?;
-        self.decode(answer).await
+        let response = self.retrying(request).await?;
+        self.decode(response).await
     }
 
     /// Sends a change. Repeats the request with the same idempotency key if the response is lost.
@@ -186,8 +186,8 @@ impl Client {
             let method = method.clone();
             self.request(method, path).header("idempotency-key", &key).json(body)
         };
-        let answer = self.retrying(request).await?;
-        self.note_position(answer).await
+        let response = self.retrying(request).await?;
+        self.note_position(response).await
     }
 
     /// Sends a change with a body that is not JSON.
@@ -206,8 +206,8 @@ impl Client {
                 .header(header::CONTENT_TYPE, kind)
                 .body(body.clone())
         };
-        let answer = self.retrying(request).await?;
-        self.note_position(answer).await
+        let response = self.retrying(request).await?;
+        self.note_position(response).await
     }
 
     /// Opens a response stream. Waits only for the status and the headers.
@@ -225,8 +225,8 @@ impl Client {
         if let Some(id) = last_event {
             request = request.header("last-event-id", id);
         }
-        let answer = request.send().await.map_err(|e| self.unreachable(&e))?;
-        self.accepted(answer).await
+        let response = request.send().await.map_err(|e| self.unreachable(&e))?;
+        self.accepted(response).await
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -241,8 +241,8 @@ impl Client {
         }
     }
 
-    /// Sends a request. Repeats the request after a 503 or a lost response, with at most `MAX_ATTEMPTS`
-    /// attempts in total.
+    /// Sends a request. Repeats the request after a 503 or a lost response, with at most
+    /// `MAX_ATTEMPTS` attempts in total.
     async fn retrying(
         &self,
         request: impl Fn() -> RequestBuilder,
@@ -250,11 +250,11 @@ impl Client {
         let mut wait = Duration::from_millis(200);
         for _ in 1..MAX_ATTEMPTS {
             match request().send().await {
-                Ok(answer) if answer.status() == StatusCode::SERVICE_UNAVAILABLE => {
-                    tokio::time::sleep(retry_after(&answer).unwrap_or(wait).min(MAX_RETRY_DELAY))
+                Ok(response) if response.status() == StatusCode::SERVICE_UNAVAILABLE => {
+                    tokio::time::sleep(retry_after(&response).unwrap_or(wait).min(MAX_RETRY_DELAY))
                         .await;
                 }
-                Ok(answer) => return self.accepted(answer).await,
+                Ok(response) => return self.accepted(response).await,
                 // A refused connection will not recover within seconds, so report it immediately.
                 Err(error) if error.is_connect() || error.is_builder() => {
                     return Err(self.unreachable(&error));
@@ -263,24 +263,27 @@ impl Client {
             }
             wait = (wait * 2).min(MAX_RETRY_DELAY);
         }
-        let answer = request().send().await.map_err(|e| self.unreachable(&e))?;
-        self.accepted(answer).await
+        let response = request().send().await.map_err(|e| self.unreachable(&e))?;
+        self.accepted(response).await
     }
 
-    async fn accepted(&self, answer: Response) -> Result<Response, ClientError> {
-        let status = answer.status();
+    async fn accepted(&self, response: Response) -> Result<Response, ClientError> {
+        let status = response.status();
         if status.is_success() {
-            return Ok(answer);
+            return Ok(response);
         }
-        let bytes = self.bytes(answer).await?.1;
+        let bytes = self.bytes(response).await?.1;
         match serde_json::from_slice::<Problem>(&self.sanitized(bytes)) {
             Ok(problem) if !problem.code.is_empty() => Err(ClientError::Problem(Box::new(problem))),
             Ok(_) | Err(_) => Err(self.undecodable(status, "an error without problem details")),
         }
     }
 
-    async fn note_position<A: DeserializeOwned>(&self, answer: Response) -> Result<A, ClientError> {
-        let value: Value = self.decode(answer).await?;
+    async fn note_position<A: DeserializeOwned>(
+        &self,
+        response: Response,
+    ) -> Result<A, ClientError> {
+        let value: Value = self.decode(response).await?;
         if let Some(position) = value.get("position").and_then(Value::as_u64) {
             self.seen.fetch_max(position, Ordering::Relaxed);
         }
@@ -288,19 +291,19 @@ impl Client {
         read.map_err(|e| self.undecodable(StatusCode::OK, &e.to_string()))
     }
 
-    async fn decode<A: DeserializeOwned>(&self, answer: Response) -> Result<A, ClientError> {
-        let (status, bytes) = self.bytes(answer).await?;
+    async fn decode<A: DeserializeOwned>(&self, response: Response) -> Result<A, ClientError> {
+        let (status, bytes) = self.bytes(response).await?;
         self.read(status, &self.sanitized(bytes))
     }
 
-    async fn bytes(&self, answer: Response) -> Result<(StatusCode, Bytes), ClientError> {
-        let status = answer.status();
-        let bytes = answer.bytes().await.map_err(|e| self.unreachable(&e))?;
+    async fn bytes(&self, response: Response) -> Result<(StatusCode, Bytes), ClientError> {
+        let status = response.status();
+        let bytes = response.bytes().await.map_err(|e| self.unreachable(&e))?;
         Ok((status, bytes))
     }
 
     fn sanitized(&self, bytes: Bytes) -> Bytes {
-        match self.sanitizes.then(|| sanitize::answer(&bytes)).flatten() {
+        match self.sanitizes.then(|| sanitize::sanitize_bytes(&bytes)).flatten() {
             Some(sanitized) => sanitized.into(),
             None => bytes,
         }
@@ -325,8 +328,8 @@ impl Client {
     }
 }
 
-fn retry_after(answer: &Response) -> Option<Duration> {
-    let seconds = answer.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds))
 }
 

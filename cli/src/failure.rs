@@ -102,7 +102,7 @@ impl Failure {
             Failure::Interrupted(message) => format!("{message}\n"),
             Failure::Unreachable(message) => format!(
                 "error: {message}\n  try: start a server with `stead up`, \
-                 or select another one with `stead login --server URL`\n"
+                 or select another server with `stead login --server URL`\n"
             ),
             Failure::Problem(problem) => problem_text(problem),
             Failure::AlreadyPrinted | Failure::BrokenPipe => String::new(),

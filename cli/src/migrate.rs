@@ -45,7 +45,7 @@ impl Migrate {
         let pool = event_log::connect(&self.database_owner_url, 4).await?;
         let archives = self.archives.as_ref().map(Archives::at).unwrap_or_default();
         let keys = match data_directory(self.data.as_ref()) {
-            Ok(data) => api::keys::wrapping::kept(&data.join("keys"))?,
+            Ok(data) => api::keys::wrapping::load(&data.join("keys"))?,
             Err(error) if self.data.is_some() => return Err(error),
             Err(_) => event_log::KeyRing::default(),
         };

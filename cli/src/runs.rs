@@ -147,13 +147,13 @@ pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> 
 /// run, its final state.
 pub(crate) async fn print_run(
     context: &CommandContext,
-    answer: &impl serde::Serialize,
+    response: &impl serde::Serialize,
     run: RunId,
     label: &str,
     wait: bool,
 ) -> Result<(), Failure> {
     if !(wait && context.screen.output == Output::Json) {
-        context.screen.print_one(answer, |_| match wait {
+        context.screen.print_one(response, |_| match wait {
             true => format!("{label} {run}.\n"),
             false => format!("{label} {run}. Follow it: stead runs watch {run}\n"),
         })?;
@@ -245,16 +245,16 @@ fn outcome(run: &Run) -> Option<Result<(), Failure>> {
     }
 }
 
-/// Prints the result of a command: its run, or the text `nothing` without a run.
+/// Prints the result of a command: its run, or `no_run_text` without a run.
 pub(crate) async fn print_run_or_text(
     context: &CommandContext,
-    answer: &impl serde::Serialize,
+    response: &impl serde::Serialize,
     run: Option<RunId>,
-    nothing: &str,
+    no_run_text: &str,
     wait: bool,
 ) -> Result<(), Failure> {
     match run {
-        Some(run) => print_run(context, answer, run, "Requested", wait).await,
-        None => context.screen.print_one(answer, |_| format!("{nothing}\n")),
+        Some(run) => print_run(context, response, run, "Requested", wait).await,
+        None => context.screen.print_one(response, |_| format!("{no_run_text}\n")),
     }
 }

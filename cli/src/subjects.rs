@@ -80,10 +80,10 @@ fn confirmed(subject: SubjectId) -> Result<bool, Failure> {
         ));
     }
     write(&format!("This makes all data of {subject} permanently unreadable. Shred it? [y/N] "))?;
-    let mut answer = String::new();
-    let read = std::io::stdin().read_line(&mut answer);
+    let mut input = String::new();
+    let read = std::io::stdin().read_line(&mut input);
     read.map_err(|error| Failure::Usage(format!("cannot read the confirmation: {error}")))?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    Ok(matches!(input.trim(), "y" | "Y" | "yes"))
 }
 
 fn text(record: &Subject) -> String {

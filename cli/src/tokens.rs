@@ -214,7 +214,7 @@ fn secret_lost(created: &TokenCreated) -> Failure {
     let id = created.id;
     Failure::Outcome(format!(
         "cannot show the token {id}: its secret was lost with the first response; revoke it \
-         (stead tokens revoke {id}) and create another one"
+         (stead tokens revoke {id}) and create another token"
     ))
 }
 

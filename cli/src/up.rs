@@ -63,7 +63,7 @@ impl Up {
     ) -> anyhow::Result<()> {
         let owner = PgPoolOptions::new().max_connections(4).connect_with(postgres.owner()).await?;
         let archives = archives_directory(data, self.common.archives.as_deref());
-        let keys = api::keys::wrapping::kept(&data.join("keys"))?;
+        let keys = api::keys::wrapping::load(&data.join("keys"))?;
         api::server::prepare(Source::new(&owner, &Archives::at(archives), &keys)).await?;
         owner.close().await;
         let options = self.common.options(data.to_path_buf(), postgres.app(), 16);

@@ -24,7 +24,7 @@ const MAX_SKEW: i64 = 5 * 60;
 /// Maximum lifetime of an assertion, in seconds.
 const MAX_LIFETIME: i64 = 60;
 /// Time for which the server remembers a used assertion, in seconds. An assertion expires earlier.
-const REMEMBER: i64 = 2 * MAX_SKEW + 60;
+const REPLAY_WINDOW_SECONDS: i64 = 2 * MAX_SKEW + 60;
 
 /// Unverified claim of the runner id.
 #[derive(Deserialize)]
@@ -96,31 +96,34 @@ impl Assertions {
     ///
     /// 401, with `server_time` if only the clock differs.
     pub fn verify_rekey(
-        ask: &RekeyRequest,
+        request: &RekeyRequest,
         identity_key: &str,
         now: Timestamp,
     ) -> Result<String, Problem> {
-        let said: RekeyAssertion =
-            claims_unverified(&ask.proof).ok_or_else(|| invalid("it cannot be parsed"))?;
-        let proven: RekeyAssertion = verify_signature(&ask.proof, &said.identity_key)?;
-        if proven.identity_key != identity_key {
-            let vouched: RekeyAssertion = verify_signature(&ask.assertion, identity_key)?;
-            if vouched != proven {
+        let unverified: RekeyAssertion =
+            claims_unverified(&request.proof).ok_or_else(|| invalid("it cannot be parsed"))?;
+        let signed_by_new_key: RekeyAssertion =
+            verify_signature(&request.proof, &unverified.identity_key)?;
+        if signed_by_new_key.identity_key != identity_key {
+            let signed_by_old_key: RekeyAssertion =
+                verify_signature(&request.assertion, identity_key)?;
+            if signed_by_old_key != signed_by_new_key {
                 return Err(invalid("the claims signed by the two keys differ"));
             }
         }
-        check_audience(&proven.aud, AUD_REKEY)?;
-        check_time(proven.iat, proven.exp, now)?;
-        let canonical = proven.identity_key.to_lowercase() == proven.identity_key;
+        check_audience(&signed_by_new_key.aud, AUD_REKEY)?;
+        check_time(signed_by_new_key.iat, signed_by_new_key.exp, now)?;
+        let canonical =
+            signed_by_new_key.identity_key.to_lowercase() == signed_by_new_key.identity_key;
         canonical
-            .then_some(proven.identity_key)
+            .then_some(signed_by_new_key.identity_key)
             .ok_or_else(|| invalid("the key must be in lower case"))
     }
 
     fn was_used(&self, runner: RunnerId, name: &str, now: Timestamp) -> bool {
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         used.retain(|_, forget_at| *forget_at > now.timestamp());
-        used.insert((runner, name.to_owned()), now.timestamp() + REMEMBER).is_some()
+        used.insert((runner, name.to_owned()), now.timestamp() + REPLAY_WINDOW_SECONDS).is_some()
     }
 }
 
@@ -134,11 +137,11 @@ fn verify_signature<C: DeserializeOwned>(
     verify(assertion, &[key]).map_err(|reason| invalid(&reason.to_string()))
 }
 
-fn check_audience(aud: &str, ours: &str) -> Result<(), Problem> {
-    if aud == ours {
+fn check_audience(aud: &str, expected: &str) -> Result<(), Problem> {
+    if aud == expected {
         Ok(())
     } else {
-        Err(invalid(&format!("its audience is {aud:?}, but {ours:?} is required")))
+        Err(invalid(&format!("its audience is {aud:?}, but {expected:?} is required")))
     }
 }
 
@@ -183,25 +186,25 @@ mod tests {
         let (used, runner) = (Assertions::default(), RunnerId(Ulid::new()));
         let key = hex::encode(SigningKey::from_bytes(&[1; 32]).verifying_key().as_bytes());
         let now = Timestamp::from_timestamp(NOW, 0).unwrap();
-        let answer = |assertion: &str| {
+        let verified = |assertion: &str| {
             used.verify(assertion, &key, now).map(|claims| claims.sub).map_err(|no| no.code)
         };
 
         let good = by(runner, AUD_TOKEN, "a", NOW, 1);
         assert_eq!(Assertions::subject(&good).unwrap(), runner);
-        assert_eq!(answer(&good), Ok(runner));
-        assert_eq!(answer(&good), Err(Code::AssertionReplayed));
-        assert_eq!(answer(&by(runner, AUD_TOKEN, "b", NOW - 59, 1)), Ok(runner));
-        assert_eq!(answer(&by(runner, AUD_TOKEN, "c", NOW + 299, 1)), Ok(runner));
-        assert_eq!(answer(&by(runner, AUD_TOKEN, "d", NOW - 301, 1)), Err(Code::ClockSkew));
-        assert_eq!(answer(&by(runner, AUD_TOKEN, "e", i64::MAX, 1)), Err(Code::ClockSkew));
-        assert_eq!(answer(&by(runner, AUD_TOKEN, "f", NOW, 2)), Err(Code::AssertionInvalid));
-        assert_eq!(answer(&by(runner, "stead-job", "g", NOW, 1)), Err(Code::AssertionInvalid));
-        assert_eq!(answer("rubbish"), Err(Code::AssertionInvalid));
+        assert_eq!(verified(&good), Ok(runner));
+        assert_eq!(verified(&good), Err(Code::AssertionReplayed));
+        assert_eq!(verified(&by(runner, AUD_TOKEN, "b", NOW - 59, 1)), Ok(runner));
+        assert_eq!(verified(&by(runner, AUD_TOKEN, "c", NOW + 299, 1)), Ok(runner));
+        assert_eq!(verified(&by(runner, AUD_TOKEN, "d", NOW - 301, 1)), Err(Code::ClockSkew));
+        assert_eq!(verified(&by(runner, AUD_TOKEN, "e", i64::MAX, 1)), Err(Code::ClockSkew));
+        assert_eq!(verified(&by(runner, AUD_TOKEN, "f", NOW, 2)), Err(Code::AssertionInvalid));
+        assert_eq!(verified(&by(runner, "stead-job", "g", NOW, 1)), Err(Code::AssertionInvalid));
+        assert_eq!(verified("rubbish"), Err(Code::AssertionInvalid));
     }
 
     #[test]
-    fn pentest_an_assertion_is_rejected_from_its_exp_on() {
+    fn pentest_expired_assertion_is_rejected() {
         let now = Timestamp::from_timestamp(NOW, 0).unwrap();
         check_time(NOW - 59, NOW + 1, now).unwrap();
         for (iat, exp) in [(NOW - 60, NOW), (NOW - 299, NOW - 239), (NOW - 10, NOW - 5)] {
@@ -215,8 +218,8 @@ mod tests {
     #[test]
     fn assertion_lifetime_is_limited_to_a_minute() {
         let now = Timestamp::from_timestamp(NOW, 0).unwrap();
-        for (exp, taken) in [(NOW + 60, true), (NOW + 61, false), (NOW - 1, false)] {
-            assert_eq!(check_time(NOW, exp, now).is_ok(), taken, "{exp}");
+        for (exp, accepted) in [(NOW + 60, true), (NOW + 61, false), (NOW - 1, false)] {
+            assert_eq!(check_time(NOW, exp, now).is_ok(), accepted, "{exp}");
         }
     }
 

@@ -45,30 +45,34 @@ pub enum BootstrapError {
     Digest(#[from] DigestError),
 }
 
-/// Creates the first owner of a log without principals. Writes the token file before the commit: if
-/// the server is killed in between, it leaves an unused file and not an owner without a token.
+/// Creates the first owner of a log without principals. Writes the token file before the commit: a
+/// server that is killed in between leaves an unused file, and not an owner without a token.
 ///
-/// Returns the path of the file if it created an owner.
+/// Returns the path of the file if an owner was created.
 ///
 /// # Errors
 /// [`BootstrapError`].
 pub async fn create_first_owner(
     log: &EventLog,
-    people: &PrincipalCache,
+    principals: &PrincipalCache,
     data: &Path,
     now: Timestamp,
 ) -> Result<Option<PathBuf>, BootstrapError> {
-    if !people.is_empty() {
+    if !principals.is_empty() {
         return Ok(None);
     }
     let (principal, path, access) = prepare_owner(data, now)?;
     names::set(log.pool(), principal, DEFAULT_NAME, now).await?;
-    let taken = decide_new::<Name, BootstrapError>(
+    let name_events = decide_new::<Name, BootstrapError>(
         [NameCommand::Take { owner: principal.to_string() }],
         now,
     )?;
     let writes = vec![
-        Write { stream: StreamId::new(Name::NAME, RESERVED_NAME), expected: 0, events: taken },
+        Write {
+            stream: StreamId::new(Name::NAME, RESERVED_NAME),
+            expected: 0,
+            events: name_events,
+        },
         Write {
             stream: StreamId::new(Access::NAME, principal.to_string()),
             expected: 0,

@@ -19,7 +19,7 @@ const MAX_CHARACTERS: usize = 80;
 /// 422 if the name is invalid.
 pub fn validated(name: &str) -> Result<String, Problem> {
     let name = name.trim();
-    let wrong = if name.is_empty() || name.chars().count() > MAX_CHARACTERS {
+    let reason = if name.is_empty() || name.chars().count() > MAX_CHARACTERS {
         "must have 1 to 80 characters"
     } else if sanitize(name) != name || name.contains('\t') {
         "has an invisible character"
@@ -34,14 +34,14 @@ pub fn validated(name: &str) -> Result<String, Problem> {
     };
     let error = FieldProblem {
         field: Some("name".into()),
-        message: format!("invalid name: it {wrong}"),
+        message: format!("invalid name: it {reason}"),
         remedy: Some("use a plain name, such as Ann Lee or ci".into()),
         ..FieldProblem::default()
     };
-    Err(Problem::invalid(format!("invalid name: it {wrong}"), vec![error]))
+    Err(Problem::invalid(format!("invalid name: it {reason}"), vec![error]))
 }
 
-/// Sets the name of a principal. Returns true if it changed.
+/// Sets the name of a principal. Returns true if the name changed.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -61,7 +61,7 @@ pub async fn set(
     Ok(row.execute(executor).await?.rows_affected() > 0)
 }
 
-/// Removes the name of a principal. Returns true if it had one.
+/// Removes the name of a principal. Returns true if there was a name.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -104,12 +104,12 @@ mod tests {
         let actor = "prn_01ARZ3NDEKTSV4RRFFQ69G5FAV";
         let hidden = format!("\u{200b}{actor}");
         for bad in ["", "  ", &long, "policy:auto_approve", "system", actor] {
-            let said = validated(bad).unwrap_err();
-            assert_eq!(said.errors[0].field.as_deref(), Some("name"), "{bad:?}");
+            let problem = validated(bad).unwrap_err();
+            assert_eq!(problem.errors[0].field.as_deref(), Some("name"), "{bad:?}");
         }
         for bad in ["a\u{1b}[2Jb", "a\tb", "nnA\u{202e}", "\u{200b}system", &hidden] {
-            let said = validated(bad).unwrap_err();
-            assert_eq!(said.errors[0].field.as_deref(), Some("name"), "{bad:?}");
+            let problem = validated(bad).unwrap_err();
+            assert_eq!(problem.errors[0].field.as_deref(), Some("name"), "{bad:?}");
         }
     }
 }

@@ -198,8 +198,8 @@ impl PrincipalCache {
     /// Waits until the cache includes a position, at most [`CATCH_UP_TIMEOUT`]. A request that
     /// changes access waits before its response, so that the change affects the next request.
     pub async fn wait_for_position(&self, position: u64) {
-        let mut seen = self.position.subscribe();
-        let _ = timeout(CATCH_UP_TIMEOUT, seen.wait_for(|seen| *seen >= position)).await;
+        let mut applied = self.position.subscribe();
+        let _ = timeout(CATCH_UP_TIMEOUT, applied.wait_for(|applied| *applied >= position)).await;
     }
 
     /// Returns true if the log has no principals.
@@ -229,9 +229,9 @@ impl PrincipalCache {
         let access = tables.principals.get(&principal).map(|known| &known.access);
         let access = access.ok_or_else(unknown)?;
         let issued = access.token(id).ok_or_else(unknown)?;
-        let kept = bytes_of(&issued.sha256).ok_or_else(unknown)?;
+        let stored = bytes_of(&issued.sha256).ok_or_else(unknown)?;
         // The map lookup does not compare in constant time, so this comparison does.
-        if !bool::from(kept.ct_eq(&hash)) {
+        if !bool::from(stored.ct_eq(&hash)) {
             return Err(unknown());
         }
         tables.unreadable.check(principal)?;
@@ -284,11 +284,11 @@ fn check_token(access: &Access, id: TokenId, now: Timestamp) -> Result<(), Probl
     if access.is_token_valid(id, now) {
         return Ok(());
     }
-    let (code, what) = match access.revoked.contains(&id) {
+    let (code, reason) = match access.revoked.contains(&id) {
         true => (Code::TokenRevoked, "was revoked"),
         false => (Code::TokenExpired, "has expired"),
     };
-    Err(Problem::new(code, format!("the token {id} {what}; ask an owner for another token")))
+    Err(Problem::new(code, format!("the token {id} {reason}; ask an owner for another token")))
 }
 
 impl Tables {
@@ -318,47 +318,55 @@ mod tests {
     }
 
     fn with_token(expires_at: Option<Timestamp>) -> (PrincipalCache, PrincipalId, TokenId, String) {
-        let (people, secret) = (PrincipalCache::default(), secret::token());
+        let (principals, secret) = (PrincipalCache::default(), secret::token());
         let (principal, token) = (PrincipalId(Ulid::new()), TokenId(Ulid::new()));
         let sha256 = secret::digest(&secret).unwrap();
         let added = AccessEvent::PrincipalAdded { kind: PrincipalKind::Person, name_ref: None };
-        people.apply_access(principal, 1, vec![added]);
-        people.apply_access(principal, 2, vec![AccessEvent::RoleGranted { role: Role::Viewer }]);
+        principals.apply_access(principal, 1, vec![added]);
+        principals.apply_access(
+            principal,
+            2,
+            vec![AccessEvent::RoleGranted { role: Role::Viewer }],
+        );
         let issued = IssuedToken { token, sha256, expires_at };
-        people.apply_access(principal, 3, vec![AccessEvent::TokenIssued(issued)]);
-        (people, principal, token, secret)
+        principals.apply_access(principal, 3, vec![AccessEvent::TokenIssued(issued)]);
+        (principals, principal, token, secret)
     }
 
     #[test]
     fn token_identifies_its_principal_until_it_expires() {
-        let (people, principal, token, secret) = with_token(Some(now()));
+        let (principals, principal, token, secret) = with_token(Some(now()));
         let before = now() - chrono::TimeDelta::seconds(1);
-        let identity = people.identify(&secret, before).unwrap();
+        let identity = principals.identify(&secret, before).unwrap();
         let still = |roles: &[Role], now| {
             let roles = roles.iter().copied().collect();
-            people.check_still_valid((principal, token), &roles, now).map_err(|no| no.code)
+            principals.check_still_valid((principal, token), &roles, now).map_err(|no| no.code)
         };
         assert_eq!(still(&[Role::Viewer], before), Ok(()));
         assert_eq!(still(&[Role::Viewer], now()), Err(Code::TokenExpired));
         assert_eq!(still(&[Role::Viewer, Role::Auditor], before), Err(Code::Forbidden));
         assert_eq!((identity.principal, identity.token), (principal, token));
         assert!(identity.roles.contains(&Role::Viewer));
-        assert_eq!(people.identify(&secret, now()).unwrap_err().code, Code::TokenExpired);
-        assert_eq!(people.identify("stead_x", now()).unwrap_err().code, Code::TokenUnknown);
+        assert_eq!(principals.identify(&secret, now()).unwrap_err().code, Code::TokenExpired);
+        assert_eq!(principals.identify("stead_x", now()).unwrap_err().code, Code::TokenUnknown);
     }
 
     #[test]
     fn revoked_token_stays_invalid_when_old_events_repeat() {
-        let (people, principal, token, secret) = with_token(None);
-        people.apply_access(principal, 4, vec![AccessEvent::TokenRevoked { token }]);
-        assert_eq!(people.identify(&secret, now()).unwrap_err().code, Code::TokenRevoked);
-        people.apply_access(principal, 2, vec![AccessEvent::RoleRevoked { role: Role::Viewer }]);
-        people.apply_access(principal, 5, vec![AccessEvent::RoleGranted { role: Role::Owner }]);
+        let (principals, principal, token, secret) = with_token(None);
+        principals.apply_access(principal, 4, vec![AccessEvent::TokenRevoked { token }]);
+        assert_eq!(principals.identify(&secret, now()).unwrap_err().code, Code::TokenRevoked);
+        principals.apply_access(
+            principal,
+            2,
+            vec![AccessEvent::RoleRevoked { role: Role::Viewer }],
+        );
+        principals.apply_access(principal, 5, vec![AccessEvent::RoleGranted { role: Role::Owner }]);
         let other = secret::token();
         let (token, sha256) = (TokenId(Ulid::new()), secret::digest(&other).unwrap());
         let issued = IssuedToken { token, sha256, expires_at: None };
-        people.apply_access(principal, 6, vec![AccessEvent::TokenIssued(issued)]);
-        let roles = people.identify(&other, now()).unwrap().roles;
+        principals.apply_access(principal, 6, vec![AccessEvent::TokenIssued(issued)]);
+        let roles = principals.identify(&other, now()).unwrap().roles;
         assert_eq!(roles.into_iter().collect::<Vec<_>>(), [Role::Owner, Role::Viewer]);
     }
 }

@@ -144,8 +144,8 @@ pub fn required_role(method: &Method, route: &str) -> RequiredRole {
 
 /// Returns the role that the table lists for a route. `None` if the route is not in the table.
 pub fn find_route(method: &str, route: &str) -> Option<RequiredRole> {
-    let found = ROUTES.iter().find(|(verb, path, _)| *verb == method && *path == route);
-    found.map(|(_, _, needs)| *needs)
+    let route_entry = ROUTES.iter().find(|(verb, path, _)| *verb == method && *path == route);
+    route_entry.map(|(_, _, needs)| *needs)
 }
 
 #[cfg(test)]

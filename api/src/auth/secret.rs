@@ -30,9 +30,9 @@ pub(super) fn hash(secret: &str) -> [u8; 32] {
 }
 
 /// Compares a secret with a digest in constant time.
-pub fn matches(secret: &str, kept: &Digest) -> bool {
-    let found = format!("sha256:{}", hex::encode(hash(secret)));
-    found.as_bytes().ct_eq(kept.to_string().as_bytes()).into()
+pub fn matches(secret: &str, stored: &Digest) -> bool {
+    let actual = format!("sha256:{}", hex::encode(hash(secret)));
+    actual.as_bytes().ct_eq(stored.to_string().as_bytes()).into()
 }
 
 fn random() -> String {

@@ -28,7 +28,7 @@ use crate::{
 pub const ACCESS_SECONDS: u64 = 15 * 60;
 /// Seconds for which a job token stays valid after the deadline of its execution, for the last
 /// report.
-const AFTER_DEADLINE: i64 = 10 * 60;
+const GRACE_SECONDS: i64 = 10 * 60;
 /// Maximum number of cached verified tokens. With the cache, a request costs a hash instead of a
 /// signature verification.
 const MAX_CACHED: usize = 32_768;
@@ -106,7 +106,7 @@ impl Tokens {
         now: Timestamp,
     ) -> Result<String, TokenError> {
         let (iat, aud, iss) = (now.timestamp(), AUD_JOB.to_string(), self.issuer.clone());
-        let exp = deadline.timestamp().saturating_add(AFTER_DEADLINE);
+        let exp = deadline.timestamp().saturating_add(GRACE_SECONDS);
         self.sign(&JobClaims { sub: runner, aud, iss, iat, exp, job, execution, fence })
     }
 
@@ -131,20 +131,20 @@ impl Tokens {
 
     fn read<C: DeserializeOwned + Clone>(
         &self,
-        remembered: &ClaimsCache<C>,
+        cache: &ClaimsCache<C>,
         token: &str,
         now: Timestamp,
         exp: impl Fn(&C) -> i64,
     ) -> Result<C, Problem> {
         let hash = secret::hash(token);
-        let known = remembered.read().unwrap_or_else(PoisonError::into_inner).get(&hash).cloned();
+        let known = cache.read().unwrap_or_else(PoisonError::into_inner).get(&hash).cloned();
         if let Some(known) = known.filter(|known| known.until.is_none_or(|until| now < until)) {
             return Ok(known.claims);
         }
         // Holds the keys until the token is cached. Otherwise a token of a withdrawn key could be
         // cached after the cache was cleared.
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        let kept: CachedClaims<C> = keys.verify(token, now).map_err(|error| match error {
+        let cached: CachedClaims<C> = keys.verify(token, now).map_err(|error| match error {
             TokenError::Malformed => Problem::new(
                 Code::TokenTypeMismatch,
                 "this is not a signed token; use an access token or a job token",
@@ -154,14 +154,14 @@ impl Tokens {
                 "the token is unknown: this server did not issue it; use a token of this server",
             ),
         })?;
-        let mut remembered = remembered.write().unwrap_or_else(PoisonError::into_inner);
-        if remembered.len() >= MAX_CACHED {
-            remembered.retain(|_, kept| exp(&kept.claims) > now.timestamp());
+        let mut cache = cache.write().unwrap_or_else(PoisonError::into_inner);
+        if cache.len() >= MAX_CACHED {
+            cache.retain(|_, cached| exp(&cached.claims) > now.timestamp());
         }
-        if remembered.len() < MAX_CACHED {
-            remembered.insert(hash, kept.clone());
+        if cache.len() < MAX_CACHED {
+            cache.insert(hash, cached.clone());
         }
-        Ok(kept.claims)
+        Ok(cached.claims)
     }
 }
 
@@ -191,18 +191,18 @@ impl TokenKeys {
 
 fn check(
     aud: &str,
-    for_whom: &str,
+    audience: &str,
     iss: &str,
-    us: &str,
+    issuer: &str,
     exp: i64,
     now: Timestamp,
 ) -> Result<(), Problem> {
-    if aud != for_whom {
+    if aud != audience {
         let detail =
-            format!("the token is for {aud}, but this request requires a token for {for_whom}");
+            format!("the token is for {aud}, but this request requires a token for {audience}");
         return Err(Problem::new(Code::TokenTypeMismatch, detail));
     }
-    if iss != us {
+    if iss != issuer {
         return Err(Problem::new(
             Code::TokenUnknown,
             "the token belongs to another log; use a token of this server",
@@ -257,7 +257,7 @@ mod tests {
         let tokens = Tokens::new(&keys.current(), LOG);
         let runner = RunnerId(Ulid::new());
         let token = tokens.access(runner, (RunnerMode::Build, None), 1, now()).unwrap();
-        // Given a request that has verified its token and waits to cache it.
+        // Given a request that has verified its token and waits to cache the claims.
         let held = tokens.access.read().unwrap();
         std::thread::scope(|scope| {
             let reading = scope.spawn(|| tokens.read_access(&token, now()).map(|_| ()));
@@ -289,8 +289,8 @@ mod tests {
 
     #[test]
     fn access_token_is_valid_for_fifteen_minutes_on_this_server() {
-        let (_dir, ours) = keys();
-        let tokens = Tokens::new(&ours.current(), LOG);
+        let (_dir, own_keys) = keys();
+        let tokens = Tokens::new(&own_keys.current(), LOG);
         let runner = RunnerId(Ulid::new());
         let token = tokens.access(runner, (RunnerMode::Build, None), 1, now()).unwrap();
         // The second iteration reads from the cache.
@@ -299,17 +299,17 @@ mod tests {
             let later = now() + chrono::TimeDelta::minutes(15);
             assert_eq!(tokens.read_access(&token, later).unwrap_err().code, Code::TokenExpired);
         }
-        let (_dir, others) = keys();
-        let other_key = Tokens::new(&others.current(), LOG);
+        let (_dir, other_keys) = keys();
+        let other_key = Tokens::new(&other_keys.current(), LOG);
         assert_eq!(other_key.read_access(&token, now()).unwrap_err().code, Code::TokenUnknown);
-        let other_log = Tokens::new(&ours.current(), "01ARZ3NDEKTSV4RRFFQ69G5FAW");
+        let other_log = Tokens::new(&own_keys.current(), "01ARZ3NDEKTSV4RRFFQ69G5FAW");
         assert_eq!(other_log.read_access(&token, now()).unwrap_err().code, Code::TokenUnknown);
     }
 
     #[test]
     fn job_tokens_and_access_tokens_are_not_interchangeable() {
-        let (_dir, ours) = keys();
-        let tokens = Tokens::new(&ours.current(), LOG);
+        let (_dir, keys_of_server) = keys();
+        let tokens = Tokens::new(&keys_of_server.current(), LOG);
         let (runner, job) = (RunnerId(Ulid::new()), JobId(Ulid::new()));
         let (execution, fence) = (ExecutionId(Ulid::new()), Fence { epoch: 1, position: 9 });
         let job_token = tokens.job(runner, job, execution, fence, now(), now()).unwrap();

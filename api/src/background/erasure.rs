@@ -23,7 +23,7 @@ use crate::{
 
 /// Interval between checks for remaining copies.
 const TICK: Duration = Duration::from_secs(1);
-/// First wait before a failed erasure is retried. It doubles with each failure, up to
+/// First wait before a failed erasure is retried. The wait doubles with each failure, up to
 /// [`MAX_RETRY`].
 const RETRY: Duration = Duration::from_secs(5);
 const MAX_RETRY: Duration = Duration::from_secs(60 * 60);

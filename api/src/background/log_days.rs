@@ -17,7 +17,7 @@ pub async fn run(app: App) {
                 }
             }
             // No log bytes are lost: rows without a daily partition go to the default partition.
-            // They move when their partition is created.
+            // The rows move when their partition is created.
             Err(error) => {
                 tracing::warn!(error = %error, "Cannot create daily partitions of job logs; set DATABASE_OWNER_URL, or run `stead migrate` every quarter");
             }

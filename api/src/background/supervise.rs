@@ -18,7 +18,7 @@ const WINDOW: Duration = Duration::from_secs(300);
 /// Wait before the first restart. The wait doubles with each further restart.
 const BACK_OFF: Duration = Duration::from_millis(200);
 
-/// Runs a task until the server stops. Restarts it if it panics or ends early.
+/// Runs a task until the server stops. Restarts a task that panics or ends early.
 pub fn supervise<F>(
     tasks: &mut JoinSet<()>,
     app: &App,
@@ -59,7 +59,7 @@ async fn run_supervised<F>(
         }
         let wait = BACK_OFF * 2_u32.pow(u32::try_from(failures.len() - 1).unwrap_or(0));
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        error!(task = name, error = %why, wait_ms, "Background task failed; starting it again");
+        error!(task = name, error = %why, wait_ms, "Background task failed; restarting it");
         tokio::select! {
             () = app.stopping.cancelled() => return,
             () = tokio::time::sleep(wait) => app.tasks.set(name, true),

@@ -169,7 +169,7 @@ mod tests {
         let at = app.log().append(Commit::of(meta, vec![write])).await.unwrap().last;
         let said = format!("stead_log_forged_position {at}");
         assert!(says(&app, &said).await, "{said}: {}", app.metrics.text());
-        // Tampers with a payload, and with a salt, after which the row is not even a valid event.
+        // Tampers with a payload, and with a salt. The changed salt makes the row an invalid event.
         for (position, change) in [(3, "payload = '{\"type\":\"other\"}'"), (2, "salt = '\\x00'")] {
             let change = format!("update log_event set {change} where position = {position}");
             sqlx::query(&change).execute(&app.pool).await.unwrap();

@@ -29,7 +29,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 const LOCK_TIMEOUT: &str = "30s";
 
 /// Creates a backup of a data directory, the archives of its log, and its database. `out` appears
-/// only when it is complete.
+/// only when the backup is complete.
 ///
 /// # Errors
 /// [`BackupError`].
@@ -41,19 +41,19 @@ pub async fn create(
     progress: Progress<'_>,
 ) -> Result<Manifest, BackupError> {
     let draft = Draft::begin(out)?;
-    let SnapshotParts { standing, postgres, archived, keys: mut taken } =
+    let SnapshotParts { head, postgres, archived, keys: mut files_copied } =
         database(&draft, data, access, progress).await?;
     // Signs with the copied keys, which are available to a restore.
-    let keys = keys::kept(&draft.path.join(KEYS))?;
-    taken.push(measure_file(&draft.path, DUMP)?);
+    let keys = keys::load(&draft.path.join(KEYS))?;
+    files_copied.push(measure_file(&draft.path, DUMP)?);
     // Copied after the snapshot: every artifact that an event names was stored before the event.
-    taken.extend(draft.registry(data, progress)?);
-    taken.extend(draft.archives(archives, &archived, progress)?);
+    files_copied.extend(draft.registry(data, progress)?);
+    files_copied.extend(draft.archives(archives, &archived, progress)?);
     let token = data.join(OWNER_TOKEN);
     if token.is_file() {
-        taken.push(files::copy(&token, &draft.path.join(OWNER_TOKEN), OWNER_TOKEN)?);
+        files_copied.push(files::copy(&token, &draft.path.join(OWNER_TOKEN), OWNER_TOKEN)?);
     }
-    let HeadSnapshot { checkpoint, format, recorded_at } = standing;
+    let HeadSnapshot { checkpoint, format, recorded_at } = head;
     let manifest = Manifest {
         format: Manifest::format(),
         program: manifest::program(),
@@ -65,7 +65,7 @@ pub async fn create(
         epoch: checkpoint.epoch,
         recorded_at,
         checkpoint: checkpoint.sign(keys.checkpoints()),
-        files: taken,
+        files: files_copied,
     };
     manifest.write(&draft.path)?;
     draft.finish(out, progress)?;
@@ -75,7 +75,7 @@ pub async fn create(
 /// Parts of a backup that belong to one snapshot of the database: the head, the archives of events
 /// without rows, and the keys.
 struct SnapshotParts {
-    standing: HeadSnapshot,
+    head: HeadSnapshot,
     postgres: u32,
     archived: Vec<ArchiveRecord>,
     keys: Vec<File>,
@@ -98,13 +98,13 @@ async fn database(
     reader.execute("begin isolation level repeatable read, read only").await?;
     let snapshot: String =
         sqlx::query_scalar("select pg_export_snapshot()").fetch_one(&mut reader).await?;
-    let standing = event_log::head_snapshot(&mut reader).await?;
+    let head = event_log::head_snapshot(&mut reader).await?;
     let mut archived = archive::list(&mut reader).await?;
     archived.retain(|archive| archive.dropped_at.is_some());
     // Copied after the snapshot, so every key that wraps data in it is among the current and former
     // keys.
     let keys = draft.keys(data)?;
-    wrapping::kept(&draft.path.join(KEYS))?.check_all(&mut reader).await?;
+    wrapping::load(&draft.path.join(KEYS))?.check_all(&mut reader).await?;
     // Created before pg_dump opens it, because pg_dump would create a file that other users can
     // read.
     files::new(dump)?;
@@ -114,12 +114,12 @@ async fn database(
         command.arg(format!("--snapshot={snapshot}")).arg("--file").arg(dump);
     })?;
     let mut ended = std::pin::pin!(running.end());
-    let mut looks = tokio::time::interval(PROGRESS_INTERVAL);
+    let mut progress_ticks = tokio::time::interval(PROGRESS_INTERVAL);
     loop {
         tokio::select! {
             done = &mut ended => break done?,
-            _ = looks.tick() => {
-                let written = fs::metadata(dump).map_or(0, |found| found.len());
+            _ = progress_ticks.tick() => {
+                let written = fs::metadata(dump).map_or(0, |metadata| metadata.len());
                 progress(format!("database: {} written", indicatif::HumanBytes(written)));
             }
         }
@@ -128,7 +128,7 @@ async fn database(
     reader.execute("rollback").await?;
     holder.execute("rollback").await?;
     files::sync(dump)?;
-    Ok(SnapshotParts { standing, postgres, archived, keys })
+    Ok(SnapshotParts { head, postgres, archived, keys })
 }
 
 /// Locks all tables against schema changes. Rows can still change.
@@ -156,19 +156,20 @@ fn measure_file(backup: &Path, name: &str) -> Result<File, BackupError> {
 /// renamed it.
 struct Draft {
     path: PathBuf,
-    /// Lock against a second backup to the same path. The kernel releases it when the process ends.
+    /// Lock against a second backup to the same path. The kernel releases the lock when the process
+    /// ends.
     _held: Flock<fs::File>,
 }
 
 impl Draft {
     fn begin(out: &Path) -> Result<Draft, BackupError> {
-        let shown = || out.display().to_string();
+        let path_text = || out.display().to_string();
         if fs::symlink_metadata(out).is_ok() {
-            return Err(BackupError::Exists { path: shown() });
+            return Err(BackupError::Exists { path: path_text() });
         }
-        let name = out.file_name().ok_or_else(|| BackupError::Exists { path: shown() })?;
+        let name = out.file_name().ok_or_else(|| BackupError::Exists { path: path_text() })?;
         if files::is_partial(out) {
-            return Err(BackupError::Reserved { path: shown() });
+            return Err(BackupError::Reserved { path: path_text() });
         }
         let mut name = name.to_os_string();
         name.push(PARTIAL);
@@ -176,13 +177,16 @@ impl Draft {
         files::private_directory(&path)?;
         let open = fs::File::open(&path).map_err(at(&path))?;
         let held = Flock::lock(open, FlockArg::LockExclusiveNonblock)
-            .map_err(|_| BackupError::Busy { path: shown() })?;
+            .map_err(|_| BackupError::Busy { path: path_text() })?;
         // Removes the files of an interrupted backup.
         for entry in fs::read_dir(&path).map_err(at(&path))? {
-            let left = entry.map_err(at(&path))?.path();
-            let removed =
-                if left.is_dir() { fs::remove_dir_all(&left) } else { fs::remove_file(&left) };
-            removed.map_err(at(&left))?;
+            let entry_path = entry.map_err(at(&path))?.path();
+            let removed = if entry_path.is_dir() {
+                fs::remove_dir_all(&entry_path)
+            } else {
+                fs::remove_file(&entry_path)
+            };
+            removed.map_err(at(&entry_path))?;
         }
         Ok(Draft { path, _held: held })
     }
@@ -192,22 +196,22 @@ impl Draft {
     fn keys(&self, data: &Path) -> Result<Vec<File>, BackupError> {
         let from = data.join(KEYS);
         keys::read(&from)?;
-        let mut taken = Vec::new();
-        for inner in files::below(&from)? {
-            taken.push(self.take(&from, KEYS, &inner)?);
+        let mut copied_files = Vec::new();
+        for inner in files::list_files(&from)? {
+            copied_files.push(self.copy(&from, KEYS, &inner)?);
         }
-        Ok(taken)
+        Ok(copied_files)
     }
 
     fn registry(&self, data: &Path, progress: Progress<'_>) -> Result<Vec<File>, BackupError> {
         let from = data.join(REGISTRY);
-        let inner = if from.is_dir() { files::below(&from)? } else { Vec::new() };
-        let mut taken = Vec::new();
+        let inner = if from.is_dir() { files::list_files(&from)? } else { Vec::new() };
+        let mut copied_files = Vec::new();
         for (n, path) in inner.iter().enumerate() {
             progress(format!("registry: file {} of {}", n + 1, inner.len()));
-            taken.push(self.take(&from, REGISTRY, path)?);
+            copied_files.push(self.copy(&from, REGISTRY, path)?);
         }
-        Ok(taken)
+        Ok(copied_files)
     }
 
     /// Copies the archives whose events have no rows in the dump. Archives never change.
@@ -217,7 +221,7 @@ impl Draft {
         archived: &[ArchiveRecord],
         progress: Progress<'_>,
     ) -> Result<Vec<File>, BackupError> {
-        let mut taken = Vec::new();
+        let mut copied_files = Vec::new();
         for (n, archive) in archived.iter().enumerate() {
             progress(format!("archive {} of {}", n + 1, archived.len()));
             let inner = archive.directory(Path::new(""));
@@ -228,7 +232,7 @@ impl Draft {
                 why,
             };
             let take = |name: &str| {
-                let file = self.take(from, ARCHIVES, &inner.join(name));
+                let file = self.copy(from, ARCHIVES, &inner.join(name));
                 file.map_err(|why| unreadable(why.to_string()))
             };
             let manifest = take(MANIFEST)?;
@@ -236,34 +240,36 @@ impl Draft {
             if manifest.digest != digest {
                 return Err(unreadable("its manifest has changed".into()).into());
             }
-            // A backup with a damaged archive must not replace an intact one.
+            // A backup with a damaged archive must not replace an intact backup.
             let copied = self.path.join(ARCHIVES).join(&inner).join(MANIFEST);
-            let said = fs::read(&copied).map_err(at(&copied))?;
-            let said: archive::Manifest =
-                serde_json::from_slice(&said).map_err(|why| unreadable(why.to_string()))?;
+            let manifest_copy = fs::read(&copied).map_err(at(&copied))?;
+            let manifest_copy: archive::Manifest = serde_json::from_slice(&manifest_copy)
+                .map_err(|why| unreadable(why.to_string()))?;
             for name in [EVENTS, INDEX] {
                 let file = take(name)?;
                 let digest = file.digest.strip_prefix("sha256:").unwrap_or_default();
-                let is_made = |made: &archive::ArchiveFile| {
-                    made.name == name && made.bytes == file.bytes && made.sha256 == digest
+                let is_made = |measured: &archive::ArchiveFile| {
+                    measured.name == name
+                        && measured.bytes == file.bytes
+                        && measured.sha256 == digest
                 };
-                if !said.files.iter().any(is_made) {
+                if !manifest_copy.files.iter().any(is_made) {
                     let why = format!("{name} does not match the manifest of the archive");
                     return Err(unreadable(why).into());
                 }
-                taken.push(file);
+                copied_files.push(file);
             }
-            taken.push(manifest);
+            copied_files.push(manifest);
         }
-        Ok(taken)
+        Ok(copied_files)
     }
 
-    fn take(&self, from: &Path, under: &str, inner: &Path) -> Result<File, BackupError> {
+    fn copy(&self, from: &Path, under: &str, inner: &Path) -> Result<File, BackupError> {
         let name = Path::new(under).join(inner);
-        let shown = name.to_str().ok_or_else(|| {
+        let name_text = name.to_str().ok_or_else(|| {
             at(&from.join(inner))(std::io::Error::other("its name is not valid UTF-8"))
         })?;
-        files::copy(&from.join(inner), &self.path.join(&name), shown)
+        files::copy(&from.join(inner), &self.path.join(&name), name_text)
     }
 
     /// Renames the complete backup to its final path.

@@ -32,9 +32,9 @@ pub(super) fn private_directory(path: &Path) -> Result<(), BackupError> {
         Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
         Err(why) => return Err(at(path)(why)),
     }
-    let found = fs::symlink_metadata(path).map_err(at(path))?;
-    let ours = found.uid() == nix::unistd::geteuid().as_raw();
-    if found.is_dir() && ours && found.mode() & 0o777 == 0o700 {
+    let metadata = fs::symlink_metadata(path).map_err(at(path))?;
+    let is_own = metadata.uid() == nix::unistd::geteuid().as_raw();
+    if metadata.is_dir() && is_own && metadata.mode() & 0o777 == 0o700 {
         return Ok(());
     }
     Err(BackupError::NotPrivate { path: path.display().to_string() })
@@ -68,11 +68,11 @@ pub(super) fn copy(from: &Path, to: &Path, name: &str) -> Result<File, BackupErr
     Ok(measured)
 }
 
-/// Returns the length and digest of a file. Passes its bytes to `each`.
+/// Returns the length and digest of a file. Passes its bytes to `on_chunk`.
 pub(super) fn measure(
     path: &Path,
     name: &str,
-    mut each: impl FnMut(&[u8]) -> Result<(), BackupError>,
+    mut on_chunk: impl FnMut(&[u8]) -> Result<(), BackupError>,
 ) -> Result<File, BackupError> {
     let mut source = fs::File::open(path).map_err(at(path))?;
     let (mut hasher, mut bytes, mut buffer) = (Sha256::new(), 0_u64, vec![0; 1 << 18]);
@@ -85,7 +85,7 @@ pub(super) fn measure(
         };
         hasher.update(read);
         bytes += read.len() as u64;
-        each(read)?;
+        on_chunk(read)?;
     }
     let digest = format!("sha256:{}", hex::encode(hasher.finalize()));
     Ok(File { path: name.into(), bytes, digest })
@@ -94,8 +94,8 @@ pub(super) fn measure(
 /// Lists the files below a directory, by their relative paths. The files of a directory come before
 /// the files of its subdirectories, so that an index is copied before the files that the index
 /// lists. Skips dot files, which are incomplete uploads.
-pub(super) fn below(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
-    let (mut found, mut waiting) = (Vec::new(), vec![PathBuf::new()]);
+pub(super) fn list_files(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
+    let (mut paths, mut waiting) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(inner) = waiting.pop() {
         let here = directory.join(&inner);
         let (mut files, mut directories) = (Vec::new(), Vec::new());
@@ -113,23 +113,23 @@ pub(super) fn below(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
         }
         files.sort();
         directories.sort();
-        found.extend(files);
+        paths.extend(files);
         waiting.extend(directories.into_iter().rev());
     }
-    Ok(found)
+    Ok(paths)
 }
 
-/// Converts a path in a manifest to a relative path. Returns `None` if it could leave its
+/// Converts a path in a manifest to a relative path. Returns `None` if the path could leave the
 /// directory.
-pub(super) fn inside(name: &str) -> Option<PathBuf> {
+pub(super) fn relative_path(name: &str) -> Option<PathBuf> {
     let path = PathBuf::from(name);
-    let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
-    (plain && !name.is_empty()).then_some(path)
+    let is_relative = path.components().all(|part| matches!(part, Component::Normal(_)));
+    (is_relative && !name.is_empty()).then_some(path)
 }
 
 /// Changes the owner of the restored files to the owner of the data directory, because root may
 /// restore for a service user.
-pub(super) fn give(data: &Path, names: &[&str]) -> Result<(), BackupError> {
+pub(super) fn set_owner(data: &Path, names: &[&str]) -> Result<(), BackupError> {
     if !nix::unistd::geteuid().is_root() {
         return Ok(());
     }
@@ -137,10 +137,10 @@ pub(super) fn give(data: &Path, names: &[&str]) -> Result<(), BackupError> {
     let (uid, gid) = (Some(owner.uid()), Some(owner.gid()));
     let mut waiting: Vec<_> = names.iter().map(|name| data.join(name)).collect();
     while let Some(path) = waiting.pop() {
-        // Never follows a symbolic link, because its target may belong to another user.
-        let Ok(found) = fs::symlink_metadata(&path) else { continue };
+        // Never follows a symbolic link, because the target of the link may belong to another user.
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
         std::os::unix::fs::lchown(&path, uid, gid).map_err(at(&path))?;
-        if found.is_dir() {
+        if metadata.is_dir() {
             for entry in fs::read_dir(&path).map_err(at(&path))? {
                 waiting.push(entry.map_err(at(&path))?.path());
             }

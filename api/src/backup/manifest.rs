@@ -76,14 +76,14 @@ impl Manifest {
 
     /// Reads the manifest of a complete backup.
     pub(super) fn read(backup: &Path) -> Result<Manifest, BackupError> {
-        let shown = |name: &str| backup.join(name).display().to_string();
-        let incomplete = |why: String| BackupError::Incomplete { path: shown(""), why };
+        let path_text = |name: &str| backup.join(name).display().to_string();
+        let incomplete = |why: String| BackupError::Incomplete { path: path_text(""), why };
         let damaged =
-            |name: &str, why: &str| BackupError::Damaged { path: shown(name), why: why.into() };
+            |name: &str, why: &str| BackupError::Damaged { path: path_text(name), why: why.into() };
         let read = |name: &str| -> Result<Vec<u8>, BackupError> {
             let path = backup.join(name);
             match fs::metadata(&path) {
-                Ok(found) if found.len() > MAX_BYTES => {
+                Ok(metadata) if metadata.len() > MAX_BYTES => {
                     Err(damaged(name, "it exceeds the limit of 256 MiB"))
                 }
                 Ok(_) => fs::read(&path).map_err(at(&path)),

@@ -15,13 +15,13 @@ pub(super) fn is_file(out: &Path) -> bool {
 
 /// Lists a directory and its subdirectories.
 pub(super) fn directories(backup: &Path) -> Result<BTreeSet<PathBuf>, BackupError> {
-    let mut found = BTreeSet::from([backup.to_path_buf()]);
-    for file in files::below(backup)? {
+    let mut directories_found = BTreeSet::from([backup.to_path_buf()]);
+    for file in files::list_files(backup)? {
         let file = backup.join(file);
         let above = file.ancestors().skip(1).take_while(|above| above.starts_with(backup));
-        found.extend(above.map(Path::to_path_buf));
+        directories_found.extend(above.map(Path::to_path_buf));
     }
-    Ok(found)
+    Ok(directories_found)
 }
 
 /// Packs all files of a backup into one tar file, and syncs the tar file.
@@ -29,7 +29,7 @@ pub(super) fn pack(backup: &Path, to: &Path) -> Result<(), BackupError> {
     let mut options = fs::OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(to);
     let mut archive = tar::Builder::new(file.map_err(at(to))?);
-    for inner in files::below(backup)? {
+    for inner in files::list_files(backup)? {
         let path = backup.join(&inner);
         archive.append_path_with_name(&path, &inner).map_err(at(&path))?;
     }
@@ -47,11 +47,12 @@ pub(super) fn unpack(from: &Path, to: &Path) -> Result<(), BackupError> {
         let mut entry = entry.map_err(|why| no_backup(why.to_string()))?;
         let name = entry.path().map(|path| path.to_string_lossy().into_owned());
         let name = name.map_err(|why| no_backup(why.to_string()))?;
-        let inside = files::inside(&name).filter(|_| entry.header().entry_type().is_file());
-        let Some(inside) = inside else {
+        let relative =
+            files::relative_path(&name).filter(|_| entry.header().entry_type().is_file());
+        let Some(relative) = relative else {
             return Err(no_backup(format!("{name:?} is not a file of a backup")));
         };
-        let path = to.join(inside);
+        let path = to.join(relative);
         if let Some(above) = path.parent() {
             files::directory(above)?;
         }

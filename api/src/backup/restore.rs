@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Restored {
     /// Number of published checkpoints that the log matches.
-    pub seals: u64,
+    pub checkpoints: u64,
     /// Comparison with the checkpoints of witnesses.
     pub witnessed: Vec<Coverage>,
     /// Positions of forged reports, which the backup contains like all other events.
@@ -30,16 +30,21 @@ pub struct Restored {
 ///
 /// # Errors
 /// [`BackupError`].
-pub fn put_files(source: &Source, data: &Path, progress: Progress<'_>) -> Result<(), BackupError> {
+pub fn restore_files(
+    source: &Source,
+    data: &Path,
+    progress: Progress<'_>,
+) -> Result<(), BackupError> {
     let names = [KEYS, REGISTRY, ARCHIVES, OWNER_TOKEN];
-    let ours = |path: &str| names.iter().any(|name| path.split('/').next() == Some(name));
-    let wanted: Vec<_> = source.manifest.files.iter().filter(|file| ours(&file.path)).collect();
-    for (n, file) in wanted.iter().enumerate() {
-        progress(format!("restoring file {} of {}", n + 1, wanted.len()));
+    let is_selected = |path: &str| names.iter().any(|name| path.split('/').next() == Some(name));
+    let selected: Vec<_> =
+        source.manifest.files.iter().filter(|file| is_selected(&file.path)).collect();
+    for (n, file) in selected.iter().enumerate() {
+        progress(format!("restoring file {} of {}", n + 1, selected.len()));
         files::copy(&source.path(&file.path), &data.join(&file.path), &file.path)?;
     }
     // The user that runs the server must be able to write to the registry.
-    files::give(data, &names)
+    files::set_owner(data, &names)
 }
 
 /// Restores the dump into an empty database and verifies the whole log. The log must match the
@@ -49,10 +54,10 @@ pub fn put_files(source: &Source, data: &Path, progress: Progress<'_>) -> Result
 /// # Errors
 ///
 /// [`BackupError`].
-pub async fn fill_database(
+pub async fn restore_database(
     source: &Source,
     access: &Access,
-    kept: &[WitnessCheckpoint],
+    witnesses: &[WitnessCheckpoint],
     progress: Progress<'_>,
 ) -> Result<Restored, BackupError> {
     let mut connection = access.connect().await?;
@@ -73,42 +78,42 @@ pub async fn fill_database(
     let pool = PgPoolOptions::new().max_connections(4).connect_with(access.options.clone()).await?;
     let position = source.manifest.position;
     let archives = Archives::at(source.path(ARCHIVES));
-    let whole = event_log::Source::new(&pool, &archives, &source.wrapping()?);
-    let verified = verify::verify(whole.clone(), 0, |checked| {
+    let log_source = event_log::Source::new(&pool, &archives, &source.wrapping()?);
+    let verified = verify::verify(log_source.clone(), 0, |checked| {
         progress(format!("verifying event {checked} of {position}"));
     });
     let verified = verified.await?;
     if (verified.size, verified.root) != (source.checkpoint.size, source.checkpoint.root) {
-        let found = format!("it has {} events, and the backup has {position}", verified.size);
-        return Err(BackupError::LogMismatch(found));
+        let difference = format!("it has {} events, and the backup has {position}", verified.size);
+        return Err(BackupError::LogMismatch(difference));
     }
     // Grants privileges, which a dump does not contain, and creates the tables of later versions.
-    crate::server::prepare(whole.clone()).await?;
+    crate::server::prepare(log_source.clone()).await?;
     let forged = verified.reported.wrong.iter().map(|wrong| wrong.position).collect();
-    let restored = compare_checkpoints(source, whole, kept).await;
+    let restored = compare_checkpoints(source, log_source, witnesses).await;
     pool.close().await;
     Ok(Restored { forged, ..restored? })
 }
 
 async fn compare_checkpoints(
     source: &Source,
-    whole: event_log::Source,
-    kept: &[WitnessCheckpoint],
+    log_source: event_log::Source,
+    witnesses: &[WitnessCheckpoint],
 ) -> Result<Restored, BackupError> {
-    let event_log::Source { pool, archives, keys } = whole;
+    let event_log::Source { pool, archives, keys } = log_source;
     let options = Options { archives, keys, poll_interval: None, ..Options::default() };
     let log = EventLog::open(pool, options).await?;
     if log.log_id() != source.checkpoint.log_id {
         return Err(BackupError::LogMismatch(format!("it is the log {}", log.log_id())));
     }
-    let seals = log.verify_checkpoints(&source.keys.seal_keys()).await?;
+    let checkpoints = log.verify_checkpoints(&source.keys.seal_keys()).await?;
     let mut witnessed = Vec::new();
-    for kept in kept {
-        witnessed.push(kept.reached(&log).await?);
+    for witness in witnesses {
+        witnessed.push(witness.compare(&log).await?);
     }
     let epochs = witnessed.iter().map(|reached| reached.epoch).chain([source.manifest.epoch]);
     let next_epoch = epochs.max().unwrap_or(0) + 1;
-    Ok(Restored { seals, witnessed, forged: vec![], next_epoch })
+    Ok(Restored { checkpoints, witnessed, forged: vec![], next_epoch })
 }
 
 /// Rejects a database that contains any table, because it may be in use.

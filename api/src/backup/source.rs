@@ -12,7 +12,7 @@ use crate::keys::{self, KeySet, wrapping};
 
 /// Complete backup whose files match the manifest.
 pub struct Source {
-    /// Manifest of the backup. All files match it.
+    /// Manifest of the backup. All files match the manifest.
     pub manifest: Manifest,
     pub keys: KeySet,
     /// Signed head of the log in the backup.
@@ -32,14 +32,14 @@ impl Source {
         scratch: &Path,
         progress: Progress<'_>,
     ) -> Result<Source, BackupError> {
-        let found = fs::metadata(from).map_err(at(from))?;
+        let metadata = fs::metadata(from).map_err(at(from))?;
         // An incomplete backup may have a manifest, although other files were not synced.
         if files::is_partial(&fs::canonicalize(from).map_err(at(from))?) {
             let why = "its creation did not finish";
             let why = why.to_owned();
             return Err(BackupError::Incomplete { path: from.display().to_string(), why });
         }
-        let directory = if found.is_dir() {
+        let directory = if metadata.is_dir() {
             from.to_path_buf()
         } else {
             progress(format!("unpacking {}", from.display()));
@@ -49,17 +49,18 @@ impl Source {
         let manifest = Manifest::read(&directory)?;
         if manifest.log_format > event_log::migrate::FORMAT {
             let made_by = format!("{} (format {})", manifest.program, manifest.log_format);
-            let ours = format!("{} (format {})", manifest::program(), event_log::migrate::FORMAT);
-            return Err(BackupError::Newer { what: "stead", made_by, ours });
+            let this_program =
+                format!("{} (format {})", manifest::program(), event_log::migrate::FORMAT);
+            return Err(BackupError::Newer { what: "stead", made_by, ours: this_program });
         }
         for (n, file) in manifest.files.iter().enumerate() {
             progress(format!("verifying file {} of {}", n + 1, manifest.files.len()));
             compare(&directory, file)?;
         }
-        let keys = keys::kept(&directory.join(KEYS))?;
+        let keys = keys::load(&directory.join(KEYS))?;
         let checkpoint = Checkpoint::open(&manifest.checkpoint, &keys.checkpoint_keys())?;
-        let said = (&manifest.log_id, manifest.position, manifest.epoch);
-        if said != (&checkpoint.log_id, checkpoint.size, checkpoint.epoch) {
+        let of_manifest = (&manifest.log_id, manifest.position, manifest.epoch);
+        if of_manifest != (&checkpoint.log_id, checkpoint.size, checkpoint.epoch) {
             let why = "it names another log, position or epoch than its checkpoint".into();
             return Err(BackupError::Damaged { path: "manifest.json".into(), why });
         }
@@ -73,7 +74,7 @@ impl Source {
     /// Keys that wrap the subject keys of the backup. Empty if the backup was created before fields
     /// were encrypted.
     pub(super) fn wrapping(&self) -> Result<KeyRing, BackupError> {
-        Ok(wrapping::kept(&self.path(KEYS))?)
+        Ok(wrapping::load(&self.path(KEYS))?)
     }
 
     pub(super) fn dump(&self) -> PathBuf {
@@ -84,18 +85,18 @@ impl Source {
 /// Compares a file with its entry in the manifest.
 fn compare(directory: &Path, file: &File) -> Result<(), BackupError> {
     let damaged = |why: String| BackupError::Damaged { path: file.path.clone(), why };
-    let inside = files::inside(&file.path);
-    let inside =
-        inside.ok_or_else(|| damaged("its path leaves the directory of the backup".into()))?;
-    let path = directory.join(inside);
+    let relative = files::relative_path(&file.path);
+    let relative =
+        relative.ok_or_else(|| damaged("its path leaves the directory of the backup".into()))?;
+    let path = directory.join(relative);
     if !path.is_file() {
         return Err(damaged("the file is missing".into()));
     }
-    let found = files::measure(&path, &file.path, |_| Ok(()))?;
-    if found != *file {
+    let measured = files::measure(&path, &file.path, |_| Ok(()))?;
+    if measured != *file {
         return Err(damaged(format!(
             "it has {} bytes and the digest {}, and the manifest has {} bytes and {}",
-            found.bytes, found.digest, file.bytes, file.digest
+            measured.bytes, measured.digest, file.bytes, file.digest
         )));
     }
     Ok(())

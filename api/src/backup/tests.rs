@@ -19,7 +19,7 @@ mod whole;
 fn quiet(_: String) {}
 
 /// Starts a server with an artifact. Returns the server and a directory for backups.
-async fn served() -> (Started, tempfile::TempDir) {
+async fn start_server() -> (Started, tempfile::TempDir) {
     let started = Started::new().await;
     let blobs = started.data.path().join("registry/shop/network/blobs/sha256");
     fs::create_dir_all(&blobs).unwrap();
@@ -33,13 +33,15 @@ async fn served() -> (Started, tempfile::TempDir) {
 }
 
 /// Data directory, and a missing directory of archives.
-fn places(data: &Path) -> (&Path, &Path) {
+fn directories(data: &Path) -> (&Path, &Path) {
     (data, Path::new("/nowhere"))
 }
 
-async fn backed_up(started: &Started, out: &Path) -> Manifest {
+async fn create_backup(started: &Started, out: &Path) -> Manifest {
     let access = Access::of_url(&started.database).unwrap();
-    create(places(started.data.path()), &access, out, started.app().now(), &quiet).await.unwrap()
+    create(directories(started.data.path()), &access, out, started.app().now(), &quiet)
+        .await
+        .unwrap()
 }
 
 /// Opens a backup. Returns the directory for unpacking as well.

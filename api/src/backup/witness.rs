@@ -38,8 +38,8 @@ impl WitnessCheckpoint {
     /// # Errors
     /// [`BackupError::Witness`].
     pub fn read(path: &Path, source: &Source) -> Result<WitnessCheckpoint, BackupError> {
-        let shown = path.display().to_string();
-        let wrong = |why: String| BackupError::Witness { path: shown.clone(), why };
+        let path_text = path.display().to_string();
+        let wrong = |why: String| BackupError::Witness { path: path_text.clone(), why };
         let length = fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
         if length > MAX_BYTES {
             return Err(wrong("it exceeds the limit of 64 KiB".into()));
@@ -48,17 +48,17 @@ impl WitnessCheckpoint {
         let opened = Checkpoint::open(&note, &source.keys.checkpoint_keys());
         let checkpoint = opened.map_err(|error| wrong(error.to_string()))?;
         if checkpoint.log_id != source.checkpoint.log_id {
-            let (other, ours) = (checkpoint.origin(), source.checkpoint.origin());
-            return Err(wrong(format!("it belongs to {other}, and the backup to {ours}")));
+            let (of_checkpoint, ours) = (checkpoint.origin(), source.checkpoint.origin());
+            return Err(wrong(format!("it belongs to {of_checkpoint}, and the backup to {ours}")));
         }
-        Ok(WitnessCheckpoint { path: shown, checkpoint })
+        Ok(WitnessCheckpoint { path: path_text, checkpoint })
     }
 
     /// Compares the checkpoint with the log.
     ///
     /// # Errors
     /// [`BackupError::Forked`].
-    pub(super) async fn reached(&self, log: &EventLog) -> Result<Coverage, BackupError> {
+    pub(super) async fn compare(&self, log: &EventLog) -> Result<Coverage, BackupError> {
         let (position, end) = (self.checkpoint.size, log.head().size);
         let missing = (position > end).then_some((end + 1, position));
         if missing.is_none() && log.root(position).await? != self.checkpoint.root {

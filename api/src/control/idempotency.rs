@@ -182,7 +182,7 @@ async fn store_response(app: &App, key: &IdempotencyKey, answer: Response) -> Re
         let (principal, key) = (key.principal.clone(), key.key.clone());
         let stored = Value::Object(members).to_string();
         let response = StoredResponse { principal, key, body: stored };
-        idempotent_responses::keep(&app.responses, &app.pool, response).await;
+        idempotent_responses::store(&app.responses, &app.pool, response).await;
     }
     Response::from_parts(parts, Body::from(bytes))
 }

@@ -29,7 +29,7 @@ use super::{
     show,
 };
 use crate::{
-    configs::{passed, published},
+    configs::{published, resolved_inputs},
     extract::{self, Path, Query},
     problem::{ApiResult, Code, Problem},
     render::state as templates,
@@ -206,11 +206,11 @@ pub async fn state(
     let of = app.engine.load::<AppState>(app_id).await?;
     let bundle = &published(&of, install.config_version)?.bundle;
     let config = app.configs.get(&app.pool, bundle).await?;
-    let inputs = match passed(&config, &install.inputs) {
+    let inputs = match resolved_inputs(&config, &install.inputs) {
         // An erased value no longer matches the type of its input, so the inputs are shown
         // unchecked.
         Err(_) if install.inputs.values().any(|value| value == ERASED) => install.inputs.clone(),
-        passed => passed?,
+        resolved => resolved?,
     };
     let state = templates::template_state((app_id, &of), (id, &install), &config, &inputs);
     Ok(Json(InstallState { id, position, state }))

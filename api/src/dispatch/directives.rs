@@ -21,11 +21,11 @@ impl DispatchState {
     ) -> bool {
         let session = self.runners.get_mut(runner).and_then(|known| known.session.as_mut());
         session.is_some_and(|session| {
-            let news = session.outbox.push(about, directive);
-            if news {
+            let is_new = session.outbox.push(about, directive);
+            if is_new {
                 session.wake(Wake::Directive);
             }
-            news
+            is_new
         })
     }
 
@@ -49,9 +49,9 @@ impl DispatchState {
     }
 
     /// Adds or removes a reader of a job's log.
-    pub fn set_log_reader(&mut self, job: JobId, on: bool) {
+    pub fn set_log_reader(&mut self, job: JobId, is_reading: bool) {
         let before = self.readers.get(&job).copied().unwrap_or_default();
-        let after = if on { before.saturating_add(1) } else { before.saturating_sub(1) };
+        let after = if is_reading { before.saturating_add(1) } else { before.saturating_sub(1) };
         if after == 0 {
             self.readers.remove(&job);
         } else {
@@ -76,8 +76,8 @@ impl DispatchState {
     }
 }
 
-/// Requests a new identity key from the runner of a session, or withdraws the request if `requested`
-/// is false.
+/// Requests a new identity key from the runner of a session, or withdraws the request if
+/// `requested` is false.
 pub(super) fn send_rekey(session: &mut Session, requested: bool) {
     if !requested {
         session.outbox.withdraw(DirectiveSubject::Rekey);

@@ -58,7 +58,7 @@ pub struct TrackedJob {
     pub last_runner: Option<RunnerId>,
     /// Logs of ended executions that are not finalized.
     pub open_logs: Vec<OpenLog>,
-    /// True while an offer of the job is open, so that it is not offered twice.
+    /// True while an offer of the job is open, so that the job is not offered twice.
     pub offered: bool,
 }
 
@@ -130,8 +130,8 @@ impl TrackedJob {
             }
             State::NotCreated | State::Ended { .. } => None,
         };
-        let left = over.and_then(|over| (over - now.wall).to_std().ok()).unwrap_or_default();
-        tracked.expires_at = now.instant + left;
+        let remaining = over.and_then(|over| (over - now.wall).to_std().ok()).unwrap_or_default();
+        tracked.expires_at = now.instant + remaining;
         let cancel = tracked.execution().and_then(|held| held.cancel.as_ref());
         tracked.cancel_since = cancel.filter(|cancel| !cancel.unconfirmed).map(|_| last_contact);
         tracked.last_runner = tracked.execution().map(|held| held.runner);
@@ -142,9 +142,9 @@ impl TrackedJob {
                 None
             }
         });
-        let unsealed: Vec<_> = over.filter(|over| !tracked.is_log_finalized(*over)).collect();
+        let not_finalized: Vec<_> = over.filter(|over| !tracked.is_log_finalized(*over)).collect();
         let open = |execution| OpenLog { execution, quiet_since: last_contact, length: 0 };
-        tracked.open_logs = unsealed.into_iter().map(open).collect();
+        tracked.open_logs = not_finalized.into_iter().map(open).collect();
         tracked
     }
 
@@ -282,12 +282,12 @@ impl JobTable {
     pub fn load(&self, runner: RunnerId) -> (u32, u32) {
         self.held_by(runner).filter(|(_, tracked)| tracked.active_execution().is_some()).fold(
             (0, 0),
-            |(operations, others), (_, tracked)| match tracked
+            |(operations, other_jobs), (_, tracked)| match tracked
                 .work()
                 .is_some_and(|work| work.kind.uses_reserved_slot())
             {
-                true => (operations + 1, others),
-                false => (operations, others + 1),
+                true => (operations + 1, other_jobs),
+                false => (operations, other_jobs + 1),
             },
         )
     }
@@ -338,8 +338,8 @@ impl JobTable {
 
     /// Records that the log of an execution grew, which restarts the timeout for its end.
     pub fn log_grew(&mut self, job: JobId, execution: ExecutionId, length: u64, now: Instant) {
-        let unsealed = self.jobs.get_mut(&job).map(|tracked| &mut tracked.open_logs);
-        for open in unsealed.into_iter().flatten() {
+        let open_logs = self.jobs.get_mut(&job).map(|tracked| &mut tracked.open_logs);
+        for open in open_logs.into_iter().flatten() {
             if open.execution == execution {
                 (open.quiet_since, open.length) = (now, length);
             }

@@ -79,10 +79,10 @@ mod tests {
 
     #[test]
     fn mutating_work_is_lost_only_after_its_deadline() {
-        let gone = ContactState { disconnected: true, ..silent(86_400) };
-        assert_eq!(due(gone), None);
+        let disconnected = ContactState { disconnected: true, ..silent(86_400) };
+        assert_eq!(due(disconnected), None);
         let overdue =
-            |seconds| ContactState { overdue: Some(Duration::from_secs(seconds)), ..gone };
+            |seconds| ContactState { overdue: Some(Duration::from_secs(seconds)), ..disconnected };
         assert_eq!(due(overdue(59)), None);
         assert_eq!(due(overdue(60)), Some(LivenessTransition::DeadlinePassed));
     }

@@ -48,9 +48,9 @@ impl Offers {
 
     /// Removes and returns expired offers.
     pub fn expired(&mut self, now: Instant) -> Vec<(JobId, Offer)> {
-        let over = self.open.iter().filter(|(_, offer)| offer.until <= now);
-        let over: Vec<_> = over.map(|(job, _)| *job).collect();
-        over.into_iter().filter_map(|job| Some((job, self.remove(job)?))).collect()
+        let expired = self.open.iter().filter(|(_, offer)| offer.until <= now);
+        let expired: Vec<_> = expired.map(|(job, _)| *job).collect();
+        expired.into_iter().filter_map(|job| Some((job, self.remove(job)?))).collect()
     }
 
     /// Removes the offers to a runner that must get no more work. Returns their jobs.
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_slot_is_for_operations() {
+    fn last_slot_is_reserved_for_operations() {
         let mut capacity = Capacity::of(2, 1, true, (0, 1), (0, 0));
         assert!(!capacity.use_slot(JobKind::Apply), "one apply runs, the other slot is kept");
         assert!(capacity.use_slot(JobKind::Action));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_operation_does_not_count_against_the_long_jobs() {
+    fn running_operation_uses_only_the_reserved_slot() {
         let mut capacity = Capacity::of(3, 2, true, (1, 0), (0, 0));
         assert!(capacity.use_slot(JobKind::Plan));
         assert!(capacity.use_slot(JobKind::Apply));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runner_with_one_slot_or_without_operations_reserves_nothing() {
+    fn runner_with_one_slot_or_without_operations_reserves_no_slot() {
         assert!(Capacity::of(1, 1, true, (0, 0), (0, 0)).use_slot(JobKind::Apply));
         let mut builder = Capacity::of(2, 2, false, (0, 0), (0, 0));
         assert!(builder.use_slot(JobKind::Build) && builder.use_slot(JobKind::Build));

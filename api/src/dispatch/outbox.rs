@@ -39,9 +39,9 @@ impl Outbox {
             return false;
         }
         if let Some((_, waiting)) = self.waiting.iter_mut().find(|(known, _)| *known == about) {
-            let news = waiting.directive != directive;
+            let is_new = waiting.directive != directive;
             waiting.directive = directive;
-            return news;
+            return is_new;
         }
         self.sent += 1;
         let id = format!("{}-{}", self.session.0, self.sent);

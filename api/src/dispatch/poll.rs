@@ -16,11 +16,11 @@ use super::{
 };
 use crate::problem::{Code, Problem};
 
-/// Longest delay before runners reconnect when the server stops. It spreads their calls.
+/// Longest delay before runners reconnect when the server stops. The delay spreads their calls.
 const STOP_SPREAD_MS: u64 = 5_000;
 
 /// Free disk space below which a runner finishes its jobs but gets no new jobs.
-const DISK_LEAST_BYTES: u64 = 64 * 1024 * 1024;
+const MIN_FREE_DISK_BYTES: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Polled {
@@ -90,9 +90,9 @@ impl Dispatch {
         generation: u64,
     ) -> Result<u64, SessionError> {
         let mut state = self.state();
-        let known = current(&mut state, runner, session, generation)?;
-        known.record_contact(self.moment().instant);
-        known.session.as_ref().map(|session| session.server_epoch).ok_or(SessionError::Unknown)
+        let entry = current(&mut state, runner, session, generation)?;
+        entry.record_contact(self.moment().instant);
+        entry.session.as_ref().map(|session| session.server_epoch).ok_or(SessionError::Unknown)
     }
 
     /// Applies the contents of a poll: acknowledgements, free slots and running executions.
@@ -108,15 +108,16 @@ impl Dispatch {
         if state.jobs.needs_journal(runner, &request.running, now.instant, lease) {
             return Err(SessionError::JournalRequired);
         }
-        let known = current(&mut state, runner, request.session_id, request.generation)?;
-        known.record_contact(now.instant);
-        let returned = known.runner.disconnected_since.is_some();
-        let off = request.disabled.is_some();
-        let switched = (known.runner.disabled.contains(&Side::Customer) != off).then_some(off);
-        if let Some(session) = &mut known.session {
+        let entry = current(&mut state, runner, request.session_id, request.generation)?;
+        entry.record_contact(now.instant);
+        let returned = entry.runner.disconnected_since.is_some();
+        let is_disabled = request.disabled.is_some();
+        let switched =
+            (entry.runner.disabled.contains(&Side::Customer) != is_disabled).then_some(is_disabled);
+        if let Some(session) = &mut entry.session {
             session.outbox.ack(&request.ack);
             let full =
-                request.pressure.is_some_and(|pressure| pressure.disk_free < DISK_LEAST_BYTES);
+                request.pressure.is_some_and(|pressure| pressure.disk_free < MIN_FREE_DISK_BYTES);
             session.free = if full { 0 } else { request.free_slots };
             // A session that was taken over from another server has an unknown number of slots.
             let running = u32::try_from(request.running.len()).unwrap_or(u32::MAX);
@@ -142,9 +143,9 @@ impl Dispatch {
         let now = self.moment();
         let mut state = self.state();
         let mut changes = ContactChanges::default();
-        if let Some(known) = state.runners.get_mut(runner) {
-            known.record_contact(now.instant);
-            changes.reconnected = known.runner.disconnected_since.is_some();
+        if let Some(entry) = state.runners.get_mut(runner) {
+            entry.record_contact(now.instant);
+            changes.reconnected = entry.runner.disconnected_since.is_some();
         }
         if state.jobs.renew(runner, job, execution, now.instant) == Some(true) {
             changes.reattach.push((job, execution));
@@ -176,8 +177,8 @@ impl Dispatch {
                 }
                 state.offer_to(runner, now, timing);
                 let leases = leases(&state, request, timing.lease);
-                let known = current(&mut state, runner, request.session_id, request.generation)?;
-                let Some(session) = known.session.as_mut() else {
+                let entry = current(&mut state, runner, request.session_id, request.generation)?;
+                let Some(session) = entry.session.as_mut() else {
                     return Err(SessionError::Unknown);
                 };
                 if first {
@@ -208,16 +209,16 @@ fn current(
     session: SessionId,
     generation: u64,
 ) -> Result<&mut RunnerEntry, SessionError> {
-    let known = state.runners.get_mut(runner).ok_or(SessionError::Unknown)?;
-    if known.runner.revoked {
+    let entry = state.runners.get_mut(runner).ok_or(SessionError::Unknown)?;
+    if entry.runner.revoked {
         return Err(SessionError::Revoked);
     }
-    let newest = known.session.as_ref().map(|Session { id, generation, .. }| (*id, *generation));
+    let newest = entry.session.as_ref().map(|Session { id, generation, .. }| (*id, *generation));
     match newest {
         None => Err(SessionError::Unknown),
-        Some(newest) if newest == (session, generation) => Ok(known),
+        Some(newest) if newest == (session, generation) => Ok(entry),
         // A newer generation than this server knows: another server opened the session.
-        Some((_, known)) if generation > known => Err(SessionError::Unknown),
+        Some((_, current)) if generation > current => Err(SessionError::Unknown),
         Some(_) => Err(SessionError::Superseded),
     }
 }

@@ -13,7 +13,7 @@ pub enum CallKind {
     Log,
     /// Reports, and all other calls about jobs: 20 per second.
     Report,
-    /// New identity keys: one per minute. Each one stays in the log permanently.
+    /// New identity keys: one per minute. Each key stays in the log permanently.
     Rekey,
 }
 
@@ -65,11 +65,11 @@ impl RateLimits {
 
     /// Counts one call. Returns the seconds to wait as `Err` if the limit is exceeded.
     pub fn acquire(&mut self, runner: RunnerId, calls: CallKind, now: Instant) -> Result<(), u64> {
-        let (at, left) = self.buckets.entry((runner, calls)).or_insert((now, calls.burst()));
+        let (at, tokens) = self.buckets.entry((runner, calls)).or_insert((now, calls.burst()));
         let gained = now.saturating_duration_since(*at).as_secs_f64() * calls.per_second();
-        (*at, *left) = (now, (*left + gained).min(calls.burst()));
-        if *left >= 1.0 {
-            *left -= 1.0;
+        (*at, *tokens) = (now, (*tokens + gained).min(calls.burst()));
+        if *tokens >= 1.0 {
+            *tokens -= 1.0;
             Ok(())
         } else {
             // Limited to a minute, so that the cast loses neither sign nor size.
@@ -78,7 +78,7 @@ impl RateLimits {
                 clippy::cast_sign_loss,
                 reason = "the value is between 1 and 60"
             )]
-            Err((((1.0 - *left) / calls.per_second()).ceil() as u64).clamp(1, 60))
+            Err((((1.0 - *tokens) / calls.per_second()).ceil() as u64).clamp(1, 60))
         }
     }
 }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn forgeries_are_recorded_at_once_and_then_counted_for_ten_minutes() {
+    async fn forgeries_are_recorded_at_most_every_ten_minutes() {
         let (mut rates, now) = (RateLimits::default(), Instant::now());
         assert_eq!(rates.count_forgery(runner(), now), Some(1));
         for _ in 0..1_000 {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_runner_may_not_fill_the_log_with_new_keys() {
+    async fn key_changes_of_a_runner_are_limited() {
         let (mut rates, now) = (RateLimits::default(), Instant::now());
         for _ in 0..5 {
             assert_eq!(rates.acquire(runner(), CallKind::Rekey, now), Ok(()));

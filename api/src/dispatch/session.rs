@@ -141,7 +141,7 @@ impl RunnerTable {
         sequence: u64,
         contact: Instant,
     ) -> &mut RunnerEntry {
-        let known = self.entries.entry(id).or_insert_with(|| RunnerEntry {
+        let entry = self.entries.entry(id).or_insert_with(|| RunnerEntry {
             runner: Runner::default(),
             sequence: (0, usize::MAX),
             effective_contact: contact,
@@ -151,14 +151,14 @@ impl RunnerTable {
             epoch: None,
         });
         let sequence = (sequence, usize::MAX);
-        if known.sequence < sequence {
-            (known.runner, known.sequence) = (runner, sequence);
-            let of_target = self.by_target.entry(known.target()).or_default();
+        if entry.sequence < sequence {
+            (entry.runner, entry.sequence) = (runner, sequence);
+            let of_target = self.by_target.entry(entry.target()).or_default();
             if !of_target.contains(&id) {
                 of_target.push(id);
             }
         }
-        known
+        entry
     }
 
     /// Applies a runner event, if the runner ever called this server.
@@ -168,10 +168,10 @@ impl RunnerTable {
         sequence: (u64, usize),
         event: RunnerEvent,
     ) -> Option<&mut RunnerEntry> {
-        let known = self.entries.get_mut(&id).filter(|known| known.sequence < sequence)?;
-        known.sequence = sequence;
-        known.runner.evolve(event);
-        Some(known)
+        let entry = self.entries.get_mut(&id).filter(|entry| entry.sequence < sequence)?;
+        entry.sequence = sequence;
+        entry.runner.evolve(event);
+        Some(entry)
     }
 
     /// Runner that called this server.
@@ -189,16 +189,16 @@ impl RunnerTable {
     }
 
     pub fn all(&self) -> impl Iterator<Item = (RunnerId, &RunnerEntry)> {
-        self.entries.iter().map(|(id, known)| (*id, known))
+        self.entries.iter().map(|(id, entry)| (*id, entry))
     }
 
     pub fn all_mut(&mut self) -> impl Iterator<Item = (RunnerId, &mut RunnerEntry)> {
-        self.entries.iter_mut().map(|(id, known)| (*id, known))
+        self.entries.iter_mut().map(|(id, entry)| (*id, entry))
     }
 
     /// Runner of an install with the most recent contact.
     pub fn of_install(&self, install: InstallId) -> Option<RunnerId> {
         let runners = self.of(Target::Install(install)).iter().copied();
-        runners.max_by_key(|id| self.entries.get(id).map(|known| known.effective_contact))
+        runners.max_by_key(|id| self.entries.get(id).map(|entry| entry.effective_contact))
     }
 }

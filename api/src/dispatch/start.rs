@@ -28,8 +28,8 @@ pub async fn load(
     log: &EventLog,
     pool: &PgPool,
 ) -> Result<(Receiver<Arc<[StoredEvent]>>, u64), Problem> {
-    // Takes the position first and reads the jobs afterwards. An event between the two is seen
-    // twice, and the sequence of its stream identifies the duplicate.
+    // Takes the position first and reads the jobs afterwards. An event between the two reads is
+    // seen twice, and the sequence of its stream identifies the duplicate.
     let (tail, position) = (log.tail(), log.position());
     let open = [job_queue::all_waiting(pool).await?, job_queue::all_held(pool).await?].concat();
     let open = open.into_iter().map(|row| (row.job, row.position, row.queued_at));
@@ -70,7 +70,7 @@ async fn jobs_with_open_logs(
     let now = dispatch.moment().wall;
     // All timers regardless of their due time, because this server must watch every one of them.
     let timers = timers::due(pool, now + TimeDelta::days(365), u32::MAX).await?;
-    let seals = timers.into_iter().filter_map(|due| match due.timer {
+    let jobs = timers.into_iter().filter_map(|due| match due.timer {
         Timer::LogFinalization { job, .. } => Some((job, now)),
         Timer::QueueExpiry { .. }
         | Timer::Deadline { .. }
@@ -78,5 +78,5 @@ async fn jobs_with_open_logs(
         | Timer::ApprovalExpiry { .. }
         | Timer::StepRetry { .. } => None,
     });
-    Ok(seals.collect())
+    Ok(jobs.collect())
 }

@@ -21,7 +21,7 @@ use super::{
 };
 
 /// Number of runners that the dispatcher ranks at a time.
-const COMPARED: usize = 64;
+const RANKED_RUNNERS: usize = 64;
 
 /// Current time on two clocks: monotonic for waits, and wall-clock for values that users and
 /// runners read.
@@ -45,8 +45,8 @@ pub struct DispatchState {
     /// Number of readers that follow the log of each job.
     pub(super) readers: HashMap<JobId, u32>,
     pub rates: RateLimits,
-    /// Runners whose sessions may belong to this server in the database, but that it does not watch
-    /// yet.
+    /// Runners whose sessions may belong to this server in the database, but that this server does
+    /// not watch yet.
     pub(super) unwatched: HashSet<RunnerId>,
     /// True while the server stops. Long polls then return immediately.
     pub stopping: bool,
@@ -106,13 +106,13 @@ impl DispatchState {
         now: Moment,
         timing: &Timing,
     ) {
-        let Some(known) = self.runners.apply(id, sequence, event) else { return };
-        let (works, drained) = (known.takes_work(), known.runner.draining);
-        let rekey = known.runner.rekey_requested;
-        if let Some(session) = &mut known.session {
+        let Some(entry) = self.runners.apply(id, sequence, event) else { return };
+        let (works, drained) = (entry.takes_work(), entry.runner.draining);
+        let rekey = entry.runner.rekey_requested;
+        if let Some(session) = &mut entry.session {
             send_intake(session, drained);
             send_rekey(session, rekey);
-            if known.runner.revoked {
+            if entry.runner.revoked {
                 session.wake(Wake::Directive);
             }
         }
@@ -153,17 +153,17 @@ impl DispatchState {
         // Ranking ten thousand runners for each of ten thousand jobs would hold this lock for
         // minutes.
         let fleet = self.runners.of(target).len();
-        self.next_start = self.next_start.wrapping_add(COMPARED);
+        self.next_start = self.next_start.wrapping_add(RANKED_RUNNERS);
         let start = self.next_start.checked_rem(fleet).unwrap_or_default();
-        for looked_at in (0..fleet).step_by(COMPARED) {
+        for offset in (0..fleet).step_by(RANKED_RUNNERS) {
             let all = self.runners.of(target).iter().copied();
-            let some = COMPARED.min(fleet - looked_at);
+            let count = RANKED_RUNNERS.min(fleet - offset);
             let mut runners: Vec<_> =
-                all.clone().chain(all).skip(start + looked_at).take(some).collect();
+                all.clone().chain(all).skip(start + offset).take(count).collect();
             // A runner with a long poll receives the offer immediately. Among the runners with a
             // long poll, the runner with the most free slots comes first.
             runners.sort_by_cached_key(|id| {
-                let parked = self.runners.get(*id).and_then(|known| known.session.as_ref());
+                let parked = self.runners.get(*id).and_then(|entry| entry.session.as_ref());
                 let parked = parked.is_some_and(Session::has_long_poll);
                 std::cmp::Reverse((
                     parked,
@@ -181,9 +181,9 @@ impl DispatchState {
 
     /// Offers a runner the queued jobs that fit. Returns true if there is a new directive.
     pub fn offer_to(&mut self, runner: RunnerId, now: Moment, timing: &Timing) -> bool {
-        let Some(known) = self.runners.get(runner) else { return false };
-        let Some(session) = &known.session else { return false };
-        let target = known.target();
+        let Some(entry) = self.runners.get(runner) else { return false };
+        let Some(session) = &entry.session else { return false };
+        let target = entry.target();
         if self.jobs.next_job(target, &JobKind::ALL).is_none() {
             return false;
         }
@@ -191,7 +191,7 @@ impl DispatchState {
         let mut kinds: Vec<_> = JobKind::ALL.into_iter().filter(able).collect();
         let Some(mut capacity) = self.capacity(runner, now, timing) else { return false };
         let deadline = now.wall + timing.offer;
-        let mut news = false;
+        let mut has_new = false;
         while capacity.free > 0
             && let Some((job, kind)) = self.jobs.next_job(target, &kinds)
         {
@@ -202,16 +202,16 @@ impl DispatchState {
             self.jobs.set_offered(job, true);
             self.offers.add(job, Offer { runner, kind, until: now.instant + timing.offer });
             let directive = Directive::Offer { job, kind, deadline };
-            news |= self.send(runner, DirectiveSubject::Offer(job), directive);
+            has_new |= self.send(runner, DirectiveSubject::Offer(job), directive);
         }
-        news
+        has_new
     }
 
     /// Capacity of a runner, or `None` if it is disconnected or must not get work.
     fn capacity(&self, runner: RunnerId, now: Moment, timing: &Timing) -> Option<Capacity> {
-        let known = self.runners.get(runner)?;
-        let session = known.session.as_ref()?;
-        if !known.takes_work() || !known.is_connected(now.instant, timing.lease) {
+        let entry = self.runners.get(runner)?;
+        let session = entry.session.as_ref()?;
+        if !entry.takes_work() || !entry.is_connected(now.instant, timing.lease) {
             return None;
         }
         let (held, offered) = (self.jobs.load(runner), self.offers.load(runner));
@@ -228,7 +228,7 @@ impl DispatchState {
 
     fn forget_offer(&mut self, runner: RunnerId, job: JobId) {
         self.jobs.set_offered(job, false);
-        let session = self.runners.get_mut(runner).and_then(|known| known.session.as_mut());
+        let session = self.runners.get_mut(runner).and_then(|entry| entry.session.as_mut());
         if let Some(session) = session {
             session.outbox.withdraw(DirectiveSubject::Offer(job));
         }
@@ -246,14 +246,14 @@ impl DispatchState {
             self.forget_offer(runner, job);
         }
         let held: Vec<_> = self.jobs.held_by(runner).map(|(job, _)| job).collect();
-        let known = self.runners.get_mut(runner)?;
-        if let Some(mut former) = known.session.take() {
+        let entry = self.runners.get_mut(runner)?;
+        if let Some(mut former) = entry.session.take() {
             former.wake(Wake::Directive);
         }
-        known.effective_contact = known.effective_contact.max(contact);
-        known.epoch = Some(session.server_epoch);
-        let (drained, rekey) = (known.runner.draining, known.runner.rekey_requested);
-        let session = known.session.insert(session);
+        entry.effective_contact = entry.effective_contact.max(contact);
+        entry.epoch = Some(session.server_epoch);
+        let (drained, rekey) = (entry.runner.draining, entry.runner.rekey_requested);
+        let session = entry.session.insert(session);
         send_rekey(session, rekey);
         if drained {
             send_intake(session, true);
@@ -269,14 +269,14 @@ impl DispatchState {
 
     /// Closes a session that the runner ended.
     pub fn close_session(&mut self, runner: RunnerId, session: SessionId) {
-        let newest = self.runners.get(runner).and_then(|known| known.session.as_ref());
+        let newest = self.runners.get(runner).and_then(|entry| entry.session.as_ref());
         if newest.is_none_or(|newest| newest.id != session) {
             return;
         }
         for job in self.offers.withdraw(runner) {
             self.forget_offer(runner, job);
         }
-        if let Some(mut ended) = self.runners.get_mut(runner).and_then(|known| known.session.take())
+        if let Some(mut ended) = self.runners.get_mut(runner).and_then(|entry| entry.session.take())
         {
             ended.wake(Wake::Released);
         }

@@ -1,9 +1,9 @@
-//! Ownership of sessions. A server that starts resumes its own sessions and takes over those of
-//! servers that stopped.
+//! Ownership of sessions. A server that starts resumes its own sessions and takes over the sessions
+//! of stopped servers.
 //!
-//! Each server renews a heartbeat row in `log_consumer`. If it misses a full lease, the first
-//! server that notices takes over its sessions. A wrong decision is harmless: the epoch in each
-//! session's row rejects commits of the former owner.
+//! Each server renews a heartbeat row in `log_consumer`. If a server misses a full lease, the first
+//! server that detects this takes over the sessions. A wrong decision is harmless: the epoch in
+//! each session's row rejects commits of the former owner.
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::{ids::RunnerId, runner::Runner};
@@ -18,7 +18,7 @@ use crate::problem::{Code, Problem};
 const MAX_CONCURRENT: usize = 16;
 
 /// SQL condition of an abandoned session: it belongs to no live server, by the database's clock.
-const ABANDONED: &str = "server <> $1 and not exists (select from log_consumer \
+const IS_ABANDONED_SQL: &str = "server <> $1 and not exists (select from log_consumer \
      where name = 'server/' || runner_session.server and lease_until > now())";
 
 /// Resumes the sessions of this server. A session that cannot be watched yet is retried with each
@@ -55,7 +55,7 @@ pub async fn beat(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<
     .bind(lease_ms)
     .execute(pool)
     .await?;
-    let abandoned = format!("select runner from runner_session where {ABANDONED}");
+    let abandoned = format!("select runner from runner_session where {IS_ABANDONED_SQL}");
     let runners: Vec<String> =
         sqlx::query_scalar(&abandoned).bind(dispatch.server()).fetch_all(pool).await?;
     if !runners.is_empty() {
@@ -73,10 +73,10 @@ pub async fn beat(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<
 /// # Errors
 /// The database is unavailable.
 pub async fn forget_gone(pool: &PgPool) -> Result<u64, sqlx::Error> {
-    let gone = "delete from log_consumer c where starts_with(c.name, 'server/') \
+    let sql = "delete from log_consumer c where starts_with(c.name, 'server/') \
                 and c.lease_until < now() - interval '1 hour' \
                 and not exists (select from runner_session s where c.name = 'server/' || s.server)";
-    Ok(sqlx::query(gone).execute(pool).await?.rows_affected())
+    Ok(sqlx::query(sql).execute(pool).await?.rows_affected())
 }
 
 fn parsed(runners: Vec<String>) -> Vec<RunnerId> {
@@ -104,8 +104,9 @@ async fn take_over(dispatch: &Dispatch, log: &EventLog, pool: &PgPool, runners: 
     each.await;
 }
 
-/// Watches this runner if its session belongs to this server or to no live server. Its executions
-/// get more than a full lease, because the runner could not renew them without a server.
+/// Watches this runner if its session belongs to this server or to no live server. The runner's
+/// executions get more than a full lease, because the runner could not renew leases without a
+/// server.
 async fn take_over_one(
     dispatch: &Dispatch,
     log: &EventLog,
@@ -116,17 +117,17 @@ async fn take_over_one(
     let loaded = log.reload::<Runner>(&id.to_string()).await?;
     let take = format!(
         "update runner_session set server = $1, server_epoch = server_epoch + (server <> $1)::int \
-         where runner = $2 and (server = $1 or {ABANDONED}) returning server_epoch"
+         where runner = $2 and (server = $1 or {IS_ABANDONED_SQL}) returning server_epoch"
     );
     let owned = sqlx::query_scalar(&take).bind(dispatch.server()).bind(id.to_string());
     let epoch: Option<i64> = owned.fetch_optional(pool).await?;
     let Some(epoch) = epoch else { return Ok(()) };
     let contact = dispatch.moment().instant + dispatch.timing().takeover;
     let mut state = dispatch.state();
-    let known = state.runners.meet(id, (*loaded.state).clone(), loaded.version, contact);
+    let entry = state.runners.meet(id, (*loaded.state).clone(), loaded.version, contact);
     // The runner may meanwhile have opened a newer session on this server.
-    known.epoch = known.epoch.max(Some(epoch.cast_unsigned()));
-    known.effective_contact = known.effective_contact.max(contact);
+    entry.epoch = entry.epoch.max(Some(epoch.cast_unsigned()));
+    entry.effective_contact = entry.effective_contact.max(contact);
     state.jobs.renew_all(id, contact);
     Ok(())
 }
@@ -138,8 +139,8 @@ impl Dispatch {
         let contact = self.moment().instant + self.timing().takeover;
         let mut state = self.state();
         let mut owned = vec![];
-        for (id, known) in state.runners.all_mut().filter(|(_, known)| known.epoch.is_some()) {
-            known.effective_contact = known.effective_contact.max(contact);
+        for (id, entry) in state.runners.all_mut().filter(|(_, entry)| entry.epoch.is_some()) {
+            entry.effective_contact = entry.effective_contact.max(contact);
             owned.push(id);
         }
         for id in owned {

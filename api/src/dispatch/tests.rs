@@ -65,14 +65,14 @@ fn connect_build_runner(dispatch: &Dispatch, n: u128) {
 
 fn open_session(
     dispatch: &Dispatch,
-    (n, who): (u128, Runner),
+    (n, state_of_runner): (u128, Runner),
     generation: u64,
     slots: u32,
     capabilities: Vec<JobKind>,
 ) {
     let now = dispatch.moment().instant;
     let mut state = dispatch.state();
-    state.runners.meet(runner(n), who, 1, now);
+    state.runners.meet(runner(n), state_of_runner, 1, now);
     let session = SessionId(id(u128::from(generation)));
     let session = Session { capabilities, slots, ..Session::new(session, generation, 1) };
     state.open_session(runner(n), session, now);
@@ -216,7 +216,7 @@ async fn long_poll_with_running_work_lasts_a_third_of_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_poll_of_a_session_releases_the_first() {
+async fn second_poll_of_a_session_releases_the_first() {
     let dispatch = dispatch();
     connect(&dispatch, 1, 1, 2);
     let first = spawn_poll(&dispatch, 1, poll_request(1, 2));
@@ -273,7 +273,7 @@ async fn cancellation_reaches_the_long_poll_and_every_response() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_runner_sends_often_until_the_last_one_stops_reading() {
+async fn runner_sends_logs_often_while_there_are_readers() {
     let dispatch = dispatch();
     connect(&dispatch, 1, 1, 2);
     let job = job(7);

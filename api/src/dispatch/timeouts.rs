@@ -1,5 +1,5 @@
-//! Commands for elapsed timeouts. They are collected under the lock of the dispatcher and handled
-//! outside of it.
+//! Commands for elapsed timeouts. The commands are collected under the lock of the dispatcher, and
+//! handled after its release.
 use std::time::Duration;
 
 use domain::{
@@ -19,8 +19,8 @@ use super::{
 /// Command caused by an elapsed timeout.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TimeoutCommand {
-    /// Command to a job. If it concerns lost contact, the guard ensures that only the owner of the
-    /// session applies it.
+    /// Command to a job. If the command concerns lost contact, the guard ensures that only the
+    /// owner of the session applies it.
     Job {
         job: JobId,
         command: Box<JobCommand>,
@@ -68,8 +68,8 @@ impl Dispatch {
             }
             due.extend(overdue(job, tracked, now, timing));
         }
-        for (runner, known) in state.runners.all() {
-            if let Some(since) = disconnected_since(known, now, timing)
+        for (runner, entry) in state.runners.all() {
+            if let Some(since) = disconnected_since(entry, now, timing)
                 && let Some(guard) = owned(runner)
             {
                 due.push(TimeoutCommand::RunnerDisconnected { runner, since, guard });
@@ -133,18 +133,19 @@ fn overdue(job: JobId, tracked: &TrackedJob, now: Moment, timing: &Timing) -> Ve
             due.push(TimeoutCommand::Job { job, command: command.into(), guard: None });
         }
     }
-    let late = tracked.open_logs.iter().filter(|open| passed(open.quiet_since) >= timing.log_quiet);
-    due.extend(late.map(|open| {
+    let quiet =
+        tracked.open_logs.iter().filter(|open| passed(open.quiet_since) >= timing.log_quiet);
+    due.extend(quiet.map(|open| {
         let OpenLog { execution, length, quiet_since: _ } = *open;
         TimeoutCommand::FinalizeLog { job, execution, length }
     }));
     due
 }
 
-fn disconnected_since(known: &RunnerEntry, now: Moment, timing: &Timing) -> Option<Timestamp> {
-    let silent = now.instant.saturating_duration_since(known.effective_contact);
-    let parked = known.session.as_ref().is_some_and(Session::has_long_poll);
-    let recorded = known.runner.disconnected_since.is_some() || known.runner.revoked;
+fn disconnected_since(entry: &RunnerEntry, now: Moment, timing: &Timing) -> Option<Timestamp> {
+    let silent = now.instant.saturating_duration_since(entry.effective_contact);
+    let parked = entry.session.as_ref().is_some_and(Session::has_long_poll);
+    let recorded = entry.runner.disconnected_since.is_some() || entry.runner.revoked;
     (!parked && !recorded && silent >= timing.runner_disconnected).then(|| now.wall - silent)
 }
 
@@ -275,25 +276,25 @@ mod tests {
                 not_ended: vec![],
             },
         );
-        let seals = || -> Vec<(ExecutionId, u64)> {
-            let seal = |due| match due {
+        let finalized_logs = || -> Vec<(ExecutionId, u64)> {
+            let finalized = |due| match due {
                 TimeoutCommand::FinalizeLog { execution, length, .. } => Some((execution, length)),
                 TimeoutCommand::Job { .. } | TimeoutCommand::RunnerDisconnected { .. } => None,
             };
-            dispatch.due(dispatch.moment()).into_iter().filter_map(seal).collect()
+            dispatch.due(dispatch.moment()).into_iter().filter_map(finalized).collect()
         };
         // when the log keeps growing for longer than the timeout, then it is not finalized
-        let seal = dispatch.timing().log_quiet;
+        let log_quiet = dispatch.timing().log_quiet;
         for length in 1..=3 {
-            advance(seal - Duration::from_secs(1)).await;
-            assert_eq!(seals(), []);
+            advance(log_quiet - Duration::from_secs(1)).await;
+            assert_eq!(finalized_logs(), []);
             dispatch.log_grew(JOB, EXECUTION, length);
         }
-        // and when it stops growing, it is finalized after the timeout
-        advance(seal - Duration::from_secs(1)).await;
-        assert_eq!(seals(), []);
+        // and when the log stops growing, it is finalized after the timeout
+        advance(log_quiet - Duration::from_secs(1)).await;
+        assert_eq!(finalized_logs(), []);
         advance(Duration::from_secs(1)).await;
-        assert_eq!(seals(), [(EXECUTION, 3)]);
+        assert_eq!(finalized_logs(), [(EXECUTION, 3)]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -309,7 +310,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn poll_that_omits_an_execution_requires_the_journal() {
-        // given a runner that claimed a job and then polls without naming it
+        // given a runner that claimed a job and then polls without naming the job
         let (dispatch, _clock) = dispatch();
         claim(&dispatch);
         let now = dispatch.moment().instant;

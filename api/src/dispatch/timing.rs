@@ -63,7 +63,7 @@ impl Timing {
             offer,
             cancel_confirm,
             runner_disconnected: runner_silent,
-            log_quiet: seal,
+            log_quiet,
             tick,
         } = Timing::default();
         let factor = factor.max(1);
@@ -78,7 +78,7 @@ impl Timing {
             offer: offer / factor,
             cancel_confirm: cancel_confirm / factor,
             runner_disconnected: runner_silent / factor,
-            log_quiet: seal / factor,
+            log_quiet: log_quiet / factor,
             tick: tick / factor,
         }
     }

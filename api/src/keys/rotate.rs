@@ -30,7 +30,7 @@ pub fn rotate(
         let (key, secret) = (former.key, former.secret.clone());
         let (made_at, last_size) = (former.made_at, former.last_size);
         let sooner = FormerKey { usage, key, secret, made_at, ended_at: until, last_size };
-        store::replace(&store::place(directory, usage, &key), &store::former_line(&sooner))?;
+        store::replace(&store::former_path(directory, usage, &key), &store::former_line(&sooner))?;
     }
     let (name, replaced) = match usage {
         KeyUse::Tokens => ("tokens", &set.tokens),
@@ -48,8 +48,11 @@ pub fn rotate(
         last_size: None,
     };
     // Writes the former key first: the key continues to sign until the second write.
-    store::replace(&store::place(directory, usage, &former.key), &store::former_line(&former))?;
-    store::replace(&directory.join(format!("{name}.key")), &store::line(&store::fresh(now)))?;
+    store::replace(
+        &store::former_path(directory, usage, &former.key),
+        &store::former_line(&former),
+    )?;
+    store::replace(&directory.join(format!("{name}.key")), &store::line(&store::generate(now)))?;
     drop(guard);
     Ok(store::read(directory)?.public_of(store::log(directory)?.as_deref()))
 }
@@ -68,11 +71,8 @@ pub(super) fn keep_last_size(
     let former = store::read(directory)?.former;
     let is_meant = |former: &FormerKey| former.usage == KeyUse::Checkpoints && former.key == *key;
     for former in former.into_iter().filter(is_meant).filter(|former| former.last_size.is_none()) {
-        let place = store::place(directory, former.usage, key);
-        store::replace(
-            &place,
-            &store::former_line(&FormerKey { last_size: Some(size), ..former }),
-        )?;
+        let path = store::former_path(directory, former.usage, key);
+        store::replace(&path, &store::former_line(&FormerKey { last_size: Some(size), ..former }))?;
     }
     drop(guard);
     Ok(())

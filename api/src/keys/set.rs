@@ -33,8 +33,8 @@ pub(super) struct CurrentKey {
 pub struct FormerKey {
     pub usage: KeyUse,
     pub key: VerifyingKey,
-    /// Secret key, stored for manifest keys only. It signs the list, and manifests and grants until
-    /// every server publishes its successor.
+    /// Secret key, stored for manifest keys only. The key signs the list, and manifests and grants
+    /// until every server publishes its successor.
     pub(super) secret: Option<SigningKey>,
     pub made_at: Timestamp,
     /// Time from which the key is invalid.
@@ -150,8 +150,8 @@ impl KeySet {
         let Some(log_id) = log_id else { return all };
         // Both lists have the order of `public`: the signing key first, then the replaced keys.
         let known = self.checkpoint_keys();
-        let named = all.iter_mut().filter(|key| key.usage == KeyUse::Checkpoints);
-        for (public, key) in named.zip(known) {
+        let checkpoint_keys = all.iter_mut().filter(|key| key.usage == KeyUse::Checkpoints);
+        for (public, key) in checkpoint_keys.zip(known) {
             let name = format!("stead/{log_id}");
             public.verifier_key = Some(VerifierKey { name, key }.to_string());
         }

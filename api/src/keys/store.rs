@@ -1,8 +1,9 @@
 //! Key files: one line each, mode 0600.
 //!
 //! `<use>.key` has 64 hexadecimal digits and the creation time in seconds.
-//! `former/<use>-<fingerprint>.key` also has the time of its end. It contains the secret key for a
-//! manifest key only, and the size of the log at the last checkpoint for a checkpoint key.
+//! `former/<use>-<fingerprint>.key` also has the time at which the key was replaced. Of the former
+//! keys, only a manifest key has its secret key in the file. The file of a checkpoint key contains
+//! the size of the log at the last checkpoint.
 use std::{
     fs, io,
     io::Write as _,
@@ -87,10 +88,11 @@ fn former(directory: &Path) -> Result<Vec<FormerKey>, KeyError> {
 }
 
 /// Path of a former key.
-pub(super) fn place(directory: &Path, usage: KeyUse, key: &VerifyingKey) -> PathBuf {
+pub(super) fn former_path(directory: &Path, usage: KeyUse, key: &VerifyingKey) -> PathBuf {
     let name = USES.iter().find(|(known, _)| *known == usage).map_or("other", |(_, name)| name);
-    let named = fingerprint(key.as_bytes()).trim_start_matches("sha256:")[..16].to_owned();
-    directory.join("former").join(format!("{name}-{named}.key"))
+    let short_fingerprint =
+        fingerprint(key.as_bytes()).trim_start_matches("sha256:")[..16].to_owned();
+    directory.join("former").join(format!("{name}-{short_fingerprint}.key"))
 }
 
 /// Contents of the file of a former key.
@@ -125,7 +127,7 @@ pub(super) fn write_log(directory: &Path, log_id: &str) -> Result<(), KeyError> 
 }
 
 /// Generates a signing key with `now` as its creation time.
-pub(super) fn fresh(now: Timestamp) -> CurrentKey {
+pub(super) fn generate(now: Timestamp) -> CurrentKey {
     CurrentKey { key: SigningKey::generate(&mut rand::rngs::OsRng), made_at: now }
 }
 
@@ -135,7 +137,7 @@ pub(super) fn directory(path: &Path) -> Result<(), KeyError> {
 }
 
 fn make(path: &Path, now: Timestamp) -> io::Result<()> {
-    let draft = draft(path, &line(&fresh(now)))?;
+    let draft = draft(path, &line(&generate(now)))?;
     // A link never replaces a file: two servers that start concurrently get the same key.
     let linked = fs::hard_link(&draft, path);
     fs::remove_file(&draft)?;

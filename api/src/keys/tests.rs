@@ -17,15 +17,15 @@ fn list(keys: &KeySet, signer: &ed25519_dalek::VerifyingKey, at: Timestamp) -> O
 }
 
 #[test]
-fn keys_are_made_once_and_read_again() {
+fn keys_are_created_once_and_loaded_later() {
     let dir = tempfile::tempdir().unwrap();
     let first = Keys::open(dir.path(), now()).unwrap();
-    let again = Keys::open(dir.path(), now() + TimeDelta::days(1)).unwrap();
-    assert_eq!(first.current().public(), again.current().public());
-    let (first, again) = (first.current(), again.current());
-    assert_eq!(first.tokens().to_bytes(), again.tokens().to_bytes());
+    let reopened = Keys::open(dir.path(), now() + TimeDelta::days(1)).unwrap();
+    assert_eq!(first.current().public(), reopened.current().public());
+    let (first, reopened) = (first.current(), reopened.current());
+    assert_eq!(first.tokens().to_bytes(), reopened.tokens().to_bytes());
     assert_ne!(first.tokens().to_bytes(), first.checkpoints().to_bytes());
-    assert_eq!(again.tokens.made_at, now());
+    assert_eq!(reopened.tokens.made_at, now());
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn checkpoint_key_is_listed_as_a_verifier_key() {
 }
 
 #[test]
-fn a_damaged_or_exposed_key_is_named_and_never_replaced() {
+fn damaged_or_exposed_key_is_reported_and_never_replaced() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     Keys::open(dir.path(), now()).unwrap();
@@ -65,7 +65,7 @@ fn a_damaged_or_exposed_key_is_named_and_never_replaced() {
 }
 
 #[test]
-fn the_list_is_signed_by_the_key_that_the_fingerprint_names() {
+fn list_is_signed_by_the_key_of_the_fingerprint() {
     let dir = tempfile::tempdir().unwrap();
     let keys = Keys::open(dir.path(), now()).unwrap().current();
     let signer = keys.manifests().verifying_key();
@@ -164,7 +164,7 @@ fn new_manifest_key_is_published_before_it_signs() {
 }
 
 #[test]
-fn the_last_size_of_a_key_of_checkpoints_is_kept_once_and_survives_rotations() {
+fn last_size_of_a_checkpoint_key_is_recorded_once() {
     let dir = tempfile::tempdir().unwrap();
     let keys = Keys::open(dir.path(), now()).unwrap();
     rotate(dir.path(), KeyUse::Checkpoints, now() + TimeDelta::days(1), now()).unwrap();
@@ -180,6 +180,6 @@ fn the_last_size_of_a_key_of_checkpoints_is_kept_once_and_survives_rotations() {
     keys.keep_last_size(&former, 9).unwrap();
     assert_eq!(stored(&keys), [(false, None), (true, Some(7))]);
     rotate(dir.path(), KeyUse::Checkpoints, now(), now()).unwrap();
-    let again = Keys::open(dir.path(), now()).unwrap();
-    assert!(stored(&again).contains(&(true, Some(7))), "{:?}", stored(&again));
+    let reopened = Keys::open(dir.path(), now()).unwrap();
+    assert!(stored(&reopened).contains(&(true, Some(7))), "{:?}", stored(&reopened));
 }

@@ -16,16 +16,16 @@ const FORMER: &str = "subjects-";
 ///
 /// # Errors
 /// [`KeyError`].
-pub fn ring(directory: &Path, now: Timestamp) -> Result<KeyRing, KeyError> {
+pub fn load_or_create(directory: &Path, now: Timestamp) -> Result<KeyRing, KeyError> {
     store::make_one(directory, FILE, now)?;
-    kept(directory)
+    load(directory)
 }
 
 /// Reads the wrapping keys of a directory. Returns an empty ring if there is no key.
 ///
 /// # Errors
 /// [`KeyError`].
-pub fn kept(directory: &Path) -> Result<KeyRing, KeyError> {
+pub fn load(directory: &Path) -> Result<KeyRing, KeyError> {
     let file = directory.join(FILE);
     if !file.try_exists().map_err(|why| store::at(&file, why))? {
         return Ok(KeyRing::default());

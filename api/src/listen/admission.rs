@@ -7,7 +7,7 @@
 //! therefore gets through while others hold connections open. If even the oldest connection is
 //! younger than [`GRACE`], a random connection is evicted, so that a flood from changing addresses
 //! cannot lock out other callers. Most of a reconnecting fleet stays connected, because a caller
-//! authenticates faster than random eviction is likely to hit it.
+//! authenticates faster than random eviction is likely to hit its connection.
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::{IpAddr, Ipv6Addr},
@@ -29,7 +29,7 @@ const MIN_PER_ADDRESS: usize = 16;
 const ADDRESS_DIVISOR: usize = 16;
 /// Number of connections above the limit, because an evicted connection stays open until its task
 /// closes it.
-const CLOSING: usize = 64;
+const MAX_CLOSING: usize = 64;
 /// Shortest interval between two log lines about a full listener.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -93,12 +93,12 @@ impl Admission {
         let of_address = inner.by_address.get(&address).map_or(0, BTreeSet::len);
         let is_at_limit = of_address >= self.per_address;
         // Evicting a connection of this address also frees a place on the listener.
-        let room = inner.open < self.connections + CLOSING
+        let has_capacity = inner.open < self.connections + MAX_CLOSING
             && match is_at_limit {
                 true => inner.evict_of(address, now),
                 false => inner.open < self.connections || inner.evict_any(now),
             };
-        if !room {
+        if !has_capacity {
             inner.dropped += 1;
             self.log(&mut inner, now);
             return None;
@@ -139,8 +139,8 @@ impl Inner {
     fn evict_any(&mut self, now: Instant) -> bool {
         let all = &self.unauthenticated;
         let ends = all.keys().next().copied().zip(all.keys().next_back().copied());
-        let drawn = |id| all.range(id..).next().map(|(id, _)| *id);
-        let chosen = ends.and_then(|ends| self.choose(ends, now, drawn));
+        let at_or_after = |id| all.range(id..).next().map(|(id, _)| *id);
+        let chosen = ends.and_then(|ends| self.choose(ends, now, at_or_after));
         chosen.is_some_and(|id| self.evict(id))
     }
 
@@ -148,8 +148,8 @@ impl Inner {
     fn evict_of(&mut self, address: Address, now: Instant) -> bool {
         let Some(ids) = self.by_address.get(&address) else { return false };
         let ends = ids.first().copied().zip(ids.last().copied());
-        let drawn = |id| ids.range(id..).next().copied();
-        let chosen = ends.and_then(|ends| self.choose(ends, now, drawn));
+        let at_or_after = |id| ids.range(id..).next().copied();
+        let chosen = ends.and_then(|ends| self.choose(ends, now, at_or_after));
         chosen.is_some_and(|id| self.evict(id))
     }
 
@@ -159,12 +159,12 @@ impl Inner {
         &self,
         (first, last): (u64, u64),
         now: Instant,
-        drawn: impl Fn(u64) -> Option<u64>,
+        at_or_after: impl Fn(u64) -> Option<u64>,
     ) -> Option<u64> {
         let had_time = |(_, since, _): &(Address, Instant, Arc<Progress>)| *since + GRACE <= now;
         match self.unauthenticated.get(&first).is_some_and(had_time) {
             true => Some(first),
-            false => drawn(first + rand::random::<u64>() % (last - first + 1)),
+            false => at_or_after(first + rand::random::<u64>() % (last - first + 1)),
         }
     }
 
@@ -246,7 +246,7 @@ mod tests {
         let mut stayed = 0;
         for round in 0..200 {
             // given a full listener with new connections only, when another caller connects
-            let newcomer = admission.admit(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))).unwrap();
+            let new_caller = admission.admit(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))).unwrap();
             held.retain(is_open);
             // then the caller's connection usually survives half as many further connections as the
             // listener has places
@@ -254,9 +254,10 @@ mod tests {
                 held.extend(admission.admit(from(1_000 + round * 50 + number)));
                 held.retain(is_open);
             }
-            stayed += u32::from(is_open(&newcomer));
+            stayed += u32::from(is_open(&new_caller));
         }
-        // With uniform random eviction, the probability is 0.99 to the power of 50.
+        // With uniform random eviction, a caller would stay with a probability of 0.99 to the power
+        // of 50.
         assert!(stayed >= 80, "{stayed} of 200 stayed");
     }
 

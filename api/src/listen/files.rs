@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_soft_limit_becomes_the_hard_one() {
+    fn soft_limit_is_raised_to_the_hard_limit() {
         let limit = raise_limit();
         assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap(), (limit, limit));
     }

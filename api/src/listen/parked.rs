@@ -58,7 +58,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Rewound<S> {
 
     /// Waits until the caller disconnects. A caller that already sends the next request is still
     /// connected, and that request waits.
-    pub async fn left(&mut self) {
+    pub async fn disconnected(&mut self) {
         let mut byte = [0];
         if self.rewound.is_empty() {
             match self.stream.read(&mut byte).await {

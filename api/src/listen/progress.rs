@@ -78,8 +78,8 @@ impl Progress {
         })
     }
 
-    /// Returns true if hyper has bytes that the caller has not received. They are lost if hyper is
-    /// dropped.
+    /// Returns true if hyper has bytes that the caller has not received. These bytes are lost if
+    /// hyper is dropped.
     pub fn has_unsent(&self) -> bool {
         self.unsent.load(Ordering::Relaxed)
     }

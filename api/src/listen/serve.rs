@@ -139,7 +139,7 @@ pub async fn serve(
         };
         let Some(ticket) = admission.admit(peer.ip()) else { continue };
         let shared = Arc::clone(&shared);
-        open.spawn(async move { shared.meet(stream, ticket).await });
+        open.spawn(async move { shared.serve_connection(stream, ticket).await });
     }
     drop(listener);
     open.close();
@@ -166,18 +166,18 @@ fn builders(limits: &Limits) -> (http1::Builder, http2::Builder<TokioExecutor>) 
 
 impl Connections {
     /// Serves a connection. TLS negotiates the HTTP version, so the connection needs no buffer to
-    /// detect it.
-    async fn meet(&self, stream: TcpStream, ticket: Ticket) {
+    /// detect the version.
+    async fn serve_connection(&self, stream: TcpStream, ticket: Ticket) {
         // Responses are small and latency matters.
         let _ = stream.set_nodelay(true);
         match &self.tls {
-            None => self.first(stream, ticket).await,
+            None => self.serve_http1(stream, ticket).await,
             // Boxed, so that the future of a connection without TLS stays small.
-            Some(tls) => Box::pin(self.secret(tls, stream, ticket)).await,
+            Some(tls) => Box::pin(self.serve_tls(tls, stream, ticket)).await,
         }
     }
 
-    async fn secret(&self, tls: &TlsAcceptor, stream: TcpStream, ticket: Ticket) {
+    async fn serve_tls(&self, tls: &TlsAcceptor, stream: TcpStream, ticket: Ticket) {
         let accepted = tokio::select! {
             accepted = timeout(self.limits.handshake, tls.accept(stream)) => accepted,
             () = poll_fn(|cx| ticket.progress().poll_evicted(cx)) => return,
@@ -196,94 +196,98 @@ impl Connections {
                     Ok::<_, Infallible>(response.map(|body| Tracked::new(body, in_flight)))
                 }
             });
-            let second = self.http2.serve_connection(TokioIo::new(stream), service);
-            self.talk(&mut Box::pin(second), &ParkedResponse::default(), ticket.progress()).await;
+            let connection = self.http2.serve_connection(TokioIo::new(stream), service);
+            self.drive(&mut Box::pin(connection), &ParkedResponse::default(), ticket.progress())
+                .await;
         } else {
-            Box::pin(self.first(stream, ticket)).await;
+            Box::pin(self.serve_http1(stream, ticket)).await;
         }
     }
 
     /// Serves HTTP/1.1 until a response is deferred. Then drops hyper and creates it again for the
     /// response.
-    async fn first<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    async fn serve_http1<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         stream: S,
         ticket: Ticket,
     ) {
-        let mut line = Rewound::new(stream, Arc::clone(ticket.progress()));
-        let mut answer = None;
-        while let Some((later, rest)) = self.speak(line, answer, &ticket).await {
-            line = rest;
+        let mut connection = Rewound::new(stream, Arc::clone(ticket.progress()));
+        let mut response = None;
+        while let Some((later, rest)) =
+            self.serve_until_deferred(connection, response, &ticket).await
+        {
+            connection = rest;
             let answered = tokio::select! {
                 biased;
                 answered = later => answered,
-                () = line.left() => return debug!("Caller of a parked connection has disconnected"),
+                () = connection.disconnected() => return debug!("Caller of a parked connection has disconnected"),
                 () = self.cut.cancelled() => return,
             };
             // hyper sends responses to requests only, so a synthetic request stands for the parked
             // request.
             let last = self.stop.is_cancelled();
-            line.rewind(if last { FINAL_RESUME_REQUEST } else { RESUME_REQUEST });
-            answer = Some(answered);
+            connection.rewind(if last { FINAL_RESUME_REQUEST } else { RESUME_REQUEST });
+            response = Some(answered);
         }
     }
 
     /// Serves until the connection ends or a response is deferred. Then returns the deferred
     /// response and the connection. The first request gets `answer`, if there is one.
-    async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    async fn serve_until_deferred<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
-        line: Rewound<S>,
-        answer: Option<Response>,
+        connection: Rewound<S>,
+        response: Option<Response>,
         ticket: &Ticket,
     ) -> Option<(Deferred, Rewound<S>)> {
-        let (aside, answer) = (ParkedResponse::default(), Mutex::new(answer));
+        let (parked, response) = (ParkedResponse::default(), Mutex::new(response));
         let service = service_fn(|request: Request<Incoming>| {
             let (mut request, in_flight) = with_ticket(request, ticket);
-            let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let response = response.lock().unwrap_or_else(PoisonError::into_inner).take();
             let keeps = keeps_alive(&request);
             if keeps {
-                request.extensions_mut().insert(aside.clone());
+                request.extensions_mut().insert(parked.clone());
             }
-            let (aside, router) = (aside.clone(), self.router.clone());
-            let until_sent = |answer: Response| answer.map(|body| Tracked::new(body, in_flight));
+            let (parked, router) = (parked.clone(), self.router.clone());
+            let until_sent =
+                |response: Response| response.map(|body| Tracked::new(body, in_flight));
             async move {
-                if let Some(answer) = answer {
-                    return Ok::<_, Infallible>(until_sent(answer));
+                if let Some(response) = response {
+                    return Ok::<_, Infallible>(until_sent(response));
                 }
-                let answer = router.oneshot(request).await?;
-                let Some(mut later) = aside.take() else { return Ok(until_sent(answer)) };
+                let response = router.oneshot(request).await?;
+                let Some(mut later) = parked.take() else { return Ok(until_sent(response)) };
                 match futures::poll!(&mut later) {
-                    Poll::Ready(answer) => Ok(until_sent(answer)),
+                    Poll::Ready(response) => Ok(until_sent(response)),
                     Poll::Pending => {
-                        aside.defer(later);
+                        parked.defer(later);
                         std::future::pending().await
                     }
                 }
             }
         });
-        let mut talk = Box::pin(self.http1.serve_connection(TokioIo::new(line), service));
-        let later = self.talk(&mut talk, &aside, ticket.progress()).await?;
-        let Parts { io, read_buf, .. } = Pin::into_inner(talk).into_parts();
-        let mut line = io.into_inner();
-        line.rewind(&read_buf);
-        Some((later, line))
+        let mut exchange = Box::pin(self.http1.serve_connection(TokioIo::new(connection), service));
+        let later = self.drive(&mut exchange, &parked, ticket.progress()).await?;
+        let Parts { io, read_buf, .. } = Pin::into_inner(exchange).into_parts();
+        let mut connection = io.into_inner();
+        connection.rewind(&read_buf);
+        Some((later, connection))
     }
 
     /// Serves until the connection ends or a response is deferred.
-    async fn talk<C: GracefulConnection<Error = hyper::Error>>(
+    async fn drive<C: GracefulConnection<Error = hyper::Error>>(
         &self,
-        talk: &mut Pin<Box<C>>,
-        aside: &ParkedResponse,
+        exchange: &mut Pin<Box<C>>,
+        parked: &ParkedResponse,
         progress: &Progress,
     ) -> Option<Deferred> {
         let mut event = tokio::select! {
             biased;
-            event = next_event(talk, aside, progress, Some(&self.limits)) => Some(event),
+            event = next_event(exchange, parked, progress, Some(&self.limits)) => Some(event),
             () = self.stop.cancelled() => None,
         };
         if let None | Some(Next::Idle) = event {
-            talk.as_mut().graceful_shutdown();
-            let rest = self.cut.run_until_cancelled(next_event(talk, aside, progress, None));
+            exchange.as_mut().graceful_shutdown();
+            let rest = self.cut.run_until_cancelled(next_event(exchange, parked, progress, None));
             event = match event {
                 None => rest.await,
                 // No request is in flight, so there is little left to send.
@@ -318,19 +322,19 @@ enum Next {
 
 /// Polls the connection until its next event. Without `limits`, idle connections have no deadline.
 async fn next_event<C: GracefulConnection<Error = hyper::Error>>(
-    talk: &mut Pin<Box<C>>,
-    aside: &ParkedResponse,
+    exchange: &mut Pin<Box<C>>,
+    parked: &ParkedResponse,
     progress: &Progress,
     limits: Option<&Limits>,
 ) -> Next {
     let mut alarm = limits.map(|limits| Box::pin(sleep_until(Instant::now() + limits.head)));
     poll_fn(|cx| {
-        if let Poll::Ready(ended) = talk.as_mut().poll(cx) {
+        if let Poll::Ready(ended) = exchange.as_mut().poll(cx) {
             return Poll::Ready(Next::Ended(ended));
         }
         // The caller must receive an earlier response first.
         if !progress.has_unsent()
-            && let Some(later) = aside.take()
+            && let Some(later) = parked.take()
         {
             return Poll::Ready(Next::Deferred(later));
         }

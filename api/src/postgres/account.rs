@@ -31,7 +31,7 @@ impl Account {
     }
 
     /// Returns the owner of the cluster in a data directory, or else the owner of the directory.
-    /// The owner must be able to use files that root creates there.
+    /// The owner must be able to use files that root creates in the directory.
     pub(super) fn of(data: &Path) -> Result<Account, EmbeddedError> {
         if !geteuid().is_root() {
             return Ok(Account::Current);
@@ -39,7 +39,8 @@ impl Account {
         let data = fs::canonicalize(data).map_err(about(data.display()))?;
         let cluster = part(&data, "postgres");
         for path in [&cluster, &data] {
-            // Never follows a symbolic link, because its target may belong to another user.
+            // Never follows a symbolic link, because the target of the link may belong to another
+            // user.
             let found = match fs::symlink_metadata(path) {
                 Ok(found) => found,
                 Err(why) if why.kind() == io::ErrorKind::NotFound => continue,

@@ -96,8 +96,8 @@ impl Cluster {
         sync_parent(&self.directory)
     }
 
-    /// Starts a sync of the files of `initdb`. Returns `None` if they are already on the disk. Safe
-    /// while Postgres runs.
+    /// Starts a sync of the files of `initdb`. Returns `None` if the files are already on the disk.
+    /// Safe while Postgres runs.
     pub(super) fn sync(&self) -> Result<Option<PendingSync>, EmbeddedError> {
         if !self.unsynced.exists() {
             return Ok(None);

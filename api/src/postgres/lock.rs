@@ -1,4 +1,4 @@
-//! Lock of a data directory for one server. The kernel releases it when the process ends.
+//! Lock of a data directory for one server. The kernel releases the lock when the process ends.
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
@@ -17,7 +17,7 @@ use super::account;
 /// incomplete.
 pub const RESTORING: &str = "restoring";
 
-/// Exclusive access to a data directory, held until it is dropped.
+/// Exclusive access to a data directory, until the value is dropped.
 pub struct DataLock(#[expect(dead_code, reason = "held, not read")] Flock<File>);
 
 /// Reasons why a data directory cannot be used.

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use super::{build::PLUGIN_CONTRACT, desired, manifest, state};
 use crate::{
-    configs::{Config, passed, published},
+    configs::{Config, published, resolved_inputs},
     execute::UnitOfWork,
     problem::Problem,
     state::App,
@@ -114,7 +114,7 @@ impl StepContext {
         let version = config_version(&request, &install, step);
         let bundle = &published(&app_state, version)?.bundle;
         let config = app.configs.get(&app.pool, bundle).await?;
-        let inputs = passed(&config, &install.inputs)?;
+        let inputs = resolved_inputs(&config, &install.inputs)?;
         let nuon =
             state::template_state((app_id, &app_state), (install_id, &install), &config, &inputs);
         let present = deployed_version(&install, step).is_some();

@@ -125,7 +125,7 @@ async fn grant(
 ) -> Result<Envelope, Problem> {
     let payload = payload(app, job, execution, fence, claimed).await?;
     let envelope = dsse::sign(GRANT_TYPE, &payload, app.keys.current().manifests_at(app.now()));
-    grants::keep(&app.grants, &app.pool, payload).await?;
+    grants::store(&app.grants, &app.pool, payload).await?;
     Ok(envelope)
 }
 

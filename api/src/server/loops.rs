@@ -33,7 +33,7 @@ pub(super) type Inputs =
 pub(super) async fn start(
     app: &App,
     loops: &mut JoinSet<()>,
-    (tail, queued, answered): Inputs,
+    (tail, grant_queue, response_queue): Inputs,
 ) -> Result<(), Problem> {
     let (log, views) = (app.log().clone(), app.projections.clone());
     require(loops, app, "log", async move { log.ended().await });
@@ -52,10 +52,10 @@ pub(super) async fn start(
         dispatch::follow(dispatcher, log, tail, position, stopping)
     });
     supervise(loops, app, "grants", move |app| {
-        grants::run(app.pool.clone(), app.stopping.clone(), queued.clone())
+        grants::run(app.pool.clone(), app.stopping.clone(), grant_queue.clone())
     });
     supervise(loops, app, "answers", move |app| {
-        idempotent_responses::run(app.pool.clone(), app.stopping.clone(), answered.clone())
+        idempotent_responses::run(app.pool.clone(), app.stopping.clone(), response_queue.clone())
     });
     supervise(loops, app, "liveness", background::liveness::run);
     supervise(loops, app, "timers", background::timers::run);

@@ -52,9 +52,9 @@ pub struct Options {
     pub partition_events: u64,
 }
 
-/// Directory of the log's archives: `said`, or else `archives` in the data directory.
-pub fn archives_directory(data: &Path, said: Option<&Path>) -> PathBuf {
-    said.map_or_else(|| data.join("archives"), Path::to_path_buf)
+/// Directory of the log's archives: `option`, or else `archives` in the data directory.
+pub fn archives_directory(data: &Path, option: Option<&Path>) -> PathBuf {
+    option.map_or_else(|| data.join("archives"), Path::to_path_buf)
 }
 
 /// Listeners that use TLS if there is a certificate.

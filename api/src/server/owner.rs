@@ -53,7 +53,7 @@ mod tests {
     use crate::server::testing::Started;
 
     #[tokio::test]
-    async fn an_epoch_is_raised_beneath_a_running_server_and_never_lowered() {
+    async fn epoch_is_raised_beside_a_running_server_and_never_lowered() {
         let started = Started::new().await;
         let app = started.app();
         raise_epoch(&app.pool, 7).await.unwrap();

@@ -59,8 +59,8 @@ impl Started {
     }
 
     /// Starts another server on the same database, with the same archives and wrapping key.
-    pub async fn beside(other: &Started) -> Started {
-        Started::try_beside(other).await.unwrap()
+    pub async fn beside(first: &Started) -> Started {
+        Started::try_beside(first).await.unwrap()
     }
 
     /// Starts another server, which may fail.

@@ -9,7 +9,7 @@ use super::testing::{Started, client, options};
 use super::*;
 
 #[tokio::test]
-async fn the_first_start_makes_an_owner_and_the_next_one_knows_them() {
+async fn first_start_creates_an_owner_for_later_starts() {
     let data = tempfile::tempdir().unwrap();
     let database = event_log::testing::fresh_database().await.unwrap();
     let server = Server::start(options(data.path(), &database.url)).await.unwrap();
@@ -49,8 +49,8 @@ async fn both_listeners_serve_keys_and_probes() {
         assert_eq!(list.log_id, started.server.ready.log_id);
     }
     for path in ["/healthz", "/readyz", "/docs", "/openapi.json", "/metrics"] {
-        let answer = started.http.get(started.control(path)).send().await.unwrap();
-        assert_eq!(answer.status(), StatusCode::OK, "{path}");
+        let response = started.http.get(started.control(path)).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
     }
     let schema = started.control("/v1/schemas/app-config/component.json");
     let schema: Value = started.http.get(schema).send().await.unwrap().json().await.unwrap();
@@ -70,8 +70,8 @@ async fn both_listeners_serve_keys_and_probes() {
 async fn control_api_accepts_only_principal_tokens() {
     let started = Started::new().await;
     let url = started.control("/v1/whoami");
-    let answer = started.http.get(&url).bearer_auth(started.owner_token()).send().await.unwrap();
-    assert_eq!(answer.status(), StatusCode::OK);
+    let response = started.http.get(&url).bearer_auth(started.owner_token()).send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
     let runner = domain::ids::RunnerId(ulid::Ulid::new());
     let app = started.app();
     let mode = schemas::runner::RunnerMode::Build;
@@ -82,9 +82,9 @@ async fn control_api_accepts_only_principal_tokens() {
         (access, "token_type_mismatch"),
         (String::new(), "token_missing"),
     ] {
-        let answer = started.http.get(&url).bearer_auth(&token).send().await.unwrap();
-        assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
-        assert_eq!(answer.json::<Value>().await.unwrap()["code"], code, "{token}");
+        let response = started.http.get(&url).bearer_auth(&token).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(response.json::<Value>().await.unwrap()["code"], code, "{token}");
     }
     started.server.stop().await;
 }
@@ -117,7 +117,7 @@ async fn unavailable_database_makes_the_server_unready_but_alive() {
 }
 
 #[tokio::test]
-async fn a_token_made_at_one_server_is_known_at_the_other_and_revoked_there_too() {
+async fn tokens_and_revocations_apply_to_all_servers() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let database = event_log::testing::fresh_database().await.unwrap();
     let first = Server::start(options(one.path(), &database.url)).await.unwrap();
@@ -128,22 +128,22 @@ async fn a_token_made_at_one_server_is_known_at_the_other_and_revoked_there_too(
 
     let http = client();
     let tokens = format!("{}/v1/tokens", first.ready.control);
-    let made =
+    let created =
         http.post(&tokens).bearer_auth(owner.trim()).json(&serde_json::json!({"role": "viewer"}));
-    let made: Value = made.send().await.unwrap().json().await.unwrap();
-    let token = made["token"].as_str().unwrap();
+    let created: Value = created.send().await.unwrap().json().await.unwrap();
+    let token = created["token"].as_str().unwrap();
     let whoami = format!("{}/v1/whoami", second.ready.control);
-    let becomes = async |wanted: StatusCode| {
+    let wait_for_status = async |expected: StatusCode| {
         let since = Instant::now();
-        while http.get(&whoami).bearer_auth(token).send().await.unwrap().status() != wanted {
-            assert!(since.elapsed() < Duration::from_secs(10), "it never became {wanted}");
+        while http.get(&whoami).bearer_auth(token).send().await.unwrap().status() != expected {
+            assert!(since.elapsed() < Duration::from_secs(10), "it never became {expected}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    becomes(StatusCode::OK).await;
-    let revoke = http.delete(format!("{tokens}/{}", made["id"].as_str().unwrap()));
+    wait_for_status(StatusCode::OK).await;
+    let revoke = http.delete(format!("{tokens}/{}", created["id"].as_str().unwrap()));
     assert!(revoke.bearer_auth(owner.trim()).send().await.unwrap().status().is_success());
-    becomes(StatusCode::UNAUTHORIZED).await;
+    wait_for_status(StatusCode::UNAUTHORIZED).await;
     first.stop().await;
     second.stop().await;
 }
@@ -163,7 +163,7 @@ async fn waits_for_approval(server: &Server, run: domain::ids::RunId, days: i64)
     let (install, step) = (InstallId(Ulid::new()), StepId(Ulid::new()));
     let expires_at = server.app.now() + chrono::TimeDelta::days(days);
     let call = crate::execute::Call::of(event_log::Meta::new(Actor::System, run.to_string()));
-    let asked = server.app.engine.transact(&call, move |unit| {
+    let requested = server.app.engine.transact(&call, move |unit| {
         Box::pin(async move {
             let create = InstallCommand::Create {
                 app: AppId(Ulid::new()),
@@ -205,7 +205,7 @@ async fn waits_for_approval(server: &Server, run: domain::ids::RunId, days: i64)
             unit.handle::<Run>(run, RunCommand::RecordPlan { job, plan, approval }).await
         })
     });
-    asked.await.unwrap();
+    requested.await.unwrap();
 }
 
 #[tokio::test]
@@ -227,16 +227,16 @@ async fn approval_expires() {
     let later: Clock = Arc::new(|| (system_clock())() + chrono::TimeDelta::days(8));
     let server = start(later).await.unwrap();
     let since = Instant::now();
-    let over = loop {
-        let over = server.app.engine.load::<Run>(due).await.unwrap();
-        if over.outcome.is_some() {
-            break over;
+    let run = loop {
+        let run = server.app.engine.load::<Run>(due).await.unwrap();
+        if run.outcome.is_some() {
+            break run;
         }
-        assert!(since.elapsed() < Duration::from_secs(10), "{over:?}");
+        assert!(since.elapsed() < Duration::from_secs(10), "{run:?}");
         tokio::time::sleep(Duration::from_millis(25)).await;
     };
     let expired = StepState::Skipped { reason: Skip::Expired };
-    assert_eq!((&over.steps[0].state, over.outcome), (&expired, Some(Outcome::Expired)));
+    assert_eq!((&run.steps[0].state, run.outcome), (&expired, Some(Outcome::Expired)));
     // The loop has run, and the other approval is not due yet.
     let waits = server.app.engine.load::<Run>(not_yet).await.unwrap();
     assert!(matches!(waits.steps[0].state, StepState::AwaitingApproval { .. }), "{waits:?}");
@@ -254,8 +254,8 @@ async fn data_directory_allows_owner_recovery() {
     let token = std::fs::read_to_string(server.ready.owner_token_file.as_ref().unwrap()).unwrap();
     assert_ne!(token.trim(), lost);
     let tokens = format!("{}/v1/tokens", server.ready.control);
-    let ask = client().get(&tokens).bearer_auth(token.trim()).send().await.unwrap();
-    let all: Value = ask.json().await.unwrap();
-    assert_eq!(all["items"].as_array().unwrap().len(), 2, "{all}");
+    let response = client().get(&tokens).bearer_auth(token.trim()).send().await.unwrap();
+    let tokens_list: Value = response.json().await.unwrap();
+    assert_eq!(tokens_list["items"].as_array().unwrap().len(), 2, "{tokens_list}");
     server.stop().await;
 }

@@ -43,7 +43,7 @@ pub async fn create(
         None => None,
     };
     let issued = IssuedToken { token, sha256, expires_at };
-    // The name is stored first, so that no reader sees the principal without it.
+    // The name is stored first, so that no reader sees the principal without the name.
     if let Some(name) = &name {
         names::set(&app.pool, principal, name, app.now()).await?;
     }
@@ -68,8 +68,8 @@ pub async fn create(
         }
     };
     app.principals.wait_for_position(position).await;
-    let answer = CreatedToken { principal, token, secret_text: clear, expires_at };
-    Ok(Done { value: answer, position, events })
+    let value = CreatedToken { principal, token, secret_text: clear, expires_at };
+    Ok(Done { value, position, events })
 }
 
 /// Sets or removes the name of a principal. Returns true if the name changed.
@@ -182,7 +182,7 @@ async fn another_owner_exists(
 
 /// Returns true if no owner would have a valid token without this token. The commit guards all
 /// streams that this function reads. If two owners revoke each other's tokens concurrently, one of
-/// them is rejected.
+/// the revocations is rejected.
 async fn is_last_of_an_owner(
     unit: &mut UnitOfWork,
     (principal, token): (PrincipalId, TokenId),

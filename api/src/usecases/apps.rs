@@ -26,7 +26,7 @@ use crate::{
 pub struct SyncResult {
     /// App. `None` if a dry run used the name of an app that does not exist.
     pub app: Option<AppId>,
-    /// Config version that has the bundle, or would have it.
+    /// Config version of the bundle. For a dry run, the version that a sync would create.
     pub version: u32,
     pub bundle: Digest,
     /// True if the newest version already has this bundle.
@@ -71,8 +71,8 @@ pub async fn sync(
     let config = Arc::new(configs::read(&tar)?);
     let bundle = event_log::blob::digest(&tar).map_err(Problem::internal)?;
     if let SyncOptions::DryRun { against } = options {
-        let answer = dry_run(app, name, config, bundle, against).await?;
-        return Ok(Done { value: answer, position: app.engine.log().position(), events: 0 });
+        let value = dry_run(app, name, config, bundle, against).await?;
+        return Ok(Done { value, position: app.engine.log().position(), events: 0 });
     }
     // Blobs must exist before the event that refers to them.
     event_log::blob::put(&app.pool, &tar).await?;
@@ -199,10 +199,10 @@ async fn publish(
         }
         components.push(defined.published);
     }
-    for gone in before.iter().flat_map(|before| &before.components) {
-        if !components.iter().any(|kept| kept.name == gone.name) {
+    for removed in before.iter().flat_map(|before| &before.components) {
+        if !components.iter().any(|component| component.name == removed.name) {
             let retire = ComponentCommand::Retire { config_version: version };
-            unit.handle::<Component>(gone.component, retire).await?;
+            unit.handle::<Component>(removed.component, retire).await?;
         }
     }
     unit.handle::<AppState>(id, AppCommand::Publish { bundle, components }).await?;

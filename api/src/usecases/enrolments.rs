@@ -1,4 +1,4 @@
-//! Enrolment tokens: each one enrolls a single runner.
+//! Enrolment tokens: each one enrols a single runner.
 //!
 //! The text is `stead_enrol_<ULID>_<64 hexadecimal digits>`. The ULID names the stream of the
 //! enrolment, so no table of tokens is needed. The digits are 256 random bits. The log stores only
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_names_its_enrolment() {
+    fn token_contains_its_enrolment_id() {
         let (id, token) = generate();
         assert_eq!(id_of(&token), Some(id));
         assert_ne!(generate().1, token);

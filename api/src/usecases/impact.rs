@@ -84,8 +84,8 @@ pub async fn impact(
     let rows = views::installs::page(&app.pool, Some(of), None, MAX_INSTALLS).await?;
     let all = views::installs::counts(&app.pool, [of]).await?.get(&of).copied().unwrap_or_default();
     let more = all.saturating_sub(rows.len() as u64);
-    let there = rows.iter().filter(|row| !row.state.deprovisioned);
-    let reached = there.map(|row| {
+    let deployed = rows.iter().filter(|row| !row.state.deprovisioned);
+    let reached = deployed.map(|row| {
         let state = &row.state;
         Ok(InstallImpact {
             install: row.install,

@@ -26,7 +26,7 @@ use super::{
     stack, toggles,
 };
 use crate::{
-    configs::{Config, passed, published},
+    configs::{Config, published, resolved_inputs},
     execute::{Call, Done, UnitOfWork},
     problem::{Code, Problem},
     state::App,
@@ -182,9 +182,9 @@ async fn change(
     let (set, unset) = match inputs_of {
         Some(version) => {
             let then = inputs::of_version(app, install, version).await?;
-            let gone = before.inputs.keys().filter(|name| !then.contains_key(*name)).cloned();
+            let undeclared = before.inputs.keys().filter(|name| !then.contains_key(*name)).cloned();
             let unset: BTreeSet<_> =
-                gone.filter(|name| !set.contains_key(name)).chain(unset).collect();
+                undeclared.filter(|name| !set.contains_key(name)).chain(unset).collect();
             let mut restored = then;
             restored.retain(|name, value| {
                 !unset.contains(name) && before.inputs.get(name) != Some(value)
@@ -253,14 +253,14 @@ async fn check_removed_components(
     config: &Config,
     after: &Install,
 ) -> Result<(), Problem> {
-    let gone = after.components.iter().filter(|(name, _)| config.app.component(name).is_none());
-    let mut going: Vec<_> =
-        gone.map(|(name, has)| (name.to_string(), has.config_version)).collect();
+    let removed = after.components.iter().filter(|(name, _)| config.app.component(name).is_none());
+    let mut removed_parts: Vec<_> =
+        removed.map(|(name, component)| (name.to_string(), component.config_version)).collect();
     let sandbox = after.sandbox.as_ref().filter(|_| config.app.sandbox.is_none());
-    going.extend(sandbox.map(|has| ("sandbox".to_owned(), has.config_version)));
-    for (name, version) in going {
+    removed_parts.extend(sandbox.map(|component| ("sandbox".to_owned(), component.config_version)));
+    for (name, version) in removed_parts {
         let next_config = app.configs.get(&app.pool, &published(state, version)?.bundle).await?;
-        passed(&next_config, &after.inputs).map_err(|mut why| {
+        resolved_inputs(&next_config, &after.inputs).map_err(|mut why| {
             why.detail = format!(
                 "cannot remove the inputs: {name} was deployed by version {version}, which requires them to destroy {name}; \
                  keep these inputs until {name} is destroyed"

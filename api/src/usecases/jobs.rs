@@ -46,7 +46,7 @@ pub async fn finalize_log(
     log: FinalizedLog,
 ) -> Result<(), Problem> {
     match unit.try_handle::<Job>(job, JobCommand::FinalizeLog(log)).await? {
-        // The log was already finalized as incomplete, and its recorded state stands.
+        // The log was already finalized as incomplete, and the recorded state remains.
         Ok(_) | Err(JobError::LogAlreadyFinalized) => Ok(()),
         Err(refused) => Err(refused.into()),
     }

@@ -16,7 +16,7 @@ use schemas::problem::FieldProblem;
 
 use super::{installs::release_name, stack, steps, toggles};
 use crate::{
-    configs::{Config, passed, published},
+    configs::{Config, published, resolved_inputs},
     execute::{Call, Done, UnitOfWork},
     problem::{Code, Problem},
     render::desired,
@@ -67,7 +67,7 @@ pub async fn request(
         .await
 }
 
-/// Provisions an install once, when its first runner enrolls. A replacement runner starts no run,
+/// Provisions an install once, when its first runner enrols. A replacement runner starts no run,
 /// so an install that was torn down stays empty.
 pub async fn provision(app: &App, call: &Call, install: InstallId) -> Result<Done<()>, Problem> {
     let (owned, engine) = (app.clone(), app.engine.clone());
@@ -111,11 +111,11 @@ pub async fn plan_and_admit(
     set_options(app, unit, app_id, state.config_version, &mut steps).await?;
     let run = RunId(ulid::Ulid::new());
     let position = unit.log().position();
-    let named = |step: &StepSpec| match &step.target {
+    let component_name = |step: &StepSpec| match &step.target {
         Target::Component { name, .. } => Some(name.clone()),
         Target::Sandbox { .. } | Target::Action { .. } => None,
     };
-    let names: BTreeSet<String> = steps.iter().filter_map(named).collect();
+    let names: BTreeSet<String> = steps.iter().filter_map(component_name).collect();
     let admit = InstallCommand::AdmitRun { run, kind: requested.kind, components: names };
     unit.handle::<Install>(install, admit).await?;
     let request = Request {
@@ -182,7 +182,7 @@ async fn plan_steps(
     if let Scope::Named { names, .. } = &request.scope {
         check_plugins(&config, names)?;
     }
-    let inputs = passed(&config, &install.inputs)?;
+    let inputs = resolved_inputs(&config, &install.inputs)?;
     let (stack, toggles) = (install.stack_outputs(), &install.component_choices());
     if let Some(problem) = toggles::problem(&config, toggles) {
         return Err(Problem::new(Code::Rejected, problem));
@@ -215,9 +215,9 @@ pub async fn approve(
     app: &App,
     call: &Call,
     run: RunId,
-    word: PlanDecision,
+    decision: PlanDecision,
 ) -> Result<Done<()>, Problem> {
-    handle_command(app, call, run, RunCommand::Approve(word)).await
+    handle_command(app, call, run, RunCommand::Approve(decision)).await
 }
 
 /// Denies the plan with this digest.
@@ -225,9 +225,9 @@ pub async fn deny(
     app: &App,
     call: &Call,
     run: RunId,
-    word: PlanDecision,
+    decision: PlanDecision,
 ) -> Result<Done<()>, Problem> {
-    handle_command(app, call, run, RunCommand::Deny(word)).await
+    handle_command(app, call, run, RunCommand::Deny(decision)).await
 }
 
 /// Cancels a run: skips steps that have not started, and requests the cancellation of steps in

@@ -105,7 +105,7 @@ fn missing<'p>(
     parts: impl Iterator<Item = OutputReader<'p>>,
 ) -> Missing {
     let mut missing = Missing::new();
-    let mut look = |texts: &mut dyn Iterator<Item = &Text>| {
+    let mut add_missing = |texts: &mut dyn Iterator<Item = &Text>| {
         for text in texts {
             for name in Reads::of([text]).needed_stack {
                 if !has_output(outputs, &name) {
@@ -123,20 +123,20 @@ fn missing<'p>(
             // The deploy of a component without a plugin is rejected for the missing plugin.
             OutputReader::Module(name) if app.lacks_plugin(name).is_some() => continue,
             OutputReader::Module(SANDBOX) => {
-                look(&mut app.sandbox.iter().flat_map(|sandbox| &sandbox.module.texts));
+                add_missing(&mut app.sandbox.iter().flat_map(|sandbox| &sandbox.module.texts));
             }
             OutputReader::Module(name) => {
-                look(&mut app.component(name).into_iter().flat_map(|one| &one.module.texts));
+                add_missing(&mut app.component(name).into_iter().flat_map(|one| &one.module.texts));
             }
             OutputReader::Action(name) => {
-                look(&mut app.action(name).into_iter().flat_map(|action| &action.texts));
+                add_missing(&mut app.action(name).into_iter().flat_map(|action| &action.texts));
             }
         }
         is_any = true;
     }
     // All jobs have these variables.
     if is_any {
-        look(&mut app.runner.iter().flat_map(|runner| runner.env_vars.values()));
+        add_missing(&mut app.runner.iter().flat_map(|runner| runner.env_vars.values()));
     }
     missing
 }
@@ -151,8 +151,8 @@ fn reject_missing(install: &Install, missing: Missing) -> Result<(), Problem> {
     if missing.is_empty() {
         return Ok(());
     }
-    let named: BTreeSet<&str> = missing.keys().map(String::as_str).collect();
-    let flags: Vec<String> = named.iter().map(|name| format!("--stack-output {name}=…")).collect();
+    let names: BTreeSet<&str> = missing.keys().map(String::as_str).collect();
+    let flags: Vec<String> = names.iter().map(|name| format!("--stack-output {name}=…")).collect();
     let flags = flags.join(" ");
     let errors = missing.iter().map(|(name, at)| FieldProblem {
         field: Some(format!("stack_outputs.{name}")),
@@ -162,12 +162,12 @@ fn reject_missing(install: &Install, missing: Missing) -> Result<(), Problem> {
         message: format!("the config reads the stack output `{name}`, which is not set"),
         remedy: Some(format!("pass --stack-output {name}=…")),
     });
-    let named: Vec<&str> = named.into_iter().collect();
+    let names: Vec<&str> = names.into_iter().collect();
     let detail = format!(
         "cannot start: the app reads stack outputs that are not set: {}; set them with \
          `stead installs set-stack-outputs {} {flags}`, or at the enrolment of the runner with `stead-runner … \
          {flags}`",
-        named.join(", "),
+        names.join(", "),
         install.name
     );
     Err(Problem::invalid(detail, errors.collect()))
@@ -185,7 +185,7 @@ pub fn check_changes(
             (Some(current), Some(value)) if current == value => return None,
             (Some(_), _) => (
                 format!("{name} was reported by the customer's runner, which has precedence"),
-                "ask the customer to enroll the runner again with the correct value".into(),
+                "ask the customer to enrol the runner again with the correct value".into(),
             ),
             (None, None) if !install.vendor_outputs.contains_key(name) => (
                 format!("{name} is not set"),

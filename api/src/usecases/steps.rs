@@ -78,7 +78,8 @@ pub async fn give_up(
                     Effect::Start(step) | Effect::Apply(step) if is_wanted => {
                         fail(unit, run, step, StepFailure::RenderFailed, detail).await?;
                     }
-                    // A job whose cancellation failed is cancelled later, or ends without it.
+                    // A job whose cancellation failed is cancelled later, or ends without a
+                    // cancellation.
                     Effect::Start(_) | Effect::Apply(_) | Effect::CancelJob(_) => {}
                 }
                 release_finished(unit, run).await
@@ -198,8 +199,9 @@ async fn apply(
 fn as_step_failure(composed: Result<RenderResult, Problem>) -> Result<RenderResult, Problem> {
     match composed {
         Err(problem) if matches!(problem.code, Code::Invalid | Code::NotFound | Code::TooLarge) => {
-            let wrong = problem.errors.iter().map(|error| error.message.clone());
-            let messages: Vec<String> = [problem.detail.clone()].into_iter().chain(wrong).collect();
+            let field_messages = problem.errors.iter().map(|error| error.message.clone());
+            let messages: Vec<String> =
+                [problem.detail.clone()].into_iter().chain(field_messages).collect();
             Ok(Err(messages.join("; ")))
         }
         composed => composed,
@@ -227,9 +229,9 @@ pub(super) async fn release_finished(unit: &mut UnitOfWork, run: RunId) -> Resul
         return Ok(());
     };
     let outcome = state.outcome;
-    let over: Vec<StepId> =
+    let finished: Vec<StepId> =
         state.steps.iter().filter(|step| step.state.is_over()).map(|step| step.spec.step).collect();
-    for step in over {
+    for step in finished {
         if unit.load::<Install>(install).await?.is_holding(run, step) {
             unit.handle::<Install>(install, InstallCommand::Release { run, step }).await?;
         }

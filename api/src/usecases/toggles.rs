@@ -78,13 +78,13 @@ pub fn scope(config: &Config, toggles: &Toggles, scope: Scope) -> Result<Scope, 
     let disabled = disabled(config, toggles);
     match scope {
         Scope::Named { names, dependents } => {
-            let named: BTreeSet<String> = &names & &disabled;
-            if named.is_empty() {
+            let disabled_names: BTreeSet<String> = &names & &disabled;
+            if disabled_names.is_empty() {
                 return Ok(Scope::Named { names, dependents });
             }
             let message = format!(
                 "these components are disabled on this install: {}; enable them first: stead installs enable-component",
-                listed(named)
+                listed(disabled_names)
             );
             Err(Problem::invalid(
                 "the run cannot be requested; nothing was changed",

@@ -18,40 +18,40 @@ pub struct StoredResponse {
 }
 
 /// Queues a response, or stores it immediately if the queue is full.
-pub async fn keep(queue: &ResponseQueue, pool: &PgPool, answer: StoredResponse) {
-    if let Err(answer) = queue.leave(answer) {
-        write(pool, &[answer]).await;
+pub async fn store(queue: &ResponseQueue, pool: &PgPool, response: StoredResponse) {
+    if let Err(response) = queue.push(response) {
+        write(pool, &[response]).await;
     }
 }
 
-/// Stores queued responses until the server stops, and then those that remain.
+/// Stores queued responses until the server stops, and then the remaining responses.
 pub async fn run(
     pool: PgPool,
     stopping: CancellationToken,
-    left: WriteBehindQueue<StoredResponse>,
+    queue: WriteBehindQueue<StoredResponse>,
 ) {
-    while let Some(some) = left.next(&stopping).await {
-        write(&pool, &some).await;
+    while let Some(batch) = queue.next_batch(&stopping).await {
+        write(&pool, &batch).await;
     }
 }
 
 /// Stores responses. A response to a command before a shredding may contain erased data, so it is
 /// not stored.
-async fn write(pool: &PgPool, some: &[StoredResponse]) {
-    let column = |of: fn(&StoredResponse) -> &str| some.iter().map(of).collect::<Vec<_>>();
-    let kept = sqlx::query(
+async fn write(pool: &PgPool, batch: &[StoredResponse]) {
+    let column = |of: fn(&StoredResponse) -> &str| batch.iter().map(of).collect::<Vec<_>>();
+    let stored = sqlx::query(
         "with asynchronous as (select set_config('synchronous_commit', 'off', true)) \
          update log_command c set response = u.said::json \
          from asynchronous, unnest($1::text[], $2::text[], $3::text[]) as u(principal, key, said) \
          where c.principal = u.principal and c.idempotency_key = u.key and c.response is null \
            and c.last_position > (select coalesce(max(fence), 0) from subject_key)",
     )
-    .bind(column(|answer| &answer.principal))
-    .bind(column(|answer| &answer.key))
-    .bind(column(|answer| &answer.body))
+    .bind(column(|response| &response.principal))
+    .bind(column(|response| &response.key))
+    .bind(column(|response| &response.body))
     .execute(pool)
     .await;
-    if let Err(reason) = kept {
-        warn!(count = some.len(), error = %reason, "Cannot store responses; repeated commands get their responses from the log");
+    if let Err(reason) = stored {
+        warn!(count = batch.len(), error = %reason, "Cannot store responses; repeated commands get their responses from the log");
     }
 }

@@ -101,7 +101,7 @@ impl Environment {
 
     /// Log access with the servers' keys.
     pub fn source(&self) -> Source {
-        let keys = api::keys::wrapping::kept(&self.servers[0].data().join("keys")).unwrap();
+        let keys = api::keys::wrapping::load(&self.servers[0].data().join("keys")).unwrap();
         Source::new(&self.pool(), &Archives::default(), &keys)
     }
 

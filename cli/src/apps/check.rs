@@ -41,9 +41,9 @@ pub(crate) async fn validate(
         );
         write(&format!("{document:#}\n"))?;
     } else {
-        screen.print_one(&verdict(name, findings, errors, strict), |screen| {
+        screen.print_one(&validation_result(name, findings, errors, strict), |screen| {
             let text = format_findings(findings, tree, screen.has_color(), screen.has_unicode());
-            text + &sentence(name, reading, (errors, strict), screen)
+            text + &result_line(name, reading, (errors, strict), screen)
         })?;
     }
     let warnings = findings.len() - errors;
@@ -96,11 +96,12 @@ fn missing_modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
     let config = &reading.config;
     let (mut findings, mut sources) = (Vec::new(), BTreeMap::new());
     for (name, module) in config.sources() {
-        let elsewhere = module.repo == "." || pack::repository_path(source, &module.repo).is_none();
-        if !elsewhere && let Ok(tree) = pack::module_tree(source, name, module) {
+        let in_other_repository =
+            module.repo == "." || pack::repository_path(source, &module.repo).is_none();
+        if !in_other_repository && let Ok(tree) = pack::module_tree(source, name, module) {
             sources.insert(name.to_owned(), tree);
         }
-        if elsewhere || pack::is_here(source, module) {
+        if in_other_repository || pack::is_here(source, module) {
             continue;
         }
         let file = config.component(name).map_or("sandbox.toml", |component| &component.file);
@@ -118,7 +119,7 @@ fn missing_modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
     findings
 }
 
-fn verdict(name: &str, findings: &[Diagnostic], errors: usize, strict: bool) -> Value {
+fn validation_result(name: &str, findings: &[Diagnostic], errors: usize, strict: bool) -> Value {
     json!({
         "name": name,
         "valid": if strict { findings.is_empty() } else { errors == 0 },
@@ -128,7 +129,7 @@ fn verdict(name: &str, findings: &[Diagnostic], errors: usize, strict: bool) -> 
     })
 }
 
-fn sentence(
+fn result_line(
     name: &str,
     reading: &Reading,
     (errors, strict): (usize, bool),
@@ -160,7 +161,7 @@ fn sentence(
 fn summary(config: &Value, reading: &Reading, screen: &Screen) -> String {
     let name = config["name"].as_str().unwrap_or("-");
     let errors = reading.diagnostics.iter().filter(|finding| finding.is_error()).count();
-    config_text(config, screen) + "\n" + &sentence(name, reading, (errors, false), screen)
+    config_text(config, screen) + "\n" + &result_line(name, reading, (errors, false), screen)
 }
 
 /// Formats a summary of a config from a local directory or from the server.

@@ -40,27 +40,35 @@ pub(crate) fn read(directory: &Path) -> Result<Tree, Failure> {
 /// Reads the files below `directory`. Returns a finding for each entry that cannot be read or
 /// uploaded.
 pub(crate) fn survey(directory: &Path) -> Result<(Tree, Vec<Diagnostic>), Failure> {
-    let top = canonical(directory)?;
-    if !top.is_dir() {
+    let canonical_path = canonical(directory)?;
+    if !canonical_path.is_dir() {
         return Err(Failure::Usage(format!(
             "cannot read {}: it is not a directory",
             directory.display()
         )));
     }
-    let root = repository(&top);
+    let root = repository(&canonical_path);
     let (tree, limits) = (Tree::default(), Limits::default());
-    let (top, findings) = (top.clone(), Vec::new());
-    let mut walk =
-        Walk { tree, top: top.clone(), root, limits, bytes: 0, directories: 0, findings };
-    walk.directory(&top, "", &mut vec![top.clone()])?;
+    let (canonical_path, findings) = (canonical_path.clone(), Vec::new());
+    let mut walk = Walk {
+        tree,
+        top: canonical_path.clone(),
+        root,
+        limits,
+        bytes: 0,
+        directories: 0,
+        findings,
+    };
+    walk.directory(&canonical_path, "", &mut vec![canonical_path.clone()])?;
     Ok((walk.tree, walk.findings))
 }
 
 /// Path of a directory relative to the root of its repository, with `/` as separator. Empty for the
 /// root.
 pub(crate) fn path_in_repository(directory: &Path) -> Result<String, Failure> {
-    let top = canonical(directory)?;
-    let relative = top.strip_prefix(repository(&top)).unwrap_or(Path::new(""));
+    let canonical_path = canonical(directory)?;
+    let relative =
+        canonical_path.strip_prefix(repository(&canonical_path)).unwrap_or(Path::new(""));
     let parts: Vec<_> = relative.iter().map(|part| part.to_string_lossy()).collect();
     Ok(parts.join("/"))
 }
@@ -89,7 +97,7 @@ struct Walk {
 
 impl Walk {
     /// Reads a directory. `above` contains the canonical paths of the directory and its ancestors.
-    /// A walk that follows a link to one of them would never end.
+    /// A walk that follows a link to one of these directories would never end.
     fn directory(
         &mut self,
         directory: &Path,

@@ -38,24 +38,24 @@ pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
     for (plugin_name, path) in &source.plugins {
         pins.push(plugin::pin(plugin_name, path).await?);
     }
-    let mut surveyed = survey(&app, &pins);
-    if source.allow_remote && remote::fetch_all(&surveyed.remotes, &mut app).await? {
-        surveyed = survey(&app, &pins);
+    let mut reading = survey(&app, &pins);
+    if source.allow_remote && remote::fetch_all(&reading.remotes, &mut app).await? {
+        reading = survey(&app, &pins);
     }
-    if surveyed.has_errors() {
-        return Err(invalid_config(&name, &surveyed.diagnostics));
+    if reading.has_errors() {
+        return Err(invalid_config(&name, &reading.diagnostics));
     }
     let mut sources = BTreeMap::new();
-    for (component, module) in surveyed.config.sources() {
+    for (component, module) in reading.config.sources() {
         // Without a plugin the component cannot be deployed yet, so its module is optional. A
         // module that exists locally is included.
-        let optional = surveyed.config.lacks_plugin(component).is_some();
+        let optional = reading.config.lacks_plugin(component).is_some();
         if optional && !is_here(source, module) {
             continue;
         }
         sources.insert(component.to_owned(), module_tree(source, component, module)?);
     }
-    let broken = check_modules(&surveyed.config, &sources);
+    let broken = check_modules(&reading.config, &sources);
     if broken.iter().any(app_config::Diagnostic::is_error) {
         return Err(invalid_config(&name, &broken));
     }
@@ -72,7 +72,7 @@ pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
             "cannot pack the bundle: it has {size}, the limit is 64 MiB; remove large files from the app directory"
         )));
     }
-    let local = surveyed.diagnostics.iter().filter(|finding| finding.code.ends_with("_variable"));
+    let local = reading.diagnostics.iter().filter(|finding| finding.code.ends_with("_variable"));
     let warnings = diagnostics.iter().chain(local).chain(&broken).map(to_wire).collect();
     Ok(Packed { name, bytes: bytes.into(), warnings })
 }
@@ -83,14 +83,14 @@ pub(crate) fn check_modules(
     config: &app_config::AppConfig,
     sources: &BTreeMap<String, Tree>,
 ) -> Vec<app_config::Diagnostic> {
-    let mut elsewhere = BTreeMap::new();
+    let mut other_modules = BTreeMap::new();
     for (name, source) in config.sources().into_iter().filter(|(_, source)| source.repo != ".") {
         if let Some(tree) = sources.get(name) {
             let path = format!("{}/{}/", source.repo, source.directory);
-            elsewhere.insert(name.to_owned(), Local { tree: tree.clone(), path });
+            other_modules.insert(name.to_owned(), Local { tree: tree.clone(), path });
         }
     }
-    modules::check(config, &elsewhere)
+    modules::check(config, &other_modules)
 }
 
 pub(crate) fn app_name(source: &Source) -> Result<String, Failure> {
@@ -116,7 +116,7 @@ pub(crate) fn module_tree(
     name: &str,
     module: &model::Source,
 ) -> Result<Tree, Failure> {
-    let top = repository_path(source, &module.repo).ok_or_else(|| {
+    let repository = repository_path(source, &module.repo).ok_or_else(|| {
         Failure::Usage(format!(
             "cannot read the module of {name}: the local path of repository {} is unknown\n  \
              try: --source {}=PATH",
@@ -124,14 +124,14 @@ pub(crate) fn module_tree(
             short(&module.repo)
         ))
     })?;
-    let directory = top.join(&module.directory);
+    let directory = repository.join(&module.directory);
     if !directory.is_dir() {
         return Err(Failure::Usage(format!(
             "cannot read the module of {name}: the directory {} does not exist\n  try: set `directory` in the file of the component, or pass --source",
             directory.display()
         )));
     }
-    within(&top, &directory)?;
+    within(&repository, &directory)?;
     directory::read(&directory)
 }
 

@@ -28,10 +28,10 @@ async fn fetch(url: &str) -> Result<Vec<u8>, String> {
     }
     let client = reqwest::Client::builder().timeout(DOWNLOAD_TIMEOUT).https_only(true).build();
     let client = client.map_err(|e| e.to_string())?;
-    let answer = client.get(url).send().await.map_err(|e| e.to_string())?;
-    let mut answer = answer.error_for_status().map_err(|e| e.to_string())?;
+    let response = client.get(url).send().await.map_err(|e| e.to_string())?;
+    let mut response = response.error_for_status().map_err(|e| e.to_string())?;
     let mut bytes = Vec::new();
-    while let Some(chunk) = answer.chunk().await.map_err(|e| e.to_string())? {
+    while let Some(chunk) = response.chunk().await.map_err(|e| e.to_string())? {
         bytes.extend_from_slice(&chunk);
         if bytes.len() > MAX_BYTES {
             return Err(format!("the text is larger than {MAX_BYTES} bytes"));

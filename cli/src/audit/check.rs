@@ -88,7 +88,7 @@ pub(crate) fn run(settings: &Settings, args: &Check) -> Result<(), Failure> {
                 "was made with --other-entries none: it does not prove that its last event is the last of the stream"
             }
             None => {
-                "contains one event: only a bundle of a stream, or an export, can prove that none is missing"
+                "contains one event: only a bundle of a stream, or an export, can prove that no event is missing"
             }
         };
         return Err(Failure::Outcome(format!("{file} is valid, but {why} ({subject})")));
@@ -138,7 +138,7 @@ fn checked(
         }
         take_exported_line(&mut range, line.strip_suffix(b"\n").unwrap_or(&line)).map_err(wrong)?;
     }
-    range.end().map(|proven| of_range(&proven)).map_err(wrong)
+    range.end().map(|proven| range_report(&proven)).map_err(wrong)
 }
 
 /// Returns the history in a bundle of an install.
@@ -201,7 +201,7 @@ pub(crate) fn bundle_report(
         )),
         Complete::FromSequences { from } => {
             holds.push(match from > &size {
-                true => format!("no event of {subject} is missing: its last event is the last one of the log"),
+                true => format!("no event of {subject} is missing: its last event is the last event of the log"),
                 false => format!(
                     "no event of {subject} is missing: its sequences have no gap, and positions {from} to {size} belong to other streams"
                 ),
@@ -266,7 +266,7 @@ fn added(bundle: &Bundle, open: &mut Vec<String>) {
     }
 }
 
-fn of_range(proven: &range::VerifiedRange) -> CheckReport {
+fn range_report(proven: &range::VerifiedRange) -> CheckReport {
     let checkpoint = &proven.checkpoint;
     let (from, to) = (proven.from, proven.to);
     let mut holds = vec![
@@ -324,7 +324,7 @@ fn note_stored_checkpoint(stored: Option<u64>, holds: &mut Vec<String>, open: &m
 fn always(size: u64, other_signatures: usize, open: &mut Vec<String>) {
     // The creator of a proof selects its checkpoint, which may be old.
     open.push(format!(
-        "that the log ends at position {size}: a checkpoint has no date; compare it with a current one"
+        "that the log ends at position {size}: a checkpoint has no date; compare it with a current checkpoint"
     ));
     open.push(
         "that the records are complete and true: times, actors and texts come from the server"

@@ -204,7 +204,7 @@ fn because(reason: Option<&str>) -> String {
 fn jobs(run: &RunActivity, screen: &Screen) -> Table {
     let mut table = Table::new(["JOB", "STEP", "OUTCOME", "ATTEMPTS", "ENDED", "ID"]);
     for job in &run.jobs {
-        table.row(of_job(job, screen));
+        table.row(job_row(job, screen));
     }
     table
 }
@@ -218,7 +218,7 @@ pub(crate) fn outcome(job: &JobActivity, screen: &Screen) -> String {
     }
 }
 
-fn of_job(job: &JobActivity, screen: &Screen) -> [String; 6] {
+fn job_row(job: &JobActivity, screen: &Screen) -> [String; 6] {
     let outcome = outcome(job, screen);
     let ended = job.ended_at.as_ref().map(moment).unwrap_or_default();
     let of = job.name.clone().unwrap_or_default();

@@ -109,8 +109,8 @@ async fn follow(
 ) -> Result<(), Failure> {
     loop {
         match context.client.changes(&ChangesQuery::default()).await {
-            Ok(answer) => {
-                let changes = server_events(answer);
+            Ok(response) => {
+                let changes = server_events(response);
                 pin_mut!(changes);
                 loop {
                     page(context, printer, &mut query).await?;

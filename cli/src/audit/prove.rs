@@ -123,8 +123,8 @@ fn kind(text: &str) -> Option<&'static str> {
 }
 
 pub(crate) async fn run(context: &CommandContext, args: Prove) -> Result<(), Failure> {
-    let answer = context.client.bundle(&args.query()?).await?;
-    let mut parts = answer.bytes_stream();
+    let response = context.client.bundle(&args.query()?).await?;
+    let mut parts = response.bytes_stream();
     let mut bytes = Vec::new();
     let spinner = context.screen.spinner("proving");
     while let Some(part) = parts.next().await {
@@ -140,7 +140,7 @@ pub(crate) async fn run(context: &CommandContext, args: Prove) -> Result<(), Fai
         }
     }
     spinner.finish_and_clear();
-    // Write only a valid proof. The recipient decides whether to trust its key.
+    // Write only a valid proof. The recipient decides whether to trust the signing key.
     let wrong = |error: BundleError| Failure::Outcome(sanitize(&error.to_string()));
     let bundle = Bundle::read(&bytes).map_err(wrong)?;
     let signers = [Some(&bundle.signer), bundle.since.as_ref().map(|since| &since.signer)];

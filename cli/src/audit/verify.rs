@@ -20,7 +20,7 @@ use crate::{failure::Failure, render::count, settings::Settings};
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
-    /// Earlier signed checkpoint: the log must still begin with it
+    /// Earlier signed checkpoint; the log must still begin with the same events
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
     /// Trusted checkpoint key: a verifier key, 64 hexadecimal digits, or a fingerprint; may be
@@ -183,8 +183,8 @@ fn forged_reports_text(verifier: &Verifier) -> Option<String> {
     let (first, more) = verifier.forged_reports().split_first()?;
     let mut text = first.to_string();
     if !more.is_empty() {
-        let places: Vec<_> = more.iter().map(|wrong| wrong.position.to_string()).collect();
-        text += &format!("\nalso at positions {}", places.join(", "));
+        let positions: Vec<_> = more.iter().map(|wrong| wrong.position.to_string()).collect();
+        text += &format!("\nalso at positions {}", positions.join(", "));
     }
     Some(format!(
         "{text}\nThe hashes of the log are valid, so the forger can write to the log. Compare the log with the runner's own \

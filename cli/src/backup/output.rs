@@ -69,10 +69,10 @@ fn report_lines(report: &Report) -> String {
         };
     }
     if !report.forged_reports.is_empty() {
-        let places: Vec<_> = report.forged_reports.iter().map(u64::to_string).collect();
+        let positions: Vec<_> = report.forged_reports.iter().map(u64::to_string).collect();
         text += &format!(
             "  Forged reports  position {}: their runner did not sign them; see `stead audit verify`\n",
-            places.join(", ")
+            positions.join(", ")
         );
     }
     text

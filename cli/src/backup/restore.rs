@@ -136,7 +136,7 @@ impl RestoredData {
             position: source.manifest.position,
             recorded_at: source.manifest.recorded_at,
             root: hex::encode(source.checkpoint.root),
-            checkpoints: restored.seals,
+            checkpoints: restored.checkpoints,
             witnessed: restored.witnessed,
             forged_reports: restored.forged,
             took_ms: u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -158,7 +158,7 @@ async fn fill(
     let checkpoints: Result<Vec<WitnessCheckpoint>, _> =
         against.against.iter().map(|path| WitnessCheckpoint::read(path, &source)).collect();
     let checkpoints = checkpoints.map_err(to_failure)?;
-    backup::put_files(&source, data, progress).map_err(to_failure)?;
+    backup::restore_files(&source, data, progress).map_err(to_failure)?;
     let (postgres, access) = match url {
         Some(url) => (None, Access::of_url(url).map_err(|error| to_failure(error.into()))?),
         None => {
@@ -170,7 +170,7 @@ async fn fill(
         }
     };
     let restored = tokio::select! {
-        restored = backup::fill_database(&source, &access, &checkpoints, progress) => restored.map_err(to_failure),
+        restored = backup::restore_database(&source, &access, &checkpoints, progress) => restored.map_err(to_failure),
         () = stop.received() => Err(Failure::Usage("restore stopped: nothing was restored".into())),
     };
     let mut owner_url = None;

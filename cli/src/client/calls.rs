@@ -86,13 +86,13 @@ impl Client {
     }
 
     /// Returns the differences of two config versions.
-    pub async fn diff(&self, app: &str, which: &apps::DiffQuery) -> CallResult<apps::Diff> {
-        self.fresh(&format!("/v1/apps/{app}/diff"), which).await
+    pub async fn diff(&self, app: &str, query: &apps::DiffQuery) -> CallResult<apps::Diff> {
+        self.fresh(&format!("/v1/apps/{app}/diff"), query).await
     }
 
     /// Builds, the newest first.
-    pub async fn builds(&self, which: &builds::BuildsQuery) -> CallResult<Page<builds::Build>> {
-        self.fresh("/v1/builds", which).await
+    pub async fn builds(&self, query: &builds::BuildsQuery) -> CallResult<Page<builds::Build>> {
+        self.fresh("/v1/builds", query).await
     }
 
     pub async fn build(&self, build: BuildId) -> CallResult<builds::Build> {
@@ -113,9 +113,9 @@ impl Client {
 
     pub async fn installs(
         &self,
-        which: &installs::InstallsQuery,
+        query: &installs::InstallsQuery,
     ) -> CallResult<Page<installs::Install>> {
-        self.fresh("/v1/installs", which).await
+        self.fresh("/v1/installs", query).await
     }
 
     /// One install, by name or id.
@@ -174,8 +174,8 @@ impl Client {
     }
 
     /// Runs, the newest first.
-    pub async fn runs(&self, which: &runs::RunsQuery) -> CallResult<Page<runs::RunSummary>> {
-        self.fresh("/v1/runs", which).await
+    pub async fn runs(&self, query: &runs::RunsQuery) -> CallResult<Page<runs::RunSummary>> {
+        self.fresh("/v1/runs", query).await
     }
 
     /// One run with its steps.
@@ -206,8 +206,8 @@ impl Client {
     }
 
     /// Jobs, the newest first.
-    pub async fn jobs(&self, which: &jobs::JobsQuery) -> CallResult<Page<jobs::Job>> {
-        self.fresh("/v1/jobs", which).await
+    pub async fn jobs(&self, query: &jobs::JobsQuery) -> CallResult<Page<jobs::Job>> {
+        self.fresh("/v1/jobs", query).await
     }
 
     pub async fn job(&self, job: JobId) -> CallResult<jobs::Job> {
@@ -261,13 +261,13 @@ impl Client {
         self.change(Method::POST, &format!("/v1/runners/{runner}/{verb}"), body).await
     }
 
-    pub async fn events(&self, which: &audit::EventsQuery) -> CallResult<audit::Events> {
-        self.exact("/v1/audit/events", which).await
+    pub async fn events(&self, query: &audit::EventsQuery) -> CallResult<audit::Events> {
+        self.exact("/v1/audit/events", query).await
     }
 
     /// Streams all events, one per line.
-    pub async fn export(&self, which: &audit::EventsQuery) -> CallResult<Response> {
-        self.open(Method::GET, "/v1/audit/export", which, NDJSON, None).await
+    pub async fn export(&self, query: &audit::EventsQuery) -> CallResult<Response> {
+        self.open(Method::GET, "/v1/audit/export", query, NDJSON, None).await
     }
 
     /// Returns a signed checkpoint of the current log.
@@ -276,44 +276,44 @@ impl Client {
     }
 
     /// A proof of inclusion or of consistency.
-    pub async fn proof(&self, which: &audit::ProofQuery) -> CallResult<audit::Proof> {
-        self.exact("/v1/audit/proofs", which).await
+    pub async fn proof(&self, query: &audit::ProofQuery) -> CallResult<audit::Proof> {
+        self.exact("/v1/audit/proofs", query).await
     }
 
     /// Streams a bundle that proves an event, a stream or an install offline.
-    pub async fn bundle(&self, which: &bundles::BundleQuery) -> CallResult<Response> {
-        self.open(Method::GET, "/v1/audit/bundle", which, MEDIA_TYPE, None).await
+    pub async fn bundle(&self, query: &bundles::BundleQuery) -> CallResult<Response> {
+        self.open(Method::GET, "/v1/audit/bundle", query, MEDIA_TYPE, None).await
     }
 
     /// Streams the events of a range, one per line, after a line that proves the range.
-    pub async fn range(&self, which: &bundles::RangeQuery) -> CallResult<Response> {
-        self.open(Method::GET, "/v1/audit/range", which, NDJSON, None).await
+    pub async fn range(&self, query: &bundles::RangeQuery) -> CallResult<Response> {
+        self.open(Method::GET, "/v1/audit/range", query, NDJSON, None).await
     }
 
     /// Returns the state of an aggregate at a position or time.
-    pub async fn as_of(&self, which: &audit::AsOfQuery) -> CallResult<audit::AsOf> {
-        self.get("/v1/audit/state", which).await
+    pub async fn as_of(&self, query: &audit::AsOfQuery) -> CallResult<audit::AsOf> {
+        self.get("/v1/audit/state", query).await
     }
 
     /// Returns the changes of an aggregate between two points, with its history.
     pub async fn between(
         &self,
-        which: &history::StreamDiffQuery,
+        query: &history::StreamDiffQuery,
     ) -> CallResult<history::StreamDiff> {
-        self.get("/v1/audit/diff", which).await
+        self.get("/v1/audit/diff", query).await
     }
 
     /// Returns the changes of every install between two points.
     pub async fn installs_between(
         &self,
-        which: &history::InstallsDiffQuery,
+        query: &history::InstallsDiffQuery,
     ) -> CallResult<history::InstallsDiff> {
-        self.get("/v1/audit/diff/installs", which).await
+        self.get("/v1/audit/diff/installs", query).await
     }
 
     /// Streams new events, as server-sent events.
-    pub async fn changes(&self, which: &audit::ChangesQuery) -> CallResult<Response> {
-        self.open(Method::GET, "/v1/changes", which, EVENT_STREAM, None).await
+    pub async fn changes(&self, query: &audit::ChangesQuery) -> CallResult<Response> {
+        self.open(Method::GET, "/v1/changes", query, EVENT_STREAM, None).await
     }
 
     pub async fn projections(&self) -> CallResult<Page<projections::Projection>> {
@@ -325,10 +325,10 @@ impl Client {
     pub async fn projection_rows(
         &self,
         name: &str,
-        which: &projections::RowsQuery,
+        query: &projections::RowsQuery,
     ) -> CallResult<Response> {
         let path = format!("/v1/projections/{name}/rows");
-        self.open(Method::GET, &path, which, EVENT_STREAM, None).await
+        self.open(Method::GET, &path, query, EVENT_STREAM, None).await
     }
 
     /// Runs `rebuild`, `rollback` or `verify` of a projection, and streams the progress as

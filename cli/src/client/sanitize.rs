@@ -3,7 +3,7 @@ pub use schemas::sanitize::sanitize;
 use serde_json::Value;
 
 /// Returns the response with every text sanitized. `None` if the response is not JSON.
-pub(super) fn answer(bytes: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn sanitize_bytes(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut value: Value = serde_json::from_slice(bytes).ok()?;
     sanitize_json(&mut value);
     serde_json::to_vec(&value).ok()
@@ -36,9 +36,9 @@ mod tests {
         let response =
             json!({unsafe_text: [unsafe_text, {"deep": unsafe_text}], "n": 7, "none": null})
                 .to_string();
-        let sanitized = answer(response.as_bytes()).unwrap();
+        let sanitized = sanitize_bytes(response.as_bytes()).unwrap();
         let text = String::from_utf8(sanitized).unwrap();
         assert!(!text.contains("u001b") && text.matches('\u{fffd}').count() == 3, "{text}");
-        assert_eq!(answer(b"no JSON"), None);
+        assert_eq!(sanitize_bytes(b"no JSON"), None);
     }
 }

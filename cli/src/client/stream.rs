@@ -16,10 +16,10 @@ pub struct ServerEvent {
 }
 
 /// Returns the lines of a response as they arrive, without line ends.
-pub fn lines(answer: Response) -> impl Stream<Item = Result<String, ClientError>> {
-    let server = answer.url().origin().ascii_serialization();
+pub fn lines(response: Response) -> impl Stream<Item = Result<String, ClientError>> {
+    let server = response.url().origin().ascii_serialization();
     try_stream! {
-        let mut chunks = answer.bytes_stream();
+        let mut chunks = response.bytes_stream();
         let mut buffer = BytesMut::new();
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(|e| ClientError::Unreachable {
@@ -41,9 +41,9 @@ pub fn lines(answer: Response) -> impl Stream<Item = Result<String, ClientError>
 
 /// Returns the server-sent events of a response as they arrive. Skips comments, which only keep the
 /// connection open.
-pub fn server_events(answer: Response) -> impl Stream<Item = Result<ServerEvent, ClientError>> {
+pub fn server_events(response: Response) -> impl Stream<Item = Result<ServerEvent, ClientError>> {
     try_stream! {
-        let lines = lines(answer);
+        let lines = lines(response);
         futures::pin_mut!(lines);
         let mut building = Building::default();
         while let Some(line) = lines.next().await {

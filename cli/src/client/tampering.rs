@@ -62,7 +62,7 @@ impl TestLog {
         let database = fresh_database().await.unwrap();
         let key = SigningKey::from_bytes(&[7; 32]);
         let log = open(&database).await;
-        let mut old = Vec::new();
+        let mut dump_text = Vec::new();
         let commits = [
             runner_events::enrolled(),
             events("s1", 0, 3..5),
@@ -74,14 +74,14 @@ impl TestLog {
         for commit in commits {
             let at = log.append(commit).await.unwrap().last;
             if at == dumped_at {
-                old = dump(&database);
+                dump_text = dump(&database);
             }
             if at == 6 || at == 12 {
                 log.publish_checkpoint(&key).await.unwrap();
             }
         }
-        let seals = log.checkpoints(0, 100).await.unwrap();
-        TestLog { database, checkpoint: log.head(), log, key, dump: old, checkpoints: seals }
+        let checkpoints = log.checkpoints(0, 100).await.unwrap();
+        TestLog { database, checkpoint: log.head(), log, key, dump: dump_text, checkpoints }
     }
 
     async fn sql(&self, sql: &str) {

@@ -187,11 +187,11 @@ pub(crate) async fn set_inputs(context: &CommandContext, args: SetInputs) -> Res
     let reason = args.then.reason;
     let change = UpdateInstall { inputs, reason, ..UpdateInstall::default() };
     let done = context.client.update_install(&args.install, &change).await?;
-    let nothing = match done.changed {
+    let no_run_text = match done.changed {
         true => "Changed the inputs. No component reads them, so no run is needed.",
         false => "No changes: the inputs already have these values.",
     };
-    print_run_or_text(context, &done, done.run, nothing, args.then.wait).await
+    print_run_or_text(context, &done, done.run, no_run_text, args.then.wait).await
 }
 
 pub(crate) async fn toggle(
@@ -203,13 +203,13 @@ pub(crate) async fn toggle(
     let reason = args.then.reason;
     let change = UpdateInstall { components, reason, ..UpdateInstall::default() };
     let done = context.client.update_install(&args.install, &change).await?;
-    let nothing = match (done.changed, enabled) {
+    let no_run_text = match (done.changed, enabled) {
         (true, true) => "Enabled. No deploy is needed.",
         (true, false) => "Disabled. No teardown is needed.",
         (false, true) => "No changes: already enabled.",
         (false, false) => "No changes: already disabled.",
     };
-    print_run_or_text(context, &done, done.run, nothing, args.then.wait).await
+    print_run_or_text(context, &done, done.run, no_run_text, args.then.wait).await
 }
 
 pub(crate) async fn upgrade(context: &CommandContext, args: Move) -> Result<(), Failure> {
@@ -240,7 +240,7 @@ pub(crate) async fn rollback(context: &CommandContext, args: Rollback) -> Result
     to_version(context, &args.install, to, (args.changes, inputs_of), args.then).await
 }
 
-/// Describes the inputs after a rollback, with those that differed at the earlier version.
+/// Describes the inputs after a rollback, and the values that differed at the earlier version.
 pub(crate) fn inputs_text(differ: &[&InputDifference], to: u32, inputs_of: Option<u32>) -> String {
     if let Some(version) = inputs_of {
         return format!("\nThe rollback uses the inputs of version {version}.\n");
@@ -273,13 +273,13 @@ async fn to_version(
         ..UpdateInstall::default()
     };
     let done = context.client.update_install(install, &change).await?;
-    let nothing = match done.changed {
+    let no_run_text = match done.changed {
         true => format!(
             "Moved {install} to version {to}. Its components do not change, so no run is needed."
         ),
         false => format!("No changes: {install} is already at version {to}, or moving to it."),
     };
-    print_run_or_text(context, &done, done.run, &nothing, then.wait).await
+    print_run_or_text(context, &done, done.run, &no_run_text, then.wait).await
 }
 
 pub(crate) async fn operate(
@@ -292,8 +292,8 @@ pub(crate) async fn operate(
     let request = RequestRun { kind, components, action, reason: args.then.reason };
     let requested = context.client.request_run(&args.install, &request).await?;
     // The server accepts a deprovision without any work, and rejects the other operations.
-    let nothing = format!("Deprovisioned {}. Nothing was left to destroy.", args.install);
-    print_run_or_text(context, &requested, requested.run, &nothing, args.then.wait).await
+    let no_run_text = format!("Deprovisioned {}. Nothing was left to destroy.", args.install);
+    print_run_or_text(context, &requested, requested.run, &no_run_text, args.then.wait).await
 }
 
 pub(crate) async fn auto_approve(
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_needs_a_name_and_may_have_an_empty_value() {
+    fn input_requires_a_name_and_may_be_empty() {
         assert_eq!(pair("a="), Ok(("a".into(), String::new())));
         assert!(pair("=a").is_err());
         assert!(pair("a").is_err());

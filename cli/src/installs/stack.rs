@@ -49,7 +49,7 @@ impl Outputs {
                 false => toml::from_str(&text).map_err(|e| wrong(e.to_string()))?,
             };
             for (name, value) in read {
-                let value = as_templates_read(value)
+                let value = template_value(value)
                     .ok_or_else(|| wrong(format!("{name} is null\n  try: omit it")))?;
                 outputs.insert(name, value);
             }
@@ -60,7 +60,7 @@ impl Outputs {
 }
 
 /// Converts numbers to strings, because a template would print a large number as 1e+07.
-fn as_templates_read(value: Value) -> Option<Value> {
+fn template_value(value: Value) -> Option<Value> {
     match value {
         Value::Null => None,
         Value::Bool(_) | Value::Number(_) => Some(Value::String(value.to_string())),
@@ -89,11 +89,11 @@ pub(crate) async fn set(context: &CommandContext, args: SetStackOutputs) -> Resu
         ..UpdateInstall::default()
     };
     let done = context.client.update_install(&install, &change).await?;
-    let nothing = match done.changed {
+    let no_run_text = match done.changed {
         true => "Changed the outputs. No deployed component reads them, so no run is needed.",
         false => "No changes: the outputs already have these values.",
     };
-    print_run_or_text(context, &done, done.run, nothing, then.wait).await
+    print_run_or_text(context, &done, done.run, no_run_text, then.wait).await
 }
 
 #[cfg(test)]

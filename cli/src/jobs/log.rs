@@ -84,8 +84,8 @@ async fn follow(
 ) -> Result<(), Failure> {
     loop {
         match context.client.follow_log(job, attempt, printer.last).await {
-            Ok(answer) => {
-                let events = server_events(answer);
+            Ok(response) => {
+                let events = server_events(response);
                 pin_mut!(events);
                 while let Some(Ok(event)) = events.next().await {
                     match (event.event.as_str(), event.data.as_str()) {

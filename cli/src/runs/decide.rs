@@ -200,10 +200,10 @@ async fn confirmed(
     let text = output::plan(&step.name, &summary, &context.screen);
     let verb = decision.present();
     write(&format!("{text}  plan {digest}\n{verb} {}? [y/N] ", step.name))?;
-    let mut answer = String::new();
-    let read = std::io::stdin().read_line(&mut answer);
+    let mut input = String::new();
+    let read = std::io::stdin().read_line(&mut input);
     read.map_err(|error| Failure::Usage(format!("cannot read the confirmation: {error}")))?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    Ok(matches!(input.trim(), "y" | "Y" | "yes"))
 }
 
 /// Returns the steps that wait for approval, or the named step.

@@ -126,8 +126,8 @@ async fn confirmed(
     }
     write(&format!("{plan}  plan {digest}\nApprove {}? [y/N] ", step.name))?;
     discard_typed(std::io::stdin())?;
-    let answer = line().await?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    let input = line().await?;
+    Ok(matches!(input.trim(), "y" | "Y" | "yes"))
 }
 
 /// Discards input that the user typed before the prompt.
@@ -167,8 +167,8 @@ mod tests {
         keyboard.write_all(b"y\ny\n").unwrap();
         discard_typed(&screen).unwrap();
         keyboard.write_all(b"n\n").unwrap();
-        let mut answer = String::new();
-        BufReader::new(screen).read_line(&mut answer).unwrap();
-        assert_eq!(answer, "n\n");
+        let mut input = String::new();
+        BufReader::new(screen).read_line(&mut input).unwrap();
+        assert_eq!(input, "n\n");
     }
 }

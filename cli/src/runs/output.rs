@@ -53,7 +53,7 @@ pub(crate) fn line(step: &Step, width: usize, screen: &Screen) -> String {
     let mut text = format!(
         "  {}{} {label}{}  {}",
         " ".repeat(indent(step)),
-        screen.paint(tone(&step.state), mark(&step.state)),
+        screen.paint(tone(&step.state), symbol(&step.state)),
         " ".repeat(pad),
         screen.state(&step.state)
     );
@@ -85,8 +85,8 @@ pub(crate) fn step_details(step: &Step, install: &str, screen: &Screen) -> Strin
     }
     if let Some(decision) = &step.decision {
         let by = actor_text(&decision.by, decision.by_name.as_deref());
-        let person = !decision.by.starts_with("policy:");
-        let reason = decision.reason.as_deref().filter(|_| person);
+        let is_person = !decision.by.starts_with("policy:");
+        let reason = decision.reason.as_deref().filter(|_| is_person);
         let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         lines.push((Tone::Faint, format!("{} by {}{reason}", decision.decision, by)));
     }
@@ -162,7 +162,7 @@ pub(crate) fn counts(plan: &Plan) -> String {
     }
 }
 
-fn mark(state: &str) -> &'static str {
+fn symbol(state: &str) -> &'static str {
     match tone(state) {
         Tone::Good => "✔",
         Tone::Bad => "✘",

@@ -73,7 +73,7 @@ pub(crate) async fn follow(
         // Subscribe before reading, so that no event in between is missed.
         let query = ChangesQuery { after: None, stream: Some(format!("run/{run}")) };
         let events = match context.client.changes(&query).await {
-            Ok(answer) => server_events(answer),
+            Ok(response) => server_events(response),
             Err(unreachable @ ClientError::Unreachable { .. }) => {
                 bar.set_message(format!("{unreachable}; retrying"));
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -138,27 +138,27 @@ impl PrintedSteps {
     ) -> Result<(), Failure> {
         let width = run.dag.iter().map(|s| s.name.len() + s.kind.len() + 1).max().unwrap_or(0);
         for step in &run.dag {
-            let seen = self.0.entry(step.id).or_default();
-            let changed = seen.state != step.state;
+            let printed = self.0.entry(step.id).or_default();
+            let changed = printed.state != step.state;
             // These two waits end without an action of the user.
             let ends_without_user = |on: &str| matches!(on, "dependency" | "server");
             let waiting = step.waiting.as_ref().filter(|waiting| !ends_without_user(&waiting.on));
             let waiting = waiting.map(|w| w.detail.clone());
             // A wait that ends before the next poll is not printed.
-            let stuck = !changed
+            let is_stuck = !changed
                 && waiting.is_some()
-                && seen.waiting == waiting
-                && seen.printed_reason != waiting;
+                && printed.waiting == waiting
+                && printed.printed_reason != waiting;
             let needs_approval = changed && step.state == "waiting_for_approval";
-            let print = (changed && step.state != "pending") || stuck;
-            if stuck || needs_approval {
-                seen.printed_reason.clone_from(&waiting);
+            let print = (changed && step.state != "pending") || is_stuck;
+            if is_stuck || needs_approval {
+                printed.printed_reason.clone_from(&waiting);
             }
-            seen.state.clone_from(&step.state);
-            seen.waiting = waiting;
+            printed.state.clone_from(&step.state);
+            printed.waiting = waiting;
             if print {
                 let hint = needs_approval && hints == Hints::Show;
-                print_step(context, run, step, width, stuck || hint || step.reason.is_some())?;
+                print_step(context, run, step, width, is_stuck || hint || step.reason.is_some())?;
             }
         }
         Ok(())

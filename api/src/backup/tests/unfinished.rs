@@ -4,10 +4,10 @@ use super::*;
 /// Removes files in the reverse order of their creation. Only the last file completes a backup.
 #[tokio::test]
 async fn incomplete_backup_is_rejected_and_replaced() {
-    let (started, place) = served().await;
-    let out = place.path().join("backup");
-    let partial = place.path().join("backup.partial");
-    backed_up(&started, &out).await;
+    let (started, dir) = start_server().await;
+    let out = dir.path().join("backup");
+    let partial = dir.path().join("backup.partial");
+    create_backup(&started, &out).await;
     assert!(!partial.exists());
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&out), 0o700);
@@ -15,39 +15,40 @@ async fn incomplete_backup_is_rejected_and_replaced() {
 
     // State after kill -9 just before the end: all files exist, but may not be on the disk.
     fs::rename(&out, &partial).unwrap();
-    let said = refused(&partial);
-    assert!(said.contains("its creation did not finish"), "{said}");
-    let link = place.path().join("link");
+    let message = refused(&partial);
+    assert!(message.contains("its creation did not finish"), "{message}");
+    let link = dir.path().join("link");
     std::os::unix::fs::symlink(&partial, &link).unwrap();
-    assert_eq!(refused(&link).replace("link", "backup.partial"), said);
+    assert_eq!(refused(&link).replace("link", "backup.partial"), message);
     fs::remove_file(&link).unwrap();
-    let half = place.path().join("half");
+    let half = dir.path().join("half");
     fs::rename(&partial, &half).unwrap();
     for last in ["manifest.sha256", "manifest.json", "database.dump"] {
         fs::remove_file(half.join(last)).unwrap();
-        let said = refused(&half);
-        assert!(said.contains("is not a complete backup"), "{last}: {said}");
+        let message = refused(&half);
+        assert!(message.contains("is not a complete backup"), "{last}: {message}");
     }
     fs::rename(&half, &partial).unwrap();
-    backed_up(&started, &out).await;
+    create_backup(&started, &out).await;
     assert!(!partial.exists());
     opened(&out).unwrap();
     let access = Access::of_url(&started.database).unwrap();
     let now = started.app().now();
-    let again = create(places(started.data.path()), &access, &out, now, &quiet).await.unwrap_err();
+    let again =
+        create(directories(started.data.path()), &access, &out, now, &quiet).await.unwrap_err();
     assert!(matches!(again, BackupError::Exists { .. }), "{again}");
-    let named = create(places(started.data.path()), &access, &partial, now, &quiet).await;
+    let named = create(directories(started.data.path()), &access, &partial, now, &quiet).await;
     let named = named.unwrap_err();
     assert!(matches!(named, BackupError::Reserved { .. }), "{named}");
 
     // A failed backup leaves no files, and above all no keys.
     let nowhere = fresh_empty_database().await.unwrap();
     let access = Access::of_url(&nowhere.url).unwrap();
-    let other = place.path().join("other");
+    let other = dir.path().join("other");
     let failed =
-        create(places(started.data.path()), &access, &other, now, &quiet).await.unwrap_err();
+        create(directories(started.data.path()), &access, &other, now, &quiet).await.unwrap_err();
     assert!(failed.to_string().contains("no log yet"), "{failed}");
-    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     started.server.stop().await;
 }
 
@@ -55,14 +56,14 @@ async fn incomplete_backup_is_rejected_and_replaced() {
 /// directory.
 #[tokio::test]
 async fn partial_directory_of_another_user_is_rejected_and_unchanged() {
-    let place = tempfile::tempdir().unwrap();
-    let (out, partial) = (place.path().join("backup"), place.path().join("backup.partial"));
-    let elsewhere = place.path().join("elsewhere");
+    let dir = tempfile::tempdir().unwrap();
+    let (out, partial) = (dir.path().join("backup"), dir.path().join("backup.partial"));
+    let elsewhere = dir.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o700)).unwrap();
     fs::write(elsewhere.join("kept"), "x").unwrap();
     // The call fails before it accesses the data directory or the database.
-    let (data, now) = (place.path().join("data"), crate::clock::system_clock()());
+    let (data, now) = (dir.path().join("data"), crate::clock::system_clock()());
     let access = Access::of_url("postgres://nobody@127.0.0.1:1/none").unwrap();
     for kind in ["link", "file", "open"] {
         match kind {
@@ -73,7 +74,7 @@ async fn partial_directory_of_another_user_is_rejected_and_unchanged() {
                 fs::set_permissions(&partial, fs::Permissions::from_mode(0o755)).unwrap();
             }
         }
-        let error = create(places(&data), &access, &out, now, &quiet).await.unwrap_err();
+        let error = create(directories(&data), &access, &out, now, &quiet).await.unwrap_err();
         assert!(matches!(error, BackupError::NotPrivate { .. }), "{kind}: {error}");
         assert!(error.to_string().contains("backup.partial already exists"), "{kind}: {error}");
         if kind == "open" {

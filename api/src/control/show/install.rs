@@ -13,7 +13,7 @@ use schemas::control::{
 use serde_json::Value;
 
 use crate::{
-    configs::{self, passed},
+    configs::{self, resolved_inputs},
     control::{apps::diagnostic, lookup::Lookup},
     problem::Problem,
     render::toggles::is_enabled,
@@ -34,7 +34,7 @@ pub async fn install(
     let Some(app_id) = state.app else { return Ok(None) };
     let config = lookup.config(app_id, state.config_version).await?;
     // Values that the config no longer accepts are shown as entered.
-    let inputs = passed(&config, &state.inputs).unwrap_or_else(|_| state.inputs.clone());
+    let inputs = resolved_inputs(&config, &state.inputs).unwrap_or_else(|_| state.inputs.clone());
     let holder_of = |name: &str| state.holders.get(name).map(|holder| holder.run);
     let declared = config.app.sandbox.as_ref().map(|sandbox| sandbox.module.kind.as_str());
     let left = state.sandbox.as_ref().map(|_| NOT_IN_CONFIG);

@@ -15,7 +15,7 @@ use ulid::Ulid;
 
 use super::{bundle, bundle_of, bundle_with, new_install, owner, rejection};
 use crate::{
-    configs::{passed, published},
+    configs::{published, resolved_inputs},
     execute::Call,
     render::desired,
     server::testing::Started,
@@ -28,7 +28,7 @@ pub(super) async fn deploy_desired_state(started: &Started, id: InstallId) {
     let of = app.engine.load::<AppState>(install.app.unwrap()).await.unwrap();
     let version = published(&of, install.config_version).unwrap().clone();
     let config = app.configs.get(&app.pool, &version.bundle).await.unwrap();
-    let inputs = passed(&config, &install.inputs).unwrap();
+    let inputs = resolved_inputs(&config, &install.inputs).unwrap();
     let given = desired::InstallValues {
         inputs: &inputs,
         stack: &install.stack_outputs(),

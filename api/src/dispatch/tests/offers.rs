@@ -32,7 +32,7 @@ async fn offer_is_resent_until_acknowledged_and_renewed_when_it_expires() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claimed_job_is_not_offered_any_more() {
+async fn claimed_job_is_not_offered_again() {
     let dispatch = dispatch();
     connect(&dispatch, 1, 1, 2);
     apply_event(&dispatch, 7, 1, queued(JobKind::Plan, 1));
@@ -61,7 +61,7 @@ async fn builds(dispatch: &Dispatch, n: u128) -> Vec<JobId> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_a_large_fleet_each_waiting_job_is_offered_to_one_runner_and_the_first_ones_first() {
+async fn large_fleet_gets_each_job_once_in_queue_order() {
     const FLEET: u128 = 200;
     let dispatch = dispatch();
     for n in 1..=FLEET {
@@ -92,7 +92,7 @@ async fn in_a_large_fleet_each_waiting_job_is_offered_to_one_runner_and_the_firs
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_of_another_install_is_not_offered() {
+async fn job_of_another_install_is_not_offered() {
     let dispatch = dispatch();
     connect(&dispatch, 1, 1, 2);
     apply_event(&dispatch, 7, 1, queued(JobKind::Plan, 2));
@@ -100,7 +100,7 @@ async fn a_job_of_another_install_is_not_offered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_counts_of_offers_are_those_of_the_offers() {
+async fn offer_counts_match_the_offers() {
     let (mut offers, now) = (Offers::default(), tokio::time::Instant::now());
     let until = now + Duration::from_secs(15);
     let of = |by, kind| Offer { runner: runner(by), kind, until };

@@ -29,7 +29,7 @@ async fn drained_runner_is_notified_and_gets_no_offers_until_it_resumes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revoked_runner_is_refused_at_once() {
+async fn revoked_runner_is_rejected_immediately() {
     let dispatch = dispatch();
     connect(&dispatch, 1, 1, 2);
     let waiting = spawn_poll(&dispatch, 1, poll_request(1, 2));
@@ -46,7 +46,7 @@ async fn a_revoked_runner_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_newest_session_wins() {
+async fn newest_session_supersedes_older_sessions() {
     let dispatch = dispatch();
     connect(&dispatch, 1, 1, 2);
     let waiting = spawn_poll(&dispatch, 1, poll_request(1, 2));
@@ -90,8 +90,8 @@ async fn disconnected_caller_does_not_count_as_a_long_poll() {
     waiting.abort();
     let_polls_wait().await;
     let mut state = dispatch.state();
-    let known = state.runners.get_mut(runner(1)).unwrap();
-    let session = known.session.as_mut().unwrap();
+    let entry = state.runners.get_mut(runner(1)).unwrap();
+    let session = entry.session.as_mut().unwrap();
     assert!(!session.has_long_poll());
     assert!(!session.wake(Wake::Directive), "the request has ended, so there is none to wake");
 }

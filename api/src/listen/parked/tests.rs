@@ -31,13 +31,13 @@ struct Served {
 /// responds immediately.
 async fn served(tls: Option<tokio_rustls::TlsAcceptor>) -> Served {
     let (tell, waits) = mpsc::unbounded_channel();
-    let wait = move |aside: Option<Extension<ParkedResponse>>, word: String| {
-        let (answer, answered) = oneshot::channel();
-        tell.send(answer).unwrap();
-        let later = answered.map(move |text| format!("{word} {}", text.unwrap()).into_response());
+    let wait = move |parked: Option<Extension<ParkedResponse>>, body: String| {
+        let (sender, receiver) = oneshot::channel();
+        tell.send(sender).unwrap();
+        let later = receiver.map(move |text| format!("{body} {}", text.unwrap()).into_response());
         async move {
-            match aside {
-                Some(Extension(aside)) => aside.defer(later.boxed()),
+            match parked {
+                Some(Extension(parked)) => parked.defer(later.boxed()),
                 None => later.await,
             }
         }
@@ -68,38 +68,41 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(10), what).await.expect("timed out")
 }
 
-fn call(path: &str, word: &str, more: &str) -> Vec<u8> {
-    let length = word.len();
-    format!("POST {path} HTTP/1.1\r\nhost: x\r\n{more}content-length: {length}\r\n\r\n{word}")
+fn call(path: &str, body: &str, more: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("POST {path} HTTP/1.1\r\nhost: x\r\n{more}content-length: {length}\r\n\r\n{body}")
         .into()
 }
 
 /// Reads one response whose body has this end.
-async fn answer(stream: &mut TcpStream, end: &str) -> String {
-    let mut answer = String::new();
-    while !answer.ends_with(end) {
+async fn read_response(stream: &mut TcpStream, end: &str) -> String {
+    let mut response = String::new();
+    while !response.ends_with(end) {
         let mut some = [0; 1024];
         let read = soon(stream.read(&mut some)).await.unwrap();
-        assert!(read > 0, "ended after {answer:?}");
-        answer.push_str(std::str::from_utf8(&some[..read]).unwrap());
+        assert!(read > 0, "ended after {response:?}");
+        response.push_str(std::str::from_utf8(&some[..read]).unwrap());
     }
-    answer
+    response
 }
 
 #[tokio::test]
 async fn deferred_response_equals_a_direct_one_and_keeps_the_connection() {
     let mut served = served(None).await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
-    for (word, text) in [("first", "yes"), ("second", "no")] {
-        stream.write_all(&call("/wait", word, "")).await.unwrap();
+    for (body, text) in [("first", "yes"), ("second", "no")] {
+        stream.write_all(&call("/wait", body, "")).await.unwrap();
         let tell = served.next().await;
         tokio::time::sleep(Duration::from_millis(50)).await;
         tell.send(text).unwrap();
-        let answer = answer(&mut stream, &format!("{word} {text}")).await;
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-        assert!(answer.contains("\r\ndate: ") && !answer.contains("connection: close"), "{answer}");
+        let response = read_response(&mut stream, &format!("{body} {text}")).await;
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+        assert!(
+            response.contains("\r\ndate: ") && !response.contains("connection: close"),
+            "{response}"
+        );
         stream.write_all(&call("/", "", "")).await.unwrap();
-        self::answer(&mut stream, "at once").await;
+        read_response(&mut stream, "at once").await;
     }
     served.end().await;
 }
@@ -116,9 +119,9 @@ async fn request_during_a_deferred_response_is_served_after_it() {
     stream.write_all(&call("/", "", "")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     tell.send("yes").unwrap();
-    answer(&mut stream, "first yes").await;
+    read_response(&mut stream, "first yes").await;
     served.next().await.send("too").unwrap();
-    let rest = answer(&mut stream, "at once").await;
+    let rest = read_response(&mut stream, "at once").await;
     assert!(rest.contains("second too"), "{rest}");
     served.end().await;
 }
@@ -144,9 +147,9 @@ async fn last_response_before_shutdown_closes_the_connection() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     served.stop.cancel();
     tell.send("bye").unwrap();
-    let mut answer = String::new();
-    soon(stream.read_to_string(&mut answer)).await.unwrap();
-    assert!(answer.contains("connection: close") && answer.ends_with("x bye"), "{answer}");
+    let mut response = String::new();
+    soon(stream.read_to_string(&mut response)).await.unwrap();
+    assert!(response.contains("connection: close") && response.ends_with("x bye"), "{response}");
     served.end().await;
 }
 
@@ -167,9 +170,9 @@ async fn connection_close_request_is_not_parked() {
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     stream.write_all(&call("/wait", "x", "connection: close\r\n")).await.unwrap();
     served.next().await.send("bye").unwrap();
-    let mut answer = String::new();
-    soon(stream.read_to_string(&mut answer)).await.unwrap();
-    assert!(answer.contains("connection: close") && answer.ends_with("x bye"), "{answer}");
+    let mut response = String::new();
+    soon(stream.read_to_string(&mut response)).await.unwrap();
+    assert!(response.contains("connection: close") && response.ends_with("x bye"), "{response}");
     served.end().await;
 }
 
@@ -210,14 +213,14 @@ async fn deferred_responses_work_over_tls() {
     let pinned = reqwest::Certificate::from_pem(pem.as_bytes()).unwrap();
     for client in [reqwest::Client::builder(), reqwest::Client::builder().http1_only()] {
         let client = client.add_root_certificate(pinned.clone()).build().unwrap();
-        for word in ["first", "second"] {
+        for body in ["first", "second"] {
             let url = format!("https://{}/wait", served.address);
-            let request = tokio::spawn(client.post(url).body(word).send());
+            let request = tokio::spawn(client.post(url).body(body).send());
             let tell = served.next().await;
             tokio::time::sleep(Duration::from_millis(50)).await;
             tell.send("yes").unwrap();
-            let answer = soon(request).await.unwrap().unwrap();
-            assert_eq!(answer.text().await.unwrap(), format!("{word} yes"));
+            let response = soon(request).await.unwrap().unwrap();
+            assert_eq!(response.text().await.unwrap(), format!("{body} yes"));
         }
         let url = format!("https://{}/wait", served.address);
         let request = tokio::spawn(client.post(url).send());

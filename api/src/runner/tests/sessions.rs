@@ -13,7 +13,7 @@ use ulid::Ulid;
 use super::world::{Agent, World};
 
 #[tokio::test]
-async fn newest_session_wins() {
+async fn newest_session_supersedes_older_sessions() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;

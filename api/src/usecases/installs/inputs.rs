@@ -17,8 +17,8 @@ use crate::{
     state::App,
 };
 
-/// Returns the inputs that an install had when it last followed a config version, at the end of a
-/// commit.
+/// Returns the inputs of an install at the end of the last commit after which the install followed
+/// `version`.
 pub async fn of_version(
     app: &App,
     install: InstallId,

@@ -174,7 +174,7 @@ async fn record(
     let state = unit.load::<Run>(run).await?;
     let config_version = state.request.as_ref().map_or(0, |request| request.config_version);
     let Some(spec) = state.step(step).map(|step| step.spec.clone()) else { return Ok(()) };
-    let has = unit.load::<Install>(install).await?.clone();
+    let install_state = unit.load::<Install>(install).await?.clone();
     let fingerprint = spec.fingerprint.clone();
     let result = match (spec.target, spec.operation) {
         (Target::Sandbox { .. }, Operation::Destroy) => StepResult::SandboxDestroyed,
@@ -182,7 +182,7 @@ async fn record(
             StepResult::ComponentDestroyed { name, component }
         }
         (Target::Sandbox { build }, Operation::Apply | Operation::Execute) => {
-            let former = || has.sandbox.as_ref().map(|sandbox| sandbox.outputs.clone());
+            let former = || install_state.sandbox.as_ref().map(|sandbox| sandbox.outputs.clone());
             let outputs = reported.or_else(former).unwrap_or_default();
             let fingerprint = fingerprint.ok_or_else(missing_fingerprint)?;
             StepResult::SandboxProvisioned { build, config_version, fingerprint, outputs }
@@ -191,7 +191,8 @@ async fn record(
             Target::Component { component, name, build, depends_on },
             Operation::Apply | Operation::Execute,
         ) => {
-            let former = || has.components.get(&name).map(|component| component.outputs.clone());
+            let former =
+                || install_state.components.get(&name).map(|component| component.outputs.clone());
             let outputs: Outputs = reported.or_else(former).unwrap_or_default();
             let fingerprint = fingerprint.ok_or_else(missing_fingerprint)?;
             StepResult::ComponentDeployed {

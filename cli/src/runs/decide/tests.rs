@@ -70,8 +70,8 @@ fn only_plans_with_given_digests_are_selected() {
 
 #[test]
 fn digest_or_all_is_required_without_a_terminal() {
-    let mute = on(&args(None, &[], false), false).unwrap_err();
-    assert!(mute.code() == 2 && mute.text().contains("--digest"), "{}", mute.text());
+    let rejected = on(&args(None, &[], false), false).unwrap_err();
+    assert!(rejected.code() == 2 && rejected.text().contains("--digest"), "{}", rejected.text());
     assert_eq!(on(&args(None, &[], true), false).unwrap().len(), 2);
     assert_eq!(on(&args(None, &[], false), true).unwrap().len(), 2, "the user confirms each plan");
     let none = on(&args(Some("dns"), &[], true), false).unwrap_err();
