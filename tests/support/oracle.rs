@@ -35,11 +35,11 @@ pub enum WriteResult {
 }
 
 /// Returns every violation in the log, its projections and the callers' responses.
-pub async fn everything(source: impl Into<Source>, heard: &[CallerWrite]) -> Vec<String> {
+pub async fn everything(source: impl Into<Source>, writes: &[CallerWrite]) -> Vec<String> {
     let source = source.into();
     let pool = &source.pool;
     let mut wrong = whole(pool).await;
-    wrong.extend(answers(pool, heard).await);
+    wrong.extend(answers(pool, writes).await);
     wrong.extend(views(&source).await);
     wrong.extend(deadlocks(pool).await);
     wrong
@@ -100,29 +100,29 @@ pub async fn kept(pool: &PgPool, heads: &[(u64, Hash)]) -> Vec<String> {
 
 /// Compares the callers' responses with the log. No acknowledged event is missing or doubled. The
 /// callers' streams have no other events, and each [`WriteResult::Already`] was true.
-pub async fn answers(pool: &PgPool, heard: &[CallerWrite]) -> Vec<String> {
+pub async fn answers(pool: &PgPool, writes: &[CallerWrite]) -> Vec<String> {
     let mut log = BTreeMap::<String, BTreeMap<u64, String>>::new();
     for event in events(pool).await {
         let stream = log.entry(event.stream.to_string()).or_default();
         stream.insert(event.position, event.event_type.into_owned());
     }
-    let (mut wrong, mut told) = (Vec::new(), BTreeMap::<&str, BTreeSet<u64>>::new());
-    for CallerWrite { stream, told: answer } in heard {
-        let (there, known) =
-            (log.entry(stream.clone()).or_default(), told.entry(stream).or_default());
-        match answer {
+    let (mut wrong, mut acknowledged) = (Vec::new(), BTreeMap::<&str, BTreeSet<u64>>::new());
+    for CallerWrite { stream, told: result } in writes {
+        let (events_of_stream, positions) =
+            (log.entry(stream.clone()).or_default(), acknowledged.entry(stream).or_default());
+        match result {
             WriteResult::Written { event, position } => {
-                if there.get(position) != Some(event) {
+                if events_of_stream.get(position) != Some(event) {
                     wrong.push(format!(
                         "{stream}: {event} was acknowledged at {position}, but is missing"
                     ));
                 }
-                if !known.insert(*position) {
+                if !positions.insert(*position) {
                     wrong.push(format!("{stream}: two writes were acknowledged at {position}"));
                 }
             }
             WriteResult::Already { event, among, position } => {
-                let mut before = there.range(..=*position).rev().map(|(_, name)| name);
+                let mut before = events_of_stream.range(..=*position).rev().map(|(_, name)| name);
                 let last = before.find(|name| among.contains(name));
                 if last != Some(event) {
                     wrong.push(format!(
@@ -133,8 +133,8 @@ pub async fn answers(pool: &PgPool, heard: &[CallerWrite]) -> Vec<String> {
             WriteResult::Refused => {}
         }
     }
-    for (stream, known) in told {
-        for position in log[stream].keys().filter(|position| !known.contains(position)) {
+    for (stream, positions) in acknowledged {
+        for position in log[stream].keys().filter(|position| !positions.contains(position)) {
             wrong.push(format!("{stream}: the event at {position} was never acknowledged"));
         }
     }
