@@ -210,7 +210,7 @@ mod tests {
         let again = Keys::open(&data).unwrap();
         assert_eq!(again.identity_hex(), keys.identity_hex());
         let public = next.public_hex();
-        keys.take_next(&data, next).unwrap();
+        keys.activate_next(&data, next).unwrap();
         assert_eq!(shared.now().public_hex(), public);
         assert_eq!(Keys::open(&data).unwrap().identity_hex(), public);
         assert!(Keys::next(&data).unwrap().is_none());

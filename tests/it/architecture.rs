@@ -58,7 +58,7 @@ fn crates_have_only_allowed_dependencies() {
     let workspace_crates: BTreeSet<&String> = crates.keys().collect();
     for (name, direct) in crates.iter().filter(|(name, _)| *name != "tests") {
         let allowed = ALLOWED.iter().find(|(listed, _)| listed == name);
-        let (_, allowed) = allowed.unwrap_or_else(|| panic!("ARROWS does not list {name}"));
+        let (_, allowed) = allowed.unwrap_or_else(|| panic!("ALLOWED does not list {name}"));
         for other in direct.iter().filter(|other| workspace_crates.contains(other)) {
             assert!(allowed.contains(&other.as_str()), "{name} must not depend on {other}");
         }

@@ -102,7 +102,7 @@ const NUMBER_USED: &str = r#"409 Conflict|{"code":"seq_conflict"}"#;
 /// Writes the reports of an execution that succeeded: a phase, which the server rejects, and the
 /// final report.
 fn succeeded_claim(agent: &Agent) -> OpenClaim {
-    claimed(agent);
+    record_claim(agent);
     let dir = agent.data.job(execution());
     dir.create().unwrap();
     let of = execution();
@@ -162,7 +162,7 @@ async fn a_rejected_report_does_not_end_a_job_whose_shim_lives() {
     let phase = text.lines().next().unwrap().to_owned() + "\n";
     data::replace(&dir.reports(), phase.as_bytes()).unwrap();
     let alive = ClaimStage::Spawned(Process::of(std::process::id()).unwrap());
-    begin_with(&agent, OpenClaim { stage: alive, ..known }, SHORT_PAUSE);
+    begin_with(&agent, OpenClaim { stage: alive, ..claim }, SHORT_PAUSE);
     until("rejected reports", || requests.lock().unwrap().len() > 20).await;
     assert!(requests.lock().unwrap().iter().all(|request| request.contains("phase")));
     assert!(!dir.cancel().exists() && !agent.state().running.is_empty());
