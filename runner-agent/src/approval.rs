@@ -57,7 +57,7 @@ pub struct ApprovalDecision {
 }
 
 impl ApprovalRequest {
-    /// Creates the approval request of a granted job. The request expires after `patience`.
+    /// Creates the approval request of a granted job. The request expires after `timeout`.
     pub fn new(
         data: &Data,
         verified: &Verified,

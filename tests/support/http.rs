@@ -44,7 +44,7 @@ pub fn call(method: &str, url: &str, headers: &[(&str, &str)], body: &[u8]) -> H
     parse_response(&bytes).unwrap_or_else(|| panic!("{method} {url}: no response ({read:?})"))
 }
 
-/// Sends a request with a shell that `words` start, for a host that is reachable only from there.
+/// Sends a request with a shell that `prefix` starts, for a host that is reachable only from there.
 #[track_caller]
 pub(crate) fn call_through(
     prefix: &[String],
