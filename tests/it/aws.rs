@@ -10,7 +10,8 @@ use tests::{
 
 const TIMEOUT: Duration = Duration::from_secs(240);
 
-/// Waits until the newest run waits for approval of the component's plan, or has finished.
+/// Waits until the newest run waits for approval of the bucket's plan, and approves the sandbox's.
+/// Fails if the run ends first.
 fn planned(server: &Server) -> Value {
     let mut run = Value::Null;
     until("the plan of the bucket", TIMEOUT, || {

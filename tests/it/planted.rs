@@ -19,7 +19,7 @@ use ulid::Ulid;
 /// Lock, because a fault affects the whole process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
-/// Checks that the oracle reports nothing for this load, and reports a finding with this prefix
+/// Checks that the oracle reports nothing for this load, and reports a finding with the text `what`
 /// once the fault is active.
 async fn assert_found<F: Future<Output = (Database, Vec<CallerWrite>)>>(
     bug: Fault,

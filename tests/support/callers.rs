@@ -46,8 +46,8 @@ struct Shared {
 }
 
 impl Callers {
-    /// Starts this many callers with the token in that file. Most calls go to the first address,
-    /// the rest to a random one.
+    /// Starts this many callers with this token. Most calls go to the first address, the rest to a
+    /// random one.
     pub fn start(number: u64, seed: u64, addresses: Vec<String>, token: &str) -> Callers {
         // Fails if another test of this process has installed the provider.
         let _first = rustls::crypto::ring::default_provider().install_default();
