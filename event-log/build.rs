@@ -18,8 +18,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     files.sort();
     let mut list = String::from("pub const MIGRATIONS: &[(&str, &str)] = &[\n");
     for path in files {
-        let name =
-            path.file_stem().and_then(|stem| stem.to_str()).ok_or("a file without a name")?;
+        let name = path
+            .file_stem()
+            .and_then(|stem| stem.to_str())
+            .ok_or("the name of a migration file is not UTF-8")?;
         let path = path.canonicalize()?;
         list.push_str(&format!("    ({name:?}, include_str!({path:?})),\n"));
     }

@@ -16,11 +16,8 @@ use crate::background::dead_letters;
 /// Archived partition of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArchiveInfo {
-    /// First position of the partition.
     pub first: u64,
-    /// Last position of the partition.
     pub last: u64,
-    /// Creation time of the archive.
     #[serde(with = "schemas::moment")]
     pub made_at: Timestamp,
     /// True if the database still has the rows.
@@ -29,28 +26,24 @@ pub struct ArchiveInfo {
     pub bytes: Option<u64>,
 }
 
-/// Result of archiving.
 #[derive(Debug, Clone, Serialize)]
 pub struct CreatedArchives {
-    /// Created archives.
     pub archives: Vec<Range>,
-    /// Reason why the next partition is not closed.
+    /// Reason why the next partition is not closed. `None` if no partition is left to archive.
     pub next: Option<String>,
 }
 
 /// Range of positions with the size of its archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Range {
-    /// First position of the range.
     pub first: u64,
-    /// Last position of the range.
     pub last: u64,
     /// Size of the files in bytes.
     pub bytes: u64,
 }
 
-/// Lists the consumers of the log with their positions. Only as-of queries read events before all
-/// of these positions.
+/// Consumers of the log with their positions. Apart from as-of queries, no reader needs events
+/// before the lowest of these positions.
 async fn readers(pool: &PgPool) -> Result<Vec<Reader>, ArchiveError> {
     let mut connection = pool.acquire().await?;
     let views = projections::list(&mut connection).await?;
@@ -64,9 +57,11 @@ async fn readers(pool: &PgPool) -> Result<Vec<Reader>, ArchiveError> {
     Ok(readers)
 }
 
-/// Archives every closed partition that has no archive yet, up to an optional position.
+/// Archives every closed partition whose archive does not exist or has lost its files, up to an
+/// optional position. Stops at the first partition that is not closed.
 ///
 /// # Errors
+///
 /// [`ArchiveError`]; archives that were created before the error remain.
 pub async fn create(
     owner: &PgPool,
@@ -109,8 +104,8 @@ pub async fn create(
     Ok(made)
 }
 
-/// Changes the owner of an archive that root created to that of the directory above, so that the
-/// server can read it.
+/// Changes the owner of an archive that root created to the owner of the parent directory, so that
+/// the server can read the archive.
 fn set_owner(archives: &Archives, of: &Partition) -> Result<(), ArchiveError> {
     let Some(directory) = archives.directory().filter(|_| nix::unistd::geteuid().is_root()) else {
         return Ok(());
@@ -150,10 +145,6 @@ pub async fn discard(
     Ok(dropped)
 }
 
-/// Lists the archives.
-///
-/// # Errors
-/// [`ArchiveError`].
 pub async fn list(pool: &PgPool, archives: &Archives) -> Result<Vec<ArchiveInfo>, ArchiveError> {
     let known = archive::list(&mut *pool.acquire().await?).await?;
     let shown = known.iter().map(|one| ArchiveInfo {
@@ -185,7 +176,7 @@ pub async fn verify(
     Ok(read)
 }
 
-/// Size of the files of an archive, or `None` if it is missing.
+/// Size of the files of an archive in bytes. `None` if the archive is missing.
 fn files(archives: &Archives, last: u64, known: &[archive::ArchiveRecord]) -> Option<u64> {
     let one = known.iter().find(|one| one.last == last)?;
     let directory = one.directory(archives.directory().unwrap_or(Path::new("archives")));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Control API   Bearer stead_…        users and services   cache of principals, fed by the log ─▶ Caller
-//! Runner API    Bearer <JWT>          runners              signature and set of revoked ones   ─▶ RunnerCaller
+//! Runner API    Bearer <JWT>          runners              signature, set of revoked runners   ─▶ RunnerCaller
 //! /v2, blobs    Bearer or Basic JWT   one execution        signature                           ─▶ JobCaller
 //! ```
 //!

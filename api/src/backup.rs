@@ -41,12 +41,11 @@ use crate::{
     server::PrepareError,
 };
 
-/// Directories of the data directory that a backup includes.
+/// Directory of the keys, in the data directory and in a backup.
 const KEYS: &str = "keys";
 const REGISTRY: &str = "registry";
 /// Default directory of the archives.
 const ARCHIVES: &str = "archives";
-/// Dump of the database.
 const DUMP: &str = "database.dump";
 /// Suffix of an incomplete backup.
 const PARTIAL: &str = ".partial";
@@ -57,76 +56,62 @@ pub type Progress<'a> = &'a (dyn Fn(String) + Send + Sync);
 /// Reasons why a backup or a restore failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The output path already exists.
-    #[error("{path} already exists; choose another path for the backup")]
+    #[error("cannot create the backup: {path} already exists; choose another path")]
     Exists { path: String },
     /// The path of the incomplete backup exists and could belong to another user.
     #[error(
-        "{path} already exists and is not your own directory with mode 0700; remove it, or choose another path for the backup"
+        "cannot create the backup: {path} already exists and is not your own directory with mode 0700; remove it, or choose another path"
     )]
     NotPrivate { path: String },
-    /// The output path has the suffix of an incomplete backup.
-    #[error("invalid path {path}: `{PARTIAL}` marks an incomplete backup; choose another name")]
+    #[error(
+        "cannot create the backup {path}: `{PARTIAL}` marks an incomplete backup; choose another name"
+    )]
     Reserved { path: String },
-    /// Another process writes to the same path.
-    #[error("another backup to {path} is in progress; wait for it, or choose another path")]
+    #[error(
+        "cannot create the backup: another backup to {path} is in progress; wait for its end, or choose another path"
+    )]
     Busy { path: String },
-    /// The path is not a backup, or the backup is incomplete.
-    #[error("{path} is not a complete backup: {why}")]
+    #[error(
+        "cannot restore the backup: {path} is not a complete backup: {why}; use another backup"
+    )]
     Incomplete { path: String, why: String },
-    /// A file differs from the manifest.
     #[error("the backup is damaged: {path}: {why}; nothing was restored, use another backup")]
     Damaged { path: String, why: String },
-    /// A newer program or a newer Postgres created the backup.
     #[error(
         "cannot restore: the backup is from {what} {made_by}, this is {ours}; restore it with that version"
     )]
     Newer { what: &'static str, made_by: String, ours: String },
-    /// A pre-release version created the backup.
     #[error(
         "cannot restore the backup: it was written by a pre-release version (format {found}, this program reads \
          {known}); restore it with that version"
     )]
     PreRelease { found: u32, known: u32 },
-    /// The database to restore into is not empty.
     #[error("the database is not empty: it contains {found}; restore into a new database")]
     NotEmpty { found: String },
-    /// The restored log differs from the backup.
-    #[error("the restored log does not match the manifest: {0}")]
+    #[error("the restored log does not match the manifest: {0}; use another backup")]
     LogMismatch(String),
-    /// A witness has a checkpoint of another history.
     #[error(
-        "the checkpoint {path} at position {position} belongs to another history than this backup: {why}; keep both, and start no server on this one until you know which is right"
+        "the checkpoint {path} at position {position} belongs to another history than this backup: {why}; keep both files, and start no server on this backup until you know which history is right"
     )]
     Forked { path: String, position: u64, why: &'static str },
-    /// The file of a witness is not a checkpoint of this log.
     #[error("cannot use the checkpoint {path}: {why}")]
     Witness { path: String, why: String },
-    /// The checkpoint is not signed by a key of the backup.
-    #[error("invalid checkpoint in the manifest: {0}")]
+    #[error("invalid checkpoint in the manifest: {0}; use another backup")]
     Checkpoint(#[from] CheckpointError),
-    /// The verification of the restored log failed.
     #[error("verification of the restored log failed: {0}")]
     Verify(#[from] VerifyError),
-    /// The log is unreadable.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The keys are unreadable.
     #[error(transparent)]
     Keys(#[from] KeyError),
-    /// The private Postgres or one of its programs failed.
     #[error(transparent)]
     Postgres(#[from] EmbeddedError),
-    /// The data directory is locked by another process.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// The migration of the tables failed.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
-    /// The database is unavailable or returned an error.
-    #[error("database error: {0}")]
+    #[error("cannot access the database: {0}")]
     Database(#[from] sqlx::Error),
-    /// A file operation failed.
     #[error("cannot access {path}: {reason}")]
     Io { path: String, reason: io::Error },
 }

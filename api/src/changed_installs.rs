@@ -1,4 +1,3 @@
-//! Cache of the installs that changed in recently requested ranges of the log.
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::{Arc, Mutex, PoisonError},
@@ -18,13 +17,13 @@ pub type Range = (u64, u64);
 pub struct ChangedInstallsCache(Mutex<VecDeque<(Range, Arc<BTreeSet<InstallId>>)>>);
 
 impl ChangedInstallsCache {
-    /// Returns the installs that changed in a cached range.
+    /// Returns the installs that changed in a range. `None` if the range is not cached.
     pub(crate) fn find(&self, range: Range) -> Option<Arc<BTreeSet<InstallId>>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().find(|(known, _)| *known == range).map(|(_, installs)| Arc::clone(installs))
     }
 
-    /// Caches a range and drops the oldest one.
+    /// Caches a range. Drops the oldest range if the cache is full.
     pub(crate) fn keep(&self, range: Range, installs: Arc<BTreeSet<InstallId>>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|(known, _)| *known != range);

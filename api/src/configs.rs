@@ -42,7 +42,9 @@ impl ConfigCache {
             return Ok(kept.clone());
         }
         let bytes = event_log::blob::get(pool, bundle).await?;
-        let bytes = bytes.ok_or_else(|| Problem::internal(format!("blob {bundle} is missing")))?;
+        let bytes = bytes.ok_or_else(|| {
+            Problem::internal(format!("cannot read the bundle: blob {bundle} is missing"))
+        })?;
         let config = Arc::new(read(&bytes)?);
         let mut kept = self.lock();
         if kept.len() >= MAX_CACHED {
@@ -104,8 +106,8 @@ pub fn passed(
         .map_err(|problems| invalid_inputs(&problems))
 }
 
-/// Selects the stored inputs that the config declares. Other inputs are kept, because another
-/// version may declare them.
+/// Selects the stored inputs that the config declares. The install keeps the other inputs, because
+/// another version may declare them.
 pub(crate) fn known(config: &Config, kept: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
     let known = kept.iter().filter(|(name, _)| config.app.input(name).is_some());
     known.map(|(name, text)| (name.clone(), text.clone().into())).collect()

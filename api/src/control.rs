@@ -52,7 +52,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(apps::versions))
         .routes(routes!(apps::version))
         .routes(routes!(apps::diff))
-        .merge(apps::large())
+        .merge(apps::large_body_routes())
         .routes(routes!(builds::list))
         .routes(routes!(builds::show))
         .routes(routes!(builds::retry))
@@ -109,7 +109,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(subjects::show))
         .routes(routes!(subjects::shred))
         .routes(routes!(blobs::blob));
-    document::finish(all.get_openapi_mut());
+    document::add_shared_parts(all.get_openapi_mut());
     all
 }
 

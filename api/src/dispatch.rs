@@ -41,8 +41,8 @@ use tokio::{sync::watch, time::Instant};
 pub use convert::{grace_s, pending_cancel, state};
 pub use feed::follow;
 pub use job_table::{JobEventRecord, JobTable, OpenLog, Target, TrackedJob};
-pub use lease::{ContactState, LivenessTransition, edge, is_suspect};
-pub use poll::{Polled, SessionError, Touched};
+pub use lease::{ContactState, LivenessTransition, is_suspect, transition};
+pub use poll::{ContactChanges, Polled, SessionError};
 pub use rate_limits::CallKind;
 pub use session::{RunnerEntry, Session};
 pub use start::load;
@@ -58,7 +58,7 @@ use crate::clock::Clock;
 pub struct Dispatch(Arc<Inner>);
 
 struct Inner {
-    desk: Mutex<DispatchState>,
+    state: Mutex<DispatchState>,
     timing: Timing,
     server: String,
     clock: Clock,
@@ -73,9 +73,8 @@ pub struct Census {
     pub queued: usize,
     /// Jobs that runners hold.
     pub claimed: usize,
-    /// Sessions with this server that their runners used within the lease.
+    /// Sessions of this server whose runners called within the lease.
     pub sessions: usize,
-    /// Open long polls.
     pub long_polls: usize,
 }
 
@@ -83,12 +82,11 @@ impl Dispatch {
     /// Creates an empty dispatcher. `server` is this server's name in the `runner_session` rows.
     /// The name stays the same after a restart and is unique among the servers of one database.
     pub fn new(server: impl Into<String>, timing: Timing, clock: Clock) -> Self {
-        let (desk, server) = (Mutex::default(), server.into());
-        let taken = watch::Sender::new(0);
-        Dispatch(Arc::new(Inner { desk, timing, server, clock, applied: taken }))
+        let (state, server) = (Mutex::default(), server.into());
+        let applied = watch::Sender::new(0);
+        Dispatch(Arc::new(Inner { state, timing, server, clock, applied }))
     }
 
-    /// Timeouts and intervals of the dispatcher.
     pub fn timing(&self) -> &Timing {
         &self.0.timing
     }
@@ -106,17 +104,17 @@ impl Dispatch {
     /// Locks the state. Never hold the guard across an await.
     pub fn state(&self) -> MutexGuard<'_, DispatchState> {
         // After a panic the state is a valid copy of the log, at worst an outdated one.
-        self.0.desk.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until all events up to a position have been applied.
-    pub async fn has_taken(&self, position: u64) {
+    pub async fn wait_until_applied(&self, position: u64) {
         // The channel cannot close: `self` owns the sender.
         let _ = self.0.applied.subscribe().wait_for(|at| *at >= position).await;
     }
 
     /// Position up to which events have been applied.
-    pub fn taken(&self) -> u64 {
+    pub fn applied_position(&self) -> u64 {
         *self.0.applied.borrow()
     }
 
@@ -124,49 +122,49 @@ impl Dispatch {
     /// limit is exceeded.
     pub fn allow(&self, runner: RunnerId, calls: CallKind) -> Result<(), u64> {
         let now = Instant::now();
-        self.state().rates.take(runner, calls, now)
+        self.state().rates.acquire(runner, calls, now)
     }
 
     /// Counts a runner's report on a job that it does not own. Returns the number of attempts if it
     /// is time to record them.
-    pub fn forged(&self, runner: RunnerId) -> Option<u32> {
+    pub fn count_forgery(&self, runner: RunnerId) -> Option<u32> {
         let now = Instant::now();
-        self.state().rates.forged(runner, now)
+        self.state().rates.count_forgery(runner, now)
     }
 
     /// Returns true if this execution of the runner holds the job, as far as this server knows.
     pub fn holds(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
-        let desk = self.state();
-        let held = desk.board.get(job).and_then(TrackedJob::held);
+        let state = self.state();
+        let held = state.jobs.get(job).and_then(TrackedJob::execution);
         held.is_some_and(|held| held.id == execution && held.runner == runner)
     }
 
     /// Returns true if the runner holds this execution of any job, as far as this server knows.
-    pub fn works_on(&self, runner: RunnerId, execution: ExecutionId) -> bool {
-        let desk = self.state();
-        let mut held = desk.board.held_by(runner).filter_map(|(_, tracked)| tracked.held());
+    pub fn holds_execution(&self, runner: RunnerId, execution: ExecutionId) -> bool {
+        let state = self.state();
+        let mut held = state.jobs.held_by(runner).filter_map(|(_, tracked)| tracked.execution());
         held.any(|held| held.id == execution)
     }
 
     /// Stored claim event of the execution that holds a job, if this server has seen it.
     pub fn claim(&self, job: JobId, execution: ExecutionId) -> Option<StoredEvent> {
-        let desk = self.state();
-        let tracked = desk.board.get(job)?;
-        let held = tracked.held().is_some_and(|held| held.id == execution);
+        let state = self.state();
+        let tracked = state.jobs.get(job)?;
+        let held = tracked.execution().is_some_and(|held| held.id == execution);
         held.then(|| tracked.claim.as_deref().cloned()).flatten()
     }
 
-    /// Returns true if this execution may append to its log, as far as this server knows. It may if
-    /// it holds the job, or if it ended the job and its log is not finalized.
-    pub fn writes_log(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
-        let desk = self.state();
-        desk.board.get(job).is_some_and(|tracked| match &tracked.job.state {
+    /// Returns true if this execution may append to its log, as far as this server knows: if the
+    /// execution holds the job, or if the execution ended the job and the log is not finalized.
+    pub fn may_write_log(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
+        let state = self.state();
+        state.jobs.get(job).is_some_and(|tracked| match &tracked.job.state {
             State::Claimed(held) | State::Running(held) => {
                 held.id == execution && held.runner == runner
             }
             State::OutcomeUnknown(held) => {
                 let its_own = held.id == execution && held.runner == runner;
-                its_own && !tracked.is_sealed(execution)
+                its_own && !tracked.is_log_finalized(execution)
             }
             State::Ended { execution: ended, .. } => {
                 *ended == Some(execution)
@@ -177,15 +175,16 @@ impl Dispatch {
         })
     }
 
-    /// Records that the log of an execution grew, so that it is not finalized while it arrives.
+    /// Records that the log of an execution grew, so that the log is not finalized while chunks
+    /// arrive.
     pub fn log_grew(&self, job: JobId, execution: ExecutionId, length: u64) {
         let now = Instant::now();
-        self.state().board.log_grew(job, execution, length, now);
+        self.state().jobs.log_grew(job, execution, length, now);
     }
 
     /// State of a job as one lower-case name, as far as this server knows.
     pub fn state_of(&self, job: JobId) -> &'static str {
-        self.state().board.get(job).map_or("unknown", |tracked| convert::state(&tracked.job))
+        self.state().jobs.get(job).map_or("unknown", |tracked| convert::state(&tracked.job))
     }
 
     /// Drops this server's ownership of a runner whose session another server owns.
@@ -195,43 +194,43 @@ impl Dispatch {
         }
     }
 
-    /// Closes a session that the runner ended. It gets no more offers.
+    /// Closes a session that the runner ended. The session gets no more offers.
     pub fn close(&self, runner: RunnerId, session: SessionId) {
-        let mut desk = self.state();
-        desk.leave(runner, session);
+        let mut state = self.state();
+        state.close_session(runner, session);
     }
 
     /// Guard for commits on behalf of a session. Returns `None` if another server owns the session.
     pub fn guard(&self, runner: RunnerId, session: SessionId) -> Option<SessionGuard> {
-        let desk = self.state();
-        let held = desk.runners.get(runner)?.session.as_ref().filter(|held| held.id == session)?;
+        let state = self.state();
+        let held = state.runners.get(runner)?.session.as_ref().filter(|held| held.id == session)?;
         let (runner, server) = (runner.to_string(), self.0.server.clone());
         Some(SessionGuard { runner, server, server_epoch: held.server_epoch })
     }
 
     /// Contact of a runner, or `None` if this server does not own its session.
     pub fn contact(&self, runner: RunnerId) -> Option<Contact> {
-        let (desk, now) = (self.state(), self.moment());
-        let known = desk.runners.get(runner)?;
-        let is_parked = known.session.as_ref()?.is_parked();
-        let online = known.is_present(now.instant, self.0.timing.suspect);
-        let last = if is_parked { Some(now.instant) } else { known.last_contact };
+        let (state, now) = (self.state(), self.moment());
+        let known = state.runners.get(runner)?;
+        let has_long_poll = known.session.as_ref()?.has_long_poll();
+        let online = known.is_connected(now.instant, self.0.timing.suspect);
+        let last = if has_long_poll { Some(now.instant) } else { known.last_contact };
         let last = last.map(|at| now.wall - now.instant.saturating_duration_since(at));
         Some(Contact { online, last })
     }
 
     /// Pending cancellation of an execution. Every response to its runner contains it.
     pub fn pending_cancel(&self, job: JobId, execution: ExecutionId) -> Option<PendingCancel> {
-        let desk = self.state();
-        let tracked = desk.board.get(job)?;
-        let current = tracked.held().is_some_and(|held| held.id == execution);
+        let state = self.state();
+        let tracked = state.jobs.get(job)?;
+        let current = tracked.execution().is_some_and(|held| held.id == execution);
         current.then(|| convert::pending_cancel(&tracked.job)).flatten()
     }
 
     /// Returns true if the last contact is long enough ago to display the execution as suspect.
     pub fn is_suspect(&self, job: JobId) -> bool {
-        let (desk, now) = (self.state(), Instant::now());
-        let tracked = desk.board.get(job).filter(|tracked| tracked.alive().is_some());
+        let (state, now) = (self.state(), Instant::now());
+        let tracked = state.jobs.get(job).filter(|tracked| tracked.active_execution().is_some());
         tracked.is_some_and(|tracked| {
             is_suspect(now.saturating_duration_since(tracked.last_contact), &self.0.timing)
         })
@@ -244,10 +243,10 @@ impl Dispatch {
 
     /// Returns true if the runner's session accepts jobs of this kind, or `None` if this server
     /// does not know the job or the session.
-    pub fn takes(&self, runner: RunnerId, job: JobId) -> Option<bool> {
-        let desk = self.state();
-        let kind = desk.board.get(job)?.work()?.kind;
-        Some(desk.runners.get(runner)?.session.as_ref()?.capabilities.contains(&kind))
+    pub fn accepts(&self, runner: RunnerId, job: JobId) -> Option<bool> {
+        let state = self.state();
+        let kind = state.jobs.get(job)?.work()?.kind;
+        Some(state.runners.get(runner)?.session.as_ref()?.capabilities.contains(&kind))
     }
 
     /// Generation of a runner's current session.
@@ -257,32 +256,32 @@ impl Dispatch {
 
     /// Adds or removes a reader of a job's log. Each `true` must be followed by one `false`. While
     /// there is a reader, the runner sends log chunks more often.
-    pub fn tail(&self, job: JobId, on: bool) {
-        self.state().tail(job, on);
+    pub fn set_log_reader(&self, job: JobId, on: bool) {
+        self.state().set_log_reader(job, on);
     }
 
     /// Counts for the metrics.
     pub fn census(&self) -> Census {
-        let (desk, now) = (self.state(), Instant::now());
+        let (state, now) = (self.state(), Instant::now());
         let mut census = Census::default();
-        for (_, tracked) in desk.board.all() {
+        for (_, tracked) in state.jobs.all() {
             census.queued += usize::from(matches!(tracked.job.state, State::Queued { .. }));
-            census.claimed += usize::from(tracked.held().is_some());
+            census.claimed += usize::from(tracked.execution().is_some());
         }
-        for (_, known) in desk.runners.all() {
-            let is_live = known.session.is_some() && known.is_present(now, self.0.timing.lease);
+        for (_, known) in state.runners.all() {
+            let is_live = known.session.is_some() && known.is_connected(now, self.0.timing.lease);
             census.sessions += usize::from(is_live);
             census.long_polls +=
-                usize::from(known.session.as_ref().is_some_and(Session::is_parked));
+                usize::from(known.session.as_ref().is_some_and(Session::has_long_poll));
         }
         census
     }
 
-    /// Starts the shutdown: every long poll returns, and no new one waits.
+    /// Starts the shutdown: every long poll returns, and later long polls return immediately.
     pub fn stop(&self) {
-        let mut desk = self.state();
-        desk.stopping = true;
-        for (_, known) in desk.runners.all_mut() {
+        let mut state = self.state();
+        state.stopping = true;
+        for (_, known) in state.runners.all_mut() {
             if let Some(session) = &mut known.session {
                 session.wake(session::Wake::Stop);
             }

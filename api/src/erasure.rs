@@ -6,12 +6,13 @@
 //! ```
 //!
 //! The log is read once for the copies of all subjects, and once by the rebuild. If an archive
-//! cannot be read, the erasure of subjects that it may name stays incomplete. The rows of installs
-//! that are newer than the archive are rebuilt stream by stream.
+//! cannot be read, the erasure of subjects whose copies it may reference stays incomplete. Stead
+//! rebuilds the rows of installs that are newer than the archive stream by stream.
 //!
 //! The copies come from the log and never from a projection, which may lag. From the fence on, the
-//! database rejects writes of other servers that are based on earlier reads. No server's clock
-//! matters.
+//! database rejects writes of other servers that are based on earlier reads. The procedure does not
+//! depend on clocks.
+
 mod copies;
 
 use domain::{
@@ -50,38 +51,42 @@ pub struct Outcome {
 pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem> {
     let ids: Vec<String> = subjects.iter().map(ToString::to_string).collect();
     shred::raise_fence(&app.pool, &ids).await?;
-    // Includes subjects that were erased before: a plan summary that only erased installs share is
-    // also deleted.
+    // Includes subjects that were erased earlier, so that a plan summary that only erased installs
+    // share is deleted too.
     let before = erased(app).await?;
     let all: Vec<SubjectId> = before.iter().chain(subjects).copied().collect();
     let mut copies = Copies::of(app, &installs(&all)).await?;
     let (executions, digests) = (copies.executions(None), deletable(app, &copies).await?);
     app.logs.mark_erased(&executions).await?;
-    shred::barrier(app.owner(), &WRITABLE_TABLES).await.map_err(|error| unmade(error.into()))?;
+    shred::wait_for_writers(app.owner(), &WRITABLE_TABLES)
+        .await
+        .map_err(|error| owner_problem(error.into()))?;
     // Snapshots contain decrypted data. They are created again when needed.
     sqlx::query("delete from log_snapshot").execute(&app.pool).await?;
-    // Without a cached response, a repeated command gets one from the log, which no longer contains
-    // the data.
+    // Without a stored response, a repeated command gets its response from the log, which no longer
+    // contains the data.
     let answers = "update log_command set response = null where response is not null";
     sqlx::query(answers).execute(&app.pool).await?;
     app.logs.erase(&executions).await?;
     upload::erase(&app.pool, &executions).await?;
     clear_dead_letter_reasons(app, &copies).await?;
-    blob::erase(app.owner(), &digests, &executions).await.map_err(|error| unmade(error.into()))?;
+    blob::erase(app.owner(), &digests, &executions)
+        .await
+        .map_err(|error| owner_problem(error.into()))?;
     for principal in principals(&all) {
         names::remove(&app.pool, principal).await?;
     }
     if let Some(last) = copies.missing_until() {
         return erase_newer(app, copies, subjects, last).await;
     }
-    projections::erase::erase(app.owner_source()).await.map_err(unmade)?;
+    projections::erase::erase(app.owner_source()).await.map_err(owner_problem)?;
     vacuum(app).await;
     copies.go_on(app).await?;
     match remaining(app, &copies, &all).await?.as_slice() {
         [] => Ok(Outcome { erased: subjects.to_vec(), incomplete: None }),
         some => Err(Problem::new(
             Code::Unavailable,
-            format!("copies remain: {}; the erasure is retried", some.join("; ")),
+            format!("erasure is incomplete: {}; the server retries it", some.join("; ")),
         )),
     }
 }
@@ -94,11 +99,13 @@ async fn erase_newer(
     subjects: &[SubjectId],
     last: u64,
 ) -> Result<Outcome, Problem> {
-    let younger = younger(app, subjects, last).await?;
+    let younger = created_after(app, subjects, last).await?;
     let mut erased = vec![];
     if !younger.is_empty() {
         let streams = copies.streams(&younger);
-        projections::erase::erase_streams(app.owner_source(), &streams).await.map_err(unmade)?;
+        projections::erase::erase_streams(app.owner_source(), &streams)
+            .await
+            .map_err(owner_problem)?;
         vacuum(app).await;
         copies.go_on(app).await?;
     }
@@ -110,12 +117,16 @@ async fn erase_newer(
     }
     let left = subjects.iter().filter(|subject| !erased.contains(subject));
     let left: Vec<String> = left.map(ToString::to_string).collect();
-    let left = (!left.is_empty()).then(|| unknown(&copies, &left));
+    let left = (!left.is_empty()).then(|| unreadable_archives(&copies, &left));
     Ok(Outcome { erased, incomplete: left })
 }
 
 /// Installs among these subjects that were created after a position.
-async fn younger(app: &App, subjects: &[SubjectId], last: u64) -> Result<Vec<InstallId>, Problem> {
+async fn created_after(
+    app: &App,
+    subjects: &[SubjectId],
+    last: u64,
+) -> Result<Vec<InstallId>, Problem> {
     let ids: Vec<String> = installs(subjects).iter().map(ToString::to_string).collect();
     let younger = "select aggregate_id from log_stream where aggregate_id = any($1) \
          and aggregate_type = $2 and first_position > $3";
@@ -130,9 +141,9 @@ async fn younger(app: &App, subjects: &[SubjectId], last: u64) -> Result<Vec<Ins
 
 /// Returns a message about unreadable archives, and about the subjects whose copies they may
 /// reference.
-fn unknown(copies: &Copies, whom: &[String]) -> String {
+fn unreadable_archives(copies: &Copies, whom: &[String]) -> String {
     let why: Vec<&str> = copies.missing().iter().map(|missing| missing.why.as_str()).collect();
-    format!("{}; it may name copies of {}", why.join("; "), whom.join(", "))
+    format!("{}; its events may reference copies of {}", why.join("; "), whom.join(", "))
 }
 
 /// Digests of the manifests and plan summaries to delete. While an archive is missing, a summary
@@ -150,8 +161,8 @@ async fn deletable(app: &App, copies: &Copies) -> Result<Vec<String>, Problem> {
     Ok(deletable.fetch_all(&app.pool).await?)
 }
 
-/// Removes deleted rows from the disk. Only the owner of the tables may do this. Otherwise
-/// autovacuum does it later.
+/// Removes deleted rows from the disk. Only the owner of the tables may vacuum. For other roles,
+/// autovacuum removes the rows later.
 async fn vacuum(app: &App) {
     let tables =
         "subject_key, log_snapshot, log_command, principal_name, blob, blob_upload, job_log";
@@ -169,11 +180,11 @@ pub async fn remaining_copies(app: &App) -> Result<Vec<String>, Problem> {
     let copies = Copies::of(app, &installs(&subjects)).await?;
     let mut found = remaining(app, &copies, &subjects).await?;
     if let Some(last) = copies.missing_until() {
-        let younger = younger(app, &subjects, last).await?;
+        let younger = created_after(app, &subjects, last).await?;
         let is_older = |install: &InstallId| !younger.contains(install);
         let older = installs(&subjects).into_iter().filter(is_older);
         let older: Vec<String> = older.map(|install| install.to_string()).collect();
-        found.extend((!older.is_empty()).then(|| unknown(&copies, &older)));
+        found.extend((!older.is_empty()).then(|| unreadable_archives(&copies, &older)));
     }
     Ok(found)
 }
@@ -286,7 +297,7 @@ async fn dead_letters(app: &App, copies: &Copies) -> Result<Vec<(i64, InstallId)
 }
 
 /// Converts the error of an operation that requires the owner of the tables.
-fn unmade(error: RebuildError) -> Problem {
+fn owner_problem(error: RebuildError) -> Problem {
     match error {
         RebuildError::Log(error) => error.into(),
         error @ (RebuildError::NotOwner(_)

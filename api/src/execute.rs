@@ -31,9 +31,8 @@ pub struct Engine {
 /// Context of a command, and the guards of its commit.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// Metadata of the events.
     pub meta: Meta,
-    /// Idempotency key of the command.
+    /// Idempotency key of the command, if the caller sent one.
     pub key: Option<IdempotencyKey>,
     /// Consumer of the reaction. The commit fails if its position or owner has changed.
     pub consumer: Option<ConsumerGuard>,
@@ -51,7 +50,6 @@ impl Call {
 /// Result of a use case.
 #[derive(Debug, Clone)]
 pub struct Done<T> {
-    /// Return value of the use case.
     pub value: T,
     /// Last position that the result includes. A projection at that position shows the result.
     pub position: u64,
@@ -60,17 +58,14 @@ pub struct Done<T> {
 }
 
 impl Engine {
-    /// Creates the engine of a log.
     pub fn new(log: EventLog, clock: Clock) -> Engine {
         Engine { log, clock }
     }
 
-    /// Log that the engine appends to.
     pub fn log(&self) -> &EventLog {
         &self.log
     }
 
-    /// Current time of the engine's clock.
     pub fn now(&self) -> Timestamp {
         (self.clock)()
     }
@@ -101,7 +96,7 @@ impl Engine {
             // The cache is outdated, so the next attempt reads the database.
             fresh = true;
         }
-        let detail = "conflict: concurrent changes to the same data; try again";
+        let detail = "cannot commit: concurrent requests changed the same data; try again";
         Err(Problem::new(Code::Conflict, detail))
     }
 
@@ -283,7 +278,7 @@ mod tests {
 
     use super::*;
 
-    async fn tell(engine: &Engine, command: NameCommand) -> Result<usize, Problem> {
+    async fn handle_name(engine: &Engine, command: NameCommand) -> Result<usize, Problem> {
         let call = Call::of(Meta::new(Actor::System, ulid::Ulid::new().to_string()));
         let done = engine.transact(&call, move |unit| {
             let command = command.clone();
@@ -299,11 +294,11 @@ mod tests {
         let one = Engine::new(database.log().await.unwrap(), clock.clone());
         let two = Engine::new(database.log().await.unwrap(), clock);
         let take = |by: &str| NameCommand::Take { owner: by.into() };
-        assert_eq!(tell(&one, take("a")).await, Ok(1));
-        assert!(tell(&one, take("b")).await.is_err());
+        assert_eq!(handle_name(&one, take("a")).await, Ok(1));
+        assert!(handle_name(&one, take("b")).await.is_err());
         // The first engine's cache does not contain the release by the second.
-        assert_eq!(tell(&two, NameCommand::Release { owner: "a".into() }).await, Ok(1));
-        assert_eq!(tell(&one, take("b")).await, Ok(1));
+        assert_eq!(handle_name(&two, NameCommand::Release { owner: "a".into() }).await, Ok(1));
+        assert_eq!(handle_name(&one, take("b")).await, Ok(1));
     }
 
     #[tokio::test]
@@ -336,7 +331,7 @@ mod tests {
             let (two, nth) = (two.clone(), tries.fetch_add(1, SeqCst));
             Box::pin(async move {
                 if nth == 0 {
-                    return Err(Problem::new(Code::Rejected, "as far as memory knows"));
+                    return Err(Problem::new(Code::Rejected, "rejected by the cached state"));
                 }
                 let is_free = unit.load::<Name>("install/acme").await?.owner.is_none();
                 let change = |by: &str| match is_free {
@@ -345,7 +340,7 @@ mod tests {
                 };
                 // Two attempts conflict.
                 if nth < MAX_ATTEMPTS {
-                    tell(&two, change("x")).await?;
+                    handle_name(&two, change("x")).await?;
                 }
                 unit.handle::<Name>("install/acme", change("x")).await
             })

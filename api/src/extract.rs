@@ -1,5 +1,5 @@
-//! Extractors for handlers, as in axum, but with a [`Problem`] that locates the error. Authenticates
-//! callers and extracts them.
+//! Extractors for handlers. In contrast to the extractors of axum, they reject a request with a
+//! [`Problem`] that locates the error.
 mod caller;
 mod runner_caller;
 
@@ -26,10 +26,8 @@ pub struct Json<T>(pub T);
 /// Body as raw bytes.
 pub struct Raw(pub Bytes);
 
-/// Variables of the path.
 pub struct Path<T>(pub T);
 
-/// Parameters of the query.
 pub struct Query<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
@@ -42,11 +40,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
             kind == "application/json" || kind.ends_with("+json")
         });
         if !json {
-            let detail = "send the body as application/json";
+            let detail = "the body is not JSON by its content type; send it as application/json";
             return Err(Problem::new(Code::UnsupportedMediaType, detail));
         }
         let bytes = Bytes::from_request(request, state).await.map_err(body_problem)?;
-        read(&bytes).map(Json)
+        parse_json(&bytes).map(Json)
     }
 }
 
@@ -58,7 +56,7 @@ impl<S: Send + Sync> FromRequest<S> for Raw {
     }
 }
 
-/// Id of the last event that a reconnecting client received.
+/// Id of the last event that a reconnecting client received. `None` on the first connection.
 pub struct LastEvent(pub Option<u64>);
 
 impl<S: Send + Sync> FromRequestParts<S> for LastEvent {
@@ -68,8 +66,12 @@ impl<S: Send + Sync> FromRequestParts<S> for LastEvent {
         let Some(id) = parts.headers.get("last-event-id") else { return Ok(LastEvent(None)) };
         // An invalid id is rejected: resuming elsewhere would hide a gap from the client.
         let number = id.to_str().ok().and_then(|id| id.parse().ok());
-        let refused =
-            || Problem::new(Code::BadRequest, "invalid Last-Event-ID; send the id of an event");
+        let refused = || {
+            Problem::new(
+                Code::BadRequest,
+                "invalid Last-Event-ID: it is not a number; send the id of an event",
+            )
+        };
         number.map(|id| LastEvent(Some(id))).ok_or_else(refused)
     }
 }
@@ -83,19 +85,19 @@ impl<S: Send + Sync> FromRequestParts<S> for NoIdempotencyKey {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         if parts.headers.contains_key("idempotency-key") {
-            let detail = "this request accepts no Idempotency-Key; repeat it without one";
+            let detail = "this request accepts no Idempotency-Key; repeat it without the header";
             return Err(Problem::new(Code::BadRequest, detail));
         }
         Ok(NoIdempotencyKey)
     }
 }
 
-/// Parses JSON. An error has its line and column.
-pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+/// Parses JSON. An error states its line and column.
+pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|error| {
         let (line, column) = (error.line(), error.column());
-        let said = error.to_string();
-        let message = said.split(" at line ").next().unwrap_or_default().to_string();
+        let text = error.to_string();
+        let message = text.split(" at line ").next().unwrap_or_default().to_string();
         let mut problem =
             Problem::new(Code::InvalidJson, format!("line {line}, column {column}: {message}"));
         problem.errors.push(FieldProblem {
@@ -122,9 +124,9 @@ pub fn is_too_long(reason: &axum::Error) -> bool {
 
 fn body_problem(rejection: BytesRejection) -> Problem {
     if rejection.status() == 413 {
-        Problem::new(Code::TooLarge, "the body is larger than this request allows")
+        Problem::new(Code::TooLarge, "the body exceeds the size limit of this request; send less")
     } else {
-        Problem::new(Code::BadRequest, "the body is incomplete; send it again")
+        Problem::new(Code::BadRequest, "the body is incomplete; send the request again")
     }
 }
 
@@ -171,7 +173,7 @@ mod tests {
             #[expect(dead_code, reason = "only the shape is tested")]
             name: String,
         }
-        let problem = read::<Ask>(b"{\n  \"nam\": \"x\"}").unwrap_err();
+        let problem = parse_json::<Ask>(b"{\n  \"nam\": \"x\"}").unwrap_err();
         assert_eq!(problem.code, Code::InvalidJson);
         assert_eq!((problem.errors[0].line, problem.errors[0].column), (Some(2), Some(7)));
         assert_eq!(problem.errors[0].message, "unknown field `nam`, expected `name`");

@@ -4,7 +4,7 @@
 //! | key | signs |
 //! |---|---|
 //! | tokens | access tokens of runners, job tokens |
-//! | manifests | manifests, grants, and the list of all three |
+//! | manifests | manifests, grants, and the list of the public keys |
 //! | checkpoints | tree heads of the log |
 //!
 //! The enrol command gives a runner the fingerprint of the manifest key. The runner learns the
@@ -16,7 +16,6 @@ mod set;
 mod store;
 #[cfg(test)]
 mod tests;
-/// Key that wraps the subject keys.
 pub mod wrapping;
 
 use std::{
@@ -43,21 +42,20 @@ pub struct Keys {
 /// Reasons to reject a key file.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The directory or a file in it cannot be read or written.
     #[error("cannot access {path}: {reason}")]
     Io { path: String, reason: io::Error },
-    /// The file does not have the expected format.
-    #[error("{path} is not a key: restore it from a backup; runners reject a new key")]
-    Malformed { path: String },
-    /// Other users can read the file.
     #[error(
-        "{path} can be read by others; run chmod 600 {path}, and replace the key if it was exposed"
+        "cannot use the key file {path}: it is not a key; restore it from a backup, because runners reject a new key"
+    )]
+    Malformed { path: String },
+    #[error(
+        "cannot use the key file {path}: other users can read it; run chmod 600 {path}, and replace the key if it was exposed"
     )]
     Exposed { path: String },
 }
 
 impl Keys {
-    /// Reads the keys of a directory. Creates missing ones with mode 0600.
+    /// Reads the keys of a directory. Creates missing keys with mode 0600.
     ///
     /// # Errors
     /// [`KeyError`]: an invalid key is never replaced silently.
@@ -77,12 +75,12 @@ impl Keys {
     /// # Errors
     /// [`KeyError`]: the current keys stay in use.
     pub fn look(&self) -> Result<Option<Arc<KeySet>>, KeyError> {
-        let found = Arc::new(store::read(&self.directory)?);
-        if found.public() == self.current().public() {
+        let reloaded = Arc::new(store::read(&self.directory)?);
+        if reloaded.public() == self.current().public() {
             return Ok(None);
         }
-        *self.set.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&found);
-        Ok(Some(found))
+        *self.set.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&reloaded);
+        Ok(Some(reloaded))
     }
 
     /// Records the size of the log at the last checkpoint that a former key signed. The key then
@@ -99,20 +97,16 @@ impl Keys {
     ///
     /// # Errors
     /// [`KeyError`].
-    pub fn speak_for(&self, log_id: &str) -> Result<(), KeyError> {
-        store::keep_log(&self.directory, log_id)
+    pub fn record_log(&self, log_id: &str) -> Result<(), KeyError> {
+        store::write_log(&self.directory, log_id)
     }
 
-    /// Fingerprint of the manifest key as `sha256:<hex>`. The enrol command prints it so that a
-    /// runner can authenticate the server.
+    /// Fingerprint of the current manifest key as `sha256:<hex>`.
     pub fn fingerprint(&self) -> String {
         self.current().fingerprint()
     }
 
     /// List of keys that both listeners serve at `/.well-known/stead-keys`.
-    ///
-    /// # Errors
-    /// None in practice: the list is plain data.
     pub fn list(&self, log_id: &str, now: Timestamp) -> Result<Envelope, serde_json::Error> {
         self.current().list(log_id, now)
     }

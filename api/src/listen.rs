@@ -38,15 +38,13 @@ pub struct BoundListener {
 /// Reasons to reject a listener.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Another program uses the port, or this one has no permission to bind it.
-    #[error("cannot listen on {address}: {reason}; choose another with {flag}")]
+    #[error("cannot listen on {address}: {reason}; choose another address with {flag}")]
     Bind { address: SocketAddr, flag: &'static str, reason: std::io::Error },
     /// Tokens would cross the network in plain text.
     #[error(
         "cannot listen on {flag} {address}: other machines could reach it over plain HTTP; set --tls-cert and --tls-key, or --behind-proxy if a proxy terminates TLS"
     )]
     Plain { address: SocketAddr, flag: &'static str },
-    /// The certificate or its key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
 }

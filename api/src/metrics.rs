@@ -18,7 +18,7 @@ use prometheus_client::{
 /// Media type of [`Metrics::text`].
 pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Upper bounds of the buckets in seconds.
+/// Upper bounds of the buckets of request durations, in seconds.
 const BOUNDS: [f64; 9] = [0.001, 0.0025, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 60.0];
 
 /// Gauge with a value in seconds.
@@ -29,7 +29,6 @@ type Seconds = gauge::Gauge<f64, AtomicU64>;
 pub struct Gauge(Arc<OnceLock<AtomicU64>>);
 
 impl Gauge {
-    /// Sets the value. The gauge then has a sample.
     pub fn set(&self, value: u64) {
         self.0.get_or_init(AtomicU64::default).store(value, Ordering::Relaxed);
     }
@@ -53,35 +52,28 @@ impl EncodeMetric for Gauge {
     }
 }
 
-/// Labels of a failed run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct RunLabels {
-    /// Kind of the run.
     pub kind: String,
 }
 
-/// Labels of a background task.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct TaskLabels {
-    /// Name of the task.
     pub task: &'static str,
 }
 
-/// Labels of a rejected upload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct UploadLabels {
     /// Quota that was used up: `execution` or `runner`.
     pub limit: &'static str,
 }
 
-/// Labels of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     route: String,
     method: String,
 }
 
-/// Labels of a response.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResponseLabels {
     route: String,
@@ -131,7 +123,7 @@ metrics! {
     approvals_oldest: Seconds = "approvals_oldest_seconds",
         "Time since the oldest pending approval was requested";
     runners_disconnected: Gauge = "runners_disconnected",
-        "Runners that are disconnected, were not stopped in order and are not revoked";
+        "Runners that are disconnected, although they were neither stopped nor revoked";
     runner_sessions: Gauge = "runner_sessions", "Runners with a session on this server";
     runner_long_polls: Gauge = "runner_long_polls", "Long polls that wait on this server";
     jobs_queued: Gauge = "jobs_queued", "Jobs that wait for a runner";
@@ -155,13 +147,13 @@ metrics! {
         "Principals and runners that this server rejects because it cannot read one of their events";
     task_failures: Family<TaskLabels, Counter> = "task_failures",
         "Panics and unexpected ends of background tasks, each with a restart";
-    uploads_bytes: Gauge = "uploads_bytes", "Bytes of runners' uploads that no report has named yet";
+    uploads_bytes: Gauge = "uploads_bytes", "Bytes of runners' uploads that no report references yet";
     uploads_refused: Family<UploadLabels, Counter> = "uploads_refused",
-        "Uploads refused because of a quota";
-    uploads_collected: Counter = "uploads_collected", "Deleted uploads that no report had named";
+        "Uploads rejected because of a quota";
+    uploads_collected: Counter = "uploads_collected", "Deleted uploads that no report had referenced";
     database_connections: Gauge = "database_connections",
         "Open connections of this server to the database";
-    database_connections_idle: Gauge = "database_connections_idle", "Idle connections among them";
+    database_connections_idle: Gauge = "database_connections_idle", "Idle connections of this server to the database";
 }
 
 fn register<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
@@ -183,7 +175,7 @@ impl Metrics {
         out
     }
 
-    /// Counts a request by route, method and status.
+    /// Counts a response by route, method and status, and records its duration by route and method.
     pub fn observe_request(&self, route: String, method: String, status: u16, took: Duration) {
         let request = RequestLabels { route: route.clone(), method: method.clone() };
         self.http_request_duration.get_or_create(&request).observe(took.as_secs_f64());

@@ -60,7 +60,7 @@ async fn readyz(State(app): State<App>) -> ApiResult<Value> {
         }))),
         Ok(Err(reason)) => Err(reason),
         Err(_) => {
-            let detail = "the database did not respond within a second";
+            let detail = "the database did not respond within a second; check the connection to the database";
             Err(Problem::new(Code::Unavailable, detail).retry_after(2))
         }
     }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A start finds the binaries and creates the cluster once. It adopts a Postgres that a killed
-//! server left running, or stops one that is unresponsive. Then it waits until Postgres accepts
+//! server left running, or stops an unresponsive Postgres. Then it waits until Postgres accepts
 //! connections.
 mod account;
 mod binaries;
@@ -51,28 +51,25 @@ pub struct Embedded {
 /// Reasons why there is no private Postgres, each with a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddedError {
-    /// Postgres is not installed.
     #[error(
-        "no Postgres found in {BIN_ENV}, PATH and {looked}; run apt-get install postgresql, or set DATABASE_URL to an existing database"
+        "cannot start Postgres: no binaries in {BIN_ENV}, PATH and {looked}; run apt-get install postgresql, or set DATABASE_URL to an existing database"
     )]
     NotInstalled { looked: String },
-    /// The version of a binary cannot be determined.
-    #[error("cannot read the version of {binary}: unexpected output: {said}")]
-    NoVersion { binary: String, said: String },
-    /// The installed Postgres is older than the oldest supported version.
-    #[error("{binary} is Postgres {found}; install version 14 or newer")]
-    TooOld { binary: String, found: u32 },
-    /// Another major version created the cluster.
     #[error(
-        "{data} was created by Postgres {made_by}, and {binary} is Postgres {found}; set {BIN_ENV} to the directory of the Postgres {made_by} binaries"
+        "cannot read the version of {binary}: unexpected output: {said}; set {BIN_ENV} to a directory with Postgres binaries"
+    )]
+    NoVersion { binary: String, said: String },
+    #[error("cannot use {binary}: it is Postgres {found}; install version 14 or newer")]
+    TooOld { binary: String, found: u32 },
+    #[error(
+        "cannot start Postgres: {data} was created by Postgres {made_by}, and {binary} is Postgres {found}; set {BIN_ENV} to the directory of the Postgres {made_by} binaries"
     )]
     OtherVersion { data: String, made_by: u32, binary: String, found: u32 },
     /// Root may not run Postgres, and the other user cannot enter the directory.
     #[error(
-        "{blocked} cannot be entered by user {user}, which must run Postgres because root may not; run chmod o+x {blocked}, or choose another directory with --data"
+        "cannot start Postgres: {blocked} cannot be entered by user {user}, which must run Postgres because root may not; run chmod o+x {blocked}, or choose another directory with --data"
     )]
     Unreachable { blocked: String, user: String },
-    /// There is no unprivileged user to run Postgres.
     #[error("cannot run Postgres as root: there is no user postgres or nobody; create one of them")]
     NoAccount,
     /// The owner of the directory would create the cluster, and `initdb` requires a user with a
@@ -81,44 +78,34 @@ pub enum EmbeddedError {
         "cannot run Postgres as the owner of {data}: user id {uid} has no name on this machine; change the owner with chown"
     )]
     Nameless { data: String, uid: u32 },
-    /// `initdb` failed.
     #[error("cannot create the database cluster: {said}")]
     Initdb { said: String },
-    /// Postgres ended before it accepted a connection.
-    #[error("Postgres ended while starting; last lines of {log}: {tail}")]
+    #[error("cannot start Postgres: the process ended; last lines of {log}: {tail}")]
     Ended { log: String, tail: String },
-    /// Postgres did not accept connections within the timeout.
-    #[error("Postgres did not accept connections within {seconds} s; see {log}")]
+    #[error("cannot start Postgres: it did not accept connections within {seconds} s; see {log}")]
     Slow { seconds: u64, log: String },
-    /// Postgres did not stop when the server requested it.
     #[error(
-        "cannot stop process {pid}, the Postgres of this data directory; kill it and start again"
+        "cannot stop Postgres: process {pid} ignores the stop signals; kill the process and start again"
     )]
     Stuck { pid: i32 },
     /// A database operation failed, for example the creation of the roles.
     #[error("cannot set up Postgres: {0}")]
     Setup(#[from] sqlx::Error),
-    /// There are no client programs of that version.
     #[error(
         "cannot find {program} of Postgres {major} in {BIN_ENV}, PATH and {looked}; run apt-get install postgresql-client-{major}, or set {BIN_ENV} to its directory"
     )]
     NoTool { program: &'static str, major: u32, looked: &'static str },
-    /// The database URL is invalid.
     #[error("invalid database URL: {0}")]
     Url(String),
-    /// A Postgres program failed.
     #[error("{program} failed: {said}")]
     Tool { program: &'static str, said: String },
-    /// There is no cluster in this directory.
     #[error(
-        "{data} has no private Postgres; set DATABASE_OWNER_URL to the database of this server"
+        "cannot find the database: {data} has no private Postgres; set DATABASE_OWNER_URL to the database of this server"
     )]
     NoCluster { data: String },
-    /// The log has a format that this program does not read.
     #[error(transparent)]
     Log(#[from] event_log::LogError),
-    /// An operation on a file or process failed.
-    #[error("{what}: {reason}")]
+    #[error("cannot use {what}: {reason}")]
     Io { what: String, reason: io::Error },
 }
 
@@ -129,8 +116,8 @@ fn about(what: impl std::fmt::Display) -> impl FnOnce(io::Error) -> EmbeddedErro
 }
 
 impl Embedded {
-    /// Starts the Postgres of a data directory, also after a crash. The caller holds the directory's
-    /// [`DataLock`].
+    /// Starts the Postgres of a data directory, also after a crash. The caller holds the
+    /// directory's [`DataLock`].
     ///
     /// # Errors
     /// [`EmbeddedError`].
@@ -175,9 +162,10 @@ impl Embedded {
         part(data, "postgres").join("PG_VERSION").exists()
     }
 
-    /// Waits until a new cluster is on the disk. No request is acknowledged before.
+    /// Waits until a new cluster is on the disk. The server acknowledges no request before.
     ///
     /// # Errors
+    ///
     /// [`EmbeddedError`].
     pub async fn durable(&mut self) -> Result<(), EmbeddedError> {
         match self.sync.take() {
@@ -211,7 +199,6 @@ impl Embedded {
         (self.cluster.url(cluster::APP), self.cluster.url(cluster::OWNER))
     }
 
-    /// Process id of the postmaster.
     pub fn pid(&self) -> i32 {
         self.postmaster.pid()
     }
@@ -221,9 +208,11 @@ impl Embedded {
         self.postmaster.ended().await;
     }
 
-    /// Stops Postgres. Open transactions are rolled back, and committed ones are on the disk.
+    /// Stops Postgres. Open transactions are rolled back, and committed transactions are on the
+    /// disk.
     ///
     /// # Errors
+    ///
     /// [`EmbeddedError::Stuck`].
     pub async fn stop(mut self) -> Result<(), EmbeddedError> {
         let synced = self.durable().await;

@@ -1,4 +1,4 @@
-//! Problems of both APIs: one closed list of codes, one shape (RFC 9457).
+//! Problems of both APIs: one closed list of codes, one format (RFC 9457).
 //!
 //! A handler returns `ApiResult<T>`. The operator `?` converts an error of the called code to a
 //! [`Problem`]. Internal errors (the database, a broken file) are logged and never sent.
@@ -10,7 +10,6 @@ use axum::{
 use schemas::problem::{FieldProblem, PROBLEM_JSON};
 use serde_json::Value;
 
-/// Result of a handler.
 pub type ApiResult<T> = Result<Json<T>, Problem>;
 
 macro_rules! codes {
@@ -21,13 +20,11 @@ macro_rules! codes {
             $(#[doc = $title] $name,)*
         }
         impl Code {
-            /// Every code.
             pub const ALL: &[Code] = &[$(Code::$name,)*];
             /// Name on the wire.
             pub fn as_str(self) -> &'static str {
                 match self { $(Code::$name => $code,)* }
             }
-            /// HTTP status.
             pub fn status(self) -> u16 {
                 match self { $(Code::$name => $status,)* }
             }
@@ -48,7 +45,7 @@ codes! {
     TokenUnknown = 401 "token_unknown", "Unknown token";
     TokenExpired = 401 "token_expired", "Token expired";
     TokenRevoked = 401 "token_revoked", "Token revoked";
-    TokenTypeMismatch = 401 "token_type_mismatch", "This type of token is not accepted here";
+    TokenTypeMismatch = 401 "token_type_mismatch", "Wrong type of token";
     AssertionInvalid = 401 "assertion_invalid", "Invalid assertion";
     AssertionReplayed = 401 "assertion_replayed", "Assertion already used";
     ClockSkew = 401 "clock_skew", "The clocks of caller and server differ too much";
@@ -59,7 +56,7 @@ codes! {
     NotFound = 404 "not_found", "Not found";
     MethodNotAllowed = 405 "method_not_allowed", "Method not allowed";
     Conflict = 409 "conflict", "Concurrent change";
-    Rejected = 409 "rejected", "The current state does not allow this";
+    Rejected = 409 "rejected", "The current state does not allow the request";
     NameTaken = 409 "name_taken", "Name taken";
     NoChanges = 409 "no_changes", "No changes";
     AlreadyFinished = 409 "already_finished", "Already finished";
@@ -69,15 +66,15 @@ codes! {
     ApprovalStale = 409 "approval_stale", "The plan has changed since it was read";
     EnrolmentUsed = 409 "enrolment_used", "The enrolment token was used with another key";
     SessionSuperseded = 409 "session_superseded", "The runner has a newer session";
-    SessionUnknown = 409 "session_unknown", "Unknown session: open another one";
+    SessionUnknown = 409 "session_unknown", "Unknown session: open another session";
     SessionJournalRequired = 409 "session_journal_required", "Open another session and send the journal";
     ClaimedByOther = 409 "claimed_by_other", "Another runner claimed the job";
     SeqGap = 409 "seq_gap", "An earlier report is missing";
     SeqConflict = 409 "seq_conflict", "A different report has this number";
-    LogDivergence = 409 "log_divergence", "The log bytes differ from the stored ones";
+    LogDivergence = 409 "log_divergence", "The log bytes differ from the stored bytes";
     Cancelled = 410 "cancelled", "Job cancelled";
     Expired = 410 "expired", "The offer or deadline has expired";
-    Fenced = 412 "fenced", "The execution is not the current one of its job";
+    Fenced = 412 "fenced", "The execution is not the current execution of its job";
     LogMismatch = 412 "log_mismatch", "The log does not match its announced digest";
     TooLarge = 413 "too_large", "The request is too large";
     UploadQuotaExceeded = 413 "upload_quota_exceeded", "The upload quota is used up";
@@ -111,7 +108,6 @@ pub struct Problem {
     pub errors: Vec<FieldProblem>,
     /// Members that this code adds to the body.
     pub members: Vec<(&'static str, Value)>,
-    /// Response headers.
     pub headers: Vec<(header::HeaderName, HeaderValue)>,
 }
 
@@ -157,7 +153,6 @@ impl Problem {
         self.header(header::RETRY_AFTER, seconds)
     }
 
-    /// Response body.
     pub fn body(&self) -> schemas::problem::Problem {
         let (status, code, title) = (self.code.status(), self.code.as_str(), self.code.title());
         let mut body = schemas::problem::Problem::new(status, code, title, &self.detail);
@@ -187,7 +182,7 @@ impl IntoResponse for Problem {
 }
 
 /// Returns true if the database is unavailable or overloaded, so that a retry may succeed.
-pub(crate) fn is_away(error: &sqlx::Error) -> bool {
+pub(crate) fn is_unavailable(error: &sqlx::Error) -> bool {
     use sqlx::Error::{Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
     // SQLSTATE classes: connection, read-only, conflicts, resources, locks, operator, disk.
     const RETRYABLE: [&str; 7] = ["08", "25", "40", "53", "55", "57", "58"];
@@ -203,10 +198,11 @@ pub(crate) fn is_away(error: &sqlx::Error) -> bool {
 
 impl From<sqlx::Error> for Problem {
     fn from(error: sqlx::Error) -> Self {
-        let down = is_away(&error);
+        let down = is_unavailable(&error);
         // 22021: the request has a character that text cannot have, usually NUL.
         if error.as_database_error().is_some_and(|said| said.code().as_deref() == Some("22021")) {
-            let detail = "a name or filter contains a NUL character: remove it";
+            let detail =
+                "invalid request: a name or filter contains a NUL character; remove the character";
             return Problem::new(Code::BadRequest, detail);
         }
         if !down {

@@ -15,7 +15,7 @@ use domain::{
 };
 use event_log::{AppendError, LogError, blob::BlobError};
 
-use crate::problem::{Code, Problem, is_away};
+use crate::problem::{Code, Problem, is_unavailable};
 
 impl From<RunError> for Problem {
     fn from(error: RunError) -> Problem {
@@ -26,8 +26,8 @@ impl From<RunError> for Problem {
             RunError::AlreadyRequested
             | RunError::StepsOutOfOrder
             | RunError::NotReady
-            | RunError::NotWaitingForThat
-            | RunError::NotItsJob
+            | RunError::WrongStepState
+            | RunError::WrongJob
             | RunError::NothingToApprove
             | RunError::NotFailed
             | RunError::NotAProvision
@@ -68,18 +68,18 @@ impl From<JobError> for Problem {
             JobError::NoAttempts
             | JobError::TooManyPhases { .. }
             | JobError::NotThisKind { .. }
-            | JobError::NotARunnersReason => Code::Invalid,
+            | JobError::ReasonNotReportable => Code::Invalid,
             JobError::AlreadyClaimed { .. } => Code::ClaimedByOther,
             JobError::Fenced { .. } => Code::Fenced,
             JobError::SeqConflict { .. } => Code::SeqConflict,
             JobError::SeqGap { .. } => Code::SeqGap,
-            JobError::OnlyAPrincipalMayResolve | JobError::ARunnerMayNotResolve => Code::Forbidden,
+            JobError::PrincipalRequired | JobError::RunnerMayNotResolve => Code::Forbidden,
             JobError::AlreadyQueued
             | JobError::NotStarted
             | JobError::AlreadyStarted
             | JobError::AlreadyReported { .. }
             | JobError::StillConnected
-            | JobError::DeadlineAhead { .. }
+            | JobError::DeadlineNotPassed { .. }
             | JobError::MayStillRun
             | JobError::NothingToResolve
             | JobError::Cancelling
@@ -129,7 +129,7 @@ impl From<AppendError> for Problem {
             AppendError::Invalid(_) | AppendError::NotEncrypted(_) => Problem::internal(error),
             // The database or stored data will reject this again, and endless retries would block
             // other commits.
-            AppendError::Database(reason) if !is_away(&reason) => Problem::internal(reason),
+            AppendError::Database(reason) if !is_unavailable(&reason) => Problem::internal(reason),
             AppendError::Database(reason) => {
                 tracing::warn!(error = %reason, "Cannot append: the database is unavailable");
                 let detail = "the database is unavailable; try again";
@@ -253,7 +253,7 @@ impl From<RunnerError> for Problem {
         let code = match &error {
             RunnerError::NotFound => Code::NotFound,
             RunnerError::Revoked => Code::RunnerRevoked,
-            RunnerError::NeedsAnInstall | RunnerError::BelongsToNoInstall => Code::Invalid,
+            RunnerError::InstallRequired | RunnerError::InstallNotAllowed => Code::Invalid,
             RunnerError::AlreadyEnrolled | RunnerError::KeyWasReplaced => Code::Rejected,
         };
         Problem::new(code, error.to_string())

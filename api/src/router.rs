@@ -20,7 +20,7 @@ use crate::{
 /// Default limit of a request body, in bytes.
 const BODY_BYTES: usize = 2 * 1024 * 1024;
 
-/// The Control API with its OpenAPI document: for users and services.
+/// Returns the routes of the Control API and its OpenAPI document.
 pub fn control_api() -> (Router<App>, OpenApi) {
     let about = "For users and services. Every request carries `Authorization: Bearer stead_…`; \
                  every error is an RFC 9457 problem with a stable `code`.";
@@ -29,7 +29,7 @@ pub fn control_api() -> (Router<App>, OpenApi) {
     api.split_for_parts()
 }
 
-/// The Runner API with its OpenAPI document: for runners.
+/// Returns the routes of the Runner API and its OpenAPI document.
 pub fn runner_api() -> (Router<App>, OpenApi) {
     let about = "For runners. Every request may be repeated; requests of an execution carry its \
                  id in the header `Execution`.";
@@ -46,8 +46,8 @@ fn document(title: &str, about: &str) -> OpenApi {
 /// All routes of the Control API listener.
 pub fn control(app: &App) -> Router {
     let (api, document) = control_api();
-    // The last layer runs first. Probes and documents are merged after the layers, because they
-    // need no caller.
+    // The last layer runs first. Probes and documents are merged after the layers, because requests
+    // for them need no token.
     let api = api
         .route_layer(from_fn_with_state(app.clone(), control::idempotent))
         .route_layer(from_fn_with_state(app.clone(), control::wait_for_min_position))
@@ -74,7 +74,7 @@ pub fn runner(app: &App) -> Router {
 fn finish(app: &App, routes: Router<App>, url: &str) -> Router {
     let https = url.starts_with("https://");
     routes
-        .fallback(nothing_here)
+        .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(CatchPanicLayer::custom(panicked))
@@ -82,7 +82,7 @@ fn finish(app: &App, routes: Router<App>, url: &str) -> Router {
         .with_state(app.clone())
 }
 
-async fn nothing_here(uri: Uri) -> Problem {
+async fn not_found(uri: Uri) -> Problem {
     Problem::not_found(uri.path())
 }
 

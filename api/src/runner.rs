@@ -34,7 +34,8 @@ pub mod session;
 mod tests;
 pub mod token;
 
-/// Compression adds at most this much to an incompressible chunk.
+/// Maximum size in bytes of the body of a chunk. Compression can slightly enlarge an incompressible
+/// chunk.
 const CHUNK_BODY_BYTES: usize = CHUNK_MAX_BYTES + 4096;
 
 /// All routes of the Runner API.

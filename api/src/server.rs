@@ -48,7 +48,6 @@ const LOOPS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Idle time after which a database connection is checked before use.
 const MAX_UNTESTED_IDLE: Duration = Duration::from_secs(1);
 
-/// Running server.
 pub struct Server {
     /// Shared state of the handlers and loops.
     pub app: App,
@@ -61,31 +60,22 @@ pub struct Server {
 /// Reasons why the server cannot start, each with a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A listener cannot be bound.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// A key is unusable.
     #[error(transparent)]
     Keys(#[from] KeyError),
-    /// The registry is unusable.
     #[error(transparent)]
     Registry(#[from] ArtifactError),
-    /// The log cannot be opened.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The database is unavailable.
-    #[error("database unavailable: {0}")]
+    #[error("cannot access the database: {0}; check that it runs and that its URL is correct")]
     Database(#[from] sqlx::Error),
-    /// A projection cannot be updated to this version.
     #[error("cannot update a projection: {0}")]
     Views(#[from] RebuildError),
-    /// The first owner cannot be created.
     #[error("cannot create the first owner: {0}")]
     Owner(#[from] BootstrapError),
-    /// The state of the loops cannot be loaded.
     #[error("cannot load the server's state: {}", .0.detail)]
     Loops(Box<Problem>),
-    /// A file cannot be written.
     #[error("cannot access {path}: {reason}")]
     File { path: String, reason: std::io::Error },
 }
@@ -102,7 +92,7 @@ impl Server {
     /// Starts the server with another clock.
     async fn start_with(options: Options, clock: Clock) -> Result<Server, StartError> {
         // Binds the listeners first: a port in use is the most common error and is cheap to detect.
-        let (control, runner) = options.open_doors().await?;
+        let (control, runner) = options.bind_listeners().await?;
         let keys = Keys::open(&options.data.join("keys"), clock())?;
         let ring = wrapping::ring(&options.data.join("keys"), clock())?;
         let registry = Registry::open(&options.data, options.max_blob_bytes)?;
@@ -162,7 +152,7 @@ impl Server {
         }
         let config = options.config(&control, &runner)?;
         // The directory may be mounted read-only. `stead keys list` then shows fingerprints only.
-        if let Err(error) = keys.speak_for(log.log_id()) {
+        if let Err(error) = keys.record_log(log.log_id()) {
             warn!(error = %error, "Cannot record the log of these keys in their directory");
         }
         let tokens = Tokens::new(&keys.current(), log.log_id());
@@ -258,7 +248,8 @@ fn serve(
     Ok(doors)
 }
 
-/// Reads the name of this server among those of one database from its data directory.
+/// Name of this server, unique among the servers of one database. Reads the file `server.id` in the
+/// data directory, or creates it.
 fn server_name(data: &std::path::Path) -> Result<String, StartError> {
     let path: PathBuf = data.join("server.id");
     let at = |reason| StartError::File { path: path.display().to_string(), reason };

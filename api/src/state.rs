@@ -33,13 +33,11 @@ pub struct Inner {
     pub pool: PgPool,
     /// Connections as the owner of the tables, if configured.
     pub owner: Option<PgPool>,
-    /// Engine that handles commands and writes the log.
     pub engine: Engine,
     /// Projections, which follow the log.
     pub projections: Projections,
     /// Cache of published configs.
     pub configs: ConfigCache,
-    /// Signing keys of the server.
     pub keys: Keys,
     /// Principals of the Control API, and revoked runners.
     pub principals: PrincipalCache,
@@ -53,25 +51,18 @@ pub struct Inner {
     pub grants: GrantQueue,
     /// Queue of responses to store.
     pub responses: ResponseQueue,
-    /// Logs of jobs.
     pub logs: LogStore,
-    /// Registry of the vendor's artifacts.
     pub registry: Registry,
     /// Cache of job manifests by digest.
     pub manifests: Manifests,
-    /// Configuration from the start options.
     pub config: Config,
-    /// Metrics of this process.
     pub metrics: Metrics,
-    /// State of the background tasks.
     pub tasks: Tasks,
     /// Permit for one self-check at a time, because it reads all stored data.
     pub doctor_permit: Arc<Semaphore>,
     /// Permits for as-of queries of projections, because each one holds a connection.
     pub as_of_permits: Arc<Semaphore>,
-    /// Cache of the installs that changed in recently requested ranges of the log.
     pub changed_installs: ChangedInstallsCache,
-    /// Source of the time.
     pub clock: Clock,
     /// Cancelled once at shutdown: long polls and streams then return.
     pub stopping: CancellationToken,
@@ -103,13 +94,12 @@ pub struct Config {
 }
 
 impl App {
-    /// Creates the shared state.
     pub fn new(inner: Inner) -> Self {
         App(Arc::new(inner))
     }
 
-    /// Connections for creating tables: those of the owner if configured, or else those of the
-    /// server. The server's role may also have the right.
+    /// Connections for creating tables: connections of the owner if configured, or else connections
+    /// of the server. The server's role may also have the right.
     pub fn owner(&self) -> &PgPool {
         self.owner.as_ref().unwrap_or(&self.pool)
     }

@@ -6,7 +6,6 @@ use std::{
 
 use tokio::sync::watch;
 
-/// State of the server's background tasks.
 pub struct Tasks {
     down: Mutex<BTreeSet<&'static str>>,
     failed: watch::Sender<Option<&'static str>>,
@@ -50,7 +49,7 @@ impl Tasks {
     /// Records that a task has failed permanently.
     pub(crate) fn fail(&self, name: &'static str) {
         self.set(name, false);
-        // Only the first failure is reported: the others follow from it.
+        // Only the first failure is reported: later failures follow from it.
         self.failed.send_if_modified(|failed| failed.is_none() && failed.replace(name).is_none());
     }
 }

@@ -42,7 +42,7 @@ pub struct Diagnostic {
     /// Number of characters from `column`.
     pub length: u32,
     pub message: String,
-    /// Remedy. It may be empty for a warning.
+    /// Remedy. May be empty for a warning.
     pub remedy: String,
 }
 
@@ -93,13 +93,13 @@ impl Diagnostic {
     }
 }
 
-/// Removes control characters: text from a directory must not control the reader's terminal or
-/// reverse the order of its text.
+/// Replaces control characters with U+FFFD, because a text from a directory must not control the
+/// reader's terminal or reverse the order of the displayed characters.
 fn plain(text: impl Into<String>) -> String {
-    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let acts = |c: char| (c.is_control() && c != '\n') || turns(c);
+    let is_bidirectional = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_control = |c: char| (c.is_control() && c != '\n') || is_bidirectional(c);
     let text = text.into();
-    if text.contains(acts) { text.replace(acts, "\u{fffd}") } else { text }
+    if text.contains(is_control) { text.replace(is_control, "\u{fffd}") } else { text }
 }
 
 impl fmt::Display for Diagnostic {

@@ -1,5 +1,5 @@
-//! Compares two configs and explains the changes: which components need a build, and which ones a
-//! changed default affects.
+//! Compares two configs and explains the changes: which components need a build, and which
+//! components a changed default affects.
 use std::collections::BTreeSet;
 
 use serde::Serialize;
@@ -15,7 +15,6 @@ mod supporting;
 
 pub use self::supporting::SupportingChange;
 
-/// Change of one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
@@ -25,7 +24,6 @@ pub enum Change {
     Unchanged,
 }
 
-/// A reason for a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum ChangeReason {
@@ -33,7 +31,7 @@ pub enum ChangeReason {
     Source,
     /// A key in the part's file changed. An absent value means that the key did not exist.
     Setting { key: String, before: Option<Value>, after: Option<Value> },
-    /// A key with a long text changed. The text itself is not shown.
+    /// A key with a long or sensitive text changed. The text itself is not shown.
     Text { key: String },
     /// A file that the part names has different bytes.
     File { path: String },
@@ -41,11 +39,10 @@ pub enum ChangeReason {
     Plugin { name: String },
     /// The default of an input that the part reads changed.
     InputDefault { input: String, before: Option<String>, after: Option<String> },
-    /// The environment that the runner gives every job changed.
+    /// The `env_vars` of the runner changed, which every job gets.
     RunnerEnv,
 }
 
-/// A part of the app with its change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PartChange {
     pub name: String,
@@ -193,8 +190,9 @@ fn changed_defaults(
     before: &AppConfig,
     after: &AppConfig,
 ) -> Vec<(String, Option<String>, Option<String>)> {
-    let kept = before.inputs.iter().filter_map(|old| Some((old, after.input(&old.name)?)));
-    kept.filter(|(old, new)| old.default != new.default)
+    let common = before.inputs.iter().filter_map(|old| Some((old, after.input(&old.name)?)));
+    common
+        .filter(|(old, new)| old.default != new.default)
         .map(|(old, new)| (old.name.clone(), old.default.clone(), new.default.clone()))
         .collect()
 }
@@ -233,15 +231,15 @@ fn inputs(before: &AppConfig, after: &AppConfig) -> Vec<PartChange> {
         .map(|name| match (before.input(&name), after.input(&name)) {
             (Some(old), Some(new)) => {
                 let mut why = Vec::new();
-                let (mut old_said, mut new_said) = (input_json(old), input_json(new));
+                let (mut old_json, mut new_json) = (input_json(old), input_json(new));
                 if old.sensitive || new.sensitive {
                     let key = "default".to_string();
                     why.extend((old.default != new.default).then_some(ChangeReason::Text { key }));
-                    for said in [&mut old_said, &mut new_said] {
-                        said.as_object_mut().map(|said| said.remove("default"));
+                    for json in [&mut old_json, &mut new_json] {
+                        json.as_object_mut().map(|json| json.remove("default"));
                     }
                 }
-                settings("", &old_said, &new_said, &mut why);
+                settings("", &old_json, &new_json, &mut why);
                 let change = if why.is_empty() { Change::Unchanged } else { Change::Changed };
                 part(&name, change, why, false)
             }

@@ -13,9 +13,9 @@ use crate::{
 };
 
 /// Maximum size of a file, checked before parsing.
-const LARGEST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 /// Maximum nesting of values. Real configs stay below ten.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// A value and its byte range.
 #[derive(Debug, Clone)]
 pub struct Spot {
@@ -43,7 +43,6 @@ pub struct Entry {
     pub spot: Spot,
 }
 
-/// A parsed file.
 #[derive(Debug, Clone)]
 pub struct Document {
     pub file: String,
@@ -62,13 +61,17 @@ impl Document {
             let place = at.unwrap_or_default();
             Diagnostic::error("malformed_file", message, remedy).at(file, place)
         };
-        if bytes.len() > LARGEST_BYTES {
-            let message = format!("file too large: the maximum is {LARGEST_BYTES} bytes");
+        if bytes.len() > MAX_BYTES {
+            let message = format!(
+                "this file is too large: it has {} bytes, the maximum is {MAX_BYTES}",
+                bytes.len()
+            );
             let remedy = "move long texts into files and name them as ./file";
             return Err(vec![refuse(None, message, remedy)]);
         }
-        let text = std::str::from_utf8(bytes)
-            .map_err(|_| vec![refuse(None, "this file is not UTF-8".into(), "save it as UTF-8")])?;
+        let text = std::str::from_utf8(bytes).map_err(|_| {
+            vec![refuse(None, "this file is not UTF-8".into(), "save the file as UTF-8")]
+        })?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lines = Lines::of(text);
         let (root, errors) = DeTable::parse_recoverable(text);
@@ -82,7 +85,7 @@ impl Document {
         let root = table(root.get_ref(), 0).ok_or_else(|| {
             vec![refuse(
                 None,
-                format!("values nest too deep: the maximum is {DEEPEST} levels"),
+                format!("values nest too deep: the maximum is {MAX_DEPTH} levels"),
                 "reduce the nesting",
             )]
         })?;
@@ -94,8 +97,9 @@ impl Document {
         self.lines.place(&self.text, span)
     }
 
-    /// Origin of a string value's characters, after its opening quotes and after the newline that
-    /// TOML drops behind an opening `"""`.
+    /// Origin of a string's content: the location of its first character after the opening quotes.
+    /// TOML drops a newline directly after an opening `"""`, so the content begins after that
+    /// newline.
     pub fn content(&self, key: &str, spot: &Spot) -> Origin {
         let inner = self.inner(spot);
         let Location { line, column, .. } = self.place(inner.start..inner.start);
@@ -113,7 +117,7 @@ impl Document {
         Origin { file: self.file.clone(), key: key.to_string(), line, column, escapes }
     }
 
-    /// Byte range of a value. For a string it excludes the quotes.
+    /// Byte range of a value. For a string, the range excludes the quotes.
     pub fn inner(&self, spot: &Spot) -> Range<usize> {
         if !matches!(spot.node, Node::Text(_)) {
             return spot.span.clone();
@@ -173,7 +177,7 @@ fn table(from: &DeTable<'_>, depth: usize) -> Option<Table> {
 }
 
 fn node(from: &DeValue<'_>, depth: usize) -> Option<Node> {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return None;
     }
     Some(match from {

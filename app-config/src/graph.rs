@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub type Edges = BTreeMap<String, BTreeSet<String>>;
 
 /// Maximum number of reported cycles.
-const MOST_CYCLES: usize = 20;
+const MAX_CYCLES: usize = 20;
 
 /// Returns the layers, each sorted by name; a node is one layer above its highest dependency.
 ///
@@ -31,10 +31,10 @@ fn ready(left: &Edges) -> Vec<String> {
     free.map(|(name, _)| name.clone()).collect()
 }
 
-/// Finds cycles one by one. It removes the closing edge of each cycle until the graph has no cycle.
+/// Finds up to [`MAX_CYCLES`] cycles one by one, and removes the closing edge of each.
 fn cycles(mut left: Edges) -> Vec<Vec<String>> {
     let mut cycles = Vec::new();
-    while cycles.len() < MOST_CYCLES {
+    while cycles.len() < MAX_CYCLES {
         let ready = ready(&left);
         if !ready.is_empty() {
             left.retain(|name, _| !ready.contains(name));
@@ -83,13 +83,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_shown_from_end_to_end() {
+    fn a_cycle_is_shown_completely() {
         let edges = edges(&[("a", &["b"]), ("b", &["c"]), ("c", &["b"]), ("d", &[])]);
         assert_eq!(layers(&edges).unwrap_err(), [["b", "c", "b"]]);
     }
 
     #[test]
-    fn every_cycle_is_shown_and_not_only_the_first() {
+    fn every_cycle_is_shown() {
         let edges = edges(&[
             ("a", &["b"]),
             ("b", &["a", "base"]),
@@ -106,10 +106,10 @@ mod tests {
     }
 
     #[test]
-    fn more_cycles_than_a_person_reads_are_not_looked_for() {
+    fn the_number_of_cycles_is_limited() {
         let names: Vec<String> = (0..100).map(|n| format!("n{n}")).collect();
         let all = |_: &String| names.iter().cloned().collect();
         let edges: Edges = names.iter().map(|name| (name.clone(), all(name))).collect();
-        assert_eq!(layers(&edges).unwrap_err().len(), MOST_CYCLES);
+        assert_eq!(layers(&edges).unwrap_err().len(), MAX_CYCLES);
     }
 }

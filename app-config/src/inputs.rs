@@ -11,11 +11,10 @@ use crate::{
     text::Origin,
 };
 
-/// Problem with one input value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(tag = "problem", rename_all = "snake_case")]
 pub enum InputProblem {
-    #[error("unknown input `{name}`{}", meant(.nearest))]
+    #[error("unknown input `{name}`{}", suggestion(.nearest))]
     Unknown {
         name: String,
         /// Declared input with the most similar name.
@@ -33,7 +32,6 @@ pub enum InputProblem {
 }
 
 impl InputProblem {
-    /// Name of the input.
     pub fn name(&self) -> &str {
         match self {
             InputProblem::Unknown { name, .. }
@@ -44,13 +42,12 @@ impl InputProblem {
         }
     }
 
-    /// Remedy for the problem.
     pub fn remedy(&self) -> String {
         match self {
             InputProblem::Unknown { nearest: Some(nearest), .. } => {
                 format!("did you mean `{nearest}`?")
             }
-            InputProblem::Unknown { nearest: None, .. } => "leave it out".to_string(),
+            InputProblem::Unknown { nearest: None, .. } => "omit the input".to_string(),
             InputProblem::Missing { name } | InputProblem::DefaultFailed { name, .. } => {
                 format!("add --input {name}=…")
             }
@@ -64,7 +61,7 @@ impl InputProblem {
     }
 }
 
-fn meant(nearest: &Option<String>) -> String {
+fn suggestion(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }
 
@@ -81,11 +78,14 @@ pub fn resolve_inputs(
     let mut problems: Vec<InputProblem> = given
         .keys()
         .filter(|name| config.input(name).is_none())
-        .map(|name| InputProblem::Unknown { name: name.clone(), nearest: meant_by(config, name) })
+        .map(|name| InputProblem::Unknown {
+            name: name.clone(),
+            nearest: nearest_input(config, name),
+        })
         .collect();
     let (mut resolved, mut derived) = (BTreeMap::new(), Vec::new());
     for input in &config.inputs {
-        match one(input, given.get(&input.name)) {
+        match resolve_input(input, given.get(&input.name)) {
             Ok(Resolved::Text(text)) => {
                 resolved.insert(input.name.clone(), text);
             }
@@ -100,7 +100,7 @@ pub fn resolve_inputs(
             Ok(text) if accepts(input.kind, &text) => {
                 resolved.insert(name, text);
             }
-            Ok(text) => problems.push(ill_typed(input, &text)),
+            Ok(text) => problems.push(type_error(input, &text)),
             Err(_) if input.sensitive => {
                 let why = "its template failed".to_string();
                 problems.push(InputProblem::DefaultFailed { name, why });
@@ -111,10 +111,10 @@ pub fn resolve_inputs(
     if problems.is_empty() { Ok(resolved) } else { Err(problems) }
 }
 
-/// Resolves inputs when a user chooses a version or its inputs. Rejects every value of a
-/// sensitive input, including a default: templates would render it in clear text. A required
-/// sensitive input is rejected, too, because it cannot be given. [`resolve_inputs`] still
-/// accepts deployed values, so that an install can be destroyed.
+/// Resolves inputs when a user chooses a version or its inputs. Rejects every value of a sensitive
+/// input, including a default: templates would render it in clear text. A required sensitive input
+/// is rejected, too, because no value can be given. [`resolve_inputs`] still accepts deployed
+/// values, so that an install can be destroyed.
 ///
 /// # Errors
 /// As [`resolve_inputs`], and one problem for each sensitive input with a value.
@@ -123,12 +123,12 @@ pub fn choose_inputs(
     given: &BTreeMap<String, Value>,
 ) -> Result<BTreeMap<String, String>, Vec<InputProblem>> {
     let resolved = resolve_inputs(config, given);
-    let valued = |input: &&Input| {
+    let has_value = |input: &&Input| {
         let default = input.default.as_ref().is_some_and(|text| !text.is_empty());
         let given = given.get(&input.name).is_some_and(|value| !value.is_null());
         input.sensitive && (default || given || input.required)
     };
-    let sensitive: Vec<&Input> = config.inputs.iter().filter(valued).collect();
+    let sensitive: Vec<&Input> = config.inputs.iter().filter(has_value).collect();
     if sensitive.is_empty() {
         return resolved;
     }
@@ -145,7 +145,7 @@ enum Resolved {
     Template(String),
 }
 
-fn one(input: &Input, given: Option<&Value>) -> Result<Resolved, InputProblem> {
+fn resolve_input(input: &Input, given: Option<&Value>) -> Result<Resolved, InputProblem> {
     let name = input.name.clone();
     let missing = |name| Err(InputProblem::Missing { name });
     let default = input.default.clone().filter(|text| !text.is_empty());
@@ -153,7 +153,7 @@ fn one(input: &Input, given: Option<&Value>) -> Result<Resolved, InputProblem> {
         return match default {
             Some(default) if is_template(&default) => Ok(Resolved::Template(default)),
             Some(default) if accepts(input.kind, &default) => Ok(Resolved::Text(default)),
-            Some(default) => Err(ill_typed(input, &default)),
+            Some(default) => Err(type_error(input, &default)),
             None if input.required => missing(name),
             None => Ok(Resolved::Text(String::new())),
         };
@@ -182,21 +182,21 @@ fn one(input: &Input, given: Option<&Value>) -> Result<Resolved, InputProblem> {
     if shape && accepts(input.kind, &text) {
         return Ok(Resolved::Text(text));
     }
-    Err(ill_typed(input, &text))
+    Err(type_error(input, &text))
 }
 
-/// Checks that a text is a valid value of an input.
-pub(crate) fn given(input: &Input, text: &str) -> Result<(), InputProblem> {
-    if text.is_empty() || accepts(input.kind, text) { Ok(()) } else { Err(ill_typed(input, text)) }
+/// Checks that a text is empty or a valid value of an input.
+pub(crate) fn check_value(input: &Input, text: &str) -> Result<(), InputProblem> {
+    if text.is_empty() || accepts(input.kind, text) { Ok(()) } else { Err(type_error(input, text)) }
 }
 
-fn ill_typed(input: &Input, text: &str) -> InputProblem {
+fn type_error(input: &Input, text: &str) -> InputProblem {
     let found = match input.sensitive {
         // The value may be a default in clear text. Do not repeat it.
         true => "its current value".to_string(),
         false => format!("{:?}", text.chars().take(60).collect::<String>()),
     };
-    InputProblem::IllTyped { name: input.name.clone(), wanted: wanted(input.kind), found }
+    InputProblem::IllTyped { name: input.name.clone(), wanted: expected_type(input.kind), found }
 }
 
 /// True if a text is a valid value of this kind.
@@ -217,7 +217,7 @@ pub(crate) fn accepts(kind: InputKind, text: &str) -> bool {
     }
 }
 
-fn wanted(kind: InputKind) -> &'static str {
+fn expected_type(kind: InputKind) -> &'static str {
     match kind {
         InputKind::String => "a string",
         InputKind::Number => "a number",
@@ -227,7 +227,7 @@ fn wanted(kind: InputKind) -> &'static str {
     }
 }
 
-fn meant_by(config: &AppConfig, name: &str) -> Option<String> {
+fn nearest_input(config: &AppConfig, name: &str) -> Option<String> {
     let known = config.inputs.iter().map(|input| input.name.as_str());
     nearest(name, known).map(str::to_string)
 }

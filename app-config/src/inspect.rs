@@ -236,8 +236,8 @@ fn policies(config: &AppConfig) -> Value {
 
 /// Number of roles per role type of `permissions.toml` or `permissions/`.
 fn permissions(config: &AppConfig) -> Value {
-    let own = config.roles.iter().filter(|role| !is_break_glass(role));
-    count(own.map(|role| role.word.clone()))
+    let roles = config.roles.iter().filter(|role| !is_break_glass(role));
+    count(roles.map(|role| role.word.clone()))
 }
 
 /// True if a file for break-glass roles declares the role.

@@ -22,7 +22,7 @@ pub use self::{
     inputs::{Input, InputGroup, InputKind},
     kinds::{
         DockerBuild, Ecr, HelmChart, HelmRepo, Image, Job, KubernetesManifest, Kustomize,
-        MOST_RETRIES, OperationRole, Options, Pulumi, Spec, bounded_retries,
+        MAX_RETRIES, OperationRole, Options, Pulumi, Spec, bounded_retries,
     },
     stack::{
         CloudGrants, InstallFile, Metadata, NestedStack, Policy, Role, RolePolicy, RolePurpose,
@@ -35,7 +35,7 @@ pub use self::{
 pub const TERRAFORM_MODULE: &str = "terraform_module";
 
 /// Kinds of the format that require a plugin, and what that plugin handles.
-pub(crate) const LATER: [(&str, &str); 9] = [
+pub(crate) const PLUGIN_KINDS: [(&str, &str); 9] = [
     ("helm_chart", "Kubernetes"),
     ("kubernetes_manifest", "Kubernetes"),
     ("docker_build", "container images"),
@@ -47,7 +47,7 @@ pub(crate) const LATER: [(&str, &str); 9] = [
     ("job", "jobs"),
 ];
 
-/// An app, as its directory describes it.
+/// Contents of an app directory.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct AppConfig {
     pub metadata: Metadata,
@@ -115,10 +115,11 @@ impl AppConfig {
         if kind == TERRAFORM_MODULE || self.plugin(kind).is_some() {
             return None;
         }
-        let means = LATER.iter().find(|(known, _)| *known == kind).map(|(_, means)| *means);
-        let deals = means.map(|means| format!(", for {means}")).unwrap_or_default();
+        let purpose =
+            PLUGIN_KINDS.iter().find(|(known, _)| *known == kind).map(|(_, purpose)| *purpose);
+        let purpose_text = purpose.map(|purpose| format!(", for {purpose}")).unwrap_or_default();
         Some(format!(
-            "cannot deploy `{name}`: the plugin `{kind}`{deals} is missing; pin a plugin \
+            "cannot deploy `{name}`: the plugin `{kind}`{purpose_text} is missing; pin a plugin \
              (stead apps sync DIR --plugin {kind}=PATH), or use the type `{TERRAFORM_MODULE}`"
         ))
     }
@@ -218,15 +219,14 @@ impl Module {
     }
 }
 
-/// A deployable component.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Component {
     pub name: String,
-    /// File that describes it.
+    /// File that describes the component.
     pub file: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub var_name: Option<String>,
-    /// Declared dependencies. [`crate::refs::Graph`] adds the ones that templates imply.
+    /// Declared dependencies. [`crate::refs::Graph`] adds the dependencies that templates imply.
     pub dependencies: Vec<String>,
     #[serde(flatten)]
     pub module: Module,
@@ -248,7 +248,7 @@ pub struct Source {
     pub directory: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// True if it needs the vendor's own access (`connected_repo`).
+    /// True if the source needs the vendor's own access (`connected_repo`).
     pub connected: bool,
 }
 

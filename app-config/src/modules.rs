@@ -1,5 +1,5 @@
 //! Checks local Terraform modules against the variables that the config sets and the outputs that
-//! templates read. Nothing is evaluated here; the build runs `terraform validate`.
+//! templates read. The check evaluates no expression; the build runs `terraform validate`.
 use std::collections::{BTreeMap, BTreeSet};
 
 use hcl_edit::{parser::parse_body, structure::Body};
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Maximum size of a parsed file. The build validates larger files.
-const LARGEST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// Directory of a module, and its path for findings.
 #[derive(Debug, Clone, Default)]
@@ -23,7 +23,6 @@ pub struct Local {
     pub path: String,
 }
 
-/// Variables and outputs of a module.
 #[derive(Debug, Default)]
 struct Interface {
     /// Variables by name. The value is true if the variable has a default.
@@ -56,7 +55,8 @@ fn terraform_modules(config: &AppConfig) -> impl Iterator<Item = (&str, &Module)
     sandbox.chain(components).filter(|(_, module)| module.kind == TERRAFORM_MODULE)
 }
 
-/// Returns `None` if a file could not be parsed, because the result would be incomplete.
+/// Reads the variables and outputs of a module. Returns `None` if a file is too large or not UTF-8,
+/// because the result would be incomplete, and for a module without content.
 fn interface(local: &Local) -> Result<Option<Interface>, Vec<Diagnostic>> {
     let (mut interface, mut broken, mut is_known, mut is_empty) =
         (Interface::default(), Vec::new(), true, true);
@@ -66,7 +66,7 @@ fn interface(local: &Local) -> Result<Option<Interface>, Vec<Diagnostic>> {
             continue;
         }
         let text = std::str::from_utf8(&file.bytes).ok();
-        let Some(text) = text.filter(|text| text.len() <= LARGEST_BYTES) else {
+        let Some(text) = text.filter(|text| text.len() <= MAX_BYTES) else {
             is_known = false;
             continue;
         };
@@ -86,7 +86,7 @@ fn interface(local: &Local) -> Result<Option<Interface>, Vec<Diagnostic>> {
             let finding = Diagnostic::error(
                 "bad_module",
                 message,
-                "correct it; `terraform validate` shows the error",
+                "correct the file; `terraform validate` shows the error",
             );
             let (line, column) = (line as u32, column as u32);
             let path = format!("{}{path}", local.path);
@@ -154,16 +154,16 @@ fn variables(
         let open = interface.variables.keys().filter(|known| !module.vars.contains_key(*known));
         let message = format!("the module of `{name}` has no variable `{given}`");
         let (severity, remedy) = match nearest(given, open.map(String::as_str)) {
-            Some(meant) => (Severity::Error, format!("did you mean `{meant}`?")),
+            Some(suggestion) => (Severity::Error, format!("did you mean `{suggestion}`?")),
             None => {
-                let remedy = "remove it, or declare the variable in the module";
+                let remedy = "remove the variable from [vars], or declare it in the module";
                 (Severity::Warning, remedy.to_string())
             }
         };
         let finding = Diagnostic::new(severity, "unknown_variable", message, remedy);
         findings.push(finding.at(file, text.origin.place(text.value.chars().count())));
     }
-    // The names in a file are known only after its template is rendered.
+    // The names in a variables file are known only after the file is rendered.
     if !module.var_files.is_empty() {
         return;
     }
@@ -180,7 +180,7 @@ fn variables(
             "the module of `{name}` requires the variable `{missing}`, but nothing sets it"
         );
         let remedy = format!(
-            "add it to [vars], or pass it from the customer's runner: --pass-env TF_VAR_{missing}"
+            "add the variable to [vars], or pass it from the customer's runner: --pass-env TF_VAR_{missing}"
         );
         let finding = Diagnostic::warning("missing_variable", message, remedy);
         findings.push(finding.at(file, module.at.place(0)));
@@ -214,7 +214,7 @@ fn outputs(
             let message = format!("the module of {what} has no output `{output}`");
             let known = interface.outputs.iter().map(String::as_str);
             let remedy = match nearest(output, known) {
-                Some(meant) => format!("did you mean `{meant}`?"),
+                Some(suggestion) => format!("did you mean `{suggestion}`?"),
                 None => "declare the output in the module".to_string(),
             };
             let finding = Diagnostic::error("unknown_output", message, remedy);

@@ -41,7 +41,7 @@ mod usage;
 mod variables;
 
 pub use self::content::remote_path;
-use self::reader::{Found, Reader};
+use self::reader::{Reader, ReaderResult};
 
 /// The config as far as it could be read, and all findings.
 #[derive(Debug, Clone, Default)]
@@ -63,8 +63,8 @@ impl Reading {
 /// Reads an app directory before its module directories are gathered. The root of the tree is the
 /// app directory. [`AppConfig::sources`] then lists the directories that a bundle needs.
 ///
-/// This checks modules inside the app directory. Only the caller that gathers a module from another
-/// repository can check that one.
+/// The survey checks modules inside the app directory. Only the caller that gathers a module from
+/// another repository can check that module.
 pub fn survey(app: &Tree, plugins: &[PluginPin]) -> Reading {
     let mut reading = directory(app, plugins);
     reading.diagnostics.extend(sources::predict_findings(app, &reading.config));
@@ -77,8 +77,8 @@ pub fn survey(app: &Tree, plugins: &[PluginPin]) -> Reading {
 fn directory(app: &Tree, plugins: &[PluginPin]) -> Reading {
     let reader = Reader::new(app, plugins);
     let mut config = directory_with(&reader);
-    let Found { diagnostics, file_refs, remotes, spans, beside } = reader.finish();
-    (config.file_refs, config.spans, config.unmodeled) = (file_refs, spans, beside);
+    let ReaderResult { diagnostics, file_refs, remotes, spans, unmodeled } = reader.finish();
+    (config.file_refs, config.spans, config.unmodeled) = (file_refs, spans, unmodeled);
     Reading { config, diagnostics, remotes }
 }
 

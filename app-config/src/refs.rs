@@ -19,8 +19,8 @@ mod deploy_order;
 /// Values that texts read from an install's state.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Reads {
-    /// Outputs that templates read, by component. Empty if templates read other fields of the
-    /// component.
+    /// Outputs that templates read, by component. The set is empty if templates read only other
+    /// fields of the component.
     pub components: BTreeMap<String, BTreeSet<String>>,
     /// True if a template iterates over all components.
     pub all_components: bool,
@@ -32,8 +32,8 @@ pub struct Reads {
     pub stack: BTreeSet<String>,
     pub secrets: BTreeSet<String>,
     pub actions: BTreeSet<String>,
-    /// Components that a template requires. `dig` and `index` tolerate an absent component, so they
-    /// do not count.
+    /// Components that a template requires. `dig` and `index` tolerate an absent component, so
+    /// components that are read only through them do not count.
     #[serde(skip)]
     pub needed_components: BTreeSet<String>,
     /// Inputs that a template requires. Excludes those read only through `dig` or `index`.
@@ -67,8 +67,8 @@ impl Reads {
         let mut reads = Reads::default();
         for text in texts {
             // The reader of the config reports texts that cannot be parsed.
-            if let Ok(more) = Reads::of_one(text) {
-                reads.merge(more);
+            if let Ok(other) = Reads::of_one(text) {
+                reads.merge(other);
             }
         }
         reads
@@ -82,9 +82,9 @@ impl Reads {
         let mut reads = Reads::default();
         if is_template(&text.value) {
             let template = Template::parse(&text.value, &text.origin)?;
-            for (path, how) in crate::template::reads::all(template.parsed()) {
-                reads.take(&path, how.insists);
-                if let (Some(name), true) = (of_the_stack(&path), how.always) {
+            for (path, access) in crate::template::reads::all(template.parsed()) {
+                reads.take(&path, access.required);
+                if let (Some(name), true) = (of_the_stack(&path), access.always) {
                     reads.needed_stack.insert(name.to_string());
                 }
             }
@@ -122,10 +122,10 @@ impl Reads {
         self.needed_stack.extend(other.needed_stack);
     }
 
-    fn take(&mut self, path: &Path, insists: bool) {
+    fn take(&mut self, path: &Path, required: bool) {
         let parts: Vec<&str> = path.iter().map(String::as_str).collect();
         match parts.as_slice() {
-            // All of it, or a key that only rendering determines.
+            // The whole state, or a key that only rendering determines.
             [] | [ANY, ..] => {
                 self.all_components = true;
                 self.all_inputs = true;
@@ -134,11 +134,11 @@ impl Reads {
             }
             ["components"] | ["components", ANY, ..] => self.all_components = true,
             ["components", name, rest @ ..] => {
-                if insists {
+                if required {
                     self.needed_components.insert(name.to_string());
                 }
                 if let (true, ["outputs", output, ..]) =
-                    (insists && rest.get(1) != Some(&ANY), rest)
+                    (required && rest.get(1) != Some(&ANY), rest)
                 {
                     self.needed_outputs.insert((name.to_string(), output.to_string()));
                 }
@@ -155,7 +155,7 @@ impl Reads {
                     self.all_inputs = true;
                 } else {
                     self.inputs.insert(name.to_string());
-                    self.needed_inputs.extend(insists.then(|| name.to_string()));
+                    self.needed_inputs.extend(required.then(|| name.to_string()));
                 }
             }
             ["sandbox"] | ["sandbox", "outputs"] | ["install", "sandbox"] => {
@@ -165,7 +165,7 @@ impl Reads {
                 self.sandbox.insert(ANY.to_string());
             }
             ["sandbox", "outputs", name, ..] | ["install", "sandbox", "outputs", name, ..] => {
-                self.needed_sandbox.extend((insists && *name != ANY).then(|| name.to_string()));
+                self.needed_sandbox.extend((required && *name != ANY).then(|| name.to_string()));
                 self.sandbox.insert(name.to_string());
             }
             ["install"] => {
@@ -192,7 +192,6 @@ impl Reads {
     }
 }
 
-/// A component of the graph.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Node {
     /// Declared dependencies and those that templates imply.
@@ -205,7 +204,6 @@ pub struct Node {
 pub struct Graph {
     pub components: BTreeMap<String, Node>,
     pub sandbox: Reads,
-    /// Reads by action.
     pub actions: BTreeMap<String, Reads>,
     /// Reads of the runner's `env_vars`, which every job gets.
     pub runner: Reads,
@@ -268,7 +266,7 @@ impl Graph {
         self.components.iter().map(edge).collect()
     }
 
-    /// Components that must be deployed before this one.
+    /// Components that must be deployed before `component`.
     pub fn dependencies(&self, component: &str) -> BTreeSet<String> {
         self.components.get(component).map(|node| node.dependencies.clone()).unwrap_or_default()
     }
@@ -305,17 +303,18 @@ impl Graph {
 
     /// These inputs, and the inputs whose defaults read them.
     pub fn and_derived(&self, inputs: &BTreeSet<String>) -> BTreeSet<String> {
-        let made = self.derived.iter().filter(|(_, from)| !from.is_disjoint(inputs));
-        made.map(|(name, _)| name).chain(inputs).cloned().collect()
+        let derived = self.derived.iter().filter(|(_, from)| !from.is_disjoint(inputs));
+        derived.map(|(name, _)| name).chain(inputs).cloned().collect()
     }
 
-    /// True if a template of the sandbox reads one of these inputs.
+    /// True if a template of the sandbox or of the runner's `env_vars` reads one of these inputs.
     pub fn sandbox_reads(&self, inputs: &BTreeSet<String>) -> bool {
         let inputs = self.and_derived(inputs);
         inputs.iter().any(|name| self.sandbox.reads_input(name) || self.runner.reads_input(name))
     }
 
-    /// Components whose own templates read one of these inputs.
+    /// Components whose own templates read one of these inputs. All components, if the runner's
+    /// `env_vars` read one of them.
     pub fn readers_of_inputs(&self, inputs: &BTreeSet<String>) -> BTreeSet<String> {
         let inputs = self.and_derived(inputs);
         let reads = |node: &Node| {

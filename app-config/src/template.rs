@@ -61,7 +61,6 @@ pub struct TemplateError {
 }
 
 impl TemplateError {
-    /// Path of the file.
     pub fn file(&self) -> &str {
         &self.origin.file
     }
@@ -116,12 +115,12 @@ impl Default for Limits {
     }
 }
 
-/// True if a text is a template.
+/// True if a text is a template: it contains `{{`, and `.nuon` or `.stead`.
 pub fn is_template(text: &str) -> bool {
     text.contains("{{") && (text.contains(".nuon") || text.contains(".stead"))
 }
 
-/// Prepared state for many templates. No template changes it for the next one.
+/// Prepared state for many templates. A template that may change the state gets a copy.
 pub struct State<'j> {
     json: &'j Json,
     data: value::Value,
@@ -139,16 +138,16 @@ impl<'j> State<'j> {
     /// Data for a template. Adds the second name only if the template uses it, so that a template
     /// that prints everything prints the data once.
     fn data(&self, template: &Template) -> value::Value {
-        let twice = template.source.contains(".stead") || self.json.get("nuon").is_none();
+        let needs_both_names =
+            template.source.contains(".stead") || self.json.get("nuon").is_none();
         if template.parsed.changes {
             let fresh = value::from_json(self.json);
-            return if twice { value::named_twice(&fresh) } else { fresh };
+            return if needs_both_names { value::named_twice(&fresh) } else { fresh };
         }
-        if twice { &self.named_twice } else { &self.data }.clone()
+        if needs_both_names { &self.named_twice } else { &self.data }.clone()
     }
 }
 
-/// A parsed template.
 #[derive(Debug, Clone)]
 pub struct Template {
     source: String,

@@ -87,8 +87,9 @@ pub struct Span {
     pub end_column: u32,
 }
 
-/// Maximum number of stored spans; real directories have a tenth of it. Later values have no span.
-const MOST_SPANS: usize = 100_000;
+/// Maximum number of stored spans; real directories have a tenth of this number. Later values have
+/// no span.
+const MAX_SPANS: usize = 100_000;
 
 /// Locations of values, by file and key path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -100,9 +101,9 @@ pub struct Spans {
 impl Spans {
     /// Adds the values of one file, up to the maximum.
     pub(crate) fn extend(&mut self, file: &str, found: impl Iterator<Item = (String, Span)>) {
-        let room = MOST_SPANS.saturating_sub(self.count);
+        let remaining = MAX_SPANS.saturating_sub(self.count);
         let spans = self.files.entry(file.to_string()).or_default();
-        spans.extend(found.take(room));
+        spans.extend(found.take(remaining));
         self.count += spans.len();
     }
 

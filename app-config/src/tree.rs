@@ -94,7 +94,6 @@ impl Tree {
     }
 }
 
-/// SHA-256 digest of the bytes.
 pub(crate) fn sha256(bytes: &[u8]) -> Digest {
     let text = format!("sha256:{}", hex::encode(Sha256::digest(bytes)));
     match text.parse() {

@@ -1,5 +1,6 @@
-// Appends with emmett-postgresql: each to a stream of its own, as its documentation shows it.
-// usage: node emmett.mjs URL CALLERS SECONDS BYTES; prints each call's time, µs, and the whole, as JSON.
+// Measures appends of emmett-postgresql, each to a new stream, as its documentation recommends.
+// usage: node emmett.mjs URL CALLERS SECONDS BYTES
+// Prints JSON with the time of each call and the total time, in µs.
 import { randomUUID } from 'node:crypto';
 import { STREAM_DOES_NOT_EXIST } from '@event-driven-io/emmett';
 import { getPostgreSQLEventStore } from '@event-driven-io/emmett-postgresql';

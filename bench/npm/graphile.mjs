@@ -1,7 +1,7 @@
-// Jobs with graphile-worker, in one Node as its documentation shows it.
+// Measures graphile-worker in one Node process, as its documentation recommends.
 // usage: node graphile.mjs URL stock|tuned JOBS SECONDS
-// Prints, µs, as JSON: `together`, jobs queued one by one by 16 callers while they are worked at; `drained`, as many
-// that were in the queue before. Each with how many were done; SECONDS at most.
+// Prints JSON with the number of finished jobs and the time in µs. `together`: 16 callers queue jobs one by one while
+// workers run. `drained`: all jobs are queued before the clock starts. Each measurement takes at most SECONDS.
 import { randomUUID } from 'node:crypto';
 import { Logger, makeWorkerUtils, run } from 'graphile-worker';
 import pg from 'pg';
@@ -9,7 +9,7 @@ import { measure } from './measure.mjs';
 
 const [url, how, jobs, seconds] = process.argv.slice(2);
 const logger = new Logger(() => () => {});
-// 24 at once is what its own benchmarks take; stock is everything else as it is.
+// 24 concurrent jobs, as in the benchmarks of graphile-worker. `stock` uses defaults for everything else.
 const tuned = { localQueue: { size: 500 }, completeJobBatchDelay: 0, failJobBatchDelay: 0 };
 const worker = {
   connectionString: url, concurrentJobs: 24, maxPoolSize: 26, ...(how === 'tuned' ? tuned : {}),

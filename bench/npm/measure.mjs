@@ -1,9 +1,9 @@
-// The same measurement for every queue: what counts is what the database says is done.
+// Measurement of every job queue. It counts the jobs that the database records as finished.
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const CALLERS = 16;
 
-/** Jobs from queue to done, once while they are queued and once from a queue that is full. */
+/** Measures jobs while callers queue them (`together`), and jobs that were queued before (`drained`). */
 export async function measure({ jobs, seconds, queue, fill, work, left }) {
   const together = await until({ jobs, seconds, work, left }, async () => {
     let next = 0;
@@ -14,21 +14,21 @@ export async function measure({ jobs, seconds, queue, fill, work, left }) {
       }
     }));
   });
-  // What is left when the time was over is worked off by nobody: it is part of the next queue.
+  // Jobs that were not finished in time stay queued and count for the next measurement.
   const before = await left();
   for (let filled = before; filled < jobs; filled += 1000) await fill(Math.min(1000, jobs - filled));
   const drained = await until({ jobs: Math.max(jobs, before), seconds, work, left }, async () => {});
   return { together, drained };
 }
 
-/** Works until all are done, or the time is over. */
+/** Works until all jobs are finished, or the time is over. */
 async function until({ jobs, seconds, work, left }, queued) {
   let done = 0;
   const began = process.hrtime.bigint();
   const took = () => Number(process.hrtime.bigint() - began) / 1000;
   const stop = await work(() => { done += 1; });
   await queued();
-  // The handler is called before the job is marked as done: the end is when the table says so.
+  // The worker calls the handler before it records the job as finished, so the end is read from the table.
   let open = jobs;
   while (took() < seconds * 1e6) {
     if (done >= jobs) {

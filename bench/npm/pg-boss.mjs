@@ -1,6 +1,6 @@
-// Jobs with pg-boss, in one Node as its documentation shows it.
+// Measures pg-boss in one Node process, as its documentation recommends.
 // usage: node pg-boss.mjs URL stock|tuned JOBS SECONDS
-// Prints what graphile.mjs prints.
+// The output has the same format as that of graphile.mjs.
 import { randomUUID } from 'node:crypto';
 import { PgBoss } from 'pg-boss';
 import pg from 'pg';
@@ -13,7 +13,7 @@ await boss.start();
 await boss.createQueue('nothing');
 const pool = new pg.Pool({ connectionString: url, max: 1 });
 const payload = () => ({ id: randomUUID(), fill: 'a'.repeat(180) });
-// 24 workers in both; stock takes one job and looks again every two seconds, as it does unless it is told otherwise.
+// 24 workers in both modes. `stock` uses the defaults: batches of one job, and a poll every two seconds.
 const tuned = { batchSize: 500, pollingIntervalSeconds: 0.5, burstWhenBatchFull: true };
 const options = { localConcurrency: 24, ...(how === 'tuned' ? tuned : {}) };
 

@@ -118,14 +118,14 @@ impl Agent {
             "ack": std::mem::take(&mut self.acks),
         });
         let path = format!("poll?wait={seconds}");
-        let Some(answer) = self.send(Method::POST, &path, &poll).await? else {
+        let Some(response) = self.send(Method::POST, &path, &poll).await? else {
             return Ok(Vec::new());
         };
         // Skips a delay of zero, because each sleep lasts at least a millisecond.
-        if let Some(delay @ 1..) = answer["next"]["delay_ms"].as_u64() {
+        if let Some(delay @ 1..) = response["next"]["delay_ms"].as_u64() {
             tokio::time::sleep(Duration::from_millis(delay)).await;
         }
-        let directives = answer["directives"].as_array().cloned().unwrap_or_default();
+        let directives = response["directives"].as_array().cloned().unwrap_or_default();
         self.acks = directives.iter().map(|one| one["id"].clone()).collect();
         let offers = directives.iter().filter(|one| one["type"] == "offer");
         let jobs: Vec<_> =
@@ -163,9 +163,15 @@ impl Agent {
     }
 
     /// Reports the result. `log` is the whole log, which the server already has.
-    pub async fn ended(&mut self, job: JobId, execution: ExecutionId, how: Outcome, log: &[u8]) {
+    pub async fn ended(
+        &mut self,
+        job: JobId,
+        execution: ExecutionId,
+        outcome: Outcome,
+        log: &[u8],
+    ) {
         let sha256 = hex::encode(Sha256::digest(log));
-        let ended = json!({"outcome": how, "log_len": log.len(), "log_sha256": sha256});
+        let ended = json!({"outcome": outcome, "log_len": log.len(), "log_sha256": sha256});
         self.report(job, execution, (2, "finished"), &ended, log.len()).await;
     }
 
@@ -183,41 +189,40 @@ impl Agent {
         self.ok(Method::POST, &format!("jobs/{job}/events"), &report).await;
     }
 
-    /// Sends a chunk of the log. `start` is the offset of its first byte in the log.
+    /// Sends a chunk of the log. `start` is the offset of the chunk's first byte in the log.
     pub async fn log(&mut self, job: JobId, execution: ExecutionId, start: u64, chunk: &Chunk) {
         let last = start + chunk.length - 1;
         loop {
-            let ask = self.ask(Method::PATCH, &format!("jobs/{job}/log"));
-            let ask = ask
+            let request = self.request(Method::PATCH, &format!("jobs/{job}/log"));
+            let request = request
                 .header(EXECUTION, execution.to_string())
                 .header(CONTENT_RANGE, format!("bytes {start}-{last}/*"))
                 .header(REPR_DIGEST, &chunk.digest)
                 .header(CONTENT_TYPE, "application/x-ndjson")
                 .header(CONTENT_ENCODING, "zstd");
-            let ask = ask.body(Full::new(chunk.packed.clone())).unwrap();
-            let answer = self.wire.send(ask).await.unwrap();
-            if !must_wait(&answer).await {
-                answer.ok();
+            let request = request.body(Full::new(chunk.packed.clone())).unwrap();
+            let response = self.wire.send(request).await.unwrap();
+            if !must_wait(&response).await {
+                response.ok();
                 return;
             }
         }
     }
 
     async fn ok(&mut self, method: Method, path: &str, body: &Value) -> Value {
-        let answer = self.call(method, path, body).await;
-        answer.unwrap_or_else(|| panic!("{path}: the server rejected the request"))
+        let response = self.call(method, path, body).await;
+        response.unwrap_or_else(|| panic!("{path}: the server rejected the request"))
     }
 
     async fn call(&mut self, method: Method, path: &str, body: &Value) -> Option<Value> {
         self.send(method, path, body).await.unwrap()
     }
 
-    fn ask(&self, method: Method, path: &str) -> request::Builder {
-        let ask = Request::builder().method(method).uri(format!("/runner/v1/{path}"));
-        ask.header(AUTHORIZATION, format!("Bearer {}", self.token))
+    fn request(&self, method: Method, path: &str) -> request::Builder {
+        let request = Request::builder().method(method).uri(format!("/runner/v1/{path}"));
+        request.header(AUTHORIZATION, format!("Bearer {}", self.token))
     }
 
-    /// `None` if the response is empty or another runner was first.
     async fn send(
         &mut self,
         method: Method,
@@ -226,24 +231,25 @@ impl Agent {
     ) -> Result<Option<Value>, Error> {
         let body = Bytes::from(body.to_string());
         loop {
-            let ask = self.ask(method.clone(), path).header(CONTENT_TYPE, "application/json");
-            let answer = self.wire.send(ask.body(Full::new(body.clone())).unwrap()).await?;
-            match answer.status {
+            let request =
+                self.request(method.clone(), path).header(CONTENT_TYPE, "application/json");
+            let response = self.wire.send(request.body(Full::new(body.clone())).unwrap()).await?;
+            match response.status {
                 // No work, a job that another runner claimed, or a job that has already finished.
                 StatusCode::NO_CONTENT | StatusCode::CONFLICT | StatusCode::GONE => {
                     return Ok(None);
                 }
-                _ if must_wait(&answer).await => {}
-                _ => return Ok(Some(answer.ok().json())),
+                _ if must_wait(&response).await => {}
+                _ => return Ok(Some(response.ok().json())),
             }
         }
     }
 }
 
 /// Waits for a random delay if the server asked to retry later. Returns `true` in this case.
-async fn must_wait(answer: &HttpResponse) -> bool {
+async fn must_wait(response: &HttpResponse) -> bool {
     let busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
-    if !busy.contains(&answer.status) {
+    if !busy.contains(&response.status) {
         return false;
     }
     RETRY_LATER_RESPONSES.fetch_add(1, Ordering::Relaxed);

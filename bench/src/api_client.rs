@@ -26,23 +26,23 @@ impl ApiClient {
     }
 
     pub fn get(&self, path: &str) -> Request<Full<Bytes>> {
-        let ask = Request::get(path).header(AUTHORIZATION, self.bearer());
-        ask.body(Full::default()).unwrap()
+        let request = Request::get(path).header(AUTHORIZATION, self.bearer());
+        request.body(Full::default()).unwrap()
     }
 
     /// Request of a command without a body, with an optional idempotency key.
     pub fn post(&self, path: &str, key: Option<&str>) -> Request<Full<Bytes>> {
-        let mut ask = Request::post(path).header(AUTHORIZATION, self.bearer());
+        let mut request = Request::post(path).header(AUTHORIZATION, self.bearer());
         if let Some(key) = key {
-            ask = ask.header("idempotency-key", key);
+            request = request.header("idempotency-key", key);
         }
-        ask.body(Full::default()).unwrap()
+        request.body(Full::default()).unwrap()
     }
 
     /// Request of a command with a body.
     pub fn send(&self, path: &str, kind: &str, body: Bytes) -> Request<Full<Bytes>> {
-        let ask = Request::post(path).header(AUTHORIZATION, self.bearer());
-        ask.header(CONTENT_TYPE, kind).body(Full::new(body)).unwrap()
+        let request = Request::post(path).header(AUTHORIZATION, self.bearer());
+        request.header(CONTENT_TYPE, kind).body(Full::new(body)).unwrap()
     }
 
     fn bearer(&self) -> String {

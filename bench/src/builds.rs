@@ -34,25 +34,25 @@ const FILES: [(&str, &str); 4] = [
 
 /// Latest build of each app.
 pub struct Builds {
-    people: ApiClient,
+    client: ApiClient,
     newest: Vec<String>,
 }
 
 impl Builds {
     /// Creates this number of apps, each with a queued build.
-    pub async fn sync(people: &ApiClient, apps: usize) -> Builds {
+    pub async fn sync(client: &ApiClient, apps: usize) -> Builds {
         let bundle = bundle();
         let newest = stream::iter(0..apps).map(|number| {
-            let (people, bundle) = (people.clone(), bundle.clone());
+            let (client, bundle) = (client.clone(), bundle.clone());
             async move {
                 let path = format!("/v1/apps/shop-{number}/sync");
-                let ask = people.send(&path, "application/zstd", bundle);
-                let synced = people.wire().send(ask).await.unwrap().ok().json();
+                let request = client.send(&path, "application/zstd", bundle);
+                let synced = client.wire().send(request).await.unwrap().ok().json();
                 synced["builds"][0]["id"].as_str().unwrap().to_string()
             }
         });
         let newest = newest.buffered(16).collect().await;
-        Builds { people: people.clone(), newest }
+        Builds { client: client.clone(), newest }
     }
 
     pub fn number(&self) -> usize {
@@ -65,15 +65,15 @@ impl Builds {
         let all = Arc::new(std::mem::take(&mut self.newest));
         let next = Arc::new(AtomicUsize::new(0));
         let callers = (0..callers).map(|_| {
-            let (people, all, next) = (self.people.clone(), Arc::clone(&all), Arc::clone(&next));
+            let (client, all, next) = (self.client.clone(), Arc::clone(&all), Arc::clone(&next));
             tokio::spawn(async move {
-                let (mut wire, mut done) = (people.wire(), Vec::new());
+                let (mut wire, mut done) = (client.wire(), Vec::new());
                 while let Some(build) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let ask = people.post(&format!("/v1/builds/{build}/retry"), None);
+                    let request = client.post(&format!("/v1/builds/{build}/retry"), None);
                     let began = Instant::now();
-                    let answer = wire.send(ask).await.unwrap().ok();
+                    let response = wire.send(request).await.unwrap().ok();
                     let took = began.elapsed();
-                    let build = answer.json()["builds"][0]["id"].as_str().unwrap().to_string();
+                    let build = response.json()["builds"][0]["id"].as_str().unwrap().to_string();
                     done.push((build, took));
                 }
                 done

@@ -31,16 +31,16 @@ impl BenchOptions {
         }
     }
 
-    /// Chooses between two values: one for a quick run, one otherwise.
-    pub fn much<T>(self, quick: T, otherwise: T) -> T {
+    /// Returns `quick` in a quick run, and `otherwise` in other runs.
+    pub fn choose<T>(self, quick: T, otherwise: T) -> T {
         if self.quick { quick } else { otherwise }
     }
 }
 
 /// Rejects arguments that the usage does not name, because an unintended measurement takes minutes.
 /// Prints the usage for `--help`.
-pub fn understand(usage: &str) {
-    match understood(usage, std::env::args().skip(1)) {
+pub fn check_arguments(usage: &str) {
+    match are_valid(usage, std::env::args().skip(1)) {
         Ok(true) => {}
         Ok(false) => {
             println!("usage: {usage}");
@@ -54,7 +54,7 @@ pub fn understand(usage: &str) {
 }
 
 /// Returns false if the help is requested.
-fn understood(usage: &str, words: impl Iterator<Item = String>) -> Result<bool, String> {
+fn are_valid(usage: &str, words: impl Iterator<Item = String>) -> Result<bool, String> {
     let known: Vec<&str> = usage.split_whitespace().collect();
     let takes = |word: &str| {
         let at = known.iter().position(|of| of.trim_matches(['[', ']']) == word)?;
@@ -85,12 +85,12 @@ pub fn argument(name: &str) -> Option<String> {
 }
 
 /// Runs a future on every core. Logs errors of a server in this process.
-pub fn block_on(doing: impl Future<Output = ()>) {
-    let told = tracing_subscriber::fmt().with_writer(std::io::stderr);
-    told.with_max_level(tracing_subscriber::filter::LevelFilter::ERROR).init();
+pub fn block_on(future: impl Future<Output = ()>) {
+    let subscriber = tracing_subscriber::fmt().with_writer(std::io::stderr);
+    subscriber.with_max_level(tracing_subscriber::filter::LevelFilter::ERROR).init();
     let _first = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.unwrap().block_on(doing);
+    runtime.unwrap().block_on(future);
 }
 
 /// Temporary directory for the cluster and the servers of a measurement.

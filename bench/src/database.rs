@@ -13,12 +13,12 @@ use sqlx::{Connection as _, Executor as _, PgConnection, PgPool, postgres::PgCon
 /// Setting that loads the statement counter.
 const PRELOAD: &str = "shared_preload_libraries=pg_stat_statements";
 
-/// Timeout for a query result.
-const PATIENCE: Duration = Duration::from_secs(300);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(300);
 
 pub struct Database {
     pub cluster: Cluster,
-    /// Pool of the benchmark itself. Its statements are not counted if `exact`.
+    /// Pool of the benchmark itself. With pg_stat_statements (`exact`), its statements are not
+    /// counted.
     root: PgPool,
     /// Separate database for baseline queries to Postgres without Stead.
     anchor: PgPool,
@@ -36,13 +36,13 @@ impl Database {
             cluster = Cluster::start(directory, &settings).await.unwrap();
         }
         let mut postgres = PgConnection::connect(&cluster.url("postgres")).await.unwrap();
-        for make in [
+        for sql in [
             "create role stead_owner login",
             "create role stead_app login",
             "create database stead owner stead_owner",
             "create database anchor",
         ] {
-            postgres.execute(make).await.unwrap();
+            postgres.execute(sql).await.unwrap();
         }
         postgres.close().await.unwrap();
         let root = connect(&cluster.url("stead"), 1).await.unwrap();
@@ -87,14 +87,14 @@ impl Database {
     }
 
     /// Waits until a query returns this value.
-    pub async fn until(&self, question: &str, wanted: i64) {
+    pub async fn until(&self, sql: &str, expected: i64) {
         let began = Instant::now();
         loop {
-            let found: i64 = sqlx::query_scalar(question).fetch_one(&self.root).await.unwrap();
-            if found == wanted {
+            let found: i64 = sqlx::query_scalar(sql).fetch_one(&self.root).await.unwrap();
+            if found == expected {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "timeout with {found} of {wanted}: {question}");
+            assert!(began.elapsed() < QUERY_TIMEOUT, "timeout with {found} of {expected}: {sql}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -122,13 +122,12 @@ impl Database {
         if !self.exact {
             return Vec::new();
         }
-        let ask = "select left(regexp_replace(query, '\\s+', ' ', 'g'), 100), calls \
+        let sql = "select left(regexp_replace(query, '\\s+', ' ', 'g'), 100), calls \
                    from public.pg_stat_statements s join pg_roles r on r.oid = s.userid \
                    where r.rolname in ('stead_app', 'stead_owner') order by calls desc limit 8";
-        sqlx::query_as(ask).fetch_all(&self.root).await.unwrap()
+        sqlx::query_as(sql).fetch_all(&self.root).await.unwrap()
     }
 
-    /// Resets the counters.
     pub async fn reset(&self) {
         if self.exact {
             self.root.execute("select public.pg_stat_statements_reset()").await.unwrap();

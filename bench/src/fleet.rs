@@ -4,7 +4,7 @@
 //! alone     `stead serve` as a separate process without runners: statements, memory, processor time
 //! parked    the same with a long poll of each runner open
 //! storm     a second server, in this process, queues one job per runner; each job is claimed once
-//! restart   the first server is killed and started again; ends when each runner has an open long poll there
+//! restart   the first server is killed and started again; ends when each runner polls again
 //! ```
 //!
 //! Runners call from addresses all over 127/8, because each address has only 28,000 ports. This
@@ -28,7 +28,7 @@ use tokio::{
 
 use crate::{
     agent::{Agent, MANY_SLOTS, RETRY_LATER_RESPONSES},
-    command_line::{WorkDir, argument, block_on, has, understand},
+    command_line::{WorkDir, argument, block_on, check_arguments, has},
     database::Database,
     server,
     server_process::ServerProcess,
@@ -36,9 +36,8 @@ use crate::{
 };
 use report::{Report, Window};
 
-/// Command-line options.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask {
+pub struct Options {
     runners: usize,
     /// Time in seconds for which statements and processor time are counted.
     window_s: u64,
@@ -47,31 +46,31 @@ pub struct Ask {
 
 const USAGE: &str = "stead-bench-fleet [--runners N] [--quick] [--json]";
 
-/// `scripts/bench fleet`
+/// Runs `scripts/bench fleet`.
 pub fn main() {
-    understand(USAGE);
+    check_arguments(USAGE);
     let (otherwise, window_s) = if has("--quick") { (500, 10) } else { (10_000, 60) };
     let runners =
         argument("--runners").map_or(otherwise, |n| n.parse().expect("--runners must be a number"));
-    block_on(run(Ask { runners, window_s, json: has("--json") }));
+    block_on(run(Options { runners, window_s, json: has("--json") }));
 }
 
-async fn run(ask: Ask) {
-    let place = WorkDir::new();
-    let [cluster, first, second] = ["cluster", "first", "second"].map(|name| place.of(name));
+async fn run(options: Options) {
+    let work_dir = WorkDir::new();
+    let [cluster, first, second] = ["cluster", "first", "second"].map(|name| work_dir.of(name));
     let database = Database::start(&cluster).await;
     let serving = ServerProcess::start(&database, &first, None).await;
     same_keys(&first, &second);
     let other = server::start(&database, &second).await;
 
-    eprintln!("  {} tokens", ask.runners);
-    let mut tokens = server::tokens(&other.app, ask.runners + 1).await;
+    eprintln!("  {} tokens", options.runners);
+    let mut tokens = server::tokens(&other.app, options.runners + 1).await;
     // One runner enrols first, so that one-time costs of the server do not count as the cost of a
     // runner.
     drop(Agent::enrol(&serving.runner, &tokens.pop().unwrap()).await);
     tokio::time::sleep(Duration::from_secs(3)).await;
     eprintln!("  counting statements and processor time without runners");
-    let alone = window(&database, &serving, ask).await;
+    let alone = window(&database, &serving, options).await;
 
     eprintln!("  enrolling");
     let began = Instant::now();
@@ -85,13 +84,13 @@ async fn run(ask: Ask) {
     let agents: Vec<Agent> = agents.buffer_unordered(32).collect().await;
     let enrolled = began.elapsed();
     let (mut fleet, mut claimed) = at_work(agents);
-    until_parked(&serving, ask.runners).await;
+    until_parked(&serving, options.runners).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    eprintln!("  counting with all of them");
-    let crowded = window(&database, &serving, ask).await;
+    eprintln!("  counting statements and processor time with all runners");
+    let crowded = window(&database, &serving, options).await;
 
     eprintln!("  storm");
-    let storm = storm(&other.app, &mut claimed, ask.runners).await;
+    let storm = storm(&other.app, &mut claimed, options.runners).await;
 
     eprintln!("  restart");
     let addresses = serving.addresses();
@@ -99,7 +98,7 @@ async fn run(ask: Ask) {
     serving.kill();
     let serving = ServerProcess::start(&database, &first, Some(addresses)).await;
     let ready = began.elapsed();
-    until_parked(&serving, ask.runners).await;
+    until_parked(&serving, options.runners).await;
     let restart = report::Restart { ready, parked: began.elapsed() };
 
     fleet.shutdown().await;
@@ -108,8 +107,8 @@ async fn run(ask: Ask) {
     let settings = database.settings().await;
     database.stop().await;
     let report =
-        Report { runners: ask.runners, settings, enrolled, alone, crowded, storm, restart };
-    match ask.json {
+        Report { runners: options.runners, settings, enrolled, alone, crowded, storm, restart };
+    match options.json {
         true => println!("{:#}", report.json()),
         false => println!("{}", report.markdown()),
     }
@@ -142,7 +141,7 @@ fn at_work(agents: Vec<Agent>) -> (JoinSet<()>, UnboundedReceiver<(JobId, Instan
                         let claimed = Instant::now();
                         agent.finish(job, execution).await;
                         // Sent last, because the receiver may kill the server after the last claim.
-                        let _heard = claims.send((job, claimed));
+                        let _sent = claims.send((job, claimed));
                     }
                 }
             }
@@ -182,11 +181,11 @@ async fn storm(
     report::Storm { jobs, all_queued, all_claimed, asked_to_wait, waits: waits.collect() }
 }
 
-async fn window(database: &Database, server: &ServerProcess, ask: Ask) -> Window {
+async fn window(database: &Database, server: &ServerProcess, options: Options) -> Window {
     database.reset().await;
     let (statements, processor) = (database.statements().await, server.processor());
     let began = Instant::now();
-    tokio::time::sleep(Duration::from_secs(ask.window_s)).await;
+    tokio::time::sleep(Duration::from_secs(options.window_s)).await;
     let seconds = began.elapsed().as_secs_f64();
     Window {
         unit: database.unit(),
@@ -200,7 +199,11 @@ async fn until_parked(server: &ServerProcess, number: usize) {
     let began = Instant::now();
     while server.parked().await != number as u64 {
         let late = began.elapsed() > Duration::from_secs(300);
-        assert!(!late, "{} of {number} runners are parked", server.parked().await);
+        assert!(
+            !late,
+            "timeout: {} of {number} runners have an open long poll",
+            server.parked().await
+        );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

@@ -17,23 +17,23 @@ use self::{
     enqueue::Enqueue,
 };
 use crate::{
-    command_line::{BenchOptions, WorkDir, block_on, understand},
+    command_line::{BenchOptions, WorkDir, block_on, check_arguments},
     database::Database,
     server_process::ServerProcess,
 };
 
 const USAGE: &str = "stead-bench-http [--quick] [--json] [--rounds N] [--seconds N]";
 
-/// `scripts/bench http`
+/// Runs `scripts/bench http`.
 pub fn main() {
-    understand(USAGE);
+    check_arguments(USAGE);
     block_on(run(BenchOptions::read()));
 }
 
-async fn run(ask: BenchOptions) {
-    let place = WorkDir::new();
-    let database = Database::start(&place.of("cluster")).await;
-    let serving = ServerProcess::start(&database, &place.of("server"), None).await;
+async fn run(options: BenchOptions) {
+    let work_dir = WorkDir::new();
+    let database = Database::start(&work_dir.of("cluster")).await;
+    let serving = ServerProcess::start(&database, &work_dir.of("server"), None).await;
     let anchored = match pgbench::missing(&database.cluster) {
         None => {
             pgbench::prepare(database.anchor()).await;
@@ -44,35 +44,36 @@ async fn run(ask: BenchOptions) {
             false
         }
     };
-    eprintln!("  apps whose build has failed");
-    let mut enqueue = Enqueue::prepare(&database, &serving, ask.much(100, 2_000)).await;
+    eprintln!("  creating apps whose build has failed");
+    let mut enqueue = Enqueue::prepare(&database, &serving, options.choose(100, 2_000)).await;
     let mut report = Report::of("commands", RATIOS);
-    for round in 1..=ask.rounds {
-        eprintln!("round {round} of {}", ask.rounds);
+    for round in 1..=options.rounds {
+        eprintln!("round {round} of {}", options.rounds);
         for cell in CELLS.into_iter().filter(|cell| anchored || !cell.is_of_pgbench()) {
             let meter = Meter::start(database.cluster.pid().unwrap(), &[serving.pid()]);
             let run = match cell {
                 Cell::Insert(callers) => {
                     let (cluster, pool) = (&database.cluster, database.anchor());
-                    pgbench::insert(cluster, pool, callers, ask.period).await
+                    pgbench::insert(cluster, pool, callers, options.period).await
                 }
                 Cell::Command(callers) => {
-                    commands::run(&database, &serving.people(), callers, false, ask.period).await
+                    commands::run(&database, &serving.client(), callers, false, options.period)
+                        .await
                 }
                 Cell::Keyed(callers) => {
-                    commands::run(&database, &serving.people(), callers, true, ask.period).await
+                    commands::run(&database, &serving.client(), callers, true, options.period).await
                 }
-                Cell::Asked(callers) => enqueue.ask(callers).await,
+                Cell::Acknowledged(callers) => enqueue.request(callers).await,
                 Cell::Queued(_) => enqueue.queued(&database).await,
             };
             report.add(cell, Figure::of(run, meter.stop()));
         }
         enqueue.fail(&database).await;
     }
-    let conditions = Conditions::of(database.root(), ask.rounds, ask.period).await;
+    let conditions = Conditions::of(database.root(), options.rounds, options.period).await;
     drop(serving);
     database.stop().await;
-    match ask.json {
+    match options.json {
         true => println!("{:#}", report.json(&conditions)),
         false => println!("{}", report.markdown(&conditions)),
     }

@@ -23,7 +23,7 @@ use self::{
     stead::Ours,
 };
 use crate::{
-    command_line::{BenchOptions, WorkDir, argument, block_on, understand},
+    command_line::{BenchOptions, WorkDir, argument, block_on, check_arguments},
     database::Database,
     load::claims::{self, Claims},
 };
@@ -32,24 +32,24 @@ const USAGE: &str = "stead-bench-jobs [--quick] [--json] [--rounds N] [--seconds
 
 /// DIR is the directory in which `bench/npm` was installed.
 pub fn main() {
-    understand(USAGE);
+    check_arguments(USAGE);
     block_on(run(BenchOptions::read()));
 }
 
-async fn run(ask: BenchOptions) {
-    let place = WorkDir::new();
-    let database = Database::start(&place.of("cluster")).await;
+async fn run(options: BenchOptions) {
+    let work_dir = WorkDir::new();
+    let database = Database::start(&work_dir.of("cluster")).await;
     let modules = argument("--npm").map(std::path::PathBuf::from);
     if modules.is_none() {
         eprintln!("SKIPPED: graphile-worker and pg-boss; use --npm DIR");
     }
-    let (jobs, samples) = (ask.much(200, 8_000), ask.much(100, 5_000));
-    let data = place.of("server");
+    let (jobs, samples) = (options.choose(200, 8_000), options.choose(100, 5_000));
+    let data = work_dir.of("server");
     let Claims { queued, commits, .. } = claims::measure(&database, &data, samples).await;
-    let mut ours = Ours::start(&database, &data, ask.much(50, 1_000)).await;
+    let mut ours = Ours::start(&database, &data, options.choose(50, 1_000)).await;
     let mut report = Report::of("jobs", RATIOS);
-    for round in 1..=ask.rounds {
-        eprintln!("round {round} of {}", ask.rounds);
+    for round in 1..=options.rounds {
+        eprintln!("round {round} of {}", options.rounds);
         // One Node process measures both modes of a contender.
         let mut drained = None;
         for cell in CELLS {
@@ -59,9 +59,10 @@ async fn run(ask: BenchOptions) {
                 (Who::Stead, _, Mode::Drained) => ours.drained(jobs).await,
                 (Who::Builds, _, _) => ours.builds(&database).await,
                 (Who::Other(..), None, _) => continue,
-                (Who::Other(other, how), Some(modules), Mode::Together) => {
+                (Who::Other(other, tuning), Some(modules), Mode::Together) => {
                     let both =
-                        competitors::run(&database, modules, other, how, jobs, ask.period).await;
+                        competitors::run(&database, modules, other, tuning, jobs, options.period)
+                            .await;
                     drained = Some(both.drained);
                     both.together
                 }
@@ -70,12 +71,12 @@ async fn run(ask: BenchOptions) {
             report.add(cell, Figure::of(run, meter.stop()));
         }
     }
-    let conditions = Conditions::of(database.root(), ask.rounds, ask.period).await;
+    let conditions = Conditions::of(database.root(), options.rounds, options.period).await;
     ours.stop().await;
     database.stop().await;
     let (claim, commit) = (Quantiles::of(queued), Quantiles::of(commits));
     let ratio = claim.p50 / commit.p50;
-    if ask.json {
+    if options.json {
         let mut json = report.json(&conditions);
         json["claim"] = json!({
             "queued_to_claimed": claim.json(), "bare_commit": commit.json(), "p50_in_commits": ratio,

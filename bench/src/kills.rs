@@ -25,12 +25,12 @@ use self::{
     victims::Victims,
 };
 
-/// Maximum time between two kills. The mean is half of it.
+/// Maximum time between two kills. The mean is half as long.
 const PAUSE_MS: u64 = 5_000;
 /// Timeout for the operations that are in progress at the last kill.
 const SETTLE: Duration = Duration::from_secs(240);
 
-/// `stead-bench-kills [N] [--pace SECONDS]`
+/// Usage: `stead-bench-kills [N] [--pace SECONDS]`.
 pub fn main() -> ExitCode {
     let kills = std::env::args().nth(1).and_then(|number| number.parse().ok()).unwrap_or(50);
     if !tests::terraform_or_skip() {
@@ -92,11 +92,15 @@ fn campaign(kills: u32) -> Vec<String> {
     ));
     println!("total: {} s", began.elapsed().as_secs());
     if !wrong.is_empty() {
-        let kept = std::env::temp_dir().join(format!("stead-kills-{}", std::process::id()));
+        let directory = std::env::temp_dir().join(format!("stead-kills-{}", std::process::id()));
         let mut copy = std::process::Command::new("cp");
-        copy.arg("-R").arg(victims.server.dir()).arg(&kept);
+        copy.arg("-R").arg(victims.server.dir()).arg(&directory);
         let copied = copy.status().is_ok_and(|status| status.success());
-        println!("data directory: {}{}", kept.display(), if copied { "" } else { ", incomplete" });
+        println!(
+            "data directory: {}{}",
+            directory.display(),
+            if copied { "" } else { ", incomplete" }
+        );
     }
     wrong
 }

@@ -11,13 +11,12 @@ mod report;
 
 use self::{claims::Claims, parked::Parked, report::Report};
 use crate::{
-    command_line::{WorkDir, argument, block_on, has, understand},
+    command_line::{WorkDir, argument, block_on, check_arguments, has},
     database::Database,
 };
 
-/// Command-line options.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask {
+pub struct Options {
     /// Number of claims.
     samples: usize,
     /// Number of runners with an open long poll.
@@ -32,28 +31,28 @@ const USAGE: &str = "stead-bench-load [--quick] [--json] [--append FILE]";
 
 /// FILE has the output of the append benchmark.
 pub fn main() {
-    understand(USAGE);
+    check_arguments(USAGE);
     let json = has("--json");
-    let ask = if has("--quick") {
-        Ask { samples: 500, runners: 200, window_s: 10, json }
+    let options = if has("--quick") {
+        Options { samples: 500, runners: 200, window_s: 10, json }
     } else {
-        Ask { samples: 5_000, runners: 1_000, window_s: 30, json }
+        Options { samples: 5_000, runners: 1_000, window_s: 30, json }
     };
-    block_on(run(ask));
+    block_on(run(options));
 }
 
-async fn run(ask: Ask) {
-    let place = WorkDir::new();
-    let (cluster, server) = (place.of("cluster"), place.of("server"));
+async fn run(options: Options) {
+    let work_dir = WorkDir::new();
+    let (cluster, server) = (work_dir.of("cluster"), work_dir.of("server"));
     let database = Database::start(&cluster).await;
     let settings = database.settings().await;
-    let claims: Claims = claims::measure(&database, &server, ask.samples).await;
-    let parked: Parked = parked::measure(&database, &server, ask).await;
-    let report = Report::of(ask, settings, claims, parked);
+    let claims: Claims = claims::measure(&database, &server, options.samples).await;
+    let parked: Parked = parked::measure(&database, &server, options).await;
+    let report = Report::of(options, settings, claims, parked);
     database.stop().await;
     let append =
         argument("--append").map(|path| std::fs::read_to_string(path).unwrap()).unwrap_or_default();
-    if ask.json {
+    if options.json {
         println!("{}", report.json(&append));
     } else {
         println!("{}\n{append}", report.markdown());

@@ -22,24 +22,24 @@ use self::{
     terraform::Output,
 };
 use crate::{
-    command_line::{BenchOptions, WorkDir, block_on, understand},
+    command_line::{BenchOptions, WorkDir, block_on, check_arguments},
     database::Database,
     server_process::ServerProcess,
 };
 
 const USAGE: &str = "stead-bench-logs [--quick] [--json] [--rounds N] [--seconds N]";
 
-/// `scripts/bench logs`
+/// Runs `scripts/bench logs`.
 pub fn main() {
-    understand(USAGE);
+    check_arguments(USAGE);
     block_on(run(BenchOptions::read()));
 }
 
-async fn run(ask: BenchOptions) {
-    let place = WorkDir::new();
-    let database = Database::start(&place.of("cluster")).await;
-    let serving = ServerProcess::start(&database, &place.of("server"), None).await;
-    let output = Output::of(ask.much(2, 32) << 20);
+async fn run(options: BenchOptions) {
+    let work_dir = WorkDir::new();
+    let database = Database::start(&work_dir.of("cluster")).await;
+    let serving = ServerProcess::start(&database, &work_dir.of("server"), None).await;
+    let output = Output::of(options.choose(2, 32) << 20);
     let has_lz4 = copy::prepare(database.anchor()).await;
     if !has_lz4 {
         eprintln!(
@@ -48,25 +48,25 @@ async fn run(ask: BenchOptions) {
     }
     let mut ours = Ours::start(&serving, &output).await;
     let mut report = Report::of("kB", RATIOS);
-    for round in 1..=ask.rounds {
-        eprintln!("round {round} of {}", ask.rounds);
+    for round in 1..=options.rounds {
+        eprintln!("round {round} of {}", options.rounds);
         for cell in Cell::ALL.into_iter().filter(|cell| has_lz4 || *cell != Cell::CopyChunks) {
             let meter = Meter::start(database.cluster.pid().unwrap(), &[serving.pid()]);
             let run = match cell {
-                Cell::CopyChunks => copy::chunks(database.anchor(), &output, ask.period).await,
-                Cell::Stead => ours.send(ask.period).await,
-                Cell::CopyRows => copy::rows(database.anchor(), &output, ask.period).await,
+                Cell::CopyChunks => copy::chunks(database.anchor(), &output, options.period).await,
+                Cell::Stead => ours.send(options.period).await,
+                Cell::CopyRows => copy::rows(database.anchor(), &output, options.period).await,
             };
             report.add(cell, Figure::of(run, meter.stop()));
         }
     }
-    let conditions = Conditions::of(database.root(), ask.rounds, ask.period).await;
+    let conditions = Conditions::of(database.root(), options.rounds, options.period).await;
     let stored = stead::stored(&database, &ours).await;
     let copied = if has_lz4 { copy::stored(database.anchor()).await } else { f64::NAN };
     drop(serving);
     database.stop().await;
     let text = output.text as f64 / output.bytes.len() as f64;
-    if ask.json {
+    if options.json {
         let mut json = report.json(&conditions);
         json["stored"] = json!({
             "bytes_of_chunks_per_raw": stored.chunks, "bytes_of_relations_per_raw": stored.relations,
@@ -80,11 +80,11 @@ async fn run(ask: BenchOptions) {
     println!("{}", report.markdown(&conditions));
     println!("| stored bytes ÷ bytes of the log | ratio | bar |\n|---|---|---|");
     println!("| Stead, the chunks | {:.3} | |", stored.chunks);
+    println!("| Stead, tables and indexes on disk | {:.3} | ≤ 0.4 |", stored.relations);
     println!(
-        "| Stead, tables and indexes as they are on the disk | {:.3} | ≤ 0.4 |",
-        stored.relations
+        "| Stead, tables and indexes ÷ text of the lines | {:.3} | |",
+        stored.relations / text
     );
-    println!("| the same ÷ the lines' own text | {:.3} | |", stored.relations / text);
-    println!("| COPY of lz4 chunks, likewise | {copied:.3} | |");
+    println!("| COPY of lz4 chunks, tables and indexes on disk | {copied:.3} | |");
     println!("\n{:.0} bytes a line.", output.bytes.len() as f64 / output.lines() as f64);
 }

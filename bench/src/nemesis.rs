@@ -37,18 +37,17 @@ const SETTLE: Duration = Duration::from_secs(90);
 /// Minimum writes per minute for a meaningful result.
 const TRAFFIC: f64 = 60.0;
 
-/// Command-line options.
-struct Ask {
+struct Options {
     time: Duration,
     seed: u64,
     /// Bug to inject into the servers. The oracle must then find a violation.
     planted: Option<String>,
 }
 
-/// `stead-bench-nemesis [SECONDS] [--hours N] [--seed N] [--planted BUG]`
+/// Usage: `stead-bench-nemesis [SECONDS] [--hours N] [--seed N] [--planted BUG]`.
 pub fn main() -> ExitCode {
-    let ask = match Ask::read() {
-        Ok(ask) => ask,
+    let options = match Options::read() {
+        Ok(options) => options,
         Err(what) => {
             eprintln!(
                 "{what}\nusage: scripts/nemesis [SECONDS|--hours N] [--seed N] [--planted BUG]"
@@ -56,26 +55,31 @@ pub fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    println!("seed {}: scripts/nemesis {} --seed {}", ask.seed, ask.time.as_secs(), ask.seed);
-    let wrong = campaign(&ask);
+    println!(
+        "seed {}: scripts/nemesis {} --seed {}",
+        options.seed,
+        options.time.as_secs(),
+        options.seed
+    );
+    let wrong = campaign(&options);
     wrong.iter().for_each(|finding| println!("VIOLATION: {finding}"));
-    match (wrong.is_empty(), &ask.planted) {
+    match (wrong.is_empty(), &options.planted) {
         (true, None) => {
             println!("result: no acknowledged event is missing, duplicated or wrong")
         }
-        (false, None) => println!("result: FAILED, seed {}", ask.seed),
-        (true, Some(bug)) => println!("result: FAILED, the oracle did not find {bug}"),
-        (false, Some(bug)) => println!("result: the oracle found {bug}"),
+        (false, None) => println!("result: FAILED, seed {}", options.seed),
+        (true, Some(bug)) => println!("result: FAILED, the oracle did not detect the bug {bug}"),
+        (false, Some(bug)) => println!("result: the oracle detected the bug {bug}"),
     }
-    match wrong.is_empty() == ask.planted.is_none() {
+    match wrong.is_empty() == options.planted.is_none() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }
 }
 
-impl Ask {
-    fn read() -> Result<Ask, String> {
-        let mut ask = Ask {
+impl Options {
+    fn read() -> Result<Options, String> {
+        let mut options = Options {
             time: Duration::from_secs(75),
             seed: rand::random::<u32>().into(),
             planted: None,
@@ -86,50 +90,56 @@ impl Ask {
             let number =
                 |text: &str| text.parse::<u64>().map_err(|_| format!("invalid number: {text}"));
             match word.as_str() {
-                "--hours" => ask.time = Duration::from_secs(number(&next()?)? * 3_600),
-                "--seed" => ask.seed = number(&next()?)?,
-                "--planted" => ask.planted = Some(next()?),
-                seconds => ask.time = Duration::from_secs(number(seconds)?),
+                "--hours" => options.time = Duration::from_secs(number(&next()?)? * 3_600),
+                "--seed" => options.seed = number(&next()?)?,
+                "--planted" => options.planted = Some(next()?),
+                seconds => options.time = Duration::from_secs(number(seconds)?),
             }
         }
-        Ok(ask)
+        Ok(options)
     }
 }
 
 /// Runs the campaign. Returns all violations.
-fn campaign(ask: &Ask) -> Vec<String> {
+fn campaign(options: &Options) -> Vec<String> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
-    let mut place = Environment::new(runtime, ask.planted.as_deref());
-    let driver = Arc::new(Driver::new(&place.balancer.control(), place.token(), App::NotesFiles));
+    let mut environment = Environment::new(runtime, options.planted.as_deref());
+    let driver = Arc::new(Driver::new(
+        &environment.balancer.control(),
+        environment.token(),
+        App::NotesFiles,
+    ));
     let driving = {
         let driver = Arc::clone(&driver);
         std::thread::spawn(move || driver.drive())
     };
-    let mut addresses = vec![place.balancer.control()];
-    addresses.extend(place.servers.iter().map(|server| server.control().to_string()));
-    let callers = Callers::start(CALLERS, ask.seed, addresses, &place.servers[0].owner_token());
-    let mut examiner = Examiner { source: place.source(), kept: vec![] };
-    let mut random = StdRng::seed_from_u64(ask.seed);
+    let mut addresses = vec![environment.balancer.control()];
+    addresses.extend(environment.servers.iter().map(|server| server.control().to_string()));
+    let callers =
+        Callers::start(CALLERS, options.seed, addresses, &environment.servers[0].owner_token());
+    let mut examiner = Examiner { source: environment.source(), checkpoints: vec![] };
+    let mut random = StdRng::seed_from_u64(options.seed);
     let (mut counts, mut deck, mut wrong) = (BTreeMap::<Fault, u32>::new(), vec![], vec![]);
-    let possible: Vec<_> = Fault::ALL.iter().filter(|fault| fault.is_possible(&place)).collect();
+    let possible: Vec<_> =
+        Fault::ALL.iter().filter(|fault| fault.is_possible(&environment)).collect();
     let (began, mut number) = (Instant::now(), 0);
-    while began.elapsed() < ask.time && wrong.is_empty() {
-        // Every kind occurs once before any of them repeats.
+    while began.elapsed() < options.time && wrong.is_empty() {
+        // Every kind of fault occurs once before one occurs again.
         if deck.is_empty() {
             deck.clone_from(&possible);
             deck.shuffle(&mut random);
         }
         let Some(fault) = deck.pop().copied() else { break };
         std::thread::sleep(Duration::from_millis(random.gen_range(100..1_000)));
-        fault.happen(&mut place, &mut random, ask.time > Duration::from_secs(1_200));
+        fault.inject(&mut environment, &mut random, options.time > Duration::from_secs(1_200));
         *counts.entry(fault).or_default() += 1;
         number += 1;
-        examiner.keep(&place);
+        examiner.store_checkpoint(&environment);
         if number % EACH == 0 {
-            wrong = examiner.examine(&place, &callers);
-            let told = callers.heard().len();
-            println!("{} s: {number} faults, {told} responses", began.elapsed().as_secs());
+            wrong = examiner.examine(&environment, &callers);
+            let responses = callers.heard().len();
+            println!("{} s: {number} faults, {responses} responses", began.elapsed().as_secs());
         }
     }
     driver.stop();
@@ -138,31 +148,31 @@ fn campaign(ask: &Ask) -> Vec<String> {
     let lasted = began.elapsed();
     if wrong.is_empty() {
         wrong.extend(driver.wait_for_the_last(SETTLE));
-        wrong.extend(examiner.examine(&place, &callers));
-        wrong.extend(ledger::check(|| stead(&place), &place.runner, Effects::OfFiles));
-        wrong.extend(witnessed(&place));
+        wrong.extend(examiner.examine(&environment, &callers));
+        wrong.extend(ledger::check(|| stead(&environment), &environment.runner, Effects::OfFiles));
+        wrong.extend(witnessed(&environment));
     }
     counts.iter().for_each(|(fault, count)| println!("{count:>4} × {fault}"));
-    let heard = callers.heard();
-    let written = heard
+    let responses = callers.heard();
+    let written = responses
         .iter()
-        .filter(|heard| matches!(heard.told, oracle::WriteResult::Written { .. }))
+        .filter(|response| matches!(response.told, oracle::WriteResult::Written { .. }))
         .count();
-    let (already, again) = (heard.len() - written, callers.again());
+    let (already, again) = (responses.len() - written, callers.again());
     println!(
         "{written} acknowledged writes, {already} responses \"already done\", {again} retried calls"
     );
     println!(
         "{} runs ended, {} heads stored, {} s",
         driver.runs_ended(),
-        examiner.kept.len(),
+        examiner.checkpoints.len(),
         lasted.as_secs()
     );
     if (written as f64) < TRAFFIC * lasted.as_secs_f64() / 60.0 {
         wrong.push(format!("only {written} writes: too few for a result"));
     }
     if !wrong.is_empty() {
-        keep_everything(&place);
+        copy_data(&environment);
     }
     wrong
 }
@@ -171,56 +181,59 @@ fn campaign(ask: &Ask) -> Vec<String> {
 struct Examiner {
     source: Source,
     /// Signed heads from a server: number of events, and root.
-    kept: Vec<(u64, Hash)>,
+    checkpoints: Vec<(u64, Hash)>,
 }
 
 impl Examiner {
     /// Requests a signed head and stores it.
-    fn keep(&mut self, place: &Environment) {
-        let Ok(said) = stead(place).args(["-o", "json", "audit", "checkpoint"]).output() else {
+    fn store_checkpoint(&mut self, environment: &Environment) {
+        let Ok(output) = stead(environment).args(["-o", "json", "audit", "checkpoint"]).output()
+        else {
             return;
         };
-        let note = serde_json::from_slice::<Value>(&said.stdout).ok();
-        let note = note.and_then(|said| Some(said["note"].as_str()?.to_string()));
+        let note = serde_json::from_slice::<Value>(&output.stdout).ok();
+        let note = note.and_then(|output| Some(output["note"].as_str()?.to_string()));
         let head = note.and_then(|note| Checkpoint::read_unverified(&note).ok());
-        self.kept.extend(head.map(|Checkpoint { size, root, .. }| (size, root)));
+        self.checkpoints.extend(head.map(|Checkpoint { size, root, .. }| (size, root)));
     }
 
-    fn examine(&self, place: &Environment, callers: &Callers) -> Vec<String> {
+    fn examine(&self, environment: &Environment, callers: &Callers) -> Vec<String> {
         let Some(_quiet) = callers.quiet(SETTLE) else {
             return vec![format!("a call got no response within {SETTLE:?} after the last fault")];
         };
-        place.runtime.block_on(async {
+        environment.runtime.block_on(async {
             let mut wrong = oracle::everything(&self.source, &callers.heard()).await;
-            wrong.extend(oracle::kept(&self.source.pool, &self.kept).await);
+            wrong.extend(oracle::kept(&self.source.pool, &self.checkpoints).await);
             wrong
         })
     }
 }
 
 /// Checks the log against the checkpoint of the customer's runner.
-fn witnessed(place: &Environment) -> Option<String> {
-    let checkpoint = place.runner.data().join("checkpoint");
+fn witnessed(environment: &Environment) -> Option<String> {
+    let checkpoint = environment.runner.data().join("checkpoint");
     let verify =
-        stead(place).args(["audit", "verify", "--against"]).arg(checkpoint).output().unwrap();
+        stead(environment).args(["audit", "verify", "--against"]).arg(checkpoint).output().unwrap();
     let why = String::from_utf8_lossy(&verify.stderr);
     (!verify.status.success()).then(|| format!("the runner's checkpoint: {why}"))
 }
 
 /// The CLI with the owner's token at the balancer's address.
-fn stead(place: &Environment) -> Command {
+fn stead(environment: &Environment) -> Command {
     let mut stead = Command::new(program("stead"));
-    stead.args(["--server", &place.balancer.control(), "--token-file"]).arg(place.token());
+    stead
+        .args(["--server", &environment.balancer.control(), "--token-file"])
+        .arg(environment.token());
     stead.env("NO_COLOR", "1").stdin(Stdio::null());
     stead
 }
 
-fn keep_everything(place: &Environment) {
-    let kept = std::env::temp_dir().join(format!("stead-nemesis-kept-{}", std::process::id()));
-    let _made = std::fs::create_dir(&kept);
-    let servers = place.servers.iter().map(|server| server.dir());
-    for from in servers.chain([place.dir.path()]) {
-        let _copied = Command::new("cp").arg("-R").arg(from).arg(&kept).output();
+fn copy_data(environment: &Environment) {
+    let directory = std::env::temp_dir().join(format!("stead-nemesis-kept-{}", std::process::id()));
+    let _made = std::fs::create_dir(&directory);
+    let servers = environment.servers.iter().map(|server| server.dir());
+    for from in servers.chain([environment.dir.path()]) {
+        let _copied = Command::new("cp").arg("-R").arg(from).arg(&directory).output();
     }
-    println!("data directory: {}", kept.display());
+    println!("data directory: {}", directory.display());
 }

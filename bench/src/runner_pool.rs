@@ -18,11 +18,11 @@ const WAIT_S: u32 = 1;
 
 /// Maximum number of concurrent jobs. A pool may have more runners, because each runner has a rate
 /// limit.
-const AT_ONCE: usize = 64;
+const MAX_CONCURRENT: usize = 64;
 
 pub struct RunnerPool(Vec<Agent>);
 
-/// Work of a [`RunnerPool`].
+/// Result of [`RunnerPool::work`].
 pub struct Worked {
     /// Time from each job's claim to its acknowledged end.
     pub calls: Vec<Duration>,
@@ -38,39 +38,39 @@ impl Worked {
 
 /// Outcome of each job and content of its log. Without content, no chunk is sent.
 #[derive(Clone)]
-pub struct Doing {
+pub struct JobResult {
     pub outcome: Outcome,
     pub log: Arc<[u8]>,
 }
 
 impl RunnerPool {
     /// Enrols build runners with this number of slots, over their own connections.
-    pub async fn enrol(people: &ApiClient, runner: &str, runners: usize, slots: u32) -> RunnerPool {
+    pub async fn enrol(client: &ApiClient, runner: &str, runners: usize, slots: u32) -> RunnerPool {
         let agents = stream::iter(0..runners).map(|_| async move {
-            let ask = people.post("/v1/runners/enrolment-tokens", None);
-            let issued = people.wire().send(ask).await.unwrap().ok().json();
+            let request = client.post("/v1/runners/enrolment-tokens", None);
+            let issued = client.wire().send(request).await.unwrap().ok().json();
             let token = issued["enrolment"]["token"].as_str().unwrap();
             Agent::enrol_over(Wire::to(runner), token, slots).await
         });
         RunnerPool(agents.buffer_unordered(16).collect().await)
     }
 
-    /// Returns all runners.
     pub fn agents(self) -> Vec<Agent> {
         self.0
     }
 
     /// Works until the runners have finished this number of jobs.
-    pub async fn work(&mut self, jobs: usize, doing: &Doing) -> Worked {
-        let (done, turns) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(AT_ONCE)));
+    pub async fn work(&mut self, jobs: usize, result: &JobResult) -> Worked {
+        let (done, permits) =
+            (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(MAX_CONCURRENT)));
         let mut working = JoinSet::new();
         for agent in self.0.drain(..) {
-            let (done, turns) = (Arc::clone(&done), Arc::clone(&turns));
-            working.spawn(work(agent, turns, (done, jobs), doing.clone()));
+            let (done, permits) = (Arc::clone(&done), Arc::clone(&permits));
+            working.spawn(work(agent, permits, (done, jobs), result.clone()));
         }
         let mut worked = Worked::nothing();
-        while let Some(back) = working.join_next().await {
-            let (agent, own) = back.unwrap();
+        while let Some(joined) = working.join_next().await {
+            let (agent, own) = joined.unwrap();
             self.0.push(agent);
             worked.calls.extend(own.calls);
             worked.until = worked.until.max(own.until);
@@ -81,16 +81,16 @@ impl RunnerPool {
 
 async fn work(
     mut agent: Agent,
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     (done, all): (Arc<AtomicUsize>, usize),
-    Doing { outcome, log }: Doing,
+    JobResult { outcome, log }: JobResult,
 ) -> (Agent, Worked) {
     let chunk = (!log.is_empty()).then(|| Chunk::of(&log));
     let mut worked = Worked::nothing();
     while done.load(Ordering::Relaxed) < all {
         let jobs = agent.poll_for(WAIT_S).await;
         for job in &jobs {
-            let _turn = turns.acquire().await.unwrap();
+            let _permit = permits.acquire().await.unwrap();
             let began = Instant::now();
             let Some(execution) = agent.claim(*job).await else { continue };
             agent.began(*job, execution).await;

@@ -4,7 +4,7 @@
 //! The appender writes the log together with its inline projections. The other projections follow
 //! as in a server. After each step, the log and every projection are verified.
 mod growing_log;
-mod questions;
+mod requests;
 mod stream;
 mod table;
 
@@ -14,23 +14,23 @@ use event_log::testing::measure::Conditions;
 
 use self::{growing_log::GrowingLog, table::Table};
 use crate::{
-    command_line::{BenchOptions, WorkDir, block_on, has, understand},
+    command_line::{BenchOptions, WorkDir, block_on, check_arguments, has},
     database::Database,
 };
 
 const USAGE: &str = "stead-bench-scale [--quick] [--large] [--json]";
 
-/// `scripts/bench scale`
+/// Runs `scripts/bench scale`.
 pub fn main() {
-    understand(USAGE);
+    check_arguments(USAGE);
     block_on(run(BenchOptions::read(), has("--large")));
 }
 
-async fn run(ask: BenchOptions, large: bool) {
-    let place = WorkDir::new();
-    let database = Database::start(&place.of("cluster")).await;
-    let data = place.of("server");
-    let sizes: &[u64] = match (ask.quick, large) {
+async fn run(options: BenchOptions, large: bool) {
+    let work_dir = WorkDir::new();
+    let database = Database::start(&work_dir.of("cluster")).await;
+    let data = work_dir.of("server");
+    let sizes: &[u64] = match (options.quick, large) {
         (true, _) => &[4_000, 10_000],
         (false, false) => &[10_000, 100_000, 1_000_000],
         (false, true) => &[10_000, 100_000, 1_000_000, 10_000_000],
@@ -39,13 +39,13 @@ async fn run(ask: BenchOptions, large: bool) {
     let mut table = Table::default();
     for size in sizes {
         grown.to(*size, &mut table).await;
-        questions::ask(&database, &data, ask, &mut table).await;
+        requests::measure(&database, &data, options, &mut table).await;
     }
-    let long = stream::measure(&database, &mut grown, ask.much(10_000, 100_000)).await;
+    let long = stream::measure(&database, &mut grown, options.choose(10_000, 100_000)).await;
     let conditions = Conditions::of(database.root(), 1, Duration::ZERO).await;
     drop(grown);
     database.stop().await;
-    if ask.json {
+    if options.json {
         let mut json = table.json(&conditions);
         json["streams"] = long.json();
         println!("{json:#}");

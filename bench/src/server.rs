@@ -32,7 +32,7 @@ pub async fn start(database: &Database, data: &Path) -> Server {
 }
 
 /// API client of the owner that the first start created.
-pub fn people(server: &Server) -> ApiClient {
+pub fn client(server: &Server) -> ApiClient {
     let file = server.ready.owner_token_file.as_ref().unwrap();
     let token = std::fs::read_to_string(file).unwrap();
     ApiClient::new(&server.ready.control, token.trim())

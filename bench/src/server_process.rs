@@ -13,9 +13,9 @@ use crate::{api_client::ApiClient, database::Database, wire::Wire};
 
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Timeout of a start. The poll interval is short, because starts are measured.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(1);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Interval of the checks for the ready file. It is short, because starts are measured.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A process of `stead serve` or `stead up`.
 pub struct ServerProcess {
@@ -29,7 +29,7 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts `stead serve` on these addresses, or on free ones.
+    /// Starts `stead serve` on these addresses, or on free ones of loopback.
     pub async fn start(
         database: &Database,
         data: &Path,
@@ -40,7 +40,7 @@ impl ServerProcess {
         ServerProcess::launch(serve, (data, data), listen.unwrap_or([ANY, ANY])).await
     }
 
-    /// Starts `stead up`, which includes Postgres, with a new data directory below this one.
+    /// Starts `stead up`, which includes Postgres, with a new data directory below `directory`.
     pub async fn up(directory: &Path) -> ServerProcess {
         let mut up = Command::new(tests::program("stead"));
         up.arg("up").env_remove("DATABASE_URL");
@@ -68,25 +68,24 @@ impl ServerProcess {
             token: data.join(api::auth::OWNER_TOKEN),
         };
         let began = Instant::now();
-        while began.elapsed() < PATIENCE {
+        while began.elapsed() < START_TIMEOUT {
             if let Ok(text) = fs::read(&ready) {
-                let told: Value = serde_json::from_slice(&text).unwrap();
-                let url = |name: &str| told[name].as_str().unwrap().to_string();
+                let ready_file: Value = serde_json::from_slice(&text).unwrap();
+                let url = |name: &str| ready_file[name].as_str().unwrap().to_string();
                 (serving.runner, serving.control) = (url("runner"), url("control"));
                 return serving;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         panic!("{}", fs::read_to_string(directory.join("serve.log")).unwrap_or_default());
     }
 
     /// API client of the first owner.
-    pub fn people(&self) -> ApiClient {
+    pub fn client(&self) -> ApiClient {
         let token = fs::read_to_string(&self.token).unwrap();
         ApiClient::new(&self.control, token.trim())
     }
 
-    /// Id of its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -120,9 +119,9 @@ impl ServerProcess {
 
     /// Number of open long polls, from the server's metrics.
     pub async fn parked(&self) -> u64 {
-        let ask = hyper::Request::get("/metrics").body(Default::default()).unwrap();
-        let answer = Wire::to(&self.control).send(ask).await.unwrap().ok();
-        let text = String::from_utf8_lossy(&answer.body);
+        let request = hyper::Request::get("/metrics").body(Default::default()).unwrap();
+        let response = Wire::to(&self.control).send(request).await.unwrap().ok();
+        let text = String::from_utf8_lossy(&response.body);
         let line = text.lines().find_map(|line| line.strip_prefix("stead_runner_long_polls "));
         line.and_then(|number| number.parse::<f64>().ok()).unwrap_or_default() as u64
     }
@@ -131,7 +130,7 @@ impl ServerProcess {
 impl Drop for ServerProcess {
     fn drop(&mut self) {
         let mut kill = Command::new("kill");
-        let _gone = kill.args(["-TERM", &self.child.id().to_string()]).status();
+        let _killed = kill.args(["-TERM", &self.child.id().to_string()]).status();
         let _ended = self.child.wait();
     }
 }

@@ -17,7 +17,7 @@ use event_log::testing::measure::{Conditions, Quantiles};
 use serde_json::{Value, json};
 
 use crate::{
-    command_line::{BenchOptions, WorkDir, block_on, understand},
+    command_line::{BenchOptions, WorkDir, block_on, check_arguments},
     database::Database,
     server_process::ServerProcess,
 };
@@ -38,23 +38,23 @@ struct Times {
 
 const USAGE: &str = "stead-bench-start [--quick] [--json] [--rounds N]";
 
-/// `scripts/bench start`
+/// Runs `scripts/bench start`.
 pub fn main() {
-    understand(USAGE);
+    check_arguments(USAGE);
     block_on(run(BenchOptions::read()));
 }
 
-async fn run(ask: BenchOptions) {
-    let place = WorkDir::new();
-    let database = Database::start(&place.of("cluster")).await;
-    let data = place.of("server");
+async fn run(options: BenchOptions) {
+    let work_dir = WorkDir::new();
+    let database = Database::start(&work_dir.of("cluster")).await;
+    let data = work_dir.of("server");
     // The first start creates keys and the first owner.
     drop(ServerProcess::start(&database, &data, None).await);
     let mut all: BTreeMap<usize, Times> = BTreeMap::new();
-    let rounds = ask.rounds * ask.much(1, 3);
+    let rounds = options.rounds * options.choose(1, 3);
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}");
-        let up = place.of(&format!("up-{round}"));
+        let up = work_dir.of(&format!("up-{round}"));
         for number in 0..STARTS.len() {
             let began = Instant::now();
             let serving = match number {
@@ -66,23 +66,23 @@ async fn run(ask: BenchOptions) {
             answered(&serving).await;
             times.answered.push(began.elapsed());
         }
-        gone(&up);
+        delete(&up);
     }
     let conditions = Conditions::of(database.root(), rounds, Duration::ZERO).await;
     database.stop().await;
-    match ask.json {
+    match options.json {
         true => println!("{:#}", json_of(all, &conditions)),
         false => println!("{}", markdown(all, &conditions)),
     }
 }
 
 async fn answered(serving: &ServerProcess) {
-    let people = serving.people();
-    people.wire().send(people.get("/v1/whoami")).await.unwrap().ok();
+    let client = serving.client();
+    client.wire().send(client.get("/v1/whoami")).await.unwrap().ok();
 }
 
 /// Deletes the directory, because a cluster takes 40 MB.
-fn gone(directory: &Path) {
+fn delete(directory: &Path) {
     std::fs::remove_dir_all(directory).unwrap();
 }
 

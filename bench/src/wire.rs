@@ -22,7 +22,6 @@ pub struct Wire {
     open: Option<SendRequest<Full<Bytes>>>,
 }
 
-/// A response.
 pub struct HttpResponse {
     pub status: StatusCode,
     pub body: Bytes,
@@ -55,14 +54,14 @@ impl Wire {
     }
 
     /// Sends a request over the open or a new connection, and reads the whole response.
-    pub async fn send(&mut self, mut ask: Request<Full<Bytes>>) -> Result<HttpResponse, Error> {
+    pub async fn send(&mut self, mut request: Request<Full<Bytes>>) -> Result<HttpResponse, Error> {
         let mut open = match self.open.take() {
             Some(open) if !open.is_closed() => open,
             Some(_) | None => self.connect().await?,
         };
         open.ready().await?;
-        ask.headers_mut().insert(HOST, self.host.clone());
-        let (parts, body) = open.send_request(ask).await?.into_parts();
+        request.headers_mut().insert(HOST, self.host.clone());
+        let (parts, body) = open.send_request(request).await?.into_parts();
         let body = body.collect().await?.to_bytes();
         self.open = Some(open);
         Ok(HttpResponse { status: parts.status, body })
@@ -74,7 +73,7 @@ impl Wire {
         let stream = socket.connect(self.to).await?;
         stream.set_nodelay(true)?;
         let (open, connection) = handshake(TokioIo::new(stream)).await?;
-        // Ends when either side closes the connection. The next request detects that.
+        // The task ends when either side closes the connection. The next request detects that.
         tokio::spawn(connection);
         Ok(open)
     }

@@ -18,7 +18,7 @@ use schemas::control::{
     builds::BuildsQuery,
 };
 
-pub(crate) use text::{diff_text, not_acted_on};
+pub(crate) use text::{diff_text, settings_without_effect};
 
 use crate::{
     failure::Failure,
@@ -29,7 +29,7 @@ use crate::{
 #[derive(Debug, Subcommand)]
 pub(crate) enum Apps {
     #[command(flatten)]
-    Here(here::Here),
+    Local(here::LocalCommand),
     /// Publish an app directory as the next config version, and build its new components
     #[command(after_help = "\
 Examples:
@@ -37,14 +37,16 @@ Examples:
   stead apps sync ./shop --dry-run
   stead apps sync ./shop --source acme/modules=../modules --wait
   stead apps sync ./shop --plugin files=./target/release/stead-plugin-files
-Syncing an unchanged directory changes nothing.")]
+
+A sync of an unchanged directory publishes no version.")]
     Sync(Sync),
     /// Compare an app directory with a config version, or two config versions
     #[command(after_help = "\
 Examples:
-  stead apps diff ./shop                  the directory against the newest version
-  stead apps diff ./shop --against 3      the directory against version 3
+  stead apps diff ./shop                  the directory and the newest version
+  stead apps diff ./shop --against 3      the directory and version 3
   stead apps diff shop --from 1 --to 2    two published versions
+
 After the changes, the command prints the impact on each install.")]
     Diff {
         #[command(flatten)]
@@ -52,10 +54,10 @@ After the changes, the command prints the impact on each install.")]
         /// Config version to compare the directory with [default: the newest]
         #[arg(long, value_name = "N", conflicts_with_all = ["from", "to"])]
         against: Option<u32>,
-        /// Earlier config version; DIR is then the name of the app
+        /// Earlier config version; with --from or --to, DIR is the name of the app
         #[arg(long, value_name = "N")]
         from: Option<u32>,
-        /// Later config version; DIR is then the name of the app
+        /// Later config version; with --from or --to, DIR is the name of the app
         #[arg(long, value_name = "N")]
         to: Option<u32>,
     },
@@ -66,12 +68,12 @@ After the changes, the command prints the impact on each install.")]
     #[command(after_help = "\
 Examples:
   stead apps show shop
-  stead apps show shop --version 3                  the config of version 3
+  stead apps show shop --version 3    the config of version 3
   stead apps show shop --version 3 --output json")]
     Show {
         /// Name or id of the app
         app: String,
-        /// Config version
+        /// Config version to print, instead of the app and its newest version
         #[arg(long, value_name = "N")]
         version: Option<u32>,
     },
@@ -116,95 +118,99 @@ pub(crate) struct Sync {
 }
 
 pub(crate) async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> {
-    let desk = || settings.context();
+    let context = || settings.context();
     match verb {
-        Apps::Here(verb) => here::run(verb, settings).await,
-        Apps::Sync(ask) => sync(&desk()?, ask).await,
+        Apps::Local(verb) => here::run(verb, settings).await,
+        Apps::Sync(args) => sync(&context()?, args).await,
         Apps::Diff { source, against, from: None, to: None } => {
-            let desk = desk()?;
-            let synced = send(&desk, &source, Some(BaseVersion(against))).await?;
-            desk.screen.print_one(&synced.diff, |screen| diff_text(&synced.diff, screen))
+            let context = context()?;
+            let synced = send(&context, &source, Some(BaseVersion(against))).await?;
+            context.screen.print_one(&synced.diff, |screen| diff_text(&synced.diff, screen))
         }
         Apps::Diff { source, against: _, from, to } => {
-            let (desk, app) = (desk()?, source.dir.to_string_lossy());
+            let (context, app) = (context()?, source.dir.to_string_lossy());
             let diff =
-                desk.client.diff(&app, &DiffQuery { from, to, ..DiffQuery::default() }).await?;
-            desk.screen.print_one(&diff, |screen| diff_text(&diff, screen))
+                context.client.diff(&app, &DiffQuery { from, to, ..DiffQuery::default() }).await?;
+            context.screen.print_one(&diff, |screen| diff_text(&diff, screen))
         }
-        Apps::List(part) => list(&desk()?, part).await,
-        Apps::Show { app, version: None } => show(&desk()?, &app).await,
+        Apps::List(part) => list(&context()?, part).await,
+        Apps::Show { app, version: None } => show(&context()?, &app).await,
         Apps::Show { app, version: Some(version) } => {
-            let desk = desk()?;
-            let shown = desk.client.version(&app, version).await?;
-            desk.screen.print_one(&shown.config, |screen| check::config_text(&shown.config, screen))
+            let context = context()?;
+            let version_shown = context.client.version(&app, version).await?;
+            context.screen.print_one(&version_shown.config, |screen| {
+                check::config_text(&version_shown.config, screen)
+            })
         }
-        Apps::Versions { app, part } => versions(&desk()?, &app, part).await,
+        Apps::Versions { app, part } => versions(&context()?, &app, part).await,
     }
 }
 
 /// Version that a dry run compares with. `None`: the newest.
 struct BaseVersion(Option<u32>);
 
-/// Packs the directory and uploads it, to publish it or to compare it.
+/// Packs and uploads the directory. `with` selects the version for a dry run; `None` publishes the
+/// directory.
 async fn send(
-    desk: &CommandContext,
+    context: &CommandContext,
     source: &Source,
     with: Option<BaseVersion>,
 ) -> Result<SyncReport, Failure> {
     let packed = pack::pack(source).await?;
     for warning in &packed.warnings {
-        desk.screen.remark(&text::warning(warning, &desk.screen));
+        context.screen.remark(&text::warning(warning, &context.screen));
     }
     let size = crate::render::size(packed.bytes.len() as u64);
-    let bar = desk.screen.spinner(&format!("sending {} ({size})", packed.name));
+    let bar = context.screen.spinner(&format!("sending {} ({size})", packed.name));
     let sent = match with {
-        None => desk.client.sync(&packed.name, packed.bytes, false).await,
+        None => context.client.sync(&packed.name, packed.bytes, false).await,
         Some(BaseVersion(version)) => {
-            desk.client.sync_against(&packed.name, packed.bytes, version).await
+            context.client.sync_against(&packed.name, packed.bytes, version).await
         }
     };
     bar.finish_and_clear();
     Ok(sent?)
 }
 
-async fn sync(desk: &CommandContext, ask: Sync) -> Result<(), Failure> {
-    let synced = send(desk, &ask.source, ask.dry_run.then_some(BaseVersion(None))).await?;
-    desk.screen.print_one(&synced, |screen| text::synced(&synced, screen))?;
-    if ask.wait && !synced.dry_run { wait(desk, &synced).await } else { Ok(()) }
+async fn sync(context: &CommandContext, args: Sync) -> Result<(), Failure> {
+    let synced = send(context, &args.source, args.dry_run.then_some(BaseVersion(None))).await?;
+    context.screen.print_one(&synced, |screen| text::synced(&synced, screen))?;
+    if args.wait && !synced.dry_run { wait(context, &synced).await } else { Ok(()) }
 }
 
 /// Waits until every build of the version has ended.
-async fn wait(desk: &CommandContext, synced: &SyncReport) -> Result<(), Failure> {
-    let wanted = synced.builds.len();
-    let bar = desk.screen.bar(wanted as u64, "builds");
+async fn wait(context: &CommandContext, synced: &SyncReport) -> Result<(), Failure> {
+    let total = synced.builds.len();
+    let bar = context.screen.bar(total as u64, "builds");
     loop {
         let app = Some(synced.name.clone());
         let query = BuildsQuery { app, limit: Some(200), ..BuildsQuery::default() };
-        let all = match desk.client.builds(&query).await {
+        let builds = match context.client.builds(&query).await {
             Ok(page) => page.items,
-            // The builds continue after a server restart.
+            // The server may be restarting. The builds continue.
             Err(ClientError::Unreachable { .. }) => {
                 tokio::time::sleep(std::time::Duration::from_secs(1)).await;
                 continue;
             }
             Err(error) => return Err(error.into()),
         };
-        let ours = all.iter().filter(|b| synced.builds.iter().any(|asked| asked.id == b.id));
-        let over: Vec<_> = ours.filter(|b| b.ended_at.is_some()).collect();
-        bar.set_position(over.len() as u64);
-        if over.len() < wanted {
+        let synced_builds =
+            builds.iter().filter(|b| synced.builds.iter().any(|build| build.id == b.id));
+        let ended: Vec<_> = synced_builds.filter(|b| b.ended_at.is_some()).collect();
+        bar.set_position(ended.len() as u64);
+        if ended.len() < total {
             tokio::time::sleep(std::time::Duration::from_millis(300)).await;
             continue;
         }
         bar.finish_and_clear();
-        let failed: Vec<_> = over.iter().filter(|b| b.state != "succeeded").collect();
+        let failed: Vec<_> = ended.iter().filter(|b| b.state != "succeeded").collect();
         let names: Vec<_> = failed
             .iter()
             .map(|b| format!("{} (stead builds show {})", b.component_name, b.id))
             .collect();
         return match names.is_empty() {
             true => {
-                desk.screen.remark(&format!("{} succeeded.", count(wanted as u64, "build")));
+                context.screen.remark(&format!("{} succeeded.", count(total as u64, "build")));
                 Ok(())
             }
             false => Err(Failure::Outcome(format!("builds failed: {}", names.join(", ")))),
@@ -212,9 +218,9 @@ async fn wait(desk: &CommandContext, synced: &SyncReport) -> Result<(), Failure>
     }
 }
 
-async fn list(desk: &CommandContext, part: PageArgs) -> Result<(), Failure> {
-    let page = desk.client.apps(&part.listing()).await?;
-    desk.screen.print_list(&page.items, "No apps. Publish one: stead apps sync DIR", |_| {
+async fn list(context: &CommandContext, part: PageArgs) -> Result<(), Failure> {
+    let page = context.client.apps(&part.listing()).await?;
+    context.screen.print_list(&page.items, "No apps. Publish one: stead apps sync DIR", |_| {
         let mut table = Table::new(["APP", "VERSION", "COMPONENTS", "INSTALLS", "PUBLISHED", "ID"]);
         for app in &page.items {
             table.row([
@@ -228,15 +234,15 @@ async fn list(desk: &CommandContext, part: PageArgs) -> Result<(), Failure> {
         }
         table
     })?;
-    desk.more(page.next.as_deref());
+    context.more(page.next.as_deref());
     Ok(())
 }
 
-async fn show(desk: &CommandContext, named: &str) -> Result<(), Failure> {
-    let app = desk.client.app(named).await?;
+async fn show(context: &CommandContext, name: &str) -> Result<(), Failure> {
+    let app = context.client.app(name).await?;
     let newest = PageQuery { limit: Some(1), ..PageQuery::default() };
-    let versions = desk.client.versions(named, &newest).await?;
-    desk.screen.print_one(&app, |screen| {
+    let versions = context.client.versions(name, &newest).await?;
+    context.screen.print_one(&app, |screen| {
         let mut text = format!("{}  {} at version {}\n", app.id, app.name, app.version);
         text += &format!("  installs   {}\n", app.installs);
         for version in &versions.items {
@@ -253,9 +259,9 @@ async fn show(desk: &CommandContext, named: &str) -> Result<(), Failure> {
     })
 }
 
-async fn versions(desk: &CommandContext, app: &str, part: PageArgs) -> Result<(), Failure> {
-    let page = desk.client.versions(app, &part.listing()).await?;
-    desk.screen.print_list(&page.items, "No versions.", |_| {
+async fn versions(context: &CommandContext, app: &str, part: PageArgs) -> Result<(), Failure> {
+    let page = context.client.versions(app, &part.listing()).await?;
+    context.screen.print_list(&page.items, "No versions.", |_| {
         let mut table = Table::new(["VERSION", "PUBLISHED", "BY", "COMPONENTS", "BUNDLE"]);
         for version in &page.items {
             table.row([
@@ -268,7 +274,7 @@ async fn versions(desk: &CommandContext, app: &str, part: PageArgs) -> Result<()
         }
         table
     })?;
-    desk.more(page.next.as_deref());
+    context.more(page.next.as_deref());
     Ok(())
 }
 

@@ -27,9 +27,9 @@ pub(crate) enum Archive {
     /// Write every closed partition of the log to an archive; the server may run
     #[command(after_help = "\
 A partition is closed when the log continues after it, all projections and policies have processed it, and a published \
-checkpoint covers it. The rows and the written files are both verified against that checkpoint. No row is dropped.
+checkpoint covers it. The command verifies the rows and the written files against that checkpoint. It drops no row.
 
-Without DATABASE_OWNER_URL, uses the private Postgres of the data directory. Run this as the server's user.
+Run the command as the server's user. Without DATABASE_OWNER_URL, it uses the private Postgres of the data directory.
 
 Examples:
   stead archive create
@@ -41,17 +41,17 @@ Examples:
     List(ArchiveArgs),
     /// Verify archives: every byte and hash, up to the signed checkpoint
     #[command(after_help = "\
-Without a directory, verifies all archives that the database lists. With a directory, verifies that archive without a \
-database, with the keys of --key.
+Without a directory, the command verifies all archives that the database lists. With a directory, it verifies that \
+archive with the keys of --key, without a database.
 
 Examples:
   stead archive verify
   stead archive verify /mnt/tape/1-10240000 --key stead/01J…+5f0c…+AS…")]
     Verify(Verify),
-    /// Drop archived rows from the database; they are then read from the archives
+    /// Drop archived rows from the database; servers then read the events from the archives
     #[command(after_help = "\
-Verifies files and rows again first, from the oldest range on. Servers keep running. This cannot be undone: back up the \
-archives first.
+The command first verifies the files and the rows again, from the oldest range on. Servers can keep running. A drop \
+cannot be undone: back up the archives first.
 
 Example:
   stead archive drop --through 10240000")]
@@ -62,8 +62,8 @@ Example:
 #[derive(Debug, Args)]
 pub(crate) struct ArchiveArgs {
     #[command(flatten)]
-    place: DatabaseArgs,
-    /// Directory of the archives [default: archives in the data directory]
+    database: DatabaseArgs,
+    /// Directory of the archives [default: `archives` in the data directory]
     #[arg(long, env = "STEAD_ARCHIVES", value_name = "DIR")]
     archives: Option<PathBuf>,
 }
@@ -97,7 +97,6 @@ pub(crate) struct Drop {
     through: u64,
 }
 
-/// Errors of the archive commands.
 #[derive(Debug, thiserror::Error)]
 enum ArchiveCommandError {
     #[error(transparent)]
@@ -111,8 +110,8 @@ enum ArchiveCommandError {
 impl From<ArchiveCommandError> for Failure {
     fn from(error: ArchiveCommandError) -> Failure {
         match &error {
-            // The data differs from what was published. The other errors concern the command or its
-            // environment.
+            // Corrupt archives, untrusted signers and differing rows are failed verifications. The
+            // other errors concern the command line or the environment.
             ArchiveCommandError::Archive(
                 ArchiveError::Corrupt { .. }
                 | ArchiveError::Signer { .. }
@@ -136,10 +135,10 @@ impl From<ArchiveCommandError> for Failure {
 
 pub(crate) async fn run(verb: Archive, screen: Screen) -> ExitCode {
     let done = match verb {
-        Archive::Create(ask) => create(ask, &screen).await,
-        Archive::List(ask) => list(ask, &screen).await,
-        Archive::Verify(ask) => verify(ask, &screen).await,
-        Archive::Drop(ask) => discard(ask, &screen).await,
+        Archive::Create(args) => create(args, &screen).await,
+        Archive::List(args) => list(args, &screen).await,
+        Archive::Verify(args) => verify(args, &screen).await,
+        Archive::Drop(args) => discard(args, &screen).await,
     };
     done.map_or_else(|failure| failure.report(screen.output), |()| ExitCode::SUCCESS)
 }
@@ -150,9 +149,9 @@ impl ArchiveArgs {
         &self,
         work: impl AsyncFnOnce(&sqlx::PgPool, &Archives) -> Result<T, ArchiveError>,
     ) -> Result<T, Failure> {
-        let data = self.place.data()?;
+        let data = self.database.data()?;
         let archives = Archives::at(archives_directory(&data, self.archives.as_deref()));
-        let done = self.place.as_owner(&data, async |access: Access| {
+        let done = self.database.as_owner(&data, async |access: Access| {
             let pool = PgPoolOptions::new().max_connections(4).connect_with(access.options);
             let pool = pool.await.map_err(ArchiveError::from)?;
             let done = work(&pool, &archives).await;
@@ -163,56 +162,56 @@ impl ArchiveArgs {
     }
 }
 
-async fn create(ask: Create, screen: &Screen) -> Result<(), Failure> {
+async fn create(args: Create, screen: &Screen) -> Result<(), Failure> {
     let bar = screen.spinner("archive");
-    let progress = |said: String| bar.set_message(said);
-    let made = ask.of.as_owner(async |pool, archives| {
-        archives::create(pool, archives, ask.through, &progress).await
+    let progress = |message: String| bar.set_message(message);
+    let archived = args.of.as_owner(async |pool, archives| {
+        archives::create(pool, archives, args.through, &progress).await
     });
-    let made = made.await;
+    let archived = archived.await;
     bar.finish_and_clear();
-    let made = made?;
-    screen.print_one(&made, |_| output::made(&made))
+    let archived = archived?;
+    screen.print_one(&archived, |_| output::created(&archived))
 }
 
-async fn list(ask: ArchiveArgs, screen: &Screen) -> Result<(), Failure> {
-    let shown = ask.as_owner(async |pool, archives| archives::list(pool, archives).await).await?;
-    screen.print_one(&shown, |screen| output::list(&shown, screen))
+async fn list(args: ArchiveArgs, screen: &Screen) -> Result<(), Failure> {
+    let listed = args.as_owner(async |pool, archives| archives::list(pool, archives).await).await?;
+    screen.print_one(&listed, |screen| output::list(&listed, screen))
 }
 
-async fn verify(ask: Verify, screen: &Screen) -> Result<(), Failure> {
+async fn verify(args: Verify, screen: &Screen) -> Result<(), Failure> {
     let bar = screen.spinner("archive");
-    let progress = |said: String| bar.set_message(said);
-    let read = match &ask.directory {
-        Some(directory) => verify_directory(directory, &ask.key),
+    let progress = |message: String| bar.set_message(message);
+    let report = match &args.directory {
+        Some(directory) => verify_directory(directory, &args.key),
         None => {
-            let read = ask
+            let report = args
                 .of
                 .as_owner(async |pool, archives| archives::verify(pool, archives, &progress).await);
-            read.await
+            report.await
         }
     };
     bar.finish_and_clear();
-    let read = read?;
-    screen.print_one(&read, |_| output::read(&read))
+    let report = report?;
+    screen.print_one(&report, |_| output::verified(&report))
 }
 
-/// Verifies one archive without a database, with these trusted keys.
+/// Verifies one archive with the trusted keys, without a database.
 fn verify_directory(directory: &Path, keys: &[String]) -> Result<Vec<archives::Range>, Failure> {
     if keys.is_empty() {
-        let said = "cannot verify the archive: no trusted key\n  try: --key with a checkpoint key of `stead keys list`";
-        return Err(Failure::Usage(said.into()));
+        let message = "cannot verify the archive: no trusted key\n  try: --key with a checkpoint key of `stead keys list`";
+        return Err(Failure::Usage(message.into()));
     }
     let checked = check(directory, &parse_trusted_keys(keys)?, &mut |_| {});
     let (manifest, proven) = checked.map_err(ArchiveCommandError::from)?;
     Ok(vec![archives::Range { first: proven.from, last: proven.to, bytes: manifest.bytes() }])
 }
 
-async fn discard(ask: Drop, screen: &Screen) -> Result<(), Failure> {
+async fn discard(args: Drop, screen: &Screen) -> Result<(), Failure> {
     let bar = screen.spinner("archive");
-    let progress = |said: String| bar.set_message(said);
-    let dropped = ask.of.as_owner(async |pool, archives| {
-        archives::discard(pool, archives, ask.through, &progress).await
+    let progress = |message: String| bar.set_message(message);
+    let dropped = args.of.as_owner(async |pool, archives| {
+        archives::discard(pool, archives, args.through, &progress).await
     });
     let dropped = dropped.await;
     bar.finish_and_clear();

@@ -21,11 +21,11 @@ pub(crate) enum Backup {
     /// Create a backup; the server may run
     #[command(after_help = "\
 A backup contains the database, the signing keys of the server, the artifacts and the first owner's token. A party that \
-has it can impersonate the server: protect it like the keys. Every file has mode 0600. The backup appears under its name \
-only when it is complete.
+has the backup can impersonate the server: protect the backup like the keys. Every file has mode 0600. The backup \
+appears under its name only when it is complete.
 
 Run the command as the server's user, or as root. Without DATABASE_OWNER_URL, it uses the private Postgres of the data \
-directory. If the name ends in .tar, the backup is one file. This needs twice the space.
+directory. If the name ends in .tar, the backup is one file, and its creation needs twice the space.
 
 Examples:
   stead backup create --out /backups/2026-11-21
@@ -33,20 +33,21 @@ Examples:
     Create(Create),
     /// Restore a backup into an empty directory and verify it
     #[command(after_help = "\
-Checks every byte against the backup's manifest first, and verifies the whole restored log against the checkpoint of \
-the backup. --against compares with a runner's checkpoint (<runner data>/checkpoint) and lists missing positions.
+The command first checks every byte against the manifest of the backup. Then it verifies the whole restored log against \
+the checkpoint of the backup. With --against, it also compares the log with a runner's checkpoint \
+(<runner data>/checkpoint), and lists missing positions.
 
-With DATABASE_OWNER_URL, restores into that database, which must be empty, and the rest into the directory.
+DATABASE_OWNER_URL selects another database, which must be empty. The other files go to the data directory.
 
-As root, restored files belong to the owner of the directory: create it for the user that runs the server.
+As root, create the directory for the user that runs the server: the restored files get the owner of the directory.
 
 Examples:
   stead backup restore --from /backups/2026-11-21 --data /var/lib/stead
   stead backup restore --from today.tar --data ./data --against checkpoint-of-acme")]
     Restore(restore::Restore),
-    /// Test a backup: restore it to a temporary place, verify it, print its recovery point, and delete it
+    /// Test a backup: restore a temporary copy, verify it, and print its recovery point
     #[command(after_help = "\
-Does not touch the server: starts a private Postgres in a temporary directory, and deletes both afterwards.
+The drill does not use the server. It starts a private Postgres in a temporary directory, and deletes both at its end.
 
 Examples:
   stead backup drill --from /backups/2026-11-21
@@ -57,45 +58,49 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct Create {
     #[command(flatten)]
-    place: DatabaseArgs,
+    database: DatabaseArgs,
     /// Path of the backup: a new directory, or a new file that ends in .tar
     #[arg(long, value_name = "DIR|FILE")]
     out: PathBuf,
-    /// Directory of the archives [default: archives in the data directory]
+    /// Directory of the archives [default: `archives` in the data directory]
     #[arg(long, env = "STEAD_ARCHIVES", value_name = "DIR")]
     archives: Option<PathBuf>,
 }
 
 pub(crate) async fn run(verb: Backup, screen: Screen) -> ExitCode {
     let done = match verb {
-        Backup::Create(ask) => create(ask, &screen).await,
-        Backup::Restore(ask) => restore::restore(ask, &screen).await,
-        Backup::Drill(ask) => restore::drill(ask, &screen).await,
+        Backup::Create(args) => create(args, &screen).await,
+        Backup::Restore(args) => restore::restore(args, &screen).await,
+        Backup::Drill(args) => restore::drill(args, &screen).await,
     };
     done.map_or_else(|failure| failure.report(screen.output), |()| ExitCode::SUCCESS)
 }
 
-async fn create(ask: Create, screen: &Screen) -> Result<(), Failure> {
-    let (told, data) = (StopSignals::listen()?, ask.place.data()?);
+async fn create(args: Create, screen: &Screen) -> Result<(), Failure> {
+    let (stop, data) = (StopSignals::listen()?, args.database.data()?);
     let bar = screen.spinner("backup");
-    let progress = |said: String| bar.set_message(said);
+    let progress = |message: String| bar.set_message(message);
     // A stopped backup removes its partial copy, which contains keys.
-    let made = tokio::select! {
-        made = made(&ask, &data, &progress) => made.map_err(to_failure),
-        () = told.received() => Err(Failure::Usage("backup stopped: no backup was created".into())),
+    let created = tokio::select! {
+        created = create_backup(&args, &data, &progress) => created.map_err(to_failure),
+        () = stop.received() => Err(Failure::Usage("backup stopped: no backup was created".into())),
     };
     bar.finish_and_clear();
-    let manifest = made?;
-    screen.print_one(&manifest, |_| output::made(&manifest, &ask.out))
+    let manifest = created?;
+    screen.print_one(&manifest, |_| output::created(&manifest, &args.out))
 }
 
-async fn made(ask: &Create, data: &Path, progress: Progress<'_>) -> Result<Manifest, BackupError> {
+async fn create_backup(
+    args: &Create,
+    data: &Path,
+    progress: Progress<'_>,
+) -> Result<Manifest, BackupError> {
     let now = api::clock::system_clock()();
-    let archives = archives_directory(data, ask.archives.as_deref());
+    let archives = archives_directory(data, args.archives.as_deref());
     let make = async |access: Access| {
-        backup::create((data, &archives), &access, &ask.out, now, progress).await
+        backup::create((data, &archives), &access, &args.out, now, progress).await
     };
-    ask.place.as_owner(data, make).await
+    args.database.as_owner(data, make).await
 }
 
 /// Maps an invalid backup to a failed operation, and other errors to wrong usage.

@@ -1,6 +1,6 @@
-//! Runs the build runner as a child process of `stead up`. It is the same program as in a customer
-//! account, enrolled in the same way. `stead up` restarts the build runner when it exits, and stops
-//! it with the server. Its shims, and so its builds, outlive it.
+//! Runs the build runner as a child process of `stead up`. The build runner is the same program as
+//! a runner in a customer account, and enrols in the same way. `stead up` restarts the build runner
+//! when it exits, and stops it with the server. The shims of running builds continue.
 use std::{
     fs::{self, OpenOptions},
     io,
@@ -30,13 +30,14 @@ use crate::serve::{LogFormat, sibling_program};
 
 /// First back-off before a restart. Each restart doubles it until the process stays up.
 const BACKOFF: Duration = Duration::from_secs(1);
-const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// Uptime after which the back-off is reset.
 const STAYED_UP: Duration = Duration::from_secs(60);
 /// Timeout for the build runner to close its session.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Timeout for an orphaned build runner, which may call a server that no longer exists.
+/// Time between SIGTERM and SIGKILL for an orphaned build runner. Its server may no longer exist,
+/// so it may be unable to close its session.
 const ORPHAN_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// Handle of a supervised build runner.
@@ -57,7 +58,8 @@ struct Supervisor {
 }
 
 impl BuildRunner {
-    /// Starts and supervises a build runner, if the program is on this machine.
+    /// Starts and supervises a build runner. Returns `None` if `stead-runner` is neither in the
+    /// directory of this program nor in `PATH`.
     pub(crate) fn start(
         app: App,
         certificate: Option<&Path>,
@@ -92,7 +94,7 @@ impl Supervisor {
                 wait = BACKOFF;
             }
             let _ = self.stop.run_until_cancelled(sleep(wait)).await;
-            wait = (wait * 2).min(LONGEST_BACKOFF);
+            wait = (wait * 2).min(MAX_BACKOFF);
         }
     }
 
@@ -110,7 +112,7 @@ impl Supervisor {
             command.arg("--ca-fingerprint").arg(fingerprint(certificate)?);
         }
         if !enrolled {
-            // The directory belongs to another log, or to an interrupted enrolment: it is useless.
+            // A directory of another log or of an interrupted enrolment cannot be used.
             match fs::remove_dir_all(&self.data) {
                 Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why.into()),
                 Err(_) | Ok(()) => {}
@@ -146,12 +148,12 @@ impl Supervisor {
         let _ = fs::remove_file(self.pid_file());
     }
 
-    /// Returns whether the data directory belongs to a runner of this log.
+    /// Returns true if the data directory belongs to a runner of this log.
     fn is_enrolled(&self) -> bool {
-        let kept = fs::read(self.data.join("runner.json")).ok();
-        let kept: Option<serde_json::Value> =
-            kept.and_then(|text| serde_json::from_slice(&text).ok());
-        let log = kept.as_ref().and_then(|kept| kept.get("log_id")?.as_str());
+        let stored = fs::read(self.data.join("runner.json")).ok();
+        let stored: Option<serde_json::Value> =
+            stored.and_then(|text| serde_json::from_slice(&text).ok());
+        let log = stored.as_ref().and_then(|stored| stored.get("log_id")?.as_str());
         log == Some(self.app.log().log_id())
     }
 
@@ -159,7 +161,8 @@ impl Supervisor {
         self.app.config.data.join("build-runner.pid")
     }
 
-    /// Stops the build runner of a killed server, which would keep the data directory locked.
+    /// Stops the build runner that a killed server left behind. It would keep its data directory
+    /// locked.
     async fn end_orphan(&self) {
         let Some(pid) = fs::read_to_string(self.pid_file()).ok().and_then(|pid| pid.parse().ok())
         else {
@@ -179,8 +182,8 @@ impl Supervisor {
         let _ = fs::remove_file(self.pid_file());
     }
 
-    /// Returns whether this process uses our build runner's directory: another process may have the
-    /// same pid.
+    /// Returns true if the command line of the process names our build runner's directory. Another
+    /// process may have the same pid.
     fn is_ours(&self, pid: u32) -> bool {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let data = self.data.as_os_str().as_encoded_bytes();
@@ -188,11 +191,12 @@ impl Supervisor {
     }
 }
 
-/// SHA-256 of the server's own certificate, the first of the chain. It identifies the server
-/// whatever the issuer.
+/// SHA-256 of the server's own certificate, the first in the chain.
 fn fingerprint(chain: &Path) -> anyhow::Result<String> {
     let own = CertificateDer::from_pem_file(chain);
-    let own = own.map_err(|reason| anyhow::anyhow!("{}: {reason}", chain.display()))?;
+    let own = own.map_err(|reason| {
+        anyhow::anyhow!("cannot read the certificate {}: {reason}", chain.display())
+    })?;
     Ok(hex::encode(Sha256::digest(&own)))
 }
 
@@ -205,5 +209,7 @@ fn signal(pid: Option<u32>, signal: Signal) {
 
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|found| found.is_file())
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|path_entry| path_entry.is_file())
 }

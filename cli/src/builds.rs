@@ -34,10 +34,10 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Only of this app: name or id
+    /// Only builds of this app: name or id
     #[arg(long)]
     app: Option<String>,
-    /// Only in this state: requested, queued (includes running builds), succeeded, failed
+    /// Only builds in this state: requested, queued (includes running builds), succeeded, failed
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]
@@ -45,19 +45,19 @@ pub(crate) struct List {
 }
 
 pub(crate) async fn run(verb: Builds, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
+    let context = settings.context()?;
     match verb {
-        Builds::List(list) => self::list(&desk, list).await,
+        Builds::List(list) => self::list(&context, list).await,
         Builds::Show { build } => {
-            let build = desk.client.build(build).await?;
-            desk.screen.print_one(&build, |screen| show(&build, screen))
+            let build = context.client.build(build).await?;
+            context.screen.print_one(&build, |screen| show(&build, screen))
         }
         Builds::Retry { build } => {
-            let again = desk.client.retry_build(build).await?;
-            desk.screen.print_one(&again, |_| {
-                let version = again.version;
+            let retried = context.client.retry_build(build).await?;
+            context.screen.print_one(&retried, |_| {
+                let version = retried.version;
                 let mut text = format!("Version {version} retries the failed builds:\n");
-                for build in &again.builds {
+                for build in &retried.builds {
                     text += &format!("  building {}: {}\n", build.component, build.id);
                 }
                 text + &format!(
@@ -68,11 +68,11 @@ pub(crate) async fn run(verb: Builds, settings: &Settings) -> Result<(), Failure
     }
 }
 
-async fn list(desk: &CommandContext, list: List) -> Result<(), Failure> {
+async fn list(context: &CommandContext, list: List) -> Result<(), Failure> {
     let List { app, state, part: PageArgs { limit, cursor } } = list;
     let query = BuildsQuery { app, state, limit: Some(limit), cursor, ..BuildsQuery::default() };
-    let page = desk.client.builds(&query).await?;
-    desk.screen.print_list(&page.items, "No builds.", |screen| {
+    let page = context.client.builds(&query).await?;
+    context.screen.print_list(&page.items, "No builds.", |screen| {
         let mut table = Table::new(["BUILD", "APP", "COMPONENT", "VERSION", "STATE", "REQUESTED"]);
         for build in &page.items {
             table.row([
@@ -86,7 +86,7 @@ async fn list(desk: &CommandContext, list: List) -> Result<(), Failure> {
         }
         table
     })?;
-    desk.more(page.next.as_deref());
+    context.more(page.next.as_deref());
     Ok(())
 }
 

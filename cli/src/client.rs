@@ -1,8 +1,8 @@
 //! Client of the Control API, for the CLI and the tests.
 //!
-//! Every change carries an idempotency key, so that the client can send it again after a lost
-//! connection. The client remembers the highest position in a response, and requests reads that are
-//! at least as fresh. A caller therefore always reads its own writes.
+//! Every request that changes state has an idempotency key, so that the client can repeat the
+//! request after a lost connection. The client remembers the highest position in the responses to
+//! changes. [`Client::fresh`] reads data that includes this position.
 mod calls;
 mod export_line;
 mod history;
@@ -31,11 +31,11 @@ pub use sanitize::sanitize;
 pub use stream::{ServerEvent, lines, server_events};
 pub use verify::{Fault, Verifier};
 
-/// Maximum attempts of a call whose response is lost, or delayed by the server.
-const TRIES: u32 = 4;
+/// Maximum number of attempts of a call, if responses are lost or have status 503.
+const MAX_ATTEMPTS: u32 = 4;
 /// Longest wait between two attempts.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
-/// Timeout of a response. Streams are exempt.
+/// Timeout of a request, including the response body. Streams have no timeout.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Server address and credentials.
@@ -43,7 +43,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub struct Target {
     /// `http://` or `https://`, host and port.
     pub server: String,
-    /// The bearer token.
+    /// Bearer token. `None`: the client sends no token.
     pub token: Option<String>,
     /// PEM file of a private certificate authority.
     pub ca: Option<PathBuf>,
@@ -59,7 +59,6 @@ pub struct Client {
     sanitizes: bool,
 }
 
-/// Errors of a call.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The server rejected the request.
@@ -68,28 +67,20 @@ pub enum ClientError {
     /// The server did not respond.
     #[error("cannot reach {server}: {reason}")]
     Unreachable {
-        /// Address of the server.
         server: String,
         /// The innermost cause.
         reason: String,
     },
-    /// The response is not one of the Control API.
+    /// The response does not follow the Control API, for example because a proxy sent it.
     #[error("cannot read the response of {server} (HTTP status {status}): {reason}")]
-    Undecodable {
-        /// Address of the server.
-        server: String,
-        /// HTTP status of the response.
-        status: u16,
-        /// Reason that the response cannot be read.
-        reason: String,
-    },
+    Undecodable { server: String, status: u16, reason: String },
     /// The client configuration is invalid.
     #[error("{0}")]
     Setup(String),
 }
 
 impl ClientError {
-    /// Problem code of a rejection.
+    /// Problem code of a rejection. `None` for the other errors.
     pub fn code(&self) -> Option<&str> {
         match self {
             ClientError::Problem(problem) => Some(&problem.code),
@@ -103,7 +94,7 @@ impl ClientError {
 impl Client {
     /// Prepares calls to a server. Sends nothing yet.
     pub fn new(target: &Target) -> Result<Self, ClientError> {
-        // A second client in the same process finds the provider installed, which is fine.
+        // The error means that an earlier client of this process installed the provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut http = reqwest::Client::builder()
             .connect_timeout(Duration::from_secs(5))
@@ -124,22 +115,24 @@ impl Client {
                 "{server:?} is not a valid server address: use http:// or https://, host and port"
             )));
         }
-        let http = http.build().map_err(|e| ClientError::Setup(innermost(&e)))?;
+        let http = http.build().map_err(|e| {
+            ClientError::Setup(format!("cannot set up the HTTP client: {}", innermost(&e)))
+        })?;
         let (token, seen, for_people) = (target.token.clone(), AtomicU64::new(0), false);
         Ok(Client { http, server, token, seen, sanitizes: for_people })
     }
 
-    /// Sets whether responses are for a terminal, where every text is sanitized.
+    /// Sets whether the client removes control characters from the texts of responses. Required for
+    /// output to a terminal.
     pub fn sanitize_responses(self, for_people: bool) -> Self {
         Client { sanitizes: for_people, ..self }
     }
 
-    /// Address of the server.
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// Highest position in a response so far.
+    /// Highest log position in the responses to changes so far. 0 if there was no change.
     pub fn seen(&self) -> u64 {
         self.seen.load(Ordering::Relaxed)
     }
@@ -154,8 +147,8 @@ impl Client {
         self.decode(answer).await
     }
 
-    /// Reads data that is hashed or verified, without changing a byte. Code that prints it must use
-    /// [`sanitize`].
+    /// Reads data that the caller hashes or verifies. Does not sanitize the response: code that
+    /// prints the data must use [`sanitize`].
     pub async fn exact<A: DeserializeOwned>(
         &self,
         path: &str,
@@ -176,12 +169,12 @@ impl Client {
             0 => Vec::new(),
             seen => vec![("min_position", seen)],
         };
-        let ask = || self.request(Method::GET, path).query(query).query(&fresh);
-        let answer = self.retrying(ask).await?;
+        let request = || self.request(Method::GET, path).query(query).query(&fresh);
+        let answer = self.retrying(request).await?;
         self.decode(answer).await
     }
 
-    /// Sends a change, again with the same key if the response is lost.
+    /// Sends a change. Repeats the request with the same idempotency key if the response is lost.
     pub async fn change<A: DeserializeOwned>(
         &self,
         method: Method,
@@ -189,11 +182,11 @@ impl Client {
         body: &impl Serialize,
     ) -> Result<A, ClientError> {
         let key = Ulid::new().to_string();
-        let ask = || {
+        let request = || {
             let method = method.clone();
             self.request(method, path).header("idempotency-key", &key).json(body)
         };
-        let answer = self.retrying(ask).await?;
+        let answer = self.retrying(request).await?;
         self.note_position(answer).await
     }
 
@@ -206,18 +199,18 @@ impl Client {
         body: Bytes,
     ) -> Result<A, ClientError> {
         let key = Ulid::new().to_string();
-        let ask = || {
+        let request = || {
             self.request(Method::POST, path)
                 .query(query)
                 .header("idempotency-key", &key)
                 .header(header::CONTENT_TYPE, kind)
                 .body(body.clone())
         };
-        let answer = self.retrying(ask).await?;
+        let answer = self.retrying(request).await?;
         self.note_position(answer).await
     }
 
-    /// Opens a stream. Waits only for the start of the response.
+    /// Opens a response stream. Waits only for the status and the headers.
     pub async fn open(
         &self,
         method: Method,
@@ -226,33 +219,37 @@ impl Client {
         accept: &str,
         last_event: Option<&str>,
     ) -> Result<Response, ClientError> {
-        let mut ask = self.authorised(self.http.request(method, format!("{}{path}", self.server)));
-        ask = ask.query(query).header(header::ACCEPT, accept);
+        let mut request =
+            self.authorised(self.http.request(method, format!("{}{path}", self.server)));
+        request = request.query(query).header(header::ACCEPT, accept);
         if let Some(id) = last_event {
-            ask = ask.header("last-event-id", id);
+            request = request.header("last-event-id", id);
         }
-        let answer = ask.send().await.map_err(|e| self.unreachable(&e))?;
+        let answer = request.send().await.map_err(|e| self.unreachable(&e))?;
         self.accepted(answer).await
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        let ask = self.http.request(method, format!("{}{path}", self.server)).timeout(TIMEOUT);
-        self.authorised(ask)
+        let request = self.http.request(method, format!("{}{path}", self.server)).timeout(TIMEOUT);
+        self.authorised(request)
     }
 
-    fn authorised(&self, ask: RequestBuilder) -> RequestBuilder {
+    fn authorised(&self, request: RequestBuilder) -> RequestBuilder {
         match &self.token {
-            Some(token) => ask.bearer_auth(token),
-            None => ask,
+            Some(token) => request.bearer_auth(token),
+            None => request,
         }
     }
 
-    /// Sends a request. Repeats it after a 503 or a lost response, with at most `TRIES` attempts in
-    /// total.
-    async fn retrying(&self, ask: impl Fn() -> RequestBuilder) -> Result<Response, ClientError> {
+    /// Sends a request. Repeats the request after a 503 or a lost response, with at most `MAX_ATTEMPTS`
+    /// attempts in total.
+    async fn retrying(
+        &self,
+        request: impl Fn() -> RequestBuilder,
+    ) -> Result<Response, ClientError> {
         let mut wait = Duration::from_millis(200);
-        for _ in 1..TRIES {
-            match ask().send().await {
+        for _ in 1..MAX_ATTEMPTS {
+            match request().send().await {
                 Ok(answer) if answer.status() == StatusCode::SERVICE_UNAVAILABLE => {
                     tokio::time::sleep(retry_after(&answer).unwrap_or(wait).min(MAX_RETRY_DELAY))
                         .await;
@@ -266,7 +263,7 @@ impl Client {
             }
             wait = (wait * 2).min(MAX_RETRY_DELAY);
         }
-        let answer = ask().send().await.map_err(|e| self.unreachable(&e))?;
+        let answer = request().send().await.map_err(|e| self.unreachable(&e))?;
         self.accepted(answer).await
     }
 
@@ -276,7 +273,7 @@ impl Client {
             return Ok(answer);
         }
         let bytes = self.bytes(answer).await?.1;
-        match serde_json::from_slice::<Problem>(&self.shown(bytes)) {
+        match serde_json::from_slice::<Problem>(&self.sanitized(bytes)) {
             Ok(problem) if !problem.code.is_empty() => Err(ClientError::Problem(Box::new(problem))),
             Ok(_) | Err(_) => Err(self.undecodable(status, "an error without problem details")),
         }
@@ -293,7 +290,7 @@ impl Client {
 
     async fn decode<A: DeserializeOwned>(&self, answer: Response) -> Result<A, ClientError> {
         let (status, bytes) = self.bytes(answer).await?;
-        self.read(status, &self.shown(bytes))
+        self.read(status, &self.sanitized(bytes))
     }
 
     async fn bytes(&self, answer: Response) -> Result<(StatusCode, Bytes), ClientError> {
@@ -302,9 +299,9 @@ impl Client {
         Ok((status, bytes))
     }
 
-    fn shown(&self, bytes: Bytes) -> Bytes {
+    fn sanitized(&self, bytes: Bytes) -> Bytes {
         match self.sanitizes.then(|| sanitize::answer(&bytes)).flatten() {
-            Some(tamed) => tamed.into(),
+            Some(sanitized) => sanitized.into(),
             None => bytes,
         }
     }

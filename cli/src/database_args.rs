@@ -18,13 +18,12 @@ pub(crate) struct DatabaseArgs {
 }
 
 impl DatabaseArgs {
-    /// Returns the data directory.
     pub(crate) fn data(&self) -> Result<PathBuf, Failure> {
         data_directory(self.data.as_ref()).map_err(|error| Failure::Usage(error.to_string()))
     }
 
-    /// Runs `work` on the database as the owner of its tables. Uses the Postgres of a running
-    /// server, or starts it for the time of `work`.
+    /// Runs `work` on the database as the owner of its tables. Without a database URL, uses the
+    /// private Postgres of the running server, or starts it until `work` ends.
     pub(crate) async fn as_owner<T, E>(
         &self,
         data: &Path,

@@ -16,26 +16,23 @@ Exit codes:
   4  rejected: forbidden, or not possible in the current state
   5  the server is unreachable or cannot respond now
   130  interrupted with Ctrl-C
-With --output json or ndjson an error is one line of JSON on standard error: problem details with `exit_code`.";
+With --output json or ndjson, an error is one line of JSON on standard error: problem details with `exit_code`.";
 
-/// Failure of a command.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The operation failed.
+    /// The operation itself failed, for example a run or a verification.
     Outcome(String),
     /// The command line or its input is invalid.
     Usage(String),
-    /// The object does not exist.
     NotFound(String),
-    /// The server responded with a problem.
     Problem(Box<Problem>),
-    /// The server did not respond.
+    /// The server did not respond, or its response is unreadable.
     Unreachable(String),
     /// The user stopped the command.
     Interrupted(String),
-    /// The findings were printed already.
+    /// The input is invalid, and the command has already printed its findings.
     AlreadyPrinted,
-    /// The reader of standard output closed it.
+    /// The reader closed standard output, for example `head`.
     BrokenPipe,
 }
 
@@ -58,7 +55,7 @@ impl Failure {
         }
     }
 
-    /// Prints the failure and returns its exit code.
+    /// Prints the failure to standard error, and returns its exit code.
     pub(crate) fn report(&self, output: Output) -> ExitCode {
         let text = match output {
             Output::Table => self.text(),
@@ -70,22 +67,22 @@ impl Failure {
         ExitCode::from(self.code())
     }
 
-    /// Problem details, as the server sends them.
+    /// Failure as one line of problem details. Empty if there is nothing to print.
     pub(crate) fn json(&self) -> String {
-        let (code, title, said) = match self {
+        let (code, title, message) = match self {
             Failure::Problem(problem) => {
                 let problem = problem.as_ref().clone().with("exit_code", self.code());
                 return format!("{}\n", serde_json::json!(problem));
             }
             Failure::AlreadyPrinted | Failure::BrokenPipe => return String::new(),
-            Failure::Outcome(said) => ("outcome", "The operation failed", said),
-            Failure::Usage(said) => ("usage", "Invalid command line, file or input", said),
-            Failure::NotFound(said) => ("not_found", "Not found", said),
-            Failure::Unreachable(said) => ("unreachable", "The server is unreachable", said),
-            Failure::Interrupted(said) => ("interrupted", "Interrupted", said),
+            Failure::Outcome(message) => ("outcome", "The operation failed", message),
+            Failure::Usage(message) => ("usage", "Invalid command line, file or input", message),
+            Failure::NotFound(message) => ("not_found", "Not found", message),
+            Failure::Unreachable(message) => ("unreachable", "The server is unreachable", message),
+            Failure::Interrupted(message) => ("interrupted", "Interrupted", message),
         };
         let (detail, remedy) =
-            said.split_once("\n  try: ").map_or((said.as_str(), None), |(d, r)| (d, Some(r)));
+            message.split_once("\n  try: ").map_or((message.as_str(), None), |(d, r)| (d, Some(r)));
         let kind = format!("urn:stead:problem:{code}");
         let mut problem = serde_json::json!({
             "type": kind, "title": title, "code": code, "detail": detail.trim_end(), "exit_code": self.code(),
@@ -96,15 +93,15 @@ impl Failure {
         format!("{problem}\n")
     }
 
-    /// Text for the terminal.
+    /// Failure as text for a terminal. Empty if there is nothing to print.
     pub(crate) fn text(&self) -> String {
         match self {
-            Failure::Outcome(said) | Failure::Usage(said) | Failure::NotFound(said) => {
-                format!("error: {said}\n")
+            Failure::Outcome(message) | Failure::Usage(message) | Failure::NotFound(message) => {
+                format!("error: {message}\n")
             }
-            Failure::Interrupted(said) => format!("{said}\n"),
-            Failure::Unreachable(said) => format!(
-                "error: {said}\n  try: start a server with `stead up`, \
+            Failure::Interrupted(message) => format!("{message}\n"),
+            Failure::Unreachable(message) => format!(
+                "error: {message}\n  try: start a server with `stead up`, \
                  or select another one with `stead login --server URL`\n"
             ),
             Failure::Problem(problem) => problem_text(problem),
@@ -114,12 +111,12 @@ impl Failure {
 }
 
 fn problem_text(problem: &Problem) -> String {
-    let said = if problem.detail.is_empty() { &problem.title } else { &problem.detail };
-    let mut text = format!("error: {said} ({})\n", problem.code);
+    let detail = if problem.detail.is_empty() { &problem.title } else { &problem.detail };
+    let mut text = format!("error: {detail} ({})\n", problem.code);
     for error in &problem.errors {
         text += &finding_text(error);
     }
-    if let Some(hint) = next(&problem.code) {
+    if let Some(hint) = remedy_for(&problem.code) {
         text += &format!("  try: {hint}\n");
     }
     text
@@ -142,15 +139,15 @@ pub(crate) fn finding_text(error: &FieldProblem) -> String {
     text
 }
 
-/// Remedy that follows from the code.
-fn next(code: &str) -> Option<&'static str> {
+/// Remedy for a problem code. `None` if the code has no general remedy.
+fn remedy_for(code: &str) -> Option<&'static str> {
     Some(match code {
         "token_missing"
         | "token_unknown"
         | "token_expired"
         | "token_revoked"
         | "token_type_mismatch" => {
-            "`stead login --server URL --token-file FILE`, or set STEAD_TOKEN"
+            "run `stead login --server URL --token-file FILE`, or set STEAD_TOKEN"
         }
         "forbidden" => "ask an owner to grant the role: `stead tokens grant-role`",
         "approval_stale" => "read the current plan: `stead runs show RUN --plans`",
@@ -158,7 +155,7 @@ fn next(code: &str) -> Option<&'static str> {
             "wait for that run or cancel it: `stead runs watch`, `stead runs cancel`"
         }
         "projection_lag" | "unavailable" | "busy" | "shutting_down" | "conflict" => {
-            "the same command again in a few seconds"
+            "run the same command again in a few seconds"
         }
         _ => return None,
     })
@@ -171,7 +168,7 @@ impl From<ClientError> for Failure {
             ClientError::Unreachable { .. } | ClientError::Undecodable { .. } => {
                 Failure::Unreachable(error.to_string())
             }
-            ClientError::Setup(said) => Failure::Usage(said),
+            ClientError::Setup(message) => Failure::Usage(message),
         }
     }
 }
@@ -181,7 +178,7 @@ impl From<std::io::Error> for Failure {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             Failure::BrokenPipe
         } else {
-            Failure::Usage(error.to_string())
+            Failure::Usage(format!("a file operation failed: {error}"))
         }
     }
 }
@@ -197,11 +194,11 @@ pub fn report_usage(error: &clap::Error) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match (error.exit_code(), requested_output(&arguments)) {
         (2, output @ (Output::Json | Output::Ndjson)) => {
-            let said = error.render().to_string();
-            Failure::Usage(said.trim_start_matches("error: ").trim_end().into()).report(output)
+            let message = error.render().to_string();
+            Failure::Usage(message.trim_start_matches("error: ").trim_end().into()).report(output)
         }
         (code, _) => {
-            // The reader may have closed the output.
+            // Ignores the error: the reader may have closed the output.
             let _ = error.print();
             ExitCode::from(u8::try_from(code).unwrap_or(2))
         }
@@ -225,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_output_format_is_read_from_a_rejected_command_line() {
+    fn output_format_is_read_from_an_invalid_command_line() {
         let of =
             |line: &str| requested_output(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(of("-o json runs list acme"), Output::Json);
@@ -234,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_place_the_remedy_and_what_to_do_next() {
+    fn problem_text_contains_field_and_remedy() {
         let mut problem = Problem::new(422, "config_invalid", "The config is wrong", "1 error");
         problem.errors.push(FieldProblem {
             file: Some("components/db.toml".into()),
@@ -271,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_failure_has_its_exit_code() {
+    fn every_failure_kind_has_an_exit_code() {
         let refused =
             |status| Failure::Problem(Box::new(Problem::new(status, "x", "x", "x"))).code();
         assert_eq!([401, 404, 409, 413, 503].map(refused), [4, 3, 4, 2, 5]);

@@ -41,13 +41,13 @@ fn digest(n: u8) -> String {
 }
 
 #[test]
-fn an_install_reads_like_this() {
+fn install_matches_golden_file() {
     let component = |name: &str, state: &str, outputs: Value| {
         json!({"name": name, "kind": "terraform_module", "state": state, "outputs": outputs,
                "config_version": (state == "deployed").then_some(2)})
     };
-    let mut held = component("api", "absent", json!({}));
-    held["reserved_by"] = json!(id("run"));
+    let mut reserved = component("api", "absent", json!({}));
+    reserved["reserved_by"] = json!(id("run"));
     let mut cache = component("cache", "absent", json!({}));
     cache["disabled"] = json!(true);
     let install = read(json!({
@@ -56,7 +56,7 @@ fn an_install_reads_like_this() {
         "stack_outputs": {"account": "123456789012"}, "runner": id("rnr"), "runs": [id("run")],
         "runner_state": "stopped", "runner_last_contact": AT,
         "sandbox": component("sandbox", "deployed", json!({"zones": ["a", "b"]})),
-        "components": [held, cache, component("network", "deployed", json!({"id": "net-1"}))],
+        "components": [reserved, cache, component("network", "deployed", json!({"id": "net-1"}))],
         "not_acted_on": [
             {"severity": "warning", "file": "components/api.toml", "line": 7, "column": 18,
              "message": "12 x `drift_schedule`: this release does not detect drift"},
@@ -110,7 +110,7 @@ fn diff_output_with_impact() {
 }
 
 #[test]
-fn a_template_reads_like_this() {
+fn template_matches_golden_file() {
     let text = "{{ .nuon.inputs.inputs.size }} {{ .nuon.components.db.outputs.url }} \
                 {{ dig \"outputs\" \"zone\" \"-\" .nuon.sandbox }} {{ range .nuon.install_stack.outputs.subnets }}{{ . }}{{ end }}";
     let template =
@@ -122,18 +122,18 @@ fn a_template_reads_like_this() {
 }
 
 #[test]
-fn archives_read_like_this() {
+fn archives_match_golden_files() {
     let range = |first: u64, last: u64| Range { first, last, bytes: 734_003_200 };
     let archives = vec![range(1, 10_240_000), range(10_240_001, 20_480_000)];
     let next =
         Some("positions 20480001 to 30720000 are not closed: the log ends at 20491337".into());
-    golden("archive-create.txt", &archive::output::made(&CreatedArchives { archives, next }));
+    golden("archive-create.txt", &archive::output::created(&CreatedArchives { archives, next }));
     let made_at = AT.parse().unwrap();
-    let shown =
+    let listed =
         [(1, 10_240_000, false), (10_240_001, 20_480_000, true)].map(|(first, last, has_rows)| {
             ArchiveInfo { first, last, made_at, has_rows, bytes: Some(734_003_200) }
         });
-    golden("archive-list.txt", &archive::output::list(&shown, &screen()));
+    golden("archive-list.txt", &archive::output::list(&listed, &screen()));
     golden("archive-drop.txt", &archive::output::dropped(&[(1, 10_240_000)]));
 }
 
@@ -149,7 +149,7 @@ fn backup_and_restore_output() {
         ],
     }));
     let out = Path::new("/backups/2026-11-21");
-    golden("backup-create.txt", &backup::output::made(&manifest, out));
+    golden("backup-create.txt", &backup::output::created(&manifest, out));
     let reached = |file: &str, position, missing| {
         let file = file.to_owned();
         api::backup::Coverage { file, position, epoch: 1, missing }
@@ -180,7 +180,7 @@ fn backup_and_restore_output() {
 }
 
 #[test]
-fn an_event_reads_like_this_in_ocsf() {
+fn ocsf_event_matches_golden_file() {
     let event = |sequence, actor: String, payload| {
         read(json!({
             "position": 40 + sequence, "event_id": id("evt"), "stream": format!("install/{}", id("ins")),
@@ -199,7 +199,7 @@ fn an_event_reads_like_this_in_ocsf() {
 }
 
 #[test]
-fn a_job_reads_like_this() {
+fn job_matches_golden_file() {
     let job = read(json!({
         "id": id("job"), "kind": "apply", "class": "mutating", "state": "outcome_unknown",
         "cancelling": true, "manifest": digest(1), "install": id("ins"), "run": id("run"),
@@ -215,7 +215,7 @@ fn a_job_reads_like_this() {
 }
 
 #[test]
-fn a_build_and_a_runner_read_like_this() {
+fn build_and_runner_match_golden_files() {
     let build = json!({
         "id": id("bld"), "app": id("app"), "app_name": "shop", "component": id("cmp"),
         "component_name": "network", "kind": "terraform_module", "config_version": 1,
@@ -240,7 +240,7 @@ fn a_build_and_a_runner_read_like_this() {
 }
 
 #[test]
-fn a_run_reads_like_this() {
+fn run_matches_golden_file() {
     let step = |n: u32, name: &str, layer: u32, state: &str, more: Value| {
         let mut step = json!({
             "id": format!("stp_01ARZ3NDEKTSV4RRFFQ69G5FA{n}"), "kind": "deploy", "name": name,
@@ -282,10 +282,10 @@ fn history_diff_output() {
         json!({"position": position, "recorded_at": AT, "type": of, "stream": format!("install/{}", id("ins")),
                "actor": actor, "actor_name": actor_name, "reason": reason})
     };
-    let word = |said: &str, of: Option<&str>, who: &str, reason: &str| {
+    let intervention = |action: &str, of: Option<&str>, who: &str, reason: &str| {
         let (by, by_name) = by(who);
         let digest = of.map(|_| digest(7));
-        json!({"kind": said, "step_name": of, "digest": digest, "by": by, "by_name": by_name, "reason": reason,
+        json!({"kind": action, "step_name": of, "digest": digest, "by": by, "by_name": by_name, "reason": reason,
                "at": AT, "position": 130})
     };
     let job = |kind: &str, outcome: Option<&str>, detail: Option<&str>, attempts: u32| {
@@ -297,8 +297,8 @@ fn history_diff_output() {
         "run": id("run"), "kind": "upgrade", "config_version": 2, "requested_by": id("prn"),
         "requested_by_name": "Ann Lee", "reason": "CHG-1204", "requested_at": AT, "outcome": "failed",
         "ended_at": AT,
-        "interventions": [word("approved", Some("network"), "prn", "read it"),
-                  word("cancel_requested", None, "prn", "enough")],
+        "interventions": [intervention("approved", Some("network"), "prn", "read it"),
+                  intervention("cancel_requested", None, "prn", "enough")],
         "jobs": [job("plan", Some("succeeded"), None, 1),
                  job("apply", Some("failed"), Some("the process exited with code 1"), 2)],
         "components": [
@@ -308,7 +308,7 @@ fn history_diff_output() {
         ],
         "events": [event(121, "install.run_admitted", "prn", None), event(180, "run.finished", "policy:run_event_advances_run", None)],
     });
-    let going_on = json!({
+    let running = json!({
         "run": id("run"), "kind": "input_update", "requested_by": "system", "interventions": [],
         "jobs": [job("plan", None, None, 0)], "components": [],
         "events": [event(200, "run.planned", "system", None)],
@@ -321,7 +321,7 @@ fn history_diff_output() {
             {"path": "components.network.config_version", "before": 1, "after": 2},
             {"path": "inputs.note", "before": "short", "after": "x".repeat(80)},
         ],
-        "more_changes": 3, "runs": [upgrade, going_on], "complete_through": 214,
+        "more_changes": 3, "runs": [upgrade, running], "complete_through": 214,
         "other_events": [event(119, "install.inputs_changed", "prn", Some("as agreed"))],
     }));
     golden("audit-diff.txt", &audit::diff::text(&between, &screen()));

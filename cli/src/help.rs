@@ -6,13 +6,12 @@ use clap::CommandFactory;
 use crate::Stead;
 
 #[test]
-fn the_command_line_is_well_formed() {
+fn command_line_is_valid() {
     Stead::command().debug_assert();
 }
 
-/// Every command has a summary and an example with its full name.
 #[test]
-fn every_command_says_what_it_does_and_shows_an_example() {
+fn every_command_has_a_description_and_an_example() {
     let mut root = Stead::command();
     root.build();
     let mut bare = Vec::new();
@@ -64,22 +63,22 @@ fn help_matches_golden_files() {
         check(&folder, noun.get_name(), &text, &mut differing);
     }
     assert!(differing.is_empty(), "help that differs from schemas/cli: {differing:?}");
-    for kept in fs::read_dir(&folder).unwrap() {
-        let name = kept.unwrap().file_name().to_string_lossy().into_owned();
+    for file in fs::read_dir(&folder).unwrap() {
+        let name = file.unwrap().file_name().to_string_lossy().into_owned();
         assert!(expected.contains(&name), "schemas/cli/{name} belongs to no command");
     }
 }
 
 /// Appends the help of a command and of all its subcommands.
 fn help_with_subcommands(command: &clap::Command, text: &mut String) {
-    let mut shown = command.clone().term_width(100);
+    let mut page = command.clone().term_width(100);
     // The golden file of `stead` itself contains the global options.
     for global in ["server", "token_file", "ca_file", "output", "no_color", "quiet"] {
-        if shown.get_arguments().any(|a| a.get_id() == global) {
-            shown = shown.mut_arg(global, |arg| arg.hide(true));
+        if page.get_arguments().any(|a| a.get_id() == global) {
+            page = page.mut_arg(global, |arg| arg.hide(true));
         }
     }
-    *text += &format!("{}\n", shown.render_help().to_string().trim_end());
+    *text += &format!("{}\n", page.render_help().to_string().trim_end());
     for below in command.get_subcommands().filter(|c| c.get_name() != "help") {
         *text += &format!("\n{}\n", "-".repeat(60));
         help_with_subcommands(below, text);

@@ -26,8 +26,8 @@ Examples:
   stead installs create shop acme --input domain=acme.example.com --input size=2
   stead installs create shop acme --inputs-file acme.toml --auto-approve
   stead installs create shop acme --stack-output region=eu-central-1 --stack-outputs-file acme.json
---input and --stack-output override the files. Stack outputs that the runner reports at enrolment
-override these.")]
+
+--input and --stack-output override the files. Stack outputs that the runner reports at enrolment override both.")]
     Create(Create),
     /// List installs
     #[command(after_help = "\
@@ -35,7 +35,7 @@ Examples:
   stead installs list
   stead installs list --app shop")]
     List {
-        /// Only of this app: name or id
+        /// Only installs of this app: name or id
         #[arg(long)]
         app: Option<String>,
         #[command(flatten)]
@@ -56,7 +56,7 @@ Examples:
     State {
         /// Name or id of the install
         install: String,
-        /// Position or time: RFC 3339, a day, `2h ago`, `tuesday`
+        /// Position or time: RFC 3339, a date, `2h ago`, `tuesday`
         #[arg(long, value_name = "TIME|POSITION")]
         at: Option<crate::point_in_time::PointInTime>,
     },
@@ -76,7 +76,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   stead installs upgrade acme --to 2 --wait
-  stead installs upgrade acme --to 2 --input region=eu-1 --wait    a new input of version 2")]
+  stead installs upgrade acme --to 2 --input region=eu-1 --wait    version 2 has a new input")]
     Upgrade(change::Move),
     /// Roll back to an earlier config version, after showing the changes
     #[command(after_help = "\
@@ -114,16 +114,17 @@ Examples:
     },
     /// Enable a component and deploy it
     #[command(after_help = "\
-Examples:
+Example:
   stead installs enable-component acme cache --reason 'load test' --wait
+
 The component must be toggleable in the app's config, and its dependencies must be enabled.")]
     EnableComponent(change::Toggle),
     /// Disable a component and tear it down
     #[command(after_help = "\
-Examples:
+Example:
   stead installs disable-component acme cache --reason 'too expensive' --wait
-The teardown needs an approval like any plan. A component with enabled dependents cannot be
-disabled.")]
+
+The teardown requires an approval like any plan. A component with enabled dependents cannot be disabled.")]
     DisableComponent(change::Toggle),
     /// Turn automatic approval of plans on or off
     #[command(
@@ -132,13 +133,15 @@ disabled.")]
     AutoApprove(change::AutoApprove),
     /// Accept a component's state that the runner refuses because it is older or of another lineage
     #[command(after_help = "\
-Example: the customer restored the runner's state from a backup, and it is the current state now
-  stead installs accept-state acme database --lineage 8907c070-aa91-8603-a355-2d2006a6c7aa --serial 3 \\
-    --reason 'backup of Monday, CHG-1204'
+Example: the customer restored the runner's state from a backup, and this state is correct
+  stead installs accept-state acme database --lineage 8907c070-aa91-8603-a355-2d2006a6c7aa \\
+    --serial 3 --reason 'backup of Monday, CHG-1204'
   stead runs retry acme
-Resources created after that state are not in it: the next plan creates them again.")]
+
+The next plan creates resources again that were created after the accepted state.")]
     AcceptState(accept_state::AcceptStateArgs),
-    /// Create another enrolment token, for example after the first one expired or the runner was revoked
+    /// Create another enrolment token, for example after the first one expired or the runner was
+    /// revoked
     #[command(after_help = "\
 Example: the runner's host is lost
   stead runners revoke rnr_01JD… --reason 'host was lost'
@@ -171,58 +174,58 @@ pub(crate) struct Create {
 }
 
 pub(crate) async fn run(verb: Installs, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
+    let context = settings.context()?;
     match verb {
-        Installs::Create(create) => self::create(&desk, create).await,
-        Installs::List { app, part } => list(&desk, app, part).await,
+        Installs::Create(create) => self::create(&context, create).await,
+        Installs::List { app, part } => list(&context, app, part).await,
         Installs::Show { install } => {
-            let install = desk.client.install(&install).await?;
-            desk.screen.print_one(&install, |screen| output::install_text(&install, screen))
+            let install = context.client.install(&install).await?;
+            context.screen.print_one(&install, |screen| output::install_text(&install, screen))
         }
         Installs::State { install, at } => {
             let (position, time) = at.map_or((None, None), |at| at.parts());
             let when = StateQuery { position, time, min_position: None };
-            let state = desk.client.install_state(&install, &when).await?;
-            desk.screen.print_one(&state.state, |_| {
+            let state = context.client.install_state(&install, &when).await?;
+            context.screen.print_one(&state.state, |_| {
                 let text = serde_json::to_string_pretty(&state.state).unwrap_or_default();
                 format!("{text}\n")
             })
         }
-        Installs::SetInputs(ask) => change::set_inputs(&desk, ask).await,
-        Installs::SetStackOutputs(ask) => stack::set(&desk, ask).await,
-        Installs::Upgrade(ask) => change::upgrade(&desk, ask).await,
-        Installs::Rollback(ask) => change::rollback(&desk, ask).await,
+        Installs::SetInputs(args) => change::set_inputs(&context, args).await,
+        Installs::SetStackOutputs(args) => stack::set(&context, args).await,
+        Installs::Upgrade(args) => change::upgrade(&context, args).await,
+        Installs::Rollback(args) => change::rollback(&context, args).await,
         Installs::Deploy { operation, components } => {
-            change::operate(&desk, operation, RequestedKind::Deploy, components, None).await
+            change::operate(&context, operation, RequestedKind::Deploy, components, None).await
         }
-        Installs::Reprovision(ask) => {
-            change::operate(&desk, ask, RequestedKind::Reprovision, vec![], None).await
+        Installs::Reprovision(args) => {
+            change::operate(&context, args, RequestedKind::Reprovision, vec![], None).await
         }
-        Installs::Teardown(ask) => {
-            change::operate(&desk, ask, RequestedKind::Teardown, vec![], None).await
+        Installs::Teardown(args) => {
+            change::operate(&context, args, RequestedKind::Teardown, vec![], None).await
         }
-        Installs::Deprovision(ask) => {
-            change::operate(&desk, ask, RequestedKind::Deprovision, vec![], None).await
+        Installs::Deprovision(args) => {
+            change::operate(&context, args, RequestedKind::Deprovision, vec![], None).await
         }
         Installs::Action { operation, action } => {
-            change::operate(&desk, operation, RequestedKind::Action, vec![], Some(action)).await
+            change::operate(&context, operation, RequestedKind::Action, vec![], Some(action)).await
         }
-        Installs::EnableComponent(ask) => change::toggle(&desk, ask, true).await,
-        Installs::DisableComponent(ask) => change::toggle(&desk, ask, false).await,
-        Installs::AutoApprove(ask) => change::auto_approve(&desk, ask).await,
-        Installs::AcceptState(args) => accept_state::run(&desk, args).await,
+        Installs::EnableComponent(args) => change::toggle(&context, args, true).await,
+        Installs::DisableComponent(args) => change::toggle(&context, args, false).await,
+        Installs::AutoApprove(args) => change::auto_approve(&context, args).await,
+        Installs::AcceptState(args) => accept_state::run(&context, args).await,
         Installs::CreateEnrolmentToken { install } => {
-            let issued = desk.client.create_enrolment_token(&install).await?;
-            desk.screen.print_one(&issued, |screen| output::issued(&issued, screen))
+            let issued = context.client.create_enrolment_token(&install).await?;
+            context.screen.print_one(&issued, |screen| output::issued(&issued, screen))
         }
     }
 }
 
-async fn create(desk: &CommandContext, create: Create) -> Result<(), Failure> {
+async fn create(context: &CommandContext, create: Create) -> Result<(), Failure> {
     let Create { app, name, inputs, stack, auto_approve, auto_approve_first, version } = create;
     let (inputs, stack_outputs) = (inputs.read()?, stack.read()?);
     let config_version = version;
-    let ask = CreateInstall {
+    let request = CreateInstall {
         app,
         name,
         inputs,
@@ -231,27 +234,31 @@ async fn create(desk: &CommandContext, create: Create) -> Result<(), Failure> {
         config_version,
         stack_outputs,
     };
-    let made = desk.client.create_install(&ask).await?;
-    desk.screen.print_one(&made, |screen| {
+    let created = context.client.create_install(&request).await?;
+    context.screen.print_one(&created, |screen| {
         let mut text = format!(
             "Created install {} ({}) from {} version {}\n",
-            made.name, made.id, ask.app, made.config_version
+            created.name, created.id, request.app, created.config_version
         );
-        match &made.enrolment {
+        match &created.enrolment {
             Some(enrolment) => text += &output::enrolment(enrolment, screen),
             None => {
-                text += &format!("Enrol: stead installs create-enrolment-token {}\n", made.name)
+                text += &format!("Enrol: stead installs create-enrolment-token {}\n", created.name)
             }
         }
         text
     })
 }
 
-async fn list(desk: &CommandContext, app: Option<String>, part: PageArgs) -> Result<(), Failure> {
+async fn list(
+    context: &CommandContext,
+    app: Option<String>,
+    part: PageArgs,
+) -> Result<(), Failure> {
     let PageArgs { limit, cursor } = part;
     let query = InstallsQuery { app, limit: Some(limit), cursor, min_position: None };
-    let page = desk.client.installs(&query).await?;
-    desk.screen.print_list(&page.items, "No installs.", |screen| {
+    let page = context.client.installs(&query).await?;
+    context.screen.print_list(&page.items, "No installs.", |screen| {
         let mut table =
             Table::new(["INSTALL", "APP", "VERSION", "STATE", "DEPLOYED", "RUNNER", "CREATED"]);
         for install in &page.items {
@@ -268,6 +275,6 @@ async fn list(desk: &CommandContext, app: Option<String>, part: PageArgs) -> Res
         }
         table
     })?;
-    desk.more(page.next.as_deref());
+    context.more(page.next.as_deref());
     Ok(())
 }

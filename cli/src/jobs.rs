@@ -24,7 +24,7 @@ Examples:
   stead jobs list
   stead jobs list --install acme --state outcome_unknown")]
     List(List),
-    /// Show a job with its attempts and the reason it waits
+    /// Show a job with its attempts, and the reason if it waits
     #[command(after_help = "Example:\n  stead jobs show job_01JD…")]
     Show {
         /// Id of the job
@@ -38,7 +38,7 @@ Examples:
   stead jobs logs bld_01JD…                 the log of a build
   stead jobs logs job_01JD… -o ndjson       records with number, time, stream, phase and line")]
     Logs(log::Logs),
-    /// Cancel a job; it is cancelled once its runner confirms
+    /// Cancel a job; its runner confirms the cancellation
     #[command(after_help = "Example:\n  stead jobs cancel job_01JD… --reason 'wrong input'")]
     Cancel {
         /// Id of the job
@@ -46,7 +46,7 @@ Examples:
         /// Reason, recorded in the log
         #[arg(long)]
         reason: String,
-        /// Shorten the grace period to 5 seconds
+        /// Shorten the grace period of the job to 5 seconds
         #[arg(long)]
         force: bool,
     },
@@ -64,7 +64,7 @@ Examples:
         /// Evidence for the decision, recorded in the log
         #[arg(long)]
         reason: String,
-        /// Id of the execution [default: the one whose outcome is unknown]
+        /// Id of the execution [default: the newest of the job]
         #[arg(long)]
         execution: Option<ExecutionId>,
     },
@@ -76,19 +76,20 @@ pub(crate) enum Resolution {
     Succeeded,
     /// The work was not done
     Failed,
-    /// Run it again: it is safe to repeat
+    /// The job is safe to repeat: run it again
     Retry,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Only of this install: name or id
+    /// Only jobs of this install: name or id
     #[arg(long)]
     install: Option<String>,
-    /// Only of this run
+    /// Only jobs of this run
     #[arg(long)]
     run: Option<RunId>,
-    /// Only in this state: queued, claimed, running, disconnected, outcome_unknown, succeeded, failed, cancelled, lost
+    /// Only jobs in this state: queued, claimed, running, disconnected, outcome_unknown, succeeded,
+    /// failed, cancelled, lost
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]
@@ -96,17 +97,17 @@ pub(crate) struct List {
 }
 
 pub(crate) async fn run(verb: Jobs, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
+    let context = settings.context()?;
     match verb {
-        Jobs::List(list) => self::list(&desk, list).await,
+        Jobs::List(list) => self::list(&context, list).await,
         Jobs::Show { job } => {
-            let job = desk.client.job(job).await?;
-            desk.screen.print_one(&job, |screen| show(&job, screen))
+            let job = context.client.job(job).await?;
+            context.screen.print_one(&job, |screen| show(&job, screen))
         }
-        Jobs::Logs(logs) => log::print(&desk, logs).await,
+        Jobs::Logs(logs) => log::print(&context, logs).await,
         Jobs::Cancel { job, reason, force } => {
-            let done = desk.client.cancel_job(job, &Cancel { reason, force }).await?;
-            desk.screen.print_one(&done, |_| match done.changed {
+            let done = context.client.cancel_job(job, &Cancel { reason, force }).await?;
+            context.screen.print_one(&done, |_| match done.changed {
                 true => format!("Requested cancellation of {job}; its runner confirms it: stead jobs show {job}\n"),
                 false => format!("No change: {job} is being cancelled already, or has finished\n"),
             })
@@ -114,47 +115,50 @@ pub(crate) async fn run(verb: Jobs, settings: &Settings) -> Result<(), Failure> 
         Jobs::Resolve { job, resolution, reason, execution } => {
             let execution = match execution {
                 Some(execution) => execution,
-                None => newest(&desk.client.job(job).await?)?,
+                None => newest(&context.client.job(job).await?)?,
             };
             let resolution = match resolution {
                 Resolution::Succeeded => ResolveAs::Succeeded,
                 Resolution::Failed => ResolveAs::Failed,
                 Resolution::Retry => ResolveAs::Retry,
             };
-            let word = Resolve { execution, resolution, reason };
-            let done = desk.client.resolve_job(job, &word).await?;
-            desk.screen.print_one(&done, |_| format!("Resolved {job}\n"))
+            let resolve = Resolve { execution, resolution, reason };
+            let done = context.client.resolve_job(job, &resolve).await?;
+            context.screen.print_one(&done, |_| format!("Resolved {job}\n"))
         }
     }
 }
 
 /// Finds a job by its id, or by the id of its build.
-async fn find(desk: &CommandContext, named: &str) -> Result<JobId, Failure> {
-    if let Ok(build) = named.parse::<BuildId>() {
-        let build = desk.client.build(build).await?;
+async fn find(context: &CommandContext, text: &str) -> Result<JobId, Failure> {
+    if let Ok(build) = text.parse::<BuildId>() {
+        let build = context.client.build(build).await?;
         return build.job.ok_or_else(|| {
             Failure::NotFound(format!(
-                "{} has no job yet\n  try: the same command again in a few seconds",
+                "{} has no job yet\n  try: run the same command again in a few seconds",
                 build.id
             ))
         });
     }
-    named.parse().map_err(|e| Failure::Usage(format!("{e}\n  try: `stead jobs list`")))
+    text.parse().map_err(|e| Failure::Usage(format!("{e}\n  try: `stead jobs list`")))
 }
 
 fn newest(job: &Job) -> Result<ExecutionId, Failure> {
     let newest = job.attempts.last().map(|a| a.execution);
     newest.ok_or_else(|| {
-        Failure::NotFound(format!("cannot resolve {}: it was never started", job.id))
+        Failure::NotFound(format!(
+            "cannot resolve {0}: the job was never started\n  try: `stead jobs cancel {0} --reason …`",
+            job.id
+        ))
     })
 }
 
-async fn list(desk: &CommandContext, list: List) -> Result<(), Failure> {
+async fn list(context: &CommandContext, list: List) -> Result<(), Failure> {
     let List { install, run, state, part: PageArgs { limit, cursor } } = list;
     let limit = Some(limit);
     let query = JobsQuery { install, run, state, limit, cursor, ..JobsQuery::default() };
-    let page = desk.client.jobs(&query).await?;
-    desk.screen.print_list(&page.items, "No jobs.", |screen| {
+    let page = context.client.jobs(&query).await?;
+    context.screen.print_list(&page.items, "No jobs.", |screen| {
         let mut table =
             Table::new(["JOB", "KIND", "NAME", "STATE", "ATTEMPT", "QUEUED", "WAITING FOR"]);
         for job in &page.items {
@@ -171,7 +175,7 @@ async fn list(desk: &CommandContext, list: List) -> Result<(), Failure> {
         }
         table
     })?;
-    desk.more(page.next.as_deref());
+    context.more(page.next.as_deref());
     Ok(())
 }
 
@@ -226,8 +230,8 @@ pub(crate) fn show(job: &Job, screen: &Screen) -> String {
         more.extend(attempt.exit_code.map(|c| format!("exit code {c}")));
         more.extend(attempt.signal.map(|s| format!("signal {s}")));
         more.extend(attempt.log.as_ref().map(|l| {
-            let whole = if l.complete { "" } else { ", incomplete" };
-            format!("log {}{whole}, {}", size(l.length_bytes), l.sha256)
+            let incomplete = if l.complete { "" } else { ", incomplete" };
+            format!("log {}{incomplete}, {}", size(l.length_bytes), l.sha256)
         }));
         more.extend(attempt.warnings.iter().cloned());
         text += &format!("             {}\n", more.join(", "));

@@ -17,22 +17,23 @@ use crate::{
 pub(crate) enum Keys {
     /// List the current keys, and the replaced keys that are still trusted
     #[command(after_help = "\
-Checkpoint keys are shown as verifier keys for `stead audit check --key`, other keys as fingerprints. --output json \
-shows both.
+The command prints checkpoint keys as verifier keys for `stead audit check --key`, and other keys as fingerprints. \
+--output json prints both.
 
 Example:
   stead keys list --data /var/lib/stead")]
     List(DataDirArgs),
     /// Replace a key with a new one
     #[command(after_help = "\
-The replaced key stays trusted during the overlap; runners that call in that time get the new key. Run this as the \
-server's user. A running server loads the new key within seconds. If several servers share one database, copy the \
-`keys` directory to all of them.
+The replaced key stays trusted during the overlap. Runners that call the server in that time get the new key.
+
+Run the command as the server's user. A running server loads the new key within seconds. If several servers share one \
+database, copy the `keys` directory to all of them.
 
 Examples:
   stead keys rotate --use manifests
   stead keys rotate --use tokens --overlap 1d
-  stead keys rotate --use manifests --no-overlap      the key may have leaked")]
+  stead keys rotate --use manifests --no-overlap")]
     Rotate(Rotate),
 }
 
@@ -46,19 +47,18 @@ pub(crate) struct DataDirArgs {
 #[derive(Debug, Args)]
 pub(crate) struct Rotate {
     #[command(flatten)]
-    place: DataDirArgs,
+    data_dir: DataDirArgs,
     /// Use of the key
     #[arg(long = "use", value_enum)]
     usage: Use,
     /// Time for which the replaced key stays trusted: 12h, 30d
     #[arg(long, value_name = "TIME", value_parser = seconds, default_value = "30d")]
     overlap: u64,
-    /// Stop trusting the replaced key and all earlier ones immediately, for example after a leak
+    /// Stop trusting the replaced key and all earlier keys immediately, for example after a leak
     #[arg(long, conflicts_with = "overlap")]
     no_overlap: bool,
 }
 
-/// Use of a signing key.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Use {
     /// Access tokens of runners and jobs
@@ -81,26 +81,28 @@ impl From<Use> for KeyUse {
 
 pub(crate) fn run(verb: Keys, screen: Screen) -> Result<(), Failure> {
     match verb {
-        Keys::List(place) => list(&keys::read(&place.keys()?).map_err(unusable)?, &screen),
-        Keys::Rotate(ask) => rotate(ask, &screen),
+        Keys::List(data_dir) => list(&keys::read(&data_dir.keys()?).map_err(unusable)?, &screen),
+        Keys::Rotate(args) => rotate(args, &screen),
     }
 }
 
-fn rotate(ask: Rotate, screen: &Screen) -> Result<(), Failure> {
+fn rotate(args: Rotate, screen: &Screen) -> Result<(), Failure> {
     // The key files store whole seconds.
     #[expect(
         clippy::disallowed_methods,
         reason = "the operator's clock determines the validity of keys"
     )]
     let now = chrono::Utc::now().trunc_subsecs(0);
-    let overlap = if ask.no_overlap { 0 } else { ask.overlap };
-    let too_long = || Failure::Usage("cannot rotate the key: --overlap is too long".into());
+    let overlap = if args.no_overlap { 0 } else { args.overlap };
+    let too_long = || {
+        Failure::Usage("cannot rotate the key: the overlap ends after the last valid time\n  try: a shorter --overlap".into())
+    };
     let overlap = i64::try_from(overlap).ok().and_then(TimeDelta::try_seconds);
     let until = overlap.and_then(|overlap| now.checked_add_signed(overlap)).ok_or_else(too_long)?;
-    let usage = KeyUse::from(ask.usage);
-    let mut all = keys::rotate(&ask.place.keys()?, usage, until, now).map_err(unusable)?;
-    all.retain(|key| key.usage == usage);
-    list(&all, screen)?;
+    let usage = KeyUse::from(args.usage);
+    let mut keys = keys::rotate(&args.data_dir.keys()?, usage, until, now).map_err(unusable)?;
+    keys.retain(|key| key.usage == usage);
+    list(&keys, screen)?;
     screen
         .remark("A running server loads the new key within seconds. Back up its `keys` directory.");
     Ok(())
@@ -117,10 +119,10 @@ fn list(keys: &[PublicKey], screen: &Screen) -> Result<(), Failure> {
                 KeyUse::Other => "other",
             };
             let (since, until) = (moment(&key.not_before), moment_or_dash(key.not_after.as_ref()));
-            // A checkpoint key is used elsewhere, so it is shown in full. The others are only
-            // compared, by fingerprint.
-            let shown = key.verifier_key.as_ref().unwrap_or(&key.fingerprint);
-            table.row([usage.into(), shown.clone(), since, until]);
+            // `stead audit check` requires the complete checkpoint key. Users only compare the
+            // other keys, by fingerprint.
+            let identity = key.verifier_key.as_ref().unwrap_or(&key.fingerprint);
+            table.row([usage.into(), identity.clone(), since, until]);
         }
         table
     })

@@ -17,13 +17,14 @@ pub(crate) struct Login {}
 
 /// Checks the token with the server before it stores it.
 pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
+    let context = settings.context()?;
     let target = settings.target()?;
-    let me = desk.client.whoami().await?;
+    let me = context.client.whoami().await?;
     let ca_file = target.ca.map(|path| path.canonicalize().unwrap_or(path));
-    let kept = Credentials { server: Some(target.server.clone()), token: target.token, ca_file };
-    let path = kept.write()?;
-    desk.screen.print_one(&me, |_| {
+    let credentials =
+        Credentials { server: Some(target.server.clone()), token: target.token, ca_file };
+    let path = credentials.write()?;
+    context.screen.print_one(&me, |_| {
         format!(
             "Logged in to {} as {} (role: {})\nCredentials file: {}\n",
             target.server,
@@ -36,14 +37,14 @@ pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
 
 /// Prints the principal of the token.
 pub(crate) async fn whoami(settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
-    let me = desk.client.whoami().await?;
-    desk.screen.print_one(&me, |_| {
+    let context = settings.context()?;
+    let me = context.client.whoami().await?;
+    context.screen.print_one(&me, |_| {
         format!(
             "{}, {}, at {} ({}, version {}, position {})\n",
             called(&me),
             me.roles.join(", "),
-            desk.client.server(),
+            context.client.server(),
             me.log,
             me.version,
             me.position
@@ -64,8 +65,8 @@ pub(crate) fn logout(settings: &Settings) -> Result<(), Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
         Err(error) => return Err(error.into()),
     };
-    let said = serde_json::json!({ "forgotten": forgotten, "file": path });
-    settings.screen().print_one(&said, |_| match forgotten {
+    let result = serde_json::json!({ "forgotten": forgotten, "file": path });
+    settings.screen().print_one(&result, |_| match forgotten {
         true => format!("Logged out. Deleted {}\n", path.display()),
         false => "Not logged in.\n".into(),
     })

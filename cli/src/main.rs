@@ -29,9 +29,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// Ten thousand runners that connect at once need several times the memory of ten thousand that
-/// wait. glibc never returns this memory, because each page keeps a few live objects. jemalloc
-/// returns it within seconds, in a background thread.
+/// While ten thousand runners connect, the server needs several times the memory of ten thousand
+/// open long polls. glibc never returns this memory, because each page keeps a few live objects.
+/// jemalloc returns it within seconds, in a background thread.
 #[global_allocator]
 static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -50,13 +50,13 @@ enum Command {
     Up(Box<up::Up>),
     Serve(Box<serve::Serve>),
     Migrate(migrate::Migrate),
-    /// Keys that the server signs with: list and rotate
+    /// List and rotate the signing keys of the server
     #[command(subcommand)]
     Keys(keys::Keys),
-    /// Backups of a server: create, test and restore
+    /// Create, test and restore backups of a server
     #[command(subcommand)]
     Backup(backup::Backup),
-    /// Archives: older ranges of the log in files
+    /// Copy closed ranges of the log to files, verify them, and drop their rows
     #[command(subcommand)]
     Archive(archive::Archive),
     #[command(flatten)]
@@ -66,7 +66,7 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let Stead { settings, command } = match Stead::try_parse() {
-        Ok(said) => said,
+        Ok(text) => text,
         Err(error) => return failure::report_usage(&error),
     };
     match command {

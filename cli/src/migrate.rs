@@ -9,7 +9,7 @@ use crate::{
     serve::{data_directory, finish},
 };
 
-/// Migrate the tables of the database DATABASE_OWNER_URL
+/// Create and migrate the tables of the database DATABASE_OWNER_URL
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -19,10 +19,11 @@ pub(crate) struct Migrate {
     /// Database URL of the role that owns the tables
     #[arg(long, env = "DATABASE_OWNER_URL", value_name = "URL", hide_env_values = true)]
     pub(crate) database_owner_url: String,
-    /// After a restore: one more than the highest epoch in the runners' checkpoints
+    /// Set the epoch of the log after a restore: one more than the highest epoch in the runners'
+    /// checkpoints
     #[arg(long, value_name = "N")]
     pub(crate) raise_epoch: Option<u32>,
-    /// Directory of the archives, if there are any: rebuilds of projections read them
+    /// Directory of the archives, if any; rebuilds of projections read the archives
     #[arg(long, env = "STEAD_ARCHIVES", value_name = "DIR")]
     pub(crate) archives: Option<PathBuf>,
     /// Positions per partition of the log, rounded up to blocks of 256
@@ -50,7 +51,8 @@ impl Migrate {
         };
         let ran = api::server::prepare(Source::new(&pool, &archives, &keys)).await?;
         let today = api::clock::system_clock()().date_naive();
-        let days = api::logs::days::make(&pool, today, api::logs::days::MIGRATE_AHEAD).await?;
+        let days =
+            api::logs::days::create_missing(&pool, today, api::logs::days::MIGRATE_AHEAD).await?;
         let ranges =
             partitions::create_missing(&pool, self.partition_events, partitions::FAR_AHEAD).await?;
         if let Some(epoch) = self.raise_epoch {

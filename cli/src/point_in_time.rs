@@ -1,7 +1,7 @@
 //! Points in time on the command line: a position, a time, a day, or a duration ago.
 //!
-//! Days are in UTC, like all printed times. A weekday is the most recent one, including today: in
-//! "changed since Tuesday", it is in the past. Crates that parse dates select the next one.
+//! Days are in UTC, like all printed times. A weekday means its most recent occurrence, which can
+//! be today. Crates that parse dates select the next occurrence instead.
 use std::str::FromStr;
 
 use chrono::{DateTime, Datelike as _, Days, NaiveDate, TimeDelta, Utc, Weekday};
@@ -9,9 +9,8 @@ use chrono::{DateTime, Datelike as _, Days, NaiveDate, TimeDelta, Utc, Weekday};
 use crate::tokens::seconds;
 
 /// Accepted formats, for error messages.
-const TAKEN: &str = "2026-11-20T12:00:00Z, 2026-11-20, 2h ago, yesterday or tuesday";
+const ACCEPTED_FORMATS: &str = "2026-11-20T12:00:00Z, 2026-11-20, 2h ago, yesterday or tuesday";
 
-/// Position or time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PointInTime {
     /// Inclusive position.
@@ -20,7 +19,7 @@ pub(crate) enum PointInTime {
     Time(DateTime<Utc>),
 }
 
-/// Point in time, without positions.
+/// Time on the command line. Unlike in [`PointInTime`], a position is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment(pub(crate) DateTime<Utc>);
 
@@ -43,7 +42,7 @@ impl FromStr for PointInTime {
         let read = read(text, now());
         let wrong = || {
             format!(
-                "{text:?} is neither a position nor a time: use a number, or a time such as {TAKEN}"
+                "{text:?} is neither a position nor a time: use a number, or a time such as {ACCEPTED_FORMATS}"
             )
         };
         read.map(PointInTime::Time).ok_or_else(wrong)
@@ -53,7 +52,8 @@ impl FromStr for PointInTime {
 impl FromStr for Moment {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not a valid time: use a form such as {TAKEN}");
+        let wrong =
+            || format!("{text:?} is not a valid time: use a form such as {ACCEPTED_FORMATS}");
         read(text, now()).map(Moment).ok_or_else(wrong)
     }
 }
@@ -99,7 +99,7 @@ mod tests {
     fn relative_times_are_parsed() {
         // A Saturday.
         let now: DateTime<Utc> = "2026-11-21T15:04:05Z".parse().unwrap();
-        for (said, meant) in [
+        for (input, expected) in [
             ("2026-11-20T12:00:00+01:00", "2026-11-20T11:00:00Z"),
             ("2026-11-20", "2026-11-20T00:00:00Z"),
             ("2h ago", "2026-11-21T13:04:05Z"),
@@ -112,7 +112,7 @@ mod tests {
             ("sun", "2026-11-15T00:00:00Z"),
             ("saturday", "2026-11-21T00:00:00Z"),
         ] {
-            assert_eq!(read(said, now), Some(meant.parse().unwrap()), "{said}");
+            assert_eq!(read(input, now), Some(expected.parse().unwrap()), "{input}");
         }
         for wrong in
             ["", "ago", "0h ago", "2 ago", "soon", "2026-13-01", "tues-day", "99999999999999d ago"]
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_a_position() {
+    fn number_is_a_position() {
         assert_eq!("1841".parse(), Ok(PointInTime::Position(1841)));
         assert!("-1".parse::<PointInTime>().unwrap_err().contains("tuesday"));
         assert!("12".parse::<Moment>().is_err());

@@ -24,14 +24,15 @@ Examples:
   stead projections show installs --as-of 'tuesday'
   stead projections show jobs --key job_01JD… --as-of 1841
   stead projections show runs --as-of '2h ago' -o ndjson
-Computed from the log, not read from the projection's table. A key is the id of an aggregate.")]
+
+The server computes the rows from the log, not from the table of the projection. A key is the id of an aggregate.")]
     Show {
         /// Name of the projection
         name: String,
         /// Only the row with this key
         #[arg(long)]
         key: Option<String>,
-        /// Position or time: RFC 3339, a day, `2h ago`, `tuesday` [default: now]
+        /// Position or time: RFC 3339, a date, `2h ago`, `tuesday` [default: now]
         #[arg(long, value_name = "TIME|POSITION")]
         as_of: Option<PointInTime>,
     },
@@ -39,9 +40,12 @@ Computed from the log, not read from the projection's table. A key is the id of 
     #[command(after_help = "\
 Examples:
   stead projections rebuild jobs
-  stead projections rebuild --all --parallel 4     reads the log once for all of them
+  stead projections rebuild --all --parallel 4     reads the log once for all projections
   stead projections rebuild jobs --as-of tuesday   into a separate table
-An interrupted rebuild continues where it stopped. --as-of creates the table projection_NAME_at_POSITION; it stays until dropped.")]
+
+To continue an interrupted rebuild, run the command again.
+
+--as-of creates the table projection_NAME_at_POSITION. `stead projections drop` drops this table.")]
     Rebuild {
         /// Name of the projection, or `all`
         #[arg(required_unless_present = "all", conflicts_with = "all")]
@@ -52,7 +56,8 @@ An interrupted rebuild continues where it stopped. --as-of creates the table pro
         /// Number of workers that share the streams (1 to 16)
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
         parallel: u32,
-        /// Position or time to rebuild up to, in a separate table: RFC 3339, a day, `2h ago`, `tuesday`
+        /// Position or time to rebuild up to, in a separate table: RFC 3339, a date, `2h ago`,
+        /// `tuesday`
         #[arg(long, value_name = "TIME|POSITION", conflicts_with_all = ["all", "parallel"])]
         as_of: Option<PointInTime>,
     },
@@ -60,11 +65,12 @@ An interrupted rebuild continues where it stopped. --as-of creates the table pro
     #[command(after_help = "\
 Example:
   stead projections drop jobs --as-of 1841
+
 `stead projections list` shows the positions.")]
     Drop {
         /// Name of the projection
         name: String,
-        /// Position of the table
+        /// Position up to which the table was rebuilt
         #[arg(long, value_name = "POSITION")]
         as_of: u64,
     },
@@ -93,36 +99,36 @@ Examples:
 const ALL: &str = "all";
 
 pub(crate) async fn run(verb: Projections, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
+    let context = settings.context()?;
     match verb {
-        Projections::List => list(&desk).await,
+        Projections::List => list(&context).await,
         Projections::Rebuild { name, parallel, as_of, .. } => {
             let (as_of_position, as_of_time) = as_of.map_or((None, None), PointInTime::parts);
-            let how = RebuildQuery { parallel: Some(parallel), as_of_position, as_of_time };
+            let query = RebuildQuery { parallel: Some(parallel), as_of_position, as_of_time };
             let name = name.unwrap_or_else(|| ALL.into());
-            print_result(&desk, &follow(&desk, &name, "rebuild", &how).await?, "rebuild")
+            print_result(&context, &follow(&context, &name, "rebuild", &query).await?, "rebuild")
         }
         Projections::Rollback { name } => print_result(
-            &desk,
-            &follow(&desk, &name, "rollback", &RebuildQuery::default()).await?,
+            &context,
+            &follow(&context, &name, "rollback", &RebuildQuery::default()).await?,
             "rollback",
         ),
         Projections::Drop { name, as_of } => {
-            let done = desk.client.drop_as_of_table(&name, as_of).await?;
+            let done = context.client.drop_as_of_table(&name, as_of).await?;
             let table = format!("{name} as of {as_of}");
-            desk.screen.print_one(&done, |_| match done.changed {
+            context.screen.print_one(&done, |_| match done.changed {
                 true => format!("{table}: dropped\n"),
                 false => format!("{table}: not found\n"),
             })
         }
-        Projections::Show { name, key, as_of } => show::run(&desk, &name, key, as_of).await,
-        Projections::Verify { name, .. } => verify(&desk, name.as_deref().unwrap_or(ALL)).await,
+        Projections::Show { name, key, as_of } => show::run(&context, &name, key, as_of).await,
+        Projections::Verify { name, .. } => verify(&context, name.as_deref().unwrap_or(ALL)).await,
     }
 }
 
-async fn list(desk: &CommandContext) -> Result<(), Failure> {
-    let page = desk.client.projections().await?;
-    desk.screen.print_list(&page.items, "No projections.", |_| {
+async fn list(context: &CommandContext) -> Result<(), Failure> {
+    let page = context.client.projections().await?;
+    context.screen.print_list(&page.items, "No projections.", |_| {
         let mut table = Table::new([
             "PROJECTION",
             "CLASS",
@@ -147,24 +153,24 @@ async fn list(desk: &CommandContext) -> Result<(), Failure> {
     })
 }
 
-async fn verify(desk: &CommandContext, name: &str) -> Result<(), Failure> {
+async fn verify(context: &CommandContext, name: &str) -> Result<(), Failure> {
     let names = match name {
         ALL => {
-            let all = desk.client.projections().await?.items.into_iter();
-            all.filter(|p| p.class != "policy").map(|p| p.name).collect()
+            let projections = context.client.projections().await?.items.into_iter();
+            projections.filter(|p| p.class != "policy").map(|p| p.name).collect()
         }
         one => vec![one.to_owned()],
     };
     let mut ended = Vec::new();
     for name in names {
-        ended.extend(follow(desk, &name, "verify", &RebuildQuery::default()).await?);
+        ended.extend(follow(context, &name, "verify", &RebuildQuery::default()).await?);
     }
-    print_result(desk, &ended, "verify")
+    print_result(context, &ended, "verify")
 }
 
-fn print_result(desk: &CommandContext, ended: &[Progress], verb: &str) -> Result<(), Failure> {
-    if desk.screen.output == Output::Json {
-        desk.screen.print_one(&ended, |_| String::new())?;
+fn print_result(context: &CommandContext, ended: &[Progress], verb: &str) -> Result<(), Failure> {
+    if context.screen.output == Output::Json {
+        context.screen.print_one(&ended, |_| String::new())?;
     }
     let is_bad = |last: &&Progress| last.state != "done" || !last.differences.is_empty();
     let bad: Vec<_> = ended.iter().filter(is_bad).map(|last| last.projection.as_str()).collect();
@@ -174,16 +180,16 @@ fn print_result(desk: &CommandContext, ended: &[Progress], verb: &str) -> Result
     Err(Failure::Outcome(format!("{verb} failed for {}", bad.join(", "))))
 }
 
-/// Shows the progress until it ends. Returns the last progress of each projection.
+/// Shows the progress until the work ends. Returns the last progress of each projection.
 async fn follow(
-    desk: &CommandContext,
+    context: &CommandContext,
     name: &str,
     verb: &str,
-    how: &RebuildQuery,
+    query: &RebuildQuery,
 ) -> Result<Vec<Progress>, Failure> {
-    let events = server_events(desk.client.work_on_projection(name, verb, how).await?);
+    let events = server_events(context.client.work_on_projection(name, verb, query).await?);
     pin_mut!(events);
-    let bar = desk.screen.bar(0, name);
+    let bar = context.screen.bar(0, name);
     let mut ended: Vec<Progress> = Vec::new();
     while let Some(event) = events.next().await {
         let progress: Progress = serde_json::from_str(&event?.data)?;
@@ -197,12 +203,14 @@ async fn follow(
     bar.finish_and_clear();
     if ended.last().is_none_or(|last| last.projection != name) {
         return Err(Failure::Unreachable(format!(
-            "connection lost during work on {name}: tables that were not swapped are unchanged; run the command again"
+            "cannot finish the {verb} of {name}: the connection was lost, and only swapped tables have changed; run the command again"
         )));
     }
     for last in &ended {
-        match desk.screen.output {
-            Output::Table | Output::Ndjson => desk.screen.print_one(last, |_| said(last, verb))?,
+        match context.screen.output {
+            Output::Table | Output::Ndjson => {
+                context.screen.print_one(last, |_| progress_text(last, verb))?
+            }
             // JSON output is one document, printed at the end.
             Output::Json => {}
         }
@@ -210,7 +218,7 @@ async fn follow(
     Ok(ended)
 }
 
-fn said(last: &Progress, verb: &str) -> String {
+fn progress_text(last: &Progress, verb: &str) -> String {
     let mut text = match (last.state.as_str(), verb) {
         ("done", "verify") if last.differences.is_empty() => {
             format!("{}: identical after {}", last.projection, count(last.events, "event"))

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// Format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Output {
     Table,
@@ -15,16 +14,15 @@ pub(crate) enum Output {
     Ndjson,
 }
 
-/// Settings of the output.
+/// Format, colors and verbosity of the output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Screen {
-    /// Format of the output.
     pub(crate) output: Output,
     color: bool,
     quiet: bool,
 }
 
-/// Meaning of a text, which determines its color.
+/// Meaning of a text, for the choice of its color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Good,
@@ -37,21 +35,22 @@ pub(crate) enum Tone {
 }
 
 impl Screen {
-    /// Enables colors if standard output is a terminal, unless the user disabled them.
+    /// Enables colors if standard output is a terminal, unless `no_colour` or the variable
+    /// `NO_COLOR` disables them.
     pub(crate) fn new(output: Output, no_colour: bool, quiet: bool) -> Self {
-        let objects = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-        let color = !no_colour && !objects && std::io::stdout().is_terminal();
+        let opts_out = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+        let color = !no_colour && !opts_out && std::io::stdout().is_terminal();
         Screen { output, color, quiet }
     }
 
-    /// Prints one object: as JSON, or as the text that `people` returns.
+    /// Prints one object: as JSON, or as the text that `table_text` returns.
     pub(crate) fn print_one<T: Serialize>(
         &self,
         thing: &T,
-        people: impl FnOnce(&Self) -> String,
+        table_text: impl FnOnce(&Self) -> String,
     ) -> Result<(), Failure> {
         match self.output {
-            Output::Table => write(&people(self)),
+            Output::Table => write(&table_text(self)),
             Output::Json => write(&format!("{}\n", serde_json::to_string_pretty(thing)?)),
             Output::Ndjson => write(&format!("{}\n", serde_json::to_string(thing)?)),
         }
@@ -88,12 +87,11 @@ impl Screen {
         self.quiet
     }
 
-    /// Returns `true` if the output is colored.
     pub(crate) fn has_color(&self) -> bool {
         self.color
     }
 
-    /// Returns whether the locale uses UTF-8.
+    /// Returns true if the locale uses UTF-8.
     pub(crate) fn has_unicode(&self) -> bool {
         let set = ["LC_ALL", "LC_CTYPE", "LANG"]
             .into_iter()
@@ -120,7 +118,8 @@ impl Screen {
         self.paint(tone(state), &state.replace('_', " "))
     }
 
-    /// Progress bar on standard error, if that is a terminal. `of` is its label.
+    /// Progress bar on standard error with the label `of`. Hidden with `--quiet`, or if standard
+    /// error is not a terminal.
     pub(crate) fn bar(&self, total: u64, of: &str) -> ProgressBar {
         let template = "{prefix} {wide_bar} {human_pos}/{human_len} {per_sec} {eta}";
         self.progress(ProgressBar::new(total), template, of)
@@ -169,7 +168,6 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Creates a table with this heading.
     pub(crate) fn new<const N: usize>(heading: [&str; N]) -> Self {
         Table { rows: vec![heading.map(str::to_owned).to_vec()] }
     }
@@ -191,8 +189,8 @@ impl Table {
         for (at, row) in self.rows.iter().enumerate() {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(&widths) {
-                let shown = if at == 0 { screen.paint(Tone::Faint, cell) } else { cell.clone() };
-                line += &shown;
+                let painted = if at == 0 { screen.paint(Tone::Faint, cell) } else { cell.clone() };
+                line += &painted;
                 line += &" ".repeat(width.saturating_sub(visible(cell)) + 2);
             }
             text += line.trim_end();
@@ -239,8 +237,8 @@ pub(crate) fn moment_or_dash(at: Option<&DateTime<Utc>>) -> String {
 }
 
 /// Formats a number with its noun: `1 build`, `2 builds`.
-pub(crate) fn count(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Formats a size in a readable unit.
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell_and_colours_have_no_width() {
+    fn columns_fit_the_widest_cell_without_color_codes() {
         let mut table = Table::new(["NAME", "STATE"]);
         table.row(["network".into(), "\x1b[32mok\x1b[0m".into()]);
         table.row(["a".into(), String::new()]);
@@ -277,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn actors_with_one_name_differ_by_id() {
+    fn actors_with_the_same_name_are_shown_with_ids() {
         let ann = |id| actor_text(id, Some("Ann Lee"));
         assert_eq!(ann("prn_01ARZ3NDEKTSV4RRFFQ69G5FAV"), "Ann Lee (…9G5FAV)");
         assert_ne!(ann("prn_01ARZ3NDEKTSV4RRFFQ69G5FAV"), ann("prn_01ARZ3NDEKTSV4RRFFQ69G5FAW"));

@@ -27,7 +27,9 @@ pub(crate) enum Runners {
     #[command(after_help = "\
 Example:
   stead runners journal-head rnr_01JD… > head.json
-The customer checks with it that the end of the journal is complete: stead-runner journal verify --head head.json")]
+
+With this head, the customer verifies that the end of the journal is complete: \
+stead-runner journal verify --head head.json")]
     JournalHead {
         /// Id of the runner
         runner: RunnerId,
@@ -41,18 +43,18 @@ The customer checks with it that the end of the journal is complete: stead-runne
     /// Enable a runner
     #[command(after_help = "Example:\n  stead runners enable rnr_01JD…")]
     Enable(ControlArgs),
-    /// Drain a runner: its jobs finish, it accepts no new ones
+    /// Drain a runner: running jobs finish, and the runner accepts no new jobs
     #[command(after_help = "Example:\n  stead runners drain rnr_01JD… --reason 'host is replaced'")]
     Drain(ControlArgs),
     /// Resume a drained runner
     #[command(after_help = "Example:\n  stead runners resume rnr_01JD…")]
     Resume(ControlArgs),
-    /// Rotate the identity key of a runner; runners do this every 30 days
+    /// Rotate the identity key of a runner now; runners rotate their keys every 30 days
     #[command(
         after_help = "Example:\n  stead runners rekey rnr_01JD… --reason 'the host was copied'"
     )]
     Rekey(ControlArgs),
-    /// Revoke a runner permanently; its install then needs a new one
+    /// Revoke a runner permanently; its install then needs a new runner
     #[command(after_help = "Example:\n  stead runners revoke rnr_01JD… --reason 'host was lost'")]
     Revoke(ControlArgs),
     /// Create an enrolment token for a build runner
@@ -63,7 +65,7 @@ The customer checks with it that the end of the journal is complete: stead-runne
 Example:
   stead runners revoke-enrolment-token tok_01JD… --reason 'sent to the wrong person'")]
     RevokeEnrolmentToken {
-        /// Id of the token (not the token)
+        /// Id of the enrolment token, not its secret value
         token: TokenId,
         /// Reason, recorded in the log
         #[arg(long)]
@@ -81,27 +83,27 @@ pub(crate) struct ControlArgs {
 }
 
 pub(crate) async fn run(verb: Runners, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
+    let context = settings.context()?;
     match verb {
-        Runners::List(part) => list(&desk, part).await,
+        Runners::List(part) => list(&context, part).await,
         Runners::Show { runner } => {
-            let runner = desk.client.runner(runner).await?;
-            desk.screen.print_one(&runner, |screen| show(&runner, screen))
+            let runner = context.client.runner(runner).await?;
+            context.screen.print_one(&runner, |screen| show(&runner, screen))
         }
-        Runners::JournalHead { runner, journal } => head(&desk, runner, journal).await,
-        Runners::Disable(order) => send(&desk, order, "disable", "disabled").await,
-        Runners::Enable(order) => send(&desk, order, "enable", "enabled").await,
-        Runners::Drain(order) => send(&desk, order, "drain", "draining").await,
-        Runners::Resume(order) => send(&desk, order, "resume", "accepting jobs").await,
-        Runners::Rekey(order) => send(&desk, order, "rekey", "asked to replace its key").await,
-        Runners::Revoke(order) => send(&desk, order, "revoke", "revoked").await,
+        Runners::JournalHead { runner, journal } => head(&context, runner, journal).await,
+        Runners::Disable(order) => send(&context, order, "disable", "disabled").await,
+        Runners::Enable(order) => send(&context, order, "enable", "enabled").await,
+        Runners::Drain(order) => send(&context, order, "drain", "draining").await,
+        Runners::Resume(order) => send(&context, order, "resume", "accepting jobs").await,
+        Runners::Rekey(order) => send(&context, order, "rekey", "asked to replace its key").await,
+        Runners::Revoke(order) => send(&context, order, "revoke", "revoked").await,
         Runners::CreateEnrolmentToken => {
-            let issued = desk.client.create_build_enrolment_token().await?;
-            desk.screen.print_one(&issued, |screen| super::installs::issued(&issued, screen))
+            let issued = context.client.create_build_enrolment_token().await?;
+            context.screen.print_one(&issued, |screen| super::installs::issued(&issued, screen))
         }
         Runners::RevokeEnrolmentToken { token, reason } => {
-            let done = desk.client.revoke_enrolment_token(token, &ReasonBody { reason }).await?;
-            desk.screen.print_one(&done, |_| match done.changed {
+            let done = context.client.revoke_enrolment_token(token, &ReasonBody { reason }).await?;
+            context.screen.print_one(&done, |_| match done.changed {
                 true => format!("Revoked {token}\n"),
                 false => format!("No change: {token} is revoked\n"),
             })
@@ -110,45 +112,46 @@ pub(crate) async fn run(verb: Runners, settings: &Settings) -> Result<(), Failur
 }
 
 async fn head(
-    desk: &CommandContext,
+    context: &CommandContext,
     runner: RunnerId,
     journal: Option<String>,
 ) -> Result<(), Failure> {
-    let kept = desk.client.journal_heads(runner).await?.heads;
-    let wanted =
+    let heads = context.client.journal_heads(runner).await?.heads;
+    let is_requested =
         |head: &ReceivedJournalHead| journal.as_ref().is_none_or(|id| *id == head.journal_id);
-    let head = kept.into_iter().find(wanted).ok_or_else(|| {
+    let head = heads.into_iter().find(is_requested).ok_or_else(|| {
         Failure::NotFound(format!(
-            "{runner} has sent no such journal head: a runner sends one with each session and job"
+            "cannot find the journal head: {runner} has sent none of this journal; omit --journal, or wait for the next session of the runner"
         ))
     })?;
     // The customer's stead-runner reads this output as a file, so `--output` does not change its
     // format.
-    desk.screen
+    context
+        .screen
         .print_one(&head.head, |_| serde_json::to_string(&head.head).unwrap_or_default() + "\n")
 }
 
 async fn send(
-    desk: &CommandContext,
-    order: ControlArgs,
+    context: &CommandContext,
+    args: ControlArgs,
     verb: &str,
     state: &str,
 ) -> Result<(), Failure> {
-    let why = ReasonBody { reason: order.reason };
-    let done = desk.client.order_runner(order.runner, verb, &why).await?;
+    let body = ReasonBody { reason: args.reason };
+    let done = context.client.order_runner(args.runner, verb, &body).await?;
     if verb == "enable" {
-        let by = desk.client.runner(order.runner).await?.disabled_by;
+        let by = context.client.runner(args.runner).await?.disabled_by;
         if by.iter().any(|by| by == "customer") {
-            desk.screen.remark("The customer also disabled this runner. Only the customer can enable it: stead-runner enable");
+            context.screen.remark("The customer also disabled this runner. Only the customer can enable it: stead-runner enable");
         }
     }
     let already = if done.changed { "is" } else { "was already" };
-    desk.screen.print_one(&done, |_| format!("{} {already} {state}.\n", order.runner))
+    context.screen.print_one(&done, |_| format!("{} {already} {state}.\n", args.runner))
 }
 
-async fn list(desk: &CommandContext, part: PageArgs) -> Result<(), Failure> {
-    let page = desk.client.runners(&part.listing()).await?;
-    desk.screen.print_list(&page.items, "No runners.", |screen| {
+async fn list(context: &CommandContext, part: PageArgs) -> Result<(), Failure> {
+    let page = context.client.runners(&part.listing()).await?;
+    context.screen.print_list(&page.items, "No runners.", |screen| {
         let mut table =
             Table::new(["RUNNER", "MODE", "INSTALL", "STATE", "LAST CONTACT", "JOBS", "HOST"]);
         for runner in &page.items {
@@ -164,7 +167,7 @@ async fn list(desk: &CommandContext, part: PageArgs) -> Result<(), Failure> {
         }
         table
     })?;
-    desk.more(page.next.as_deref());
+    context.more(page.next.as_deref());
     Ok(())
 }
 

@@ -29,7 +29,7 @@ Examples:
   stead runs list
   stead runs list --install acme --state waiting_for_approval")]
     List(List),
-    /// Show a run with its steps, their plans and the reasons they wait
+    /// Show a run with its steps, their plans, and the reasons of waiting steps
     #[command(after_help = "\
 Examples:
   stead runs show run_01JD…
@@ -42,7 +42,8 @@ Examples:
         #[arg(long)]
         plans: bool,
     },
-    /// Follow a run until it finishes; exit code 1 unless it succeeds. Waits for the first run of an install
+    /// Follow a run until it finishes; exit code 1 unless it succeeds. If an install has no run
+    /// yet, waits for the first one
     #[command(after_help = "\
 Examples:
   stead runs watch acme
@@ -54,13 +55,14 @@ Examples:
         #[arg(long)]
         until_approval: bool,
     },
-    /// Approve waiting plans: shows each and prompts, or takes --digest or --all
+    /// Approve waiting plans: shows each plan and prompts, unless --digest or --all selects the
+    /// plans
     #[command(after_help = "\
 Examples:
   stead runs approve acme --reason 'read it, looks right'       shows each plan and prompts
   stead runs approve acme --digest sha256:… --digest sha256:… --reason 'CHG-1204'
-  stead runs approve acme --all --reason 'a test account'       all waiting plans, without showing them
-  stead runs approve acme --follow --reason 'first install'     each plan in turn, until the run ends")]
+  stead runs approve acme --all --reason 'a test account'       without showing the plans
+  stead runs approve acme --follow --reason 'first install'     until the run ends")]
     Approve(decide::Approve),
     /// Deny waiting plans; dependent steps are skipped
     #[command(after_help = "\
@@ -68,7 +70,7 @@ Examples:
   stead runs deny acme --step network --reason 'destroys the bucket'    shows the plan and prompts
   stead runs deny acme --digest sha256:… --reason 'CHG-1204 was rejected'")]
     Deny(decide::DecideArgs),
-    /// Cancel a run: running jobs are cancelled, no further jobs start
+    /// Cancel a run and its running jobs; no further jobs start
     #[command(after_help = "Example:\n  stead runs cancel acme --reason 'wrong version'")]
     Cancel {
         /// Id of the run, or name of an install for its newest run
@@ -76,7 +78,7 @@ Examples:
         /// Reason, recorded in the log
         #[arg(long)]
         reason: String,
-        /// Shorten the grace period to 5 seconds
+        /// Shorten the grace period of running jobs to 5 seconds
         #[arg(long)]
         force: bool,
     },
@@ -96,10 +98,11 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Only of this install: name or id
+    /// Only runs of this install: name or id
     #[arg(long)]
     install: Option<String>,
-    /// Only in this state: requested, running, waiting_for_approval, cancelling, succeeded, failed, cancelled, denied, expired
+    /// Only runs in this state: requested, running, waiting_for_approval, cancelling, succeeded,
+    /// failed, cancelled, denied, expired
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]
@@ -107,20 +110,20 @@ pub(crate) struct List {
 }
 
 pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
+    let context = settings.context()?;
     match verb {
-        Runs::List(list) => self::list(&desk, list).await,
-        Runs::Show { run, plans } => show(&desk, &run, plans).await,
+        Runs::List(list) => self::list(&context, list).await,
+        Runs::Show { run, plans } => show(&context, &run, plans).await,
         Runs::Watch { run, until_approval } => {
-            let run = watch::first(&desk, &run).await?;
-            watch::watch(&desk, run, until_approval).await
+            let run = watch::first(&context, &run).await?;
+            watch::watch(&context, run, until_approval).await
         }
-        Runs::Approve(ask) => decide::approve(&desk, ask).await,
-        Runs::Deny(word) => decide::decide(&desk, Decision::Deny, word).await,
+        Runs::Approve(args) => decide::approve(&context, args).await,
+        Runs::Deny(args) => decide::decide(&context, Decision::Deny, args).await,
         Runs::Cancel { run, reason, force } => {
-            let run = find(&desk, &run).await?;
-            let done = desk.client.cancel_run(run, &Cancel { reason, force }).await?;
-            desk.screen.print_one(&done, |_| match done.changed {
+            let run = find(&context, &run).await?;
+            let done = context.client.cancel_run(run, &Cancel { reason, force }).await?;
+            context.screen.print_one(&done, |_| match done.changed {
                 true => format!(
                     "Requested the cancellation of {run}. Follow it: stead runs watch {run}\n"
                 ),
@@ -128,13 +131,13 @@ pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> 
             })
         }
         Runs::Retry { run, reason, wait } => {
-            let run = find(&desk, &run).await?;
-            let again = desk.client.retry_run(run, &ReasonBody { reason }).await?;
-            match again.run {
-                Some(run) => print_run(&desk, &again, run, "Retrying as", wait).await,
-                None => desk
+            let run = find(&context, &run).await?;
+            let retried = context.client.retry_run(run, &ReasonBody { reason }).await?;
+            match retried.run {
+                Some(run) => print_run(&context, &retried, run, "Retrying as", wait).await,
+                None => context
                     .screen
-                    .print_one(&again, |_| "No changes: the run has no steps to retry\n".into()),
+                    .print_one(&retried, |_| "No changes: the run has no steps to retry\n".into()),
             }
         }
     }
@@ -143,46 +146,46 @@ pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> 
 /// Prints a new run, and follows it if `wait` is set. JSON output is one document: for a followed
 /// run, its final state.
 pub(crate) async fn print_run(
-    desk: &CommandContext,
+    context: &CommandContext,
     answer: &impl serde::Serialize,
     run: RunId,
-    what: &str,
+    label: &str,
     wait: bool,
 ) -> Result<(), Failure> {
-    if !(wait && desk.screen.output == Output::Json) {
-        desk.screen.print_one(answer, |_| match wait {
-            true => format!("{what} {run}.\n"),
-            false => format!("{what} {run}. Follow it: stead runs watch {run}\n"),
+    if !(wait && context.screen.output == Output::Json) {
+        context.screen.print_one(answer, |_| match wait {
+            true => format!("{label} {run}.\n"),
+            false => format!("{label} {run}. Follow it: stead runs watch {run}\n"),
         })?;
     }
-    if wait { until_finished(desk, run).await } else { Ok(()) }
+    if wait { until_finished(context, run).await } else { Ok(()) }
 }
 
 /// Finds a run by its id, or the newest run of the install with this name.
-pub(crate) async fn find(desk: &CommandContext, named: &str) -> Result<RunId, Failure> {
-    newest(desk, named).await?.ok_or_else(|| {
+pub(crate) async fn find(context: &CommandContext, text: &str) -> Result<RunId, Failure> {
+    newest(context, text).await?.ok_or_else(|| {
         Failure::NotFound(format!(
-            "the install {named} has no run yet\n  try: `stead installs show {named}` to see the reason"
+            "the install {text} has no run yet\n  try: `stead installs show {text}` to see the reason"
         ))
     })
 }
 
 /// Like [`find`]. `None`: the install has no run yet.
-async fn newest(desk: &CommandContext, named: &str) -> Result<Option<RunId>, Failure> {
-    if let Ok(id) = named.parse() {
+async fn newest(context: &CommandContext, text: &str) -> Result<Option<RunId>, Failure> {
+    if let Ok(id) = text.parse() {
         return Ok(Some(id));
     }
-    let install = Some(named.to_owned());
+    let install = Some(text.to_owned());
     let query = RunsQuery { install, limit: Some(1), ..RunsQuery::default() };
-    let page = desk.client.runs(&query).await?;
+    let page = context.client.runs(&query).await?;
     Ok(page.items.first().map(|run| run.id))
 }
 
-async fn list(desk: &CommandContext, list: List) -> Result<(), Failure> {
+async fn list(context: &CommandContext, list: List) -> Result<(), Failure> {
     let List { install, state, part: PageArgs { limit, cursor } } = list;
     let query = RunsQuery { install, state, limit: Some(limit), cursor, ..RunsQuery::default() };
-    let page = desk.client.runs(&query).await?;
-    desk.screen.print_list(&page.items, "No runs.", |screen| {
+    let page = context.client.runs(&query).await?;
+    context.screen.print_list(&page.items, "No runs.", |screen| {
         let mut table =
             Table::new(["RUN", "INSTALL", "WHAT", "STATE", "STEPS", "REQUESTED", "BY", "REASON"]);
         for run in &page.items {
@@ -199,23 +202,25 @@ async fn list(desk: &CommandContext, list: List) -> Result<(), Failure> {
         }
         table
     })?;
-    desk.more(page.next.as_deref());
+    context.more(page.next.as_deref());
     Ok(())
 }
 
-async fn show(desk: &CommandContext, named: &str, plans: bool) -> Result<(), Failure> {
-    let run = desk.client.run(find(desk, named).await?).await?;
-    desk.screen.print_one(&run, |screen| output::run_text(&run, screen))?;
+async fn show(context: &CommandContext, text: &str, plans: bool) -> Result<(), Failure> {
+    let run = context.client.run(find(context, text).await?).await?;
+    context.screen.print_one(&run, |screen| output::run_text(&run, screen))?;
     if plans {
         for step in run.dag.iter().filter(|s| s.plan.is_some()) {
-            let summary = desk.client.plan(run.run.id, step.id).await?;
-            desk.screen.print_one(&summary, |screen| output::plan(&step.name, &summary, screen))?;
+            let summary = context.client.plan(run.run.id, step.id).await?;
+            context
+                .screen
+                .print_one(&summary, |screen| output::plan(&step.name, &summary, screen))?;
         }
     }
     Ok(())
 }
 
-/// Outcome of the run. `None`: it is still running.
+/// Outcome of a finished run. `None` while the run is in progress.
 fn outcome(run: &Run) -> Option<Result<(), Failure>> {
     match run.run.state.as_str() {
         "succeeded" => Some(Ok(())),
@@ -229,7 +234,7 @@ fn outcome(run: &Run) -> Option<Result<(), Failure>> {
             let id = run.run.id;
             let state = &run.run.state;
             Some(Err(Failure::Outcome(match names.is_empty() {
-                true => format!("{id} was {state}"),
+                true => format!("{id} did not succeed: its state is {state}"),
                 false => format!(
                     "{id} {state}: {}\n  try: `stead runs show {id}`, then `stead runs retry {id}`",
                     names.join(", ")
@@ -240,16 +245,16 @@ fn outcome(run: &Run) -> Option<Result<(), Failure>> {
     }
 }
 
-/// Prints the result of a command: its run, or the text `nothing` if it started none.
+/// Prints the result of a command: its run, or the text `nothing` without a run.
 pub(crate) async fn print_run_or_text(
-    desk: &CommandContext,
+    context: &CommandContext,
     answer: &impl serde::Serialize,
     run: Option<RunId>,
     nothing: &str,
     wait: bool,
 ) -> Result<(), Failure> {
     match run {
-        Some(run) => print_run(desk, answer, run, "Requested", wait).await,
-        None => desk.screen.print_one(answer, |_| format!("{nothing}\n")),
+        Some(run) => print_run(context, answer, run, "Requested", wait).await,
+        None => context.screen.print_one(answer, |_| format!("{nothing}\n")),
     }
 }

@@ -46,27 +46,27 @@ pub(crate) struct Common {
     /// APIs that use the certificate
     #[arg(long, value_enum, default_value_t)]
     pub(crate) tls_for: TlsListeners,
-    /// Allow plain HTTP on other addresses than loopback: a proxy in front terminates TLS
+    /// Allow plain HTTP on addresses other than loopback; requires a proxy that terminates TLS
     #[arg(long)]
     pub(crate) behind_proxy: bool,
-    /// Maximum number of unauthenticated connections of one address per listener. Behind a TCP proxy, all
-    /// callers share one address [default: a sixteenth of the listener's limit]
+    /// Maximum number of unauthenticated connections of one address per listener. Behind a TCP
+    /// proxy, all callers share one address [default: a sixteenth of the listener's limit]
     #[arg(long, value_name = "N")]
     pub(crate) address_connections: Option<usize>,
     /// Maximum size of one file of an artifact, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub(crate) max_blob_bytes: u64,
-    /// Maximum upload of one execution for its reports, in bytes
+    /// Maximum number of bytes that one execution can upload for its reports
     #[arg(long, value_name = "BYTES", default_value_t = Quota::default().execution)]
     pub(crate) max_execution_upload: u64,
-    /// Maximum upload of one runner for its reports within 24 hours, in bytes
+    /// Maximum number of bytes that one runner can upload for its reports within 24 hours
     #[arg(long, value_name = "BYTES", default_value_t = Quota::default().runner)]
     pub(crate) max_runner_upload: u64,
-    /// Create another owner at this start, because no token of an owner is left; writes its token to
+    /// Create another owner at this start, if every owner token is lost; writes the new token to
     /// owner.token in the data directory
     #[arg(long)]
     pub(crate) recover_owner: bool,
-    /// Directory of the archives [default: archives in the data directory]
+    /// Directory of the archives [default: `archives` in the data directory]
     #[arg(long, env = "STEAD_ARCHIVES", value_name = "DIR")]
     pub(crate) archives: Option<PathBuf>,
     /// Positions per partition of the log, rounded up to blocks of 256
@@ -83,7 +83,6 @@ pub(crate) struct Common {
     pub(crate) log_format: LogFormat,
 }
 
-/// Format of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     /// Plain text
@@ -103,7 +102,6 @@ impl LogFormat {
     }
 }
 
-/// APIs that use TLS.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 pub(crate) enum TlsListeners {
     #[default]
@@ -132,7 +130,7 @@ pub(crate) struct Serve {
     pub(crate) connections: u32,
 }
 
-/// Serves until a stop signal.
+/// Runs the server until a stop signal.
 pub(crate) async fn run(serve: Serve, output: Output) -> ExitCode {
     serve.common.start_log();
     finish(serve.serve(output).await, output)
@@ -140,7 +138,7 @@ pub(crate) async fn run(serve: Serve, output: Output) -> ExitCode {
 
 impl Serve {
     async fn serve(self, output: Output) -> anyhow::Result<()> {
-        let told = StopSignals::listen()?;
+        let stop = StopSignals::listen()?;
         let data = self.common.data()?;
         let _lock = DataLock::take(&data)?;
         let database = event_log::connect::options(&self.database_url)?;
@@ -149,7 +147,7 @@ impl Serve {
         let server = Server::start(Options { owner: owner.transpose()?, ..options }).await?;
         self.common.announce(&server.ready, output)?;
         let ended = tokio::select! {
-            () = told.received() => Ok(()),
+            () = stop.received() => Ok(()),
             task = server.failed() => Err(task_failed(task)),
         };
         server.stop().await;
@@ -160,17 +158,15 @@ impl Serve {
 /// Error for a server that ends because a background task failed.
 pub(crate) fn task_failed(task: &str) -> anyhow::Error {
     anyhow::anyhow!(
-        "the background task {task} failed: see the server log for the reason; start the server again"
+        "the server stopped: the background task {task} failed; see the server log for the reason, and start the server again"
     )
 }
 
 impl Common {
-    /// Returns the data directory: the option, or the default for this user.
     pub(crate) fn data(&self) -> anyhow::Result<PathBuf> {
         data_directory(self.data.as_ref())
     }
 
-    /// Options of the server.
     pub(crate) fn options(
         &self,
         data: PathBuf,
@@ -232,9 +228,9 @@ impl Common {
 }
 
 /// Returns the data directory: the option, or the default for this user.
-pub(crate) fn data_directory(said: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
+pub(crate) fn data_directory(chosen: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let found = match said {
+    let directory = match chosen {
         Some(data) => data.clone(),
         None if nix::unistd::geteuid().is_root() => PathBuf::from("/var/lib/stead"),
         None => set("XDG_DATA_HOME")
@@ -246,11 +242,11 @@ pub(crate) fn data_directory(said: Option<&PathBuf>) -> anyhow::Result<PathBuf> 
                 )
             })?,
     };
-    Ok(std::path::absolute(found)?)
+    Ok(std::path::absolute(directory)?)
 }
 
-/// Handlers of SIGTERM and SIGINT. They exist before the start begins, so that an interrupted start
-/// also cleans up.
+/// Handlers of SIGTERM and SIGINT. Install them before the server starts, so that an interrupted
+/// start also cleans up.
 pub(crate) struct StopSignals {
     term: Signal,
     int: Signal,
@@ -291,6 +287,6 @@ pub(crate) fn finish(done: anyhow::Result<()>, output: Output) -> ExitCode {
 /// Path of a file in the directory of this program, if it exists.
 pub(crate) fn sibling_program(name: &str) -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
-    let found = program.parent().map(Path::to_path_buf)?.join(name);
-    found.is_file().then_some(found)
+    let path = program.parent().map(Path::to_path_buf)?.join(name);
+    path.is_file().then_some(path)
 }

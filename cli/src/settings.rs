@@ -36,7 +36,8 @@ pub(crate) struct Settings {
     /// CA certificate of the server, PEM
     #[arg(long, global = true, env = "STEAD_CA_FILE", value_name = "FILE", hide_env_values = true)]
     pub(crate) ca_file: Option<PathBuf>,
-    /// Output format: table, one JSON document, one document per line, or SARIF (`apps validate` only)
+    /// Output format: table, one JSON document, one document per line, or SARIF (`apps validate`
+    /// only)
     #[arg(long, short, global = true, value_enum, default_value_t)]
     pub(crate) output: Format,
     /// Disable colors (also NO_COLOR=1)
@@ -80,10 +81,8 @@ impl PageArgs {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Credentials {
-    /// Address of the Control API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) server: Option<String>,
-    /// API token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<String>,
     /// PEM file of a private certificate authority.
@@ -91,16 +90,12 @@ pub(crate) struct Credentials {
     pub(crate) ca_file: Option<PathBuf>,
 }
 
-/// Client and output of a command.
 pub(crate) struct CommandContext {
-    /// Client of the server.
     pub(crate) client: Client,
-    /// Output of the command.
     pub(crate) screen: Screen,
 }
 
 impl Settings {
-    /// Returns the settings of the output.
     pub(crate) fn screen(&self) -> Screen {
         let output = match self.output {
             Format::Table => Output::Table,
@@ -110,26 +105,27 @@ impl Settings {
         Screen::new(output, self.no_color, self.quiet)
     }
 
-    /// Returns the context of a command that calls the server.
+    /// Context of a command that calls the server. Rejects SARIF, which these commands do not
+    /// support.
     pub(crate) fn context(&self) -> Result<CommandContext, Failure> {
         if self.output == Format::Sarif {
-            let said = "SARIF is the output of `stead apps validate` only\n  try: --output json";
-            return Err(Failure::Usage(said.into()));
+            let message = "cannot print SARIF: only `stead apps validate` supports this format\n  try: --output json";
+            return Err(Failure::Usage(message.into()));
         }
-        let people = self.output == Format::Table;
-        let client = Client::new(&self.target()?)?.sanitize_responses(people);
+        let for_table = self.output == Format::Table;
+        let client = Client::new(&self.target()?)?.sanitize_responses(for_table);
         Ok(CommandContext { client, screen: self.screen() })
     }
 
     /// Returns the server address and the credentials.
     pub(crate) fn target(&self) -> Result<Target, Failure> {
-        let kept = Credentials::read()?;
-        let named = self.server.clone();
-        let same = named.is_none() || named == kept.server;
-        let server = named.or_else(|| kept.server.clone()).ok_or_else(|| {
+        let stored = Credentials::read()?;
+        let server_option = self.server.clone();
+        let is_stored_server = server_option.is_none() || server_option == stored.server;
+        let server = server_option.or_else(|| stored.server.clone()).ok_or_else(|| {
             Failure::Usage(
-                "no server address\n  try: `stead login --server URL --token-file FILE`, \
-                 `--server URL`, or STEAD_SERVER"
+                "cannot call the server: its address is not set\n  try: `stead login --server URL --token-file FILE`, \
+                     `--server URL`, or STEAD_SERVER"
                     .into(),
             )
         })?;
@@ -137,9 +133,9 @@ impl Settings {
             (Some(file), _) => Some(read_token(file)?),
             (None, Some(token)) if !token.trim().is_empty() => Some(token.trim().into()),
             // The stored token is for the stored server only. No other server may receive it.
-            (None, _) => kept.token.filter(|_| same),
+            (None, _) => stored.token.filter(|_| is_stored_server),
         };
-        let ca = self.ca_file.clone().or(kept.ca_file.filter(|_| same));
+        let ca = self.ca_file.clone().or(stored.ca_file.filter(|_| is_stored_server));
         Ok(Target { server, token, ca })
     }
 }
@@ -151,7 +147,8 @@ impl Credentials {
         let base = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
         let missing = || {
             Failure::Usage(
-                "cannot locate the credentials: neither HOME nor XDG_CONFIG_HOME is set".into(),
+                "cannot locate the credentials: neither HOME nor XDG_CONFIG_HOME is set; set HOME"
+                    .into(),
             )
         };
         Ok(base.ok_or_else(missing)?.join("stead/cli.toml"))
@@ -161,22 +158,27 @@ impl Credentials {
     pub(crate) fn read() -> Result<Self, Failure> {
         let Ok(path) = Credentials::path() else { return Ok(Credentials::default()) };
         match fs::read_to_string(&path) {
-            Ok(text) => toml::from_str(&text)
-                .map_err(|e| Failure::Usage(format!("{}: {e}", path.display()))),
+            Ok(text) => toml::from_str(&text).map_err(|e| {
+                Failure::Usage(format!("cannot read the credentials {}: {e}", path.display()))
+            }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 Ok(Credentials::default())
             }
-            Err(error) => Err(Failure::Usage(format!("{}: {error}", path.display()))),
+            Err(error) => Err(Failure::Usage(format!(
+                "cannot read the credentials {}: {error}",
+                path.display()
+            ))),
         }
     }
 
-    /// Writes the credentials to a file that only this user can read.
+    /// Writes the credentials to a file that only this user can read. Returns its path.
     pub(crate) fn write(&self) -> Result<PathBuf, Failure> {
         let path = Credentials::path()?;
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        let text = toml::to_string(self).map_err(|e| Failure::Usage(e.to_string()))?;
+        let text = toml::to_string(self)
+            .map_err(|e| Failure::Usage(format!("cannot encode the credentials: {e}")))?;
         // The rename replaces a file with wider permissions, so that no other user can read the
         // token.
         let fresh = path.with_extension("toml.new");
@@ -196,9 +198,10 @@ pub(crate) fn read_token(file: &Path) -> Result<String, Failure> {
     })?;
     match text.lines().next().map(str::trim) {
         Some(token) if !token.is_empty() => Ok(token.into()),
-        Some(_) | None => {
-            Err(Failure::Usage(format!("the token file {} is empty", file.display())))
-        }
+        Some(_) | None => Err(Failure::Usage(format!(
+            "cannot use the token file {}: it is empty",
+            file.display()
+        ))),
     }
 }
 

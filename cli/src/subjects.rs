@@ -24,9 +24,12 @@ pub(crate) enum Subjects {
 Examples:
   stead subjects shred ins_01JD… --reason 'contract ended, requested on 3 May'
   stead subjects shred prn_01JD… --reason 'has left' --yes
-The data of an install: inputs, outputs, job logs, manifests, plans, reasons. Of a principal: its name, and the reasons that it wrote.
-Run the command again to erase copies that exist again, for example after a restore.
-The log, its proofs and checkpoints stay valid. docs/security.md lists other copies: backups, exports, bundles.")]
+
+The data of an install are inputs, outputs, job logs, manifests, plans and reasons. The data of a principal are its \
+name, and the reasons that it wrote. The log, its proofs and its checkpoints stay valid.
+
+Run the command again to erase copies that exist again, for example after a restore. docs/security.md lists copies that \
+the command cannot erase, such as backups, exports and bundles.")]
     Shred(Shred),
 }
 
@@ -43,28 +46,28 @@ pub(crate) struct Shred {
 }
 
 pub(crate) async fn run(verb: Subjects, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
+    let context = settings.context()?;
     match verb {
         Subjects::Show { subject } => {
-            let shown = desk.client.subject(subject).await?;
-            desk.screen.print_one(&shown, |_| text(&shown))
+            let record = context.client.subject(subject).await?;
+            context.screen.print_one(&record, |_| text(&record))
         }
-        Subjects::Shred(ask) => shred(&desk, ask).await,
+        Subjects::Shred(args) => shred(&context, args).await,
     }
 }
 
-async fn shred(desk: &CommandContext, ask: Shred) -> Result<(), Failure> {
-    let subject = ask.subject;
-    if !ask.yes && !confirmed(subject)? {
+async fn shred(context: &CommandContext, args: Shred) -> Result<(), Failure> {
+    let subject = args.subject;
+    if !args.yes && !confirmed(subject)? {
         return Err(Failure::Outcome("not confirmed: nothing was shredded".into()));
     }
-    let done = desk.client.shred(subject, &ReasonBody { reason: Some(ask.reason) }).await?;
+    let done = context.client.shred(subject, &ReasonBody { reason: Some(args.reason) }).await?;
     let already = if done.changed {
         "is shredded."
     } else {
         "was already shredded. Its copies are erased again."
     };
-    desk.screen.print_one(&done, |_| {
+    context.screen.print_one(&done, |_| {
         format!("{subject} {already} `stead subjects show {subject}` shows when no copy is left.\n")
     })
 }
@@ -77,24 +80,24 @@ fn confirmed(subject: SubjectId) -> Result<bool, Failure> {
         ));
     }
     write(&format!("This makes all data of {subject} permanently unreadable. Shred it? [y/N] "))?;
-    let mut said = String::new();
-    let heard = std::io::stdin().read_line(&mut said);
-    heard.map_err(|error| Failure::Usage(format!("cannot read the confirmation: {error}")))?;
-    Ok(matches!(said.trim(), "y" | "Y" | "yes"))
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    read.map_err(|error| Failure::Usage(format!("cannot read the confirmation: {error}")))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-fn text(shown: &Subject) -> String {
-    let mut text = format!("{}  {}\n", shown.subject, shown.state);
+fn text(record: &Subject) -> String {
+    let mut text = format!("{}  {}\n", record.subject, record.state);
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() {
             text += &format!("  {name:<9}  {value}\n");
         }
     };
-    if shown.shredded_at.is_some() {
-        line("shredded", &moment_or_dash(shown.shredded_at.as_ref()));
-        line("by", shown.by_name.as_ref().or(shown.by.as_ref()).map_or("", String::as_str));
-        line("reason", shown.reason.as_deref().unwrap_or_default());
-        line("erased", &moment_or_dash(shown.erased_at.as_ref()));
+    if record.shredded_at.is_some() {
+        line("shredded", &moment_or_dash(record.shredded_at.as_ref()));
+        line("by", record.by_name.as_ref().or(record.by.as_ref()).map_or("", String::as_str));
+        line("reason", record.reason.as_deref().unwrap_or_default());
+        line("erased", &moment_or_dash(record.erased_at.as_ref()));
     }
     text
 }

@@ -22,16 +22,19 @@ Examples:
   stead templates render --state state.json components/values/api.yaml
   echo '{{ .nuon.install.id }}' | stead templates render --state state.json
   stead templates render --state state.json --output json README.md
-State of an install: {\"nuon\": {\"install\": {\"id\": \"…\"}, \"inputs\": {\"inputs\": {…}}}}.
-A text without `.nuon` and `.stead` is not a template and is printed unchanged.")]
+
+The state has the form {\"nuon\": {\"install\": {\"id\": \"…\"}, \"inputs\": {\"inputs\": {…}}}}.
+
+A text without `.nuon` and `.stead` is not a template. The command prints it unchanged.")]
     Render(Source),
-    /// List the values that a template reads, with their origin, and missing ones
+    /// List the variables that a template reads, with their origin and value
     #[command(after_help = "\
 Examples:
   stead templates explain --state state.json components/values/api.yaml
-  stead templates explain README.md                 without a state: the values only
+  stead templates explain README.md                 without a state: no values
   stead templates explain --state state.json --output json api.yaml | jq '.[] | select(.missing)'
-Exit code 1 if the state lacks a required value.")]
+
+The exit code is 1 if the state lacks a required value.")]
     Explain {
         /// State, as JSON; without it, missing values are not reported
         #[arg(long, value_name = "FILE")]
@@ -90,9 +93,11 @@ fn explain(
     let missing = variables.iter().filter(|variable| variable.missing && variable.needed).count();
     match missing {
         0 => Ok(()),
-        1 => Err(Failure::Outcome("the state lacks one variable that rendering requires".into())),
+        1 => Err(Failure::Outcome(
+            "cannot render the template: the state lacks one required variable".into(),
+        )),
         _ => Err(Failure::Outcome(format!(
-            "the state lacks {missing} variables that rendering requires"
+            "cannot render the template: the state lacks {missing} required variables"
         ))),
     }
 }
@@ -126,27 +131,32 @@ fn wrong(error: app_config::TemplateError) -> Failure {
 fn read(file: &PathBuf) -> Result<(String, Origin), Failure> {
     if file.as_os_str() == "-" {
         let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map_err(|e| unread("standard input", &e))?;
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .map_err(|e| unreadable_file("standard input", &e))?;
         return Ok((text, Origin::file("-")));
     }
     let name = file.display().to_string();
-    let text = fs::read_to_string(file).map_err(|e| unread(&name, &e))?;
+    let text = fs::read_to_string(file).map_err(|e| unreadable_file(&name, &e))?;
     Ok((text, Origin::file(name)))
 }
 
 fn read_state(file: &PathBuf) -> Result<Value, Failure> {
     let name = file.display();
-    let bytes = fs::read(file).map_err(|e| unread(&name.to_string(), &e))?;
-    let state: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| Failure::Usage(format!("{name} is not valid JSON: {error}")))?;
+    let bytes = fs::read(file).map_err(|e| unreadable_file(&name.to_string(), &e))?;
+    let state: Value = serde_json::from_slice(&bytes).map_err(|error| {
+        Failure::Usage(format!("cannot read the state {name} as JSON: {error}"))
+    })?;
     if state.get("nuon").is_none() && state.get("stead").is_none() {
-        let said = format!("{name} has no top-level key `nuon`\n  try: {{\"nuon\": {{…}}}}");
-        return Err(Failure::Usage(said));
+        let message = format!(
+            "cannot use the state {name}: it has no top-level key `nuon`\n  try: {{\"nuon\": {{…}}}}"
+        );
+        return Err(Failure::Usage(message));
     }
     Ok(state)
 }
 
-fn unread(name: &str, error: &std::io::Error) -> Failure {
+fn unreadable_file(name: &str, error: &std::io::Error) -> Failure {
     Failure::Usage(format!("cannot read {name}: {error}"))
 }
 
@@ -155,29 +165,29 @@ mod tests {
     use super::*;
     use crate::render::Output;
 
-    fn given(text: &str, state: Option<&Value>) -> Result<(), Failure> {
+    fn explain_text(text: &str, state: Option<&Value>) -> Result<(), Failure> {
         explain(&Screen::new(Output::Table, true, true), text, &Origin::file("t"), state)
     }
 
     #[test]
-    fn what_rendering_needs_and_the_state_has_not_is_an_outcome() {
+    fn missing_state_values_are_an_outcome_failure() {
         let state = json!({ "nuon": { "a": 1 } });
-        assert!(given("{{ .nuon.a }}", Some(&state)).is_ok());
+        assert!(explain_text("{{ .nuon.a }}", Some(&state)).is_ok());
         assert!(
-            given("{{ index .nuon \"b\" }}", Some(&state)).is_ok(),
+            explain_text("{{ index .nuon \"b\" }}", Some(&state)).is_ok(),
             "`index` allows a missing key"
         );
-        assert_eq!(given("{{ .nuon.b }}", Some(&state)).unwrap_err().code(), 1);
-        assert!(given("{{ .nuon.b }}", None).is_ok(), "no state is given");
-        let failure = given("a\n{{ .nuon.b", Some(&state)).unwrap_err();
+        assert_eq!(explain_text("{{ .nuon.b }}", Some(&state)).unwrap_err().code(), 1);
+        assert!(explain_text("{{ .nuon.b }}", None).is_ok(), "no state is given");
+        let failure = explain_text("a\n{{ .nuon.b", Some(&state)).unwrap_err();
         assert_eq!(
             (failure.code(), failure.text().as_str()),
-            (2, "error: t:2:11: these braces are not closed\n")
+            (2, "error: t:2:11: this action has no closing `}}`\n")
         );
     }
 
     #[test]
-    fn a_state_without_its_top_key_is_refused_with_a_remedy() {
+    fn state_without_top_level_key_is_rejected_with_a_remedy() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("state.json");
         fs::write(&file, "{}").unwrap();

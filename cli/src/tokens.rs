@@ -19,7 +19,8 @@ pub(crate) enum Tokens {
 Examples:
   stead tokens create --name 'Ann Lee' --role approver --to-file ann.token
   stead tokens create --name 'Big Four' --role auditor --expires-in 30d
-The display name is shown next to the principal's id. It is stored outside the log.")]
+
+Stead shows the display name next to the principal's id, and stores the name outside the log.")]
     Create(Create),
     /// List tokens
     #[command(after_help = "Example:\n  stead tokens list")]
@@ -42,7 +43,7 @@ Examples:
     /// Revoke a token immediately
     #[command(after_help = "Example:\n  stead tokens revoke tok_01JD…")]
     Revoke {
-        /// Id of the token (not the token)
+        /// Id of the token, not its secret value
         token: TokenId,
     },
     /// Grant a role to a principal
@@ -57,7 +58,7 @@ Examples:
 pub(crate) struct Change {
     /// Id of the principal, from `stead tokens list`
     principal: PrincipalId,
-    /// Role of the principal
+    /// Name of the role
     #[arg(long, value_enum)]
     role: RoleArg,
 }
@@ -78,7 +79,6 @@ pub(crate) struct Create {
     to_file: Option<PathBuf>,
 }
 
-/// Roles as arguments of the command line.
 #[derive(Debug, Clone, Copy)]
 enum RoleArg {
     Owner,
@@ -118,8 +118,8 @@ impl RoleArg {
 }
 
 impl From<RoleArg> for Role {
-    fn from(named: RoleArg) -> Self {
-        match named {
+    fn from(role: RoleArg) -> Self {
+        match role {
             RoleArg::Owner => Role::Owner,
             RoleArg::Approver => Role::Approver,
             RoleArg::Auditor => Role::Auditor,
@@ -129,14 +129,14 @@ impl From<RoleArg> for Role {
 }
 
 pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
+    let context = settings.context()?;
     match verb {
-        Tokens::Create(create) => self::create(&desk, create).await,
-        Tokens::List(part) => list(&desk, part).await,
+        Tokens::Create(create) => self::create(&context, create).await,
+        Tokens::List(part) => list(&context, part).await,
         Tokens::Rename { principal, name, .. } => {
-            let ask = RenamePrincipal { name };
-            let done = desk.client.name_principal(principal, &ask).await?;
-            desk.screen.print_one(&done, |_| match (&ask.name, done.changed) {
+            let request = RenamePrincipal { name };
+            let done = context.client.name_principal(principal, &request).await?;
+            context.screen.print_one(&done, |_| match (&request.name, done.changed) {
                 (Some(name), true) => format!("Renamed {principal} to {name}\n"),
                 (Some(name), false) => format!("No change: the name of {principal} is {name}\n"),
                 (None, true) => format!("Deleted the name of {principal}\n"),
@@ -144,24 +144,24 @@ pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure
             })
         }
         Tokens::Revoke { token } => {
-            let done = desk.client.revoke_token(token).await?;
-            desk.screen.print_one(&done, |_| match done.changed {
+            let done = context.client.revoke_token(token).await?;
+            context.screen.print_one(&done, |_| match done.changed {
                 true => format!("Revoked {token}\n"),
                 false => format!("No change: {token} is revoked\n"),
             })
         }
         Tokens::GrantRole(Change { principal, role }) => {
-            let done = desk.client.grant_role(principal, role.word()).await?;
+            let done = context.client.grant_role(principal, role.word()).await?;
             let role = role.word();
-            desk.screen.print_one(&done, |_| match done.changed {
+            context.screen.print_one(&done, |_| match done.changed {
                 true => format!("Granted {role} to {principal}\n"),
                 false => format!("No change: {principal} has the role {role}\n"),
             })
         }
         Tokens::RevokeRole(Change { principal, role }) => {
-            let done = desk.client.revoke_role(principal, role.word()).await?;
+            let done = context.client.revoke_role(principal, role.word()).await?;
             let role = role.word();
-            desk.screen.print_one(&done, |_| match done.changed {
+            context.screen.print_one(&done, |_| match done.changed {
                 true => format!("Revoked {role} from {principal}\n"),
                 false => format!("No change: {principal} does not have the role {role}\n"),
             })
@@ -169,17 +169,17 @@ pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure
     }
 }
 
-async fn create(desk: &CommandContext, create: Create) -> Result<(), Failure> {
+async fn create(context: &CommandContext, create: Create) -> Result<(), Failure> {
     let Create { name, role, expires_in, to_file } = create;
     // Create the file first: a token that cannot be stored must not be created.
-    let made = |path: &PathBuf| {
+    let created = |path: &PathBuf| {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         file.map_err(|e| Failure::Usage(format!("cannot create {}: {e}", path.display())))
     };
-    let file = to_file.as_ref().map(made).transpose()?;
-    let ask = CreateToken { name: name.clone(), role: role.into(), expires_in_s: expires_in };
-    let made = desk.client.create_token(&ask).await;
-    let kept = match (&made, file.zip(to_file.as_ref())) {
+    let file = to_file.as_ref().map(created).transpose()?;
+    let request = CreateToken { name: name.clone(), role: role.into(), expires_in_s: expires_in };
+    let created = context.client.create_token(&request).await;
+    let saved_to = match (&created, file.zip(to_file.as_ref())) {
         (Ok(TokenCreated { token: Some(token), .. }), Some((mut file, path))) => {
             writeln!(file, "{token}")?;
             Some(path.display().to_string())
@@ -191,14 +191,14 @@ async fn create(desk: &CommandContext, create: Create) -> Result<(), Failure> {
         }
         (_, None) => None,
     };
-    let mut made = made?;
-    // A token that is in a file is not printed as well.
-    let token = made.token.take().ok_or_else(|| not_again(&made))?;
-    made.token = Some(token).filter(|_| kept.is_none());
-    desk.screen.print_one(&made, |_| {
+    let mut created = created?;
+    // Prints the token only if it is not in a file.
+    let token = created.token.take().ok_or_else(|| secret_lost(&created))?;
+    created.token = Some(token).filter(|_| saved_to.is_none());
+    context.screen.print_one(&created, |_| {
         let name = name.map(|name| format!("{name}, ")).unwrap_or_default();
-        let mut text = format!("Created token {} for {name}{}\n", made.id, made.principal);
-        match (&made.token, kept) {
+        let mut text = format!("Created token {} for {name}{}\n", created.id, created.principal);
+        match (&created.token, saved_to) {
             (Some(token), _) => {
                 text += &format!("{token}\nStore this token now. It is not shown again.\n")
             }
@@ -210,17 +210,17 @@ async fn create(desk: &CommandContext, create: Create) -> Result<(), Failure> {
 }
 
 /// Error for a repeated request: only the first response contains the token.
-fn not_again(made: &TokenCreated) -> Failure {
-    let id = made.id;
+fn secret_lost(created: &TokenCreated) -> Failure {
+    let id = created.id;
     Failure::Outcome(format!(
-        "the token {id} was created, but its secret was lost with the first response; revoke it \
+        "cannot show the token {id}: its secret was lost with the first response; revoke it \
          (stead tokens revoke {id}) and create another one"
     ))
 }
 
-async fn list(desk: &CommandContext, part: PageArgs) -> Result<(), Failure> {
-    let page = desk.client.tokens(&part.listing()).await?;
-    desk.screen.print_list(&page.items, "No tokens.", |screen| {
+async fn list(context: &CommandContext, part: PageArgs) -> Result<(), Failure> {
+    let page = context.client.tokens(&part.listing()).await?;
+    context.screen.print_list(&page.items, "No tokens.", |screen| {
         let mut table =
             Table::new(["NAME", "ROLES", "STATE", "TOKEN", "PRINCIPAL", "ISSUED", "EXPIRES"]);
         for token in &page.items {
@@ -236,7 +236,7 @@ async fn list(desk: &CommandContext, part: PageArgs) -> Result<(), Failure> {
         }
         table
     })?;
-    desk.more(page.next.as_deref());
+    context.more(page.next.as_deref());
     Ok(())
 }
 
@@ -260,7 +260,7 @@ mod tests {
     use super::seconds;
 
     #[test]
-    fn a_time_is_a_number_and_a_unit() {
+    fn duration_is_a_number_and_a_unit() {
         assert_eq!(
             ["90s", "2m", "12h", "30d"].map(|t| seconds(t).unwrap()),
             [90, 120, 43_200, 2_592_000]

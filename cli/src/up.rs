@@ -19,19 +19,19 @@ use crate::{
     serve::{Common, StopSignals, finish, task_failed},
 };
 
-/// Period for the restart limit: Postgres is restarted at most three times within it.
-const OFTEN: Duration = Duration::from_secs(60);
+/// Period of the restart limit. `stead up` restarts Postgres at most three times per period.
+const RESTART_PERIOD: Duration = Duration::from_secs(60);
 
 /// Start a server on this machine with a private Postgres and a build runner
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   stead up
-  stead up --data ./data --control-listen 127.0.0.1:0 --runner-listen 127.0.0.1:0 --ready-file ready.json")]
+  stead up --data ./data --control-listen 127.0.0.1:0 --ready-file ready.json")]
 pub(crate) struct Up {
     #[command(flatten)]
     common: Common,
-    /// Do not start a build runner: builds wait until one has enrolled
+    /// Do not start a build runner; builds wait until a build runner enrols
     #[arg(long)]
     no_build_runner: bool,
 }
@@ -44,11 +44,11 @@ pub(crate) async fn run(up: Up, output: Output) -> ExitCode {
 
 impl Up {
     async fn up(self, output: Output) -> anyhow::Result<()> {
-        let told = StopSignals::listen()?;
+        let stop = StopSignals::listen()?;
         let data = self.common.data()?;
         let _lock = DataLock::take(&data)?;
         let mut postgres = Embedded::start(&data).await?;
-        let served = self.serve(&data, &mut postgres, told, output).await;
+        let served = self.serve(&data, &mut postgres, stop, output).await;
         // Stop Postgres after a failure too.
         let stopped = postgres.stop().await;
         served.and(stopped.map_err(Into::into))
@@ -58,7 +58,7 @@ impl Up {
         &self,
         data: &std::path::Path,
         postgres: &mut Embedded,
-        told: StopSignals,
+        stop: StopSignals,
         output: Output,
     ) -> anyhow::Result<()> {
         let owner = PgPoolOptions::new().max_connections(4).connect_with(postgres.owner()).await?;
@@ -83,7 +83,7 @@ impl Up {
             println!("No build runner: put stead-runner next to stead or on PATH, and start again");
         }
         let ended = tokio::select! {
-            ended = supervise(postgres, told) => ended,
+            ended = supervise(postgres, stop) => ended,
             task = server.failed() => Err(task_failed(task)),
         };
         if let Some(build_runner) = build_runner {
@@ -95,18 +95,18 @@ impl Up {
 }
 
 /// Waits for a stop signal. Restarts a Postgres that ends, up to the restart limit.
-async fn supervise(postgres: &mut Embedded, told: StopSignals) -> anyhow::Result<()> {
+async fn supervise(postgres: &mut Embedded, stop: StopSignals) -> anyhow::Result<()> {
     let mut starts = vec![Instant::now()];
-    let mut told = std::pin::pin!(told.received());
+    let mut stop = std::pin::pin!(stop.received());
     loop {
         tokio::select! {
-            () = &mut told => return Ok(()),
+            () = &mut stop => return Ok(()),
             () = postgres.ended() => {}
         }
-        starts.retain(|start| start.elapsed() < OFTEN);
+        starts.retain(|start| start.elapsed() < RESTART_PERIOD);
         anyhow::ensure!(
             starts.len() < 4,
-            "the private Postgres ended four times within 60 s: see its log for the reason"
+            "the server stopped: the private Postgres ended four times within 60 s; see its log for the reason"
         );
         starts.push(Instant::now());
         warn!("Private Postgres ended, restarting it");

@@ -10,37 +10,37 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Apps: app directories and their config versions
+    /// Manage apps and their config versions
     #[command(subcommand)]
     Apps(apps::Apps),
-    /// Builds of components from source to artifact
+    /// List, show and retry builds of components
     #[command(subcommand)]
     Builds(builds::Builds),
-    /// Installs: copies of an app in customers' cloud accounts
+    /// Manage installs: copies of an app in customers' cloud accounts
     #[command(subcommand)]
     Installs(installs::Installs),
-    /// Runs: operations and approvals
+    /// Follow, approve, cancel and retry runs: operations on installs
     #[command(subcommand)]
     Runs(runs::Runs),
-    /// Jobs: units of work of a runner, with their logs
+    /// Show, cancel and resolve jobs: units of work of a runner
     #[command(subcommand)]
     Jobs(jobs::Jobs),
-    /// Runners: agents in customers' accounts, and build runners
+    /// Manage runners: agents in customers' accounts, and build runners
     #[command(subcommand)]
     Runners(runners::Runners),
-    /// Audit log: events, past states, proofs and verification
+    /// Query, prove and verify the audit log
     #[command(subcommand)]
     Audit(audit::Audit),
-    /// Projections (read models): list, query, rebuild and verify
+    /// List, query, rebuild and verify projections (read models)
     #[command(subcommand)]
     Projections(projections::Projections),
-    /// Templates: render and inspect, without a server
+    /// Render and explain templates, without a server
     #[command(subcommand)]
     Templates(templates::Templates),
-    /// Tokens, principals and their roles
+    /// Manage tokens, principals and their roles
     #[command(subcommand)]
     Tokens(tokens::Tokens),
-    /// Data subjects: show and shred their data
+    /// Show and shred the personal data of data subjects
     #[command(subcommand)]
     Subjects(subjects::Subjects),
     Login(login::Login),
@@ -59,7 +59,8 @@ pub(crate) enum Verb {
     },
 }
 
-/// Runs a command. `command` is the whole command line, for the completions.
+/// Runs a command. `command` is the complete definition of the command line, for the shell
+/// completions.
 pub(crate) async fn run(verb: Verb, settings: &Settings, mut command: Command) -> ExitCode {
     let done = match verb {
         Verb::Apps(verb) => apps::run(verb, settings).await,

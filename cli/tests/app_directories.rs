@@ -1,5 +1,5 @@
 //! `stead apps init`, `validate` and `inspect` on the command line, without a server or a token.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -16,8 +16,8 @@ fn stead(arguments: &[&str]) -> Output {
 }
 
 fn json(output: &Output) -> Value {
-    let said = String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {stderr}"))
 }
 
 /// Directory of the corpus of real app directories. Without it, a test is skipped, or fails in CI.
@@ -25,29 +25,29 @@ fn corpus() -> Option<PathBuf> {
     let set = std::env::var_os("CORPUS_DIR").map(PathBuf::from).filter(|path| path.is_dir());
     if set.is_none() {
         let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-        assert!(!ci, "CORPUS_DIR names no directory, and CI=true");
-        eprintln!("SKIPPED: CORPUS_DIR names no directory, so no real app directory was read");
+        assert!(!ci, "CORPUS_DIR is not a directory: CI requires it");
+        eprintln!("SKIPPED: CORPUS_DIR is not a directory, so no real app directory was read");
     }
     set
 }
 
 #[test]
-fn what_init_writes_is_well_formed_and_not_overwritten() {
+fn init_writes_a_valid_app_and_never_overwrites() {
     let dir = tempfile::tempdir().unwrap();
     let app = dir.path().join("shop");
     let app = app.to_str().unwrap();
     assert!(stead(&["apps", "init", app]).status.success());
     let valid = stead(&["apps", "validate", app, "--strict"]);
-    let said = String::from_utf8(valid.stdout).unwrap();
-    assert_eq!(said, "shop is valid: 2 components, 1 action, 2 inputs.\n");
+    let stdout = String::from_utf8(valid.stdout).unwrap();
+    assert_eq!(stdout, "shop is valid: 2 components, 1 action, 2 inputs.\n");
     assert!(valid.status.success());
-    let again = stead(&["apps", "init", app]);
-    assert_eq!(again.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("already exists"));
+    let second = stead(&["apps", "init", app]);
+    assert_eq!(second.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("already exists"));
 }
 
 #[test]
-fn mistakes_and_links_out_of_the_repository_end_with_2_and_are_all_shown() {
+fn invalid_app_exits_with_2_and_shows_all_findings() {
     let dir = tempfile::tempdir().unwrap();
     let app = dir.path().join("shop");
     fs::create_dir_all(app.join("components")).unwrap();
@@ -56,27 +56,27 @@ fn mistakes_and_links_out_of_the_repository_end_with_2_and_are_all_shown() {
     std::os::unix::fs::symlink("/etc/hostname", app.join("README.md")).unwrap();
     let app = app.to_str().unwrap();
 
-    let shown = stead(&["apps", "validate", app]);
-    assert_eq!(shown.status.code(), Some(2));
-    let text = String::from_utf8(shown.stdout).unwrap();
+    let output = stead(&["apps", "validate", app]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stdout).unwrap();
     for part in
         ["error[path_escape]", "error[unknown_kind]", "warning[unknown_key]", "╭▸", "`readme`?"]
     {
         assert!(text.contains(part), "{part} in {text}");
     }
-    assert!(shown.stderr.is_empty());
+    assert!(output.stderr.is_empty());
 
-    let said = json(&stead(&["apps", "validate", app, "--output", "json"]));
-    assert_eq!((&said["valid"], &said["errors"]), (&false.into(), &2.into()), "{said:#}");
+    let report = json(&stead(&["apps", "validate", app, "--output", "json"]));
+    assert_eq!((&report["valid"], &report["errors"]), (&false.into(), &2.into()), "{report:#}");
     let sarif = json(&stead(&["apps", "validate", app, "--output", "sarif"]));
     assert_eq!(sarif["version"], "2.1.0");
     assert_eq!(sarif["runs"][0]["results"][0]["ruleId"], "path_escape", "{sarif:#}");
-    let other = stead(&["apps", "list", "--output", "sarif"]);
-    assert_eq!(other.status.code(), Some(2));
+    let unsupported = stead(&["apps", "list", "--output", "sarif"]);
+    assert_eq!(unsupported.status.code(), Some(2));
 }
 
 #[test]
-fn real_directories_are_inspected_and_validated_by_the_program_too() {
+fn corpus_apps_are_inspected_and_validated_by_the_program() {
     let Some(corpus) = corpus() else { return };
     let facts: Value =
         serde_json::from_slice(&fs::read(corpus.join("facts.json")).unwrap()).unwrap();
@@ -88,14 +88,14 @@ fn real_directories_are_inspected_and_validated_by_the_program_too() {
         let valid = stead(&["apps", "validate", app, "--output", "json"]);
         // Validation reports remote content as a finding, and does not fail.
         assert_eq!(valid.status.code(), Some(0), "{:#}", json(&valid));
-        let said = json(&valid)["diagnostics"].as_array().unwrap().clone();
-        assert_eq!(said.iter().any(|one| one["code"] == "remote_content"), remote, "{name}");
+        let diagnostics = json(&valid)["diagnostics"].as_array().unwrap().clone();
+        assert_eq!(diagnostics.iter().any(|one| one["code"] == "remote_content"), remote, "{name}");
         inspected(name, Path::new(app), facts);
     }
 }
 
 fn inspected(name: &str, app: &Path, facts: &Value) {
-    let said = json(&stead(&["apps", "inspect", app.to_str().unwrap(), "--output", "json"]));
+    let config = json(&stead(&["apps", "inspect", app.to_str().unwrap(), "--output", "json"]));
     for key in [
         "name",
         "metadata",
@@ -115,10 +115,10 @@ fn inspected(name: &str, app: &Path, facts: &Value) {
         "break_glass_roles",
         "installs",
     ] {
-        assert_eq!(said[key], facts[key], "{name} {key}");
+        assert_eq!(config[key], facts[key], "{name} {key}");
     }
     for part in ["toml", "files"] {
         let variables = |value: &Value| value["templates"][part]["variables"].clone();
-        assert_eq!(variables(&said), variables(facts), "{name} {part}");
+        assert_eq!(variables(&config), variables(facts), "{name} {part}");
     }
 }

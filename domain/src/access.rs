@@ -1,5 +1,5 @@
-//! Access of a principal: its roles and its API tokens. The log holds neither the name of a person
-//! nor the secret of a token.
+//! Access of a principal: roles and API tokens. Events contain neither the display name of the
+//! principal nor the secret of a token.
 use crate::decider::{Decider, Timestamp};
 
 mod command;
@@ -42,13 +42,13 @@ impl Decider for Access {
             GrantRole { role } => Ok(vec![AccessEvent::RoleGranted { role }]),
             RevokeRole { role } if !self.roles.contains(&role) => Ok(vec![]),
             RevokeRole { role } => Ok(vec![AccessEvent::RoleRevoked { role }]),
-            IssueToken(asked) => match self.token(asked.token) {
-                Some(known) if *known == asked => Ok(vec![]),
+            IssueToken(new) => match self.token(new.token) {
+                Some(existing) if *existing == new => Ok(vec![]),
                 Some(_) => Err(AccessError::AlreadyIssued),
-                None if asked.expires_at.is_some_and(|end| end <= now) => {
+                None if new.expires_at.is_some_and(|end| end <= now) => {
                     Err(AccessError::ExpiresInThePast)
                 }
-                None => Ok(vec![AccessEvent::TokenIssued(asked)]),
+                None => Ok(vec![AccessEvent::TokenIssued(new)]),
             },
             RevokeToken { token } if self.revoked.contains(&token) => Ok(vec![]),
             RevokeToken { token } => match self.token(token) {

@@ -1,4 +1,4 @@
-//! Actor of a command: a principal, a runner, a policy, a timer or the server.
+//! Actor of a command, which the log records with every event.
 use std::{fmt, str::FromStr};
 
 use bincode::{Decode, Encode};
@@ -11,15 +11,15 @@ use crate::ids::{PrincipalId, RunnerId};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Encode, Decode)]
 #[serde(try_from = "String", into = "String")]
 pub enum Actor {
-    /// Person or service that logged in.
+    /// User or service, authenticated by an API token.
     Principal(PrincipalId),
-    /// Runner that called the Runner API.
+    /// Runner, authenticated by its identity key.
     Runner(RunnerId),
     /// Built-in policy, by name.
     Policy(String),
     /// Timer that elapsed, by name.
     Timer(String),
-    /// The server itself, without a request: first start, migration.
+    /// The server itself, for example at its first start.
     System,
 }
 
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_actor_is_read_back_as_it_was_written() {
+    fn an_actor_parses_from_its_text() {
         let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
         for text in [&format!("prn_{id}"), &format!("rnr_{id}"), "policy:x", "timer:y", "system"] {
             assert_eq!(text.parse::<Actor>().unwrap().to_string(), *text);

@@ -1,5 +1,6 @@
-//! An app is a product that a vendor installs at customers. It has a name and config versions 1, 2,
-//! 3 and so on. A published version never changes, and a component keeps its id in all versions.
+//! An app is a product that a vendor installs at customers. An app has a name and config versions
+//! 1, 2, 3 and so on. A published version never changes, and a component keeps its id in all
+//! versions.
 use crate::decider::{Decider, Timestamp};
 
 mod command;
@@ -23,13 +24,13 @@ impl Decider for App {
         match command {
             AppCommand::Create { name } => match &self.name {
                 None => Ok(vec![AppEvent::Created { name }]),
-                Some(known) if *known == name => Ok(vec![]),
-                Some(known) => Err(AppError::AlreadyCreated { name: known.clone() }),
+                Some(existing) if *existing == name => Ok(vec![]),
+                Some(existing) => Err(AppError::AlreadyCreated { name: existing.clone() }),
             },
             AppCommand::Publish { .. } if self.name.is_none() => Err(AppError::NotFound),
             AppCommand::Publish { bundle, components } => {
-                // The same bundle with new builds is another version, because a version refers to
-                // its builds.
+                // The same bundle with new builds is a new version, because a version refers to its
+                // builds.
                 let same =
                     |latest: &Published| latest.bundle == bundle && latest.components == components;
                 if self.latest().is_some_and(same) {
@@ -47,8 +48,8 @@ impl Decider for App {
         match event {
             AppEvent::Created { name } => self.name = Some(name),
             AppEvent::ConfigPublished(published) => {
-                for part in &published.components {
-                    self.components.insert(part.name.clone(), part.component);
+                for component in &published.components {
+                    self.components.insert(component.name.clone(), component.component);
                 }
                 self.versions.insert(published.config_version, published);
             }

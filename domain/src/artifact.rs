@@ -1,4 +1,3 @@
-//! Artifacts of builds.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -9,12 +8,12 @@ use crate::digest::Digest;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode, ToSchema)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Artifact {
-    /// `<app>/<component>`, as in `/v2/<repository>/manifests/<digest>`.
+    /// Repository in the server's registry, `<app>/<component>`.
     pub repository: String,
     /// Digest of the OCI manifest of the artifact.
     #[schema(value_type = String)]
     pub digest: Digest,
-    /// Total size of the OCI manifest and of the blobs that it references, in bytes. The server
-    /// measures the size itself.
+    /// Total size in bytes: the OCI manifest and the blobs that it references. The server measures
+    /// the size and ignores the runner's value.
     pub size_bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! A build is one attempt to turn a component's source into an artifact. One job does it.
+//! A build is one attempt to turn a component's source into an artifact. One job does the work.
 //!
 //! ```text
 //! (none) ─request─▶ requested ─queue job──▶ building ─▶ succeeded | failed
@@ -30,21 +30,21 @@ impl Decider for Build {
     ) -> Result<Vec<BuildEvent>, BuildError> {
         use {BuildCommand::*, State::*};
         match command {
-            Request(order) => match &self.request {
-                None => Ok(vec![BuildEvent::Requested(order)]),
-                Some(known) if *known == order => Ok(vec![]),
+            Request(request) => match &self.request {
+                None => Ok(vec![BuildEvent::Requested(request)]),
+                Some(existing) if *existing == request => Ok(vec![]),
                 Some(_) => Err(BuildError::AlreadyRequested),
             },
             QueueJob { job } => match &self.state {
                 Requested => Ok(vec![BuildEvent::JobQueued { job }]),
-                Building { job: known } if *known == job => Ok(vec![]),
+                Building { job: existing } if *existing == job => Ok(vec![]),
                 Building { job } => Err(BuildError::JobAlreadyQueued { job: *job }),
-                NotCreated | Succeeded { .. } | Failed { .. } => Err(self.refusal()),
+                NotCreated | Succeeded { .. } | Failed { .. } => Err(self.rejection()),
             },
             Succeed { artifact } => match &self.state {
                 Building { job } => Ok(vec![BuildEvent::Succeeded { job: *job, artifact }]),
-                Succeeded { artifact: known } if *known == artifact => Ok(vec![]),
-                NotCreated | Requested | Succeeded { .. } | Failed { .. } => Err(self.refusal()),
+                Succeeded { artifact: existing } if *existing == artifact => Ok(vec![]),
+                NotCreated | Requested | Succeeded { .. } | Failed { .. } => Err(self.rejection()),
             },
             Fail { reason, detail } => match &self.state {
                 Requested => Ok(vec![BuildEvent::Failed { job: None, reason, detail }]),
@@ -52,20 +52,20 @@ impl Decider for Build {
                     Ok(vec![BuildEvent::Failed { job: Some(*job), reason, detail }])
                 }
                 Failed { .. } => Ok(vec![]),
-                NotCreated | Succeeded { .. } => Err(self.refusal()),
+                NotCreated | Succeeded { .. } => Err(self.rejection()),
             },
             AddWaiter { run } => match &self.state {
                 Requested | Building { .. } if self.waiters.contains(&run) => Ok(vec![]),
                 Requested | Building { .. } => Ok(vec![BuildEvent::WaiterAdded { run }]),
-                NotCreated | Succeeded { .. } | Failed { .. } => Err(self.refusal()),
+                NotCreated | Succeeded { .. } | Failed { .. } => Err(self.rejection()),
             },
         }
     }
 
     fn evolve(&mut self, event: BuildEvent) {
         match event {
-            BuildEvent::Requested(order) => {
-                self.request = Some(order);
+            BuildEvent::Requested(request) => {
+                self.request = Some(request);
                 self.state = State::Requested;
             }
             BuildEvent::JobQueued { job } => self.state = State::Building { job },

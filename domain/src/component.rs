@@ -30,17 +30,17 @@ impl Decider for Component {
         _now: Timestamp,
     ) -> Result<Vec<ComponentEvent>, ComponentError> {
         match (command, &self.definition) {
-            (ComponentCommand::Publish(asked), None) => Ok(vec![ComponentEvent::Defined(asked)]),
-            (ComponentCommand::Publish(asked), Some(known)) => {
-                if (asked.app, &asked.name) != (known.app, &known.name) {
-                    return Err(ComponentError::AnotherComponent { name: known.name.clone() });
+            (ComponentCommand::Publish(new), None) => Ok(vec![ComponentEvent::Defined(new)]),
+            (ComponentCommand::Publish(new), Some(current)) => {
+                if (new.app, &new.name) != (current.app, &current.name) {
+                    return Err(ComponentError::AnotherComponent { name: current.name.clone() });
                 }
-                let same = (&asked.definition, &asked.kind) == (&known.definition, &known.kind);
+                let same = (&new.definition, &new.kind) == (&current.definition, &current.kind);
                 if same && !self.retired {
                     return Ok(vec![]);
                 }
-                known.comes_before(asked.config_version)?;
-                let Definition { kind, definition, config_version, .. } = asked;
+                current.check_is_earlier_than(new.config_version)?;
+                let Definition { kind, definition, config_version, .. } = new;
                 Ok(vec![if self.retired {
                     ComponentEvent::Restored { definition, kind, config_version }
                 } else {
@@ -49,8 +49,8 @@ impl Decider for Component {
             }
             (ComponentCommand::Retire { .. }, None) => Err(ComponentError::NotFound),
             (ComponentCommand::Retire { .. }, Some(_)) if self.retired => Ok(vec![]),
-            (ComponentCommand::Retire { config_version }, Some(known)) => {
-                known.comes_before(config_version)?;
+            (ComponentCommand::Retire { config_version }, Some(current)) => {
+                current.check_is_earlier_than(config_version)?;
                 Ok(vec![ComponentEvent::Retired { config_version }])
             }
         }
@@ -62,14 +62,14 @@ impl Decider for Component {
             ComponentEvent::Changed { definition, kind, config_version }
             | ComponentEvent::Restored { definition, kind, config_version } => {
                 self.retired = false;
-                if let Some(known) = &mut self.definition {
-                    *known = Definition { definition, kind, config_version, ..known.clone() };
+                if let Some(current) = &mut self.definition {
+                    *current = Definition { definition, kind, config_version, ..current.clone() };
                 }
             }
             ComponentEvent::Retired { config_version } => {
                 self.retired = true;
-                if let Some(known) = &mut self.definition {
-                    known.config_version = config_version;
+                if let Some(current) = &mut self.definition {
+                    current.config_version = config_version;
                 }
             }
         }

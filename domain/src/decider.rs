@@ -6,24 +6,24 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{ids::InstallId, upcast::Upcaster};
 
-/// Time in UTC. Events and rules use microsecond precision.
+/// Time in UTC. The clock of the server truncates it to microseconds, the precision of events.
 pub type Timestamp = chrono::DateTime<chrono::Utc>;
 
-/// Immutable event. Its name in the log never changes.
+/// Immutable event. The log stores its name, which therefore never changes.
 pub trait Event: Serialize + DeserializeOwned + Clone + PartialEq + Debug + Send + Sync {
-    /// Name in the log: `aggregate.verb_past`.
+    /// Returns the event type in the log, in the form `aggregate.verb_past`.
     fn name(&self) -> &'static str;
-    /// Version of the payload format; the first is `"1"`.
+    /// Returns the version of the payload format. The first version is `"1"`.
     fn version(&self) -> &'static str;
-    /// Conversions of older payload versions.
+    /// Conversions of older payload versions, in chronological order.
     const UPCASTERS: &'static [Upcaster] = &[];
 }
 
 /// Rules of an aggregate: `decide` turns a command into events, and `evolve` applies an event to
 /// the state.
 ///
-/// Snapshots use bincode's own derives. Several serde attributes of the states need a
-/// self-describing format, and bincode is not one.
+/// Snapshots use bincode's own derives instead of serde. Several serde attributes of the states
+/// work only in self-describing formats, and bincode is not self-describing.
 pub trait Decider:
     Default + Serialize + DeserializeOwned + Encode + Decode<()> + Clone + Send + Sync + 'static
 {
@@ -36,7 +36,7 @@ pub trait Decider:
     /// Reasons to reject a command.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Handles a command and returns the events that it causes. An empty list means that the state
+    /// Handles a command and returns the resulting events. An empty list means that the state
     /// already is as requested.
     fn decide(
         &self,
@@ -44,11 +44,11 @@ pub trait Decider:
         now: Timestamp,
     ) -> Result<Vec<Self::Event>, Self::Error>;
 
-    /// Applies an event. Must neither fail nor panic, because the event is already stored.
+    /// Applies an event. An implementation must not panic, because the event is already stored.
     fn evolve(&mut self, event: Self::Event);
 
-    /// Returns the install that the aggregate belongs to, if the state contains it. Only an install
-    /// derives this id from its own aggregate id.
+    /// Returns the install of the customer that the aggregate belongs to. `_id` is the id of the
+    /// aggregate; only an install needs it, because the other states contain the install's id.
     fn customer(&self, _id: &str) -> Option<InstallId> {
         None
     }

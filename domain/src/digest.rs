@@ -1,4 +1,4 @@
-//! Content digest: `sha256:` and 64 lower-case hexadecimal digits.
+//! SHA-256 digest as text.
 use std::{fmt, str::FromStr};
 
 use bincode::{
@@ -9,7 +9,7 @@ use bincode::{
 };
 use serde::{Deserialize, Serialize};
 
-/// SHA-256 digest in its canonical text form.
+/// SHA-256 digest: `sha256:` and 64 lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Digest(String);
@@ -37,7 +37,7 @@ impl Digest {
         let values =
             digits.map(|digit| if digit > b'9' { digit - b'a' + 10 } else { digit - b'0' });
         let values: Vec<u8> = values.collect();
-        std::array::from_fn(|place| values[2 * place] << 4 | values[2 * place + 1])
+        std::array::from_fn(|index| values[2 * index] << 4 | values[2 * index + 1])
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_sha256_in_lower_case_is_a_digest() {
+    fn only_a_lower_case_sha256_is_a_digest() {
         let text = format!("sha256:{:064x}", 0xabc);
         assert_eq!(text.parse::<Digest>().unwrap().to_string(), text);
         let bytes = text.parse::<Digest>().unwrap().bytes();

@@ -1,7 +1,7 @@
-//! An enrolment token enrols one runner. It is valid for one hour and bound to a purpose.
+//! An enrolment token enrols one runner, either for one install or for builds.
 //!
-//! A runner may use it again with the same key before it expires, because the first response may be
-//! lost. Another key is rejected.
+//! Until the token expires, the runner may repeat the enrolment with the same key, because the
+//! first response may be lost. The aggregate rejects another key.
 use crate::{
     decider::{Decider, Timestamp},
     ids::InstallId,
@@ -37,13 +37,13 @@ impl Decider for Enrolment {
             };
         };
         match command {
-            Issue(again) if again == *issue => Ok(vec![]),
+            Issue(new) if new == *issue => Ok(vec![]),
             Issue(_) => Err(EnrolmentError::AlreadyIssued),
             Redeem(_) if self.revoked => Err(EnrolmentError::Revoked),
             Redeem(_) if now >= issue.expires_at => Err(EnrolmentError::Expired),
-            Redeem(asked) => match &self.redeemed {
-                None => Ok(vec![EnrolmentEvent::Redeemed(asked)]),
-                Some(known) if known.identity_key == asked.identity_key => Ok(vec![]),
+            Redeem(redemption) => match &self.redeemed {
+                None => Ok(vec![EnrolmentEvent::Redeemed(redemption)]),
+                Some(existing) if existing.identity_key == redemption.identity_key => Ok(vec![]),
                 Some(_) => Err(EnrolmentError::AlreadyUsed),
             },
             Revoke { .. } if self.revoked => Ok(vec![]),
@@ -55,7 +55,7 @@ impl Decider for Enrolment {
     fn evolve(&mut self, event: EnrolmentEvent) {
         match event {
             EnrolmentEvent::Issued(issue) => self.issue = Some(issue),
-            EnrolmentEvent::Redeemed(by) => self.redeemed = Some(by),
+            EnrolmentEvent::Redeemed(redemption) => self.redeemed = Some(redemption),
             EnrolmentEvent::Revoked { .. } => self.revoked = true,
         }
     }

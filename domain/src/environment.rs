@@ -1,14 +1,15 @@
 //! Environment variables that only the customer's host may set.
 //!
-//! A vendor's manifest sets the variables of a job. Some variables make any program load other
-//! code, run another program or connect to another server. A manifest that could set them would
+//! A vendor's manifest sets the environment variables of a job. Some variables make programs load
+//! other code, run other programs or connect to other servers. A manifest with such variables could
 //! bypass the customer's policy on kinds of jobs.
 
-/// Variables that the server itself sets in manifests: ids only, independent of the config.
+/// Variables that the server sets in manifests. Their values are ids and do not depend on the
+/// config.
 pub const SERVER_VARIABLES: [&str; 4] =
     ["NUON_APP_ID", "NUON_INSTALL_ID", "STEAD_APP_ID", "STEAD_INSTALL_ID"];
 
-/// Prefixes of reserved names, with the reason.
+/// Prefixes of reserved names, each with the reason.
 const PREFIXES: &[(&str, &str)] = &[
     ("LD_", LOADER),
     ("DYLD_", LOADER),
@@ -26,7 +27,7 @@ const PREFIXES: &[(&str, &str)] = &[
     ("STEAD_", STEAD),
 ];
 
-/// Reserved names, with the reason.
+/// Reserved names, each with the reason.
 const NAMES: &[(&str, &str)] = &[
     ("GCONV_PATH", LOADER),
     ("GETCONF_DIR", LOADER),
@@ -43,11 +44,11 @@ const NAMES: &[(&str, &str)] = &[
     ("OPENSSL_CONF", LOADER),
     ("OPENSSL_ENGINES", LOADER),
     ("OPENSSL_MODULES", LOADER),
-    ("PATH", PLACE),
-    ("HOME", PLACE),
-    ("TMPDIR", PLACE),
-    ("XDG_CONFIG_DIRS", PLACE),
-    ("XDG_CONFIG_HOME", PLACE),
+    ("PATH", PATHS),
+    ("HOME", PATHS),
+    ("TMPDIR", PATHS),
+    ("XDG_CONFIG_DIRS", PATHS),
+    ("XDG_CONFIG_HOME", PATHS),
     ("CDPATH", SHELL),
     ("ENV", SHELL),
     ("GLOBIGNORE", SHELL),
@@ -101,22 +102,23 @@ const NAMES: &[(&str, &str)] = &[
     ("SSH_AUTH_SOCK", GIT),
 ];
 
-/// Names that programs read in upper and lower case.
+/// Reserved names of proxies, which programs accept in upper and in lower case.
 const PROXIES: [&str; 5] = ["ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 
-const LOADER: &str = "it changes how every program is loaded";
-const PLACE: &str = "the runner sets the paths of programs and files";
-const SHELL: &str = "it changes what a shell runs";
-const INTERPRETER: &str = "it changes what an interpreter loads";
+const LOADER: &str = "this variable changes how programs are loaded";
+const PATHS: &str = "the runner sets the paths of programs and files";
+const SHELL: &str = "this variable changes which commands a shell runs";
+const INTERPRETER: &str = "this variable changes which code an interpreter loads";
 const TERRAFORM: &str =
-    "it changes what Terraform runs and where its state is; TF_VAR_* is allowed";
-const TRUST: &str = "it changes which servers are trusted";
-const GIT: &str = "it changes which programs and servers git uses";
+    "this variable changes how Terraform runs and where its state is; TF_VAR_* is allowed";
+const TRUST: &str = "this variable changes which servers a program trusts";
+const GIT: &str = "this variable changes which programs and servers git uses";
 const STEAD: &str = "names that begin with STEAD_ are reserved";
 const PROXY: &str = "only the customer may set proxies";
-const NO_NAME: &str = "a name has only letters, digits and _ and does not begin with a digit";
+const INVALID_NAME: &str =
+    "a name has at most 256 letters, digits and _, and does not begin with a digit";
 
-/// Returns the reason why the vendor cannot set this variable; `None` if it can.
+/// Returns the reason why the vendor may not set this variable. `None` if the vendor may set it.
 pub fn reserved(name: &str) -> Option<&'static str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty()
@@ -124,14 +126,14 @@ pub fn reserved(name: &str) -> Option<&'static str> {
         || !name.chars().all(is_plain)
         || name.starts_with(|c: char| c.is_ascii_digit())
     {
-        return Some(NO_NAME);
+        return Some(INVALID_NAME);
     }
     if PROXIES.iter().any(|proxy| proxy.eq_ignore_ascii_case(name)) {
         return Some(PROXY);
     }
     let prefix = PREFIXES.iter().find(|(prefix, _)| name.starts_with(prefix));
-    let whole = NAMES.iter().find(|(whole, _)| *whole == name);
-    prefix.or(whole).map(|(_, why)| *why)
+    let exact = NAMES.iter().find(|(exact, _)| *exact == name);
+    prefix.or(exact).map(|(_, reason)| *reason)
 }
 
 #[cfg(test)]
@@ -139,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_vendor_cannot_set_what_loads_finds_or_connects() {
+    fn the_vendor_cannot_set_reserved_variables() {
         let reserved_names = [
             "LD_PRELOAD",
             "DYLD_INSERT_LIBRARIES",

@@ -1,30 +1,31 @@
-//! Personal data fields of each event type. The log encrypts them with the key of their data
-//! subject. After that key is shredded, they read as [`ERASED`].
+//! Personal data fields of each event type. The log encrypts each field with the key of its data
+//! subject. After the deletion of that key, readers see [`ERASED`] in place of the value.
 //!
-//! A field holds a text or any JSON value. No rule may need its value after the key is shredded.
+//! A personal data field contains a text or any JSON value. No rule may depend on the value,
+//! because the key may be deleted.
 //!
-//! `schemas/erasure.txt` lists every free-text field of all events. The golden test fails for a new
-//! one, so that its owner is decided here.
+//! `schemas/erasure.txt` lists every free-text field of all events. A golden test fails for a field
+//! that the list lacks. Decide the owner of a new field in [`personal_fields`].
 
-/// Value that replaces an erased field.
+/// Value of a field whose key was deleted.
 pub const ERASED: &str = "[erased]";
 
-/// Personal data field of an event, and the data subject that owns it.
+/// Personal data field of an event, with its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PersonalField {
     /// Path of the field in the payload, outermost key first. `*` matches every key.
     pub path: &'static [&'static str],
-    /// Data subject whose key encrypts the field.
+    /// Deletion of the owner's key erases the field.
     pub owner: FieldOwner,
 }
 
-/// Data subject of a field.
+/// Data subject whose key encrypts a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldOwner {
-    /// Customer of the event's install, see [`crate::decider::Decider::customer`].
+    /// Customer of the event's install; see [`crate::decider::Decider::customer`].
     Customer,
-    /// Principal that the event names as `by`, and the customer, if there is one. Shredding either
-    /// key erases the field.
+    /// Principal in the event's field `by`, and the customer of the install, if the event has one.
+    /// Deletion of either key erases the field.
     Author,
 }
 
@@ -36,11 +37,12 @@ const OUTPUTS: PersonalField =
     PersonalField { path: &["outputs", "*"], owner: FieldOwner::Customer };
 const HOSTNAME: PersonalField =
     PersonalField { path: &["host", "hostname"], owner: FieldOwner::Customer };
-/// Reason that the server gives for an invalidated plan. It may contain values of the customer.
+/// Reason of the server for invalidating a plan. The text may contain values of the customer.
 const INVALIDATION_REASON: PersonalField =
     PersonalField { path: &["reason"], owner: FieldOwner::Customer };
 
-/// Returns the personal data fields of an event type, for all its versions.
+/// Returns the personal data fields of an event type, which are the same in all versions of the
+/// payload.
 pub fn personal_fields(event_type: &str) -> &'static [PersonalField] {
     match event_type {
         "install.created" => &[INPUTS],

@@ -1,4 +1,4 @@
-//! Identifiers: a ULID after a prefix that names the type of the object.
+//! Typed ids: a prefix for the type of the object, and a ULID.
 use std::{fmt, str::FromStr};
 
 use bincode::{
@@ -10,7 +10,7 @@ use bincode::{
 use serde::{Deserialize, Serialize};
 use ulid::Ulid;
 
-/// Text that is not an id of the expected type.
+/// Text that is not a valid id of the expected type.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("invalid id {found:?}: expected `{prefix}` and an upper-case ULID")]
 pub struct IdError {
@@ -59,37 +59,38 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A product that a vendor installs at customers.
+    /// App: a product that a vendor installs at customers.
     AppId = "app_";
-    /// One deployable part of an app.
+    /// Component: one deployable part of an app.
     ComponentId = "cmp_";
-    /// One attempt to turn a component's source into an artifact.
+    /// Build: one attempt to turn a component's source into an artifact.
     BuildId = "bld_";
-    /// One copy of an app in one customer's account.
+    /// Install: one copy of an app in one customer's account.
     InstallId = "ins_";
-    /// One orchestrated operation on an install.
+    /// Run: one operation on an install, with a graph of steps.
     RunId = "run_";
-    /// One node of a run.
+    /// Step: one node in the graph of a run.
     StepId = "stp_";
-    /// One unit of work for one runner.
+    /// Job: one unit of work for one runner.
     JobId = "job_";
-    /// One attempt at a job. The id is also its fencing token.
+    /// Execution: one attempt at a job. The id is also the fencing token of the attempt.
     ExecutionId = "exe_";
-    /// Agent in a customer's account, or a build runner.
+    /// Runner: an agent in a customer's account, or a build runner of the vendor.
     RunnerId = "rnr_";
-    /// Session of a runner with the server.
+    /// Session of a runner: one process of the agent.
     SessionId = "ses_";
-    /// Person or service that can log in.
+    /// Principal: a user or a service that can have API tokens.
     PrincipalId = "prn_";
-    /// API token or enrolment token. The id is not secret.
+    /// API token or enrolment token. The id is not secret; the token itself is.
     TokenId = "tok_";
-    /// One event of the log.
+    /// Event of the log.
     EventId = "evt_";
-    /// Rule that a customer configured in advance.
+    /// Policy. Reserved: no object has such an id yet.
     PolicyId = "pol_";
 }
 
-/// Parses an id in its canonical form. Rejects every other spelling, for example lower case.
+/// Parses an id in its canonical form. Rejects every other spelling of the ULID, for example lower
+/// case.
 fn parse(prefix: &'static str, text: &str) -> Result<Ulid, IdError> {
     text.strip_prefix(prefix)
         .and_then(|ulid| Ulid::from_string(ulid).ok().filter(|read| read.to_string() == ulid))
@@ -103,7 +104,7 @@ mod tests {
     const TEXT: &str = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV";
 
     #[test]
-    fn an_id_is_read_back_as_it_was_written() {
+    fn an_id_parses_from_its_text() {
         let id: ExecutionId = TEXT.parse().unwrap();
         assert_eq!(id.to_string(), TEXT);
         assert_eq!(serde_json::to_string(&id).unwrap(), format!("{TEXT:?}"));
@@ -111,9 +112,9 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_another_kind_or_spelling_is_refused() {
-        let refusal = r#"invalid id "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV": expected `rnr_` and an upper-case ULID"#;
-        assert_eq!(TEXT.parse::<RunnerId>().unwrap_err().to_string(), refusal);
+    fn an_id_of_another_type_or_spelling_is_rejected() {
+        let expected = r#"invalid id "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV": expected `rnr_` and an upper-case ULID"#;
+        assert_eq!(TEXT.parse::<RunnerId>().unwrap_err().to_string(), expected);
         assert!(serde_json::from_str::<RunnerId>(&format!("{TEXT:?}")).is_err());
         let others = [
             &TEXT[4..],
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_has_a_prefix_of_its_own() {
+    fn every_type_has_its_own_prefix() {
         let prefixes = [
             AppId::PREFIX,
             ComponentId::PREFIX,
@@ -145,7 +146,7 @@ mod tests {
             EventId::PREFIX,
             PolicyId::PREFIX,
         ];
-        let kept = "app_ cmp_ bld_ ins_ run_ stp_ job_ exe_ rnr_ ses_ prn_ tok_ evt_ pol_";
-        assert_eq!(prefixes.join(" "), kept);
+        let expected = "app_ cmp_ bld_ ins_ run_ stp_ job_ exe_ rnr_ ses_ prn_ tok_ evt_ pol_";
+        assert_eq!(prefixes.join(" "), expected);
     }
 }

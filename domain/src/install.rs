@@ -1,5 +1,5 @@
-//! An install is one copy of an app in one customer's account. It pins a config version, admits
-//! runs, reserves resources for their steps, and records its actual state.
+//! An install is one copy of an app in one customer's account. The aggregate pins a config version,
+//! admits runs, reserves resources for their steps, and records the actual state.
 use std::collections::BTreeSet;
 
 use crate::{
@@ -52,9 +52,9 @@ impl Decider for Install {
             InstallCommand::ChangeInputs { mut set, mut unset, by, reason } => {
                 set.retain(|name, value| self.inputs.get(name) != Some(value));
                 unset.retain(|name| self.inputs.contains_key(name) && !set.contains_key(name));
-                let nothing = set.is_empty() && unset.is_empty();
+                let is_unchanged = set.is_empty() && unset.is_empty();
                 self.unless_deploying(
-                    !nothing,
+                    !is_unchanged,
                     InstallEvent::InputsChanged { set, unset, by, reason },
                 )
             }
@@ -63,7 +63,7 @@ impl Decider for Install {
                 InstallEvent::ConfigPinned { config_version, by, reason },
             ),
             InstallCommand::SetAutoApprove { auto_approve, by, reason } => Ok(event_if(
-                // Disabling automatic approval also revokes the advance approval of the first
+                // Turning automatic approval off also revokes the advance approval of the first
                 // provision.
                 self.auto_approve != auto_approve
                     || (!auto_approve && self.first_provision != FirstProvision::ByDecision),
@@ -85,9 +85,9 @@ impl Decider for Install {
                 self.unless_deploying(changes, event)
             }
             InstallCommand::ReportStackOutputs { runner, outputs, replaces } => match &self.stack {
-                Some(known) if known.runner == runner && known.outputs == outputs => Ok(vec![]),
-                Some(known) if known.runner != runner && replaces != Some(known.runner) => {
-                    Err(InstallError::HasRunner { runner: known.runner })
+                Some(stack) if stack.runner == runner && stack.outputs == outputs => Ok(vec![]),
+                Some(stack) if stack.runner != runner && replaces != Some(stack.runner) => {
+                    Err(InstallError::HasRunner { runner: stack.runner })
                 }
                 Some(_) | None => Ok(vec![InstallEvent::StackOutputsReported { runner, outputs }]),
             },
@@ -99,16 +99,21 @@ impl Decider for Install {
             InstallCommand::FinishRun { run, outcome } => match self.runs.get(&run) {
                 None => Ok(vec![]),
                 Some(admitted) => {
-                    let gone = admitted.kind == RunKind::Deprovision
+                    let is_deprovisioned = admitted.kind == RunKind::Deprovision
                         && self.sandbox.is_none()
                         && self.components.is_empty();
-                    let mut facts = vec![InstallEvent::RunFinished { run, outcome }];
-                    facts.extend(event_if(gone, InstallEvent::Deprovisioned { run: Some(run) }));
-                    Ok(facts)
+                    let mut events = vec![InstallEvent::RunFinished { run, outcome }];
+                    events.extend(event_if(
+                        is_deprovisioned,
+                        InstallEvent::Deprovisioned { run: Some(run) },
+                    ));
+                    Ok(events)
                 }
             },
             InstallCommand::Deprovision => match self.runs.iter().next() {
-                Some((run, going)) => Err(InstallError::Excluded { run: *run, kind: going.kind }),
+                Some((run, admitted)) => {
+                    Err(InstallError::Excluded { run: *run, kind: admitted.kind })
+                }
                 None if self.sandbox.is_some() || !self.components.is_empty() => {
                     Err(InstallError::HasResources)
                 }
@@ -118,11 +123,9 @@ impl Decider for Install {
             },
             InstallCommand::Reserve { resource, run, step } => self.reserve(resource, run, step),
             InstallCommand::Release { run, step } => Ok(self.release(run, step)),
-            InstallCommand::StartApply { run, step, change: changing } => {
-                self.begin(run, step, changing)
-            }
+            InstallCommand::StartApply { run, step, change } => self.start_apply(run, step, change),
             InstallCommand::RecordApplyNotRun { run, step, resource } => {
-                self.unchanged(run, step, resource)
+                self.record_apply_not_run(run, step, resource)
             }
             InstallCommand::RecordState { name, run, step, state } => {
                 Ok(self.record_state(name, run, step, state))
@@ -130,7 +133,9 @@ impl Decider for Install {
             InstallCommand::AcceptState { name, state, by, reason } => {
                 self.accept_state(name, state, by, reason)
             }
-            InstallCommand::RecordResult { run, step, result } => self.record(run, step, result),
+            InstallCommand::RecordResult { run, step, result } => {
+                self.record_result(run, step, result)
+            }
         }
     }
 
@@ -144,9 +149,10 @@ impl Decider for Install {
 }
 
 impl Install {
-    /// Admits a run unless a run in progress excludes it. A provision, reprovision, teardown or
-    /// deprovision excludes every other run. Other runs may be concurrent if they change different
-    /// components. An action changes none.
+    /// Admits a run unless a run in progress excludes the new run.
+    ///
+    /// A provision, reprovision, teardown or deprovision excludes every other run. Other runs may
+    /// be concurrent if they change different components. An action changes no component.
     fn admit(&self, run: RunId, kind: RunKind, components: BTreeSet<String>) -> Decision {
         if self.runs.contains_key(&run) {
             return Ok(vec![]);
@@ -161,7 +167,7 @@ impl Install {
             let overlap = admitted.components.is_empty()
                 || components.is_empty()
                 || !admitted.components.is_disjoint(&components);
-            let free = match (RunScope::of(admitted.kind), RunScope::of(kind)) {
+            let is_compatible = match (RunScope::of(admitted.kind), RunScope::of(kind)) {
                 (
                     RunScope::Everything,
                     RunScope::Everything | RunScope::Components | RunScope::Nothing,
@@ -171,20 +177,20 @@ impl Install {
                 (RunScope::Nothing, RunScope::Components | RunScope::Nothing)
                 | (RunScope::Components, RunScope::Nothing) => true,
             };
-            if !free {
+            if !is_compatible {
                 return Err(InstallError::Excluded { run: *other, kind: admitted.kind });
             }
         }
         Ok(vec![InstallEvent::RunAdmitted { run, kind, components }])
     }
 
-    /// Allows a change of the pinned config, the inputs or the stack outputs only without an active
-    /// deploy. A deploy renders them step by step, so a change during it would make the actual
-    /// state differ from the log.
+    /// Allows a change of the desired state only without an active deploy. A deploy renders config,
+    /// inputs and stack outputs step by step, so a change during the deploy would affect only some
+    /// steps.
     fn unless_deploying(&self, changes: bool, event: InstallEvent) -> Decision {
-        match self.runs.iter().find(|(_, run)| deploys(run.kind)) {
-            Some((run, going)) if changes => {
-                Err(InstallError::DeployInProgress { run: *run, kind: going.kind })
+        match self.runs.iter().find(|(_, run)| is_deploy(run.kind)) {
+            Some((run, admitted)) if changes => {
+                Err(InstallError::DeployInProgress { run: *run, kind: admitted.kind })
             }
             Some(_) | None => Ok(event_if(changes, event)),
         }
@@ -192,7 +198,7 @@ impl Install {
 
     /// Returns true while a run that deploys is in progress.
     pub fn has_active_deploy(&self) -> bool {
-        self.runs.values().any(|run| deploys(run.kind))
+        self.runs.values().any(|run| is_deploy(run.kind))
     }
 
     fn as_created(&self) -> Option<InstallEvent> {
@@ -205,8 +211,8 @@ impl Install {
         })
     }
 
-    /// Returns the stack outputs for templates. Values from the runner take precedence, because it
-    /// reads them in the customer's account.
+    /// Returns the stack outputs for templates. Values from the runner take precedence over values
+    /// from the vendor, because the runner is in the customer's account.
     pub fn stack_outputs(&self) -> Outputs {
         let mut outputs = self.vendor_outputs.clone();
         outputs.extend(self.stack.iter().flat_map(|stack| stack.outputs.clone()));
@@ -215,8 +221,8 @@ impl Install {
 
     /// Returns true if the step holds a resource of the install.
     pub fn is_holding(&self, run: RunId, step: StepId) -> bool {
-        let by = Holder { run, step };
-        self.sandbox_holder == Some(by) || self.holders.values().any(|holder| *holder == by)
+        let step = Holder { run, step };
+        self.sandbox_holder == Some(step) || self.holders.values().any(|holder| *holder == step)
     }
 }
 
@@ -242,7 +248,7 @@ impl RunScope {
     }
 }
 
-fn deploys(kind: RunKind) -> bool {
+fn is_deploy(kind: RunKind) -> bool {
     match kind {
         RunKind::Provision
         | RunKind::Reprovision
@@ -254,6 +260,6 @@ fn deploys(kind: RunKind) -> bool {
     }
 }
 
-fn event_if(wanted: bool, event: InstallEvent) -> Vec<InstallEvent> {
-    if wanted { vec![event] } else { vec![] }
+fn event_if(condition: bool, event: InstallEvent) -> Vec<InstallEvent> {
+    if condition { vec![event] } else { vec![] }
 }

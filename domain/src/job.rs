@@ -9,9 +9,9 @@
 //!                  │                        └─ mutating, unsafe ─▶ outcome unknown   │
 //!                  └────────────────────────────── retry ───────────┴─ resolve | finished
 //! ```
-//! Pure work is safe to repeat. Other work starts again only if it provably never spawned, or if an
-//! actor other than a runner resolves the unknown outcome as a retry. For unsafe work, this actor
-//! must be a principal.
+//! Pure work is safe to repeat. Other work starts again only with evidence that no process started, or
+//! after an actor other than a runner resolved the unknown outcome as a retry. For unsafe work, this
+//! actor must be a principal.
 //!
 //! The log of an execution is finalized after the execution ends. The server holds leases in memory,
 //! so the events of a job record only their transitions: disconnected, reattached, lost. The runner
@@ -60,7 +60,7 @@ impl Decider for Job {
             Queue(work) => match &self.work {
                 None if work.attempts == 0 => Err(JobError::NoAttempts),
                 None => Ok(vec![JobEvent::Queued(work)]),
-                Some(known) if *known == work => Ok(vec![]),
+                Some(existing) if *existing == work => Ok(vec![]),
                 Some(_) => Err(JobError::AlreadyQueued),
             },
 
@@ -69,7 +69,7 @@ impl Decider for Job {
                     lost.id == execution || (lost.session, &lost.claim_id) == (session, &claim_id)
                 }) =>
             {
-                Err(self.refusal())
+                Err(self.rejection())
             }
             Claim { execution, runner, session, claim_id } => match &self.state {
                 Queued { attempt } => {
@@ -89,7 +89,7 @@ impl Decider for Job {
                     Ok(vec![])
                 }
                 NotCreated | Claimed(_) | Running(_) | OutcomeUnknown(_) | Ended { .. } => {
-                    Err(self.refusal())
+                    Err(self.rejection())
                 }
             },
 
@@ -103,7 +103,7 @@ impl Decider for Job {
                     Contact::Disconnected => vec![],
                 }),
                 NotCreated | Queued { .. } | OutcomeUnknown(_) | Ended { .. } => {
-                    Err(self.refusal())
+                    Err(self.rejection())
                 }
             },
             Reattach { execution } => match self.fence(execution)? {
@@ -112,18 +112,18 @@ impl Decider for Job {
                     Contact::Disconnected => vec![JobEvent::Reattached { execution }],
                 }),
                 NotCreated | Queued { .. } | OutcomeUnknown(_) | Ended { .. } => {
-                    Err(self.refusal())
+                    Err(self.rejection())
                 }
             },
 
             DeclareLost { execution, .. } if self.has_lost(execution) => Ok(vec![]),
             DeclareLost { execution, loss_reason } => match self.fence(execution)? {
-                Claimed(held) | Running(held) => self.lose(held, loss_reason, now),
+                Claimed(held) | Running(held) => self.declare_lost(held, loss_reason, now),
                 OutcomeUnknown(held) if loss_reason == LossReason::NeverSpawned => {
-                    self.lose(held, loss_reason, now)
+                    self.declare_lost(held, loss_reason, now)
                 }
                 OutcomeUnknown(_) | Ended { outcome: Outcome::Lost, .. } => Ok(vec![]),
-                NotCreated | Queued { .. } | Ended { .. } => Err(self.refusal()),
+                NotCreated | Queued { .. } | Ended { .. } => Err(self.rejection()),
             },
 
             Resolve { execution, resolution: Resolution::Retry, .. }
@@ -135,7 +135,7 @@ impl Decider for Job {
                 Claimed(_) | Running(_) => Err(JobError::NothingToResolve),
                 OutcomeUnknown(held) => self.resolve(held, by, resolution, reason),
                 Ended { outcome, .. } if resolution.outcome() == Some(*outcome) => Ok(vec![]),
-                NotCreated | Queued { .. } | Ended { .. } => Err(self.refusal()),
+                NotCreated | Queued { .. } | Ended { .. } => Err(self.rejection()),
             },
 
             RequestCancel { by, reason, force } => match &self.state {
@@ -150,11 +150,11 @@ impl Decider for Job {
                     },
                 ]),
                 Claimed(held) | Running(held) => Ok(match &held.cancel {
-                    Some(asked) if asked.force || !force => vec![],
+                    Some(cancel) if cancel.force || !force => vec![],
                     Some(_) | None => vec![JobEvent::CancelRequested { by, reason, force }],
                 }),
                 Ended { outcome: Outcome::Cancelled, .. } => Ok(vec![]),
-                NotCreated | OutcomeUnknown(_) | Ended { .. } => Err(self.refusal()),
+                NotCreated | OutcomeUnknown(_) | Ended { .. } => Err(self.rejection()),
             },
 
             DeclareCancelUnconfirmed { execution } => match self.fence(execution)? {
@@ -164,26 +164,26 @@ impl Decider for Job {
                     Some(_) => Ok(vec![JobEvent::CancelUnconfirmed { execution }]),
                 },
                 NotCreated | Queued { .. } | OutcomeUnknown(_) | Ended { .. } => {
-                    Err(self.refusal())
+                    Err(self.rejection())
                 }
             },
 
             Expire { attempt } => match &self.state {
-                Queued { attempt: waited } if *waited == attempt => Ok(vec![expired()]),
+                Queued { attempt: queued } if *queued == attempt => Ok(vec![expired()]),
                 Queued { attempt } => Err(JobError::AnotherAttempt { attempt: *attempt }),
                 Ended { outcome: Outcome::Failed, execution: None } => Ok(vec![]),
                 NotCreated | Claimed(_) | Running(_) | OutcomeUnknown(_) | Ended { .. } => {
-                    Err(self.refusal())
+                    Err(self.rejection())
                 }
             },
 
             FinalizeLog(log) => self.finalize(log),
 
             RecordDivergence { execution, offset_bytes } => {
-                self.note_divergence(execution, offset_bytes)
+                self.record_divergence(execution, offset_bytes)
             }
             RecordLateResult { execution, seq, result, signed } => {
-                self.note_late(execution, seq, result, signed)
+                self.record_late_result(execution, seq, result, signed)
             }
         }
     }
@@ -205,7 +205,7 @@ fn expired() -> JobEvent {
         execution: None,
         seq: None,
         reason: FailureReason::QueueExpired,
-        detail: "no runner took the job in time".into(),
+        detail: "no runner claimed the job in time".into(),
         exit_code: None,
         signal: None,
         signed: None,

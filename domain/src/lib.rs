@@ -1,4 +1,5 @@
-//! Rules of Stead: aggregates, planning and policies. No I/O, no clock, no async.
+//! Rules of Stead as pure functions: aggregates, planning and policies. Without I/O, clock, id
+//! generation and async.
 pub mod access;
 pub mod actor;
 pub mod app;

@@ -13,11 +13,11 @@ use bincode::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
-/// Maximum nesting depth of a value; the same limit as for JSON.
+/// Maximum nesting depth of a value, equal to the limit of `serde_json`.
 const MAX_DEPTH: usize = 128;
 
-/// Output values by name. The type is a map with its own snapshot encoding: a JSON value decodes
-/// itself only from a self-describing format, and bincode is not one.
+/// Output values by name. The type has its own snapshot encoding: JSON values can be decoded only
+/// from self-describing formats, and bincode is not self-describing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -102,7 +102,7 @@ impl<C> Decode<C> for Outputs {
 
 bincode::impl_borrow_decode!(Outputs);
 
-/// Encodes a tag for the type of the value, and then the value.
+/// Encodes a tag for the JSON type, then the value.
 fn encode<E: Encoder>(value: &Value, to: &mut E) -> Result<(), EncodeError> {
     match value {
         Value::Null => 0u8.encode(to),
@@ -130,9 +130,9 @@ fn encode<E: Encoder>(value: &Value, to: &mut E) -> Result<(), EncodeError> {
 
 type Member = (String, Value);
 
-/// Decodes one member. The caller has already claimed the bytes of all members. This function
-/// releases the share of this member, because the decoder counts the bytes again while it reads
-/// them.
+/// Decodes one member. The decoder limits the total number of claimed bytes, and the caller has
+/// claimed the bytes of all members. Releases the share of this member first, because decoding its
+/// parts claims the bytes again.
 fn member<D: Decoder>(from: &mut D, depth: usize) -> Result<Member, DecodeError> {
     from.unclaim_bytes_read(size_of::<Member>());
     Ok((String::decode(from)?, decode(from, depth)?))
@@ -177,47 +177,47 @@ mod tests {
 
     use super::*;
 
-    type Read = Result<(Outputs, usize), DecodeError>;
+    type Decoded = Result<(Outputs, usize), DecodeError>;
 
-    fn read(bytes: &[u8]) -> Read {
+    fn decode_all(bytes: &[u8]) -> Decoded {
         bincode::decode_from_slice(bytes, bincode::config::standard().with_limit::<4_096>())
     }
 
     #[test]
-    fn values_are_read_back_as_they_were_to_the_last_bit() {
+    fn values_are_decoded_exactly() {
         let value = json!({
             "none": null, "yes": true, "small": -7, "big": u64::MAX, "low": i64::MIN, "zero": 0,
             "whole": 1.0, "minus": -0.0, "third": 0.1 + 0.2, "text": "a\u{0}b\n", "": [[], {}, [1, "x"]],
         });
         let outputs: Outputs = serde_json::from_value(value).unwrap();
         let bytes = bincode::encode_to_vec(&outputs, bincode::config::standard()).unwrap();
-        let (again, length) = read(&bytes).unwrap();
-        assert_eq!((length, again.len()), (bytes.len(), outputs.len()));
+        let (decoded, length) = decode_all(&bytes).unwrap();
+        assert_eq!((length, decoded.len()), (bytes.len(), outputs.len()));
         // Compare as text, because 0.0 equals -0.0.
         assert_eq!(
-            serde_json::to_string(&again).unwrap(),
+            serde_json::to_string(&decoded).unwrap(),
             serde_json::to_string(&outputs).unwrap()
         );
         for cut in 0..bytes.len() {
-            assert!(read(&bytes[..cut]).is_err(), "{cut}");
+            assert!(decode_all(&bytes[..cut]).is_err(), "{cut}");
         }
     }
 
     #[test]
-    fn what_no_value_is_like_is_refused_and_breaks_nothing() {
-        // One name, whose value is 1,000 nested lists.
+    fn invalid_bytes_are_rejected_without_a_panic() {
+        // One output whose value has 1,000 nested lists.
         let mut deep = vec![1, 1, b'a'];
         deep.extend([6, 1].repeat(1_000));
-        assert!(read(&deep).unwrap_err().to_string().contains("too deep"));
-        assert!(read(&[1, 1, b'a', 8]).is_err());
+        assert!(decode_all(&deep).unwrap_err().to_string().contains("too deep"));
+        assert!(decode_all(&[1, 1, b'a', 8]).is_err());
         let mut infinite = vec![1, 1, b'a', 4];
         infinite.extend(f64::INFINITY.to_le_bytes());
-        assert!(read(&infinite).is_err());
+        assert!(decode_all(&infinite).is_err());
         // A length that exceeds the input.
         for kind in [5, 6, 7] {
             let mut long = vec![1, 1, b'a', kind, 253];
             long.extend(u64::MAX.to_le_bytes());
-            assert!(read(&long).is_err(), "{kind}");
+            assert!(decode_all(&long).is_err(), "{kind}");
         }
     }
 }

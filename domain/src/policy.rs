@@ -1,8 +1,8 @@
-//! Policies, which map an event to a reaction. One policy per file.
+//! Policies, which map an event to a reaction. Each policy has its own file.
 //!
 //! A policy sees one event and has no state. The caller loads what the reaction needs and handles
-//! commands on the aggregates. Their rules make reactions idempotent: an event that is processed
-//! again after a crash has no further effect.
+//! commands on the aggregates. The rules of the aggregates make a reaction idempotent, so an event
+//! can be processed again after a crash.
 use crate::{
     build::BuildEvent,
     ids::{BuildId, InstallId, JobId, RunId},
@@ -22,39 +22,35 @@ mod run_event_advances_run;
 /// Event of an aggregate that policies react to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PolicyEvent {
-    /// Event of a build.
     Build(BuildId, BuildEvent),
-    /// Event of an install.
     Install(InstallId, InstallEvent),
-    /// Event of a job.
     Job(JobId, JobEvent),
-    /// Event of a run.
     Run(RunId, RunEvent),
 }
 
-/// Reaction to an event.
+/// Reaction of a policy to an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reaction {
     /// Queue the job of the build.
     QueueBuild(BuildId),
-    /// Complete the build with the result of its job.
+    /// Complete the build of the job with the job's result.
     CompleteBuild(JobId),
     /// Continue all runs that wait for the build.
     ContinueRunsOfBuild(BuildId),
-    /// Request the first run of an install.
+    /// Request the first provision of an install.
     Provision(InstallId),
-    /// Perform the effects that the run requires now.
+    /// Perform the effects that the run requires; see [`crate::run::Run::effects`].
     AdvanceRun(RunId),
-    /// Complete a step of run and install with the result of its job.
+    /// Complete the step of the job with the job's result, on its run and its install.
     CompleteStep(JobId),
-    /// Continue the runs of the install.
+    /// Continue all runs of the install that wait for a resource.
     ContinueRunsOfInstall(InstallId),
 }
 
-/// Name of the policy, which is its actor in the log, and its function.
+/// Name and function of a policy. Events that a policy causes have the actor `policy:<name>`.
 pub type Policy = (&'static str, fn(&PolicyEvent) -> Option<Reaction>);
 
-/// All policies, in the order in which they react to one event.
+/// All policies, in the order of their reactions to one event.
 pub const POLICIES: &[Policy] = &[
     ("build_requested_queues_job", build_requested_queues_job::react),
     ("build_job_end_completes_build", build_job_end_completes_build::react),
@@ -66,7 +62,7 @@ pub const POLICIES: &[Policy] = &[
 ];
 
 /// Returns the reactions of all policies to an event.
-pub fn react(fact: &PolicyEvent) -> Vec<(&'static str, Reaction)> {
-    let wanted = |(name, policy): &Policy| policy(fact).map(|reaction| (*name, reaction));
-    POLICIES.iter().filter_map(wanted).collect()
+pub fn react(event: &PolicyEvent) -> Vec<(&'static str, Reaction)> {
+    let reaction_of = |(name, policy): &Policy| policy(event).map(|reaction| (*name, reaction));
+    POLICIES.iter().filter_map(reaction_of).collect()
 }

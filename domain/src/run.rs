@@ -1,4 +1,4 @@
-//! A run is one orchestrated operation on an install: a graph of steps.
+//! A run is one operation on an install: a graph of steps.
 //!
 //! ```text
 //! step: waiting ─start─▶ planning ─plan─┬─ no changes ────────────────────────▶ succeeded
@@ -7,9 +7,9 @@
 //!          └───────────── plan stale  ◀────────── applying ◀─start apply──┘
 //!                                                    └─ complete | fail ─▶ succeeded | failed
 //! ```
-//! A job that fails with a known result may be retried automatically, after a back-off (`retry.rs`).
-//! A step starts when its dependencies have succeeded. A failed step blocks only its dependents. The
-//! run finishes when no step can continue, and has one outcome.
+//! A step starts when its dependencies have succeeded. A failed step blocks only its dependents. If
+//! a job fails with a known result, its step may start again automatically, after a back-off
+//! (`retry.rs`). The run finishes when no step can continue, and has one outcome.
 use crate::{
     actor::Actor,
     decider::{Decider, Timestamp},
@@ -35,14 +35,14 @@ pub use error::RunError;
 pub use event::RunEvent;
 pub use remaining::RemainingWork;
 pub use state::{
-    Cancel, Cause, Operation, Outcome, PlanFacts, Request, Run, RunKind, StepOptions, StepSpec,
+    Cancel, Cause, Operation, Outcome, Request, Run, RunKind, StepOptions, StepPlan, StepSpec,
     Target,
 };
 pub use step::{Skip, Step, StepFailure, StepState};
 
 type Decision = Result<Vec<RunEvent>, RunError>;
 
-/// Maximum number of plans of a step whose approved plans become stale.
+/// Number of stale plans after which a step fails. A retry of the step starts a new count.
 pub const MAX_PLANS: u32 = 3;
 
 impl Decider for Run {
@@ -56,21 +56,23 @@ impl Decider for Run {
             RunCommand::Request { request, steps, position } => {
                 self.request(request, steps, position)
             }
-            RunCommand::StartStep { step, job } => self.start(step, job),
-            RunCommand::RecordPlan { job, plan, approval } => self.record(job, plan, approval),
-            RunCommand::Approve(word) => self.approve(word, now),
-            RunCommand::Deny(word) => self.deny(word),
-            RunCommand::ExpireApproval { step, digest } => self.expire(step, digest),
+            RunCommand::StartStep { step, job } => self.start_step(step, job),
+            RunCommand::RecordPlan { job, plan, approval } => self.record_plan(job, plan, approval),
+            RunCommand::Approve(decision) => self.approve(decision, now),
+            RunCommand::Deny(decision) => self.deny(decision),
+            RunCommand::ExpireApproval { step, digest } => self.expire_approval(step, digest),
             RunCommand::StartApply { step, job } => self.start_apply(step, job),
             RunCommand::InvalidatePlan { job, reason } => self.invalidate_plan(job, reason),
-            RunCommand::CompleteStep { job } => self.complete(job),
+            RunCommand::CompleteStep { job } => self.complete_step(job),
             RunCommand::FailStep { step, job, reason, detail, may_retry } => {
                 let retry_at = may_retry.then_some(now);
-                self.fail(step, job, reason, detail, retry_at)
+                self.fail_step(step, job, reason, detail, retry_at)
             }
             RunCommand::StartRetry { step, attempt } => Ok(self.start_retry(step, attempt, now)),
-            RunCommand::RetryStep { step, by, reason } => self.retry(step, by, reason),
-            RunCommand::RequestCancel { by, reason, force } => self.cancel(by, reason, force),
+            RunCommand::RetryStep { step, by, reason } => self.retry_step(step, by, reason),
+            RunCommand::RequestCancel { by, reason, force } => {
+                self.request_cancel(by, reason, force)
+            }
         }
     }
 
@@ -85,16 +87,17 @@ impl Decider for Run {
 
 impl Run {
     fn request(&self, request: Request, steps: Vec<StepSpec>, position: u64) -> Decision {
-        if let Some(known) = &self.request {
-            return if *known == request { Ok(vec![]) } else { Err(RunError::AlreadyRequested) };
+        if let Some(existing) = &self.request {
+            return if *existing == request { Ok(vec![]) } else { Err(RunError::AlreadyRequested) };
         }
         if steps.is_empty() {
             return Err(RunError::NoSteps);
         }
         let in_order = |at: usize| {
             let before = &steps[..at];
-            let is_there = |need| before.iter().any(|step| step.step == need);
-            steps[at].depends_on.iter().all(|need| is_there(*need)) && !is_there(steps[at].step)
+            let is_before = |dependency| before.iter().any(|step| step.step == dependency);
+            steps[at].depends_on.iter().all(|dependency| is_before(*dependency))
+                && !is_before(steps[at].step)
         };
         if !(0..steps.len()).all(in_order) {
             return Err(RunError::StepsOutOfOrder);
@@ -104,8 +107,8 @@ impl Run {
         Ok(vec![requested, RunEvent::Planned { steps, position }])
     }
 
-    fn start(&self, step: crate::ids::StepId, job: crate::ids::JobId) -> Decision {
-        let at = self.open(step)?;
+    fn start_step(&self, step: crate::ids::StepId, job: crate::ids::JobId) -> Decision {
+        let at = self.step_in_progress(step)?;
         match &at.state {
             StepState::Planning { job: by } | StepState::Executing { job: by } if *by == job => {
                 Ok(vec![])
@@ -121,24 +124,25 @@ impl Run {
             | StepState::RetryScheduled { .. }
             | StepState::Succeeded { .. }
             | StepState::Failed { .. }
-            | StepState::Skipped { .. } => Err(RunError::NotWaitingForThat),
+            | StepState::Skipped { .. } => Err(RunError::WrongStepState),
         }
     }
 
-    /// Requests a cancel. A second request changes nothing, unless it adds `force`.
-    fn cancel(&self, by: Actor, reason: String, force: bool) -> Decision {
-        self.live()?;
-        if self.cancel.as_ref().is_some_and(|asked| asked.force || !force) {
+    /// Requests the cancellation of the run. A second request changes nothing, unless it adds
+    /// `force`.
+    fn request_cancel(&self, by: Actor, reason: String, force: bool) -> Decision {
+        self.check_in_progress()?;
+        if self.cancel.as_ref().is_some_and(|cancel| cancel.force || !force) {
             return Ok(vec![]);
         }
         if reason.trim().is_empty() {
             return Err(RunError::NoReason);
         }
-        self.and_then(vec![RunEvent::CancelRequested { by, reason, force }])
+        self.with_consequences(vec![RunEvent::CancelRequested { by, reason, force }])
     }
 
-    /// Checks that the run exists and has not finished.
-    fn live(&self) -> Result<(), RunError> {
+    /// Returns an error if the run does not exist or has finished.
+    fn check_in_progress(&self) -> Result<(), RunError> {
         match (&self.request, self.outcome) {
             (None, _) => Err(RunError::NotFound),
             (Some(_), Some(outcome)) => Err(RunError::AlreadyEnded { outcome }),
@@ -147,8 +151,8 @@ impl Run {
     }
 
     /// Returns a step of a run that has not finished.
-    fn open(&self, step: crate::ids::StepId) -> Result<&Step, RunError> {
-        self.live()?;
+    fn step_in_progress(&self, step: crate::ids::StepId) -> Result<&Step, RunError> {
+        self.check_in_progress()?;
         self.step(step).ok_or(RunError::NoSuchStep)
     }
 }

@@ -1,8 +1,8 @@
 //! A runner is one agent with an identity and a purpose.
 //!
-//! A runner gets jobs unless it is revoked, drains, or is disabled by a side. Vendor and customer
-//! disable and enable it separately: neither can change the decision of the other. Polls and
-//! sessions are not events; disconnects and reconnects are.
+//! A runner gets jobs unless it is revoked, draining or disabled. Vendor and customer disable and
+//! enable a runner separately, and neither can reverse the decision of the other side. The log
+//! records disconnects and reconnects, but no polls and sessions.
 use crate::{
     decider::{Decider, Timestamp},
     ids::InstallId,
@@ -49,13 +49,14 @@ impl Decider for Runner {
                 | SuspectForgery { .. } => Err(RunnerError::NotFound),
             };
         };
-        let once = |already: bool, fact| Ok(if already { vec![] } else { vec![fact] });
+        let unless_done = |is_done: bool, event| Ok(if is_done { vec![] } else { vec![event] });
         match command {
-            Enrol(again) if again == *identity => Ok(vec![]),
+            Enrol(new) if new == *identity => Ok(vec![]),
             Enrol(_) => Err(RunnerError::AlreadyEnrolled),
-            Revoke { by, reason } => once(self.revoked, RunnerEvent::Revoked { by, reason }),
-            // A revoked runner can still become disconnected. All further commands are rejected.
-            Disconnect { last_contact_at, stopped } => once(
+            Revoke { by, reason } => unless_done(self.revoked, RunnerEvent::Revoked { by, reason }),
+            // A revoked runner can still become disconnected. The next arm rejects all other
+            // commands.
+            Disconnect { last_contact_at, stopped } => unless_done(
                 self.disconnected_since.is_some(),
                 RunnerEvent::Disconnected { last_contact_at, stopped },
             ),
@@ -76,23 +77,28 @@ impl Decider for Runner {
             Rekey { identity_key } if self.former_keys.contains(&identity_key) => {
                 Err(RunnerError::KeyWasReplaced)
             }
-            Rekey { identity_key } => {
-                once(self.key() == Some(&identity_key), RunnerEvent::Rekeyed { identity_key })
-            }
+            Rekey { identity_key } => unless_done(
+                self.key() == Some(&identity_key),
+                RunnerEvent::Rekeyed { identity_key },
+            ),
             RequestRekey { by, reason } => {
-                once(self.rekey_requested, RunnerEvent::RekeyRequested { by, reason })
+                unless_done(self.rekey_requested, RunnerEvent::RekeyRequested { by, reason })
             }
-            Reconnect => once(self.disconnected_since.is_none(), RunnerEvent::Reconnected),
-            Drain { by, reason } => once(self.draining, RunnerEvent::Drained { by, reason }),
-            Resume { by, reason } => once(!self.draining, RunnerEvent::Resumed { by, reason }),
-            Disable { side, by, reason } => {
-                once(self.disabled.contains(&side), RunnerEvent::Disabled { side, by, reason })
+            Reconnect => unless_done(self.disconnected_since.is_none(), RunnerEvent::Reconnected),
+            Drain { by, reason } => unless_done(self.draining, RunnerEvent::Drained { by, reason }),
+            Resume { by, reason } => {
+                unless_done(!self.draining, RunnerEvent::Resumed { by, reason })
             }
-            Enable { side, by, reason } => {
-                once(!self.disabled.contains(&side), RunnerEvent::Enabled { side, by, reason })
-            }
+            Disable { side, by, reason } => unless_done(
+                self.disabled.contains(&side),
+                RunnerEvent::Disabled { side, by, reason },
+            ),
+            Enable { side, by, reason } => unless_done(
+                !self.disabled.contains(&side),
+                RunnerEvent::Enabled { side, by, reason },
+            ),
             Refuse(refusal) => {
-                once(self.refusals.contains(&refusal), RunnerEvent::Refused(refusal))
+                unless_done(self.refusals.contains(&refusal), RunnerEvent::Refused(refusal))
             }
             SuspectClone { sessions } => Ok(vec![RunnerEvent::CloneSuspected { sessions }]),
             SuspectForgery { job, execution, calls } => {
@@ -107,8 +113,8 @@ impl Decider for Runner {
             RunnerEvent::Rekeyed { identity_key } => {
                 self.rekey_requested = false;
                 if let Some(identity) = &mut self.identity {
-                    let former = std::mem::replace(&mut identity.identity_key, identity_key);
-                    self.former_keys.insert(former);
+                    let former_key = std::mem::replace(&mut identity.identity_key, identity_key);
+                    self.former_keys.insert(former_key);
                 }
             }
             RunnerEvent::RekeyRequested { .. } => self.rekey_requested = true,
@@ -125,7 +131,7 @@ impl Decider for Runner {
                 self.disabled.remove(&side);
             }
             RunnerEvent::Revoked { .. } => self.revoked = true,
-            RunnerEvent::Refused(refusal) => self.remember(refusal),
+            RunnerEvent::Refused(refusal) => self.store_refusal(refusal),
             RunnerEvent::CloneSuspected { .. } | RunnerEvent::ForgerySuspected { .. } => {}
         }
     }

@@ -1,4 +1,4 @@
-//! JSON Schema of every event, generated from its type and stored next to its example.
+//! Golden test of the JSON Schema of every event, which is generated from the Rust type.
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
@@ -10,7 +10,7 @@ use crate::{
     runner::Runner, subject::Subject, testing::golden,
 };
 
-macro_rules! texts {
+macro_rules! string_schemas {
     ($($name:ty = $pattern:expr;)*) => {$(
         impl JsonSchema for $name {
             fn inline_schema() -> bool {
@@ -32,7 +32,7 @@ fn id(prefix: &str) -> String {
     format!("^{prefix}{ULID}$")
 }
 
-texts! {
+string_schemas! {
     ids::AppId = id(ids::AppId::PREFIX);
     ids::ComponentId = id(ids::ComponentId::PREFIX);
     ids::BuildId = id(ids::BuildId::PREFIX);
@@ -49,7 +49,7 @@ texts! {
     Digest = "^sha256:[0-9a-f]{64}$";
 }
 
-/// Returns the schema of each event of an aggregate, by verb.
+/// Returns the schema of each event of an aggregate, with the event's verb.
 fn schemas<D: Decider>() -> Vec<(String, Map<String, Value>)>
 where
     D::Event: JsonSchema,
@@ -71,7 +71,7 @@ where
         .collect()
 }
 
-/// Removes null from a schema, because events omit absent fields.
+/// Removes null from the schema of optional fields, because events omit absent fields.
 fn never_null(schema: &mut Value) {
     let null = |kind: &Value| *kind == "null" || kind["type"] == "null";
     match schema {
@@ -111,22 +111,22 @@ where
         let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../schemas");
         let example = std::fs::read(format!("{example}/{directory}/1.example.json")).unwrap();
         let example: Map<String, Value> = serde_json::from_slice(&example).unwrap();
-        let said = |key: &String| schema["properties"].get(key).is_some();
+        let has_schema = |key: &String| schema["properties"].get(key).is_some();
         assert!(
-            example.keys().all(said),
+            example.keys().all(has_schema),
             "{directory}: the example has a field that the schema does not define"
         );
         let required = schema["required"].as_array().unwrap();
-        let given = |key: &Value| example.contains_key(key.as_str().unwrap());
+        let is_in_example = |key: &Value| example.contains_key(key.as_str().unwrap());
         assert!(
-            required.iter().all(given),
+            required.iter().all(is_in_example),
             "{directory}: the example lacks a field that the schema requires"
         );
     }
 }
 
 #[test]
-fn every_event_has_a_schema_that_its_example_follows() {
+fn every_example_follows_the_schema_of_its_event() {
     assert_schemas_match_goldens::<Access>();
     assert_schemas_match_goldens::<App>();
     assert_schemas_match_goldens::<Build>();

@@ -1,8 +1,9 @@
-//! A data subject is a customer, identified by their install, or a principal. The log encrypts the
-//! data of a subject with a key of its own. Shredding the key is permanent.
+//! A data subject is a principal, or a customer, identified by an install. The log encrypts the
+//! personal data of each subject with a separate key. Deletion of that key is permanent.
 //!
-//! The stream of a subject has the subject's id. Its first event is the decision to shred, which
-//! takes effect at once. The second follows when the server has no copy left that it can reach.
+//! The stream of a subject has two events at most. The first is the decision to delete the key,
+//! which takes effect immediately. The second follows when the server has erased all reachable
+//! copies of the key and of the data.
 use crate::decider::{Decider, Timestamp};
 
 mod command;

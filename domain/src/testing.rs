@@ -1,4 +1,4 @@
-//! Given/when/then tests of aggregates, and a generator of all event histories.
+//! Given/when/then tests of aggregates, golden files, and a generator of all event histories.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{fmt::Debug, path::Path};
 
@@ -8,16 +8,15 @@ use crate::decider::{Decider, Event, Timestamp};
 
 pub const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-/// Aggregate after a history, and the time of the next command.
+/// Aggregate after a history, with the time of the next command.
 pub struct Given<D: Decider> {
     state: D,
     now: Timestamp,
 }
 
-/// Result of a command.
+/// Decision of an aggregate on a command.
 pub struct When<D: Decider>(Result<Vec<D::Event>, D::Error>);
 
-/// Returns an aggregate with this history.
 pub fn given<D: Decider>(history: impl IntoIterator<Item = D::Event>) -> Given<D> {
     Given { state: replay(history), now: NOW }
 }
@@ -25,18 +24,17 @@ pub fn given<D: Decider>(history: impl IntoIterator<Item = D::Event>) -> Given<D
 /// Returns the state after a history.
 pub fn replay<D: Decider>(history: impl IntoIterator<Item = D::Event>) -> D {
     let mut state = D::default();
-    history.into_iter().for_each(|fact| state.evolve(fact));
+    history.into_iter().for_each(|event| state.evolve(event));
     state
 }
 
 impl<D: Decider> Given<D> {
-    /// Sets the time of the command. The default is the start of 1970.
+    /// Sets the time of the command. Default: [`NOW`].
     #[must_use]
     pub fn at(self, now: Timestamp) -> Self {
         Given { now, ..self }
     }
 
-    /// Handles a command.
     pub fn when(self, command: D::Command) -> When<D> {
         When(self.state.decide(command, self.now))
     }
@@ -46,19 +44,19 @@ impl<D: Decider> When<D>
 where
     D::Error: PartialEq + Debug,
 {
-    /// Asserts that the command emitted these events.
+    /// Asserts that the command returned exactly these events.
     #[track_caller]
     pub fn then(self, expected: impl IntoIterator<Item = D::Event>) {
         assert_eq!(self.0, Ok(expected.into_iter().collect()));
     }
 
-    /// Asserts that the aggregate rejected the command with this error.
+    /// Asserts that the aggregate rejected the command with exactly this error.
     #[track_caller]
     pub fn then_rejected(self, expected: D::Error) {
         assert_eq!(self.0, Err(expected));
     }
 
-    /// Asserts that the command emitted no events.
+    /// Asserts that the command returned no events.
     #[track_caller]
     pub fn then_nothing(self) {
         self.then([]);
@@ -66,53 +64,53 @@ where
 }
 
 /// Returns every history that at most `depth` of these inputs can produce, each with its final
-/// state. `to_command` turns an input into a command and its time, for the current state. An input
-/// that emits no event does not extend a history.
+/// state. `to_command` turns an input into a command with its time, for the current state. An input
+/// that produces no event does not extend a history.
 pub fn walk<D: Decider, W>(
-    words: &[W],
+    inputs: &[W],
     depth: usize,
-    ask: impl Fn(&W, &D) -> (D::Command, Timestamp),
+    to_command: impl Fn(&W, &D) -> (D::Command, Timestamp),
 ) -> Vec<(Vec<D::Event>, D)> {
-    let mut walked = vec![(vec![], D::default())];
+    let mut histories = vec![(vec![], D::default())];
     let mut from = 0;
     for _ in 0..depth {
-        let to = walked.len();
+        let to = histories.len();
         for at in from..to {
-            for word in words {
-                let (mut history, mut state) = walked[at].clone();
-                let (command, now) = ask(word, &state);
-                let facts = state.decide(command, now).unwrap_or_default();
-                if !facts.is_empty() {
-                    facts.iter().cloned().for_each(|fact| state.evolve(fact));
-                    history.extend(facts);
-                    walked.push((history, state));
+            for input in inputs {
+                let (mut history, mut state) = histories[at].clone();
+                let (command, now) = to_command(input, &state);
+                let events = state.decide(command, now).unwrap_or_default();
+                if !events.is_empty() {
+                    events.iter().cloned().for_each(|event| state.evolve(event));
+                    history.extend(events);
+                    histories.push((history, state));
                 }
             }
         }
         from = to;
     }
-    walked
+    histories
 }
 
-/// Formats a table with the result of every input in every state. `refusal` returns a short text
+/// Formats a table with the result of every input in every state. `to_text` returns a short text
 /// for an error.
 pub fn table<D: Decider, W>(
     states: &[(&str, D)],
-    words: &[(&str, W)],
-    ask: impl Fn(&W, &D) -> (D::Command, Timestamp),
-    refusal: impl Fn(D::Error) -> String,
+    inputs: &[(&str, W)],
+    to_command: impl Fn(&W, &D) -> (D::Command, Timestamp),
+    to_text: impl Fn(D::Error) -> String,
 ) -> String {
-    let names = [""].into_iter().chain(words.iter().map(|word| word.0)).map(String::from);
+    let names = [""].into_iter().chain(inputs.iter().map(|input| input.0)).map(String::from);
     let mut columns = vec![names.collect::<Vec<_>>()];
     for (name, state) in states {
-        let answers = words.iter().map(|(_, word)| {
-            let (command, now) = ask(word, state);
+        let decisions = inputs.iter().map(|(_, input)| {
+            let (command, now) = to_command(input, state);
             state.decide(command, now)
         });
-        let cells = answers.map(|answer| match answer {
-            Ok(facts) if facts.is_empty() => "·".into(),
-            Ok(facts) => facts.iter().map(verb::<D>).collect::<Vec<_>>().join(" + "),
-            Err(error) => format!("✗ {}", refusal(error)),
+        let cells = decisions.map(|decision| match decision {
+            Ok(events) if events.is_empty() => "·".into(),
+            Ok(events) => events.iter().map(verb::<D>).collect::<Vec<_>>().join(" + "),
+            Err(error) => format!("✗ {}", to_text(error)),
         });
         columns.push([name.to_string()].into_iter().chain(cells).collect());
     }
@@ -121,11 +119,11 @@ pub fn table<D: Decider, W>(
         let cells = columns.iter().map(|c| format!("{:<1$}", c[row], width(c) + 2));
         cells.collect::<String>().trim_end().to_string() + "\n"
     };
-    (0..=words.len()).map(line).collect()
+    (0..=inputs.len()).map(line).collect()
 }
 
-/// Compares the transition table of a small aggregate with its golden. The table shows the result
-/// of every command after each history. For an error, it shows the message.
+/// Compares the transition table of a small aggregate with its golden. The table has the result of
+/// every command after each history: the events, or the message of the rejection.
 #[track_caller]
 pub fn transitions<D: Decider>(
     histories: Vec<(&str, Vec<D::Event>)>,
@@ -135,17 +133,16 @@ pub fn transitions<D: Decider>(
 {
     let states: Vec<(&str, D)> =
         histories.into_iter().map(|(name, history)| (name, replay(history))).collect();
-    let ask = |command: &D::Command, _: &D| (command.clone(), NOW);
-    let text = table(&states, &commands, ask, |error| error.to_string());
+    let to_command = |command: &D::Command, _: &D| (command.clone(), NOW);
+    let text = table(&states, &commands, to_command, |error| error.to_string());
     golden(&format!("transitions/{}.txt", D::NAME), &format!("· no change   ✗ rejected\n\n{text}"));
 }
 
-fn verb<D: Decider>(fact: &D::Event) -> &'static str {
-    fact.name().split_once('.').unwrap().1
+fn verb<D: Decider>(event: &D::Event) -> &'static str {
+    event.name().split_once('.').unwrap().1
 }
 
-/// Compares a text with a contract file under `schemas/`. With `UPDATE_GOLDEN` set, writes the file
-/// first.
+/// Compares a text with a file under `schemas/`. If `UPDATE_GOLDEN` is set, writes the file first.
 #[track_caller]
 pub fn golden(path: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas").join(path);
@@ -153,41 +150,42 @@ pub fn golden(path: &str, text: &str) {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();
     }
-    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
-        kept == text,
+        stored == text,
         "{path:?} is out of date: set UPDATE_GOLDEN=1, then read the diff\n{text}"
     );
 }
 
-/// Compares the payload of every event of an aggregate with its golden. `examples` starts with
-/// `first`, and `after` returns the next event. `after` matches on the event, so the compiler
-/// reports an event without an example. Each example must read back to the same value and follow
-/// the payload conventions.
+/// Compares an example payload of every event of an aggregate with its golden.
+///
+/// The examples start with `first`, and `after` returns the next one. `after` matches on the event,
+/// so the compiler reports an event without an example. Each example must deserialize to the same
+/// value and follow the payload conventions.
 #[track_caller]
 pub fn examples<D: Decider>(first: D::Event, after: impl Fn(&D::Event) -> Option<D::Event>) {
     let mut names = vec![];
-    for fact in std::iter::successors(Some(first), after) {
-        let (name, version) = (fact.name(), fact.version());
-        let text = serde_json::to_string_pretty(&fact).unwrap() + "\n";
+    for event in std::iter::successors(Some(first), after) {
+        let (name, version) = (event.name(), event.version());
+        let text = serde_json::to_string_pretty(&event).unwrap() + "\n";
         golden(&format!("events/{name}/{version}.example.json"), &text);
-        assert_eq!(serde_json::from_str::<D::Event>(&text).unwrap(), fact, "{text}");
-        assert_payload_conventions(verb::<D>(&fact), &serde_json::to_string(&fact).unwrap());
+        assert_eq!(serde_json::from_str::<D::Event>(&text).unwrap(), event, "{text}");
+        assert_payload_conventions(verb::<D>(&event), &serde_json::to_string(&event).unwrap());
         assert!(name.starts_with(&format!("{}.", D::NAME)), "{name}");
         names.push(name.to_string());
     }
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events");
-    let kept = std::fs::read_dir(kept).unwrap();
-    for name in kept.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
-        let ours = name.starts_with(&format!("{}.", D::NAME));
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events");
+    let stored = std::fs::read_dir(stored).unwrap();
+    for name in stored.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
+        let belongs = name.starts_with(&format!("{}.", D::NAME));
         assert!(
-            !ours || names.contains(&name),
+            !belongs || names.contains(&name),
             "event {name} has a stored schema and no example: add the example"
         );
     }
 }
 
-/// Numbers that count or order. The name of every other number ends with its unit.
+/// Numbers without a unit. The name of every other number ends with its unit, for example `_ms`.
 const UNITLESS: [&str; 11] = [
     "attempt",
     "attempts",

@@ -1,33 +1,33 @@
-//! Upcasting of stored payloads: step by step, from the stored version to the current one. An
-//! aggregate with a second version lists its steps in [`Event::UPCASTERS`], in its `upcast.rs`.
+//! Conversion of stored payloads to the current version, step by step. An aggregate with a second
+//! payload version lists its steps in [`Event::UPCASTERS`].
 use serde_json::Value;
 
 use crate::decider::Event;
 
 /// Conversion of a payload of one event type and version to a later version.
 pub struct Upcaster {
-    /// Stored event type, `aggregate.verb_past`.
+    /// Stored event type, in the form `aggregate.verb_past`.
     pub event_type: &'static str,
-    /// Stored version.
+    /// Stored payload version.
     pub version: &'static str,
-    /// Converts a payload. Returns several payloads for an event that was split, and none for one
-    /// that was removed.
+    /// Converts a payload. Returns several payloads if the event was split, and none if the event
+    /// was removed.
     pub convert: fn(Value) -> Result<Vec<VersionedPayload>, String>,
 }
 
-/// Payload with its event type and version.
+/// Payload with event type and version.
 pub struct VersionedPayload {
-    /// Event type, `aggregate.verb_past`.
+    /// Event type, in the form `aggregate.verb_past`.
     pub event_type: &'static str,
-    /// Payload version of that type.
+    /// Payload version.
     pub version: &'static str,
     pub payload: Value,
 }
 
-/// Reason that a payload cannot be read.
+/// Reason for which a payload cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UpcastError {
-    /// The payload does not have the format of its type.
+    /// The payload does not have the format of its event type and version.
     #[error("{0}")]
     Payload(String),
     /// The version is not the current one, and no upcaster converts it.
@@ -40,10 +40,10 @@ pub enum UpcastError {
     },
 }
 
-/// Reads a stored payload and upcasts it to the current version.
+/// Deserializes a stored payload and converts it to the current version.
 ///
 /// # Errors
-/// Returns [`UpcastError`] if the payload cannot be read.
+/// Returns [`UpcastError`] if the payload is invalid, or its version is unknown.
 pub fn read<E: Event>(
     event_type: &str,
     version: &str,
@@ -51,7 +51,7 @@ pub fn read<E: Event>(
 ) -> Result<Vec<E>, UpcastError> {
     let unreadable = |error: serde_json::Error| UpcastError::Payload(error.to_string());
     if step::<E>(event_type, version, 0).is_none() {
-        // Most payloads have the current version and are deserialized directly.
+        // Most payloads have the current version, so they need no intermediate `Value`.
         let event: E = serde_json::from_str(payload).map_err(unreadable)?;
         return current(event, event_type, version).map(|event| vec![event]);
     }
@@ -61,8 +61,8 @@ pub fn read<E: Event>(
     Ok(events)
 }
 
-/// Returns the index of the upcaster for this type and version, at or after `after`. Upcasters are
-/// in chronological order, so that no payload is converted back.
+/// Returns the index of the upcaster for this type and version, starting at index `after`.
+/// Upcasters are in chronological order, and a start index prevents a cycle of conversions.
 fn step<E: Event>(event_type: &str, version: &str, after: usize) -> Option<usize> {
     let begins = |step: &Upcaster| step.event_type == event_type && step.version == version;
     E::UPCASTERS.iter().skip(after).position(begins).map(|at| at + after)
@@ -83,14 +83,14 @@ fn convert<E: Event>(
         events.push(current(event, event_type, version)?);
         return Ok(());
     };
-    for words in (step.convert)(payload).map_err(UpcastError::Payload)? {
-        convert(words.event_type, words.version, words.payload, at + 1, events)?;
+    for converted in (step.convert)(payload).map_err(UpcastError::Payload)? {
+        convert(converted.event_type, converted.version, converted.payload, at + 1, events)?;
     }
     Ok(())
 }
 
-/// Returns the event if its type and version are current. A payload of an unknown version may
-/// deserialize, but with another meaning.
+/// Returns the event if its type and version are current. Otherwise returns an error, because a
+/// payload of an unknown version may deserialize with another meaning.
 fn current<E: Event>(event: E, event_type: &str, version: &str) -> Result<E, UpcastError> {
     if event.name() == event_type && event.version() == version {
         return Ok(event);
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// Current events of a parcel.
+    /// Events of a test aggregate, in their current version.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(tag = "type", rename_all = "snake_case")]
     enum ParcelEvent {

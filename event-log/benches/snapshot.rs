@@ -20,24 +20,25 @@ const COMPONENTS: u64 = 40;
 fn main() {
     let mut arguments = std::env::args().skip_while(|argument| argument != "--events").skip(1);
     let events = arguments.next().and_then(|value| value.parse().ok()).unwrap_or(100_000);
-    let story = story(events);
+    let events_of_install = story(events);
     let began = Instant::now();
     let mut install = Install::default();
-    story.into_iter().for_each(|event| install.evolve(event));
+    events_of_install.into_iter().for_each(|event| install.evolve(event));
     let folded = began.elapsed().as_secs_f64() * 1e3;
     let (stream, version) = (StreamId::new("install", "ins_1"), events);
-    let kept = snapshot::encode(&stream, version, &install).unwrap();
+    let encoded = snapshot::encode(&stream, version, &install).unwrap();
     let json = serde_json::to_vec(&install).unwrap();
-    assert_eq!(snapshot::decode::<Install>(&stream, version, &kept).unwrap(), install);
+    assert_eq!(snapshot::decode::<Install>(&stream, version, &encoded).unwrap(), install);
     println!(
         "an install of {events} events and {COMPONENTS} components, computed in {folded:.0} ms"
     );
     println!("| encoding | bytes | encoded in µs | decoded in µs |");
     println!("|---|---|---|---|");
     let write = median(|| drop(black_box(snapshot::encode(&stream, version, black_box(&install)))));
-    let read =
-        median(|| drop(black_box(snapshot::decode::<Install>(&stream, version, black_box(&kept)))));
-    println!("| bincode after a digest | {} | {write:.1} | {read:.1} |", kept.len());
+    let read = median(|| {
+        drop(black_box(snapshot::decode::<Install>(&stream, version, black_box(&encoded))))
+    });
+    println!("| bincode after a digest | {} | {write:.1} | {read:.1} |", encoded.len());
     let write = median(|| drop(black_box(serde_json::to_vec(black_box(&install)))));
     let read = median(|| drop(black_box(serde_json::from_slice::<Install>(black_box(&json)))));
     println!("| JSON | {} | {write:.1} | {read:.1} |", json.len());

@@ -3,8 +3,8 @@
 //! ```text
 //!  queue ─▶ batch (numbered, hashed) ─▶ statement ─┬─ committed ─▶ send the next batch, publish, acknowledge
 //!                                                  ├─ conflicts ─▶ reject those commits, send the others
-//!                                                  ├─ moved     ─▶ read the head, number again, send again
-//!                                                  ├─ rejected  ─▶ split until the commit that causes it is alone
+//!                                                  ├─ moved     ─▶ read the head, number the batch again, send it again
+//!                                                  ├─ rejected  ─▶ split the batch until the rejected commit is alone
 //!                                                  └─ in doubt  ─▶ bump the fence, query, then one of the above
 //! ```
 mod ack;
@@ -53,21 +53,19 @@ pub(crate) struct Appender {
     pub options: PgConnectOptions,
     pub response_timeout: Duration,
     pub clock: Clock,
-    /// Layout of the tables that this program writes.
+    /// Format of the log that this program writes.
     pub format: i32,
     pub key_ttl: Duration,
-    /// Inline projections.
     pub projections: Vec<Arc<dyn InlineProjection>>,
     pub statements: StatementCache,
     pub publisher: HeadPublisher,
     pub connection: Option<PgConnection>,
     pub head: Head,
     pub versions: Versions,
-    /// States of aggregates, which are valid for one history of the log only.
+    /// Cached aggregate states, valid only for the current history of the log.
     pub cache: Arc<Cache>,
-    /// Nodes of the Merkle tree, which are valid for one history of the log only.
+    /// Cached nodes of the Merkle tree, valid only for the current history of the log.
     pub tree: Arc<TreeCache>,
-    /// Keys of data subjects.
     pub keys: KeyRing,
     /// `true` if the appender must read the head before the next statement.
     pub is_outdated: bool,
@@ -78,7 +76,8 @@ pub(crate) struct Appender {
 }
 
 impl Appender {
-    /// Writes batches until all callers are gone. `poll_interval`: `None` if no other server writes to the log.
+    /// Writes batches until all senders of commits are dropped. `poll_interval` is `None` if no
+    /// other server writes to the log.
     pub(crate) async fn run(mut self, mut queue: Queue, poll_interval: Option<Duration>) {
         loop {
             if let Some(next) = self.next.take() {
@@ -105,14 +104,15 @@ impl Appender {
     /// the head. A batch that only checks guards does not.
     async fn poll_head_if_due(&mut self) {
         let is_due = self.publisher.read_at.borrow().elapsed() >= MAX_UNREAD;
-        // The next batch opens a new connection if there is none.
+        // Without a connection, the next batch opens one and reads the head.
         if is_due && self.connection.is_some() {
             self.acknowledge();
             self.poll_head().await;
         }
     }
 
-    /// Records a committed batch. Its acknowledgements wait for the next batch to be sent, if there is one.
+    /// Records a committed batch. If a next batch is prepared, the acknowledgements wait until it
+    /// is sent.
     fn record_commit(
         &mut self,
         batch: Batch,

@@ -7,10 +7,10 @@
 //!   manifest.json         range, digests, frames, and the signed checkpoint that the events lead to
 //! ```
 //!
-//! While the rows still exist, the archive is created and verified twice: first the rows,
-//! then the files that were read back must lead to a published checkpoint. Only then is the
-//! archive recorded in `log_archive`. Dropping the rows is a separate step, which verifies
-//! both again.
+//! Stead creates an archive while its rows still exist, and verifies it twice against a published
+//! checkpoint: first the rows, then the files that it read back. Only then does Stead record the
+//! archive in `log_archive`. Dropping the rows is a separate step, which verifies rows and files
+//! again.
 use std::{io, path::Path};
 
 use crate::LogError;
@@ -32,7 +32,7 @@ pub use check::check;
 pub use closed_range::Reader;
 pub use create::{FRAME, Step, create};
 pub use discard::{discard, verify};
-pub use manifest::{EVENTS, FORMAT, INDEX, MANIFEST, Manifest, Measured, directory};
+pub use manifest::{ArchiveFile, EVENTS, FORMAT, INDEX, MANIFEST, Manifest, directory};
 
 /// Reasons why an archive cannot be created, read or verified, or why its rows cannot be dropped.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +45,7 @@ pub enum ArchiveError {
         /// Reason, with the required action.
         why: String,
     },
-    /// The files are corrupt, or they are not those of an archive.
+    /// A file of the archive is corrupt, or the directory is not an archive.
     #[error(
         "the archive {path} is corrupt: {why}; keep it for analysis and restore it from a backup"
     )]
@@ -54,7 +54,7 @@ pub enum ArchiveError {
         path: String,
         why: String,
     },
-    /// Another version of the program wrote the archive.
+    /// The archive has a format that this program cannot read.
     #[error(
         "cannot read the archive {path}: its format is {found}, this program reads {FORMAT}; read it with the version \
          that wrote it"
@@ -70,7 +70,7 @@ pub enum ArchiveError {
     Signer {
         /// Directory of the archive.
         path: String,
-        /// Reason, with the key that signed it.
+        /// Reason, with the key that signed the archive.
         why: String,
     },
     /// The rows do not match the published checkpoint.
@@ -89,19 +89,21 @@ pub enum ArchiveError {
         /// First position of the requested range.
         first: u64,
     },
-    /// Readers held the table for too long.
+    /// Readers held locks on the table for longer than the lock timeout.
     #[error(
         "cannot drop positions {first} to {last}: readers hold the table; nothing was dropped, try again later"
     )]
     Busy { first: u64, last: u64 },
-    /// Another role owns the tables.
-    #[error("cannot change the tables: only their owner may do that; set DATABASE_OWNER_URL ({0})")]
+    /// The connected role does not own the tables.
+    #[error(
+        "cannot change the tables: the database role is not their owner: {0}; set DATABASE_OWNER_URL"
+    )]
     NotOwner(sqlx::Error),
     /// The log cannot be read.
     #[error(transparent)]
     Log(LogError),
     /// A file cannot be read or written.
-    #[error("{path}: {reason}")]
+    #[error("cannot read or write {path}: {reason}")]
     Io {
         /// File or directory.
         path: String,
@@ -129,11 +131,11 @@ impl From<sqlx::Error> for ArchiveError {
     }
 }
 
-fn at(path: &Path) -> impl FnOnce(io::Error) -> ArchiveError {
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> ArchiveError {
     let path = path.display().to_string();
     move |reason| ArchiveError::Io { path, reason }
 }
 
-fn spoiled(path: &Path, why: impl Into<String>) -> ArchiveError {
+fn corrupt(path: &Path, why: impl Into<String>) -> ArchiveError {
     ArchiveError::Corrupt { path: path.display().to_string(), why: why.into() }
 }

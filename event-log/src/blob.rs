@@ -12,7 +12,9 @@ pub enum BlobError {
     #[error("cannot access blobs in the database: {0}")]
     Database(#[from] sqlx::Error),
     /// The bytes do not match their digest.
-    #[error("the bytes of {0} do not match the digest")]
+    #[error(
+        "cannot read blob {0}: its bytes do not match its digest; restore the database from a backup"
+    )]
     Damaged(Digest),
     /// The digest has an invalid format, which does not happen in practice.
     #[error(transparent)]
@@ -74,9 +76,7 @@ pub async fn put_of_subject(
     Ok(digest)
 }
 
-/// Stores several blobs in one statement, without waiting for the disk. Use it for bytes that
-/// can be reproduced, or that a later event names: the commit of that event also flushes all
-/// earlier commits.
+/// Stores several blobs in one statement, without waiting for the disk. Use it for bytes that can be reproduced, or that a later event references. The commit of that event also flushes all earlier commits.
 ///
 /// # Errors
 /// [`BlobError`].
@@ -98,7 +98,7 @@ pub async fn put_unflushed<B: AsRef<[u8]>>(pool: &PgPool, all: &[B]) -> Result<(
     Ok(())
 }
 
-/// Returns the bytes of a digest and checks them, or `None` if they are not stored.
+/// Reads the bytes of a digest and verifies them. Returns `None` if they are not stored.
 ///
 /// # Errors
 /// [`BlobError`].
@@ -119,16 +119,15 @@ pub async fn get(
     }
 }
 
-/// Condition that no upload of an execution other than `$2` became blob `b`. The report that
-/// references such an upload may not be in the log yet.
-const NO_OTHERS: &str = "not exists (select from blob_upload u \
+/// SQL condition: no execution outside the array `$2` has an upload that was moved to blob `b`. The
+/// report that references such an upload may not be in the log yet.
+const NOT_SHARED: &str = "not exists (select from blob_upload u \
      where u.digest = b.digest and u.bytes is null and u.execution <> all($2))";
 
-/// Deletes blobs of executions whose data is erased. Keeps a blob that another execution also
-/// uploaded.
+/// Deletes blobs of executions whose data is erased. Keeps a blob that another execution also uploaded.
 ///
 /// # Errors
-/// If the role does not own the table, or concurrent uploads hold it for 2 s.
+/// If the role does not own the table, or if concurrent uploads keep `blob_upload` locked for 2 s.
 pub async fn erase(
     owner: &PgPool,
     digests: &[String],
@@ -139,7 +138,7 @@ pub async fn erase(
     // missing and stores it again.
     let lock = "set local lock_timeout = '2s'; lock table blob_upload in share mode";
     sqlx::Executor::execute(&mut *tx, lock).await?;
-    let delete = format!("delete from blob b where b.digest = any($1) and {NO_OTHERS}");
+    let delete = format!("delete from blob b where b.digest = any($1) and {NOT_SHARED}");
     sqlx::query(&delete).bind(digests).bind(executions).execute(&mut *tx).await?;
     tx.commit().await
 }
@@ -153,6 +152,6 @@ pub async fn not_erased(
     digests: &[String],
     executions: &[String],
 ) -> Result<i64, sqlx::Error> {
-    let count = format!("select count(*) from blob b where b.digest = any($1) and {NO_OTHERS}");
+    let count = format!("select count(*) from blob b where b.digest = any($1) and {NOT_SHARED}");
     sqlx::query_scalar(&count).bind(digests).bind(executions).fetch_one(executor).await
 }

@@ -14,13 +14,13 @@ use crate::StreamId;
 pub(crate) struct Cache {
     /// Capacity of each of the four generations.
     capacity: usize,
-    known: Mutex<CacheState>,
+    state: Mutex<CacheState>,
 }
 
 #[derive(Default)]
 struct CacheState {
-    asked_for: Generations,
-    unasked: Generations,
+    requested: Generations,
+    other: Generations,
     /// Number of times that the cache was cleared.
     era: u64,
 }
@@ -41,17 +41,17 @@ struct Entry {
 impl Cache {
     /// Creates a cache of about this many states.
     pub(crate) fn of(capacity: usize) -> Cache {
-        Cache { capacity: capacity.div_ceil(4).max(1), known: Mutex::default() }
+        Cache { capacity: capacity.div_ceil(4).max(1), state: Mutex::default() }
     }
 
-    /// Returns a state and its version.
+    /// Returns a state with its version, and moves it to the half for requested states.
     pub(crate) fn get<S: Send + Sync + 'static>(&self, stream: &StreamId) -> Option<(Arc<S>, u64)> {
-        let mut known = self.known();
-        let entry = match known.asked_for.young.get(stream) {
+        let mut cached = self.lock();
+        let entry = match cached.requested.young.get(stream) {
             Some(entry) => entry.clone(),
             None => {
-                let (stream, entry) = known.take(stream)?;
-                known.asked_for.keep(self.capacity, stream, entry.clone());
+                let (stream, entry) = cached.take(stream)?;
+                cached.requested.keep(self.capacity, stream, entry.clone());
                 entry
             }
         };
@@ -61,56 +61,55 @@ impl Cache {
     /// Number of times that the cache was cleared. A caller reads it before it reads a state that
     /// it wants to store.
     pub(crate) fn clear_count(&self) -> u64 {
-        self.known().era
+        self.lock().era
     }
 
-    /// Stores a state, unless a newer one is cached. Also discards it if the cache was cleared
-    /// since the read began: the state may contain erased data.
+    /// Stores a state, unless a newer state is cached. Discards the state if the cache was cleared
+    /// after the read began, because the state may contain erased data.
     pub(crate) fn put<S: Send + Sync + 'static>(
         &self,
         stream: StreamId,
         state: Arc<S>,
         (version, era): (u64, u64),
     ) {
-        let mut known = self.known();
-        if known.era != era || known.find(&stream).is_some_and(|newer| newer.version > version) {
+        let mut cached = self.lock();
+        if cached.era != era || cached.find(&stream).is_some_and(|newer| newer.version > version) {
             return;
         }
-        let is_asked_for = known.asked_for.find(&stream).is_some();
+        let is_requested = cached.requested.find(&stream).is_some();
         // An entry must be in one generation only.
-        known.take(&stream);
-        let generations = if is_asked_for { &mut known.asked_for } else { &mut known.unasked };
+        cached.take(&stream);
+        let generations = if is_requested { &mut cached.requested } else { &mut cached.other };
         generations.keep(self.capacity, stream, Entry { state, version });
     }
 
     /// Version of the cached state, or 0.
     pub(crate) fn version(&self, stream: &StreamId) -> u64 {
-        self.known().find(stream).map_or(0, |known| known.version)
+        self.lock().find(stream).map_or(0, |entry| entry.version)
     }
 
-    /// Removes all states, because the log has another history.
+    /// Removes all states and increments the clear count.
     pub(crate) fn clear(&self) {
-        let mut known = self.known();
-        *known = CacheState { era: known.era + 1, ..CacheState::default() };
+        let mut cached = self.lock();
+        *cached = CacheState { era: cached.era + 1, ..CacheState::default() };
     }
 
-    /// Removes a state.
     pub(crate) fn remove(&self, stream: &StreamId) {
-        self.known().take(stream);
+        self.lock().take(stream);
     }
 
-    fn known(&self) -> MutexGuard<'_, CacheState> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, CacheState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl CacheState {
     fn find(&self, stream: &StreamId) -> Option<&Entry> {
-        self.asked_for.find(stream).or_else(|| self.unasked.find(stream))
+        self.requested.find(stream).or_else(|| self.other.find(stream))
     }
 
     fn take(&mut self, stream: &StreamId) -> Option<(StreamId, Entry)> {
-        self.asked_for.take(stream).or_else(|| self.unasked.take(stream))
+        self.requested.take(stream).or_else(|| self.other.take(stream))
     }
 }
 
@@ -139,38 +138,38 @@ mod tests {
         StreamId::new("job", id)
     }
 
-    fn kept(cache: &Cache, id: &str) {
+    fn store(cache: &Cache, id: &str) {
         cache.put(stream(id), Arc::new(id.to_string()), (1, 0));
     }
 
-    fn is_known(cache: &Cache, id: &str) -> bool {
+    fn is_cached(cache: &Cache, id: &str) -> bool {
         cache.version(&stream(id)) > 0
     }
 
     #[test]
-    fn what_is_asked_for_stays_and_the_rest_goes() {
+    fn requested_states_stay_and_the_rest_is_removed() {
         let cache = Cache::of(8);
         for id in ["a", "b", "c", "d"] {
-            kept(&cache, id);
+            store(&cache, id);
         }
         assert_eq!(*cache.get::<String>(&stream("a")).unwrap().0, "a");
-        // Two generations of never requested states are kept.
+        // Of the states that were never requested, the cache keeps the two newest generations.
         for id in 0..100 {
-            kept(&cache, &id.to_string());
+            store(&cache, &id.to_string());
         }
-        assert!(is_known(&cache, "a") && is_known(&cache, "99") && is_known(&cache, "97"));
-        assert!(!is_known(&cache, "b") && !is_known(&cache, "90"));
+        assert!(is_cached(&cache, "a") && is_cached(&cache, "99") && is_cached(&cache, "97"));
+        assert!(!is_cached(&cache, "b") && !is_cached(&cache, "90"));
         // Among the requested states, the oldest is removed unless it is requested again.
         for id in ["b", "c", "d", "e", "f"] {
-            kept(&cache, id);
+            store(&cache, id);
             assert!(cache.get::<String>(&stream(id)).is_some());
             assert!(cache.get::<String>(&stream("b")).is_some());
         }
-        assert!(!is_known(&cache, "a"));
+        assert!(!is_cached(&cache, "a"));
     }
 
     #[test]
-    fn a_newer_state_is_not_replaced_by_an_older_one() {
+    fn older_state_does_not_replace_a_newer_one() {
         let cache = Cache::of(4);
         cache.put(stream("a"), Arc::new(2u8), (2, 0));
         cache.put(stream("a"), Arc::new(1u8), (1, 0));
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_before_everything_was_forgotten_is_not_kept() {
+    fn state_that_was_read_before_a_clear_is_not_stored() {
         let cache = Cache::of(4);
         let era = cache.clear_count();
         cache.clear();

@@ -1,4 +1,4 @@
-//! Published checkpoints, and expired idempotency keys.
+//! Published checkpoints, and the deletion of expired idempotency keys.
 use chrono::TimeDelta;
 use domain::decider::Timestamp;
 use ed25519_dalek::{SigningKey, VerifyingKey};
@@ -10,7 +10,8 @@ use crate::{
     stored::{bigint, fixed, number},
 };
 
-/// Time after its end in which a key may still have signed. Servers load a new key within seconds.
+/// Time after the end of a key's validity in which servers may still sign with the key. Servers
+/// load a new key within seconds.
 pub const KEY_GRACE: TimeDelta = TimeDelta::seconds(60);
 /// Maximum number of checkpoints that are read at once.
 const PAGE: i64 = 100;
@@ -18,13 +19,12 @@ const PAGE: i64 = 100;
 /// Key that signs checkpoints, with the end of its validity.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckpointKey {
-    /// Public key.
     pub key: VerifyingKey,
-    /// Time from which the key validates nothing; `None` if it was not retired.
+    /// End of the key's validity; `None` if the key was not retired.
     pub until: Option<Timestamp>,
     /// Size of the log at the key's last checkpoint. The key validates no checkpoint of a larger
-    /// log, even if the database states an earlier time. `None` if it was not retired, or only
-    /// recently.
+    /// log, even if the database states an earlier time. `None` if the key was not retired, or was
+    /// retired only recently.
     pub last_size: Option<u64>,
 }
 
@@ -44,8 +44,8 @@ impl From<VerifyingKey> for CheckpointKey {
 }
 
 impl CheckpointKey {
-    /// Returns true if the key may have signed a checkpoint of this size and time. The time itself
-    /// is not signed.
+    /// Returns true if the key may have signed a checkpoint of this size and time. The signature
+    /// does not cover the time.
     fn may_sign(&self, size: u64, at: Timestamp) -> bool {
         match self.last_size {
             Some(last) => size <= last,
@@ -60,8 +60,7 @@ fn valid_at(keys: &[CheckpointKey], size: u64, at: Timestamp) -> Vec<VerifyingKe
 }
 
 impl EventLog {
-    /// Signs and publishes the head, if the log has grown since the last checkpoint. Returns the
-    /// published note.
+    /// Signs and publishes the head, unless a checkpoint of its size exists. Returns the signed note, or `None` if nothing was published.
     ///
     /// # Errors
     /// [`LogError`].
@@ -114,7 +113,7 @@ impl EventLog {
         Ok(())
     }
 
-    /// Returns the size of the log at the last checkpoint that a key signed before its end, or 0.
+    /// Returns the size of the log at the last checkpoint that the key signed before `until`, or 0. Allows [`KEY_GRACE`] after `until`.
     ///
     /// # Errors
     /// [`LogError`].
@@ -179,10 +178,10 @@ impl EventLog {
         .bind(i64::from(limit))
         .fetch_all(self.pool())
         .await?;
-        let seal = |row: &sqlx::postgres::PgRow| {
+        let checkpoint = |row: &sqlx::postgres::PgRow| {
             Ok((number(row.try_get(0)?), row.try_get(1)?, row.try_get(2)?))
         };
-        rows.iter().map(seal).collect()
+        rows.iter().map(checkpoint).collect()
     }
 
     /// Returns the checkpoint keys in the database.
@@ -193,40 +192,46 @@ impl EventLog {
         note_keys(self.pool()).await
     }
 
-    /// Compares every published checkpoint with the log as it is now. A key validates no
-    /// checkpoint after its end. Returns the number of checkpoints.
+    /// Compares every published checkpoint with the current log. A checkpoint that a key signed after the end of its validity is an error. Returns the number of checkpoints.
     ///
     /// # Errors
     /// [`LogError::Damaged`] for the first checkpoint that does not match.
     pub async fn verify_checkpoints(&self, keys: &[CheckpointKey]) -> Result<u64, LogError> {
         let (mut checked, mut last) = (0, 0);
         loop {
-            let seals = self.published(last, 100).await?;
-            if seals.is_empty() {
+            let checkpoints = self.published(last, 100).await?;
+            if checkpoints.is_empty() {
                 return Ok(checked);
             }
             // A checkpoint after the current head proves that events were lost.
             let end: i64 =
                 sqlx::query_scalar("select position from log_head").fetch_one(self.pool()).await?;
             let end = number(end);
-            let there: Vec<u64> =
-                seals.iter().map(|(position, ..)| *position).filter(|at| *at <= end).collect();
-            let roots = match self.roots(&there).await {
+            let sizes: Vec<u64> = checkpoints
+                .iter()
+                .map(|(position, ..)| *position)
+                .filter(|at| *at <= end)
+                .collect();
+            let roots = match self.roots(&sizes).await {
                 Err(LogError::Database(sqlx::Error::Decode(_))) => {
-                    return Err(self.first_without_root(&there).await?);
+                    return Err(self.first_without_root(&sizes).await?);
                 }
                 roots => roots?,
             };
-            for (n, (position, note, published_at)) in seals.into_iter().enumerate() {
+            for (n, (position, note, published_at)) in checkpoints.into_iter().enumerate() {
                 let differs = |position, what: String| LogError::Damaged { position, what };
-                let seal = Checkpoint::open(&note, &valid_at(keys, position, published_at))
+                let checkpoint = Checkpoint::open(&note, &valid_at(keys, position, published_at))
                     .map_err(|error| differs(position, error.to_string()))?;
                 let Some(root) = roots.get(n) else {
-                    let what = format!("the published events from here to {position} are missing");
+                    let what = format!(
+                        "the events up to the checkpoint at position {position} are missing"
+                    );
                     return Err(differs(end + 1, what));
                 };
-                if seal.size != position || seal.root != *root {
-                    let what = "the log does not match the checkpoint published here".into();
+                if checkpoint.size != position || checkpoint.root != *root {
+                    let what =
+                        "the log does not match the checkpoint that was published at this position"
+                            .into();
                     return Err(differs(position, what));
                 }
                 (checked, last) = (checked + 1, position);
@@ -237,7 +242,7 @@ impl EventLog {
     /// Returns an error for the first of these checkpoints whose root cannot be computed, because
     /// leaves or nodes are missing.
     async fn first_without_root(&self, sizes: &[u64]) -> Result<LogError, LogError> {
-        let what = "events or nodes before it are missing".to_owned();
+        let what = "events or tree nodes up to this position are missing".to_owned();
         for position in sizes {
             match self.roots(&[*position]).await {
                 Ok(_) => {}

@@ -1,26 +1,25 @@
-//! Source of time.
 use std::{fmt, sync::Arc};
 
 use chrono::{SubsecRound, Utc};
 use domain::decider::Timestamp;
 
-/// The only source of time in the log. UTC, with microseconds.
+/// The only source of time in the log, in UTC.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
-    /// A clock that the caller defines.
+    /// Creates a clock from a function.
     pub fn of(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Clock {
         Clock(Arc::new(now))
     }
 
     /// The clock of the operating system.
-    #[allow(clippy::disallowed_methods, reason = "this is the door")]
+    #[allow(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
     pub fn system() -> Clock {
         Clock::of(Utc::now)
     }
 
-    /// Current time.
+    /// Returns the current time, truncated to microseconds.
     pub fn now(&self) -> Timestamp {
         (self.0)().trunc_subsecs(6)
     }

@@ -12,14 +12,14 @@ use crate::{Meta, StreamId};
 /// An event to be appended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
-    /// `aggregate.verb_past`.
+    /// Type of the event, in the form `aggregate.verb_past`.
     pub event_type: Cow<'static, str>,
     /// Version of the payload's schema, from `"1"`.
     pub event_version: Cow<'static, str>,
     /// One JSON object, stored byte for byte. Only personal data fields are encrypted first
     /// (`domain::erasure`).
     pub payload: String,
-    /// Install of the customer that the event is about, if any.
+    /// Install whose customer the event is about; `None` if the event concerns no customer.
     pub customer: Option<InstallId>,
 }
 
@@ -37,21 +37,19 @@ impl NewEvent {
         })
     }
 
-    /// Sets the customer that the event is about.
     #[must_use]
     pub fn with_customer(self, customer: Option<InstallId>) -> NewEvent {
         NewEvent { customer, ..self }
     }
 }
 
-/// Events for one stream. Without events it is a guard: the stream must have the expected version.
+/// Events for one stream. Without events, the write is only a guard: the stream must have the
+/// expected version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// Stream of the events.
     pub stream: StreamId,
     /// Expected sequence of the stream's last event; 0 if the stream must not exist.
     pub expected: u64,
-    /// Events in order.
     pub events: Vec<NewEvent>,
 }
 
@@ -72,24 +70,20 @@ pub struct IdempotencyKey {
 /// the consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumerGuard {
-    /// Name of the consumer.
     pub name: String,
     /// Version of the consumer. Each version has its own position.
     pub version: i32,
     /// Shard of the consumer; 0 if it has no shards.
     pub shard: i32,
-    /// Expected position.
     pub expected: u64,
-    /// Expected owner epoch.
     pub owner_epoch: u64,
 }
 
 /// Guard: this server must own the session of the runner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionGuard {
-    /// Runner of the session.
     pub runner: String,
-    /// Server that must own it.
+    /// Server that must own the session.
     pub server: String,
     /// Epoch of that server.
     pub server_epoch: u64,
@@ -100,7 +94,6 @@ pub struct SessionGuard {
 pub struct Commit {
     /// Events, at most one entry per stream.
     pub writes: Vec<Write>,
-    /// Metadata of the events.
     pub meta: Meta,
     /// Idempotency key; `None` if a repeated command need not be recognized.
     pub key: Option<IdempotencyKey>,
@@ -111,7 +104,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// A commit of these writes without further guards.
+    /// Creates a commit of these writes without an idempotency key or further guards.
     pub fn of(meta: Meta, writes: Vec<Write>) -> Commit {
         Commit { writes, meta, key: None, consumers: Vec::new(), sessions: Vec::new() }
     }
@@ -127,6 +120,6 @@ pub struct Appended {
     pub last: u64,
     /// Number of the batch that wrote the commit.
     pub commit_no: u64,
-    /// Time of the record.
+    /// Time at which the log recorded the batch.
     pub recorded_at: Timestamp,
 }

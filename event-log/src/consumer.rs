@@ -13,7 +13,6 @@ use crate::{
 /// Lease on a consumer. Another owner can acquire it after the lease has expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumerLease {
-    /// Name of the consumer.
     pub name: String,
     /// Version of the consumer. Each version has its own position.
     pub version: i32,
@@ -25,8 +24,7 @@ pub struct ConsumerLease {
     pub owner_epoch: u64,
 }
 
-/// Acquires a consumer that has no owner, that this owner has already, or whose lease has
-/// expired. Creates it if it does not exist. Returns `None` if another owner has it.
+/// Acquires the lease on a consumer if it has no owner, if `owner` has the lease already, or if the lease has expired. Creates a missing consumer. Returns `None` if another owner has the lease.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -53,7 +51,8 @@ pub async fn acquire(
     .bind(owner)
     .bind(now + lease)
     .bind(now)
-    // Reads to the end of the response: only then has the database committed the lease.
+    // `fetch_all` reads the response to its end, because only then has the database committed the
+    // lease.
     .fetch_all(pool)
     .await?;
     let Some(row) = rows.first() else { return Ok(None) };

@@ -1,16 +1,15 @@
 //! Encryption of personal data fields with subject keys. Fields are encrypted before the event is
-//! hashed, and decrypted after it is read. `domain::erasure` defines what a shredded field reads
-//! as.
+//! hashed, and decrypted after it is read. `domain::erasure` defines the values that replace
+//! shredded fields.
 //!
 //! The table `subject_key` has a data key of 32 random bytes for each subject. A wrapping key that
-//! is not in the database encrypts these keys. Used keys are cached, so an append for a known
-//! subject needs no further round trip.
+//! is not in the database encrypts these keys. Used keys are cached, so an append for a subject
+//! with a cached key needs no further round trip.
 mod aead;
 mod key_cache;
 mod members;
 mod payload;
 mod rewrap;
-/// Shredding of subject keys.
 pub mod shred;
 mod table;
 mod wrap;
@@ -42,24 +41,24 @@ struct Shared {
     held: KeyCache,
 }
 
-/// Key of one subject.
+/// State of one subject's key.
 #[derive(Clone)]
 pub(crate) enum Key {
     /// The key is available.
     Open(Arc<Secret>),
-    /// The key was shredded.
     Shredded,
     /// The key should exist but is not available, for this reason.
     Missing(Arc<str>),
 }
 
-/// Keys collected for some events. Encryption and decryption need no query.
+/// Subject keys that were loaded for several events. Encryption and decryption with them need no
+/// further query.
 #[derive(Clone, Default)]
 pub struct Keys(HashMap<String, Key>);
 
 /// Returns true if a payload has encrypted fields.
 pub(crate) fn is_encrypted(payload: &str) -> bool {
-    payload::encrypted_fields(payload).map_or(true, |seals| !seals.is_empty())
+    payload::encrypted_fields(payload).map_or(true, |fields| !fields.is_empty())
 }
 
 /// Combined state of several keys.
@@ -70,9 +69,9 @@ enum KeyState {
 }
 
 impl Keys {
-    /// Returns the combined state. If one of two subjects was shredded, the data of both subjects
-    /// is erased.
-    fn standing(&self, of: &[String]) -> KeyState {
+    /// Returns the combined state of these subjects' keys. A field of two subjects is erased if
+    /// either key was shredded.
+    fn combined_state(&self, of: &[String]) -> KeyState {
         let mut open = vec![];
         for subject in of {
             match self.0.get(subject) {
@@ -99,25 +98,25 @@ impl Keys {
 }
 
 impl KeyRing {
-    /// Creates a ring of the keys that this wrapping key or an earlier one wraps.
+    /// Creates a ring. `wrapping` encrypts new subject keys. `former` wrapping keys decrypt the
+    /// subject keys that they encrypted earlier.
     pub fn of(wrapping: WrappingKey, former: Vec<WrappingKey>) -> KeyRing {
         KeyRing(Some(Arc::new(Shared { wrapping, former, held: KeyCache::default() })))
     }
 
-    /// Checks that these wrapping keys unwrap all keys in the database.
-    ///
-    /// # Errors
-    /// [`LogError::WrappingKey`] if they do not.
-    pub async fn check(&self, executor: impl PgExecutor<'_>) -> Result<(), LogError> {
-        if self.0.is_some() { self.opens_all(executor).await } else { Ok(()) }
-    }
-
-    /// Checks as [`KeyRing::check`] does, and fails for a ring without keys if the database has
-    /// any.
+    /// Checks that the ring has the wrapping key of every subject key in the database. A ring without keys passes.
     ///
     /// # Errors
     /// [`LogError::WrappingKey`] with the name of a missing wrapping key.
-    pub async fn opens_all(&self, executor: impl PgExecutor<'_>) -> Result<(), LogError> {
+    pub async fn check(&self, executor: impl PgExecutor<'_>) -> Result<(), LogError> {
+        if self.0.is_some() { self.check_all(executor).await } else { Ok(()) }
+    }
+
+    /// Checks as [`KeyRing::check`] does, but a ring without keys fails if the database has subject keys.
+    ///
+    /// # Errors
+    /// [`LogError::WrappingKey`] with the name of a missing wrapping key.
+    pub async fn check_all(&self, executor: impl PgExecutor<'_>) -> Result<(), LogError> {
         let known: Vec<&str> =
             self.0.iter().flat_map(|shared| shared.wraps()).map(WrappingKey::name).collect();
         let other = "select wrapped_by from subject_key where wrapped is not null \
@@ -156,7 +155,7 @@ impl KeyRing {
             let (customer, author) = event.subjects();
             subjects.extend(customer.into_iter().chain(author));
         }
-        let (mut keys, missing) = shared.held.known(subjects);
+        let (mut keys, missing) = shared.held.cached(subjects);
         if !missing.is_empty() {
             shared.make(pool, &missing, clock).await?;
             keys.0.extend(shared.fetch(&mut *pool.acquire().await?, &missing).await?);
@@ -173,17 +172,17 @@ impl KeyRing {
         connection: &mut PgConnection,
         payloads: impl IntoIterator<Item = &'p str>,
     ) -> Result<Keys, sqlx::Error> {
-        // An `encrypted` member that cannot be read is an error later, when it is decrypted.
-        let seals = payloads
+        // Skips a malformed `encrypted` member. Its decryption reports the error.
+        let fields = payloads
             .into_iter()
             .flat_map(|text| payload::encrypted_fields(text).unwrap_or_default());
-        let subjects: BTreeSet<String> = seals.flat_map(|seal| seal.subjects).collect();
+        let subjects: BTreeSet<String> = fields.flat_map(|field| field.subjects).collect();
         let Some(shared) = &self.0 else {
-            let none: Arc<str> = "it is encrypted, and the key file `keys/subjects.key` was not given; pass its data directory with --data".into();
+            let none: Arc<str> = "the payload is encrypted, but the key file `keys/subjects.key` was not given; pass its data directory with --data".into();
             let missing = |subject| (subject, Key::Missing(none.clone()));
             return Ok(Keys(subjects.into_iter().map(missing).collect()));
         };
-        let (mut keys, missing) = shared.held.known(subjects);
+        let (mut keys, missing) = shared.held.cached(subjects);
         if !missing.is_empty() {
             keys.0.extend(shared.fetch(connection, &missing).await?);
         }

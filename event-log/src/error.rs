@@ -13,23 +13,23 @@ pub enum AppendError {
     #[error("version conflict: {} changed; retry the command", list(.stale))]
     Conflict { stale: Vec<StreamId> },
     /// A command with this key was already handled. The fields describe its result.
-    #[error("a command with this idempotency key was already handled")]
+    #[error("idempotency key rejected: its command was already handled")]
     KeyUsed {
         /// Position of the first event, or `last_position + 1` without events.
         first_position: u64,
         /// Position of the last event.
         last_position: u64,
-        /// Stored response.
+        /// Response that the earlier commit stored with the key, if any.
         response: Option<Value>,
     },
     /// The key was used for another request.
     #[error("idempotency key rejected: it was used for another request; use a new key")]
     KeyMismatch,
     /// The position or the owner of a consumer has changed.
-    #[error("consumer conflict: position or owner changed: {}", .consumers.join(", "))]
+    #[error("consumer conflict: position or owner changed: {}; acquire the lease again", .consumers.join(", "))]
     ConsumerMoved { consumers: Vec<String> },
     /// Another server owns the session of the runner.
-    #[error("session conflict: another server owns the session of {}", .runners.join(", "))]
+    #[error("session conflict: another server owns the session of {}; send the request to that server", .runners.join(", "))]
     SessionMoved { runners: Vec<String> },
     /// Too many commits are waiting.
     #[error("cannot append: the queue is full; retry later")]
@@ -44,13 +44,13 @@ pub enum AppendError {
     #[error("invalid commit: {0}")]
     Invalid(&'static str),
     /// A personal data field cannot be encrypted, and is not written in plaintext.
-    #[error("{0}")]
+    #[error("cannot encrypt a personal data field: {0}")]
     NotEncrypted(String),
-    /// The writer of the log has ended, because the program is stopping.
-    #[error("cannot append: the log is closed")]
+    /// The writer of the log has ended, because the program is stopping or the writer panicked.
+    #[error("cannot append: the writer of the log has ended; restart the server")]
     Closed,
     /// A database operation failed, or the database rejected this commit.
-    #[error("the database rejected the commit: {0}")]
+    #[error("cannot append: the database operation failed: {0}")]
     Database(Arc<sqlx::Error>),
 }
 
@@ -75,15 +75,15 @@ pub enum LogError {
     /// The log has another format.
     #[error(transparent)]
     Format(#[from] FormatMismatch),
-    /// A stored event is corrupt, or another program wrote it.
+    /// Stored data is corrupt, or this program cannot decode it.
     #[error("position {position}: {what}")]
     Damaged { position: u64, what: String },
     /// Only an archive has the events, and the program cannot read the archive.
     #[error(
-        "positions {first} to {last} are only in the archive {path}, which cannot be read: {why}; put it back from a backup, or name its directory with --archives"
+        "positions {first} to {last} are only in the archive {path}, which cannot be read: {why}; restore it from a backup, or pass its directory with --archives"
     )]
     Archived { first: u64, last: u64, path: String, why: String },
-    /// The subject keys cannot be decrypted.
+    /// This server lacks the wrapping key of some subject keys.
     #[error(
         "cannot decrypt subject keys: this server lacks the wrapping key {0}; restore `subjects.key` in its keys directory, or copy that directory from another server of this database"
     )]
@@ -93,7 +93,7 @@ pub enum LogError {
     Proof(#[from] proof::tree::TreeError),
 }
 
-/// Format of a log that this program cannot work with.
+/// Mismatch between the format of the log and the format of this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormatMismatch {
     /// Format that this program reads and writes.

@@ -38,7 +38,6 @@ impl Column {
         }
     }
 
-    /// Returns true if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -47,9 +46,7 @@ impl Column {
 /// Cached rows that may be outdated.
 #[derive(Debug, Clone, Copy)]
 pub enum Invalidate<'a> {
-    /// All rows, because too many streams changed.
     All,
-    /// The rows of these streams.
     Streams(&'a [StreamId]),
 }
 
@@ -67,8 +64,8 @@ pub trait InlineProjection: Send + Sync + 'static {
     /// statements of the projection. No row may be changed twice.
     fn statements(&self) -> Vec<String>;
 
-    /// Returns the arrays for this batch, one per parameter. If all are empty, the projection is
-    /// left out. Rows that are not cached are read with the connection.
+    /// Returns the arrays for this batch, one per parameter. If all arrays are empty, the append
+    /// statement omits the projection. `connection` reads rows that are not cached.
     fn prepare<'a>(
         &'a self,
         connection: &'a mut PgConnection,
@@ -78,6 +75,6 @@ pub trait InlineProjection: Send + Sync + 'static {
     /// Caches the prepared rows, because the batch is durable.
     fn committed(&self, events: &[StoredEvent]);
 
-    /// Removes cached rows, because another server wrote these streams.
+    /// Removes cached rows, because another server may have changed them or a key was shredded.
     fn forget(&self, what: Invalidate<'_>);
 }

@@ -11,7 +11,6 @@ const PAGE: u32 = 1_000;
 /// State of an aggregate, with its version.
 #[derive(Debug)]
 pub struct Loaded<D> {
-    /// Stream of the aggregate.
     pub stream: StreamId,
     /// The state, shared with the cache. [`Loaded::evolve`] copies it first.
     pub state: Arc<D>,
@@ -35,8 +34,7 @@ impl<D: Decider> Loaded<D> {
         Loaded { stream, state: Arc::new(D::default()), version: 0, era, read_at }
     }
 
-    /// Returns a write of these events, guarded by the version of the state. Without events it is
-    /// only the guard.
+    /// Returns a write of these events, guarded by the version of the state. Without events, the write is only a guard.
     ///
     /// # Errors
     /// If an event has no JSON form.
@@ -47,7 +45,8 @@ impl<D: Decider> Loaded<D> {
         Ok(Write { stream: self.stream.clone(), expected: self.version, events: new })
     }
 
-    /// Customer of the aggregate. The first event may be the one that sets it.
+    /// Returns the customer of the aggregate. For a new aggregate, one of these events sets the
+    /// customer.
     fn customer_after(&self, events: &[D::Event]) -> Option<InstallId> {
         let id = &self.stream.aggregate_id;
         self.state.customer(id).or_else(|| {
@@ -68,8 +67,8 @@ impl<D: Decider> Loaded<D> {
 }
 
 impl EventLog {
-    /// Returns the initial state of an aggregate with a new id, without a query. Like every state
-    /// it is guarded by its version, so an existing stream causes a conflict.
+    /// Returns the initial state of an aggregate with a new id, without a query. If the stream
+    /// exists already, the append of a write from this state causes a conflict.
     pub fn load_new<D: Decider>(&self, aggregate_id: &str) -> Loaded<D> {
         Loaded::new(StreamId::of::<D>(aggregate_id), self.begin())
     }
@@ -104,7 +103,7 @@ impl EventLog {
         self.load_current(StreamId::of::<D>(aggregate_id)).await
     }
 
-    /// Caches a state that is durable: after an append, with the appended events.
+    /// Caches a durable state. Call it after the append of the last events that the state includes.
     pub fn cache_state<D: Decider>(&self, loaded: &Loaded<D>) {
         let known = self.shared.cache.version(&loaded.stream);
         self.keep(loaded, known);
@@ -130,10 +129,10 @@ impl EventLog {
             Some(known) => Some(known),
             // Most streams are too short for a snapshot and need one query. A longer one costs one
             // query more.
-            None => match self.read_below(&stream, snapshot::EVERY).await? {
+            None => match self.read_below(&stream, snapshot::SNAPSHOT_INTERVAL).await? {
                 Some(events) => {
                     let mut loaded = Loaded::new(stream, begun);
-                    take_in(&mut loaded, &events)?;
+                    apply_events(&mut loaded, &events)?;
                     if loaded.version > 0 {
                         self.keep(&loaded, 0);
                     }
@@ -149,8 +148,8 @@ impl EventLog {
         let since = loaded.version;
         match self.catch_up(&mut loaded, u64::MAX).await {
             Err(LogError::Damaged { .. }) if since > 0 => {
-                // The database was restored to an earlier state while this process ran, so the
-                // cached state has lost events.
+                // The database was restored to an earlier state while this process ran. The cached
+                // state or the snapshot includes events that the database has lost.
                 self.shared.cache.remove(&loaded.stream);
                 loaded = Loaded::new(loaded.stream, begun);
                 self.catch_up(&mut loaded, u64::MAX).await?;
@@ -163,11 +162,12 @@ impl EventLog {
         Ok(loaded)
     }
 
-    /// Applies the later events up to a position, page by page, because a stream may be years long.
+    /// Applies the later events up to a position, page by page, because a stream may have many
+    /// events.
     async fn catch_up<D: Decider>(&self, loaded: &mut Loaded<D>, to: u64) -> Result<(), LogError> {
         loop {
             let events = self.read_page(&loaded.stream, (loaded.version, to), PAGE).await?;
-            take_in(loaded, &events)?;
+            apply_events(loaded, &events)?;
             if events.len() < PAGE as usize {
                 return Ok(());
             }
@@ -181,7 +181,10 @@ impl EventLog {
     }
 }
 
-fn take_in<D: Decider>(loaded: &mut Loaded<D>, events: &[StoredEvent]) -> Result<(), LogError> {
+fn apply_events<D: Decider>(
+    loaded: &mut Loaded<D>,
+    events: &[StoredEvent],
+) -> Result<(), LogError> {
     for event in events {
         if event.sequence != loaded.version + 1 {
             let what = format!("stream {} has a gap", loaded.stream);

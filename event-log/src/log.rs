@@ -32,14 +32,15 @@ pub struct Options {
     pub format: i32,
     /// Source of time.
     pub clock: Clock,
-    /// Maximum number of commits that wait for an acknowledgement. Further commits are rejected
-    /// with a retry delay. A large commit counts as several.
+    /// Capacity of the queue in slots. Until its acknowledgement, a commit occupies one slot, and
+    /// one more per 16 KiB. Without free slots, an append fails with a retry delay; large commits
+    /// wait first.
     pub queue: u32,
-    /// Timeout of a query of the writer. After it, the writer uses another connection.
+    /// Timeout of a query of the writer. After a timeout, the writer opens a new connection.
     pub query_timeout: Duration,
     /// Time until an idempotency key expires.
     pub key_ttl: Duration,
-    /// Interval of checks for writes of other servers, while this one is idle. `None` if no other
+    /// Interval at which an idle server checks for writes of other servers. `None` if no other
     /// server writes.
     pub poll_interval: Option<Duration>,
     /// Approximate number of aggregate states in the cache. One half is for states that were
@@ -87,7 +88,7 @@ pub(crate) struct Shared {
     pub large: Semaphore,
     pub queue: u32,
     pub positions: watch::Receiver<u64>,
-    /// `None` if no other server writes to this log.
+    /// Time of the last read of the head. `None` if no other server writes to this log.
     pub read_at: Option<watch::Receiver<Instant>>,
     pub seen: watch::Receiver<PublishedHead>,
     pub tail: broadcast::WeakSender<Arc<[StoredEvent]>>,
@@ -98,29 +99,31 @@ pub(crate) struct Shared {
 }
 
 /// Number of slots above which a commit waits if the queue is full.
-const SMALL: u32 = 1;
-/// Maximum number of large commits that wait for slots, and their timeout.
-const LARGE_MOST: usize = 16;
+const MAX_SMALL_SLOTS: u32 = 1;
+/// Maximum number of large commits that wait for slots.
+const MAX_LARGE_WAITING: usize = 16;
+
+/// Timeout of a large commit that waits for slots.
 const LARGE_WAIT: Duration = Duration::from_secs(5);
 /// Retry delay of a caller that finds the queue full.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Maximum lag of a receiver of [`EventLog::tail`], in batches.
-const TAIL: usize = 1_024;
+const TAIL_CAPACITY: usize = 1_024;
 
 impl Shared {
     /// Acquires slots of the queue. A small commit gets its slots immediately or is rejected with a
     /// retry delay. A large commit waits in line, and no later commit gets slots before it.
-    async fn places(&self, wanted: u32) -> Result<OwnedSemaphorePermit, AppendError> {
+    async fn places(&self, slots: u32) -> Result<OwnedSemaphorePermit, AppendError> {
         let full = AppendError::Full { retry_after: RETRY_AFTER };
-        match self.places.clone().try_acquire_many_owned(wanted) {
+        match self.places.clone().try_acquire_many_owned(slots) {
             Ok(places) => return Ok(places),
             Err(TryAcquireError::Closed) => return Err(AppendError::Closed),
-            Err(TryAcquireError::NoPermits) if wanted <= SMALL => return Err(full),
+            Err(TryAcquireError::NoPermits) if slots <= MAX_SMALL_SLOTS => return Err(full),
             Err(TryAcquireError::NoPermits) => {}
         }
         // Waiting commits use memory, so their number is limited.
         let Ok(_waiting) = self.large.try_acquire() else { return Err(full) };
-        match timeout(LARGE_WAIT, self.places.clone().acquire_many_owned(wanted)).await {
+        match timeout(LARGE_WAIT, self.places.clone().acquire_many_owned(slots)).await {
             Ok(places) => places.map_err(|_| AppendError::Closed),
             Err(_) => Err(full),
         }
@@ -156,7 +159,7 @@ impl EventLog {
         let (positions, watched_positions) = watch::channel(head.position);
         let (seen, watched) = watch::channel(head.published());
         let (read_at, watched_reads) = watch::channel(opened);
-        let tail = broadcast::Sender::new(TAIL);
+        let tail = broadcast::Sender::new(TAIL_CAPACITY);
         let cache = Arc::new(Cache::of(options.cached_states));
         let nearby = Arc::new(TreeCache::default());
         let shared = Shared {
@@ -166,7 +169,7 @@ impl EventLog {
             clock: options.clock.clone(),
             arrivals,
             places: Arc::new(Semaphore::new(options.queue as usize)),
-            large: Semaphore::new(LARGE_MOST),
+            large: Semaphore::new(MAX_LARGE_WAITING),
             queue: options.queue,
             positions: watched_positions,
             read_at: options.poll_interval.map(|_| watched_reads),
@@ -205,9 +208,7 @@ impl EventLog {
         Ok(EventLog { shared: Arc::new(shared) })
     }
 
-    /// Appends a commit, completely or not at all. It is durable when this returns `Ok`. The
-    /// guards of a commit without events are checked at the database, too. If the caller drops
-    /// the future, the commit may still be written.
+    /// Appends a commit, completely or not at all. The commit is durable when `append` returns `Ok`. The database also checks the guards of a commit without events. If the caller drops the future, the commit may still be written.
     ///
     /// # Errors
     /// [`AppendError`]; nothing of the commit was written.
@@ -217,8 +218,8 @@ impl EventLog {
         let intake = Intake::of(commit, keys.as_ref())?;
         let (answer, answered) = oneshot::channel();
         // A commit of any size fits into an empty queue.
-        let wanted = u32::try_from(intake.capacity()).unwrap_or(u32::MAX).min(self.shared.queue);
-        let place = self.shared.places(wanted).await?;
+        let slots = u32::try_from(intake.capacity()).unwrap_or(u32::MAX).min(self.shared.queue);
+        let place = self.shared.places(slots).await?;
         let pending = PendingCommit { intake, response: answer, _capacity: place };
         self.shared.arrivals.send(pending).map_err(|_| AppendError::Closed)?;
         answered.await.map_err(|_| AppendError::Closed)?
@@ -245,7 +246,7 @@ impl EventLog {
     }
 
     /// Returns true if this process knows that another version has migrated the tables. Events that
-    /// it has read may be of that version.
+    /// this process has read may be of that version.
     pub fn is_outdated(&self) -> bool {
         self.shared.seen.borrow().format != self.shared.format
     }
@@ -294,7 +295,7 @@ impl EventLog {
     }
 
     /// Returns a receiver of later batches in order, after they are durable. A receiver that lags,
-    /// or that finds a gap before a batch, reads the missing events with [`EventLog::read`].
+    /// or that finds a gap before a batch, must read the missing events with [`EventLog::read`].
     pub fn tail(&self) -> broadcast::Receiver<Arc<[StoredEvent]>> {
         match self.shared.tail.upgrade() {
             Some(tail) => tail.subscribe(),
@@ -318,7 +319,6 @@ impl EventLog {
         &self.shared.keys
     }
 
-    /// Clock of the log.
     pub fn clock(&self) -> &Clock {
         &self.shared.clock
     }

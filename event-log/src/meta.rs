@@ -10,7 +10,7 @@ pub struct Meta {
     pub actor: Actor,
     /// Id of the command that caused the commit.
     pub command_id: String,
-    /// Event or command that caused this commit.
+    /// Id of the event that a policy reacted to with this commit. `None` for other commits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub causation_id: Option<String>,
     /// Id that all effects of one request share.
@@ -28,7 +28,7 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// Metadata with the required fields only.
+    /// Creates metadata with the required fields only.
     pub fn new(actor: Actor, command_id: impl Into<String>) -> Meta {
         Meta {
             actor,

@@ -21,7 +21,7 @@ pub(crate) const FIRST_RELEASED: i32 = 3;
 /// Returns [`FORMAT`], or the next one in a test of a rolling update.
 pub fn format() -> i32 {
     #[cfg(feature = "planted")]
-    if next::is() {
+    if next::is_enabled() {
         return next::FORMAT;
     }
     FORMAT
@@ -33,16 +33,16 @@ type File = (&'static str, &'static str);
 /// The migrations of this program, in order.
 fn files() -> Vec<File> {
     #[cfg(feature = "planted")]
-    if next::is() {
+    if next::is_enabled() {
         return [MIGRATIONS, &[next::MIGRATION]].concat();
     }
     MIGRATIONS.to_vec()
 }
 
-/// Number of attempts if another program creates the same tables concurrently.
+/// Maximum number of attempts if another program creates the same tables concurrently.
 const TRIES: u32 = 5;
 
-/// Database role of servers, and its grants. It can neither change nor delete an event.
+/// Database role of servers. It can neither change nor delete an event.
 pub const APPLICATION_ROLE: &str = "stead_app";
 const GRANTS: &str = "
     grant usage on schema stead to stead_app;
@@ -59,15 +59,15 @@ const GRANTS: &str = "
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
     /// A database operation failed, or the database rejected a migration.
-    #[error("migration failed: {0}")]
+    #[error("cannot migrate the database: {0}")]
     Database(#[from] sqlx::Error),
     /// A migration file was changed after it ran.
     #[error(
-        "migration {0} has changed since it ran on this database; start the version of Stead that ran it"
+        "cannot migrate the database: migration {0} has changed since it ran; start the version of Stead that ran it"
     )]
     Changed(String),
     /// A newer program migrated the database.
-    #[error("the database was migrated by a newer Stead (migration {0}); start that version")]
+    #[error("cannot migrate the database: a newer Stead ran migration {0}; start that version")]
     Unknown(String),
     /// The log was written by a pre-release version.
     #[error(transparent)]
@@ -107,13 +107,14 @@ pub(crate) async fn check_format_is(
     }
 }
 
-/// Format of the log of this database. None: there is no log.
+/// Returns the format of the log, or `None` if the database has no log.
 async fn found_format(connection: &mut PgConnection) -> Result<Option<i32>, sqlx::Error> {
     let exists = sqlx::query_scalar("select to_regclass('log_head') is not null");
     if !exists.fetch_one(&mut *connection).await? {
         return Ok(None);
     }
-    // Before the first release the column was called `layout`: as JSON, a missing column is null and no error.
+    // Before the first release the column was called `layout`. The query converts the row to JSON,
+    // where a missing column is null instead of an error.
     let format = "select coalesce(head->>'format', head->>'layout')::integer \
                   from (select to_jsonb(h) as head from log_head h) as row";
     sqlx::query_scalar(format).fetch_optional(connection).await
@@ -123,7 +124,7 @@ async fn found_format(connection: &mut PgConnection) -> Result<Option<i32>, sqlx
 pub(crate) async fn tables(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
     let mut tries = 1;
     loop {
-        match once(pool, &files()).await {
+        match try_migrate(pool, &files()).await {
             Err(MigrateError::Database(error)) if is_race(&error) && tries < TRIES => tries += 1,
             result => return result,
         }
@@ -137,7 +138,7 @@ fn is_race(error: &sqlx::Error) -> bool {
     code.is_some_and(|code| matches!(&*code, "23505" | "42P06" | "42P07"))
 }
 
-async fn once(pool: &PgPool, files: &[File]) -> Result<Vec<String>, MigrateError> {
+async fn try_migrate(pool: &PgPool, files: &[File]) -> Result<Vec<String>, MigrateError> {
     let mut tx = pool.begin().await?;
     prepare(&mut tx).await?;
     let known =
@@ -184,7 +185,8 @@ pub async fn has_application_role(connection: impl PgExecutor<'_>) -> Result<boo
 /// Creates the schema and the migration table, and locks the table until the transaction ends.
 async fn prepare(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let schema = sqlx::query("select 1 from pg_namespace where nspname = $1").bind(SCHEMA);
-    // Checked first: `create … if not exists` needs the create privilege even if the schema exists.
+    // The check is necessary because `create … if not exists` needs the create privilege even if
+    // the schema exists.
     if schema.fetch_optional(&mut *connection).await?.is_none() {
         let create = format!("create schema if not exists {SCHEMA}");
         sqlx::raw_sql(&create).execute(&mut *connection).await?;
@@ -220,16 +222,16 @@ mod tests {
     use crate::testing::fresh_empty_database;
 
     #[tokio::test]
-    async fn a_later_migration_runs_once_and_an_earlier_program_is_refused_afterwards() {
+    async fn later_migration_runs_once_and_then_rejects_an_earlier_program() {
         let database = fresh_empty_database().await.unwrap();
         let first = files();
         let later = [&first[..], &[("9999_later", "create table later (id bigint)")]].concat();
         let all: Vec<_> = first.iter().map(|(name, _)| (*name).to_owned()).collect();
-        assert_eq!(once(&database.pool, &first).await.unwrap(), all);
-        assert_eq!(once(&database.pool, &later).await.unwrap(), ["9999_later"]);
-        assert_eq!(once(&database.pool, &later).await.unwrap(), [] as [String; 0]);
+        assert_eq!(try_migrate(&database.pool, &first).await.unwrap(), all);
+        assert_eq!(try_migrate(&database.pool, &later).await.unwrap(), ["9999_later"]);
+        assert_eq!(try_migrate(&database.pool, &later).await.unwrap(), [] as [String; 0]);
         sqlx::query("select id from later").fetch_all(&database.pool).await.unwrap();
-        let refused = once(&database.pool, &first).await.unwrap_err();
+        let refused = try_migrate(&database.pool, &first).await.unwrap_err();
         assert!(matches!(&refused, MigrateError::Unknown(name) if name == "9999_later"));
     }
 }

@@ -13,8 +13,8 @@ pub(crate) async fn fetch(
     connection: &mut PgConnection,
     nodes: Vec<Node>,
 ) -> Result<Vec<Hash>, sqlx::Error> {
-    let found = found(connection, &nodes).await?;
-    fold(&nodes, &found)
+    let found = stored_hashes(connection, &nodes).await?;
+    combine_hashes(&nodes, &found)
 }
 
 /// Returns the hashes as [`fetch`] does, with the leaves of archived events where there are no
@@ -24,7 +24,7 @@ pub(crate) async fn fetch_through(
     archives: &Archives,
     nodes: Vec<Node>,
 ) -> Result<Vec<Hash>, LogError> {
-    let mut found = found(&mut *connection, &nodes).await?;
+    let mut found = stored_hashes(&mut *connection, &nodes).await?;
     for (node, hashes) in nodes.iter().zip(&mut found) {
         if node.level < 8 && hashes.len() < 1 << node.level {
             let (first, end) = (node.index << node.level, (node.index + 1) << node.level);
@@ -35,11 +35,12 @@ pub(crate) async fn fetch_through(
             }
         }
     }
-    Ok(fold(&nodes, &found)?)
+    Ok(combine_hashes(&nodes, &found)?)
 }
 
-/// Stored hashes of each node: its own, or those of its descendants.
-async fn found(
+/// Returns the stored hashes of each node: its own hash, or the hashes of its descendants on the
+/// next stored level.
+async fn stored_hashes(
     connection: &mut PgConnection,
     nodes: &[Node],
 ) -> Result<Vec<Vec<Hash>>, sqlx::Error> {
@@ -87,7 +88,7 @@ async fn found(
     Ok(found)
 }
 
-fn fold(nodes: &[Node], found: &[Vec<Hash>]) -> Result<Vec<Hash>, sqlx::Error> {
+fn combine_hashes(nodes: &[Node], found: &[Vec<Hash>]) -> Result<Vec<Hash>, sqlx::Error> {
     nodes
         .iter()
         .zip(found)

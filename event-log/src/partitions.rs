@@ -13,8 +13,8 @@ use crate::{
 
 /// Default number of positions in a partition.
 pub const SIZE: u64 = 10_240_000;
-/// Partitions have whole blocks of the tree, because an append needs the leaves of an unfinished
-/// block as rows.
+/// Number of positions in a block of the tree. Partitions consist of whole blocks, because an
+/// append needs the leaves of an unfinished block as rows.
 pub const BLOCK: u64 = 256;
 /// Number of empty partitions that a server with table privileges keeps ahead of the head.
 pub const AHEAD: u64 = 1;
@@ -25,20 +25,17 @@ pub const FAR_AHEAD: u64 = 4;
 const LOCK_MS: u32 = 2_000;
 /// Timeout in milliseconds after which the database ends an idle transaction, for example after a
 /// lost connection.
-const SILENCE_MS: u32 = 5_000;
+const IDLE_TIMEOUT_MS: u32 = 5_000;
 
 /// A range of positions with its own table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
-    /// Name of the table.
     pub table: String,
-    /// First position.
     pub first: u64,
-    /// Last position.
     pub last: u64,
 }
 
-/// Returns the partitions in order.
+/// Returns the partitions in order, without the default partition.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -78,7 +75,7 @@ pub async fn create_missing(
     let mut made = vec![];
     loop {
         let mut connection = owner.acquire().await?;
-        let Some(missing) = missing(&mut connection, size, ahead).await? else {
+        let Some(missing) = next_missing(&mut connection, size, ahead).await? else {
             return Ok(made);
         };
         // The transaction begins after the first check. Two transactions that had both read the
@@ -88,7 +85,7 @@ pub async fn create_missing(
         // while it holds the lock.
         tx.execute(&*format!(
             "set local lock_timeout = '{LOCK_MS}ms'; \
-             set local idle_in_transaction_session_timeout = '{SILENCE_MS}ms'"
+             set local idle_in_transaction_session_timeout = '{IDLE_TIMEOUT_MS}ms'"
         ))
         .await?;
         // If the default partition has rows, the whole table must be locked. Otherwise it is enough
@@ -97,11 +94,11 @@ pub async fn create_missing(
         tx.execute(&*format!("lock table {lock} in access exclusive mode")).await?;
         // Checked again: another program may have created the partition, or added rows to the
         // default one.
-        if self::missing(&mut tx, size, ahead).await?.as_ref() != Some(&missing) {
+        if self::next_missing(&mut tx, size, ahead).await?.as_ref() != Some(&missing) {
             tx.rollback().await?;
             continue;
         }
-        made.push(one(&mut tx, missing).await?);
+        made.push(create_partition(&mut tx, missing).await?);
         tx.commit().await?;
     }
 }
@@ -115,12 +112,12 @@ struct Missing {
     takes_rest: bool,
 }
 
-async fn missing(
+async fn next_missing(
     connection: &mut PgConnection,
     size: u64,
     ahead: u64,
 ) -> Result<Option<Missing>, sqlx::Error> {
-    let end = end(connection).await?;
+    let end = end_of_partitions(connection).await?;
     let found = "select coalesce((select position from log_head), 0), \
                  (select max(r.position) from log_event_default r, log_head h \
                    where r.position > $1 and r.position <= h.position)";
@@ -131,18 +128,21 @@ async fn missing(
         let last = (end + size).max(number(rest).next_multiple_of(BLOCK));
         return Ok(Some(Missing { first, last, takes_rest: true }));
     }
-    let wanted = head.saturating_add(ahead.saturating_mul(size));
-    Ok((end <= wanted).then_some(Missing { first, last: end + size, takes_rest: false }))
+    let last_needed = head.saturating_add(ahead.saturating_mul(size));
+    Ok((end <= last_needed).then_some(Missing { first, last: end + size, takes_rest: false }))
 }
 
 /// Last position that has, or had, a partition.
-async fn end(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+async fn end_of_partitions(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
     let made = list(connection).await?.last().map_or(0, |partition| partition.last);
     let archived = "select coalesce(max(last_position), 0) from log_archive";
     Ok(made.max(number(sqlx::query_scalar(archived).fetch_one(connection).await?)))
 }
 
-async fn one(connection: &mut PgConnection, missing: Missing) -> Result<Partition, sqlx::Error> {
+async fn create_partition(
+    connection: &mut PgConnection,
+    missing: Missing,
+) -> Result<Partition, sqlx::Error> {
     let Missing { first, last, takes_rest } = missing;
     let (table, end) = (format!("log_event_{first}"), last + 1);
     let make = if takes_rest {
@@ -168,8 +168,8 @@ async fn one(connection: &mut PgConnection, missing: Missing) -> Result<Partitio
     Ok(Partition { table, first, last })
 }
 
-/// Restricts the database role of servers: it may read partitions, but write only to the whole
-/// table, where it may not change a row.
+/// Restricts the database role of servers. The role may read partitions. It may insert rows only
+/// through the parent table, and may not change or delete a row.
 pub(crate) async fn keep_from_application(
     connection: &mut PgConnection,
 ) -> Result<(), sqlx::Error> {

@@ -11,10 +11,10 @@ use sqlx::PgConnection;
 
 use crate::{EventLog, LogError, append::Head, nodes};
 
-/// The head within one transaction.
+/// Head of the log as one transaction sees it.
 #[derive(Debug, Clone)]
 pub struct HeadSnapshot {
-    /// Tree head, to be signed.
+    /// Checkpoint of the head, not signed yet.
     pub checkpoint: Checkpoint,
     /// Format of the log.
     pub format: i32,
@@ -36,7 +36,7 @@ pub async fn head_snapshot(connection: &mut PgConnection) -> Result<HeadSnapshot
 }
 
 impl EventLog {
-    /// Tree head that this process knows. It covers everything that this process acknowledged.
+    /// Tree head that this process knows. It covers every commit that this process acknowledged.
     pub fn head(&self) -> Checkpoint {
         let seen = self.shared.seen.borrow();
         Checkpoint {
@@ -65,12 +65,13 @@ impl EventLog {
         hashes.first().copied().ok_or(LogError::NoLog)
     }
 
-    /// Returns the roots at several sizes with one query. No size may be 0 or after the head.
+    /// Returns the roots at several sizes with one query. Each size must be at least 1 and at most
+    /// the size of the log.
     pub(crate) async fn roots(&self, sizes: &[u64]) -> Result<Vec<Hash>, LogError> {
         let plans: Vec<_> = sizes.iter().map(|size| tree::root(*size)).collect();
         let mut connection = self.pool().acquire().await?;
-        let wanted = plans.iter().flat_map(ProofPlan::nodes).collect();
-        let hashes = nodes::fetch_through(&mut connection, self.archives(), wanted).await?;
+        let needed = plans.iter().flat_map(ProofPlan::nodes).collect();
+        let hashes = nodes::fetch_through(&mut connection, self.archives(), needed).await?;
         let (mut rest, mut roots) = (&hashes[..], Vec::with_capacity(plans.len()));
         for plan in plans {
             let (own, others) = rest.split_at(plan.nodes().count());
@@ -83,7 +84,7 @@ impl EventLog {
     /// Returns the inclusion proof of the event at `position` in the first `size` events.
     ///
     /// # Errors
-    /// [`LogError::Proof`] if the position is not among them, or the log has fewer events.
+    /// [`LogError::Proof`] if `position` is 0 or after `size`, or the log has fewer than `size` events.
     pub async fn inclusion(&self, position: u64, size: u64) -> Result<Vec<Hash>, LogError> {
         self.within(size)?;
         let index = position.checked_sub(1);
@@ -91,11 +92,10 @@ impl EventLog {
         self.prove(tree::inclusion(index, size)?).await
     }
 
-    /// Returns the inclusion proofs of these positions in the first `size` events, in order.
-    /// Shared nodes are read once.
+    /// Returns the inclusion proofs of these positions in the first `size` events, in order. Shared nodes are read once.
     ///
     /// # Errors
-    /// [`LogError::Proof`] if a position is not among them, or the log has fewer events.
+    /// [`LogError::Proof`] if a position is 0 or after `size`, or the log has fewer than `size` events.
     pub async fn inclusions(
         &self,
         positions: &[u64],
@@ -140,7 +140,7 @@ impl EventLog {
     }
 
     fn within(&self, size: u64) -> Result<(), LogError> {
-        // The head is compared, not `position`, which is updated slightly later.
+        // Compares with the published head, because `position` is updated slightly later.
         let position = self.shared.seen.borrow().position;
         if size <= position {
             return Ok(());

@@ -186,8 +186,8 @@ impl EventLog {
             Ok(first.try_get::<Option<i64>, _>(column)?.map_or(0, number))
         };
         let (version, last) = (counted("stream_version")?, counted("last_position")?);
-        // More rows than the version counts: the stream's row is corrupt, and the caller reads the
-        // stream to its end.
+        // If the stream has more rows than its version counts, its row in `log_stream` is corrupt.
+        // The caller then reads the stream to its end.
         if version >= below || rows.len() as u64 >= below {
             return Ok(None);
         }
@@ -209,8 +209,8 @@ impl EventLog {
             self.key_ring().open(&mut connection, &mut rows).await?;
             return Ok(Some(rows));
         }
-        let asked = (after_sequence, to_position);
-        let archived = self.archives().stream(&mut connection, stream, asked, limit).await?;
+        let range = (after_sequence, to_position);
+        let archived = self.archives().stream(&mut connection, stream, range, limit).await?;
         let mut events: Vec<StoredEvent> = archived.into_iter().map(Arc::unwrap_or_clone).collect();
         let last = events.last().map_or(0, |event| event.sequence);
         let left = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(events.len());

@@ -17,25 +17,24 @@ use crate::{
 };
 
 /// Number of a stream's events between two snapshots.
-pub(crate) const EVERY: u32 = 200;
-/// Size of the digest at the start.
+pub(crate) const SNAPSHOT_INTERVAL: u32 = 200;
+/// Size in bytes of the digest at the start of a snapshot.
 const DIGEST: usize = 32;
-/// Encoding of a state: bincode behind its digest. Snapshots with another one are ignored.
+/// Version of the encoding: a digest, then the state in bincode. Snapshots of another version are
+/// ignored.
 const CODEC: i16 = 3;
 /// Maximum size of a snapshot and of the decoded state. A larger state is computed from its events.
-const MOST_BYTES: usize = 64 * 1024 * 1024;
+const MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Digest of the source of `domain`, which determines every state. Changed code may compute another
 /// state even if the fields are the same.
-const MADE_BY: &str = env!("DOMAIN_SHA256");
+const DOMAIN_DIGEST: &str = env!("DOMAIN_SHA256");
 
-/// Hash of the code that computes a state of this kind.
+/// Returns a hash that identifies the aggregate type and the code that computes its state.
 fn schema_hash<D: Decider>() -> proof::Hash {
-    proof::sha256(format!("stead/snapshot/v1\n{}\n{MADE_BY}", D::NAME).as_bytes())
+    proof::sha256(format!("stead/snapshot/v1\n{}\n{DOMAIN_DIGEST}", D::NAME).as_bytes())
 }
 
-/// Encodes a state, after a digest over its stream, version and bytes. The digest is
-/// necessary because bincode decodes almost any bytes: a flipped bit would be a wrong value
-/// without an error.
+/// Encodes a state with a preceding digest over its stream, version and bytes. The digest is necessary because bincode decodes almost any bytes: a flipped bit would result in a wrong value instead of an error.
 ///
 /// # Errors
 /// [`EncodeError`]; also if the state is too large.
@@ -46,7 +45,7 @@ pub fn encode<D: Decider>(
 ) -> Result<Vec<u8>, EncodeError> {
     let mut bytes = vec![0; DIGEST];
     bincode::encode_into_std_write(state, &mut bytes, standard())?;
-    if bytes.len() > MOST_BYTES {
+    if bytes.len() > MAX_BYTES {
         return Err(EncodeError::Other("the state exceeds the maximum size of a snapshot"));
     }
     let digest = digest::<D>(stream, version, &bytes[DIGEST..]);
@@ -60,11 +59,11 @@ pub fn encode<D: Decider>(
 /// [`DecodeError`].
 pub fn decode<D: Decider>(stream: &StreamId, version: u64, bytes: &[u8]) -> Result<D, DecodeError> {
     let other = DecodeError::Other("the digest does not match this stream and version");
-    let Some((kept, state)) = bytes.split_at_checked(DIGEST) else { return Err(other) };
-    if kept != digest::<D>(stream, version, state) {
+    let Some((stored, state)) = bytes.split_at_checked(DIGEST) else { return Err(other) };
+    if stored != digest::<D>(stream, version, state) {
         return Err(other);
     }
-    let (read, length) = bincode::decode_from_slice(state, standard().with_limit::<MOST_BYTES>())?;
+    let (read, length) = bincode::decode_from_slice(state, standard().with_limit::<MAX_BYTES>())?;
     match length == state.len() {
         true => Ok(read),
         false => Err(DecodeError::Other("extra bytes follow the state")),
@@ -83,9 +82,9 @@ fn digest<D: Decider>(stream: &StreamId, version: u64, state: &[u8]) -> proof::H
     hasher.finalize().into()
 }
 
-/// Reads a state that is not newer than its stream, with its version. Returns none while copies are
-/// being erased. Afterwards it ignores snapshots of earlier reads, because they may contain erased
-/// data.
+/// Reads a state that is not newer than its stream, with its version. Returns `None` while copies
+/// of a shredded subject's data are being erased. Later, it ignores snapshots from before the
+/// erasure, because they may contain erased data.
 pub(crate) async fn read<D: Decider>(
     executor: impl PgExecutor<'_>,
     stream: &StreamId,
@@ -120,24 +119,24 @@ impl EventLog {
     /// Stores a snapshot of a durable state in the background, if enough events followed version
     /// `known`.
     pub(crate) fn store_snapshot<D: Decider>(&self, loaded: &Loaded<D>, known: u64) {
-        let every = u64::from(EVERY);
+        let every = u64::from(SNAPSHOT_INTERVAL);
         if loaded.version / every <= known / every {
             return;
         }
         let (pool, loaded) = (self.pool().clone(), loaded.clone());
         tokio::spawn(async move {
-            if let Err(error) = keep(&pool, &loaded).await {
+            if let Err(error) = store(&pool, &loaded).await {
                 warn!(stream = %loaded.stream, error = %error, "Cannot store snapshot, reading events instead");
             }
         });
     }
 }
 
-async fn keep<D: Decider>(pool: &PgPool, loaded: &Loaded<D>) -> Result<(), sqlx::Error> {
+async fn store<D: Decider>(pool: &PgPool, loaded: &Loaded<D>) -> Result<(), sqlx::Error> {
     let state = encode(&loaded.stream, loaded.version, &*loaded.state)
         .map_err(|error| sqlx::Error::Encode(error.into()))?;
-    // A state that was read before a key was deleted must not be stored after the erasure of its
-    // copies.
+    // A state that was read before a key was deleted may contain erased data, so it must not be
+    // stored after the erasure.
     sqlx::query(
         "insert into log_snapshot (aggregate_type, aggregate_id, sequence, codec, schema_hash, state, \
            read_position) \

@@ -1,12 +1,10 @@
-//! Everything that a read of the log needs: the database's rows, the archives and the keys.
 use sqlx::PgPool;
 
 use crate::{Archives, EventLog, KeyRing};
 
-/// Rows, archives and keys of one reader.
+/// Parts that a read of the log needs: rows in the database, archives and keys.
 #[derive(Clone)]
 pub struct Source {
-    /// Connections to the database.
     pub pool: PgPool,
     /// Archives of events without rows.
     pub archives: Archives,
@@ -15,14 +13,13 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source of these parts.
     pub fn new(pool: &PgPool, archives: &Archives, keys: &KeyRing) -> Source {
         Source { pool: pool.clone(), archives: archives.clone(), keys: keys.clone() }
     }
 }
 
-/// A source of rows only. An event that only archives have, or that has encrypted fields, is an
-/// error.
+/// Creates a source of rows only. Reading an event that only archives have, or that has encrypted
+/// fields, is an error.
 impl From<&PgPool> for Source {
     fn from(pool: &PgPool) -> Source {
         Source::new(pool, &Archives::default(), &KeyRing::default())

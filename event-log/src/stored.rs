@@ -1,4 +1,3 @@
-//! Stored events.
 use std::{borrow::Cow, sync::Arc};
 
 use domain::{
@@ -30,35 +29,33 @@ pub struct StoredEvent {
     pub position: u64,
     /// Globally unique id.
     pub event_id: Ulid,
-    /// Stream of the event.
     pub stream: StreamId,
     /// Index in the stream, from 1.
     pub sequence: u64,
-    /// `aggregate.verb_past`.
+    /// Type of the event, in the form `aggregate.verb_past`.
     pub event_type: Cow<'static, str>,
     /// Version of the payload's schema.
     pub event_version: Cow<'static, str>,
     /// JSON, byte for byte as it was hashed. Personal data fields in it are encrypted.
     pub payload: Arc<str>,
-    /// The payload to read, or the reason why it cannot be read. `None` if it equals the stored
-    /// one.
     pub(crate) said: ReadablePayload,
     /// A flat JSON map of texts ([`Meta`]), byte for byte as it was hashed.
     pub metadata: Arc<str>,
     /// Salt that prevents guessing the payload from its hash. A proof includes it only with the
     /// payload.
     pub salt: Salt,
-    /// Hash in the tree.
+    /// Hash of the event in the tree.
     pub leaf: Hash,
     /// Hash over all events up to this one.
     pub chain: Hash,
     /// Number of the batch.
     pub commit_no: u64,
-    /// Time of the record, never before that of an earlier position.
+    /// Time at which the log recorded the event. Times never decrease along positions.
     pub recorded_at: Timestamp,
 }
 
-/// The payload to read, or the reason why it cannot be read. `None` if it equals the stored one.
+/// Payload with decrypted fields, or the reason why they cannot be decrypted. `None` if the stored
+/// payload has no encrypted fields.
 pub(crate) type ReadablePayload = Option<Result<Arc<str>, Arc<str>>>;
 
 impl StoredEvent {
@@ -67,7 +64,7 @@ impl StoredEvent {
     /// # Errors
     /// [`LogError::Damaged`] if this program cannot decode it.
     pub fn decode<E: Event>(&self) -> Result<Vec<E>, LogError> {
-        upcast::read(&self.event_type, &self.event_version, self.words()?)
+        upcast::read(&self.event_type, &self.event_version, self.readable()?)
             .map_err(|error| self.damaged(&error))
     }
 
@@ -75,10 +72,10 @@ impl StoredEvent {
     ///
     /// # Errors
     /// [`LogError::Damaged`] if the encrypted fields were not decrypted.
-    pub fn words(&self) -> Result<&str, LogError> {
+    pub fn readable(&self) -> Result<&str, LogError> {
         match &self.said {
             None => Ok(&self.payload),
-            Some(Ok(said)) => Ok(said),
+            Some(Ok(readable)) => Ok(readable),
             Some(Err(why)) => Err(self.damaged(why)),
         }
     }
@@ -92,12 +89,12 @@ impl StoredEvent {
             event_type: &self.event_type,
         };
         self.said = match keys.open(&self.payload, which) {
-            Ok(said) => said.map(|said| Ok(said.into())),
+            Ok(readable) => readable.map(|readable| Ok(readable.into())),
             Err(why) => Some(Err(why.into())),
         };
     }
 
-    /// Returns the metadata.
+    /// Parses the metadata.
     ///
     /// # Errors
     /// [`LogError::Damaged`] if it cannot be parsed.
@@ -105,7 +102,8 @@ impl StoredEvent {
         serde_json::from_str(&self.metadata).map_err(|error| self.damaged(&error))
     }
 
-    /// Leaf computed from all other fields. `None` if the version is not a number.
+    /// Returns the leaf computed from all other fields, or `None` if the event's version is not a
+    /// number.
     pub fn computed_leaf(&self) -> Option<Leaf<'_>> {
         Some(Leaf {
             position: self.position,
@@ -145,7 +143,7 @@ impl StoredEvent {
             sequence: counted("sequence")?,
             event_type: Cow::Owned(row.try_get("event_type")?),
             event_version: Cow::Owned(row.try_get("event_version")?),
-            said: unopened(&payload),
+            said: not_decrypted(&payload),
             payload: payload.into(),
             metadata: row.try_get::<String, _>("metadata")?.into(),
             salt: fixed(bytes("salt")?, position, "salt")?,
@@ -157,7 +155,7 @@ impl StoredEvent {
     }
 }
 
-/// Position or version as an unsigned number. The tables hold no negative ones.
+/// Converts a position or version from the database. The tables contain no negative values.
 pub(crate) fn number(value: i64) -> u64 {
     value.max(0).cast_unsigned()
 }
@@ -178,7 +176,9 @@ pub(crate) fn fixed<const N: usize>(
     })
 }
 
-/// Payload with encrypted fields, which cannot be read before decryption.
-pub(crate) fn unopened(payload: &str) -> ReadablePayload {
-    encryption::is_encrypted(payload).then(|| Err("it is encrypted, and was not decrypted".into()))
+/// Returns an error as the readable payload if the payload has encrypted fields, which are not
+/// decrypted yet.
+pub(crate) fn not_decrypted(payload: &str) -> ReadablePayload {
+    encryption::is_encrypted(payload)
+        .then(|| Err("the payload is encrypted, and was not decrypted".into()))
 }

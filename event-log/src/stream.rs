@@ -11,7 +11,6 @@ pub struct StreamId {
 }
 
 impl StreamId {
-    /// Stream of an aggregate.
     pub fn new(aggregate_type: impl Into<String>, aggregate_id: impl Into<String>) -> StreamId {
         StreamId { aggregate_type: aggregate_type.into(), aggregate_id: aggregate_id.into() }
     }

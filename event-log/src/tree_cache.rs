@@ -21,7 +21,6 @@ const LEAVES: usize = 1_024;
 /// Maximum number of other nodes in the cache.
 const NODES: usize = 65_536;
 
-/// Tree nodes that need no query.
 #[derive(Default)]
 pub(crate) struct TreeCache(Mutex<CachedNodes>);
 
@@ -36,41 +35,42 @@ struct CachedNodes {
 impl TreeCache {
     /// Adds the leaves of appended events. After a gap, starts with an empty list of leaves.
     pub(crate) fn grow(&self, events: &[StoredEvent]) {
-        let mut known = self.known();
+        let mut cached = self.lock();
         for event in events {
             let index = event.position - 1;
-            if index != known.first + known.leaves.len() as u64 {
-                known.leaves.clear();
-                known.first = index;
+            if index != cached.first + cached.leaves.len() as u64 {
+                cached.leaves.clear();
+                cached.first = index;
             }
-            known.leaves.push_back(event.leaf);
-            if known.leaves.len() > LEAVES {
-                known.leaves.pop_front();
-                known.first += 1;
+            cached.leaves.push_back(event.leaf);
+            if cached.leaves.len() > LEAVES {
+                cached.leaves.pop_front();
+                cached.first += 1;
             }
         }
     }
 
-    /// Clears the cache, because the log has another history.
+    /// Clears the cache, because the log may have another history.
     pub(crate) fn forget(&self) {
-        *self.known() = CachedNodes::default();
+        *self.lock() = CachedNodes::default();
     }
 
-    /// Returns the cached hashes of these nodes, in order.
+    /// Returns the hashes of these nodes, in order. `None` for a node that is neither cached nor
+    /// computable from cached leaves.
     pub(crate) fn find(&self, nodes: &[Node]) -> Vec<Option<Hash>> {
-        let mut known = self.known();
-        nodes.iter().map(|node| known.find(*node)).collect()
+        let mut cached = self.lock();
+        nodes.iter().map(|node| cached.find(*node)).collect()
     }
 
     /// Adds nodes that were read.
     pub(crate) fn keep(&self, nodes: impl IntoIterator<Item = (Node, Hash)>) {
-        let mut known = self.known();
+        let mut cached = self.lock();
         for (node, hash) in nodes {
-            known.keep(node, hash);
+            cached.keep(node, hash);
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, CachedNodes> {
+    fn lock(&self) -> MutexGuard<'_, CachedNodes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

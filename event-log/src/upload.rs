@@ -17,12 +17,12 @@ use crate::{
 };
 
 mod charge;
-pub use charge::{Limit, Quota, Room, charge, room};
+pub use charge::{Limit, Quota, RemainingQuota, charge, remaining_quota};
 
 /// Time during which an upload counts towards its quotas and a report can reference it.
-const KEPT: TimeDelta = TimeDelta::hours(24);
+const RETENTION: TimeDelta = TimeDelta::hours(24);
 /// Maximum number of uploads that one statement deletes.
-const AT_ONCE: i64 = 200;
+const DELETE_BATCH: i64 = 200;
 
 /// Reasons why an upload was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,18 +35,17 @@ pub enum NotStored {
     Busy,
 }
 
-/// Condition that the data of execution `$2` was not erased.
+/// SQL condition: the data of execution `$2` was not erased.
 const NOT_ERASED: &str = "not exists (select from erased_execution where execution = $2)";
 
-/// An execution and its runner, which uploads.
+/// Execution that an upload belongs to, and its runner.
 #[derive(Debug, Clone, Copy)]
 pub struct Uploader<'u> {
     pub execution: &'u str,
     pub runner: &'u str,
 }
 
-/// Stores an upload. Storing the same bytes again changes nothing, unless they are missing.
-/// Returns the reason if it was not stored.
+/// Stores an upload. Storing the same bytes again changes nothing, unless an erasure deleted them. Returns the reason if the upload was not stored.
 ///
 /// # Errors
 /// [`BlobError`].
@@ -80,20 +79,21 @@ async fn put_in(
     if !charge::try_lock(&mut *tx, by.runner).await? {
         return Ok(Err(NotStored::Busy));
     }
-    let (sql, is_new) = match charge::room_of(&mut *tx, by, digest, quota).await? {
-        Room::Stored => return Ok(Ok(())),
-        Room::Left { bytes, limit } if charge(size) > bytes => {
+    let (sql, is_new) = match charge::remaining_quota_in(&mut *tx, by, digest, quota).await? {
+        RemainingQuota::Stored => return Ok(Ok(())),
+        RemainingQuota::Left { bytes, limit } if charge(size) > bytes => {
             return Ok(Err(NotStored::Exceeds(limit)));
         }
-        // An erasure that did not see the upload deleted its blob.
-        Room::Missing => {
+        // The upload was moved to a blob, and an erasure that did not see the upload deleted that
+        // blob.
+        RemainingQuota::Missing => {
             let again = "update blob_upload set bytes = $3, created_at = $4, runner = $5, size = $6 \
                  where digest = $1 and execution = $2 and bytes is null";
             (format!("{again} and {NOT_ERASED}"), false)
         }
         // A single statement: either an erasure of the execution waits for this statement, or the
         // statement sees that the execution is marked as erased.
-        Room::Left { .. } => {
+        RemainingQuota::Left { .. } => {
             let new = "insert into blob_upload (digest, execution, bytes, created_at, runner, size) \
                  select $1::text, $2::text, $3::bytea, $4::timestamptz, $5::text, $6::int8";
             (format!("{new} where {NOT_ERASED}"), true)
@@ -144,13 +144,13 @@ pub async fn read(
 ///
 /// # Errors
 /// [`BlobError`].
-pub async fn keep(
+pub async fn move_to_blob(
     pool: &PgPool,
     clock: &Clock,
     execution: &str,
     named: &Digest,
 ) -> Result<bool, BlobError> {
-    // The row is locked first. The collector then waits for it, or has deleted it already.
+    // Locks the row first: the collector waits for the lock, or has deleted the row already.
     let moved = format!(
         "with upload as ( \
            select digest, bytes from blob_upload where execution = $2 and digest = $1 and bytes is not null \
@@ -176,13 +176,13 @@ pub async fn keep(
 ///
 /// # Errors
 /// A database operation failed.
-pub async fn collect(pool: &PgPool, clock: &Clock) -> Result<u64, sqlx::Error> {
-    let before = clock.now() - KEPT;
+pub async fn delete_expired(pool: &PgPool, clock: &Clock) -> Result<u64, sqlx::Error> {
+    let before = clock.now() - RETENTION;
     let runners = "select distinct runner from blob_upload where created_at < $1";
     let runners: Vec<String> = sqlx::query_scalar(runners).bind(before).fetch_all(pool).await?;
     let old = "select execution, digest from blob_upload where runner = $1 and created_at < $2 \
          order by created_at limit $3 for update skip locked";
-    let delete = charge::returned(&format!("(execution, digest) in ({old})"));
+    let delete = charge::delete_statement(&format!("(execution, digest) in ({old})"));
     let mut collected = 0;
     for runner in runners {
         loop {
@@ -190,16 +190,16 @@ pub async fn collect(pool: &PgPool, clock: &Clock) -> Result<u64, sqlx::Error> {
             if !charge::try_lock(&mut tx, &runner).await? {
                 break;
             }
-            let delete = sqlx::query_as(&delete).bind(&runner).bind(before).bind(AT_ONCE);
+            let delete = sqlx::query_as(&delete).bind(&runner).bind(before).bind(DELETE_BATCH);
             let (deleted, unnamed): (i64, i64) = delete.fetch_one(&mut *tx).await?;
             tx.commit().await?;
             collected += unnamed.unsigned_abs();
-            if deleted < AT_ONCE {
+            if deleted < DELETE_BATCH {
                 break;
             }
         }
     }
-    charge::forget(pool).await?;
+    charge::delete_empty_counters(pool).await?;
     Ok(collected)
 }
 
@@ -207,7 +207,7 @@ pub async fn collect(pool: &PgPool, clock: &Clock) -> Result<u64, sqlx::Error> {
 ///
 /// # Errors
 /// A database operation failed.
-pub async fn waiting(pool: &PgPool) -> Result<u64, sqlx::Error> {
+pub async fn unreferenced_bytes(pool: &PgPool) -> Result<u64, sqlx::Error> {
     let sum = "select coalesce(sum(size), 0)::int8 from blob_upload where bytes is not null";
     let bytes: i64 = sqlx::query_scalar(sum).fetch_one(pool).await?;
     Ok(bytes.unsigned_abs())
@@ -220,12 +220,12 @@ pub async fn waiting(pool: &PgPool) -> Result<u64, sqlx::Error> {
 pub async fn erase(pool: &PgPool, executions: &[String]) -> Result<(), sqlx::Error> {
     let runners = "select distinct runner from blob_upload where execution = any($1)";
     let runners: Vec<String> = sqlx::query_scalar(runners).bind(executions).fetch_all(pool).await?;
-    let delete = charge::returned("runner = $1 and execution = any($2)");
+    let delete = charge::delete_statement("runner = $1 and execution = any($2)");
     for runner in runners {
         let mut tx = pool.begin().await?;
         charge::lock(&mut tx, &runner).await?;
         sqlx::query(&delete).bind(runner).bind(executions).execute(&mut *tx).await?;
         tx.commit().await?;
     }
-    charge::forget(pool).await
+    charge::delete_empty_counters(pool).await
 }

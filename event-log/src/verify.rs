@@ -20,7 +20,7 @@ use reports::ReportVerifier;
 use segment::{BLOCK, Range, check, link};
 
 /// Maximum number of concurrent segments.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT: usize = 8;
 
 /// Result of a successful verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub enum VerifyError {
 impl From<LogError> for VerifyError {
     fn from(error: LogError) -> VerifyError {
         match error {
-            // Stored bytes that are not an event also fail verification.
+            // Stored bytes that cannot be decoded also fail the verification.
             LogError::Damaged { position, what } => Difference { position, what }.into(),
             other => VerifyError::Log(other),
         }
@@ -75,14 +75,9 @@ impl From<sqlx::Error> for VerifyError {
     }
 }
 
-/// Verifies all events after a position; 0 verifies the whole log. The event at that position
-/// is trusted as stored. `progress` receives the number of verified events. Runs one segment
-/// per processor core.
+/// Verifies all events after a position; 0 verifies the whole log. The event at that position is trusted as stored. `progress` receives the number of verified events. Runs one segment per processor core, at most 8.
 ///
-/// Detects events that were changed, removed, added or swapped, unless all hashes were
-/// recomputed. To detect recomputed hashes, compare [`Verified::root`] with a checkpoint that
-/// another party stored. In addition, [`Verified::reported`] lists forged reports, because
-/// only a runner can sign its reports.
+/// Detects events that were changed, removed, added or swapped, unless all hashes were recomputed. To detect recomputed hashes, compare [`Verified::root`] with a checkpoint that another party stored. In addition, [`Verified::reported`] lists forged reports, because only a runner can sign its reports.
 ///
 /// # Errors
 /// [`VerifyError::Differs`] with the first difference.
@@ -95,13 +90,13 @@ pub async fn verify(
     verify_in(
         source,
         from_exclusive,
-        VerifyOptions { at_once: cores.min(AT_ONCE), ..VerifyOptions::default() },
+        VerifyOptions { at_once: cores.min(MAX_CONCURRENT), ..VerifyOptions::default() },
         progress,
     )
     .await
 }
 
-/// Division of the work.
+/// Concurrency and scope of a verification.
 #[derive(Debug, Clone, Copy)]
 pub struct VerifyOptions {
     /// Number of concurrent segments.
@@ -131,10 +126,10 @@ pub async fn verify_in(
     let source = source.into();
     let pool = &source.pool;
     let mut connection = pool.acquire().await?;
-    // Migrations insert the head when they create its table.
-    let gone = || Difference { position: 1, what: "the head is missing".into() };
+    // `stead migrate` creates the head row, so a missing row is a difference.
+    let missing = || Difference { position: 1, what: "the head is missing".into() };
     let head = Head::read_row(&mut connection).await.map_err(|error| unreadable(1, error))?;
-    let head = head.ok_or_else(gone)?;
+    let head = head.ok_or_else(missing)?;
     if from_exclusive > head.position {
         let what = "the head is before the start of the verification".into();
         return Err(Difference { position: head.position + 1, what }.into());
@@ -177,7 +172,7 @@ pub async fn verify_in(
     }
     let differs = |what: &str| Difference { position: head.position + 1, what: what.into() };
     if whole.chain != head.chain {
-        return Err(differs("the head has another chain link").into());
+        return Err(differs("the chain link of the head does not match the last event").into());
     }
     // A concurrent append may have written events meanwhile, but the head of the same snapshot
     // includes them.

@@ -3,7 +3,7 @@
 //!
 //! The reads are bounded. One row needs only its own stream. All rows need the events of the
 //! projection's aggregates up to the position, one page at a time. Everything runs in one
-//! transaction, so a caller ends the query by dropping it.
+//! transaction, so a caller ends the query by dropping [`AsOfQuery`].
 use event_log::{LogError, Source};
 use serde_json::value::RawValue;
 use sqlx::{Postgres, Row, Transaction};
@@ -19,21 +19,21 @@ use crate::{
 
 /// Maximum number of events of one stream that are read at once.
 const PAGE: u32 = 1_000;
-/// Position of the newest erasure fence: data that was read before it must not be stored.
+/// Selects the newest fence of an erasure, a log position. Every erasure raises the fence, and a
+/// table that was computed before must not be committed.
 const FENCE: &str = "select coalesce(max(fence), 0) from subject_key";
 
-/// An as-of query of a projection.
 pub struct AsOfQuery {
     tx: Transaction<'static, Postgres>,
     source: Source,
     view: Box<dyn DynProjection>,
-    folding: Box<dyn RowWriter>,
+    writer: Box<dyn RowWriter>,
     table: String,
     of: AsOfScope,
     /// Last position that the rows will include.
     position: u64,
     /// Key of the last row that was returned.
-    given: Option<String>,
+    last_key: Option<String>,
     /// Newest erasure fence when the query began.
     fence: i64,
 }
@@ -46,7 +46,6 @@ enum AsOfScope {
     Key { key: String, kind: usize, sequence: u64 },
 }
 
-/// Progress of an as-of query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AsOfProgress {
     /// Number of events processed, including those of other aggregates.
@@ -91,12 +90,12 @@ impl AsOfQuery {
             Some(key) => AsOfScope::Key { key, kind: 0, sequence: 0 },
             None => AsOfScope::All { at: 0 },
         };
-        let folding = view.folding();
-        Ok(AsOfQuery { tx, source, view, folding, table, of, position, given: None, fence: 0 })
+        let writer = view.writer();
+        Ok(AsOfQuery { tx, source, view, writer, table, of, position, last_key: None, fence: 0 })
     }
 
     /// Begins to write all rows of a projection as of a position to a permanent table.
-    pub(crate) async fn kept(
+    pub(crate) async fn into_table(
         source: impl Into<Source>,
         name: &str,
         position: u64,
@@ -110,19 +109,19 @@ impl AsOfQuery {
         let sql = format!(
             "create table {table} (like {live} including all excluding indexes, primary key (key))"
         );
-        let made = sqlx::Executor::execute(&mut *tx, &*sql).await;
-        made.map_err(|error| match as_of_table::is_there(&error) {
+        let created = sqlx::Executor::execute(&mut *tx, &*sql).await;
+        created.map_err(|error| match as_of_table::is_existing_table(&error) {
             true => RebuildError::TableExists { table: table.clone() },
             false => error.into(),
         })?;
         // The roles that may read the projection may also read its earlier rows.
         swap::grant(&mut tx, &live, &table).await?;
-        let folding = view.folding();
+        let writer = view.writer();
         let of = AsOfScope::All { at: 0 };
-        Ok(AsOfQuery { tx, source, view, folding, table, of, position, given: None, fence })
+        Ok(AsOfQuery { tx, source, view, writer, table, of, position, last_key: None, fence })
     }
 
-    /// Commits the table.
+    /// Commits the table. Fails if an erasure began after the query.
     pub(crate) async fn commit(mut self) -> Result<AsOfTable, RebuildError> {
         let count = format!("select count(*) from {}", self.table);
         let rows = sqlx::query(&count).fetch_one(&mut *self.tx).await?.try_get::<i64, _>(0)?;
@@ -144,15 +143,15 @@ impl AsOfQuery {
         self.position
     }
 
-    /// Applies the next page of events. Returns `None` after the last one.
+    /// Applies the next page of events. Returns `None` after the last page.
     ///
     /// # Errors
     /// [`LogError`].
     pub async fn fold(&mut self) -> Result<Option<AsOfProgress>, LogError> {
-        let AsOfQuery { tx, source, view, folding, table, of, position, .. } = self;
+        let AsOfQuery { tx, source, view, writer, table, of, position, .. } = self;
         match of {
             AsOfScope::All { at } if *at < *position => {
-                *at = page(tx, source, (*at, *position), &**view, (&mut **folding, table)).await?;
+                *at = page(tx, source, (*at, *position), &**view, (&mut **writer, table)).await?;
                 Ok(Some(AsOfProgress { events: *at, total: *position }))
             }
             AsOfScope::All { .. } => Ok(None),
@@ -162,13 +161,13 @@ impl AsOfQuery {
                 let found = streams::page(tx, source, stream, (*sequence, *position), PAGE).await?;
                 match found.last.filter(|_| found.full) {
                     Some((last, _)) => *sequence = last,
-                    // An id belongs to one kind of aggregate only, so the other kinds have no such
-                    // stream.
+                    // Continue with the next aggregate type. An id belongs to one type only, so at
+                    // most one of these streams has events.
                     None => (*kind, *sequence) = (*kind + 1, 0),
                 }
                 if !found.events.is_empty() {
                     let events: Vec<_> = found.events.iter().collect();
-                    folding.project(tx, table, &events).await?;
+                    writer.project(tx, table, &events).await?;
                 }
                 let events = found.last.map_or(*position, |(_, position)| position);
                 Ok(Some(AsOfProgress { events, total: *position }))
@@ -176,8 +175,8 @@ impl AsOfQuery {
         }
     }
 
-    /// Returns the next rows, ordered by key, after all events were applied. An empty page is the
-    /// last one.
+    /// Returns the next page of rows, ordered by key. Call it after [`AsOfQuery::fold`] has
+    /// returned `None`. An empty page means that no row is left.
     ///
     /// # Errors
     /// [`LogError`].
@@ -193,7 +192,7 @@ impl AsOfQuery {
         );
         let rows = sqlx::query(&sql)
             .bind(key)
-            .bind(&self.given)
+            .bind(&self.last_key)
             .bind(i64::from(limit))
             .fetch_all(&mut *self.tx)
             .await?;
@@ -203,7 +202,7 @@ impl AsOfQuery {
             Ok(AsOfRow { key: row.try_get(0)?, data })
         };
         let rows: Vec<AsOfRow> = rows.iter().map(row).collect::<Result<_, sqlx::Error>>()?;
-        self.given = rows.last().map(|row| row.key.clone()).or(self.given.take());
+        self.last_key = rows.last().map(|row| row.key.clone()).or(self.last_key.take());
         Ok(rows)
     }
 }

@@ -1,5 +1,6 @@
-//! Tables with the rows of a projection as of a position. A table is complete when it exists, and
-//! it remains until a user drops it. No code reads it, and it never becomes the live table.
+//! Permanent tables with the rows of a projection as of a position. A table becomes visible only
+//! when it is complete. It remains until a user or an erasure drops it, and it never becomes the
+//! live table.
 use event_log::Source;
 use sqlx::{PgConnection, PgPool, Row};
 
@@ -12,11 +13,9 @@ use crate::{
 /// A table with rows as of a position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AsOfTable {
-    /// Name of the table.
     pub table: String,
     /// Last position that the rows include.
     pub position: u64,
-    /// Number of rows.
     pub rows: u64,
 }
 
@@ -35,14 +34,14 @@ pub async fn create(
     position: u64,
     mut progress: impl FnMut(Progress) + Send,
 ) -> Result<AsOfTable, RebuildError> {
-    let mut past = AsOfQuery::kept(source, name, position).await?;
-    while let Some(folded) = past.fold().await? {
+    let mut query = AsOfQuery::into_table(source, name, position).await?;
+    while let Some(folded) = query.fold().await? {
         progress(Progress::Replaying { events: folded.events, total: folded.total });
     }
-    past.commit().await
+    query.commit().await
 }
 
-/// Returns the positions for which a projection has such a table.
+/// Returns the positions for which a projection has a table with earlier rows.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -65,25 +64,28 @@ pub async fn positions(connection: &mut PgConnection, name: &str) -> Result<Vec<
 pub async fn discard(pool: &PgPool, name: &str, position: u64) -> Result<bool, RebuildError> {
     let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
     let mut tx = pool.begin().await?;
-    let there = positions(&mut tx, name).await?.contains(&position);
-    if there {
+    let existed = positions(&mut tx, name).await?.contains(&position);
+    if existed {
         // A long reader of the table must not block this call indefinitely.
         let sql = format!(
             "set local lock_timeout = '2s'; drop table if exists {}",
             table(&view.table(), position)
         );
         let dropped = sqlx::Executor::execute(&mut *tx, &*sql).await;
-        dropped.map_err(|error| match error.as_database_error().and_then(|said| said.code()) {
-            Some(code) if code == "55P03" => RebuildError::Busy(view.name()),
-            Some(_) | None => error.into(),
+        dropped.map_err(|error| {
+            match error.as_database_error().and_then(|database| database.code()) {
+                Some(code) if code == "55P03" => RebuildError::Busy(view.name()),
+                Some(_) | None => error.into(),
+            }
         })?;
     }
     tx.commit().await?;
-    Ok(there)
+    Ok(existed)
 }
 
-/// Returns true if the table exists already, or another caller creates it concurrently.
-pub(crate) fn is_there(error: &sqlx::Error) -> bool {
+/// Returns true if the error means that the table exists already, or that another caller creates it
+/// concurrently.
+pub(crate) fn is_existing_table(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     // A concurrent creation fails on the table's row type, with one of the last two codes.
     code.is_some_and(|code| matches!(&*code, "42P07" | "23505" | "42710"))

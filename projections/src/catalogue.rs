@@ -23,7 +23,7 @@ pub(crate) const SHADOW: i32 = 1;
 /// Consumer shard of the rows that were live before the last rebuild.
 pub(crate) const PREVIOUS: i32 = -1;
 
-/// Position of a projection.
+/// Version and position of a projection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     pub name: &'static str,
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_shape_of_a_synchronous_view_is_a_new_format() {
+    fn a_synchronous_projection_keeps_its_version_unless_the_log_format_changes() {
         let synchronous = views().into_iter().filter(|view| view.class() == Class::Synchronous);
         let versions: Vec<_> = synchronous.map(|view| (view.name(), view.version())).collect();
         let known =
@@ -111,8 +111,8 @@ mod tests {
         assert_eq!(
             (FORMAT, &*versions),
             (3, &known[..]),
-            "an older server beside this one goes on writing the rows that it knows, and only the format stops it: \
-             with a new VERSION here comes a migration that raises FORMAT, and then this list"
+            "the VERSION of an inline projection changed: add a migration that raises FORMAT, because an older \
+             server would continue to write rows of the old version; then update this list"
         );
     }
 }

@@ -1,5 +1,6 @@
-//! Erases the personal data of a shredded subject from the projections. All projections are rebuilt
-//! from the log, which no longer contains the data. Then every table with earlier rows is dropped.
+//! Erases the personal data of a shredded subject from the projections. A rebuild from the log
+//! replaces the rows, because the log no longer contains the data. Then the erasure drops every
+//! table with earlier rows.
 use event_log::Source;
 use sqlx::{PgConnection, PgPool};
 
@@ -14,8 +15,7 @@ use crate::{
 /// time.
 const LOCK: &str = "set local lock_timeout = '2s'";
 
-/// Rebuilds every projection and drops all earlier rows. A caller can repeat it after a
-/// crash.
+/// Rebuilds every projection and drops all earlier rows. The call can be repeated after a crash.
 ///
 /// # Errors
 /// [`RebuildError`]. Earlier rows may remain then.
@@ -26,9 +26,9 @@ pub async fn erase(source: impl Into<Source>) -> Result<(), RebuildError> {
     no_earlier_rows(&source.pool).await
 }
 
-/// Rebuilds the rows of some streams (kind and id) in every projection and drops all earlier
-/// rows. This also works when the start of the log is not readable. A caller can repeat it
-/// after a crash.
+/// Rebuilds the rows of some streams (aggregate type and id) in every projection and drops all
+/// earlier rows. Does not read the start of the log, which may be unreadable. The call can be
+/// repeated after a crash.
 ///
 /// # Errors
 /// [`RebuildError`]. Earlier rows may remain then.
@@ -47,8 +47,8 @@ pub async fn erase_streams(
     no_earlier_rows(&source.pool).await
 }
 
-/// An unfinished rebuild has earlier rows in its shadow table, and another rebuild would continue
-/// it.
+/// Discards unfinished rebuilds. Their shadow tables contain earlier rows, and the next rebuild
+/// would continue with these tables.
 async fn no_shadows(pool: &PgPool) -> Result<(), sqlx::Error> {
     sqlx::query("delete from log_consumer where shard >= $1 and name = any($2)")
         .bind(SHADOW)
@@ -93,7 +93,8 @@ async fn dropped(
     })
 }
 
-/// Vacuums these tables, to remove deleted rows from disk as far as the database can.
+/// Vacuums tables, so that the database can overwrite deleted rows on disk. `tables` is a
+/// comma-separated list.
 ///
 /// # Errors
 /// If a database operation fails.

@@ -50,7 +50,7 @@ pub struct RecordedEvent {
     pub position: u64,
     /// Index in the stream, from 1.
     pub sequence: u64,
-    /// Time of the record.
+    /// Time at which the server recorded the event.
     pub at: Timestamp,
     /// Actor that caused the event.
     pub actor: Actor,
@@ -58,14 +58,14 @@ pub struct RecordedEvent {
 }
 
 impl RecordedEvent {
-    /// Decodes a stored event. An event of an older version can upcast to several.
+    /// Decodes a stored event. Upcasting an event of an older version can return several events.
     ///
     /// # Errors
-    /// [`LogError::Damaged`] if this program does not know the event.
+    /// [`LogError::Damaged`] if this program cannot decode the event.
     pub fn read(stored: &StoredEvent) -> Result<Vec<RecordedEvent>, LogError> {
-        let mut facts = vec![];
-        RawEvent { payload: stored.words()?, ..RawEvent::of(stored) }.read(&mut facts)?;
-        Ok(facts)
+        let mut decoded = vec![];
+        RawEvent { payload: stored.readable()?, ..RawEvent::of(stored) }.read(&mut decoded)?;
+        Ok(decoded)
     }
 
     /// Decodes an event without decrypting it: encrypted fields read `[encrypted]`.
@@ -76,7 +76,6 @@ impl RecordedEvent {
         RawEvent::of(stored).decode()
     }
 
-    /// Kind of the aggregate.
     pub fn aggregate(&self) -> &'static str {
         match &self.fact {
             DomainEvent::Access(..) => Access::NAME,
@@ -93,7 +92,6 @@ impl RecordedEvent {
         }
     }
 
-    /// Stream of the aggregate.
     pub fn stream(&self) -> StreamId {
         let id = match &self.fact {
             DomainEvent::Access(id, _) => id.to_string(),
@@ -137,18 +135,18 @@ pub(crate) async fn page(
     range: (u64, u64),
     aggregates: &[&str],
 ) -> Result<Vec<RecordedEvent>, LogError> {
-    let kept = rows(&mut *connection, source, range, aggregates).await?;
-    let keys = keys(connection, source, &kept).await?;
-    read(&kept, &keys, |_, _| true)
+    let events = rows(&mut *connection, source, range, aggregates).await?;
+    let keys = keys(connection, source, &events).await?;
+    read(&events, &keys, |_, _| true)
 }
 
 /// Loads the keys that decrypt these events.
 pub(crate) async fn keys(
     connection: &mut PgConnection,
     source: &Source,
-    kept: &[EncodedEvent],
+    events: &[EncodedEvent],
 ) -> Result<Keys, sqlx::Error> {
-    let payloads = kept.iter().map(payload).collect::<Result<Vec<&str>, _>>()?;
+    let payloads = events.iter().map(payload).collect::<Result<Vec<&str>, _>>()?;
     source.keys.decryption_keys(connection, payloads).await
 }
 
@@ -171,15 +169,16 @@ pub(crate) async fn rows(
         .fetch_all(&mut *connection)
         .await?;
     let floor = floor_of(connection, &rows).await?;
-    let mut kept = vec![];
+    let mut events = vec![];
     if floor > after {
         let archived =
             source.archives.events(connection, (after, floor.min(last)), u32::MAX).await?;
-        let wanted = |event: &Arc<StoredEvent>| aggregates.contains(&&*event.stream.aggregate_type);
-        kept.extend(archived.into_iter().filter(wanted).map(EncodedEvent::Archived));
+        let is_selected =
+            |event: &Arc<StoredEvent>| aggregates.contains(&&*event.stream.aggregate_type);
+        events.extend(archived.into_iter().filter(is_selected).map(EncodedEvent::Archived));
     }
-    kept.extend(rows.into_iter().map(EncodedEvent::Row));
-    Ok(kept)
+    events.extend(rows.into_iter().map(EncodedEvent::Row));
+    Ok(events)
 }
 
 /// An event that is not decoded yet.
@@ -200,46 +199,46 @@ fn bigint(position: u64) -> i64 {
 }
 
 /// Id of the event's stream.
-pub(crate) fn stream(kept: &EncodedEvent) -> Result<&str, sqlx::Error> {
-    match kept {
+pub(crate) fn stream(event: &EncodedEvent) -> Result<&str, sqlx::Error> {
+    match event {
         EncodedEvent::Row(row) => row.try_get(4),
         EncodedEvent::Archived(event) => Ok(&event.stream.aggregate_id),
     }
 }
 
-/// Payload as it is stored.
-fn payload(kept: &EncodedEvent) -> Result<&str, sqlx::Error> {
-    match kept {
+fn payload(event: &EncodedEvent) -> Result<&str, sqlx::Error> {
+    match event {
         EncodedEvent::Row(row) => row.try_get(7),
         EncodedEvent::Archived(event) => Ok(&event.payload),
     }
 }
 
-/// Decodes the events whose stream and position `wanted` accepts.
+/// Decodes the events whose stream and position `is_selected` accepts.
 pub(crate) fn read<'r>(
-    kept: impl IntoIterator<Item = &'r EncodedEvent>,
+    events: impl IntoIterator<Item = &'r EncodedEvent>,
     keys: &Keys,
-    wanted: impl Fn(&str, u64) -> bool,
+    is_selected: impl Fn(&str, u64) -> bool,
 ) -> Result<Vec<RecordedEvent>, LogError> {
-    let kept = kept.into_iter();
-    let mut facts = Vec::with_capacity(kept.size_hint().0);
-    for one in kept {
-        if wanted(stream(one)?, place(one)?.0) {
-            let mut raw = match one {
+    let events = events.into_iter();
+    let mut decoded = Vec::with_capacity(events.size_hint().0);
+    for event in events {
+        if is_selected(stream(event)?, position_and_sequence(event)?.0) {
+            let mut raw = match event {
                 EncodedEvent::Row(row) => RawEvent::of_row(row)?,
                 EncodedEvent::Archived(event) => RawEvent::of(event),
             };
-            let said = keys.open(raw.payload, raw.which()).map_err(|why| raw.damaged(&why))?;
-            raw.payload = said.as_deref().unwrap_or(raw.payload);
-            raw.read(&mut facts)?;
+            let payload =
+                keys.open(raw.payload, raw.context()).map_err(|why| raw.unreadable(&why))?;
+            raw.payload = payload.as_deref().unwrap_or(raw.payload);
+            raw.read(&mut decoded)?;
         }
     }
-    Ok(facts)
+    Ok(decoded)
 }
 
 /// Position and sequence of an event.
-fn place(kept: &EncodedEvent) -> Result<(u64, u64), sqlx::Error> {
-    match kept {
+fn position_and_sequence(event: &EncodedEvent) -> Result<(u64, u64), sqlx::Error> {
+    match event {
         EncodedEvent::Row(row) => Ok((number(row.try_get(0)?), number(row.try_get(1)?))),
         EncodedEvent::Archived(event) => Ok((event.position, event.sequence)),
     }
@@ -256,7 +255,7 @@ pub struct RawEvent<'a> {
     pub position: u64,
     /// Index in the stream, from 1.
     pub sequence: u64,
-    /// Time of the record.
+    /// Time at which the server recorded the event.
     pub at: Timestamp,
     /// Aggregate type.
     pub aggregate: &'a str,
@@ -268,18 +267,18 @@ pub struct RawEvent<'a> {
     pub version: &'a str,
     /// JSON. Encrypted fields in it read `[encrypted]` unless they were decrypted.
     pub payload: &'a str,
-    /// JSON map of texts, which has the actor.
+    /// JSON object that contains the actor.
     pub metadata: &'a str,
 }
 
-/// Member of the metadata that projections read.
+/// Part of the metadata that projections read: the actor.
 #[derive(Deserialize)]
-struct ByWhom {
+struct Metadata {
     actor: Actor,
 }
 
 impl<'a> RawEvent<'a> {
-    /// The stored event. Its encrypted fields stay encrypted.
+    /// Wraps a stored event. Its encrypted fields stay encrypted.
     fn of(stored: &'a StoredEvent) -> RawEvent<'a> {
         RawEvent {
             position: stored.position,
@@ -308,7 +307,7 @@ impl<'a> RawEvent<'a> {
         })
     }
 
-    fn which(&self) -> EventContext<'a> {
+    fn context(&self) -> EventContext<'a> {
         let RawEvent { aggregate, id, sequence, event_type, .. } = *self;
         EventContext { aggregate_type: aggregate, aggregate_id: id, sequence, event_type }
     }
@@ -318,50 +317,50 @@ impl<'a> RawEvent<'a> {
     /// # Errors
     /// [`LogError::Damaged`] if this program does not know the event.
     pub fn decode(self) -> Result<Vec<RecordedEvent>, LogError> {
-        let mut facts = vec![];
-        self.read(&mut facts)?;
-        Ok(facts)
+        let mut decoded = vec![];
+        self.read(&mut decoded)?;
+        Ok(decoded)
     }
 
-    fn read(self, facts: &mut Vec<RecordedEvent>) -> Result<(), LogError> {
+    fn read(self, decoded: &mut Vec<RecordedEvent>) -> Result<(), LogError> {
         match self.aggregate {
-            Access::NAME => self.say(DomainEvent::Access, facts),
-            App::NAME => self.say(DomainEvent::App, facts),
-            Build::NAME => self.say(DomainEvent::Build, facts),
-            Component::NAME => self.say(DomainEvent::Component, facts),
-            Enrolment::NAME => self.say(DomainEvent::Enrolment, facts),
-            Install::NAME => self.say(DomainEvent::Install, facts),
-            Job::NAME => self.say(DomainEvent::Job, facts),
-            Name::NAME => self.say(DomainEvent::Name, facts),
-            Run::NAME => self.say(DomainEvent::Run, facts),
-            Runner::NAME => self.say(DomainEvent::Runner, facts),
-            Subject::NAME => self.say(DomainEvent::Subject, facts),
-            other => Err(self.damaged(&format!("unknown aggregate type {other}"))),
+            Access::NAME => self.decode_as(DomainEvent::Access, decoded),
+            App::NAME => self.decode_as(DomainEvent::App, decoded),
+            Build::NAME => self.decode_as(DomainEvent::Build, decoded),
+            Component::NAME => self.decode_as(DomainEvent::Component, decoded),
+            Enrolment::NAME => self.decode_as(DomainEvent::Enrolment, decoded),
+            Install::NAME => self.decode_as(DomainEvent::Install, decoded),
+            Job::NAME => self.decode_as(DomainEvent::Job, decoded),
+            Name::NAME => self.decode_as(DomainEvent::Name, decoded),
+            Run::NAME => self.decode_as(DomainEvent::Run, decoded),
+            Runner::NAME => self.decode_as(DomainEvent::Runner, decoded),
+            Subject::NAME => self.decode_as(DomainEvent::Subject, decoded),
+            other => Err(self.unreadable(&format!("unknown aggregate type {other}"))),
         }
     }
 
-    fn say<I: FromStr + Clone, E: Event>(
+    fn decode_as<I: FromStr + Clone, E: Event>(
         &self,
         of: fn(I, E) -> DomainEvent,
-        facts: &mut Vec<RecordedEvent>,
+        decoded: &mut Vec<RecordedEvent>,
     ) -> Result<(), LogError>
     where
         I::Err: std::fmt::Display,
     {
-        let id: I = self.id.parse().map_err(|error: I::Err| self.damaged(&error))?;
-        let ByWhom { actor } =
-            serde_json::from_str(self.metadata).map_err(|error| self.damaged(&error))?;
+        let id: I = self.id.parse().map_err(|error: I::Err| self.unreadable(&error))?;
+        let Metadata { actor } =
+            serde_json::from_str(self.metadata).map_err(|error| self.unreadable(&error))?;
         let events: Vec<E> = upcast::read(self.event_type, self.version, self.payload)
-            .map_err(|error| self.damaged(&error))?;
+            .map_err(|error| self.unreadable(&error))?;
         let RawEvent { position, sequence, at, .. } = *self;
-        facts.extend(events.into_iter().map(|event| {
+        decoded.extend(events.into_iter().map(|event| {
             let (actor, fact) = (actor.clone(), of(id.clone(), event));
             RecordedEvent { position, sequence, at, actor, fact }
         }));
         Ok(())
     }
 
-    fn damaged(&self, error: &dyn std::fmt::Display) -> LogError {
+    fn unreadable(&self, error: &dyn std::fmt::Display) -> LogError {
         let what = format!("{} version {}: {error}", self.event_type, self.version);
         LogError::Damaged { position: self.position, what }
     }

@@ -21,12 +21,13 @@ pub(crate) trait DynProjection: Send + Sync {
     fn table(&self) -> String;
     fn aggregates(&self) -> &'static [&'static str];
     fn columns(&self) -> Vec<&'static str>;
-    fn folding(&self) -> Box<dyn RowWriter>;
+    fn writer(&self) -> Box<dyn RowWriter>;
 }
 
 /// Writes the rows of a projection and caches the rows that it wrote last.
 pub(crate) trait RowWriter: Send + Sync {
-    /// Applies events to the rows of a table. The events follow all events applied before.
+    /// Applies events to the rows of a table. The events must follow all events that were applied
+    /// before.
     fn project<'a>(
         &'a mut self,
         connection: &'a mut PgConnection,
@@ -34,7 +35,8 @@ pub(crate) trait RowWriter: Send + Sync {
         events: &'a [&'a RecordedEvent],
     ) -> BoxFuture<'a, Result<(), LogError>>;
 
-    /// Clears the cache, because another process may have written or a transaction was rolled back.
+    /// Clears the cache. Call it if another process may have written rows, or if a transaction was
+    /// rolled back.
     fn forget(&mut self);
 }
 
@@ -59,7 +61,7 @@ impl<P: Projection> DynProjection for Erased<P> {
     fn columns(&self) -> Vec<&'static str> {
         P::COLUMNS.iter().map(|(name, _)| *name).collect()
     }
-    fn folding(&self) -> Box<dyn RowWriter> {
+    fn writer(&self) -> Box<dyn RowWriter> {
         Box::new(RowCache::<P> { rows: HashMap::new() })
     }
 }
@@ -82,8 +84,8 @@ impl<P: Projection> RowWriter for RowCache<P> {
             let keyed = keyed::<P>(events.iter().copied());
             let unknown = unknown(&keyed, |key| self.rows.contains_key(key));
             if !unknown.is_empty() {
-                let there = load::<P>(connection, table, &unknown).await?;
-                self.rows.extend(there.into_iter().map(|(key, row)| (key, Some(row))));
+                let stored = load::<P>(connection, table, &unknown).await?;
+                self.rows.extend(stored.into_iter().map(|(key, row)| (key, Some(row))));
             }
             // The rows are moved out of the cache. A caller that fails must clear the cache.
             let changed = fold::<P>(keyed, |key| self.rows.remove(key).flatten());

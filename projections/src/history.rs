@@ -1,9 +1,9 @@
 //! History between two positions, grouped by run: requests, interventions, jobs, and changed
 //! components.
 //!
-//! It is read from the log only: the events of the install, of the runs admitted there and of their
-//! jobs. Each stream is read through an index. A history that is too long for one response states
-//! the position up to which it is complete.
+//! The history is read from the log only: the events of the install, of its runs and of their jobs.
+//! Each stream is read through an index. A history that is too long for one response states the
+//! position up to which it is complete.
 use domain::{
     ids::{InstallId, RunId},
     install::Install,
@@ -26,7 +26,7 @@ pub use model::{
 };
 pub use references::references;
 
-/// Maximum number of events of one kind in one response.
+/// Maximum number of events of one aggregate type in one response.
 pub const EVENTS: u32 = 10_000;
 /// Types of job events that are also read before the range: work, runner, result and resolution.
 const JOB_CONTEXT_EVENTS: [&str; 7] = [
@@ -39,8 +39,8 @@ const JOB_CONTEXT_EVENTS: [&str; 7] = [
     "job.outcome_resolved",
 ];
 
-/// Returns the history of an install after one position and up to another. `only` restricts
-/// it to one run.
+/// Returns the history of an install after one position and up to another. `only` restricts the
+/// history to one run.
 ///
 /// # Errors
 /// [`LogError`].
@@ -72,7 +72,7 @@ pub async fn of_install(
     events.sort_by_key(|event| event.position);
     let mut history = builder::build_history(&before.state, from, &events);
     if let Some(only) = only {
-        history.runs.retain(|told| told.run == only);
+        history.runs.retain(|run| run.run == only);
         history.other_events.clear();
     }
     Ok(History { complete_through: read.until, ..history })
@@ -105,7 +105,7 @@ pub async fn of_stream(
 ) -> Result<History, LogError> {
     let mut read = Read { log, from, until: to };
     let events = read.streams(aggregate, &[id.to_owned()], &[]).await?;
-    let others = events.iter().map(builder::happened).collect();
+    let others = events.iter().map(builder::summary).collect();
     Ok(History { runs: vec![], other_events: others, complete_through: read.until })
 }
 
@@ -153,9 +153,8 @@ impl Read<'_> {
     }
 }
 
-/// Reason in the event, if it has one.
 fn reason(fact: &DomainEvent) -> Option<String> {
-    let said = match fact {
+    let payload = match fact {
         DomainEvent::Access(_, event) => serde_json::to_value(event),
         DomainEvent::App(_, event) => serde_json::to_value(event),
         DomainEvent::Build(_, event) => serde_json::to_value(event),
@@ -168,5 +167,5 @@ fn reason(fact: &DomainEvent) -> Option<String> {
         DomainEvent::Runner(_, event) => serde_json::to_value(event),
         DomainEvent::Subject(_, event) => serde_json::to_value(event),
     };
-    said.ok()?.get("reason")?.as_str().map(str::to_owned)
+    payload.ok()?.get("reason")?.as_str().map(str::to_owned)
 }

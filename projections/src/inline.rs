@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Maximum number of streams whose rows are cached.
-const KEPT: usize = 10_000;
+const MAX_CACHED_STREAMS: usize = 10_000;
 
 /// A projection in the form that the log's appender uses.
 pub struct InlineProjector<P: Projection> {
@@ -27,7 +27,7 @@ pub struct InlineProjector<P: Projection> {
 struct Cache<P: Projection> {
     /// Committed rows by stream, including keys that have no row.
     durable: HashMap<StreamId, HashMap<String, Option<P::Row>>>,
-    /// Rows as the last prepared batch changes them.
+    /// Changed rows of the last prepared batch.
     prepared: Vec<(StreamId, String, Option<P::Row>)>,
 }
 
@@ -48,10 +48,11 @@ impl<P: Projection> InlineProjector<P> {
         connection: &mut PgConnection,
         events: &[StoredEvent],
     ) -> Result<Vec<Column>, LogError> {
-        let ours = events.iter().filter(|one| P::AGGREGATES.contains(&&*one.stream.aggregate_type));
+        let relevant =
+            events.iter().filter(|event| P::AGGREGATES.contains(&&*event.stream.aggregate_type));
         let mut recorded = vec![];
         let mut stream_of = HashMap::new();
-        for stored in ours {
+        for stored in relevant {
             stream_of.insert(stored.position, &stored.stream);
             recorded.extend(RecordedEvent::read(stored)?);
         }
@@ -69,8 +70,8 @@ impl<P: Projection> InlineProjector<P> {
         }
         let missing = unknown(&keyed, |key| known.contains_key(key));
         if !missing.is_empty() {
-            let there = load::<P>(connection, &P::table(), &missing).await?;
-            known.extend(there.into_iter().map(|(key, row)| (key, Some(row))));
+            let stored_rows = load::<P>(connection, &P::table(), &missing).await?;
+            known.extend(stored_rows.into_iter().map(|(key, row)| (key, Some(row))));
         }
         let rows = fold::<P>(keyed, |key| known.remove(key).flatten());
         let arrays = columns::<P>(&rows)?;
@@ -108,7 +109,7 @@ impl<P: Projection> InlineProjection for InlineProjector<P> {
 
     fn committed(&self, _events: &[StoredEvent]) {
         let mut cache = self.cache();
-        if cache.durable.len() > KEPT {
+        if cache.durable.len() > MAX_CACHED_STREAMS {
             cache.durable.clear();
         }
         for (stream, key, row) in std::mem::take(&mut cache.prepared) {

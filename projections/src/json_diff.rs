@@ -60,8 +60,8 @@ fn items(path: &str, a: &[Value], b: &[Value], changes: &mut Vec<FieldChange>) {
     }
 }
 
-/// Lists of plain values are compared as a whole. Compared by index, one new value at the start
-/// would change every field.
+/// Returns true if the list contains objects or arrays. Only such lists are compared by index: in a
+/// list of plain values, one new value at the start would change every index.
 fn is_nested(list: &[Value]) -> bool {
     list.iter().any(|item| item.is_object() || item.is_array())
 }
@@ -82,43 +82,43 @@ mod tests {
 
     use super::*;
 
-    fn told(before: Value, after: Value) -> Vec<String> {
-        let told = |one: FieldChange| format!("{} {} {}", one.path, one.before, one.after);
-        differences(&before, &after).into_iter().map(told).collect()
+    fn changes(before: Value, after: Value) -> Vec<String> {
+        let changes = |one: FieldChange| format!("{} {} {}", one.path, one.before, one.after);
+        differences(&before, &after).into_iter().map(changes).collect()
     }
 
     #[test]
     fn a_field_that_differs_is_named_by_its_path() {
         let before = json!({"size": 1, "db": {"url": "a", "same": 1}, "gone": true});
         let after = json!({"size": 2, "db": {"url": "b", "same": 1}, "new": null});
-        assert_eq!(told(before, after), ["db.url \"a\" \"b\"", "gone true null", "size 1 2"]);
-        assert_eq!(told(json!({"a": 1}), json!({"a": 1})), [""; 0]);
+        assert_eq!(changes(before, after), ["db.url \"a\" \"b\"", "gone true null", "size 1 2"]);
+        assert_eq!(changes(json!({"a": 1}), json!({"a": 1})), [""; 0]);
     }
 
     #[test]
-    fn what_is_on_one_side_only_is_told_field_by_field() {
+    fn a_value_on_one_side_is_listed_field_by_field() {
         let api =
             json!({"components": {"api": {"version": 1, "depends_on": ["db"], "outputs": {}}}});
-        let told_new =
+        let new_fields =
             ["components.api.depends_on null [\"db\"]", "components.api.outputs null {}"];
-        assert_eq!(told(json!({}), api.clone())[..2], told_new);
-        assert_eq!(told(api, Value::Null).len(), 3);
+        assert_eq!(changes(json!({}), api.clone())[..2], new_fields);
+        assert_eq!(changes(api, Value::Null).len(), 3);
     }
 
     #[test]
-    fn lists_of_things_are_told_by_place_and_plain_ones_whole() {
+    fn lists_of_objects_are_compared_by_index_and_plain_lists_as_one_value() {
         let steps = |state: &str| json!({"steps": [{"state": "a"}, {"state": state}]});
-        assert_eq!(told(steps("b"), steps("c")), ["steps[1].state \"b\" \"c\""]);
+        assert_eq!(changes(steps("b"), steps("c")), ["steps[1].state \"b\" \"c\""]);
         let depends_on = |names: &[&str]| json!({ "depends_on": names });
         assert_eq!(
-            told(depends_on(&["b"]), depends_on(&["a", "b"])),
+            changes(depends_on(&["b"]), depends_on(&["a", "b"])),
             ["depends_on [\"b\"] [\"a\",\"b\"]"]
         );
     }
 
     #[test]
-    fn a_key_that_could_be_taken_for_two_is_quoted() {
-        assert_eq!(told(json!({"a.b": 1}), json!({"a.b": 2})), ["[\"a.b\"] 1 2"]);
-        assert_eq!(told(json!({"x": {"": 1}}), json!({"x": {"": 2}})), ["x[\"\"] 1 2"]);
+    fn an_ambiguous_key_is_quoted() {
+        assert_eq!(changes(json!({"a.b": 1}), json!({"a.b": 2})), ["[\"a.b\"] 1 2"]);
+        assert_eq!(changes(json!({"x": {"": 1}}), json!({"x": {"": 2}})), ["x[\"\"] 1 2"]);
     }
 }

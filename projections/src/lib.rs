@@ -9,46 +9,33 @@
 //! ```
 //!
 //! A projection copies data and decides nothing, and no code decides from a projection.
-//! Deleting every projection loses nothing.
+//! Deleting every projection loses no data.
 
 // The unit tests share the support module of the integration tests, which imports the crate by
 // name.
 #[cfg(test)]
 extern crate self as projections;
 
-/// Decoded events.
 pub mod event;
-/// Definition of a projection and its table.
 pub mod projection;
 
 mod fold;
 mod table;
 
-/// Inline projections.
 pub mod inline;
-/// Asynchronous projections.
 pub mod projector;
 
-/// Rebuilds from the first event, while the server runs.
 pub mod rebuild;
 mod swap;
-/// Comparison of the rows with the log.
 pub mod verify;
 
-/// As-of queries.
 pub mod as_of;
-/// Permanent tables with rows as of a position.
 pub mod as_of_table;
-/// Erasure of a shredded subject's data.
 pub mod erase;
-/// History between two positions, by run.
 pub mod history;
-/// Differences between two JSON documents.
 pub mod json_diff;
 
-/// List of all projections.
 pub mod catalogue;
-/// One projection per file, with its table and queries.
 pub mod views;
 
 pub use as_of::AsOfQuery;

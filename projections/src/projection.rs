@@ -36,7 +36,6 @@ pub trait Projection: Sized + Send + Sync + 'static {
     /// Values of the columns, copied from the row for queries.
     fn cells(row: &Self::Row) -> Vec<Cell>;
 
-    /// Name of the table.
     fn table() -> String {
         format!("projection_{}", Self::NAME)
     }
@@ -45,35 +44,26 @@ pub trait Projection: Sized + Send + Sync + 'static {
 /// Mode in which a projection follows the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// The append statement writes its rows, so they always match the head.
+    /// The append statement writes the rows, so they always match the head.
     Synchronous,
-    /// The projector writes its rows, page by page.
+    /// The projector writes the rows, page by page.
     Asynchronous,
 }
 
-/// Type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
-    /// `text`
     Text,
-    /// `bigint`
     Bigint,
-    /// `boolean`
     Boolean,
-    /// `timestamptz`
     Time,
 }
 
 /// Value of a column.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
-    /// `text`
     Text(Option<String>),
-    /// `bigint`
     Bigint(Option<i64>),
-    /// `boolean`
     Boolean(bool),
-    /// `timestamptz`
     Time(Option<Timestamp>),
 }
 
@@ -100,17 +90,14 @@ impl Type {
 }
 
 impl Cell {
-    /// A text.
     pub fn text(value: impl ToString) -> Cell {
         Cell::Text(Some(value.to_string()))
     }
 
-    /// An optional text.
     pub fn maybe(value: Option<impl ToString>) -> Cell {
         Cell::Text(value.map(|value| value.to_string()))
     }
 
-    /// A position or a count.
     pub fn number(value: u64) -> Cell {
         // Saturates: a null would mean that there is no value.
         Cell::Bigint(Some(i64::try_from(value).unwrap_or(i64::MAX)))

@@ -2,8 +2,8 @@
 //! writes the rows in bulk, and moves the consumer positions in the same transaction. So each event
 //! is applied exactly once, even after a crash.
 //!
-//! Any number of servers may run it on one database: the positions are locked while a page is
-//! written.
+//! Any number of servers may run the projector on one database: it locks the positions while it
+//! writes a page.
 use std::{
     collections::HashMap,
     panic::AssertUnwindSafe,
@@ -32,21 +32,21 @@ use crate::{
 const PAGE: u64 = 1_000;
 /// Wait after an error.
 const RETRY: Duration = Duration::from_secs(1);
-/// Number of tolerated panics, and the time window in which they are counted.
-const PANICS_MOST: usize = 5;
-const PANICS_WITHIN: Duration = Duration::from_secs(300);
+/// Number of panics within [`PANICS_WITHIN`] after which the projector still restarts.
+const MAX_PANICS: usize = 5;
+/// Time window in which panics are counted.
+const PANIC_WINDOW: Duration = Duration::from_secs(300);
 /// Timeout of a page. The operating system may take a quarter of an hour to report a lost network
 /// connection.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout after which the database ends an idle transaction. Such a transaction locks the
 /// positions, and all other servers wait for them.
 const IDLE_TIMEOUT: &str = "set local idle_in_transaction_session_timeout = '5s'";
-/// Time in which commits collect for one page. Otherwise each commit would have its own page,
-/// written while its callers receive their responses and continue. A caller that waits for a
-/// position ends this wait.
+/// Time in which commits collect for one page. Without it, each commit would cause its own page. A
+/// caller that waits for a position ends the wait early.
 const GATHER: Duration = Duration::from_millis(10);
 /// Interval between checks of the positions that other servers wrote.
-const LOOK: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The projections did not reach a position in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +62,7 @@ pub struct ProjectionLag {
 #[derive(Debug, Clone)]
 pub struct Projections {
     reached: watch::Receiver<u64>,
-    hurry: Arc<Notify>,
+    wake: Arc<Notify>,
     is_running: Arc<AtomicBool>,
 }
 
@@ -74,19 +74,19 @@ impl Projections {
     pub async fn start(log: &EventLog) -> Result<Projections, rebuild::RebuildError> {
         prepare(log).await?;
         let (sender, reached) = watch::channel(0);
-        let hurry = Arc::new(Notify::new());
+        let wake = Arc::new(Notify::new());
         let following = views().into_iter().filter(|view| view.class() == Class::Asynchronous);
         let mut projector = Projector {
             source: Source::from(log),
-            views: following.map(|view| (view.folding(), view)).collect(),
+            views: following.map(|view| (view.writer(), view)).collect(),
             known: HashMap::new(),
             reached: sender,
-            hurry: Arc::clone(&hurry),
+            wake: Arc::clone(&wake),
         };
         let (is_running, positions) = (Arc::new(AtomicBool::new(true)), log.positions());
         let running = Arc::clone(&is_running);
         tokio::spawn(async move { projector.supervised(positions, &running).await });
-        Ok(Projections { reached, hurry, is_running })
+        Ok(Projections { reached, wake, is_running })
     }
 
     /// Returns false if the projector has stopped, or panicked and is about to restart.
@@ -117,10 +117,10 @@ impl Projections {
     pub async fn wait_for(&self, position: u64, timeout: Duration) -> Result<(), ProjectionLag> {
         let mut reached = self.reached.clone();
         if *reached.borrow() < position {
-            self.hurry.notify_one();
+            self.wake.notify_one();
         }
-        let there = tokio::time::timeout(timeout, reached.wait_for(|at| *at >= position)).await;
-        match there {
+        let result = tokio::time::timeout(timeout, reached.wait_for(|at| *at >= position)).await;
+        match result {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(ProjectionLag { at: self.position(), wanted: position }),
         }
@@ -135,7 +135,7 @@ impl Projections {
 pub async fn prepare(source: impl Into<Source>) -> Result<(), rebuild::RebuildError> {
     let source = source.into();
     let pool = &source.pool;
-    let mut again = vec![];
+    let mut outdated = vec![];
     for view in views() {
         let (name, version) = (view.name(), view.version());
         let known = sqlx::query("select version from log_consumer where name = $1 and shard = $2")
@@ -157,15 +157,15 @@ pub async fn prepare(source: impl Into<Source>) -> Result<(), rebuild::RebuildEr
         };
         if !known.is_empty() {
             info!(projection = name, version, "Rebuilding projection with rows of another version");
-            again.push(name);
+            outdated.push(name);
         } else if missed {
             info!(projection = name, version, "Building new projection of an existing log");
-            again.push(name);
+            outdated.push(name);
         } else {
             rebuild::register(pool, name, version).await?;
         }
     }
-    rebuild::rebuild_all(&source, &again, 1, |_| {}).await?;
+    rebuild::rebuild_all(&source, &outdated, 1, |_| {}).await?;
     Ok(())
 }
 
@@ -181,15 +181,15 @@ struct Projector {
     source: Source,
     views: Vec<(Box<dyn RowWriter>, Box<dyn DynProjection>)>,
     /// Consumer rows as this server last wrote them.
-    known: HashMap<&'static str, At>,
+    known: HashMap<&'static str, ConsumerRow>,
     reached: watch::Sender<u64>,
     /// Notified when a caller waits for a position.
-    hurry: Arc<Notify>,
+    wake: Arc<Notify>,
 }
 
 /// Consumer row of a projection. A swap of its tables changes the owner epoch.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct At {
+struct ConsumerRow {
     position: u64,
     owner_epoch: i64,
 }
@@ -204,9 +204,9 @@ impl Projector {
                 return;
             }
             is_running.store(false, Ordering::Relaxed);
-            panics.retain(|at| at.elapsed() < PANICS_WITHIN);
+            panics.retain(|at| at.elapsed() < PANIC_WINDOW);
             panics.push(Instant::now());
-            if panics.len() > PANICS_MOST {
+            if panics.len() > MAX_PANICS {
                 error!("Projector stopped after repeated panics");
                 return;
             }
@@ -222,8 +222,8 @@ impl Projector {
             #[cfg(feature = "planted")]
             injected_fault();
             positions.borrow_and_update();
-            let late = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()).into());
-            match tokio::time::timeout(PAGE_TIMEOUT, self.page()).await.unwrap_or_else(late) {
+            let timed_out = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()).into());
+            match tokio::time::timeout(PAGE_TIMEOUT, self.page()).await.unwrap_or_else(timed_out) {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => {
@@ -237,9 +237,9 @@ impl Projector {
             tokio::select! {
                 changed = positions.changed() => if changed.is_err() { return },
                 () = closed => return,
-                () = tokio::time::sleep(LOOK) => continue,
+                () = tokio::time::sleep(POLL_INTERVAL) => continue,
             }
-            let _hurried = tokio::time::timeout(GATHER, self.hurry.notified()).await;
+            let _woken = tokio::time::timeout(GATHER, self.wake.notified()).await;
         }
     }
 
@@ -263,18 +263,18 @@ impl Projector {
         let mut all: Vec<&str> = vec![];
         self.views.iter().for_each(|(_, view)| all.extend(view.aggregates()));
         let events = event::page(&mut tx, &self.source, (from, to), &all).await?;
-        for (folding, view) in &mut self.views {
+        for (writer, view) in &mut self.views {
             // Another version of the program rebuilt this projection and updates it now.
             let Some(&after) = at.get(view.name()) else { continue };
             if self.known.get(view.name()) != Some(&after) {
-                folding.forget();
+                writer.forget();
             }
-            let wanted = |event: &&RecordedEvent| {
+            let is_relevant = |event: &&RecordedEvent| {
                 event.position > after.position && view.aggregates().contains(&event.aggregate())
             };
-            let ours: Vec<&RecordedEvent> = events.iter().filter(wanted).collect();
-            if !ours.is_empty() {
-                folding.project(&mut tx, &view.table(), &ours).await?;
+            let relevant: Vec<&RecordedEvent> = events.iter().filter(is_relevant).collect();
+            if !relevant.is_empty() {
+                writer.project(&mut tx, &view.table(), &relevant).await?;
             }
         }
         let names: Vec<&str> = at.keys().copied().collect();
@@ -293,8 +293,8 @@ impl Projector {
         .execute(&mut *tx)
         .await?;
         tx.commit().await?;
-        let moved = |at: At| At { position: at.position.max(to), ..at };
-        self.known = at.into_iter().map(|(name, at)| (name, moved(at))).collect();
+        let updated = |at: ConsumerRow| ConsumerRow { position: at.position.max(to), ..at };
+        self.known = at.into_iter().map(|(name, at)| (name, updated(at))).collect();
         let all = self.known.values().map(|at| at.position).min().unwrap_or(to);
         self.reached.send_replace(all);
         Ok(to < head)
@@ -304,7 +304,7 @@ impl Projector {
     async fn locked(
         &self,
         connection: &mut PgConnection,
-    ) -> Result<HashMap<&'static str, At>, LogError> {
+    ) -> Result<HashMap<&'static str, ConsumerRow>, LogError> {
         let names: Vec<&str> = self.views.iter().map(|(_, view)| view.name()).collect();
         let rows = sqlx::query(
             "select name, version, position, owner_epoch from log_consumer where name = any($1) \
@@ -317,11 +317,12 @@ impl Projector {
         let mut at = HashMap::new();
         for row in rows {
             let (name, version): (String, i32) = (row.try_get("name")?, row.try_get("version")?);
-            let ours = |view: &dyn DynProjection| view.name() == name && view.version() == version;
-            if let Some((_, view)) = self.views.iter().find(|(_, view)| ours(&**view)) {
+            let is_same =
+                |view: &dyn DynProjection| view.name() == name && view.version() == version;
+            if let Some((_, view)) = self.views.iter().find(|(_, view)| is_same(&**view)) {
                 let position = u64::try_from(row.try_get::<i64, _>("position")?).unwrap_or(0);
                 let owner_epoch = row.try_get("owner_epoch")?;
-                at.insert(view.name(), At { position, owner_epoch });
+                at.insert(view.name(), ConsumerRow { position, owner_epoch });
             }
         }
         Ok(at)
@@ -329,8 +330,8 @@ impl Projector {
 
     fn forget(&mut self) {
         self.known.clear();
-        for (folding, _) in &mut self.views {
-            folding.forget();
+        for (writer, _) in &mut self.views {
+            writer.forget();
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Rebuilds projections from the first event into shadow tables, while the server runs. Each
-//! shadow table then replaces the live table, which is kept as the previous one.
+//! shadow table then replaces the live table, which remains as the previous table.
 //!
 //! ```text
 //! log ─▶ scan ─┬─▶ worker 1 (its share of the streams) ─▶ shadow tables ─┐
@@ -29,7 +29,7 @@ pub(crate) use shadow::{AppliedPage, ShadowBuild};
 
 /// Maximum number of events in a page.
 pub(crate) const PAGE: u64 = 5_000;
-/// Maximum number of workers.
+/// Maximum number of workers of a rebuild.
 pub const WORKERS: u32 = 16;
 
 /// Reasons why a rebuild failed. The live rows are unchanged.
@@ -41,7 +41,7 @@ pub enum RebuildError {
     /// A read of the log or a database operation failed.
     #[error(transparent)]
     Log(LogError),
-    /// Only the owner of the tables may replace one.
+    /// The database role does not own the tables, and only their owner may replace them.
     #[error(
         "cannot rebuild a projection: only the owner of its tables may replace them; set DATABASE_OWNER_URL ({0})"
     )]
@@ -52,12 +52,8 @@ pub enum RebuildError {
         "cannot replace the rows of {0}: readers hold the table, or another rebuild or rollback is active; try again in half a minute"
     )]
     Busy(&'static str),
-    /// The table exists already.
     #[error("cannot create {table}: it exists already; drop it first, or read it")]
-    TableExists {
-        /// Name of the table.
-        table: String,
-    },
+    TableExists { table: String },
     /// There are no previous rows to restore.
     #[error("cannot roll back {0}: it has no previous rows; only a rebuild leaves previous rows")]
     NoPreviousRows(&'static str),
@@ -67,7 +63,6 @@ pub enum RebuildError {
         "cannot roll back {name}: its previous rows have version {kept}, but this program writes version {known}; use a program of the other version"
     )]
     OtherVersion {
-        /// Name of the projection.
         name: &'static str,
         /// Version of the previous rows.
         kept: i32,
@@ -111,12 +106,9 @@ pub enum Progress {
     Comparing,
 }
 
-/// Result of a rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rebuilt {
-    /// Name of the projection.
     pub name: &'static str,
-    /// Number of rows.
     pub rows: u64,
     /// Last position that the rows include.
     pub position: u64,
@@ -157,24 +149,24 @@ pub fn rebuild_all<'a>(
         let mut by_workers: BTreeMap<u32, Vec<ShadowBuild>> = BTreeMap::new();
         for name in names {
             let view = view(name).ok_or_else(|| RebuildError::Unknown((*name).into()))?;
-            let mut making = ShadowBuild::of(view, &source);
-            making.begin(pool, parallel.clamp(1, WORKERS)).await?;
-            by_workers.entry(making.workers).or_default().push(making);
+            let mut build = ShadowBuild::of(view, &source);
+            build.begin(pool, parallel.clamp(1, WORKERS)).await?;
+            by_workers.entry(build.workers).or_default().push(build);
         }
         let mut rebuilt = vec![];
-        for (workers, makings) in by_workers {
-            scan::scan(pool, &makings, workers, &mut progress).await?;
-            for mut making in makings {
-                rebuilt.push(finish(pool, &mut making, &mut progress).await?);
+        for (workers, builds) in by_workers {
+            scan::scan(pool, &builds, workers, &mut progress).await?;
+            for mut build in builds {
+                rebuilt.push(finish(pool, &mut build, &mut progress).await?);
             }
         }
         Ok(rebuilt)
     })
 }
 
-/// Restores the rows that were live before the last rebuild and brings them up to date. The
-/// rows that are live now become the previous ones. A rebuild of the same projection that is
-/// active loses its shadow table and fails.
+/// Restores the rows that were live before the last rebuild and brings them up to date. The rows
+/// that are live now become the previous ones. An active rebuild of the same projection loses its
+/// shadow table and fails.
 ///
 /// # Errors
 /// [`RebuildError`].
@@ -187,14 +179,14 @@ pub fn rollback<'a>(
     Box::pin(async move {
         let pool = &source.pool;
         let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
-        let mut making = ShadowBuild::of(view, &source);
-        making.take_up_previous(pool).await?;
-        scan::scan(pool, std::slice::from_ref(&making), making.workers, &mut progress).await?;
-        finish(pool, &mut making, &mut progress).await
+        let mut build = ShadowBuild::of(view, &source);
+        build.take_up_previous(pool).await?;
+        scan::scan(pool, std::slice::from_ref(&build), build.workers, &mut progress).await?;
+        finish(pool, &mut build, &mut progress).await
     })
 }
 
-/// Rebuilds the rows of some streams (kind and id), without the rest of the log.
+/// Rebuilds the rows of some streams (aggregate type and id), without the rest of the log.
 pub(crate) fn rebuild_streams<'a>(
     source: &'a Source,
     view: Box<dyn DynProjection>,
@@ -202,26 +194,26 @@ pub(crate) fn rebuild_streams<'a>(
 ) -> BoxFuture<'a, Result<(), RebuildError>> {
     Box::pin(async move {
         let pool = &source.pool;
-        let mut making = ShadowBuild::of(view, source);
-        making.take_up_live(pool, streams).await?;
-        let workers = making.workers;
-        scan::scan(pool, std::slice::from_ref(&making), workers, &mut |_: Progress| {}).await?;
-        finish(pool, &mut making, &mut |_: Progress| {}).await.map(drop)
+        let mut build = ShadowBuild::of(view, source);
+        build.take_up_live(pool, streams).await?;
+        let workers = build.workers;
+        scan::scan(pool, std::slice::from_ref(&build), workers, &mut |_: Progress| {}).await?;
+        finish(pool, &mut build, &mut |_: Progress| {}).await.map(drop)
     })
 }
 
 async fn finish(
     pool: &PgPool,
-    making: &mut ShadowBuild,
+    build: &mut ShadowBuild,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Rebuilt, RebuildError> {
     progress(Progress::Swapping);
-    making.index(pool).await?;
-    let position = swap(pool, making).await?;
+    build.index(pool).await?;
+    let position = swap(pool, build).await?;
     // The rows are counted after the swap, when no append waits.
-    let count = format!("select count(*) from {}", making.live);
+    let count = format!("select count(*) from {}", build.live);
     let rows = sqlx::query(&count).fetch_one(pool).await?.try_get::<i64, _>(0)?;
-    Ok(Rebuilt { name: making.view.name(), rows: u64::try_from(rows).unwrap_or(0), position })
+    Ok(Rebuilt { name: build.view.name(), rows: u64::try_from(rows).unwrap_or(0), position })
 }
 
 /// Applies the next page of events after `before` and up to `last` to a table. Returns the position
@@ -231,14 +223,14 @@ pub(crate) async fn page(
     source: &Source,
     (before, last): (u64, u64),
     view: &dyn DynProjection,
-    (folding, table): (&mut dyn RowWriter, &str),
+    (writer, table): (&mut dyn RowWriter, &str),
 ) -> Result<u64, LogError> {
     let at = head(&mut *connection).await?.min(last).min(before.saturating_add(PAGE));
     let events =
         crate::event::page(&mut *connection, source, (before, at), view.aggregates()).await?;
     if !events.is_empty() {
         let events: Vec<_> = events.iter().collect();
-        folding.project(connection, table, &events).await?;
+        writer.project(connection, table, &events).await?;
     }
     Ok(at.max(before))
 }

@@ -19,55 +19,56 @@ use crate::{
 const LOCK_MS: u32 = 40;
 /// Timeout in milliseconds after which the database ends an idle swap, for example after a lost
 /// connection.
-const SILENCE_MS: u32 = 5_000;
+const IDLE_MS: u32 = 5_000;
 /// Number of attempts before the projection is reported as busy.
-const TRIES: u32 = 200;
-/// Maximum lag of the shadow table before a swap. Appends wait while the swap applies the rest.
-const NEAR: u64 = 200;
+const MAX_ATTEMPTS: u32 = 200;
+/// Number of events in a page below which the shadow table is close enough to the head for a swap.
+/// Appends wait while the swap applies the rest.
+const SWAP_DISTANCE: u64 = 200;
 
-/// Makes the shadow table live. Returns the position that it includes.
-pub(crate) async fn swap(pool: &PgPool, making: &mut ShadowBuild) -> Result<u64, RebuildError> {
-    for _ in 0..TRIES {
-        catch_up(pool, making).await?;
+/// Makes the shadow table live. Returns the position that the table includes.
+pub(crate) async fn swap(pool: &PgPool, build: &mut ShadowBuild) -> Result<u64, RebuildError> {
+    for _ in 0..MAX_ATTEMPTS {
+        catch_up(pool, build).await?;
         let mut tx = pool.begin().await?;
-        match once(&mut tx, making).await {
+        match attempt(&mut tx, build).await {
             Ok(Some(position)) => {
                 tx.commit().await?;
                 return Ok(position);
             }
             Ok(None) => {
-                if !making.is_done(&mut tx).await? {
-                    return Err(RebuildError::Busy(making.view.name()));
+                if !build.is_done(&mut tx).await? {
+                    return Err(RebuildError::Busy(build.view.name()));
                 }
                 // Another rebuild finished first, and its table is live.
-                return Ok(live_position(&mut tx, &*making.view).await?);
+                return Ok(live_position(&mut tx, &*build.view).await?);
             }
             Err(LogError::Database(error)) if is_locked(&error) => {
                 tx.rollback().await?;
-                making.forget();
+                build.forget();
                 let jitter = rand::random::<u64>() % 60;
                 tokio::time::sleep(Duration::from_millis(20 + jitter)).await;
             }
             Err(error) => return Err(error.into()),
         }
     }
-    Err(RebuildError::Busy(making.view.name()))
+    Err(RebuildError::Busy(build.view.name()))
 }
 
-async fn catch_up(pool: &PgPool, making: &mut ShadowBuild) -> Result<(), LogError> {
+async fn catch_up(pool: &PgPool, build: &mut ShadowBuild) -> Result<(), LogError> {
     loop {
         let mut tx = pool.begin().await?;
-        let Some(AppliedPage { before, at }) = making.page(&mut tx).await? else { return Ok(()) };
+        let Some(AppliedPage { before, at }) = build.page(&mut tx).await? else { return Ok(()) };
         tx.commit().await?;
-        if at.saturating_sub(before) < NEAR {
+        if at.saturating_sub(before) < SWAP_DISTANCE {
             return Ok(());
         }
     }
 }
 
-async fn once(
+async fn attempt(
     connection: &mut PgConnection,
-    making: &mut ShadowBuild,
+    build: &mut ShadowBuild,
 ) -> Result<Option<u64>, LogError> {
     #[cfg(feature = "planted")]
     if event_log::fault_injection::has(event_log::fault_injection::Fault::HeadBeforeTables) {
@@ -75,13 +76,13 @@ async fn once(
     }
     let lock = format!(
         "set local lock_timeout = '{LOCK_MS}ms'; \
-         set local idle_in_transaction_session_timeout = '{SILENCE_MS}ms'; \
+         set local idle_in_transaction_session_timeout = '{IDLE_MS}ms'; \
          lock table {} in access exclusive mode",
-        making.live
+        build.live
     );
     sqlx::Executor::execute(&mut *connection, &*lock).await?;
-    let Some(position) = come_up(connection, making).await? else { return Ok(None) };
-    let (live, shadow) = (&making.live, &making.shadow);
+    let Some(position) = apply_rest(connection, build).await? else { return Ok(None) };
+    let (live, shadow) = (&build.live, &build.shadow);
     grant(connection, live, shadow).await?;
     let previous = format!("{live}_previous");
     let rename = format!(
@@ -89,8 +90,8 @@ async fn once(
          alter table {shadow} rename to {live}"
     );
     sqlx::Executor::execute(&mut *connection, &*rename).await?;
-    arrive(connection, making, position).await?;
-    if making.view.class() == Class::Synchronous {
+    set_position(connection, build, position).await?;
+    if build.view.class() == Class::Synchronous {
         // An append prepared with the old rows finds that the fencing counter changed, and reads
         // the rows again.
         sqlx::Executor::execute(&mut *connection, "update log_head set fence = fence + 1").await?;
@@ -100,17 +101,17 @@ async fn once(
 
 /// Applies the remaining events to the shadow table while the live table is locked. Returns the
 /// position reached.
-async fn come_up(
+async fn apply_rest(
     connection: &mut PgConnection,
-    making: &mut ShadowBuild,
+    build: &mut ShadowBuild,
 ) -> Result<Option<u64>, LogError> {
-    match making.view.class() {
+    match build.view.class() {
         // The rows must match the head, which is locked, so no event can follow.
         Class::Synchronous => {
             sqlx::Executor::execute(&mut *connection, "select position from log_head for update")
                 .await?;
             loop {
-                match making.page(connection).await? {
+                match build.page(connection).await? {
                     None => return Ok(None),
                     Some(AppliedPage { before, at }) if at == before => return Ok(Some(at)),
                     Some(_) => {}
@@ -123,11 +124,11 @@ async fn come_up(
         Class::Asynchronous => {
             let live =
                 "select position from log_consumer where name = $1 and shard = $2 for update";
-            let live = sqlx::query_scalar(live).bind(making.view.name()).bind(LIVE);
+            let live = sqlx::query_scalar(live).bind(build.view.name()).bind(LIVE);
             let live: Vec<i64> = live.fetch_all(&mut *connection).await?;
             let live = live.into_iter().max().map_or(0, i64::cast_unsigned);
             loop {
-                match making.page(connection).await? {
+                match build.page(connection).await? {
                     None => return Ok(None),
                     Some(AppliedPage { at, .. }) if at >= live => return Ok(Some(at)),
                     Some(_) => {}
@@ -137,15 +138,17 @@ async fn come_up(
     }
 }
 
-/// Sets the projection's position to that of its shadow table. The row is updated, not replaced,
-/// because a projector that waits for its lock must find it. Its owner epoch changes, because the
-/// rows that the projector cached are those of the old table.
-async fn arrive(
+/// Sets the projection's position to that of its shadow table.
+///
+/// The consumer row is updated, not replaced, because a projector that waits for the lock of the
+/// row must find the row. The owner epoch changes, because the projector cached rows of the old
+/// table.
+async fn set_position(
     connection: &mut PgConnection,
-    making: &ShadowBuild,
+    build: &ShadowBuild,
     position: u64,
 ) -> Result<(), sqlx::Error> {
-    let view = &*making.view;
+    let view = &*build.view;
     let position = i64::try_from(position).unwrap_or(i64::MAX);
     sqlx::query("delete from log_consumer where name = $1 and (shard >= $2 or shard = $3)")
         .bind(view.name())
@@ -155,7 +158,7 @@ async fn arrive(
         .await?;
     // Position of the previous rows, from which a rollback continues. Inline projections always
     // match the head.
-    let exact = (view.class() == Class::Synchronous).then_some(position);
+    let previous_position = (view.class() == Class::Synchronous).then_some(position);
     sqlx::query(
         "insert into log_consumer (name, version, shard, position, owner, owner_epoch) \
          select name, version, $3, coalesce($4, position), $5, 0 from log_consumer \
@@ -164,13 +167,13 @@ async fn arrive(
     .bind(view.name())
     .bind(LIVE)
     .bind(PREVIOUS)
-    .bind(exact)
-    // A rebuild that finds no shadow table compares this value to determine whether its own purpose
-    // was met.
-    .bind(making.aim)
+    .bind(previous_position)
+    // A rebuild that finds no shadow table compares this value with its own purpose, to detect that
+    // another process has done the same work.
+    .bind(build.aim)
     .execute(&mut *connection)
     .await?;
-    let moved = sqlx::query(
+    let updated = sqlx::query(
         "update log_consumer set version = $2, position = $3, owner_epoch = owner_epoch + 1 \
          where name = $1 and shard = $4",
     )
@@ -180,7 +183,7 @@ async fn arrive(
     .bind(LIVE)
     .execute(&mut *connection)
     .await?;
-    if moved.rows_affected() == 0 {
+    if updated.rows_affected() == 0 {
         sqlx::query(
             "insert into log_consumer (name, version, shard, position, owner_epoch) \
              values ($1, $2, $4, $3, 0)",
@@ -195,8 +198,8 @@ async fn arrive(
     Ok(())
 }
 
-/// Grants the privileges on the old table to the same roles on the new one, which initially only
-/// its owner may use.
+/// Copies the privileges of the live table to the shadow table, which initially only its owner may
+/// use.
 pub(crate) async fn grant(
     connection: &mut PgConnection,
     live: &str,

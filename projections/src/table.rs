@@ -31,19 +31,20 @@ pub(crate) async fn write<P: Projection>(
     rows: &Rows<P>,
 ) -> Result<(), sqlx::Error> {
     let mut columns = columns::<P>(rows)?;
-    let gone = columns.pop();
+    let removed = columns.pop();
     if rows.values().any(Option::is_some) {
         let sql = upsert::<P>(table, "");
         columns.into_iter().fold(sqlx::query(&sql), bind).execute(&mut *connection).await?;
     }
-    if let Some(gone) = gone.filter(|_| rows.values().any(Option::is_none)) {
+    if let Some(removed) = removed.filter(|_| rows.values().any(Option::is_none)) {
         let sql = remove(table, "", 1);
-        bind(sqlx::query(&sql), gone).execute(connection).await?;
+        bind(sqlx::query(&sql), removed).execute(connection).await?;
     }
     Ok(())
 }
 
-/// Builds the upsert statement. `from` adds another source to its select: `head, ` in an append.
+/// Builds the upsert statement. `from` is an additional source of its select: `head, ` in an
+/// append.
 pub(crate) fn upsert<P: Projection>(table: &str, from: &str) -> String {
     let (mut names, mut values, mut arrays, mut sets) =
         (vec!["key", "data"], vec!["u.key".into(), "u.data::json".into()], vec![], vec![]);
@@ -73,7 +74,7 @@ pub(crate) fn remove(table: &str, from: &str, parameter: usize) -> String {
 
 /// Returns the arrays of the upsert statement, followed by the keys of the rows to delete.
 pub(crate) fn columns<P: Projection>(rows: &Rows<P>) -> Result<Vec<Column>, sqlx::Error> {
-    let (mut keys, mut data, mut gone) = (vec![], vec![], vec![]);
+    let (mut keys, mut data, mut removed) = (vec![], vec![], vec![]);
     let empty = |(_, kind): &(&str, Type)| match kind {
         Type::Text => Column::Text(vec![]),
         Type::Bigint => Column::Bigint(vec![]),
@@ -83,7 +84,7 @@ pub(crate) fn columns<P: Projection>(rows: &Rows<P>) -> Result<Vec<Column>, sqlx
     let mut cells: Vec<Column> = P::COLUMNS.iter().map(empty).collect();
     for (key, row) in rows {
         let Some(row) = row else {
-            gone.push(Some(key.clone()));
+            removed.push(Some(key.clone()));
             continue;
         };
         keys.push(Some(key.clone()));
@@ -94,7 +95,7 @@ pub(crate) fn columns<P: Projection>(rows: &Rows<P>) -> Result<Vec<Column>, sqlx
     }
     let mut columns = vec![Column::Text(keys), Column::Text(data)];
     columns.extend(cells);
-    columns.push(Column::Text(gone));
+    columns.push(Column::Text(removed));
     Ok(columns)
 }
 
@@ -114,7 +115,7 @@ fn push(column: &mut Column, cell: Cell) -> Result<(), sqlx::Error> {
             cell,
         ) => {
             return Err(sqlx::Error::Encode(
-                format!("value {cell:?} has another type than its column").into(),
+                format!("the type of value {cell:?} differs from the type of its column").into(),
             ));
         }
     }
@@ -215,8 +216,8 @@ pub(crate) async fn get<P: Projection>(
     Ok(select::<P>(executor, "where key = $1", vec![Cell::text(key)]).await?.pop())
 }
 
-/// Returns the existing rows of these keys, in one statement. Lists use it to add data of
-/// related objects.
+/// Returns the existing rows of these keys, in one statement. Lists use this function to add data
+/// of related objects.
 ///
 /// # Errors
 /// If a database operation fails.

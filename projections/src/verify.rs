@@ -14,9 +14,8 @@ use crate::{
 };
 
 /// Maximum number of differences that are reported.
-const EXPLAINED: i64 = 100;
+const MAX_DIFFERENCES: i64 = 100;
 
-/// Result of a verification.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verified {
     /// Number of rows according to the log.
@@ -30,23 +29,22 @@ pub struct Verified {
 /// A row that does not match the log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Difference {
-    /// The row does not exist.
+    /// The table lacks a row that the log produces.
     #[error("{key} is missing")]
     Missing { key: String },
-    /// The row exists but not according to the log.
+    /// The table has a row that the log does not produce.
     #[error("{key} is unexpected")]
     Extra { key: String },
     /// The row has other values.
     #[error("{key}: {what}")]
     Changed {
         key: String,
-        /// Values that differ, with those according to the log.
+        /// Differing values, each with the value according to the log.
         what: String,
     },
 }
 
 impl Difference {
-    /// Key of the row.
     pub fn key(&self) -> &str {
         match self {
             Difference::Missing { key }
@@ -65,13 +63,12 @@ pub fn verify<'a>(
     name: &'a str,
     progress: impl FnMut(Progress) + Send + 'a,
 ) -> BoxFuture<'a, Result<Verified, RebuildError>> {
-    compared(source.into(), name, None, progress)
+    verify_rows(source.into(), name, None, progress)
 }
 
 /// Table with earlier rows of a projection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EarlierRows {
-    /// Name of the table.
     pub table: String,
     /// Last position that the rows include.
     pub position: u64,
@@ -117,10 +114,10 @@ pub fn verify_copy<'a>(
     copy: &'a EarlierRows,
     progress: impl FnMut(Progress) + Send + 'a,
 ) -> BoxFuture<'a, Result<Verified, RebuildError>> {
-    compared(source.into(), name, Some(copy), progress)
+    verify_rows(source.into(), name, Some(copy), progress)
 }
 
-fn compared<'a>(
+fn verify_rows<'a>(
     source: Source,
     name: &'a str,
     copy: Option<&'a EarlierRows>,
@@ -131,33 +128,33 @@ fn compared<'a>(
         let mut tx = source.pool.begin().await?;
         let snapshot = "set transaction isolation level repeatable read";
         sqlx::Executor::execute(&mut *tx, snapshot).await?;
-        // Taken before the snapshot, so that no archived rows that the snapshot includes are
-        // deleted meanwhile.
+        // The lock is taken before the snapshot. Otherwise rows of the snapshot could be archived
+        // and deleted during the verification.
         block_discard(&mut tx).await?;
-        let (there, table) = match copy {
+        let (stored, table) = match copy {
             Some(copy) => (copy.position, copy.table.clone()),
             None => (live_position(&mut tx, &*view).await?, view.table()),
         };
         let head = head(&mut tx).await?;
         // If the stored position is after the head, only the events up to the head can be compared.
-        let position = there.min(head);
-        let (live, again) = (view.table(), format!("{}_again", view.table()));
+        let position = stored.min(head);
+        let (live, expected) = (view.table(), format!("{}_again", view.table()));
         let make =
-            format!("create temporary table {again} (like {live} including all) on commit drop");
+            format!("create temporary table {expected} (like {live} including all) on commit drop");
         sqlx::Executor::execute(&mut *tx, &*make).await?;
-        let mut folding = view.folding();
+        let mut writer = view.writer();
         let mut at = 0;
         while at < position {
-            at = page(&mut tx, &source, (at, position), &*view, (&mut *folding, &again)).await?;
+            at = page(&mut tx, &source, (at, position), &*view, (&mut *writer, &expected)).await?;
             progress(Progress::Replaying { events: at, total: position });
         }
         progress(Progress::Comparing);
-        let count = format!("select count(*) from {again}");
+        let count = format!("select count(*) from {expected}");
         let rows = sqlx::query(&count).fetch_one(&mut *tx).await?.try_get::<i64, _>(0)?;
-        let mut differences = compare(&mut tx, &*view, &table, &again).await?;
-        if there > head {
+        let mut differences = compare(&mut tx, &*view, &table, &expected).await?;
+        if stored > head {
             let what = format!(
-                "the projection is at position {there}, but the log ends at {head}: it would skip the next events; rebuild it"
+                "the projection is at position {stored}, but the log ends at {head}: the projection would skip the next events; rebuild it"
             );
             differences.insert(0, Difference::Changed { key: "position".into(), what });
         }
@@ -170,7 +167,7 @@ async fn compare(
     connection: &mut PgConnection,
     view: &dyn DynProjection,
     live: &str,
-    again: &str,
+    expected: &str,
 ) -> Result<Vec<Difference>, sqlx::Error> {
     let mut differ = vec!["a.data::text is distinct from b.data::text".to_string()];
     let mut wrong = vec!["null".to_string()];
@@ -183,40 +180,40 @@ async fn compare(
     let sql = format!(
         "select coalesce(a.key, b.key) as key, a.data::text as there, b.data::text as said, \
          concat_ws(', ', {wrong}) as columns \
-         from {live} a full join {again} b on a.key = b.key \
-         where {differ} order by 1 limit {EXPLAINED}",
+         from {live} a full join {expected} b on a.key = b.key \
+         where {differ} order by 1 limit {MAX_DIFFERENCES}",
     );
     let rows = sqlx::query(&sql).fetch_all(connection).await?;
     rows.iter()
         .map(|row| {
             let key: String = row.try_get("key")?;
-            let (there, said): (Option<String>, Option<String>) =
+            let (stored, expected): (Option<String>, Option<String>) =
                 (row.try_get("there")?, row.try_get("said")?);
             let columns: String = row.try_get("columns")?;
-            Ok(match (there, said) {
+            Ok(match (stored, expected) {
                 (None, _) => Difference::Missing { key },
                 (Some(_), None) => Difference::Extra { key },
-                (Some(there), Some(said)) => {
-                    Difference::Changed { key, what: explained(&there, &said, &columns) }
+                (Some(stored), Some(expected)) => {
+                    Difference::Changed { key, what: explained(&stored, &expected, &columns) }
                 }
             })
         })
         .collect()
 }
 
-fn explained(there: &str, said: &str, columns: &str) -> String {
-    if there == said {
+fn explained(stored: &str, expected: &str, columns: &str) -> String {
+    if stored == expected {
         return format!("{columns} does not match the data of the row");
     }
     let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap_or(Value::Null);
-    let mut differences = differences(&parsed(there), &parsed(said));
+    let mut differences = differences(&parsed(stored), &parsed(expected));
     differences.truncate(5);
-    let told = |one: FieldChange| {
+    let explain = |one: FieldChange| {
         let FieldChange { path, before, after } = one;
         format!("{path} is {before} and should be {after}")
     };
     match differences.is_empty() {
         true => "the JSON text differs".into(),
-        false => differences.into_iter().map(told).collect::<Vec<_>>().join("; "),
+        false => differences.into_iter().map(explain).collect::<Vec<_>>().join("; "),
     }
 }

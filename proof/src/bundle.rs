@@ -36,7 +36,7 @@ pub use self::{
     text::{BundleEncoder, check_canonical},
 };
 pub(crate) use self::{
-    complete::meets,
+    complete::root_matches,
     note::{kept, opened},
 };
 
@@ -46,7 +46,7 @@ pub const FORMAT: &str = "stead/bundle/v1";
 pub const MEDIA_TYPE: &str = "application/vnd.stead.bundle.v1+json";
 /// Maximum size of a bundle in bytes. A longer file is rejected.
 pub const MAX_BYTES: usize = 256 << 20;
-/// Maximum number of other entries in a bundle, after a stream's last event or in the whole log.
+/// Maximum number of other entries that a server puts in a bundle.
 pub const MAX_OTHERS: u64 = 500_000;
 
 /// Proof bundle. Its bytes are these fields in this order, as JSON without whitespace: each bundle
@@ -56,7 +56,7 @@ pub const MAX_OTHERS: u64 = 500_000;
 pub struct Bundle {
     /// Format, always [`FORMAT`].
     pub format: String,
-    /// Subject of the bundle.
+    /// The event or the streams that the bundle proves.
     pub subject: Subject,
     /// Verifier key of the checkpoint. It names the signer, but does not make the signer trusted.
     pub signer: String,
@@ -108,7 +108,8 @@ pub struct Since {
     pub signer: String,
     /// Signed note of the older checkpoint.
     pub checkpoint: String,
-    /// RFC 6962 consistency proof from the older checkpoint's size to the newer one's.
+    /// RFC 6962 consistency proof from the older checkpoint's size to the size of the newer
+    /// checkpoint.
     pub consistency: Vec<Base64<Hash>>,
 }
 

@@ -1,9 +1,9 @@
-//! Canonical JSON (RFC 8785), for everything that is hashed or signed as JSON.
+//! Canonical JSON (RFC 8785): one encoding per value, for hashes and signatures.
 use serde::Serialize;
 
 use crate::{Hash, sha256};
 
-/// Value without canonical JSON: a key is not a string, or a number is not finite.
+/// Value without canonical JSON: a key of a map is not a string, or a number is not finite.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write canonical JSON: {0}")]
 pub struct CanonicalError(#[from] serde_json::Error);

@@ -5,7 +5,7 @@
 //! 4711                                  size: position of the last event
 //! CsUYapGGPo4dkMgIAUqom/Xajj7h2fB2M…=   root
 //! epoch 1                               raised by an operator after a restore or fail-over
-//! …                                     lines of later versions, signed but ignored here
+//! …                                     lines of later versions, signed but ignored by this version
 //!
 //! — stead/01ARZ3NDEKTSV4RRFFQ69G5FAV Az3grl…
 //! ```
@@ -25,7 +25,7 @@ pub(crate) const ED25519: u8 = 0x01;
 pub struct Checkpoint {
     /// ULID of the log, generated with the database.
     pub log_id: String,
-    /// Number of events, which is the position of the last one.
+    /// Number of events, which is the position of the last event.
     pub size: u64,
     /// Root of the tree over all events.
     pub root: Hash,
@@ -83,7 +83,8 @@ impl Checkpoint {
         if signed { Ok(checkpoint) } else { Err(CheckpointError::Signature) }
     }
 
-    /// Parses a note without a check of its signatures. Use it for display and comparison only.
+    /// Parses a note without a check of its signatures. Use the result for display and comparison
+    /// only.
     ///
     /// # Errors
     /// [`CheckpointError::Format`].
@@ -110,7 +111,7 @@ fn read(body: &str) -> Result<Checkpoint, CheckpointError> {
     let epoch = epoch.ok_or(Format("the epoch is not a number"))?;
     let checkpoint = Checkpoint { log_id: log_id.into(), size, root, epoch };
     // Each checkpoint has exactly one encoding, so other encodings are rejected. Further lines are
-    // accepted: a runner can be years older than its server and must still accept its checkpoints.
+    // accepted: a runner can be years older than the server and must still accept new checkpoints.
     let further =
         body.strip_prefix(&checkpoint.body()).ok_or(Format("not in the canonical encoding"))?;
     let is_line = |line: &str| !line.is_empty() && !line.chars().any(char::is_control);

@@ -11,7 +11,7 @@ use std::sync::{
 pub const VARIABLE: &str = "STEAD_PLANTED";
 
 macro_rules! faults {
-    ($($name:ident = $number:literal $word:literal, $what:literal;)*) => {
+    ($($name:ident = $number:literal $text:literal, $what:literal;)*) => {
         /// Fault that a test can inject.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
@@ -22,8 +22,8 @@ macro_rules! faults {
             /// All faults.
             pub const ALL: &[Fault] = &[$(Fault::$name,)*];
             /// Returns the name for [`VARIABLE`].
-            pub fn word(self) -> &'static str {
-                match self { $(Fault::$name => $word,)* }
+            pub fn name(self) -> &'static str {
+                match self { $(Fault::$name => $text,)* }
             }
         }
     };
@@ -43,22 +43,22 @@ faults! {
 }
 
 const NONE: u8 = 0;
-static PLANTED: AtomicU8 = AtomicU8::new(NONE);
+static ACTIVE: AtomicU8 = AtomicU8::new(NONE);
 
 /// Returns whether the fault is active.
-pub fn has(bug: Fault) -> bool {
-    static OF_THE_PROCESS: OnceLock<Option<Fault>> = OnceLock::new();
-    let of_the_process = *OF_THE_PROCESS.get_or_init(|| {
-        let word = std::env::var(VARIABLE).ok()?;
-        Fault::ALL.iter().copied().find(|bug| bug.word() == word)
+pub fn has(fault: Fault) -> bool {
+    static FROM_ENVIRONMENT: OnceLock<Option<Fault>> = OnceLock::new();
+    let from_environment = *FROM_ENVIRONMENT.get_or_init(|| {
+        let name = std::env::var(VARIABLE).ok()?;
+        Fault::ALL.iter().copied().find(|fault| fault.name() == name)
     });
-    of_the_process == Some(bug) || PLANTED.load(Ordering::SeqCst) == bug as u8
+    from_environment == Some(fault) || ACTIVE.load(Ordering::SeqCst) == fault as u8
 }
 
 /// Activates a fault in the whole process until the returned value is dropped.
 #[must_use]
-pub fn plant(bug: Fault) -> ActiveFault {
-    PLANTED.store(bug as u8, Ordering::SeqCst);
+pub fn plant(fault: Fault) -> ActiveFault {
+    ACTIVE.store(fault as u8, Ordering::SeqCst);
     ActiveFault(())
 }
 
@@ -68,6 +68,6 @@ pub struct ActiveFault(());
 
 impl Drop for ActiveFault {
     fn drop(&mut self) {
-        PLANTED.store(NONE, Ordering::SeqCst);
+        ACTIVE.store(NONE, Ordering::SeqCst);
     }
 }

@@ -14,7 +14,7 @@ use crate::{Hash, checkpoint, sha256};
 pub struct VerifierKey {
     /// Origin of the log, `stead/<log id>`.
     pub name: String,
-    /// Public key.
+    /// Ed25519 public key, which signs the checkpoints of the log.
     pub key: VerifyingKey,
 }
 
@@ -51,26 +51,27 @@ impl FromStr for VerifierKey {
     type Err = KeyError;
 
     fn from_str(text: &str) -> Result<VerifierKey, KeyError> {
-        let no = |why| KeyError { text: text.into(), why };
+        let error = |why| KeyError { text: text.into(), why };
         // Base64 may contain plus signs; the name and the hash never do.
         let mut parts = text.splitn(3, '+');
         let (Some(name), Some(_), Some(key)) = (parts.next(), parts.next(), parts.next()) else {
-            return Err(no("expected <name>+<hash>+<base64>"));
+            return Err(error("expected <name>+<hash>+<base64>"));
         };
-        let key = BASE64.decode(key).map_err(|_| no("its last part is not base64"))?;
+        let key = BASE64.decode(key).map_err(|_| error("its last part is not base64"))?;
         let key = match key.split_first() {
             Some((&checkpoint::ED25519, key)) => public(key),
-            Some(_) | None => return Err(no("it is not an Ed25519 key")),
+            Some(_) | None => return Err(error("it is not an Ed25519 key")),
         };
-        let key = key.ok_or_else(|| no("its bytes are not a valid Ed25519 key"))?;
+        let key = key.ok_or_else(|| error("its bytes are not a valid Ed25519 key"))?;
         let read = VerifierKey { name: name.into(), key };
-        let named = !name.is_empty() && !name.chars().any(|c| c.is_whitespace() || c.is_control());
-        if !named {
-            return Err(no("its name is empty or has spaces"));
+        let is_valid_name =
+            !name.is_empty() && !name.chars().any(|c| c.is_whitespace() || c.is_control());
+        if !is_valid_name {
+            return Err(error("its name is empty or has spaces"));
         }
         // A key has exactly one text form. The comparison also checks the hash.
         if read.to_string() != text {
-            return Err(no("its hash does not match: check for a mistyped character"));
+            return Err(error("its hash does not match: check for a mistyped character"));
         }
         Ok(read)
     }
@@ -80,9 +81,9 @@ impl TrustedKey {
     /// Returns whether this trusted key identifies `key`.
     pub fn is(&self, key: &VerifierKey) -> bool {
         match self {
-            TrustedKey::Verifier(believed) => believed == key,
-            TrustedKey::Bare(believed) => *believed == key.key,
-            TrustedKey::Fingerprint(believed) => *believed == sha256(key.key.as_bytes()),
+            TrustedKey::Verifier(trusted) => trusted == key,
+            TrustedKey::Bare(trusted) => *trusted == key.key,
+            TrustedKey::Fingerprint(trusted) => *trusted == sha256(key.key.as_bytes()),
         }
     }
 
@@ -90,8 +91,8 @@ impl TrustedKey {
     /// a verifier key of another log.
     pub fn key_for(&self, name: &str) -> Option<VerifyingKey> {
         match self {
-            TrustedKey::Verifier(believed) => (believed.name == name).then_some(believed.key),
-            TrustedKey::Bare(believed) => Some(*believed),
+            TrustedKey::Verifier(trusted) => (trusted.name == name).then_some(trusted.key),
+            TrustedKey::Bare(trusted) => Some(*trusted),
             TrustedKey::Fingerprint(_) => None,
         }
     }
@@ -105,15 +106,15 @@ impl FromStr for TrustedKey {
         if text.contains('+') {
             return text.parse().map(TrustedKey::Verifier);
         }
-        let no = |why| KeyError { text: text.into(), why };
+        let error = |why| KeyError { text: text.into(), why };
         if let Some(digits) = text.strip_prefix("sha256:") {
-            let hash =
-                bytes(digits).ok_or_else(|| no("a fingerprint must have 64 hexadecimal digits"))?;
+            let hash = bytes(digits)
+                .ok_or_else(|| error("a fingerprint must have 64 hexadecimal digits"))?;
             return Ok(TrustedKey::Fingerprint(hash));
         }
         let key = bytes(text).and_then(|bytes| public(&bytes));
         let why = "expected a verifier key (<name>+<hash>+<base64>), 64 hexadecimal digits, or sha256:<fingerprint>";
-        key.map(TrustedKey::Bare).ok_or_else(|| no(why))
+        key.map(TrustedKey::Bare).ok_or_else(|| error(why))
     }
 }
 

@@ -88,12 +88,12 @@ impl<'a> Leaf<'a> {
     }
 }
 
-/// Parses the version of a stored event. Each number has exactly one text, so a changed text is
-/// detected.
+/// Parses the version of a stored event. Accepts only the decimal form without leading zeros, so
+/// that every changed text is detected.
 pub fn version(text: &str) -> Option<u16> {
-    let written =
+    let is_canonical =
         text == "0" || (!text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit()));
-    text.parse().ok().filter(|_: &u16| written)
+    text.parse().ok().filter(|_: &u16| is_canonical)
 }
 
 /// Returns the hash of a payload, byte for byte as stored.

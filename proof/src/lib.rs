@@ -26,14 +26,14 @@ pub mod checkpoint;
 /// Text form of a key that signs checkpoints.
 pub mod key;
 
-/// Offline proof bundles. A bundle has a checkpoint, events, and the proofs that they are in the
-/// log and that no event of a stream is missing.
+/// Offline proof bundles. A bundle has a checkpoint, events, the proofs that the events are in the
+/// log, and the proofs that no event of a stream is missing.
 pub mod bundle;
 
 /// Exports of a log range, verified against a checkpoint.
 pub mod range;
 
-/// DSSE envelopes.
+/// DSSE envelopes: typed payloads with Ed25519 signatures.
 pub mod dsse;
 
 /// Canonical JSON, RFC 8785.
@@ -62,7 +62,7 @@ pub fn sha256(bytes: &[u8]) -> Hash {
     Sha256::digest(bytes).into()
 }
 
-/// Returns the text form of a hash outside this crate: `sha256:` and 64 lower-case digits.
+/// Returns the text form of a hash: `sha256:` and 64 lower-case hexadecimal digits.
 pub fn digest_text(hash: &Hash) -> String {
     format!("sha256:{}", hex::encode(hash))
 }

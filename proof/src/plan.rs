@@ -1,8 +1,10 @@
 //! Plan digests, which approvals cover.
 //!
 //! The digest covers the plan file, the summary that the user read, the plan job's manifest and the
-//! tool. The apply can therefore refuse anything else. The runner that made the plan signs a
-//! [`statement`] with the plan digest, the job and the execution.
+//! tool. A runner therefore refuses to apply anything else.
+//!
+//! The runner that made the plan signs a [`statement`] with the plan digest, the job and the
+//! execution.
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use serde::Serialize;
@@ -18,8 +20,8 @@ pub const STATEMENT: &str = "application/vnd.stead.plan.v1+json";
 
 /// Returns the digest of a plan from its parts.
 ///
-/// `file` and `manifest` are the hashes of the plan file and of the plan job's manifest. `tool` is its name
-/// and version in one text, such as `terraform 1.9.8`.
+/// `file` is the hash of the plan file, and `manifest` is the hash of the plan job's manifest.
+/// `tool` is the name and version of the tool in one text, such as `terraform 1.9.8`.
 ///
 /// # Errors
 /// [`CanonicalError`] if the summary has no canonical JSON.
@@ -40,8 +42,10 @@ pub fn digest_of(file: &Hash, summary: &Hash, manifest: &Hash, tool: &str) -> Ha
 }
 
 /// Returns the statement that a runner signs about a plan, the payload of a DSSE envelope of type
-/// [`STATEMENT`]. The same key also signs other documents. The type and the ids prevent the reuse
-/// of a signature for another document.
+/// [`STATEMENT`].
+///
+/// The runner's key also signs other documents. The type and the ids prevent the reuse of a
+/// signature for another document.
 pub fn statement(plan: &Hash, job: &str, execution: &str) -> Vec<u8> {
     // Ids and digests need no escapes, so this is already RFC 8785 JSON.
     let digest = digest_text(plan);
@@ -68,20 +72,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_statement_is_canonical_and_its_signature_good_for_nothing_else() {
+    fn a_statement_is_canonical_and_its_signature_is_valid_for_no_other_document() {
         let key = SigningKey::from_bytes(&[7; 32]);
-        let said = statement(&[1; 32], "job_1", "exe_1");
-        let read: serde_json::Value = serde_json::from_slice(&said).expect("JSON");
-        assert_eq!(canonical::json(&read).expect("canonical"), said);
-        let signature = sign(&said, &key);
-        assert!(is_signed(&said, &signature, &key.verifying_key()));
+        let signed = statement(&[1; 32], "job_1", "exe_1");
+        let read: serde_json::Value = serde_json::from_slice(&signed).expect("JSON");
+        assert_eq!(canonical::json(&read).expect("canonical"), signed);
+        let signature = sign(&signed, &key);
+        assert!(is_signed(&signed, &signature, &key.verifying_key()));
         let another = SigningKey::from_bytes(&[8; 32]).verifying_key();
-        assert!(!is_signed(&said, &signature, &another));
+        assert!(!is_signed(&signed, &signature, &another));
         for other in [("job_2", "exe_1"), ("job_1", "exe_2")] {
             let other = statement(&[1; 32], other.0, other.1);
             assert!(!is_signed(&other, &signature, &key.verifying_key()));
         }
-        let bare = BASE64.encode(key.sign(&said).to_bytes());
-        assert!(!is_signed(&said, &bare, &key.verifying_key()));
+        let bare = BASE64.encode(key.sign(&signed).to_bytes());
+        assert!(!is_signed(&signed, &bare, &key.verifying_key()));
     }
 }

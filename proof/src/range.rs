@@ -24,9 +24,9 @@ pub const FORMAT: &str = "stead/export/v1";
 pub struct Head {
     /// Format, always [`FORMAT`].
     pub format: String,
-    /// First position.
+    /// First exported position, from 1.
     pub from: u64,
-    /// Last position.
+    /// Last exported position, inclusive.
     pub to: u64,
     /// Verifier key of the checkpoint. It names the signer, but does not make the signer trusted.
     pub signer: String,
@@ -36,8 +36,8 @@ pub struct Head {
     pub edge: Vec<Base64<Hash>>,
     /// RFC 6962 consistency proof from `to` to the checkpoint's size.
     pub consistency: Vec<Base64<Hash>>,
-    /// Chain link before `from`. If `from` is 1, it is computed. Otherwise it is unproven, because
-    /// the checkpoint does not cover it.
+    /// Chain link before `from`. If `from` is 1, the link must be the genesis link. Otherwise the
+    /// link is unproven, because the checkpoint does not cover the chain.
     pub chain: Base64<Hash>,
 }
 
@@ -49,7 +49,7 @@ pub struct Range {
     signer: VerifierKey,
     other_signatures: usize,
     kept: Option<Checkpoint>,
-    met: Option<bool>,
+    matched: Option<bool>,
     edge: Edge,
     chain: Hash,
     time: i64,
@@ -58,9 +58,9 @@ pub struct Range {
 /// Facts that a range proves, under the trusted keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedRange {
-    /// First position.
+    /// First exported position, from 1.
     pub from: u64,
-    /// Last position.
+    /// Last exported position, inclusive.
     pub to: u64,
     /// Checkpoint at the time of the export.
     pub checkpoint: Checkpoint,
@@ -68,7 +68,7 @@ pub struct VerifiedRange {
     pub signer: VerifierKey,
     /// Number of further signatures on the note, by unknown keys.
     pub other_signatures: usize,
-    /// Checkpoint from another source, if one was given. It belongs to the same log.
+    /// Checkpoint from another source, if the caller passed one. It belongs to the same log.
     pub kept: Option<Checkpoint>,
 }
 
@@ -119,9 +119,9 @@ impl Range {
         if from == 1 && chain != chain::genesis(&checkpoint.log_id) {
             return Err(BundleError::at(1, PositionError::Chain));
         }
-        let met = bundle::meets(&edge, kept.as_ref());
+        let matched = bundle::root_matches(&edge, kept.as_ref());
         let time = i64::MIN;
-        Ok(Range { head, checkpoint, signer, other_signatures, kept, met, edge, chain, time })
+        Ok(Range { head, checkpoint, signer, other_signatures, kept, matched, edge, chain, time })
     }
 
     /// Returns the next expected position.
@@ -129,12 +129,12 @@ impl Range {
         self.edge.size() + 1
     }
 
-    /// Returns the last position.
+    /// Returns the last position of the range.
     pub fn to(&self) -> u64 {
         self.head.to
     }
 
-    /// Verifies the next event: its leaf, and the leaf hash and chain link of its line.
+    /// Verifies the next event: its leaf, and the leaf hash and chain link of the event's line.
     ///
     /// # Errors
     /// [`BundleError`].
@@ -160,7 +160,7 @@ impl Range {
         }
         self.time = leaf.recorded_at_us;
         self.edge.push(*hash, |_, _| {});
-        self.met = self.met.or(bundle::meets(&self.edge, self.kept.as_ref()));
+        self.matched = self.matched.or(bundle::root_matches(&self.edge, self.kept.as_ref()));
         Ok(())
     }
 
@@ -180,7 +180,7 @@ impl Range {
             .map_err(|_| BundleError::Root { from, to })?;
         if let Some(kept) = &self.kept {
             let rewritten = Err(BundleError::Rewritten { size: kept.size, why: TreeError::Root });
-            match self.met {
+            match self.matched {
                 Some(true) => {}
                 Some(false) => return rewritten,
                 None if kept.size == size && kept.root == self.checkpoint.root => {}

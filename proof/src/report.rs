@@ -28,13 +28,13 @@ pub const STATEMENT: &str = "application/vnd.stead.execution.v1+json";
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReportEvent {
     /// Id of the runner or job.
-    of: String,
+    id: String,
     kind: Kind,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum Kind {
-    /// The runner has this identity key from here on, hexadecimal.
+    /// Identity key of the runner from this event on, hexadecimal.
     Key(String),
     /// The runner is revoked: later signatures are invalid.
     Revoked,
@@ -107,7 +107,7 @@ struct Plan {
 struct Ended {
     execution: Option<String>,
     seq: Option<u64>,
-    /// Outcome of a late result. The event type does not contain it.
+    /// Outcome of a late result. For other results, the event type contains the outcome.
     #[serde(default)]
     outcome: String,
     reason: Option<String>,
@@ -137,7 +137,8 @@ struct LogFinalized {
 }
 
 impl ReportEvent {
-    /// Parses a stored event. Returns `None` if it does not concern reports. Only the outputs can
+    /// Parses a stored event. Returns `None` if the event does not concern reports, and for an
+    /// unreadable event that is neither a plan nor a result. Of the parsed fields, only outputs can
     /// be encrypted.
     pub fn read(
         (aggregate_type, aggregate_id): (&str, &str),
@@ -166,7 +167,7 @@ impl ReportEvent {
             ("job", "job.log_finalized") => Kind::LogFinalized(json(payload)?),
             _ => return None,
         };
-        Some(ReportEvent { of: aggregate_id.to_owned(), kind })
+        Some(ReportEvent { id: aggregate_id.to_owned(), kind })
     }
 }
 

@@ -27,13 +27,28 @@ pub struct Node {
 pub enum TreeError {
     /// The leaf is outside the tree.
     #[error("leaf {index} is not in a tree of {size} leaves")]
-    NoSuchLeaf { index: u64, size: u64 },
+    NoSuchLeaf {
+        /// Index of the leaf, from 0.
+        index: u64,
+        /// Number of leaves in the tree.
+        size: u64,
+    },
     /// The new tree is smaller than the old one.
-    #[error("a tree of {new} leaves is smaller than one of {old}")]
-    Shrunk { old: u64, new: u64 },
+    #[error("the new tree has {new} leaves, fewer than the {old} of the old tree")]
+    Shrunk {
+        /// Number of leaves in the old tree.
+        old: u64,
+        /// Number of leaves in the new tree.
+        new: u64,
+    },
     /// The proof has too many or too few hashes for these sizes.
     #[error("the proof has {found} hashes, not {expected}")]
-    Length { expected: usize, found: usize },
+    Length {
+        /// Number of hashes that the sizes require.
+        expected: usize,
+        /// Number of hashes in the proof.
+        found: usize,
+    },
     /// The proof leads to another root, so the tree is not the expected one.
     #[error("the proof does not lead to the root")]
     Root,

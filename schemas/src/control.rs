@@ -1,10 +1,10 @@
 //! Control API types, shared by the server, the CLI, the dashboard and services.
 //!
-//! The server rejects a request with an unknown field. A response may gain fields, so a client
-//! ignores unknown ones.
+//! The server rejects a request with an unknown field. A response may gain fields, so a client must
+//! ignore unknown fields. States are open sets: a client displays an unknown state unchanged.
 //!
-//! Every response to a change carries the `position` after which the change is visible. A reader
-//! passes it as `min_position`. States are open sets: a client displays an unknown state unchanged.
+//! The response to a change has the `position` of the change in the log. A later read with this
+//! value as `min_position` includes the change.
 pub mod apps;
 pub mod audit;
 pub mod builds;
@@ -25,7 +25,7 @@ use utoipa::{IntoParams, ToSchema};
 /// Page of a list, with the cursor of the next page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Page<T> {
-    /// Items of the page, at most `limit`.
+    /// Items of the page, at most `limit` of the request.
     pub items: Vec<T>,
     /// Cursor of the next page, for the `cursor` parameter. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// Returns a single page that holds all items.
+    /// Returns a page with all items and without a next page.
     pub fn whole(items: Vec<T>) -> Self {
         Page { items, next: None }
     }
@@ -48,20 +48,22 @@ pub struct PageQuery {
     #[param(minimum = 1, maximum = 200)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Pagination cursor, the `next` of the previous page.
+    /// Pagination cursor: `next` of the previous page. Default: the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Position that the response must include. The server waits for it for at most 5 s.
+    /// Log position that the response must include. The server waits at most 5 s for the
+    /// projections to reach the position, then responds with 503 `projection_lag`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
 
-/// Freshness parameter of a read.
+/// Freshness parameter of a read that is not a list.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct MinPositionQuery {
-    /// Position that the response must include. The server waits for it for at most 5 s.
+    /// Log position that the response must include. The server waits at most 5 s for the
+    /// projections to reach the position, then responds with 503 `projection_lag`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
@@ -69,9 +71,9 @@ pub struct MinPositionQuery {
 /// Result of an idempotent change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ChangeResult {
-    /// Position after which reads include the change.
+    /// Log position of the change. A read with this `min_position` includes the change.
     pub position: u64,
-    /// True if the request changed anything. False if the state was already as requested.
+    /// True if the request changed the state. False if the state was already as requested.
     pub changed: bool,
 }
 
@@ -79,54 +81,55 @@ pub struct ChangeResult {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReasonBody {
-    /// Reason, at most 2,000 characters. The server stores it in the log.
+    /// Reason for the change, at most 2,000 characters. The log stores the reason.
     #[schema(max_length = 2000)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Condition that a run, step, job or build waits for.
+/// Condition that a step, job or build waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Waiting {
-    /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `server`, `retry` or `resolution`.
+    /// Stable code of the condition: `runner`, `slot`, `reservation`, `approval`, `dependency`,
+    /// `build`, `server`, `retry` or `resolution`.
     #[serde(rename = "for")]
     pub on: String,
-    /// One sentence for a user, with the required action, if any.
+    /// Explanation for users, with the required action, if any.
     pub detail: String,
-    /// Id of the blocking job.
+    /// Id of the job that the condition concerns: `job_` and a ULID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub job: Option<JobId>,
-    /// Id of the blocking run.
+    /// Id of the run that the condition concerns: `run_` and a ULID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub run: Option<RunId>,
-    /// Id of the install whose resource is reserved.
+    /// Id of the install that the condition concerns: `ins_` and a ULID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub install: Option<InstallId>,
-    /// Id of the required runner.
+    /// Id of the runner that the condition concerns: `rnr_` and a ULID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub runner: Option<RunnerId>,
 }
 
-/// Error or warning about a file.
+/// Error or warning about a file of the app directory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Diagnostic {
     /// Severity: `error` or `warning`.
     pub severity: String,
     /// Path relative to the app directory.
     pub file: String,
-    /// Line number, from 1. Absent if the finding concerns the file as a whole.
+    /// Line number, from 1. Absent if the diagnostic concerns the whole file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// Column number, from 1.
+    /// Column number, from 1. Absent if the diagnostic concerns the whole line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
-    /// Description of the problem.
+    /// Description of the error or warning for users.
     pub message: String,
-    /// Suggested fix.
+    /// Suggested fix. Absent if none is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }

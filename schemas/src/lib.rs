@@ -9,9 +9,10 @@
 //! | [`problem`] | error response, RFC 9457 |
 //! | [`sanitize`] | untrusted text for terminals |
 //! | [`control`] | requests and responses of the Control API |
+//! | [`moment`] | format of timestamps |
 //!
-//! Readers ignore unknown members, so client and server may differ by one version. Writers omit a
-//! member without a value instead of writing null.
+//! Readers ignore unknown members, so client and server may differ by one version. Only requests of the
+//! Control API are strict. Writers omit a member without a value instead of writing null.
 
 pub mod control;
 pub mod keys;

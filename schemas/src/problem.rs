@@ -1,4 +1,4 @@
-//! Problem in a response, RFC 9457 `application/problem+json`.
+//! Error in a response, as an RFC 9457 problem.
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -8,32 +8,32 @@ use utoipa::ToSchema;
 /// Media type of every error response.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
-/// Error in a response. Programs branch on `code`. Users read `title` and `detail`.
+/// Error in a response. `code` is for programs; `title` and `detail` are for users.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
     /// Problem type, `urn:stead:problem:<code>`.
     #[serde(rename = "type", default)]
     pub kind: String,
-    /// Summary, the same for every problem with this code.
+    /// Short summary, constant for each code.
     #[serde(default)]
     pub title: String,
-    /// HTTP status code.
+    /// HTTP status code of the response.
     #[serde(default)]
     pub status: u16,
-    /// Stable code for programs, such as `session_superseded` or `not_offered`.
+    /// Stable code for programs, such as `session_superseded`.
     #[serde(default)]
     pub code: String,
-    /// Explanation of this occurrence.
+    /// Explanation of this occurrence, with a remedy if one exists.
     #[serde(default)]
     pub detail: String,
-    /// Path of the request, or id of the affected resource.
+    /// Path of the request, or id of the affected object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// Individual errors in the request.
+    /// Individual errors in the request. Absent if `detail` explains the only error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldProblem>,
-    /// Further members of this code: `job_state` with 412, `expected` with a sequence gap,
-    /// `protocol` with 426.
+    /// Members that only some codes have: `job_state` of `fenced`, `expected` of `seq_gap`,
+    /// `protocol` of `protocol_unsupported`, `server_time` of `clock_skew`.
     #[serde(flatten)]
     #[schema(value_type = Object)]
     pub more: Map<String, Value>,
@@ -42,27 +42,27 @@ pub struct Problem {
 /// Error in one field or file, with a suggested fix.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FieldProblem {
-    /// Path of the field in the request or the file.
+    /// Path of the field in the request or in the file. Absent if the error concerns no field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// Name of the file, if the request contained files.
+    /// Path of the file in the uploaded directory. Absent if the request has no files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Line number, from 1.
+    /// Line number in the file, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// Column number, from 1.
+    /// Column number in the line, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
-    /// Description of the error.
+    /// Description of the error for users.
     pub message: String,
-    /// Suggested fix.
+    /// Suggested fix. Absent if none is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
 
 impl Problem {
-    /// Returns a problem with the members that every problem has.
+    /// Creates a problem without `instance`, `errors` and further members.
     pub fn new(status: u16, code: &str, title: &str, detail: impl Into<String>) -> Self {
         Problem {
             kind: format!("urn:stead:problem:{code}"),
@@ -76,13 +76,13 @@ impl Problem {
         }
     }
 
-    /// Adds a member that is specific to this code.
+    /// Adds a member that is specific to the code.
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.more.insert(key.into(), value.into());
         self
     }
 
-    /// Returns a numeric member of this code, such as `expected`.
+    /// Returns a member of `more` that is a non-negative integer, such as `expected`.
     pub fn number(&self, key: &str) -> Option<u64> {
         self.more.get(key).and_then(Value::as_u64)
     }
@@ -96,7 +96,7 @@ impl fmt::Display for Problem {
             if self.detail.is_empty() { &self.title } else { &self.detail },
             self.code
         )?;
-        // The location goes into the text, for a caller that displays only the text.
+        // Some callers display only the text of a problem, so the text contains the locations.
         for error in &self.errors {
             if let (Some(file), Some(line)) = (&error.file, error.line) {
                 write!(f, "; {file}:{line}: {}", error.message)?;
@@ -111,23 +111,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_problem_is_said_with_its_places() {
-        let mut said = Problem::new(422, "invalid", "Invalid", "an output is missing");
+    fn the_text_of_a_problem_includes_its_fields() {
+        let mut problem = Problem::new(422, "invalid", "Invalid", "an output is missing");
         let message = "`region` is read here".to_string();
         let (file, line) = (Some("sandbox.tfvars".to_string()), Some(3));
-        said.errors.push(FieldProblem { file, line, message, ..FieldProblem::default() });
+        problem.errors.push(FieldProblem { file, line, message, ..FieldProblem::default() });
         let expected = "an output is missing (invalid); sandbox.tfvars:3: `region` is read here";
-        assert_eq!(said.to_string(), expected);
+        assert_eq!(problem.to_string(), expected);
     }
 
     #[test]
-    fn a_problem_keeps_what_its_code_adds() {
-        let said =
+    fn members_of_a_code_survive_serialization() {
+        let problem =
             Problem::new(409, "seq_gap", "A report is missing", "expected 3").with("expected", 3);
-        let text = serde_json::to_string(&said).unwrap();
+        let text = serde_json::to_string(&problem).unwrap();
         assert!(text.starts_with(r#"{"type":"urn:stead:problem:seq_gap""#), "{text}");
         let read: Problem = serde_json::from_str(&text).unwrap();
         assert_eq!(read.number("expected"), Some(3));
-        assert_eq!(read, said);
+        assert_eq!(read, problem);
     }
 }

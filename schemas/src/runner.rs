@@ -1,8 +1,9 @@
 //! Runner API, in the order of use: [`identity`], [`session`], [`work`], [`log`]. The module
 //! [`signed`] has the documents that a runner signs.
 //!
-//! Every call is idempotent. Each call of an execution carries the execution id in the header
-//! [`EXECUTION`]. The server rejects a call of a superseded execution with 412.
+//! Every call is idempotent. Uploads of logs and blobs have the execution id in the header
+//! [`EXECUTION`], and reports have it in the body. The server rejects a call of a superseded
+//! execution with 412.
 pub mod identity;
 pub mod log;
 pub mod session;
@@ -30,15 +31,16 @@ pub use self::{
     },
 };
 
-/// Request header with the execution id.
+/// Request header with the execution id. Required for uploads of logs and blobs, optional for
+/// reports.
 pub const EXECUTION: &str = "execution";
-/// Response header of a log upload: state of the job.
+/// Response header of a log upload with the state of the job.
 pub const JOB_STATE: &str = "x-job-state";
-/// Response header of a log upload: remaining time of the lease in milliseconds.
+/// Response header of a log upload with the remaining time of the lease in milliseconds.
 pub const LEASE_MS: &str = "x-lease-ms";
-/// Response header of a log upload: delay before the next chunk in milliseconds.
+/// Response header of a log upload with the delay before the next chunk in milliseconds.
 pub const LOG_INTERVAL_MS: &str = "x-log-interval-ms";
-/// Request header of a log chunk: `sha-256=:<base64>:` of the uncompressed chunk.
+/// Request header of a log upload with the digest of the uncompressed chunk, `sha-256=:<base64>:`.
 pub const REPR_DIGEST: &str = "repr-digest";
-/// Version of the runner protocol.
+/// Version of the runner protocol that this release supports.
 pub const PROTOCOL: u32 = 1;

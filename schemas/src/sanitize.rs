@@ -1,25 +1,26 @@
 //! Sanitizes untrusted text for a terminal.
 //!
-//! Modules, customers' runners and vendors' servers choose resource addresses, outputs and error
-//! texts. An operator decides by what the terminal shows. Such text must not move the cursor, set
-//! the title, reverse the text direction or imitate Stead's own output.
+//! Modules, runners and servers of other parties choose resource addresses, outputs and error
+//! texts. Users make decisions by the text on their terminal. Untrusted text must therefore not
+//! move the cursor, set the title, reverse the text direction or imitate Stead's own output.
 
-/// Returns the text as one line. Replaces a line feed by `⏎`, and every other control or invisible
-/// character by U+FFFD. Tabs stay.
+/// Returns the text as one line. Replaces line feeds by `⏎`, and other control and invisible
+/// characters by U+FFFD. Tabs stay.
 pub fn sanitize(line: &str) -> String {
-    line.chars().map(shown).collect()
+    line.chars().map(sanitize_char).collect()
 }
 
-fn shown(c: char) -> char {
+fn sanitize_char(c: char) -> char {
     match c {
         '\n' => '⏎',
-        c if (c.is_control() && c != '\t') || turns(c) => '\u{fffd}',
+        c if (c.is_control() && c != '\t') || reorders_or_hides(c) => '\u{fffd}',
         c => c,
     }
 }
 
-/// Returns whether `c` is a Unicode line separator, or reorders or hides neighboring characters.
-fn turns(c: char) -> bool {
+/// Returns true for a Unicode line separator, and for an invisible character that can reorder or
+/// hide text.
+fn reorders_or_hides(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
@@ -28,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_a_stranger_cannot_drive_the_terminal() {
+    fn control_and_invisible_characters_are_replaced() {
         assert_eq!(sanitize("a\tb\u{1b}]0;x\u{7} é"), "a\tb\u{fffd}]0;x\u{fffd} é");
         assert_eq!(sanitize("a\n  - gone\r\u{9b}2K"), "a⏎  - gone\u{fffd}\u{fffd}2K");
         assert_eq!(sanitize("\u{202e}nalp\u{2066}"), "\u{fffd}nalp\u{fffd}");

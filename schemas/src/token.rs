@@ -1,4 +1,4 @@
-//! Claims of every token, and their compact signature (JWS, `EdDSA`).
+//! Claims of assertions and tokens, and their compact signature (JWS with `EdDSA`).
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as URL};
 use domain::ids::{ExecutionId, InstallId, JobId, RunnerId, SessionId};
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
@@ -6,94 +6,95 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{manifest::Fence, runner::RunnerMode};
 
-/// `aud` of the assertion that requests an access token.
+/// Audience of a [`TokenAssertion`].
 pub const AUD_TOKEN: &str = "stead-token";
-/// `aud` of the assertion that opens a session.
+/// Audience of a [`SessionAssertion`].
 pub const AUD_SESSION: &str = "stead-session";
-/// `aud` of the assertion that replaces the identity key.
+/// Audience of a [`RekeyAssertion`].
 pub const AUD_REKEY: &str = "stead-rekey";
-/// `aud` of an access token.
+/// Audience of an access token ([`AccessClaims`]).
 pub const AUD_RUNNER: &str = "stead-runner";
-/// `aud` of a job token.
+/// Audience of a job token ([`JobClaims`]).
 pub const AUD_JOB: &str = "stead-job";
 
 const HEADER: &str = r#"{"alg":"EdDSA","typ":"JWT"}"#;
 
-/// Assertion that a runner signs with its identity key. It is valid for 60 s and for one use.
+/// Assertion that a runner signs with its identity key to get an access token. An assertion is
+/// valid for 60 s and for one use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TokenAssertion {
-    /// Id of the runner.
+    /// Subject: id of the runner.
     pub sub: RunnerId,
     /// Audience, [`AUD_TOKEN`].
     pub aud: String,
-    /// Random id. The server rejects a second use.
+    /// Random id of 1 to 64 characters. The server rejects a second use.
     pub jti: String,
     /// Issue time, Unix time in seconds.
     pub iat: i64,
-    /// Expiry, `iat` + 60.
+    /// Expiry time, at most `iat` + 60.
     pub exp: i64,
-    /// Generation of the session that the token is for.
+    /// Generation of the session for which the runner requests a token.
     pub generation: u64,
 }
 
 /// Assertion that a runner signs with its identity key to open a session.
 ///
-/// An access token does not open a session, so a stolen one does not let an attacker replace the
+/// An access token cannot open a session, so the thief of an access token cannot replace the
 /// runner. A repeated request with the same session id returns the same session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionAssertion {
-    /// Id of the runner.
+    /// Subject: id of the runner.
     pub sub: RunnerId,
     /// Audience, [`AUD_SESSION`].
     pub aud: String,
     /// Issue time, Unix time in seconds.
     pub iat: i64,
-    /// Expiry, `iat` + 60.
+    /// Expiry time, at most `iat` + 60.
     pub exp: i64,
-    /// Session id. The runner generates it for each new session and repeats it until the session is
-    /// open.
+    /// Random id of the session. The runner repeats the request with the same id until it gets the
+    /// response.
     pub session: SessionId,
-    /// Boot id of the host. It changes at each boot.
+    /// Boot id of the host, which changes at each boot.
     pub boot_id: String,
-    /// Random id of the journal. A changed id means that the runner lost its journal.
+    /// Random id of the journal. Another id than before means that the runner lost its journal.
     pub journal_id: String,
-    /// Random id of the agent process. It differs between a journal directory and a copy of it that
-    /// another agent uses.
+    /// Random id of the agent process. If a copy of the data directory runs as a second agent, the
+    /// process ids differ.
     pub process_id: String,
 }
 
-/// Assertion that replaces the identity key. The runner signs it with the old key and with the new
-/// key.
+/// Assertion that a runner signs to replace its identity key, once with the current and once with
+/// the new key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RekeyAssertion {
-    /// Id of the runner.
+    /// Subject: id of the runner.
     pub sub: RunnerId,
     /// Audience, [`AUD_REKEY`].
     pub aud: String,
     /// Issue time, Unix time in seconds.
     pub iat: i64,
-    /// Expiry, `iat` + 60.
+    /// Expiry time, at most `iat` + 60.
     pub exp: i64,
     /// New Ed25519 public key, 64 hexadecimal digits.
     pub identity_key: String,
 }
 
-/// Claims of an access token, which is valid for 15 minutes on the Runner API.
+/// Claims of an access token, which authenticates a runner for 15 minutes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AccessClaims {
-    /// Id of the runner.
+    /// Subject: id of the runner.
     pub sub: RunnerId,
     /// Audience, [`AUD_RUNNER`].
     pub aud: String,
     /// Issuer, `stead/<log_id>`.
     pub iss: String,
-    /// Random id, for the audit.
+    /// Random id of the token.
     pub jti: String,
     /// Issue time, Unix time in seconds.
     pub iat: i64,
-    /// Expiry, Unix time in seconds.
+    /// Expiry time, Unix time in seconds.
     pub exp: i64,
-    /// Generation of the session. A newer session invalidates the token.
+    /// Generation of the session. A newer session of the runner invalidates the token.
     pub generation: u64,
     /// Mode of the runner.
     pub mode: RunnerMode,
@@ -102,10 +103,10 @@ pub struct AccessClaims {
     pub install: Option<InstallId>,
 }
 
-/// Claims of a job token, which gives one execution access to its registry, blobs and state.
+/// Claims of a job token, which gives one execution access to the registry and to its blobs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobClaims {
-    /// Id of the runner.
+    /// Subject: id of the runner.
     pub sub: RunnerId,
     /// Audience, [`AUD_JOB`].
     pub aud: String,
@@ -113,20 +114,21 @@ pub struct JobClaims {
     pub iss: String,
     /// Issue time, Unix time in seconds.
     pub iat: i64,
-    /// Expiry, 10 minutes after the deadline.
+    /// Expiry time: 10 minutes after the deadline, Unix time in seconds.
     pub exp: i64,
-    /// Id of the job.
+    /// Id of the execution's job.
     pub job: JobId,
-    /// Id of the execution. A newer execution invalidates the token.
+    /// Id of the execution. A newer execution of the job invalidates the token.
     pub execution: ExecutionId,
-    /// Fence of the grant.
+    /// Fencing token of the grant.
     pub fence: Fence,
 }
 
 /// Reason to reject a token.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum TokenError {
-    /// The token does not have three parts, is not base64url, or has other claims than expected.
+    /// The token does not have three base64url parts, or has another header or other claims than
+    /// expected.
     #[error("the token is malformed")]
     Malformed,
     /// None of the keys signed the token.
@@ -134,7 +136,7 @@ pub enum TokenError {
     Signature,
 }
 
-/// Signs claims. The caller sets the times in them.
+/// Signs claims as a compact JWS. The caller sets issue and expiry time.
 pub fn sign<C: Serialize>(claims: &C, key: &SigningKey) -> Result<String, TokenError> {
     let claims = serde_json::to_vec(claims).map_err(|_| TokenError::Malformed)?;
     let signed = format!("{}.{}", URL.encode(HEADER), URL.encode(claims));
@@ -142,11 +144,13 @@ pub fn sign<C: Serialize>(claims: &C, key: &SigningKey) -> Result<String, TokenE
     Ok(format!("{signed}.{}", URL.encode(signature)))
 }
 
-/// Returns the claims of a token that one of the keys signed. The caller checks `aud` and `exp`.
+/// Returns the claims of a token that one of the keys signed. The caller must check `aud` and
+/// `exp`.
 pub fn verify<C: DeserializeOwned>(token: &str, keys: &[VerifyingKey]) -> Result<C, TokenError> {
     let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;
     let (header, claims) = signed.split_once('.').ok_or(TokenError::Malformed)?;
-    // Only our fixed header is accepted: a token must not choose its own verification algorithm.
+    // A token must not choose the algorithm of its verification, so only the fixed header is
+    // accepted.
     if URL.decode(header).ok().as_deref() != Some(HEADER.as_bytes()) {
         return Err(TokenError::Malformed);
     }
@@ -159,8 +163,8 @@ pub fn verify<C: DeserializeOwned>(token: &str, keys: &[VerifyingKey]) -> Result
     serde_json::from_slice(&claims).map_err(|_| TokenError::Malformed)
 }
 
-/// Returns the claims of a token without verification. Use them for display only, never for a
-/// decision.
+/// Returns the claims of a token without verification of its signature. The caller must not trust
+/// them.
 pub fn claims_unverified<C: DeserializeOwned>(token: &str) -> Option<C> {
     serde_json::from_slice(&URL.decode(token.split('.').nth(1)?).ok()?).ok()
 }
@@ -182,10 +186,10 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_taken_from_its_signer_and_from_nobody_else() {
-        let (ours, other) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
-        let token = sign(&claims(), &ours).unwrap();
-        let both = [other.verifying_key(), ours.verifying_key()];
+    fn a_token_is_valid_only_with_the_key_of_its_signer() {
+        let (signer, other) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
+        let token = sign(&claims(), &signer).unwrap();
+        let both = [other.verifying_key(), signer.verifying_key()];
         assert_eq!(verify::<TokenAssertion>(&token, &both).unwrap(), claims());
         assert_eq!(verify::<TokenAssertion>(&token, &both[..1]), Err(TokenError::Signature));
     }

@@ -53,7 +53,7 @@ fn a_port_or_a_data_directory_in_use_or_of_another_version_stops_a_start() {
     let output = up(&elsewhere, &address);
     assert_refused(
         &output,
-        &["cannot listen on", &address, "choose another with --control-listen"],
+        &["cannot listen on", &address, "choose another address with --control-listen"],
     );
     let pid = server.pid().to_string();
     assert_refused(&up(&server.data(), "127.0.0.1:0"), &[server.data().to_str().unwrap(), &pid]);

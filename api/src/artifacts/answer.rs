@@ -23,13 +23,13 @@ impl From<Problem> for RegistryProblem {
 
 impl From<ArtifactError> for RegistryProblem {
     fn from(error: ArtifactError) -> Self {
-        let said = error.to_string();
+        let detail = error.to_string();
         RegistryProblem(match error {
-            ArtifactError::Io { .. } => Problem::internal(said),
-            ArtifactError::TooLarge { .. } => Problem::new(Code::TooLarge, said),
-            ArtifactError::Digest { .. } => Problem::new(Code::DigestMismatch, said),
-            ArtifactError::BodyEnded(_) => Problem::new(Code::BadRequest, said),
-            ArtifactError::Manifest(_) => Problem::new(Code::Invalid, said),
+            ArtifactError::Io { .. } => Problem::internal(detail),
+            ArtifactError::TooLarge { .. } => Problem::new(Code::TooLarge, detail),
+            ArtifactError::Digest { .. } => Problem::new(Code::DigestMismatch, detail),
+            ArtifactError::BodyEnded(_) => Problem::new(Code::BadRequest, detail),
+            ArtifactError::Manifest(_) => Problem::new(Code::Invalid, detail),
         })
     }
 }

@@ -27,7 +27,8 @@ impl FromRequestParts<App> for Permit {
         // The cache may be outdated, and an execution that lost the job must not push.
         let job = app.log().reload::<Job>(&call.job.to_string()).await.map_err(Problem::from)?;
         let manifest = manifest_of(&job.state, &call).ok_or_else(|| {
-            let detail = format!("{} no longer holds {}", call.execution, call.job);
+            let detail =
+                format!("request rejected: {} no longer holds {}", call.execution, call.job);
             Problem::new(Code::ExecutionSuperseded, detail)
         })?;
         Ok(Permit { manifest: app.manifests.get(&app.pool, &manifest).await? })
@@ -51,7 +52,8 @@ impl Permit {
             .map(|artifact| &artifact.digest)
     }
 
-    /// Returns true for a build job's own repository, to which it may push.
+    /// Returns true if the job may push to the repository: only a build job, and only to its own
+    /// repository.
     pub(super) fn pushes_to(&self, repository: &Repository) -> bool {
         let own = self.manifest.inputs.get("repository").and_then(Value::as_str);
         self.manifest.kind == JobKind::Build && own == Some(repository.to_string().as_str())
@@ -65,12 +67,16 @@ impl Permit {
 
     /// Returns the repository if this job may push to it.
     pub(super) fn own(&self, repository: Repository) -> Result<Repository, RegistryProblem> {
-        if self.pushes_to(&repository) { Ok(repository) } else { Err(nothing(&repository).into()) }
+        if self.pushes_to(&repository) {
+            Ok(repository)
+        } else {
+            Err(not_found(&repository).into())
+        }
     }
 }
 
 /// Problem with status 404, also for content that the job may not access.
-pub(super) fn nothing(what: impl std::fmt::Display) -> Problem {
+pub(super) fn not_found(what: impl std::fmt::Display) -> Problem {
     let detail = format!("{what} does not exist for this job");
     Problem::new(Code::NotFound, detail)
 }

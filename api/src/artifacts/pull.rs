@@ -12,7 +12,7 @@ use tokio_util::io::ReaderStream;
 
 use super::{
     answer::RegistryProblem,
-    permit::{Permit, nothing},
+    permit::{Permit, not_found},
 };
 use crate::{
     extract::Path,
@@ -37,11 +37,11 @@ pub(super) async fn manifest(
     method: Method,
     Path((name, component, reference)): Path<(String, String, String)>,
 ) -> Result<Response, RegistryProblem> {
-    let (repository, digest) = place(&name, &component, &reference)?;
+    let (repository, digest) = parse_path(&name, &component, &reference)?;
     let named = permit.images(&repository).any(|known| *known == digest);
     let pushed = method == Method::HEAD && permit.pushes_to(&repository);
     if !named && !pushed {
-        return Err(nothing(format!("manifest {digest} in {repository}")).into());
+        return Err(not_found(format!("manifest {digest} in {repository}")).into());
     }
     send(&app, &repository, &digest, IMAGE_TYPE).await
 }
@@ -54,9 +54,9 @@ pub(super) async fn blob(
     method: Method,
     Path((name, component, reference)): Path<(String, String, String)>,
 ) -> Result<Response, RegistryProblem> {
-    let (repository, digest) = place(&name, &component, &reference)?;
-    // A packed source has the digest of its source, which is stored elsewhere. HEAD must report
-    // only the registry's own blobs. Otherwise the packed source would never be pushed.
+    let (repository, digest) = parse_path(&name, &component, &reference)?;
+    // A layer can have the digest of the build's source, which is not in the registry. HEAD must
+    // report only blobs of the registry. Otherwise the client would never push the layer.
     if method != Method::HEAD && permit.is_source(&repository, &digest) {
         return source(&app, &digest).await;
     }
@@ -67,14 +67,14 @@ pub(super) async fn blob(
         named |= image.is_some_and(|image| image.blobs().any(|blob| blob.digest == digest));
     }
     if !named {
-        return Err(nothing(format!("blob {digest} in {repository}")).into());
+        return Err(not_found(format!("blob {digest} in {repository}")).into());
     }
     send(&app, &repository, &digest, "application/octet-stream").await
 }
 
 async fn source(app: &App, digest: &Digest) -> Result<Response, RegistryProblem> {
     let bytes = event_log::blob::get(&app.pool, digest).await.map_err(Problem::from)?;
-    let bytes = bytes.ok_or_else(|| nothing(format!("source {digest}")))?;
+    let bytes = bytes.ok_or_else(|| not_found(format!("source {digest}")))?;
     let kind = (header::CONTENT_TYPE, "application/x-tar".to_string());
     Ok(([kind, (CONTENT_DIGEST, digest.to_string())], bytes).into_response())
 }
@@ -86,7 +86,8 @@ async fn send(
     kind: &str,
 ) -> Result<Response, RegistryProblem> {
     let found = app.registry.read(repository, digest).await?;
-    let (file, length) = found.ok_or_else(|| nothing(format!("blob {digest} in {repository}")))?;
+    let (file, length) =
+        found.ok_or_else(|| not_found(format!("blob {digest} in {repository}")))?;
     let headers = [
         (header::CONTENT_TYPE, kind.to_string()),
         (header::CONTENT_LENGTH, length.to_string()),
@@ -97,13 +98,13 @@ async fn send(
 }
 
 /// Parses a path of the registry. There are no tags: a reference is always a digest.
-pub(super) fn place(
+pub(super) fn parse_path(
     name: &str,
     component: &str,
     reference: &str,
 ) -> Result<(Repository, Digest), Problem> {
     let named = format!("{name}/{component}");
-    let repository = named.parse().map_err(|_| nothing(&named))?;
-    let digest = reference.parse().map_err(|_| nothing(reference))?;
+    let repository = named.parse().map_err(|_| not_found(&named))?;
+    let digest = reference.parse().map_err(|_| not_found(reference))?;
     Ok((repository, digest))
 }

@@ -12,8 +12,8 @@ use ulid::Ulid;
 
 use super::{
     answer::RegistryProblem,
-    permit::{Permit, nothing},
-    pull::{CONTENT_DIGEST, place},
+    permit::{Permit, not_found},
+    pull::{CONTENT_DIGEST, parse_path},
 };
 use crate::{
     extract::{Path, Query},
@@ -67,7 +67,7 @@ pub(super) async fn manifest(
     Path((name, component, reference)): Path<(String, String, String)>,
     body: Body,
 ) -> Result<Response, RegistryProblem> {
-    let (repository, digest) = place(&name, &component, &reference)?;
+    let (repository, digest) = parse_path(&name, &component, &reference)?;
     let repository = permit.own(repository)?;
     let bytes = axum::body::to_bytes(body, MANIFEST_BYTES).await.map_err(|_| {
         let detail = format!("manifest is too large: the limit is {MANIFEST_BYTES} bytes");
@@ -76,13 +76,17 @@ pub(super) async fn manifest(
     let image = layout::image(&bytes)?;
     for blob in image.blobs() {
         let Some(size) = app.registry.size(&repository, &blob.digest).await else {
-            let detail =
-                format!("the manifest names {}, which was not pushed; push it first", blob.digest);
+            let detail = format!(
+                "cannot store the manifest: its blob {} was not pushed; push it first",
+                blob.digest
+            );
             return Err(Problem::new(Code::Invalid, detail).into());
         };
         if size != blob.size {
-            let detail =
-                format!("{} has {size} bytes, and the manifest says {}", blob.digest, blob.size);
+            let detail = format!(
+                "cannot store the manifest: blob {} has {size} bytes, but the manifest states {}",
+                blob.digest, blob.size
+            );
             return Err(Problem::new(Code::Invalid, detail).into());
         }
     }
@@ -115,5 +119,5 @@ fn created(location: String, digest: &Digest) -> Response {
 
 fn repository(name: &str, component: &str) -> Result<Repository, Problem> {
     let named = format!("{name}/{component}");
-    named.parse().map_err(|_| nothing(named))
+    named.parse().map_err(|_| not_found(named))
 }

@@ -146,8 +146,8 @@ async fn superseded_execution_is_rejected() {
     let body: Value = refused.json().await.unwrap();
     assert_eq!(body["code"], "execution_superseded");
     assert_eq!(body["errors"][0]["code"], "UNAUTHORIZED");
-    let nobody = started.http.get(started.runner("/v2/")).send().await.unwrap();
-    assert_eq!(nobody.headers()[header::WWW_AUTHENTICATE], "Basic realm=\"stead\"");
+    let unauthenticated = started.http.get(started.runner("/v2/")).send().await.unwrap();
+    assert_eq!(unauthenticated.headers()[header::WWW_AUTHENTICATE], "Basic realm=\"stead\"");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Verifies the assertions that runners sign to get access tokens. Each is valid once and for a
-//! short time.
+//! Verifies the assertions that runners sign to get access tokens, open sessions and replace keys.
+//! Each assertion is valid for a short time, and a token assertion only once.
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
@@ -65,7 +65,7 @@ impl Assertions {
         }
         check_time(claims.iat, claims.exp, now)?;
         if self.was_used(claims.sub, &claims.jti, now) {
-            let detail = "the assertion was used before; sign a new one for each token";
+            let detail = "the assertion was used before; sign a new assertion for each token";
             return Err(Problem::new(Code::AssertionReplayed, detail));
         }
         Ok(claims)
@@ -89,10 +89,11 @@ impl Assertions {
     }
 
     /// Returns the new key of a runner. Both the old and the new key must sign the request. If the
-    /// runner already has the new key, because a response was lost, the signature of the new key is
-    /// enough.
+    /// server has already recorded the new key and the response was lost, the signature of the new
+    /// key is enough.
     ///
     /// # Errors
+    ///
     /// 401, with `server_time` if only the clock differs.
     pub fn verify_rekey(
         ask: &RekeyRequest,
@@ -134,7 +135,11 @@ fn verify_signature<C: DeserializeOwned>(
 }
 
 fn check_audience(aud: &str, ours: &str) -> Result<(), Problem> {
-    if aud == ours { Ok(()) } else { Err(invalid("it has another audience")) }
+    if aud == ours {
+        Ok(())
+    } else {
+        Err(invalid(&format!("its audience is {aud:?}, but {ours:?} is required")))
+    }
 }
 
 /// Checks the issue time and the lifetime.
@@ -201,7 +206,8 @@ mod tests {
         check_time(NOW - 59, NOW + 1, now).unwrap();
         for (iat, exp) in [(NOW - 60, NOW), (NOW - 299, NOW - 239), (NOW - 10, NOW - 5)] {
             let problem = check_time(iat, exp, now).unwrap_err();
-            // After a rejection because of a slow clock, the runner signs again with the server's time.
+            // After a rejection because of a slow clock, the runner signs again with the server's
+            // time.
             assert_eq!((problem.code, problem.members.len()), (Code::ClockSkew, 1), "{iat} {exp}");
         }
     }

@@ -29,25 +29,18 @@ const RESERVED_NAME: &str = "principal/owner";
 /// Reasons why an owner cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum BootstrapError {
-    /// The token file cannot be written.
     #[error("cannot write {path}: {reason}")]
     File { path: String, reason: io::Error },
-    /// The name cannot be stored.
     #[error("cannot store the owner's name: {0}")]
     Database(#[from] sqlx::Error),
-    /// The log rejected the commit.
     #[error(transparent)]
     Append(#[from] AppendError),
-    /// The access rules rejected a command.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// The name rules rejected a command.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// An event cannot be encoded.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// The token cannot be hashed.
     #[error(transparent)]
     Digest(#[from] DigestError),
 }
@@ -95,11 +88,12 @@ pub async fn create_first_owner(
     }
 }
 
-/// Creates an additional owner. An operator with access to the data directory needs it if the
-/// owner token is lost or expired. Returns the path of the token file. Stores no name, because two
-/// owners named "owner" would be indistinguishable.
+/// Creates an additional owner, for an operator with access to the data directory and without a
+/// valid owner token. Returns the path of the token file. Stores no name, because two owners named
+/// "owner" would be indistinguishable.
 ///
 /// # Errors
+///
 /// [`BootstrapError`].
 pub async fn create_another_owner(
     log: &EventLog,

@@ -11,10 +11,12 @@ use crate::problem::Problem;
 /// Maximum length of a name, in characters.
 const MAX_CHARACTERS: usize = 80;
 
-/// Checks a name. It must differ from ids, because it is shown in place of an actor's id.
+/// Returns the name without surrounding spaces. A name must not look like an id, because outputs
+/// show names of actors.
 ///
 /// # Errors
-/// 422.
+///
+/// 422 if the name is invalid.
 pub fn validated(name: &str) -> Result<String, Problem> {
     let name = name.trim();
     let wrong = if name.is_empty() || name.chars().count() > MAX_CHARACTERS {
@@ -32,11 +34,11 @@ pub fn validated(name: &str) -> Result<String, Problem> {
     };
     let error = FieldProblem {
         field: Some("name".into()),
-        message: format!("name {wrong}"),
+        message: format!("invalid name: it {wrong}"),
         remedy: Some("use a plain name, such as Ann Lee or ci".into()),
         ..FieldProblem::default()
     };
-    Err(Problem::invalid(format!("name {wrong}"), vec![error]))
+    Err(Problem::invalid(format!("invalid name: it {wrong}"), vec![error]))
 }
 
 /// Sets the name of a principal. Returns true if it changed.
@@ -49,7 +51,7 @@ pub async fn set(
     name: &str,
     now: Timestamp,
 ) -> Result<bool, sqlx::Error> {
-    // A principal whose name was erased cannot get a new one.
+    // A principal whose name was erased cannot get another name.
     let sql = "insert into principal_name (principal, name, updated_at) \
                select $1::text, $2::text, $3::timestamptz where not exists ( \
                  select from subject_key where subject = $1 and shredded_at is not null) \

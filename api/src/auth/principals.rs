@@ -57,11 +57,8 @@ struct PrincipalEntry {
 /// Principal of a valid token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Id of the principal.
     pub principal: PrincipalId,
-    /// Roles of the principal.
     pub roles: BTreeSet<Role>,
-    /// Id of the token.
     pub token: TokenId,
 }
 
@@ -73,17 +70,19 @@ impl Default for PrincipalCache {
 }
 
 impl PrincipalCache {
-    /// Loads all events of callers with two queries. Streams that begin in an archive are read
-    /// separately.
+    /// Loads the events of all principals and all revocations of runners with two queries. Reads
+    /// streams that begin in an archive separately.
     ///
     /// # Errors
+    ///
     /// [`LogError`].
     pub async fn load(&self, log: &EventLog, pool: &PgPool) -> Result<(), LogError> {
         let position = log.position();
         for event in log.rows_of(Access::NAME, (Runner::NAME, "runner.revoked")).await? {
             self.apply_event(&event);
         }
-        // Runs after the first query: rows that were dropped in the meantime are in archives now.
+        // Lists archived streams only after the first query, because rows may be moved to an
+        // archive in between.
         let older = format!(
             "select aggregate_type, aggregate_id from log_stream where aggregate_type = any($1) \
              and first_position <= {FLOOR} \
@@ -99,8 +98,8 @@ impl PrincipalCache {
         Ok(())
     }
 
-    /// Loads one stream that begins in an archive. If it cannot be read, only its principal or
-    /// runner is rejected.
+    /// Loads one stream that begins in an archive. If the stream cannot be read, rejects only its
+    /// principal or runner.
     async fn load_archived(&self, log: &EventLog, kind: &str, id: &str) -> Result<(), LogError> {
         if kind == Access::NAME {
             let Ok(principal) = id.parse() else {
@@ -137,8 +136,8 @@ impl PrincipalCache {
         Ok(())
     }
 
-    /// Applies events in the order of the log. If this release cannot read an event, it rejects
-    /// only the principal or runner of that stream. [`PrincipalCache::read_again`] retries later.
+    /// Applies events in the order of the log. For an event that this release cannot read, rejects
+    /// only the principal or runner of the stream. [`PrincipalCache::read_again`] retries later.
     pub fn apply_events(&self, events: &[StoredEvent]) {
         for stored in events {
             self.apply_event(stored);
@@ -153,7 +152,7 @@ impl PrincipalCache {
         if kind == Access::NAME {
             let Ok(principal) = id.parse() else { return unreadable::warn_of_stream(stored) };
             match stored.decode() {
-                // The whole stream will be read again.
+                // `read_again` will read the whole stream.
                 Ok(_) if self.is_unreadable(principal) => {}
                 Ok(events) => self.apply_access(principal, stored.sequence, events),
                 Err(error) => self.reject(principal, &error),
@@ -196,8 +195,8 @@ impl PrincipalCache {
         *self.position.borrow()
     }
 
-    /// Waits until the cache includes a position. A change responds only after that, so that it
-    /// affects the next request.
+    /// Waits until the cache includes a position, at most [`CATCH_UP_TIMEOUT`]. A request that
+    /// changes access waits before its response, so that the change affects the next request.
     pub async fn wait_for_position(&self, position: u64) {
         let mut seen = self.position.subscribe();
         let _ = timeout(CATCH_UP_TIMEOUT, seen.wait_for(|seen| *seen >= position)).await;
@@ -209,7 +208,6 @@ impl PrincipalCache {
         tables.principals.is_empty() && tables.unreadable.is_empty()
     }
 
-    /// Returns true if the runner was revoked.
     pub fn is_revoked(&self, runner: RunnerId) -> bool {
         self.tables.read().unwrap_or_else(PoisonError::into_inner).revoked.contains(&runner)
     }
@@ -222,7 +220,7 @@ impl PrincipalCache {
         let unknown = || {
             Problem::new(
                 Code::TokenUnknown,
-                "unknown token; check that it was issued by this server",
+                "the token is unknown: this server did not issue it; use a token of this server",
             )
         };
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
@@ -241,10 +239,11 @@ impl PrincipalCache {
         Ok(Identity { principal, roles: access.roles.clone(), token: id })
     }
 
-    /// Checks that a token is still valid and its principal still has all of these roles. For
-    /// streaming responses.
+    /// Checks that a token is still valid, and that its principal still has all of these roles.
+    /// Streaming responses repeat this check.
     ///
     /// # Errors
+    ///
     /// 401 if the token is no longer valid, 403 if a role was revoked.
     pub fn check_still_valid(
         &self,
@@ -256,7 +255,7 @@ impl PrincipalCache {
         let known = tables.principals.get(&principal).ok_or_else(|| {
             Problem::new(
                 Code::TokenUnknown,
-                "unknown token; check that it was issued by this server",
+                "the token is unknown: this server did not issue it; use a token of this server",
             )
         })?;
         tables.unreadable.check(principal)?;
@@ -289,7 +288,7 @@ fn check_token(access: &Access, id: TokenId, now: Timestamp) -> Result<(), Probl
         true => (Code::TokenRevoked, "was revoked"),
         false => (Code::TokenExpired, "has expired"),
     };
-    Err(Problem::new(code, format!("{id} {what}; ask an owner for another token")))
+    Err(Problem::new(code, format!("the token {id} {what}; ask an owner for another token")))
 }
 
 impl Tables {

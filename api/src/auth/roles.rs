@@ -19,7 +19,7 @@ pub enum RequiredRole {
 }
 
 impl RequiredRole {
-    /// Returns true if the role is sufficient.
+    /// Returns true if a principal with `role` may call the route.
     pub fn satisfied_by(self, role: Role) -> bool {
         match (self, role) {
             (_, Role::Owner) => true,
@@ -135,14 +135,14 @@ pub const ROUTES: &[(&str, &str, RequiredRole)] = &[
     ("GET", "/v1/blobs/{digest}", RequiredRole::Auditor),
 ];
 
-/// Returns the required role of a route.
+/// Returns the required role of a route: owner if the table does not list the route.
 pub fn required_role(method: &Method, route: &str) -> RequiredRole {
     // axum answers HEAD with the route of GET.
     let method = if method == Method::HEAD { &Method::GET } else { method };
     find_route(method.as_str(), route).unwrap_or(RequiredRole::Owner)
 }
 
-/// Returns the entry of a route in the table.
+/// Returns the role that the table lists for a route. `None` if the route is not in the table.
 pub fn find_route(method: &str, route: &str) -> Option<RequiredRole> {
     let found = ROUTES.iter().find(|(verb, path, _)| *verb == method && *path == route);
     found.map(|(_, _, needs)| *needs)

@@ -1,4 +1,5 @@
-//! Secrets that the server issues: 256 random bits, of which it stores only the SHA-256.
+//! Secrets that the server issues. Each has 256 random bits, and the server stores only its
+//! SHA-256.
 //!
 //! The token of a principal is `stead_<43 characters>`. An enrolment token starts with
 //! `stead_enrol_`; its use case creates it.
@@ -18,10 +19,7 @@ pub fn token() -> String {
     format!("{PREFIX}{}", random())
 }
 
-/// Digest of a secret, as stored.
-///
-/// # Errors
-/// None: a SHA-256 is always a valid digest.
+/// Digest of a secret, as the log stores it.
 pub fn digest(secret: &str) -> Result<Digest, DigestError> {
     format!("sha256:{}", hex::encode(hash(secret))).parse()
 }

@@ -26,7 +26,8 @@ use crate::{
 
 /// Lifetime of an access token.
 pub const ACCESS_SECONDS: u64 = 15 * 60;
-/// Validity of a job token after the deadline, for the last report.
+/// Seconds for which a job token stays valid after the deadline of its execution, for the last
+/// report.
 const AFTER_DEADLINE: i64 = 10 * 60;
 /// Maximum number of cached verified tokens. With the cache, a request costs a hash instead of a
 /// signature verification.
@@ -48,7 +49,8 @@ struct TokenKeys {
 
 type ClaimsCache<C> = RwLock<HashMap<[u8; 32], CachedClaims<C>>>;
 
-/// Claims of a token, and the end of validity of its key.
+/// Claims of a token, and the end of the validity of its key. `until` is `None` for the current
+/// key.
 #[derive(Clone)]
 struct CachedClaims<C> {
     claims: C,
@@ -56,7 +58,7 @@ struct CachedClaims<C> {
 }
 
 impl Tokens {
-    /// Creates the tokens of a log.
+    /// Creates the signer and verifier of tokens for one log.
     pub fn new(keys: &KeySet, log_id: &str) -> Self {
         let (access, jobs) = (RwLock::default(), RwLock::default());
         let keys = RwLock::new(TokenKeys::of(keys));
@@ -76,10 +78,8 @@ impl Tokens {
         sign(claims, &keys.signing_key)
     }
 
-    /// Issues an access token to the Runner API for one session: 15 minutes.
-    ///
-    /// # Errors
-    /// None in practice: claims are plain data.
+    /// Issues an access token for the Runner API. The token belongs to one session and is valid for
+    /// 15 minutes.
     pub fn access(
         &self,
         runner: RunnerId,
@@ -96,9 +96,6 @@ impl Tokens {
 
     /// Issues a job token for the registry and the blobs of one execution, valid until ten minutes
     /// after the deadline.
-    ///
-    /// # Errors
-    /// None in practice: claims are plain data.
     pub fn job(
         &self,
         runner: RunnerId,
@@ -119,7 +116,7 @@ impl Tokens {
         check(&claims.aud, AUD_RUNNER, &claims.iss, &self.issuer, claims.exp, now)?;
         // The server signs no token with a longer lifetime.
         if claims.exp.saturating_sub(claims.iat) > ACCESS_SECONDS.cast_signed() {
-            let detail = "the token has a longer lifetime than this server issues";
+            let detail = "the token has a longer lifetime than this server issues; request a new access token";
             return Err(Problem::new(Code::TokenUnknown, detail));
         }
         Ok(claims)
@@ -154,7 +151,7 @@ impl Tokens {
             ),
             TokenError::Signature => Problem::new(
                 Code::TokenUnknown,
-                "unknown token; check that it was issued by this server",
+                "the token is unknown: this server did not issue it; use a token of this server",
             ),
         })?;
         let mut remembered = remembered.write().unwrap_or_else(PoisonError::into_inner);
@@ -202,14 +199,17 @@ fn check(
 ) -> Result<(), Problem> {
     if aud != for_whom {
         let detail =
-            format!("the token is for {aud}, but this request requires one for {for_whom}");
+            format!("the token is for {aud}, but this request requires a token for {for_whom}");
         return Err(Problem::new(Code::TokenTypeMismatch, detail));
     }
     if iss != us {
-        return Err(Problem::new(Code::TokenUnknown, "the token belongs to another log"));
+        return Err(Problem::new(
+            Code::TokenUnknown,
+            "the token belongs to another log; use a token of this server",
+        ));
     }
     if exp <= now.timestamp() {
-        return Err(Problem::new(Code::TokenExpired, "the token has expired; get a new one"));
+        return Err(Problem::new(Code::TokenExpired, "the token has expired; get a new token"));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::{dispatch, problem::Problem, state::App};
 
-/// Intervals of the loop.
+/// Intervals and thresholds of the loop.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// Interval between two checks.

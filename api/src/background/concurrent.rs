@@ -1,8 +1,8 @@
 //! Runs the reactions to events concurrently. Reactions with the same target run in the order of
 //! their events.
 //!
-//! A reaction is a commit, and the log batches concurrent commits. Hundreds of runs therefore
-//! advance in the time of one batch.
+//! A reaction is a commit, and the log batches concurrent commits. Up to [`MAX_CONCURRENT`] runs
+//! therefore advance in the time of one batch.
 use std::{collections::HashMap, time::Duration};
 
 use event_log::StoredEvent;
@@ -62,7 +62,6 @@ async fn process_in_order(
     Ok(())
 }
 
-/// Result of processing an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReactionOutcome {
     Processed,

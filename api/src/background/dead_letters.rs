@@ -1,5 +1,5 @@
-//! Dead letters: events that no policy could process because of an internal error. They are stored,
-//! counted and retried.
+//! Dead letters: events whose reactions failed repeatedly. The server stores, counts and retries
+//! them.
 //!
 //! A reaction evaluates the state at the time it runs, so a late retry does only what is still
 //! required.
@@ -55,7 +55,7 @@ pub async fn store(app: &App, position: u64, problem: &Problem) -> Result<(), Pr
     Ok(())
 }
 
-/// Retries every dead letter once.
+/// Retries up to [`RETRY_LIMIT`] dead letters once, those with the fewest attempts first.
 pub async fn retry_all(app: &App, place: &PolicyConsumer) -> Result<(), Problem> {
     let rows =
         sqlx::query("select position from log_dead_letter order by attempts, position limit $1")

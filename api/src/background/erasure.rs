@@ -27,8 +27,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// [`MAX_RETRY`].
 const RETRY: Duration = Duration::from_secs(5);
 const MAX_RETRY: Duration = Duration::from_secs(60 * 60);
-/// Advisory lock of the server that erases copies. The database releases it when the connection
-/// closes, so it does not depend on a clock.
+/// Advisory lock of the server that erases copies. The database releases the lock when the
+/// connection closes, so the lock does not depend on a clock.
 const LOCK: &str = "select pg_try_advisory_lock(hashtextextended('stead/erasure', 0))";
 
 /// Deletes keys and copies until the server stops.
@@ -96,7 +96,7 @@ impl Backoff {
 
 /// Deletes the keys of shredded subjects.
 async fn delete_keys(app: &App) -> Result<(), Problem> {
-    for subject in shred::undone(&app.pool).await? {
+    for subject in shred::unfinished(&app.pool).await? {
         app.log().key_ring().mark_shredded(&subject);
         shred::delete_key(&app.pool, &subject, app.now()).await?;
     }
@@ -107,7 +107,7 @@ async fn delete_keys(app: &App) -> Result<(), Problem> {
 async fn erase_copies(app: &App) -> Result<(), Problem> {
     let of = shred::with_copies(&app.pool).await?;
     // Erases copies only after all keys are deleted, so that no later read creates a readable copy.
-    if of.is_empty() || !shred::undone(&app.pool).await?.is_empty() {
+    if of.is_empty() || !shred::unfinished(&app.pool).await?.is_empty() {
         return Ok(());
     }
     // Concurrent rebuilds by two servers would undo each other. Detaching the connection closes it
@@ -129,7 +129,7 @@ async fn erase_copies(app: &App) -> Result<(), Problem> {
             .boxed()
         });
         told.await?;
-        if shred::erased(&app.pool, &due, app.now()).await? {
+        if shred::record_erasure(&app.pool, &due, app.now()).await? {
             tracing::info!(subject = %subject, "Erased all copies");
         }
     }

@@ -1,6 +1,6 @@
 //! Reports failed runs and steps to the operator: a log line with the ids and the reason, and a
-//! counter. Only the server that runs the policies reports them. After a takeover, the new server
-//! may repeat the most recent ones.
+//! counter. Only the server that runs the policies reports failures. After a takeover, the new
+//! server may report the most recent failures again.
 use domain::{
     decider::Decider as _,
     ids::{RunId, StepId},
@@ -24,7 +24,8 @@ const KINDS: [RunKind; 9] = [
     RunKind::Action,
 ];
 
-/// Exposes the counter of each kind before the first failure, so that an alert on its increase sees that failure.
+/// Exposes the counter of each kind before the first failure, so that an alert on its increase sees
+/// that failure.
 pub fn expose(app: &App) {
     for kind in KINDS {
         drop(app.metrics.runs_failed.get_or_create(&RunLabels { kind: json_name(&kind) }));

@@ -32,7 +32,7 @@ pub async fn run(app: App) {
                 app.tokens.replace_keys(&keys);
                 tracing::info!(
                     fingerprint = keys.fingerprint(),
-                    "Loaded a replaced key; manifests are signed with it once every server publishes it"
+                    "Loaded a new key; this server signs manifests with the key once every server publishes it"
                 );
                 noted = false;
             }

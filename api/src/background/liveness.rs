@@ -58,7 +58,7 @@ pub async fn run(app: App) {
     }
 }
 
-/// Writes this server's heartbeat and reads the heartbeats of the others.
+/// Writes this server's heartbeat and reads the heartbeats of the other servers.
 async fn heartbeat(app: &App) {
     let beat = dispatch::beat(&app.dispatch, app.engine.log(), &app.pool).await;
     if let Err(problem) = beat {

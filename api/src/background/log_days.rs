@@ -10,7 +10,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// Keeps partitions for the next days available until the server stops.
 pub async fn run(app: App) {
     loop {
-        match days::make(app.owner(), app.now().date_naive(), days::AHEAD).await {
+        match days::create_missing(app.owner(), app.now().date_naive(), days::AHEAD).await {
             Ok(made) => {
                 if let Some(last) = made.last() {
                     tracing::info!(days = made.len(), %last, "Created partitions of job logs");

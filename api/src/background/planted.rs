@@ -60,8 +60,8 @@ mod tests {
         oracle::everything(&app.pool, &[]).await
     }
 
-    /// given jobs that no runner claimed in time, when the server expires them, then projections
-    /// and log agree; if it changes only the rows, the oracle finds the difference.
+    /// If the server expires queued jobs with events, projections and log agree. If it changes only
+    /// the rows, the oracle finds the difference.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn oracle_finds_rows_changed_without_events() {
         assert_eq!(after_waits_that_were_too_long().await, [] as [String; 0]);

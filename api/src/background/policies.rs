@@ -2,12 +2,12 @@
 //!
 //! Each commit of a reaction is guarded by the consumer's position and owner epoch, so a server
 //! that lost its lease commits nothing. The position advances in memory once every event up to it
-//! was processed ([`concurrent`]). It is written to the database after each page, and otherwise
-//! every second.
+//! was processed ([`concurrent`]). The server writes the position to the database after each page,
+//! and otherwise every second.
 //!
 //! A restart from an older position repeats no effect, because reactions evaluate the current
-//! state. An event that fails because of an internal error becomes a dead letter. The other events
-//! continue.
+//! state. An event that fails because of an internal error becomes a dead letter, and the policies
+//! continue with the other events.
 use std::{sync::Arc, time::Duration};
 
 use event_log::{ConsumerGuard, StoredEvent, consumer};
@@ -69,8 +69,8 @@ pub async fn run(app: App, server: String) {
     }
 }
 
-/// Acquires the consumer lease. A lease that an earlier process of this server left is released
-/// first. The data directory is locked, so that process has ended.
+/// Acquires the consumer lease. First releases a lease of an earlier process of this server. That
+/// process has ended, because the data directory is locked.
 async fn acquire(
     app: &App,
     server: &str,
@@ -145,7 +145,7 @@ impl PolicyConsumer {
 
 async fn process_log(app: &App, owner: &str, place: &mut PolicyConsumer) -> Result<(), Problem> {
     let (mut tail, mut positions) = (app.engine.log().tail(), app.engine.log().positions());
-    // Events that this server appended arrive in memory. Missed events and those of other servers
+    // Events that this server appended arrive in memory. Missed events and events of other servers
     // are read from the log.
     let mut heard: Option<Arc<[StoredEvent]>> = None;
     let mut lease = Lease { owner, renewed: Instant::now() };
@@ -162,7 +162,7 @@ async fn process_log(app: &App, owner: &str, place: &mut PolicyConsumer) -> Resu
             }
         };
         if app.engine.log().is_outdated() {
-            let detail = "the log has another format than this program reads";
+            let detail = "the log has another format than this program reads; upgrade the server";
             return Err(Problem::new(Code::Unavailable, detail));
         }
         for facts in events.chunks(CHUNK) {
@@ -177,8 +177,7 @@ async fn process_log(app: &App, owner: &str, place: &mut PolicyConsumer) -> Resu
             return write_position(app, place).await;
         }
         if !caught_up || tail.len() > BACKLOG {
-            // The tail comes before the positions, because events from the tail need not be read
-            // from the log.
+            // Drops the batches in memory: the next iteration reads their events from the log.
             tail = app.engine.log().tail();
             write_position(app, place).await?;
             continue;

@@ -14,15 +14,15 @@ use crate::state::App;
 const PAGE: u32 = 1_000;
 /// Interval between checks of the log's age and of unreadable callers.
 const TICK: Duration = Duration::from_secs(1);
-/// First and longest back-off after a failed read.
+/// First back-off after a failed read.
 const BACK_OFF: Duration = Duration::from_millis(500);
 const MAX_BACK_OFF: Duration = Duration::from_secs(5);
-/// First and longest interval between reads of unreadable streams.
+/// First interval between reads of unreadable streams.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Follows the log until the server stops. Appends of this server arrive in memory; appends of
-/// others are read. The caller must take `tail` before it loads the cache.
+/// Follows the log until the server stops. Receives the appends of this server in memory, and reads
+/// the appends of other servers. The caller must subscribe `tail` before it loads the cache.
 pub async fn run(app: App, mut tail: Receiver<Arc<[StoredEvent]>>) {
     let mut positions = app.log().positions();
     let mut ticks = tokio::time::interval(TICK);

@@ -52,7 +52,6 @@ pub enum FailureClass {
     Internal,
 }
 
-/// Returns the failure class of a problem code.
 pub fn classify(code: Code) -> FailureClass {
     match code {
         Code::Rejected
@@ -301,8 +300,8 @@ async fn attempt(app: &App, call: &Call, wanted: ReactionCommit) -> Result<(), P
     done.map(|_| ())
 }
 
-/// Handles a rejected reaction. An obsolete one needs no action. An impossible one fails the step
-/// or build that waits for it.
+/// Handles an obsolete or impossible reaction: fails the step or build that waits for the reaction,
+/// if there is one.
 async fn give_up(
     app: &App,
     guard: &Call,

@@ -1,5 +1,5 @@
 //! Deletes runner uploads that no report references within a day, and counts the bytes of the
-//! others.
+//! remaining uploads.
 use std::time::Duration;
 
 use event_log::upload;
@@ -18,15 +18,15 @@ pub async fn run(app: App) {
             _ = ticks.tick() => {}
         }
         if let Err(error) = collect(&app).await {
-            tracing::warn!(error = %error, "Cannot collect uploads that no report named");
+            tracing::warn!(error = %error, "Cannot delete uploads that no report references");
         }
     }
 }
 
 async fn collect(app: &App) -> Result<(), sqlx::Error> {
-    let collected = upload::collect(&app.pool, app.log().clock()).await?;
+    let collected = upload::delete_expired(&app.pool, app.log().clock()).await?;
     app.metrics.uploads_collected.inc_by(collected);
-    let waiting = upload::waiting(&app.pool).await?;
+    let waiting = upload::unreferenced_bytes(&app.pool).await?;
     app.metrics.uploads_bytes.set(waiting);
     Ok(())
 }

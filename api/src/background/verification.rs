@@ -1,6 +1,6 @@
 //! Verifies the log from its stored bytes. At the start it verifies the events after the last
 //! published checkpoint, and then the whole log: once some minutes later, and then daily. A server
-//! that starts on a damaged log therefore raises an alarm before it signs more of it.
+//! that starts on a damaged log therefore raises an alarm before it signs new checkpoints.
 use std::time::Duration;
 
 use event_log::verify::{Verified, VerifyError, verify};

@@ -104,8 +104,9 @@ async fn database(
     // Copied after the snapshot, so every key that wraps data in it is among the current and former
     // keys.
     let keys = draft.keys(data)?;
-    wrapping::kept(&draft.path.join(KEYS))?.opens_all(&mut reader).await?;
-    // Created before pg_dump opens it, because pg_dump would create a file that others can read.
+    wrapping::kept(&draft.path.join(KEYS))?.check_all(&mut reader).await?;
+    // Created before pg_dump opens it, because pg_dump would create a file that other users can
+    // read.
     files::new(dump)?;
     let running = tools.start("pg_dump", access, |command| {
         command.args(["--format=custom", "--compress=1", "--no-owner", "--no-privileges"]);
@@ -151,7 +152,8 @@ fn measure_file(backup: &Path, name: &str) -> Result<File, BackupError> {
     files::measure(&backup.join(name), name, |_| Ok(()))
 }
 
-/// Incomplete backup.
+/// Directory of an incomplete backup. Deletes the directory when dropped, unless `finish` has
+/// renamed it.
 struct Draft {
     path: PathBuf,
     /// Lock against a second backup to the same path. The kernel releases it when the process ends.
@@ -185,8 +187,8 @@ impl Draft {
         Ok(Draft { path, _held: held })
     }
 
-    /// Copies current keys before former ones. A key that is replaced meanwhile is then copied once
-    /// or twice, but never missing.
+    /// Copies the current keys before the former keys. A key that is replaced meanwhile is then
+    /// copied once or twice, but never missing.
     fn keys(&self, data: &Path) -> Result<Vec<File>, BackupError> {
         let from = data.join(KEYS);
         keys::read(&from)?;
@@ -242,7 +244,7 @@ impl Draft {
             for name in [EVENTS, INDEX] {
                 let file = take(name)?;
                 let digest = file.digest.strip_prefix("sha256:").unwrap_or_default();
-                let is_made = |made: &archive::Measured| {
+                let is_made = |made: &archive::ArchiveFile| {
                     made.name == name && made.bytes == file.bytes && made.sha256 == digest
                 };
                 if !said.files.iter().any(is_made) {

@@ -21,8 +21,8 @@ pub(super) fn directory(path: &Path) -> Result<(), BackupError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at(path))
 }
 
-/// Creates a directory with mode 0700. An existing one must have this mode and belong to this user.
-/// Otherwise others could read its files, or redirect them through a symbolic link.
+/// Creates a directory with mode 0700. An existing directory must have this mode and belong to this
+/// user. Otherwise, other users could read its files, or redirect them through a symbolic link.
 pub(super) fn private_directory(path: &Path) -> Result<(), BackupError> {
     if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
         directory(above)?;
@@ -92,8 +92,8 @@ pub(super) fn measure(
 }
 
 /// Lists the files below a directory, by their relative paths. The files of a directory come before
-/// those of its subdirectories, so that an index is copied before the files that it names. Dot
-/// files are incomplete uploads and are skipped.
+/// the files of its subdirectories, so that an index is copied before the files that the index
+/// lists. Skips dot files, which are incomplete uploads.
 pub(super) fn below(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
     let (mut found, mut waiting) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(inner) = waiting.pop() {
@@ -127,8 +127,8 @@ pub(super) fn inside(name: &str) -> Option<PathBuf> {
     (plain && !name.is_empty()).then_some(path)
 }
 
-/// Changes the owner of the restored files to that of the data directory, because root may restore
-/// for a service user.
+/// Changes the owner of the restored files to the owner of the data directory, because root may
+/// restore for a service user.
 pub(super) fn give(data: &Path, names: &[&str]) -> Result<(), BackupError> {
     if !nix::unistd::geteuid().is_root() {
         return Ok(());

@@ -1,4 +1,3 @@
-//! Manifest of a backup.
 use std::{fs, path::Path};
 
 use domain::decider::Timestamp;
@@ -45,7 +44,6 @@ pub struct Manifest {
     pub files: Vec<File>,
 }
 
-/// File of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct File {
     /// Path within the backup.
@@ -57,7 +55,6 @@ pub struct File {
 }
 
 impl Manifest {
-    /// Format version that this program writes.
     pub(super) fn format() -> u32 {
         FORMAT
     }
@@ -87,7 +84,7 @@ impl Manifest {
             let path = backup.join(name);
             match fs::metadata(&path) {
                 Ok(found) if found.len() > MAX_BYTES => {
-                    Err(damaged(name, "it exceeds the size limit"))
+                    Err(damaged(name, "it exceeds the limit of 256 MiB"))
                 }
                 Ok(_) => fs::read(&path).map_err(at(&path)),
                 Err(_) => Err(incomplete(format!("{name} is missing"))),
@@ -119,7 +116,6 @@ struct Version {
     program: String,
 }
 
-/// Version of this program.
 pub(super) fn program() -> String {
     env!("CARGO_PKG_VERSION").into()
 }

@@ -24,7 +24,7 @@ pub(super) fn directories(backup: &Path) -> Result<BTreeSet<PathBuf>, BackupErro
     Ok(found)
 }
 
-/// Packs all files of a backup into one, and syncs it.
+/// Packs all files of a backup into one tar file, and syncs the tar file.
 pub(super) fn pack(backup: &Path, to: &Path) -> Result<(), BackupError> {
     let mut options = fs::OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(to);
@@ -37,7 +37,7 @@ pub(super) fn pack(backup: &Path, to: &Path) -> Result<(), BackupError> {
     file.sync_all().map_err(at(to))
 }
 
-/// Unpacks the files of a tar file below a directory. The manifest is compared later.
+/// Unpacks a tar file into a directory. The caller compares the files with the manifest.
 pub(super) fn unpack(from: &Path, to: &Path) -> Result<(), BackupError> {
     let no_backup = |why: String| BackupError::Incomplete { path: from.display().to_string(), why };
     let file = fs::File::open(from).map_err(at(from))?;

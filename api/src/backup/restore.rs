@@ -12,7 +12,7 @@ use crate::{
     postgres::{Access, Tools},
 };
 
-/// Restored log.
+/// Result of restoring and verifying a log.
 #[derive(Debug, Clone)]
 pub struct Restored {
     /// Number of published checkpoints that the log matches.
@@ -21,7 +21,8 @@ pub struct Restored {
     pub witnessed: Vec<Coverage>,
     /// Positions of forged reports, which the backup contains like all other events.
     pub forged: Vec<u64>,
-    /// Epoch that identifies the restored log to every runner.
+    /// Epoch for the restored log: one more than the highest epoch in the backup and in the
+    /// checkpoints of witnesses.
     pub next_epoch: u64,
 }
 
@@ -41,10 +42,12 @@ pub fn put_files(source: &Source, data: &Path, progress: Progress<'_>) -> Result
     files::give(data, &names)
 }
 
-/// Restores the dump into an empty database and verifies the whole log. It must match the
-/// checkpoint of the manifest, all checkpoints published before, and those of witnesses.
+/// Restores the dump into an empty database and verifies the whole log. The log must match the
+/// checkpoint of the manifest and the published checkpoints. Also compares the log with the
+/// checkpoints of witnesses.
 ///
 /// # Errors
+///
 /// [`BackupError`].
 pub async fn fill_database(
     source: &Source,

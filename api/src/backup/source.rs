@@ -14,7 +14,6 @@ use crate::keys::{self, KeySet, wrapping};
 pub struct Source {
     /// Manifest of the backup. All files match it.
     pub manifest: Manifest,
-    /// Signing keys of the backup.
     pub keys: KeySet,
     /// Signed head of the log in the backup.
     pub checkpoint: Checkpoint,
@@ -36,7 +35,7 @@ impl Source {
         let found = fs::metadata(from).map_err(at(from))?;
         // An incomplete backup may have a manifest, although other files were not synced.
         if files::is_partial(&fs::canonicalize(from).map_err(at(from))?) {
-            let why = "`create` renames a complete backup to a name without `.partial`; create another backup";
+            let why = "its creation did not finish";
             let why = why.to_owned();
             return Err(BackupError::Incomplete { path: from.display().to_string(), why });
         }
@@ -61,7 +60,7 @@ impl Source {
         let checkpoint = Checkpoint::open(&manifest.checkpoint, &keys.checkpoint_keys())?;
         let said = (&manifest.log_id, manifest.position, manifest.epoch);
         if said != (&checkpoint.log_id, checkpoint.size, checkpoint.epoch) {
-            let why = "it names another position than its checkpoint".into();
+            let why = "it names another log, position or epoch than its checkpoint".into();
             return Err(BackupError::Damaged { path: "manifest.json".into(), why });
         }
         Ok(Source { manifest, keys, checkpoint, directory })
@@ -86,7 +85,8 @@ impl Source {
 fn compare(directory: &Path, file: &File) -> Result<(), BackupError> {
     let damaged = |why: String| BackupError::Damaged { path: file.path.clone(), why };
     let inside = files::inside(&file.path);
-    let inside = inside.ok_or_else(|| damaged("a backup has no such file".into()))?;
+    let inside =
+        inside.ok_or_else(|| damaged("its path leaves the directory of the backup".into()))?;
     let path = directory.join(inside);
     if !path.is_file() {
         return Err(damaged("the file is missing".into()));

@@ -18,7 +18,7 @@ mod whole;
 
 fn quiet(_: String) {}
 
-/// Starts a server with an artifact. Returns it with a directory for backups.
+/// Starts a server with an artifact. Returns the server and a directory for backups.
 async fn served() -> (Started, tempfile::TempDir) {
     let started = Started::new().await;
     let blobs = started.data.path().join("registry/shop/network/blobs/sha256");

@@ -26,7 +26,8 @@ pub struct Coverage {
     pub position: u64,
     /// Epoch of the log when the checkpoint was signed.
     pub epoch: u64,
-    /// First and last witnessed position that the backup does not contain.
+    /// First and last position that the checkpoint covers and the backup lacks. `None` if the
+    /// backup lacks none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<(u64, u64)>,
 }
@@ -41,7 +42,7 @@ impl WitnessCheckpoint {
         let wrong = |why: String| BackupError::Witness { path: shown.clone(), why };
         let length = fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
         if length > MAX_BYTES {
-            return Err(wrong("it exceeds the size limit of a checkpoint".into()));
+            return Err(wrong("it exceeds the limit of 64 KiB".into()));
         }
         let note = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
         let opened = Checkpoint::open(&note, &source.keys.checkpoint_keys());
@@ -62,9 +63,9 @@ impl WitnessCheckpoint {
         let missing = (position > end).then_some((end + 1, position));
         if missing.is_none() && log.root(position).await? != self.checkpoint.root {
             let why = if self.checkpoint.epoch == log.epoch() {
-                "one of the two was forged"
+                "the checkpoint or the backup was forged"
             } else {
-                "the log was restored meanwhile, as its epoch shows"
+                "the log was restored in between, as the different epochs show"
             };
             return Err(BackupError::Forked { path: self.path.clone(), position, why });
         }

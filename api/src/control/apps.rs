@@ -20,7 +20,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     MAX_BUNDLE_BYTES,
-    change_request::{ChangeRequest, field},
+    change_request::{ChangeRequest, invalid_field},
     lookup::Lookup,
     pagination::PageRequest,
     show,
@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// Routes that accept a large body: only `sync`.
-pub fn large() -> OpenApiRouter<App> {
+pub fn large_body_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(sync)).layer(DefaultBodyLimit::max(MAX_BUNDLE_BYTES))
 }
 
@@ -59,12 +59,16 @@ pub async fn sync(
 ) -> ApiResult<SyncReport> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if kind != Some("application/zstd") {
-        let detail = "send the bundle as application/zstd, or use `stead apps sync`";
+        let detail = "the body is not application/zstd; send the bundle as application/zstd, or use `stead apps sync`";
         return Err(Problem::new(Code::UnsupportedMediaType, detail));
     }
     let tar = decompress(body).await?;
     if how.against.is_some() && !how.dry_run {
-        return Err(field("against", "requires dry_run=true", "send dry_run=true or omit against"));
+        return Err(invalid_field(
+            "against",
+            "requires dry_run=true",
+            "send dry_run=true or omit against",
+        ));
     }
     let meant = match how.dry_run {
         true => apps::SyncOptions::DryRun { against: how.against },
@@ -114,7 +118,7 @@ fn sync_response(name: String, dry_run: bool, done: Done<apps::SyncResult>) -> S
     let before = before_version.zip(before.as_deref());
     let after = (!dry_run).then_some(version);
     let before = before.map(|(version, config)| (version, &config.app));
-    let diff = show::reached(show::diff(before, after, &config.app), reach);
+    let diff = show::with_impact(show::diff(before, after, &config.app), reach);
     let builds = builds.into_iter().map(|(component, id)| BuildRequested { id, component });
     let diagnostics = config.warnings.iter().map(diagnostic).collect();
     let (builds, position) = (builds.collect(), done.position);
@@ -198,9 +202,9 @@ pub async fn versions(
     let part = PageRequest::of(part.limit, part.cursor)?;
     let rows = views::config_versions::page(&app.pool, id, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.published.config_version);
-    let mut look = Lookup::new(&app);
-    look.for_actors(rows.iter().map(|row| &row.by)).await?;
-    let items = rows.iter().map(|row| show::version(&look, row)).collect();
+    let mut lookup = Lookup::new(&app);
+    lookup.for_actors(rows.iter().map(|row| &row.by)).await?;
+    let items = rows.iter().map(|row| show::version(&lookup, row)).collect();
     Ok(Json(Page { items, next }))
 }
 
@@ -223,9 +227,9 @@ pub async fn version(
     let missing = || Problem::not_found(format!("version {number} of {name}"));
     let rows = views::config_versions::versions(&app.pool, [(id, number)]).await?;
     let row = rows.get(&(id, number)).ok_or_else(missing)?;
-    let mut look = Lookup::new(&app);
-    look.for_actors([&row.by]).await?;
-    let version = show::version(&look, row);
+    let mut lookup = Lookup::new(&app);
+    lookup.for_actors([&row.by]).await?;
+    let version = show::version(&lookup, row);
     let name = state.name.clone().unwrap_or_default();
     let inspected = move || {
         let tree = read.tree.app();
@@ -236,7 +240,7 @@ pub async fn version(
     Ok(Json(ConfigVersionDetail { version, config }))
 }
 
-/// Compare two config versions and plan the later one for installs
+/// Compare two config versions, and show the impact of the later one on installs
 #[utoipa::path(
     get, path = "/v1/apps/{app}/diff", tag = "apps",
     params(("app" = String, Path, description = "The app's name or id"), DiffQuery),
@@ -262,7 +266,7 @@ pub async fn diff(
             (vec![impact::of_install(&app, of, which.inputs_of, &after, published).await?], 0)
         }
         None if which.inputs_of.is_some() => {
-            let detail = "inputs_of requires install: name the install that has the inputs";
+            let detail = "inputs_of requires install; pass the install that has the inputs";
             return Err(Problem::new(Code::BadRequest, detail));
         }
         None => impact::impact(&app, id, &after, published).await?,
@@ -274,8 +278,8 @@ pub async fn diff(
             show::diff(Some((from, &before.app)), Some(to), &after.app)
         }
     };
-    let diff = Diff { not_acted_on: show::unacted(&after), ..diff };
-    Ok(Json(show::reached(diff, reach)))
+    let diff = Diff { not_acted_on: show::ignored_settings(&after), ..diff };
+    Ok(Json(show::with_impact(diff, reach)))
 }
 
 async fn config(app: &App, state: &AppState, version: u32) -> Result<Arc<Config>, Problem> {

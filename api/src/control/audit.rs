@@ -42,8 +42,8 @@ const EXPORT_PAGE: u32 = 1000;
 
 /// List events, oldest first
 ///
-/// For the next page, set `after` to `scanned_through`. The list is complete when that equals
-/// `head`.
+/// For the next page, set `after` to `scanned_through`. The list is complete when `scanned_through`
+/// equals `head`.
 #[utoipa::path(
     get, path = "/v1/audit/events", tag = "audit", params(EventsQuery),
     responses((status = 200, body = Events)),
@@ -51,18 +51,21 @@ const EXPORT_PAGE: u32 = 1000;
 pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) -> ApiResult<Events> {
     let limit = which.limit.unwrap_or(50);
     if limit == 0 || limit > 200 {
-        return Err(Problem::new(Code::BadRequest, "limit must be between 1 and 200"));
+        return Err(Problem::new(
+            Code::BadRequest,
+            format!("invalid limit {limit}: it must be between 1 and 200"),
+        ));
     }
-    let wanted = records::EventSelection::of(&app, &which).await?;
-    let (mut items, scanned_through) = wanted.next(&app, wanted.after, limit).await?;
-    records::named(&app, &mut items).await?;
-    records::opened(&app, &mut items).await?;
-    Ok(Json(Events { items, scanned_through, head: wanted.until }))
+    let selection = records::EventSelection::of(&app, &which).await?;
+    let (mut items, scanned_through) = selection.next(&app, selection.after, limit).await?;
+    records::add_actor_names(&app, &mut items).await?;
+    records::add_readable_payloads(&app, &mut items).await?;
+    Ok(Json(Events { items, scanned_through, head: selection.until }))
 }
 
 /// Export all events up to the current head as NDJSON
 ///
-/// Each line holds what is needed to recompute the event's leaf hash.
+/// Each line has the data to recompute the leaf hash of its event.
 #[utoipa::path(
     get, path = "/v1/audit/export", tag = "audit", params(EventsQuery),
     responses((status = 200, body = EventRecord, content_type = "application/x-ndjson")),
@@ -72,12 +75,12 @@ pub async fn export(
     Query(which): Query<EventsQuery>,
     who: Caller,
 ) -> Result<Response, Problem> {
-    let wanted = records::EventSelection::of(&app, &which).await?;
+    let selection = records::EventSelection::of(&app, &which).await?;
     let lines = async_stream::try_stream! {
-        let mut after = wanted.after;
-        while after < wanted.until {
-            who.recheck(&app).map_err(broken)?;
-            let page = wanted.next(&app, after, EXPORT_PAGE).await.map_err(broken)?;
+        let mut after = selection.after;
+        while after < selection.until {
+            who.recheck(&app).map_err(aborted)?;
+            let page = selection.next(&app, after, EXPORT_PAGE).await.map_err(aborted)?;
             let mut text = Vec::new();
             for event in &page.0 {
                 serde_json::to_writer(&mut text, event)?;
@@ -93,9 +96,9 @@ pub async fn export(
     Ok((kind, Body::from_stream(lines)).into_response())
 }
 
-/// The status line is already sent, so an error can only abort the stream. The client detects the
-/// incomplete body.
-fn broken(problem: Problem) -> std::io::Error {
+/// Converts a problem into an error that aborts the stream, because the status line is already
+/// sent. The client detects the incomplete body.
+fn aborted(problem: Problem) -> std::io::Error {
     std::io::Error::other(problem.detail)
 }
 
@@ -105,10 +108,10 @@ fn broken(problem: Problem) -> std::io::Error {
     responses((status = 200, body = Checkpoint)),
 )]
 pub async fn checkpoint(State(app): State<App>) -> Json<Checkpoint> {
-    Json(signed(&app, &app.engine.log().head()))
+    Json(signed_checkpoint(&app, &app.engine.log().head()))
 }
 
-fn signed(app: &App, head: &proof::checkpoint::Checkpoint) -> Checkpoint {
+fn signed_checkpoint(app: &App, head: &proof::checkpoint::Checkpoint) -> Checkpoint {
     let keys = app.keys.current();
     let (key, note) = (keys.checkpoints().verifying_key(), head.sign(keys.checkpoints()));
     let former = || keys.former(KeyUse::Checkpoints).map(|former| former.key);
@@ -132,7 +135,7 @@ pub async fn proofs(State(app): State<App>, Query(which): Query<ProofQuery>) -> 
     let log = app.engine.log();
     let head = log.head();
     let mut proof = Proof {
-        checkpoint: signed(&app, &head),
+        checkpoint: signed_checkpoint(&app, &head),
         position: which.position,
         leaf: None,
         consistent_with: which.consistent_with,
@@ -150,7 +153,7 @@ pub async fn proofs(State(app): State<App>, Query(which): Query<ProofQuery>) -> 
         }
         (None, Some(old)) => log.consistency(old, head.size).await?,
         (Some(_), Some(_)) | (None, None) => {
-            let detail = "send either position or consistent_with";
+            let detail = "the request needs exactly one of position and consistent_with; send one";
             return Err(Problem::new(Code::BadRequest, detail));
         }
     };
@@ -164,19 +167,19 @@ pub async fn proofs(State(app): State<App>, Query(which): Query<ProofQuery>) -> 
     responses((status = 200, body = AsOf)),
 )]
 pub async fn state(State(app): State<App>, Query(which): Query<AsOfQuery>) -> ApiResult<AsOf> {
-    let position = position(&app, which.position, which.time).await?;
-    let stream = states::stream(&app, &which.stream).await?;
+    let position = resolve_position(&app, which.position, which.time).await?;
+    let stream = states::parse_stream(&app, &which.stream).await?;
     let folded = states::as_of(&app, &stream, position).await?;
     if folded.sequence == 0 {
-        return Err(states::unborn(&app, &stream, position).await?);
+        return Err(states::not_created_yet(&app, &stream, position).await?);
     }
-    let Point { recorded_at, .. } = point(&app, position).await?;
+    let Point { recorded_at, .. } = point_at(&app, position).await?;
     let (stream, sequence, state) = (stream.to_string(), folded.sequence, folded.state);
     Ok(Json(AsOf { stream, position, recorded_at, sequence, state }))
 }
 
 /// Returns a position with the time of its event.
-pub async fn point(app: &App, position: u64) -> Result<Point, Problem> {
+pub async fn point_at(app: &App, position: u64) -> Result<Point, Problem> {
     if position == 0 {
         return Ok(Point { position, recorded_at: None });
     }
@@ -186,7 +189,7 @@ pub async fn point(app: &App, position: u64) -> Result<Point, Problem> {
 
 /// Resolves a point of the log: the given position, the last position at the given time, or the
 /// head.
-pub async fn position(
+pub async fn resolve_position(
     app: &App,
     position: Option<u64>,
     time: Option<Timestamp>,
@@ -202,8 +205,9 @@ pub async fn position(
             Err(Problem::new(Code::NotFound, detail))
         }
         (None, Some(time)) => Ok(log.position_at(time).await?),
-        (Some(_), Some(_)) => {
-            Err(Problem::new(Code::BadRequest, "send either a position or a time, not both"))
-        }
+        (Some(_), Some(_)) => Err(Problem::new(
+            Code::BadRequest,
+            "the request has a position and a time; send only one",
+        )),
     }
 }

@@ -34,10 +34,10 @@ pub async fn list(
     let filter = views::Filter { app: of, component: None, state: which.state };
     let rows = views::page(&app.pool, &filter, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.build);
-    let (mut look, mut items) = (Lookup::new(&app), Vec::new());
-    look.for_builds(&rows).await?;
+    let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
+    lookup.for_builds(&rows).await?;
     for row in &rows {
-        items.push(show::build(&mut look, row).await?);
+        items.push(show::build(&mut lookup, row).await?);
     }
     Ok(Json(Page { items, next }))
 }
@@ -56,7 +56,7 @@ pub async fn show(State(app): State<App>, Path(build): Path<BuildId>) -> ApiResu
 
 /// Retry the failed builds of the newest config version
 ///
-/// Publishes the same bundle as the next config version, with a new build for each one that failed.
+/// Publishes the same bundle as the next config version, with a new build for each failed one.
 #[utoipa::path(
     post, path = "/v1/builds/{build}/retry", tag = "builds",
     params(("build" = String, Path, description = "Id of a failed build")),
@@ -67,7 +67,7 @@ pub async fn retry(
     Path(build): Path<BuildId>,
     ChangeRequest { call, .. }: ChangeRequest,
 ) -> ApiResult<BuildsRetried> {
-    let done = rebuild::again(&app, &call, build).await?;
+    let done = rebuild::retry(&app, &call, build).await?;
     let rebuild::RetriedBuilds { app, version, builds } = done.value;
     let builds = builds.into_iter().map(|(component, id)| BuildRequested { id, component });
     let (builds, position) = (builds.collect(), done.position);

@@ -21,7 +21,6 @@ const MAX_CLIENT_BYTES: usize = 120;
 
 /// Authenticated request that changes something.
 pub struct ChangeRequest {
-    /// Authenticated caller.
     pub caller: Caller,
     /// Metadata for the events, and the idempotency key.
     pub call: Call,
@@ -58,28 +57,33 @@ fn is_traceparent(value: &str) -> bool {
 }
 
 /// Converts the result of a use case that returns no value.
-pub fn done<T>(done: &Done<T>) -> schemas::control::ChangeResult {
+pub fn change_result<T>(done: &Done<T>) -> schemas::control::ChangeResult {
     schemas::control::ChangeResult { position: done.position, changed: done.events > 0 }
 }
 
-/// Checks a mandatory reason.
-pub fn required(reason: &str) -> Result<String, Problem> {
+/// Returns a mandatory reason, or a problem if the reason is empty or too long.
+pub fn required_reason(reason: &str) -> Result<String, Problem> {
     if reason.trim().is_empty() {
-        return Err(field("reason", "is empty", "give a reason; the log records it"));
+        return Err(invalid_field("reason", "is empty", "give a reason; the log records it"));
     }
-    optional(Some(reason.to_owned())).map(Option::unwrap_or_default)
+    optional_reason(Some(reason.to_owned())).map(Option::unwrap_or_default)
 }
 
-/// Checks an optional reason.
-pub fn optional(reason: Option<String>) -> Result<Option<String>, Problem> {
+/// Returns an optional reason, or a problem if the reason is too long. An empty reason counts as
+/// `None`.
+pub fn optional_reason(reason: Option<String>) -> Result<Option<String>, Problem> {
     if reason.as_ref().is_some_and(|reason| reason.chars().count() > MAX_REASON_CHARACTERS) {
-        return Err(field("reason", "is longer than 2,000 characters", "shorten the reason"));
+        return Err(invalid_field(
+            "reason",
+            "is longer than 2,000 characters",
+            "shorten the reason",
+        ));
     }
     Ok(reason.filter(|reason| !reason.trim().is_empty()))
 }
 
-/// Problem with one invalid field.
-pub fn field(name: &str, message: &str, remedy: &str) -> Problem {
+/// Returns a problem with one invalid field.
+pub fn invalid_field(name: &str, message: &str, remedy: &str) -> Problem {
     let error = FieldProblem {
         field: Some(name.into()),
         message: format!("{name} {message}"),

@@ -12,7 +12,7 @@ use utoipa::{
 use schemas::problem::{PROBLEM_JSON, Problem};
 
 /// Adds unique operation ids, bearer authentication, and problem details as the default response.
-pub fn finish(document: &mut OpenApi) {
+pub fn add_shared_parts(document: &mut OpenApi) {
     let components = document.components.get_or_insert_with(Components::new);
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     components.add_security_scheme("token", SecurityScheme::Http(bearer));
@@ -45,15 +45,16 @@ fn add_min_position(operation: &mut Operation) {
     );
 }
 
-/// Adds `Idempotency-Key` and the header of a replayed response to a change. Streams accept no key,
-/// because their responses are not stored.
+/// Adds `Idempotency-Key` and the header of a replayed response to an operation that changes state.
+/// Streams accept no key, because their responses are not stored.
 fn add_idempotency_key(operation: &mut Operation) {
     let Some(RefOr::T(answer)) = operation.responses.responses.get_mut("200") else { return };
     if answer.content.contains_key("text/event-stream") {
         return;
     }
     let mut replayed = Header::new(ObjectBuilder::new().schema_type(Type::Boolean).build());
-    replayed.description = Some("`true`: the stored response of the first request".into());
+    replayed.description =
+        Some("`true` if this is the stored response of the first request".into());
     answer.headers.insert("Idempotency-Replayed".into(), replayed);
     let text = ObjectBuilder::new().schema_type(Type::String);
     operation.parameters.get_or_insert_default().push(

@@ -35,7 +35,10 @@ pub fn one_of(filter: &str, value: Option<&str>, allowed: &[&str]) -> Result<(),
 }
 
 fn unknown(filter: &str, value: &str, allowed: &[&str]) -> Problem {
-    let detail = format!("`{filter}` is {value:?}; allowed: {}", allowed.join(", "));
+    let detail = format!(
+        "invalid filter `{filter}`: {value:?} does not exist; use one of: {}",
+        allowed.join(", ")
+    );
     Problem::new(Code::BadRequest, detail)
 }
 
@@ -58,11 +61,11 @@ pub async fn run(app: &App, id: RunId) -> Result<(), Problem> {
     exists::<Run>(app, id).await
 }
 
-/// Checks the kind of an actor, and that the log has it.
+/// Checks the kind of an actor, and that the actor exists.
 pub async fn actor(app: &App, text: &str) -> Result<(), Problem> {
-    let actor: Actor = text
-        .parse()
-        .map_err(|error| Problem::new(Code::BadRequest, format!("`actor`: {error}")))?;
+    let actor: Actor = text.parse().map_err(|error| {
+        Problem::new(Code::BadRequest, format!("invalid filter `actor`: {error}"))
+    })?;
     match actor {
         Actor::Principal(id) => exists::<Access>(app, id).await,
         Actor::Runner(id) => exists::<Runner>(app, id).await,
@@ -132,10 +135,10 @@ mod tests {
             .collect();
         golden("event-types.txt", &names.into_iter().collect::<String>());
         assert!(event_type("run.approved").is_ok() && event_type("run.").is_ok());
-        let said = event_type("run.aproved").unwrap_err().detail;
-        assert!(said.contains("run.aproved") && said.contains("run.approved"), "{said}");
-        let said = event_type("rum.approved").unwrap_err().detail;
-        assert!(said.contains("run.") && !said.contains("run.approved"), "{said}");
+        let message = event_type("run.aproved").unwrap_err().detail;
+        assert!(message.contains("run.aproved") && message.contains("run.approved"), "{message}");
+        let message = event_type("rum.approved").unwrap_err().detail;
+        assert!(message.contains("run.") && !message.contains("run.approved"), "{message}");
     }
 
     fn sources(dir: &Path) -> Vec<PathBuf> {

@@ -1,10 +1,10 @@
 //! `Idempotency-Key`: a change that is sent twice is made once, and both requests get the same
 //! response.
 //!
-//! The commit of the change also writes the key, so neither exists without the other. The response
-//! is stored shortly afterwards, without secrets. A separate task does this, so a client that
-//! disconnects cannot prevent it. If the server or the database fails in between, the response is
-//! recovered from the log.
+//! The commit of the change also writes the key, so neither exists without the other. A separate
+//! task stores the response after the commit, without secrets, so a client that disconnects cannot
+//! prevent it. If the server or the database fails before that, the response is recovered from the
+//! log.
 mod recover;
 
 use std::time::Duration;
@@ -41,8 +41,10 @@ const MAX_KEY_BYTES: usize = 128;
 const MAX_BODY_BYTES: usize = 2 << 20;
 /// Members of a response that are never stored.
 const SECRET_MEMBERS: [&str; 2] = ["token", "enrolment"];
-/// Timeout and polling interval of a repeated request that waits for the first response.
+/// Timeout of a repeated request that waits for the first response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Interval at which a waiting request looks for the first response.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Middleware that answers a repeated change with the first response.
@@ -61,7 +63,7 @@ pub async fn idempotent(
             Code::TooLarge,
             format!("the body is larger than {limit} bytes; send less"),
         ),
-        false => Problem::new(Code::BadRequest, "the body is incomplete; send it again"),
+        false => Problem::new(Code::BadRequest, "the body is incomplete; send the request again"),
     })?;
     let mut hash = Sha256::new();
     hash.update(format!("{} {}\n", parts.method, parts.uri));
@@ -78,11 +80,11 @@ pub async fn idempotent(
     let done = async move {
         let answer = next.run(request).await;
         if answer.status().is_success() {
-            return Ok(keep(&app, &key, answer).await);
+            return Ok(store_response(&app, &key, answer).await);
         }
-        // A concurrent request with the same key may have succeeded: return its response. A request
-        // can also fail after its own commit, so look for that commit. A commit without events
-        // changed nothing.
+        // Returns the response of a concurrent request with the same key, if that request
+        // succeeded. This request may also have failed after its commit, so its commit is looked up
+        // too. A commit without events changed nothing, so the failure is returned.
         let did = earlier_response(&app, &key, route.as_str(), LookupTime::AfterFailure).await?;
         Ok(did.unwrap_or(answer))
     };
@@ -96,9 +98,8 @@ fn key_of(request: &Request) -> Result<Option<String>, Problem> {
     let Some(value) = request.headers().get(KEY_HEADER) else { return Ok(None) };
     let key = value.to_str().unwrap_or_default();
     if key.is_empty() || key.len() > MAX_KEY_BYTES {
-        let detail = format!(
-            "invalid header {KEY_HEADER}: it takes 1 to {MAX_KEY_BYTES} visible characters"
-        );
+        let detail =
+            format!("invalid header {KEY_HEADER}: send 1 to {MAX_KEY_BYTES} visible characters");
         return Err(Problem::new(Code::BadRequest, detail));
     }
     Ok(Some(key.to_owned()))
@@ -107,9 +108,7 @@ fn key_of(request: &Request) -> Result<Option<String>, Problem> {
 /// Time at which an earlier response is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LookupTime {
-    /// Before the request is handled.
     BeforeHandler,
-    /// After the request failed.
     AfterFailure,
 }
 
@@ -135,8 +134,10 @@ async fn earlier_response(
         let Some(row) = row else { return Ok(None) };
         let hash: Vec<u8> = row.try_get("request_hash")?;
         if hash != key.request_hash {
-            let detail =
-                format!("the key {:?} was used for another request; use a new key", key.key);
+            let detail = format!(
+                "idempotency key {:?} rejected: it was used for another request; use a new key",
+                key.key
+            );
             return Err(Problem::new(Code::IdempotencyMismatch, detail));
         }
         if let Some(answer) = row.try_get::<Option<String>, _>("response")? {
@@ -151,8 +152,8 @@ async fn earlier_response(
     if since == LookupTime::AfterFailure && first > last {
         return Ok(None);
     }
-    let said = recover::answer(app, route, first, last).await?;
-    Ok(Some(replayed_response(said.to_string())))
+    let recovered = recover::recover_response(app, route, first, last).await?;
+    Ok(Some(replayed_response(recovered.to_string())))
 }
 
 fn replayed_response(answer: String) -> Response {
@@ -163,7 +164,7 @@ fn replayed_response(answer: String) -> Response {
 
 /// Stores a response for repeated requests. If that fails, the caller still gets the response,
 /// because the change is committed.
-async fn keep(app: &App, key: &IdempotencyKey, answer: Response) -> Response {
+async fn store_response(app: &App, key: &IdempotencyKey, answer: Response) -> Response {
     // A progress stream may be endless, and repeating its command does no harm.
     let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if kind.is_none_or(|kind| !kind.starts_with("application/json")) {
@@ -174,13 +175,13 @@ async fn keep(app: &App, key: &IdempotencyKey, answer: Response) -> Response {
         Ok(bytes) => bytes,
         Err(why) => return Problem::internal(why).into_response(),
     };
-    if let Ok(Value::Object(mut said)) = serde_json::from_slice(&bytes) {
+    if let Ok(Value::Object(mut members)) = serde_json::from_slice(&bytes) {
         for secret in SECRET_MEMBERS {
-            said.remove(secret);
+            members.remove(secret);
         }
         let (principal, key) = (key.principal.clone(), key.key.clone());
-        let said = Value::Object(said).to_string();
-        let response = StoredResponse { principal, key, body: said };
+        let stored = Value::Object(members).to_string();
+        let response = StoredResponse { principal, key, body: stored };
         idempotent_responses::keep(&app.responses, &app.pool, response).await;
     }
     Response::from_parts(parts, Body::from(bytes))

@@ -20,7 +20,9 @@ use schemas::control::{
 };
 
 use super::{
-    change_request::{ChangeRequest, done, field, optional, required},
+    change_request::{
+        ChangeRequest, change_result, invalid_field, optional_reason, required_reason,
+    },
     filter,
     lookup::Lookup,
     pagination::PageRequest,
@@ -51,10 +53,10 @@ pub async fn list(
     let part = PageRequest::of(which.limit, which.cursor)?;
     let rows = views::page(&app.pool, of, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.install);
-    let (mut look, mut items) = (Lookup::new(&app), Vec::new());
-    look.for_installs(&rows).await?;
+    let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
+    lookup.for_installs(&rows).await?;
     for row in &rows {
-        items.extend(show::install(&app, &mut look, row).await?);
+        items.extend(show::install(&app, &mut lookup, row).await?);
     }
     Ok(Json(Page { items, next }))
 }
@@ -81,8 +83,8 @@ pub async fn create(
         stack_outputs,
     } = body;
     if auto_approve && auto_approve_first {
-        let detail = "auto_approve includes the first provision: send either auto_approve or \
-             auto_approve_first";
+        let detail = "the request has auto_approve and auto_approve_first, but auto_approve includes the first \
+                      provision; send only one";
         return Err(Problem::new(Code::BadRequest, detail));
     }
     let of = apps::find(&app, &of).await?;
@@ -114,11 +116,11 @@ pub async fn show(State(app): State<App>, Path(name): Path<String>) -> ApiResult
     let id = installs::find(&app, &name).await?;
     let missing = || Problem::not_found(format!("the install {name:?}"));
     let row = views::install(&app.pool, id).await?.ok_or_else(missing)?;
-    let mut look = Lookup::new(&app);
-    look.for_installs(std::slice::from_ref(&row)).await?;
-    let mut shown = show::install(&app, &mut look, &row).await?.ok_or_else(missing)?;
-    shown.not_acted_on = show::not_acted_on(&mut look, &row).await?;
-    Ok(Json(shown))
+    let mut lookup = Lookup::new(&app);
+    lookup.for_installs(std::slice::from_ref(&row)).await?;
+    let mut response = show::install(&app, &mut lookup, &row).await?.ok_or_else(missing)?;
+    response.not_acted_on = show::ignored_settings_of(&mut lookup, &row).await?;
+    Ok(Json(response))
 }
 
 /// Change inputs, stack outputs, config version or auto-approval of an install
@@ -148,8 +150,8 @@ pub async fn update(
     let is_about_nothing =
         inputs.is_none() && stack_outputs.is_none() && inputs_of.is_none() && components.is_empty();
     if is_about_nothing && config_version.is_none() && auto_approve.is_none() {
-        let detail = "send at least one of inputs, inputs_of, stack_outputs, config_version, \
-                      components and auto_approve";
+        let detail = "the request changes nothing; send at least one of inputs, inputs_of, stack_outputs, \
+                      config_version, components and auto_approve";
         return Err(Problem::new(Code::Invalid, detail));
     }
     let (mut set, mut unset) = (BTreeMap::new(), BTreeSet::new());
@@ -159,7 +161,7 @@ pub async fn update(
             None => drop(unset.insert(name)),
         }
     }
-    let reason = optional(reason)?;
+    let reason = optional_reason(reason)?;
     let stack_outputs = stack_outputs.unwrap_or_default();
     let update = installs::Update {
         set,
@@ -174,7 +176,7 @@ pub async fn update(
     let before = app.engine.load::<InstallOf>(id).await?.config_version;
     let back = config_version.filter(|version| inputs_of.is_none() && *version < before);
     let then = match back {
-        // An install that never had that version keeps its inputs, too.
+        // If the install never had that version, the response lists no kept inputs.
         Some(version) => installs::of_version(&app, id, version).await.ok(),
         None => None,
     };
@@ -185,7 +187,7 @@ pub async fn update(
     Ok(Json(InstallUpdated { id, changed, run, kept_inputs, position }))
 }
 
-/// Get the state of an install that templates can read, now or as of a point
+/// Get the state of an install that templates can read, now or as of a position or a time
 #[utoipa::path(
     get, path = "/v1/installs/{install}/state", tag = "installs",
     params(("install" = String, Path, description = "The install's name or id"), StateQuery),
@@ -197,7 +199,7 @@ pub async fn state(
     Query(when): Query<StateQuery>,
 ) -> ApiResult<InstallState> {
     let id = installs::find(&app, &name).await?;
-    let position = super::audit::position(&app, when.position, when.time).await?;
+    let position = super::audit::resolve_position(&app, when.position, when.time).await?;
     let log = app.engine.log();
     let install = log.load_as_of::<InstallOf>(&id.to_string(), position).await?.state;
     let app_id = install.app.ok_or_else(|| Problem::not_found(&name))?;
@@ -210,7 +212,7 @@ pub async fn state(
         Err(_) if install.inputs.values().any(|value| value == ERASED) => install.inputs.clone(),
         passed => passed?,
     };
-    let state = templates::nuon((app_id, &of), (id, &install), &config, &inputs);
+    let state = templates::template_state((app_id, &of), (id, &install), &config, &inputs);
     Ok(Json(InstallState { id, position, state }))
 }
 
@@ -235,9 +237,9 @@ pub async fn accept_state(
 ) -> ApiResult<ChangeResult> {
     let id = installs::find(&app, &name).await?;
     let AcceptState { lineage, serial, reason } = body;
-    let (state, reason) = (StateVersion { lineage, serial }, required(&reason)?);
+    let (state, reason) = (StateVersion { lineage, serial }, required_reason(&reason)?);
     let accepted = installs::accept_state(&app, &call, id, component, state, reason).await?;
-    Ok(Json(done(&accepted)))
+    Ok(Json(change_result(&accepted)))
 }
 
 /// Create an enrolment token for the install's runner
@@ -282,12 +284,12 @@ pub async fn request(
 fn run_request(ask: RequestRun) -> Result<runs::RunRequest, Problem> {
     let RequestRun { kind, components, action, reason } = ask;
     if !components.is_empty() && kind != RequestedKind::Deploy {
-        return Err(field("components", "are only valid for a deploy", "omit components"));
+        return Err(invalid_field("components", "are only valid for a deploy", "omit components"));
     }
     if action.is_some() != (kind == RequestedKind::Action) {
-        return Err(field(
+        return Err(invalid_field(
             "action",
-            "is required for kind action, and only there",
+            "is required for the kind action and invalid for other kinds",
             "name the action, or omit it for another kind",
         ));
     }
@@ -303,5 +305,11 @@ fn run_request(ask: RequestRun) -> Result<runs::RunRequest, Problem> {
         RequestedKind::Deprovision => (RunKind::Deprovision, Scope::Everything),
         RequestedKind::Action => (RunKind::Action, Scope::Changed),
     };
-    Ok(runs::RunRequest { kind, scope, action, cause: Cause::Requested, reason: optional(reason)? })
+    Ok(runs::RunRequest {
+        kind,
+        scope,
+        action,
+        cause: Cause::Requested,
+        reason: optional_reason(reason)?,
+    })
 }

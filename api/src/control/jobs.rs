@@ -8,7 +8,7 @@ use schemas::control::{
 };
 
 use super::{
-    change_request::{ChangeRequest, done, required},
+    change_request::{ChangeRequest, change_result, required_reason},
     filter,
     lookup::Lookup,
     pagination::PageRequest,
@@ -43,15 +43,15 @@ pub async fn list(State(app): State<App>, Query(which): Query<JobsQuery>) -> Api
     let filter = views::Filter { install: of, run: which.run, build: None, state: which.state };
     let rows = views::page(&app.pool, &filter, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.job);
-    let (mut look, mut items) = (Lookup::new(&app), Vec::new());
-    look.for_jobs(&rows).await?;
+    let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
+    lookup.for_jobs(&rows).await?;
     for row in &rows {
-        items.push(show::job(&mut look, row).await?);
+        items.push(show::job(&mut lookup, row).await?);
     }
     Ok(Json(Page { items, next }))
 }
 
-/// Get a job with its attempts and what it waits for
+/// Get a job, its attempts, and the condition that it waits for
 #[utoipa::path(
     get, path = "/v1/jobs/{job}", tag = "jobs",
     params(("job" = String, Path, description = "The job's id")),
@@ -64,7 +64,7 @@ pub async fn show(State(app): State<App>, Path(job): Path<JobId>) -> ApiResult<J
 
 /// Request the cancellation of a job
 ///
-/// The job is cancelled when its runner confirms it.
+/// The job is cancelled when its runner confirms the request.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/cancel", tag = "jobs", request_body = Cancel,
     params(("job" = String, Path, description = "The job's id")),
@@ -76,8 +76,8 @@ pub async fn cancel(
     ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<Cancel>,
 ) -> ApiResult<ChangeResult> {
-    let reason = required(&body.reason)?;
-    Ok(Json(done(&jobs::cancel(&app, &call, job, reason, body.force).await?)))
+    let reason = required_reason(&body.reason)?;
+    Ok(Json(change_result(&jobs::cancel(&app, &call, job, reason, body.force).await?)))
 }
 
 /// Resolve an execution with an unknown outcome
@@ -98,6 +98,6 @@ pub async fn resolve(
         ResolveAs::Failed => Resolution::Failed,
         ResolveAs::Retry => Resolution::Retry,
     };
-    let reason = required(&reason)?;
-    Ok(Json(done(&jobs::resolve(&app, &call, job, execution, verdict, reason).await?)))
+    let reason = required_reason(&reason)?;
+    Ok(Json(change_result(&jobs::resolve(&app, &call, job, execution, verdict, reason).await?)))
 }

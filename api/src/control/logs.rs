@@ -20,20 +20,20 @@ use crate::{
     state::App,
 };
 
-/// Number of log bytes in memory at a time.
+/// Maximum number of log bytes that a response holds in memory.
 const CHUNK: u64 = 1 << 20;
 
 /// Get the log of one attempt
 ///
 /// As NDJSON: the whole log, the bytes of a `Range`, or the records after `since_n`. As
-/// `text/event-stream`: each record as it arrives, then an `end` event. Its data is `finalized`, or
-/// the problem code if the token is no longer valid. `Last-Event-ID` resumes after a record. The
-/// bytes are identical for all readers.
+/// `text/event-stream`: each record as it arrives, then an `end` event. The data of the `end` event
+/// is `finalized`, or the problem code if the token is no longer valid. `Last-Event-ID` resumes
+/// after a record. The bytes are identical for all readers.
 #[utoipa::path(
     get, path = "/v1/jobs/{job}/attempts/{attempt}/log", tag = "jobs",
     params(
         ("job" = String, Path, description = "The job's id"),
-        ("attempt" = u32, Path, description = "1, 2, 3 …"),
+        ("attempt" = u32, Path, description = "Number of the attempt, from 1"),
         LogQuery,
         ("Range" = Option<String>, Header, description = "`bytes=0-99`, `bytes=100-`, `bytes=-100`"),
         ("Last-Event-ID" = Option<u64>, Header, description = "Resume after this record"),
@@ -58,26 +58,26 @@ pub async fn log(
         return follow::follow(app, who, (job, execution), after).await;
     }
     let length = app.logs.length(execution).await?;
-    let asked = match (header("range"), which.since_n) {
+    let requested = match (header("range"), which.since_n) {
         (None, None) => None,
         (Some(text), None) => Some(range::of(text, length)?),
         (None, Some(n)) => Some(follow::offset_after(&app, execution, n).await?..length),
         (Some(_), Some(_)) => {
-            let detail = "send either a Range or since_n";
+            let detail = "the request has a Range header and since_n; send only one";
             return Err(Problem::new(Code::BadRequest, detail));
         }
     };
     let partial = header("range").is_some();
-    let wanted = asked.unwrap_or(0..length);
+    let bytes_range = requested.unwrap_or(0..length);
     let kind = (header::CONTENT_TYPE, "application/x-ndjson".to_owned());
-    let size = (header::CONTENT_LENGTH, (wanted.end - wanted.start).to_string());
+    let size = (header::CONTENT_LENGTH, (bytes_range.end - bytes_range.start).to_string());
     let ranges = (header::ACCEPT_RANGES, "bytes".to_owned());
-    let body = Body::from_stream(bytes(app, execution, wanted.clone()));
+    let body = Body::from_stream(bytes(app, execution, bytes_range.clone()));
     if !partial {
         return Ok(([kind, size, ranges], body).into_response());
     }
-    let last = wanted.end.saturating_sub(1);
-    let range = format!("bytes {}-{last}/{length}", wanted.start);
+    let last = bytes_range.end.saturating_sub(1);
+    let range = format!("bytes {}-{last}/{length}", bytes_range.start);
     let headers = [kind, size, ranges, (header::CONTENT_RANGE, range)];
     Ok((StatusCode::PARTIAL_CONTENT, headers, body).into_response())
 }
@@ -85,12 +85,12 @@ pub async fn log(
 fn bytes(
     app: App,
     execution: ExecutionId,
-    wanted: std::ops::Range<u64>,
+    range: std::ops::Range<u64>,
 ) -> impl futures::Stream<Item = std::io::Result<Bytes>> {
     async_stream::try_stream! {
-        let mut at = wanted.start;
-        while at < wanted.end {
-            let end = wanted.end.min(at + CHUNK);
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min(at + CHUNK);
             let chunk = app.logs.read(execution, at..end).await.map_err(std::io::Error::other)?;
             if chunk.is_empty() {
                 break;

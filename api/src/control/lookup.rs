@@ -67,7 +67,7 @@ impl<'a> Lookup<'a> {
         self.names.get(&principal(actor)?).cloned()
     }
 
-    /// Returns a config version.
+    /// Returns the parsed config of a version.
     pub async fn config(&self, app: AppId, version: u32) -> Result<Arc<Config>, Problem> {
         let bundle = match self.versions.get(&(app, version)) {
             Some(row) => row.published.bundle.clone(),
@@ -80,23 +80,23 @@ impl<'a> Lookup<'a> {
     }
 
     pub async fn app(&mut self, id: AppId) -> LookupResult<apps::Row> {
-        known(&mut self.apps, id, apps::app(self.pool, id)).await
+        cached_or_read(&mut self.apps, id, apps::app(self.pool, id)).await
     }
 
     pub async fn build(&mut self, id: BuildId) -> LookupResult<builds::Row> {
-        known(&mut self.builds, id, builds::build(self.pool, id)).await
+        cached_or_read(&mut self.builds, id, builds::build(self.pool, id)).await
     }
 
     pub async fn install(&mut self, id: InstallId) -> LookupResult<installs::Row> {
-        known(&mut self.installs, id, installs::install(self.pool, id)).await
+        cached_or_read(&mut self.installs, id, installs::install(self.pool, id)).await
     }
 
     pub async fn job(&mut self, id: JobId) -> LookupResult<jobs::Row> {
-        known(&mut self.jobs, id, jobs::job(self.pool, id)).await
+        cached_or_read(&mut self.jobs, id, jobs::job(self.pool, id)).await
     }
 
     pub async fn runner(&mut self, id: RunnerId) -> LookupResult<runners::Row> {
-        known(&mut self.runners, id, runners::runner(self.pool, id)).await
+        cached_or_read(&mut self.runners, id, runners::runner(self.pool, id)).await
     }
 
     /// Contact state of a runner, if this server holds its session.
@@ -116,7 +116,7 @@ impl<'a> Lookup<'a> {
     }
 
     pub async fn run(&mut self, id: RunId) -> LookupResult<runs::Row> {
-        known(&mut self.runs, id, runs::run(self.pool, id)).await
+        cached_or_read(&mut self.runs, id, runs::run(self.pool, id)).await
     }
 
     /// Jobs of a run, by id.
@@ -125,7 +125,7 @@ impl<'a> Lookup<'a> {
         Ok(rows.into_iter().map(|row| (row.job, row)).collect())
     }
 
-    /// Jobs that a runner executes now.
+    /// Jobs that the runner has claimed and not finished.
     pub async fn held(&mut self, runner: RunnerId) -> Result<&[JobId], sqlx::Error> {
         if !self.claimed_jobs.contains_key(&runner) {
             self.read_held(vec![runner]).await?;
@@ -168,7 +168,7 @@ fn principal(actor: &Actor) -> Option<PrincipalId> {
     }
 }
 
-async fn known<Id: Copy + Eq + Hash, Row>(
+async fn cached_or_read<Id: Copy + Eq + Hash, Row>(
     known: &mut RowCache<Id, Row>,
     id: Id,
     read: impl Future<Output = Result<Option<Row>, sqlx::Error>>,

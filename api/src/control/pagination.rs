@@ -22,7 +22,7 @@ impl<Id: FromStr> PageRequest<Id> {
         if limit == 0 || limit > MAX_LIMIT {
             return Err(Problem::new(
                 Code::BadRequest,
-                format!("limit must be between 1 and {MAX_LIMIT}"),
+                format!("invalid limit {limit}: it must be between 1 and {MAX_LIMIT}"),
             ));
         }
         let bad = |_| {

@@ -41,11 +41,12 @@ const ALL: &str = "all";
 pub async fn list(State(app): State<App>) -> ApiResult<Page<Projection>> {
     let mut connection = app.pool.acquire().await?;
     let all = projections::list(&mut connection).await?;
-    let mut kept = HashMap::new();
+    let mut as_of_positions = HashMap::new();
     for name in all.iter().map(|status| status.name) {
-        kept.insert(name, projections::as_of_table::positions(&mut connection, name).await?);
+        as_of_positions
+            .insert(name, projections::as_of_table::positions(&mut connection, name).await?);
     }
-    let mut shown = |status: projections::Status| Projection {
+    let mut to_item = |status: projections::Status| Projection {
         name: status.name.into(),
         class: match status.class {
             Class::Synchronous => "synchronous",
@@ -55,13 +56,13 @@ pub async fn list(State(app): State<App>) -> ApiResult<Page<Projection>> {
         version: status.version.unsigned_abs(),
         position: status.position,
         lag: status.lag,
-        as_of_positions: kept.remove(status.name).unwrap_or_default(),
+        as_of_positions: as_of_positions.remove(status.name).unwrap_or_default(),
         dead_letters: None,
     };
-    let mut shown: Vec<Projection> = all.into_iter().map(&mut shown).collect();
+    let mut items: Vec<Projection> = all.into_iter().map(&mut to_item).collect();
     drop(connection);
-    shown.push(policies_status(&app).await?);
-    Ok(Json(Page::whole(shown)))
+    items.push(policies_status(&app).await?);
+    Ok(Json(Page::whole(items)))
 }
 
 /// Returns the position of the policies as a projection. Policies consume the log as projections
@@ -96,13 +97,13 @@ pub async fn rebuild(
     _: NoIdempotencyKey,
 ) -> Result<ProgressStream, Problem> {
     if how.as_of_position.is_some() || how.as_of_time.is_some() {
-        return as_of_table::make(app, name, how).await;
+        return as_of_table::create(app, name, how).await;
     }
     let parallel = how.parallel.unwrap_or(1);
     if !(1..=WORKERS).contains(&parallel) {
         return Err(Problem::new(
             Code::BadRequest,
-            format!("parallel must be between 1 and {WORKERS}"),
+            format!("invalid parallel {parallel}: it must be between 1 and {WORKERS}"),
         ));
     }
     let all = projection_names(&app).await?;
@@ -110,17 +111,18 @@ pub async fn rebuild(
     if names.is_empty() {
         return Err(unknown_projection(&name, &all));
     }
-    Ok(told(name, move |name, said| {
+    Ok(run_with_progress(name, move |name, sender| {
         Box::pin(async move {
-            let report = report(&name, &said);
+            let report = progress_reporter(&name, &sender);
             let done =
                 projections::rebuild_all(app.owner_source(), &names, parallel, report).await?;
-            let mut last = over(&name, 0);
+            let mut last = done_progress(&name, 0);
             for one in done {
-                let progress = Progress { rows: Some(one.rows), ..over(one.name, one.position) };
+                let progress =
+                    Progress { rows: Some(one.rows), ..done_progress(one.name, one.position) };
                 if name == ALL {
-                    let _ = said.send(progress);
-                    last = over(ALL, one.position.max(last.events));
+                    let _ = sender.send(progress);
+                    last = done_progress(ALL, one.position.max(last.events));
                 } else {
                     last = progress;
                 }
@@ -141,12 +143,13 @@ pub async fn rollback(
     Path(name): Path<String>,
     _: NoIdempotencyKey,
 ) -> Result<ProgressStream, Problem> {
-    known(&app, &name).await?;
-    Ok(told(name, move |name, said| {
+    check_exists(&app, &name).await?;
+    Ok(run_with_progress(name, move |name, sender| {
         Box::pin(async move {
             let done =
-                projections::rollback(app.owner_source(), &name, report(&name, &said)).await?;
-            Ok(Progress { rows: Some(done.rows), ..over(&name, done.position) })
+                projections::rollback(app.owner_source(), &name, progress_reporter(&name, &sender))
+                    .await?;
+            Ok(Progress { rows: Some(done.rows), ..done_progress(&name, done.position) })
         })
     }))
 }
@@ -162,12 +165,14 @@ pub async fn verify(
     Path(name): Path<String>,
     _: NoIdempotencyKey,
 ) -> Result<ProgressStream, Problem> {
-    known(&app, &name).await?;
-    Ok(told(name, move |name, said| {
+    check_exists(&app, &name).await?;
+    Ok(run_with_progress(name, move |name, sender| {
         Box::pin(async move {
-            let done = projections::verify(app.owner_source(), &name, report(&name, &said)).await?;
+            let done =
+                projections::verify(app.owner_source(), &name, progress_reporter(&name, &sender))
+                    .await?;
             let differences = done.differences.iter().map(Difference::to_string).collect();
-            let over = over(&name, done.position);
+            let over = done_progress(&name, done.position);
             Ok(Progress { rows: Some(done.rows), differences, ..over })
         })
     }))
@@ -179,7 +184,7 @@ async fn projection_names(app: &App) -> Result<Vec<&'static str>, Problem> {
     Ok(all.iter().map(|status| status.name).collect())
 }
 
-async fn known(app: &App, name: &str) -> Result<(), Problem> {
+async fn check_exists(app: &App, name: &str) -> Result<(), Problem> {
     let all = projection_names(app).await?;
     if all.contains(&name) { Ok(()) } else { Err(unknown_projection(name, &all)) }
 }
@@ -193,23 +198,23 @@ type ProgressSender = mpsc::UnboundedSender<Progress>;
 type ProgressStream = Sse<KeepAliveStream<BoxStream<'static, Result<Event, Infallible>>>>;
 
 /// Runs the work in a separate task, so that a client that disconnects does not interrupt a swap.
-fn told(
+fn run_with_progress(
     name: String,
     work: impl FnOnce(String, ProgressSender) -> BoxFuture<'static, Result<Progress, RebuildError>>,
 ) -> ProgressStream {
-    let (said, mut heard) = mpsc::unbounded_channel::<Progress>();
-    let doing = work(name.clone(), said.clone());
+    let (sender, mut receiver) = mpsc::unbounded_channel::<Progress>();
+    let running = work(name.clone(), sender.clone());
     tokio::spawn(async move {
-        let last = doing.await.unwrap_or_else(|error| {
+        let last = running.await.unwrap_or_else(|error| {
             tracing::warn!(projection = name, error = %error, "Operation on a projection failed");
             let (state, detail) = ("failed".into(), Some(error.to_string()));
-            Progress { state, detail, ..over(&name, 0) }
+            Progress { state, detail, ..done_progress(&name, 0) }
         });
         // The client may have disconnected; the work is complete anyway.
-        let _ = said.send(last);
+        let _ = sender.send(last);
     });
     let events = async_stream::stream! {
-        while let Some(progress) = heard.recv().await {
+        while let Some(progress) = receiver.recv().await {
             let event = Event::default().event("progress").json_data(&progress);
             yield Ok(event.unwrap_or_else(|_| Event::default().comment("unreadable")));
         }
@@ -218,8 +223,11 @@ fn told(
 }
 
 /// Reports progress at most once per percent.
-fn report(name: &str, said: &ProgressSender) -> impl FnMut(projections::Progress) + Send + 'static {
-    let (name, said, mut last) = (name.to_owned(), said.clone(), None);
+fn progress_reporter(
+    name: &str,
+    sender: &ProgressSender,
+) -> impl FnMut(projections::Progress) + Send + 'static {
+    let (name, sender, mut last) = (name.to_owned(), sender.clone(), None);
     move |progress| {
         let (state, events, total) = match progress {
             projections::Progress::Replaying { events, total } => ("replaying", events, total),
@@ -229,12 +237,12 @@ fn report(name: &str, said: &ProgressSender) -> impl FnMut(projections::Progress
         let hundredth = (state, events.saturating_mul(100) / total.max(1));
         if last.replace(hundredth) != Some(hundredth) {
             let state = state.into();
-            let _ = said.send(Progress { state, events, total, ..over(&name, 0) });
+            let _ = sender.send(Progress { state, events, total, ..done_progress(&name, 0) });
         }
     }
 }
 
-fn over(name: &str, position: u64) -> Progress {
+fn done_progress(name: &str, position: u64) -> Progress {
     Progress {
         projection: name.into(),
         state: "done".into(),

@@ -56,20 +56,21 @@ fn query_params_of(operation: &Operation) -> BTreeSet<String> {
 
 /// Middleware that rejects unknown query parameters.
 pub async fn reject_unknown_params(
-    State(asked): State<AllowedParams>,
+    State(params): State<AllowedParams>,
     route: MatchedPath,
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    if let Some(taken) = asked.takes(request.method(), route.as_str()) {
+    if let Some(allowed) = params.takes(request.method(), route.as_str()) {
         let query = request.uri().query().unwrap_or_default();
         let names = query.split('&').filter_map(|pair| pair.split('=').next());
-        if let Some(name) = names.filter(|name| !name.is_empty()).find(|n| !taken.contains(*n)) {
-            let taken = match taken.is_empty() {
+        if let Some(name) = names.filter(|name| !name.is_empty()).find(|n| !allowed.contains(*n)) {
+            let allowed = match allowed.is_empty() {
                 true => "none".to_owned(),
-                false => taken.iter().cloned().collect::<Vec<_>>().join(", "),
+                false => allowed.iter().cloned().collect::<Vec<_>>().join(", "),
             };
-            let detail = format!("unknown query parameter {name:?}; allowed: {taken}");
+            let detail =
+                format!("unknown query parameter {name:?}; this request accepts: {allowed}");
             return Err(Problem::new(Code::BadRequest, detail));
         }
     }

@@ -1,10 +1,10 @@
-//! `/v1/runners/{runner}/<verb>`: control of runners. Each verb has a route, so that each can
-//! require another role.
+//! `/v1/runners/{runner}/<verb>`: control of runners. Each verb has its own route, so that the
+//! verbs can require different roles.
 use axum::{Json, extract::State};
 use domain::ids::RunnerId;
 use schemas::control::{ChangeResult, ReasonBody};
 
-use super::change_request::{ChangeRequest, done, optional};
+use super::change_request::{ChangeRequest, change_result, optional_reason};
 use crate::{
     extract::{self, Path},
     problem::ApiResult,
@@ -26,9 +26,9 @@ macro_rules! runner_verbs {
             ChangeRequest { call, .. }: ChangeRequest,
             extract::Json(body): extract::Json<ReasonBody>,
         ) -> ApiResult<ChangeResult> {
-            let reason = optional(body.reason)?;
-            let applied = runners::order(&app, &call, runner, RunnerControl::$order, reason).await?;
-            Ok(Json(done(&applied)))
+            let reason = optional_reason(body.reason)?;
+            let applied = runners::apply_control(&app, &call, runner, RunnerControl::$order, reason).await?;
+            Ok(Json(change_result(&applied)))
         }
     )*};
 }

@@ -12,7 +12,7 @@ use schemas::control::{
 };
 
 use super::{
-    change_request::{ChangeRequest, done, optional},
+    change_request::{ChangeRequest, change_result, optional_reason},
     lookup::Lookup,
     pagination::PageRequest,
     show,
@@ -36,10 +36,10 @@ pub async fn list(
     let part = PageRequest::of(part.limit, part.cursor)?;
     let rows = views::page(&app.pool, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.runner);
-    let (mut look, mut items) = (Lookup::new(&app), Vec::new());
-    look.for_runners(&rows).await?;
+    let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
+    lookup.for_runners(&rows).await?;
     for row in &rows {
-        items.extend(show::runner(&mut look, row).await?);
+        items.extend(show::runner(&mut lookup, row).await?);
     }
     Ok(Json(Page { items, next }))
 }
@@ -53,13 +53,14 @@ pub async fn list(
 pub async fn show(State(app): State<App>, Path(runner): Path<RunnerId>) -> ApiResult<Runner> {
     let missing = || Problem::not_found(runner);
     let row = views::runner(&app.pool, runner).await?.ok_or_else(missing)?;
-    let shown = show::runner(&mut Lookup::new(&app), &row).await?;
-    shown.map(Json).ok_or_else(missing)
+    let response = show::runner(&mut Lookup::new(&app), &row).await?;
+    response.map(Json).ok_or_else(missing)
 }
 
 /// Get the newest signed heads of a runner's journal
 ///
-/// `stead-runner journal verify --head` takes one to detect a truncated journal.
+/// `stead-runner journal verify --head` compares a journal with one of these heads to detect
+/// truncation.
 #[utoipa::path(
     get, path = "/v1/runners/{runner}/journal-heads", tag = "runners",
     params(("runner" = String, Path, description = "The runner's id")),
@@ -72,7 +73,7 @@ pub async fn journal_heads(
     if views::runner(&app.pool, runner).await?.is_none() {
         return Err(Problem::not_found(runner));
     }
-    Ok(Json(JournalHeads { heads: journal_heads::kept(&app, runner).await? }))
+    Ok(Json(JournalHeads { heads: journal_heads::heads(&app, runner).await? }))
 }
 
 /// Create an enrolment token for a build runner
@@ -101,6 +102,6 @@ pub async fn revoke_enrolment(
     ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<ReasonBody>,
 ) -> ApiResult<ChangeResult> {
-    let reason = optional(body.reason)?.unwrap_or_default();
-    Ok(Json(done(&enrolments::revoke(&app, &call, token, reason).await?)))
+    let reason = optional_reason(body.reason)?.unwrap_or_default();
+    Ok(Json(change_result(&enrolments::revoke(&app, &call, token, reason).await?)))
 }

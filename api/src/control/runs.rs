@@ -13,7 +13,7 @@ use schemas::control::{
 use serde_json::Value;
 
 use super::{
-    change_request::{ChangeRequest, done, optional, required},
+    change_request::{ChangeRequest, change_result, optional_reason, required_reason},
     filter,
     lookup::Lookup,
     pagination::PageRequest,
@@ -43,15 +43,15 @@ pub async fn list(
     let (part, state) = (PageRequest::of(which.limit, which.cursor)?, which.state.as_deref());
     let rows = views::page(&app.pool, of, state, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.run);
-    let (mut look, mut items) = (Lookup::new(&app), Vec::new());
-    look.for_runs(&rows).await?;
+    let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
+    lookup.for_runs(&rows).await?;
     for row in &rows {
-        items.extend(show::summary(&mut look, row).await?);
+        items.extend(show::summary(&mut lookup, row).await?);
     }
     Ok(Json(Page { items, next }))
 }
 
-/// Get a run with its steps and what each waits for
+/// Get a run, its steps, and the condition that each step waits for
 #[utoipa::path(
     get, path = "/v1/runs/{run}", tag = "runs",
     params(("run" = String, Path, description = "The run's id")),
@@ -59,8 +59,8 @@ pub async fn list(
 )]
 pub async fn show(State(app): State<App>, Path(run): Path<RunId>) -> ApiResult<Run> {
     let row = views::run(&app.pool, run).await?.ok_or_else(|| Problem::not_found(run))?;
-    let shown = show::run(&mut Lookup::new(&app), &row, app.projections.position()).await?;
-    shown.map(Json).ok_or_else(|| Problem::not_found(run))
+    let response = show::run(&mut Lookup::new(&app), &row, app.projections.position()).await?;
+    response.map(Json).ok_or_else(|| Problem::not_found(run))
 }
 
 /// Get the redacted summary of a step's newest plan
@@ -97,8 +97,9 @@ pub async fn approve(
     extract::Json(body): extract::Json<ApproveRun>,
 ) -> ApiResult<ChangeResult> {
     let ApproveRun { step, digest, reason } = body;
-    let word = PlanDecision { step, digest, by: caller.actor, reason: required(&reason)? };
-    Ok(Json(done(&runs::approve(&app, &call, run, word).await?)))
+    let decision =
+        PlanDecision { step, digest, by: caller.actor, reason: required_reason(&reason)? };
+    Ok(Json(change_result(&runs::approve(&app, &call, run, decision).await?)))
 }
 
 /// Deny a plan by its digest
@@ -114,8 +115,9 @@ pub async fn deny(
     extract::Json(body): extract::Json<DenyRun>,
 ) -> ApiResult<ChangeResult> {
     let DenyRun { step, digest, reason } = body;
-    let word = PlanDecision { step, digest, by: caller.actor, reason: required(&reason)? };
-    Ok(Json(done(&runs::deny(&app, &call, run, word).await?)))
+    let decision =
+        PlanDecision { step, digest, by: caller.actor, reason: required_reason(&reason)? };
+    Ok(Json(change_result(&runs::deny(&app, &call, run, decision).await?)))
 }
 
 /// Cancel a run
@@ -130,8 +132,8 @@ pub async fn cancel(
     ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<Cancel>,
 ) -> ApiResult<ChangeResult> {
-    let reason = required(&body.reason)?;
-    Ok(Json(done(&runs::cancel(&app, &call, run, reason, body.force).await?)))
+    let reason = required_reason(&body.reason)?;
+    Ok(Json(change_result(&runs::cancel(&app, &call, run, reason, body.force).await?)))
 }
 
 /// Retry the failed steps: in the same run while it is in progress, otherwise in a new run
@@ -146,6 +148,6 @@ pub async fn retry(
     ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<ReasonBody>,
 ) -> ApiResult<RunRequested> {
-    let again = runs::retry(&app, &call, run, optional(body.reason)?).await?;
+    let again = runs::retry(&app, &call, run, optional_reason(body.reason)?).await?;
     Ok(Json(RunRequested { run: Some(again.value), position: again.position }))
 }

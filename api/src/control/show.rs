@@ -10,9 +10,9 @@ mod runner;
 
 pub use app::{app, version};
 pub use build::build;
-pub use diff::{diff, reached};
+pub use diff::{diff, with_impact};
 pub use history::HistoryConverter;
-pub use install::{enrolment, install, not_acted_on, unacted};
+pub use install::{enrolment, ignored_settings, ignored_settings_of, install};
 pub use job::job;
 pub use run::{run, summary};
 pub use runner::runner;
@@ -23,9 +23,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// Returns the serialized name of a unit variant, as in events.
-fn word(of: &impl Serialize) -> String {
+fn variant_name(of: &impl Serialize) -> String {
     match serde_json::to_value(of) {
-        Ok(Value::String(word)) => word,
+        Ok(Value::String(name)) => name,
         Ok(_) | Err(_) => String::new(),
     }
 }

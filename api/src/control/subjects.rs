@@ -7,7 +7,7 @@ use domain::{
 use event_log::{StreamId, encryption::shred};
 use schemas::control::{ChangeResult, ReasonBody, subjects::Subject};
 
-use super::change_request::{ChangeRequest, done, required};
+use super::change_request::{ChangeRequest, change_result, required_reason};
 use crate::{
     auth::names,
     extract::{self, Path},
@@ -23,34 +23,34 @@ use crate::{
     responses((status = 200, body = Subject)),
 )]
 pub async fn show(State(app): State<App>, Path(subject): Path<SubjectId>) -> ApiResult<Subject> {
-    let mut shown =
+    let mut response =
         Subject { subject: subject.to_string(), state: "readable".into(), ..Subject::default() };
     for event in app.log().read_stream(&StreamId::of::<subject::Subject>(subject), 0).await? {
         for fact in event.decode::<SubjectEvent>()? {
             match fact {
                 SubjectEvent::Shredded { by, reason } => {
-                    shown.state = "shredded".into();
-                    shown.shredded_at = Some(event.recorded_at);
-                    (shown.by, shown.reason) = (Some(by.to_string()), Some(reason));
+                    response.state = "shredded".into();
+                    response.shredded_at = Some(event.recorded_at);
+                    (response.by, response.reason) = (Some(by.to_string()), Some(reason));
                 }
                 SubjectEvent::ErasureCompleted => {
-                    shown.state = "erased".into();
-                    shown.erased_at = Some(event.recorded_at);
+                    response.state = "erased".into();
+                    response.erased_at = Some(event.recorded_at);
                 }
             }
         }
     }
     // A repeated shred request started another erasure of the copies.
     let open = shred::with_copies(&app.pool).await?;
-    if shown.state == "erased" && open.iter().any(|due| due.subject == shown.subject) {
-        shown.state = "shredded".into();
-        shown.erased_at = None;
+    if response.state == "erased" && open.iter().any(|due| due.subject == response.subject) {
+        response.state = "shredded".into();
+        response.erased_at = None;
     }
-    let by: Option<PrincipalId> = shown.by.as_ref().and_then(|by| by.parse().ok());
+    let by: Option<PrincipalId> = response.by.as_ref().and_then(|by| by.parse().ok());
     if let Some(by) = by {
-        shown.by_name = names::get(&app.pool, [by]).await.map_err(Problem::from)?.remove(&by);
+        response.by_name = names::get(&app.pool, [by]).await.map_err(Problem::from)?.remove(&by);
     }
-    Ok(Json(shown))
+    Ok(Json(response))
 }
 
 /// Shred a data subject: make its personal data unreadable, irreversibly
@@ -68,6 +68,6 @@ pub async fn shred(
     ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<ReasonBody>,
 ) -> ApiResult<ChangeResult> {
-    let reason = required(&body.reason.unwrap_or_default())?;
-    Ok(Json(done(&subjects::shred(&app, &call, subject, reason).await?)))
+    let reason = required_reason(&body.reason.unwrap_or_default())?;
+    Ok(Json(change_result(&subjects::shred(&app, &call, subject, reason).await?)))
 }

@@ -46,13 +46,13 @@ fn owner(started: &Started) -> Client {
 }
 
 /// Client of a new principal with one role.
-async fn somebody(started: &Started, role: Role) -> Client {
+async fn client_with_role(started: &Started, role: Role) -> Client {
     let ask = CreateToken { role, name: None, expires_in_s: None };
     client(started, &owner(started).create_token(&ask).await.unwrap().token.unwrap())
 }
 
-/// App with two components, the second of which depends on the first. `mark` is part of the first
-/// one's source.
+/// App with two components, the second of which depends on the first. `mark` is part of the source
+/// of the first component.
 fn bundle(mark: &str) -> Bytes {
     bundle_with(mark, "size", "{{ .nuon.inputs.inputs.size }}")
 }
@@ -104,21 +104,21 @@ fn bundle_of(mark: &str, input: &str, size: Option<&str>) -> Bytes {
         let base = module(&format!("variable \"size\" {{}}\n# {mark}\n"));
         sources.insert("base".to_owned(), base);
     }
-    packed(&Tree::bundle(&app, &sources, &[]).unwrap())
+    request_body(&Tree::bundle(&app, &sources, &[]).unwrap())
 }
 
 /// Bundle as a request body.
-fn packed(bundle: &Tree) -> Bytes {
+fn request_body(bundle: &Tree) -> Bytes {
     zstd::encode_all(bundle.encode().unwrap().as_slice(), 1).unwrap().into()
 }
 
 /// Bundle of these files: the app below `app/`, modules below `source/NAME/`.
-fn files(files: &[(&str, &str)]) -> Bytes {
+fn bundle_of_files(files: &[(&str, &str)]) -> Bytes {
     let mut bundle = Tree::default();
     for (path, text) in files {
         bundle.insert(path, File { bytes: text.as_bytes().to_vec(), executable: false }).unwrap();
     }
-    packed(&bundle)
+    request_body(&bundle)
 }
 
 fn new_install(name: &str) -> CreateInstall {
@@ -143,8 +143,8 @@ async fn with_install() -> (Started, Client, InstallCreated) {
 }
 
 /// Status and code of a problem.
-fn refused<T: std::fmt::Debug>(said: Result<T, ClientError>) -> (u16, String) {
-    match said.unwrap_err() {
+fn rejection<T: std::fmt::Debug>(response: Result<T, ClientError>) -> (u16, String) {
+    match response.unwrap_err() {
         ClientError::Problem(problem) => (problem.status, problem.code),
         other => panic!("{other}"),
     }

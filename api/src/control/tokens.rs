@@ -13,7 +13,7 @@ use schemas::control::{
 };
 
 use super::{
-    change_request::{ChangeRequest, done, field},
+    change_request::{ChangeRequest, change_result, invalid_field},
     pagination::PageRequest,
 };
 use crate::{
@@ -77,7 +77,9 @@ pub async fn create(
     let lives = match body.expires_in_s {
         Some(seconds) => {
             let lives = i64::try_from(seconds).ok().and_then(TimeDelta::try_seconds);
-            Some(lives.ok_or_else(|| field("expires_in_s", "is too long", "omit it"))?)
+            Some(lives.ok_or_else(|| {
+                invalid_field("expires_in_s", "is too large", "send fewer seconds")
+            })?)
         }
         None => None,
     };
@@ -88,8 +90,8 @@ pub async fn create(
     Ok(Json(TokenCreated { id, principal, token, expires_at, position }))
 }
 
-fn role(asked: wire::Role) -> Role {
-    match asked {
+fn role(requested: wire::Role) -> Role {
+    match requested {
         wire::Role::Owner => Role::Owner,
         wire::Role::Approver => Role::Approver,
         wire::Role::Auditor => Role::Auditor,
@@ -111,7 +113,7 @@ pub async fn grant_role(
     Path((principal, named)): Path<(PrincipalId, wire::Role)>,
     ChangeRequest { call, .. }: ChangeRequest,
 ) -> ApiResult<ChangeResult> {
-    Ok(Json(done(&access::grant(&app, &call, principal, role(named)).await?)))
+    Ok(Json(change_result(&access::grant_role(&app, &call, principal, role(named)).await?)))
 }
 
 /// Revoke a role from a principal, effective immediately
@@ -130,7 +132,7 @@ pub async fn revoke_role(
     Path((principal, named)): Path<(PrincipalId, wire::Role)>,
     ChangeRequest { call, .. }: ChangeRequest,
 ) -> ApiResult<ChangeResult> {
-    Ok(Json(done(&access::revoke_role(&app, &call, principal, role(named)).await?)))
+    Ok(Json(change_result(&access::revoke_role(&app, &call, principal, role(named)).await?)))
 }
 
 /// Set or remove the name of a principal
@@ -147,7 +149,7 @@ pub async fn name(
     extract::Json(body): extract::Json<RenamePrincipal>,
 ) -> ApiResult<ChangeResult> {
     let name = body.name.as_deref().map(names::validated).transpose()?;
-    let changed = access::name(&app, principal, name).await?;
+    let changed = access::set_name(&app, principal, name).await?;
     Ok(Json(ChangeResult { position: app.log().position(), changed }))
 }
 
@@ -164,5 +166,5 @@ pub async fn revoke(
     Path(token): Path<TokenId>,
     ChangeRequest { call, .. }: ChangeRequest,
 ) -> ApiResult<ChangeResult> {
-    Ok(Json(done(&access::revoke(&app, &call, token).await?)))
+    Ok(Json(change_result(&access::revoke(&app, &call, token).await?)))
 }

@@ -22,12 +22,13 @@ pub fn state(job: &Job) -> &'static str {
 
 /// Pending cancellation of the execution that holds a job.
 pub fn pending_cancel(job: &Job) -> Option<wire::PendingCancel> {
-    let asked = job.execution()?.cancel.as_ref()?;
-    let grace_s = grace_s(job.class(), asked.force);
-    Some(wire::PendingCancel { reason: asked.reason.clone(), grace_s, force: asked.force })
+    let cancel = job.execution()?.cancel.as_ref()?;
+    let grace_s = grace_s(job.class(), cancel.force);
+    Some(wire::PendingCancel { reason: cancel.reason.clone(), grace_s, force: cancel.force })
 }
 
-/// Seconds from SIGTERM to SIGKILL. A forced cancel leaves little time.
+/// Seconds from SIGTERM to SIGKILL: 5 for a forced cancel, otherwise the grace period of the job
+/// class.
 pub fn grace_s(class: JobClass, force: bool) -> u64 {
     if force { 5 } else { class.grace_s() }
 }

@@ -1,5 +1,5 @@
-//! Directives to runners. Each is queued until the runner acknowledges it, and wakes a waiting long
-//! poll.
+//! Directives to runners. Each directive is queued until the runner acknowledges it, and wakes a
+//! waiting long poll.
 use domain::ids::{JobId, RunnerId};
 use schemas::runner::Directive;
 
@@ -31,8 +31,9 @@ impl DispatchState {
 
     /// Sends a cancellation to the runner that holds the job.
     pub fn send_cancel(&mut self, job: JobId) {
-        let Some(tracked) = self.board.get(job) else { return };
-        let (Some(held), Some(pending)) = (tracked.held(), convert::pending_cancel(&tracked.job))
+        let Some(tracked) = self.jobs.get(job) else { return };
+        let (Some(held), Some(pending)) =
+            (tracked.execution(), convert::pending_cancel(&tracked.job))
         else {
             return;
         };
@@ -48,7 +49,7 @@ impl DispatchState {
     }
 
     /// Adds or removes a reader of a job's log.
-    pub fn tail(&mut self, job: JobId, on: bool) {
+    pub fn set_log_reader(&mut self, job: JobId, on: bool) {
         let before = self.readers.get(&job).copied().unwrap_or_default();
         let after = if on { before.saturating_add(1) } else { before.saturating_sub(1) };
         if after == 0 {
@@ -61,10 +62,11 @@ impl DispatchState {
         }
     }
 
-    /// Notifies the runner of a job whether its log has readers.
+    /// Notifies the runner of a job that the job's log has readers, or has none any more.
     pub(super) fn send_tail(&mut self, job: JobId) {
-        let alive = self.board.get(job).and_then(|tracked| Some(tracked.alive()?.runner));
-        let Some(runner) = alive else { return };
+        let runner =
+            self.jobs.get(job).and_then(|tracked| Some(tracked.active_execution()?.runner));
+        let Some(runner) = runner else { return };
         if let Some(session) = self.runners.get_mut(runner).and_then(|known| known.session.as_mut())
         {
             session.outbox.withdraw(DirectiveSubject::Tail(job));
@@ -74,9 +76,10 @@ impl DispatchState {
     }
 }
 
-/// Requests a new identity key from the runner of a session, until it has registered one.
-pub(super) fn send_rekey(session: &mut Session, wanted: bool) {
-    if !wanted {
+/// Requests a new identity key from the runner of a session, or withdraws the request if `requested`
+/// is false.
+pub(super) fn send_rekey(session: &mut Session, requested: bool) {
+    if !requested {
         session.outbox.withdraw(DirectiveSubject::Rekey);
     } else if session.outbox.push(DirectiveSubject::Rekey, Directive::Rekey) {
         session.wake(Wake::Directive);

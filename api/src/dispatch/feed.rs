@@ -17,7 +17,7 @@ const PAGE: u32 = 1_000;
 
 impl Dispatch {
     /// Applies events in log order.
-    pub fn take(&self, events: &[StoredEvent]) {
+    pub fn apply(&self, events: &[StoredEvent]) {
         for stored in events {
             if let Err(error) = self.apply_one(stored) {
                 tracing::error!(position = stored.position, error = %error, "Cannot read an event");
@@ -73,7 +73,7 @@ pub async fn follow(
             () = stopping.cancelled() => return,
             batch = tail.recv() => match batch {
                 Ok(batch) if batch.first().is_some_and(|first| first.position == position + 1) => {
-                    dispatch.take(&batch);
+                    dispatch.apply(&batch);
                     position += batch.len() as u64;
                     false
                 }
@@ -97,7 +97,7 @@ async fn catch_up(dispatch: &Dispatch, log: &EventLog, mut position: u64) -> u64
     loop {
         match log.read(position, PAGE).await {
             Ok(events) => {
-                dispatch.take(&events);
+                dispatch.apply(&events);
                 position += events.len() as u64;
                 if events.len() < PAGE as usize {
                     return position;

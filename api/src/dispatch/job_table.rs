@@ -73,10 +73,9 @@ pub struct OpenLog {
     pub length: u64,
 }
 
-/// One event of a job, with its place in the log.
+/// One event of a job, with its position in the log.
 #[derive(Debug, Clone)]
 pub struct JobEventRecord {
-    /// Job of the event.
     pub job: JobId,
     /// Sequence in the job's stream, and index among the events that the stored event decodes to.
     pub sequence: (u64, usize),
@@ -84,7 +83,6 @@ pub struct JobEventRecord {
     pub position: u64,
     /// Time of the append.
     pub recorded_at: Timestamp,
-    /// Decoded event.
     pub event: JobEvent,
     /// Stored event of a claim. Its inclusion proof is needed shortly afterwards.
     pub claim: Option<Box<StoredEvent>>,
@@ -101,13 +99,13 @@ pub struct JobTable {
 }
 
 impl TrackedJob {
-    /// Creates the entry of a loaded job. `heard` is the time of its last contact.
+    /// Creates the entry of a loaded job. `last_contact` is the time of the last contact.
     pub fn loaded(
         job: Job,
         sequence: u64,
         order: u64,
         queued_at: Timestamp,
-        (heard, now): (Instant, Moment),
+        (last_contact, now): (Instant, Moment),
     ) -> Self {
         let mut tracked = TrackedJob {
             job,
@@ -115,7 +113,7 @@ impl TrackedJob {
             order,
             queued_at,
             expires_at: now.instant,
-            last_contact: heard,
+            last_contact,
             journal_requested_at: None,
             cancel_since: None,
             claim: None,
@@ -125,7 +123,7 @@ impl TrackedJob {
         };
         let over = match &tracked.job.state {
             State::Queued { .. } => {
-                tracked.patience().and_then(|wait| queued_at.checked_add_signed(wait))
+                tracked.queue_ttl().and_then(|wait| queued_at.checked_add_signed(wait))
             }
             State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => {
                 Some(held.deadline)
@@ -134,9 +132,9 @@ impl TrackedJob {
         };
         let left = over.and_then(|over| (over - now.wall).to_std().ok()).unwrap_or_default();
         tracked.expires_at = now.instant + left;
-        let cancel = tracked.held().and_then(|held| held.cancel.as_ref());
-        tracked.cancel_since = cancel.filter(|cancel| !cancel.unconfirmed).map(|_| heard);
-        tracked.last_runner = tracked.held().map(|held| held.runner);
+        let cancel = tracked.execution().and_then(|held| held.cancel.as_ref());
+        tracked.cancel_since = cancel.filter(|cancel| !cancel.unconfirmed).map(|_| last_contact);
+        tracked.last_runner = tracked.execution().map(|held| held.runner);
         let over = tracked.job.lost.iter().map(|lost| lost.id).chain(match &tracked.job.state {
             State::OutcomeUnknown(held) => Some(held.id),
             State::Ended { execution, .. } => *execution,
@@ -144,24 +142,23 @@ impl TrackedJob {
                 None
             }
         });
-        let unsealed: Vec<_> = over.filter(|over| !tracked.is_sealed(*over)).collect();
-        let open = |execution| OpenLog { execution, quiet_since: heard, length: 0 };
+        let unsealed: Vec<_> = over.filter(|over| !tracked.is_log_finalized(*over)).collect();
+        let open = |execution| OpenLog { execution, quiet_since: last_contact, length: 0 };
         tracked.open_logs = unsealed.into_iter().map(open).collect();
         tracked
     }
 
-    /// Work that the job describes.
     pub fn work(&self) -> Option<&Work> {
         self.job.work.as_ref()
     }
 
     /// Execution that holds the job and may still report.
-    pub fn held(&self) -> Option<&Execution> {
+    pub fn execution(&self) -> Option<&Execution> {
         self.job.execution()
     }
 
     /// Execution whose contact is monitored: it is neither ended nor of unknown outcome.
-    pub fn alive(&self) -> Option<&Execution> {
+    pub fn active_execution(&self) -> Option<&Execution> {
         match &self.job.state {
             State::Claimed(held) | State::Running(held) => Some(held),
             State::OutcomeUnknown(_)
@@ -180,21 +177,21 @@ impl TrackedJob {
     }
 
     /// Queue in which the job waits.
-    fn place(&self) -> Option<(Target, JobKind)> {
+    fn queue(&self) -> Option<(Target, JobKind)> {
         Some((self.target()?, self.work()?.kind))
     }
 
     /// Longest time that the job may wait for a runner.
-    pub fn patience(&self) -> Option<TimeDelta> {
+    pub fn queue_ttl(&self) -> Option<TimeDelta> {
         self.work().map(|work| TimeDelta::milliseconds(work.queue_ttl_ms.cast_signed()))
     }
 
     /// Returns true if the log of this execution is finalized.
-    pub fn is_sealed(&self, execution: ExecutionId) -> bool {
+    pub fn is_log_finalized(&self, execution: ExecutionId) -> bool {
         self.job.logs.iter().any(|log| log.execution == execution)
     }
 
-    fn is_over(&self) -> bool {
+    fn is_complete(&self) -> bool {
         match &self.job.state {
             State::NotCreated | State::Ended { .. } => self.open_logs.is_empty(),
             State::Queued { .. }
@@ -207,13 +204,13 @@ impl TrackedJob {
 
 impl JobTable {
     /// Adds a job that was loaded when the server started.
-    pub fn put(&mut self, id: JobId, mut tracked: TrackedJob) {
+    pub fn insert(&mut self, id: JobId, mut tracked: TrackedJob) {
         let known = self.jobs.get(&id).is_some_and(|known| known.sequence >= tracked.sequence);
-        if !known && !tracked.is_over() {
+        if !known && !tracked.is_complete() {
             tracked.offered = self.jobs.get(&id).is_some_and(|known| known.offered);
-            self.unlist(id);
+            self.unindex(id);
             self.jobs.insert(id, tracked);
-            self.list(id);
+            self.index(id);
         }
     }
 
@@ -225,18 +222,18 @@ impl JobTable {
             let clocks = (now.instant, now);
             self.jobs.insert(id, TrackedJob::loaded(Job::default(), 0, fact.position, at, clocks));
         }
-        self.unlist(id);
+        self.unindex(id);
         if let Some(tracked) = self.jobs.get_mut(&id).filter(|known| known.sequence < fact.sequence)
         {
-            tracked.take(fact, now.instant);
+            tracked.apply(fact, now.instant);
         }
-        self.list(id);
-        if self.jobs.get(&id).is_some_and(TrackedJob::is_over) {
+        self.index(id);
+        if self.jobs.get(&id).is_some_and(TrackedJob::is_complete) {
             self.jobs.remove(&id);
         }
     }
 
-    /// Job that is not complete.
+    /// Entry of a job. `None` if the job is complete or unknown.
     pub fn get(&self, job: JobId) -> Option<&TrackedJob> {
         self.jobs.get(&job)
     }
@@ -252,7 +249,7 @@ impl JobTable {
     }
 
     /// Oldest queued job for a target, of one of these kinds, without an open offer.
-    pub fn next(&self, target: Target, kinds: &[JobKind]) -> Option<(JobId, JobKind)> {
+    pub fn next_job(&self, target: Target, kinds: &[JobKind]) -> Option<(JobId, JobKind)> {
         let first = |kind: &JobKind| {
             let (order, job) = self.waiting.get(&(target, *kind))?.first_key_value()?;
             Some((*order, *job, *kind))
@@ -263,15 +260,15 @@ impl JobTable {
 
     /// Records that an offer of the job was made or withdrawn.
     pub fn set_offered(&mut self, job: JobId, offered: bool) {
-        self.unlist(job);
+        self.unindex(job);
         if let Some(tracked) = self.jobs.get_mut(&job) {
             tracked.offered = offered;
         }
-        self.list(job);
+        self.index(job);
     }
 
     /// Targets with queued jobs that have no open offer.
-    pub fn wanted(&self) -> HashSet<Target> {
+    pub fn targets_with_work(&self) -> HashSet<Target> {
         self.waiting.keys().map(|(target, _)| *target).collect()
     }
 
@@ -283,7 +280,7 @@ impl JobTable {
 
     /// Numbers of slots that a runner's jobs occupy: by actions, and by all other kinds.
     pub fn load(&self, runner: RunnerId) -> (u32, u32) {
-        self.held_by(runner).filter(|(_, tracked)| tracked.alive().is_some()).fold(
+        self.held_by(runner).filter(|(_, tracked)| tracked.active_execution().is_some()).fold(
             (0, 0),
             |(operations, others), (_, tracked)| match tracked
                 .work()
@@ -306,16 +303,16 @@ impl JobTable {
         now: Instant,
     ) -> Option<bool> {
         let tracked = self.jobs.get_mut(&job)?;
-        let by = tracked.held().filter(|held| (held.runner, held.id) == (runner, execution));
+        let by = tracked.execution().filter(|held| (held.runner, held.id) == (runner, execution));
         let contact = by?.contact;
         tracked.last_contact = tracked.last_contact.max(now);
-        Some(tracked.alive().is_some() && contact == Contact::Disconnected)
+        Some(tracked.active_execution().is_some() && contact == Contact::Disconnected)
     }
 
-    /// Returns true if a runner holds an execution that it does not name and has not mentioned for
-    /// the duration `limit`. Returns true at most once in that duration, because the journal takes
-    /// time to arrive.
-    pub fn is_silent_about(
+    /// Returns true if a runner holds an execution that is not in `named` and had no contact for
+    /// the duration `silence`. For each execution, returns true at most once in that duration,
+    /// because the journal takes time to arrive.
+    pub fn needs_journal(
         &mut self,
         runner: RunnerId,
         named: &[Running],
@@ -326,7 +323,7 @@ impl JobTable {
         let mut silent = false;
         for job in self.by_runner.get(&runner).into_iter().flatten() {
             let Some(tracked) = self.jobs.get_mut(job) else { continue };
-            let Some(execution) = tracked.alive().map(|held| held.id) else { continue };
+            let Some(execution) = tracked.active_execution().map(|held| held.id) else { continue };
             let is_named = named.iter().any(|of| (of.job, of.execution) == (*job, execution));
             if !is_named
                 && long_ago(tracked.last_contact)
@@ -358,11 +355,11 @@ impl JobTable {
         }
     }
 
-    fn list(&mut self, id: JobId) {
+    fn index(&mut self, id: JobId) {
         let Some(tracked) = self.jobs.get(&id) else { return };
-        match (&tracked.job.state, tracked.place()) {
-            (State::Queued { .. }, Some(place)) if !tracked.offered => {
-                self.waiting.entry(place).or_default().insert(tracked.order, id);
+        match (&tracked.job.state, tracked.queue()) {
+            (State::Queued { .. }, Some(queue)) if !tracked.offered => {
+                self.waiting.entry(queue).or_default().insert(tracked.order, id);
             }
             (State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held), _) => {
                 self.by_runner.entry(held.runner).or_default().insert(id);
@@ -371,17 +368,17 @@ impl JobTable {
         }
     }
 
-    fn unlist(&mut self, id: JobId) {
+    fn unindex(&mut self, id: JobId) {
         let Some(tracked) = self.jobs.get(&id) else { return };
-        if let Some(place) = tracked.place()
-            && let Some(waiting) = self.waiting.get_mut(&place)
+        if let Some(queue) = tracked.queue()
+            && let Some(waiting) = self.waiting.get_mut(&queue)
         {
             waiting.remove(&tracked.order);
             if waiting.is_empty() {
-                self.waiting.remove(&place);
+                self.waiting.remove(&queue);
             }
         }
-        if let Some(runner) = tracked.held().map(|held| held.runner)
+        if let Some(runner) = tracked.execution().map(|held| held.runner)
             && let Some(jobs) = self.by_runner.get_mut(&runner)
         {
             jobs.remove(&id);

@@ -28,15 +28,16 @@ pub enum LivenessTransition {
     DeadlinePassed,
 }
 
-/// Returns the next transition, if it is due. It is returned until the job has recorded it.
-pub fn edge(silence: ContactState, timing: &Timing) -> Option<LivenessTransition> {
-    let patience =
-        if silence.disconnected { timing.overtime_disconnected } else { timing.overtime };
-    if silence.overdue.is_some_and(|overdue| overdue >= patience) {
+/// Returns the transition that is due. Returns the same transition again until the job has recorded
+/// it.
+pub fn transition(contact: ContactState, timing: &Timing) -> Option<LivenessTransition> {
+    let overtime =
+        if contact.disconnected { timing.overtime_disconnected } else { timing.overtime };
+    if contact.overdue.is_some_and(|overdue| overdue >= overtime) {
         Some(LivenessTransition::DeadlinePassed)
-    } else if !silence.disconnected && silence.since_contact >= timing.lease {
+    } else if !contact.disconnected && contact.since_contact >= timing.lease {
         Some(LivenessTransition::Disconnected)
-    } else if silence.disconnected && silence.pure && silence.since_contact >= timing.lost {
+    } else if contact.disconnected && contact.pure && contact.since_contact >= timing.lost {
         Some(LivenessTransition::ContactTimeout)
     } else {
         None
@@ -44,7 +45,7 @@ pub fn edge(silence: ContactState, timing: &Timing) -> Option<LivenessTransition
 }
 
 /// Returns true if the last contact is long enough ago to display the execution as suspect. No
-/// event is recorded for that.
+/// event records this state.
 pub fn is_suspect(silent: Duration, timing: &Timing) -> bool {
     silent >= timing.suspect
 }
@@ -58,8 +59,8 @@ mod tests {
         ContactState { since_contact: silent, overdue: None, disconnected: false, pure: false }
     }
 
-    fn due(silence: ContactState) -> Option<LivenessTransition> {
-        edge(silence, &Timing::default())
+    fn due(contact: ContactState) -> Option<LivenessTransition> {
+        transition(contact, &Timing::default())
     }
 
     #[test]

@@ -18,7 +18,6 @@ pub struct Offer {
     pub until: Instant,
 }
 
-/// Open offers.
 #[derive(Debug, Default)]
 pub struct Offers {
     open: HashMap<JobId, Offer>,
@@ -27,15 +26,15 @@ pub struct Offers {
 }
 
 impl Offers {
-    /// Adds an offer of a job.
-    pub fn make(&mut self, job: JobId, offer: Offer) {
-        self.take(job);
+    /// Adds an offer of a job, which replaces an earlier offer.
+    pub fn add(&mut self, job: JobId, offer: Offer) {
+        self.remove(job);
         *slot(self.loads.entry(offer.runner).or_default(), offer.kind) += 1;
         self.open.insert(job, offer);
     }
 
     /// Removes the offer of a job that was claimed or is no longer available. Returns the offer.
-    pub fn take(&mut self, job: JobId) -> Option<Offer> {
+    pub fn remove(&mut self, job: JobId) -> Option<Offer> {
         let offer = self.open.remove(&job)?;
         if let Some(load) = self.loads.get_mut(&offer.runner) {
             let count = slot(load, offer.kind);
@@ -51,7 +50,7 @@ impl Offers {
     pub fn expired(&mut self, now: Instant) -> Vec<(JobId, Offer)> {
         let over = self.open.iter().filter(|(_, offer)| offer.until <= now);
         let over: Vec<_> = over.map(|(job, _)| *job).collect();
-        over.into_iter().filter_map(|job| Some((job, self.take(job)?))).collect()
+        over.into_iter().filter_map(|job| Some((job, self.remove(job)?))).collect()
     }
 
     /// Removes the offers to a runner that must get no more work. Returns their jobs.
@@ -61,7 +60,7 @@ impl Offers {
         }
         let jobs = self.open.iter().filter(|(_, offer)| offer.runner == runner);
         let jobs: Vec<_> = jobs.map(|(job, _)| *job).collect();
-        jobs.into_iter().filter(|job| self.take(*job).is_some()).collect()
+        jobs.into_iter().filter(|job| self.remove(*job).is_some()).collect()
     }
 
     /// Numbers of open offers to a runner: for actions, and for all other kinds.
@@ -102,7 +101,7 @@ impl Capacity {
     }
 
     /// Takes a slot for a job of this kind. Returns false if none is free.
-    pub fn take(&mut self, kind: JobKind) -> bool {
+    pub fn use_slot(&mut self, kind: JobKind) -> bool {
         let is_long = !kind.uses_reserved_slot();
         let fits = self.free > 0 && (!is_long || self.long > 0);
         if fits {
@@ -119,29 +118,29 @@ mod tests {
 
     #[test]
     fn the_last_slot_is_for_operations() {
-        let mut room = Capacity::of(2, 1, true, (0, 1), (0, 0));
-        assert!(!room.take(JobKind::Apply), "one apply runs, the other slot is kept");
-        assert!(room.take(JobKind::Action));
-        assert!(!room.take(JobKind::Action), "nothing is free any more");
+        let mut capacity = Capacity::of(2, 1, true, (0, 1), (0, 0));
+        assert!(!capacity.use_slot(JobKind::Apply), "one apply runs, the other slot is kept");
+        assert!(capacity.use_slot(JobKind::Action));
+        assert!(!capacity.use_slot(JobKind::Action), "nothing is free any more");
     }
 
     #[test]
     fn a_running_operation_does_not_count_against_the_long_jobs() {
-        let mut room = Capacity::of(3, 2, true, (1, 0), (0, 0));
-        assert!(room.take(JobKind::Plan));
-        assert!(room.take(JobKind::Apply));
-        assert!(!room.take(JobKind::Apply));
+        let mut capacity = Capacity::of(3, 2, true, (1, 0), (0, 0));
+        assert!(capacity.use_slot(JobKind::Plan));
+        assert!(capacity.use_slot(JobKind::Apply));
+        assert!(!capacity.use_slot(JobKind::Apply));
     }
 
     #[test]
     fn a_runner_with_one_slot_or_without_operations_reserves_nothing() {
-        assert!(Capacity::of(1, 1, true, (0, 0), (0, 0)).take(JobKind::Apply));
+        assert!(Capacity::of(1, 1, true, (0, 0), (0, 0)).use_slot(JobKind::Apply));
         let mut builder = Capacity::of(2, 2, false, (0, 0), (0, 0));
-        assert!(builder.take(JobKind::Build) && builder.take(JobKind::Build));
+        assert!(builder.use_slot(JobKind::Build) && builder.use_slot(JobKind::Build));
     }
 
     #[test]
     fn open_offer_counts_as_an_occupied_slot() {
-        assert!(!Capacity::of(4, 1, true, (0, 0), (0, 1)).take(JobKind::Apply));
+        assert!(!Capacity::of(4, 1, true, (0, 0), (0, 1)).use_slot(JobKind::Apply));
     }
 }

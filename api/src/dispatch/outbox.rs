@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use domain::ids::{ExecutionId, JobId, SessionId};
 use schemas::runner::{Directive, SentDirective};
 
-/// Subject of a directive. At most one per subject is queued, and a newer one replaces it.
+/// Subject of a directive. The outbox has at most one directive per subject: a newer directive
+/// replaces an older one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DirectiveSubject {
     /// Offer of this job.
@@ -19,7 +20,6 @@ pub enum DirectiveSubject {
     Rekey,
 }
 
-/// Directives of one session.
 #[derive(Debug)]
 pub struct Outbox {
     session: SessionId,
@@ -29,7 +29,6 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Creates an empty outbox.
     pub fn new(session: SessionId) -> Self {
         Outbox { session, sent: 0, waiting: Vec::new(), acknowledged: HashSet::new() }
     }
@@ -58,22 +57,21 @@ impl Outbox {
 
     /// Records the runner's acknowledgements. Unknown ids are ignored.
     pub fn ack(&mut self, ids: &[String]) {
-        let Outbox { waiting, acknowledged: heard, .. } = self;
+        let Outbox { waiting, acknowledged, .. } = self;
         waiting.retain(|(about, sent)| {
             let known = ids.contains(&sent.id);
             if known {
-                heard.insert(*about);
+                acknowledged.insert(*about);
             }
             !known
         });
     }
 
     /// Directives without an acknowledgement, in the order in which they were queued.
-    pub fn unheard(&self) -> Vec<SentDirective> {
+    pub fn unacknowledged(&self) -> Vec<SentDirective> {
         self.waiting.iter().map(|(_, sent)| sent.clone()).collect()
     }
 
-    /// Returns true if no directive is queued.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -95,22 +93,22 @@ mod tests {
     fn directive_is_sent_until_it_is_acknowledged() {
         let mut outbox = outbox();
         assert!(outbox.push(DirectiveSubject::Intake, drain("night")));
-        let first = outbox.unheard();
-        assert_eq!(outbox.unheard(), first, "nobody acknowledged it");
+        let first = outbox.unacknowledged();
+        assert_eq!(outbox.unacknowledged(), first, "not acknowledged yet");
         outbox.ack(&[first[0].id.clone(), "another".into()]);
         assert!(outbox.is_empty());
-        assert!(!outbox.push(DirectiveSubject::Intake, drain("night")), "it was heard");
+        assert!(!outbox.push(DirectiveSubject::Intake, drain("night")), "already acknowledged");
     }
 
     #[test]
     fn withdrawn_directive_can_be_sent_again_with_a_new_id() {
         let mut outbox = outbox();
         outbox.push(DirectiveSubject::Intake, drain("night"));
-        let first = outbox.unheard();
+        let first = outbox.unacknowledged();
         outbox.ack(&[first[0].id.clone()]);
         outbox.withdraw(DirectiveSubject::Intake);
         assert!(outbox.push(DirectiveSubject::Intake, Directive::Resume));
-        assert_ne!(outbox.unheard()[0].id, first[0].id);
+        assert_ne!(outbox.unacknowledged()[0].id, first[0].id);
     }
 
     #[test]
@@ -119,6 +117,6 @@ mod tests {
         assert!(outbox.push(DirectiveSubject::Intake, drain("night")));
         assert!(!outbox.push(DirectiveSubject::Intake, drain("night")));
         assert!(outbox.push(DirectiveSubject::Intake, Directive::Resume));
-        assert_eq!(outbox.unheard().len(), 1);
+        assert_eq!(outbox.unacknowledged().len(), 1);
     }
 }

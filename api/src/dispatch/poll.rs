@@ -19,10 +19,9 @@ use crate::problem::{Code, Problem};
 /// Longest delay before runners reconnect when the server stops. It spreads their calls.
 const STOP_SPREAD_MS: u64 = 5_000;
 
-/// Free disk space below which a runner finishes its jobs but gets no new ones.
+/// Free disk space below which a runner finishes its jobs but gets no new jobs.
 const DISK_LEAST_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Result of a poll.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Polled {
     /// Directives to deliver (status 200).
@@ -31,7 +30,6 @@ pub enum Polled {
         directives: Vec<SentDirective>,
         /// Remaining time of each lease.
         leases: Vec<Lease>,
-        /// Delay before the next poll.
         delay_ms: u64,
     },
     /// No directives (status 204).
@@ -41,12 +39,11 @@ pub enum Polled {
 /// Reasons to reject a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
-    /// A newer session of this runner exists.
     #[error("session is superseded: a newer session of this runner exists")]
     Superseded,
-    /// This server does not know the session. It may be in the database, or may have been lost in a
-    /// failover.
-    #[error("unknown session; open a new one with the runner's journal")]
+    /// This server does not know the session. The session may be in the database, or may have been
+    /// lost in a failover.
+    #[error("unknown session; open another session with the runner's journal")]
     Unknown,
     /// The runner polls without naming an execution that it holds. Only its journal shows the
     /// result, and the runner sends the journal when it opens a session.
@@ -54,8 +51,7 @@ pub enum SessionError {
         "the poll does not name an execution that the runner holds; open a session with its journal"
     )]
     JournalRequired,
-    /// The runner was revoked.
-    #[error("the runner was revoked")]
+    #[error("the runner was revoked; enrol another runner")]
     Revoked,
 }
 
@@ -75,7 +71,7 @@ impl From<SessionError> for Problem {
 
 /// Changes that a runner's call caused.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Touched {
+pub struct ContactChanges {
     /// Executions that are recorded as disconnected and must be reattached.
     pub reattach: Vec<(JobId, ExecutionId)>,
     /// True if the runner itself was recorded as disconnected.
@@ -93,83 +89,94 @@ impl Dispatch {
         session: SessionId,
         generation: u64,
     ) -> Result<u64, SessionError> {
-        let mut desk = self.state();
-        let known = current(&mut desk, runner, session, generation)?;
-        known.hear(self.moment().instant);
+        let mut state = self.state();
+        let known = current(&mut state, runner, session, generation)?;
+        known.record_contact(self.moment().instant);
         known.session.as_ref().map(|session| session.server_epoch).ok_or(SessionError::Unknown)
     }
 
     /// Applies the contents of a poll: acknowledgements, free slots and running executions.
-    pub fn touch(&self, runner: RunnerId, ask: &Poll) -> Result<Touched, SessionError> {
+    pub fn apply_poll(
+        &self,
+        runner: RunnerId,
+        request: &Poll,
+    ) -> Result<ContactChanges, SessionError> {
         let now = self.moment();
-        let mut desk = self.state();
-        current(&mut desk, runner, ask.session_id, ask.generation)?;
+        let mut state = self.state();
+        current(&mut state, runner, request.session_id, request.generation)?;
         let lease = self.timing().lease;
-        if desk.board.is_silent_about(runner, &ask.running, now.instant, lease) {
+        if state.jobs.needs_journal(runner, &request.running, now.instant, lease) {
             return Err(SessionError::JournalRequired);
         }
-        let known = current(&mut desk, runner, ask.session_id, ask.generation)?;
-        known.hear(now.instant);
+        let known = current(&mut state, runner, request.session_id, request.generation)?;
+        known.record_contact(now.instant);
         let returned = known.runner.disconnected_since.is_some();
-        let off = ask.disabled.is_some();
+        let off = request.disabled.is_some();
         let switched = (known.runner.disabled.contains(&Side::Customer) != off).then_some(off);
         if let Some(session) = &mut known.session {
-            session.outbox.ack(&ask.ack);
-            let full = ask.pressure.is_some_and(|pressure| pressure.disk_free < DISK_LEAST_BYTES);
-            session.free = if full { 0 } else { ask.free_slots };
+            session.outbox.ack(&request.ack);
+            let full =
+                request.pressure.is_some_and(|pressure| pressure.disk_free < DISK_LEAST_BYTES);
+            session.free = if full { 0 } else { request.free_slots };
             // A session that was taken over from another server has an unknown number of slots.
-            let running = u32::try_from(ask.running.len()).unwrap_or(u32::MAX);
-            session.slots = session.slots.max(ask.free_slots.saturating_add(running));
+            let running = u32::try_from(request.running.len()).unwrap_or(u32::MAX);
+            session.slots = session.slots.max(request.free_slots.saturating_add(running));
         }
         let mut reattach = Vec::new();
-        for running in &ask.running {
+        for running in &request.running {
             let (job, execution) = (running.job, running.execution);
-            if desk.board.renew(runner, job, execution, now.instant) == Some(true) {
+            if state.jobs.renew(runner, job, execution, now.instant) == Some(true) {
                 reattach.push((job, execution));
             }
         }
-        Ok(Touched { reattach, reconnected: returned, disabled_changed: switched })
+        Ok(ContactChanges { reattach, reconnected: returned, disabled_changed: switched })
     }
 
-    /// Records a call about one execution, and renews its lease if the caller holds it.
-    pub fn touch_execution(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> Touched {
+    /// Records a call about one execution. Renews the lease if the caller holds the execution.
+    pub fn record_execution_contact(
+        &self,
+        runner: RunnerId,
+        job: JobId,
+        execution: ExecutionId,
+    ) -> ContactChanges {
         let now = self.moment();
-        let mut desk = self.state();
-        let mut touched = Touched::default();
-        if let Some(known) = desk.runners.get_mut(runner) {
-            known.hear(now.instant);
-            touched.reconnected = known.runner.disconnected_since.is_some();
+        let mut state = self.state();
+        let mut changes = ContactChanges::default();
+        if let Some(known) = state.runners.get_mut(runner) {
+            known.record_contact(now.instant);
+            changes.reconnected = known.runner.disconnected_since.is_some();
         }
-        if desk.board.renew(runner, job, execution, now.instant) == Some(true) {
-            touched.reattach.push((job, execution));
+        if state.jobs.renew(runner, job, execution, now.instant) == Some(true) {
+            changes.reattach.push((job, execution));
         }
-        touched
+        changes
     }
 
     /// Waits for a directive, at most for the requested time and as long as the leases allow. A
-    /// second poll of the same session releases the first one.
-    pub async fn park(
+    /// second poll of the same session releases the first poll.
+    pub async fn long_poll(
         &self,
         runner: RunnerId,
-        ask: &Poll,
+        request: &Poll,
         wait: Duration,
     ) -> Result<Polled, SessionError> {
         let timing = self.timing();
-        let most = if ask.running.is_empty() { timing.long_poll } else { timing.wait_busy() };
+        let most =
+            if request.running.is_empty() { timing.long_poll } else { timing.long_poll_busy() };
         let until = self.moment().instant + wait.min(most);
-        // Only a poll that arrives later may release this one.
+        // Only a later poll may release this poll.
         let mut first = true;
         loop {
             let parked = {
                 let now = self.moment();
-                let mut desk = self.state();
-                current(&mut desk, runner, ask.session_id, ask.generation)?;
-                if desk.stopping {
+                let mut state = self.state();
+                current(&mut state, runner, request.session_id, request.generation)?;
+                if state.stopping {
                     return Ok(stop());
                 }
-                desk.offer_to(runner, now, timing);
-                let leases = leases(&desk, ask, timing.lease);
-                let known = current(&mut desk, runner, ask.session_id, ask.generation)?;
+                state.offer_to(runner, now, timing);
+                let leases = leases(&state, request, timing.lease);
+                let known = current(&mut state, runner, request.session_id, request.generation)?;
                 let Some(session) = known.session.as_mut() else {
                     return Err(SessionError::Unknown);
                 };
@@ -178,7 +185,7 @@ impl Dispatch {
                 }
                 first = false;
                 if !session.outbox.is_empty() {
-                    let directives = session.outbox.unheard();
+                    let directives = session.outbox.unacknowledged();
                     return Ok(Polled::Directives { directives, leases, delay_ms: 0 });
                 }
                 let (sender, receiver) = oneshot::channel();
@@ -194,14 +201,14 @@ impl Dispatch {
     }
 }
 
-/// Returns the runner if this is its current session and the runner is not revoked.
+/// Returns the entry of the runner if this is its current session and the runner is not revoked.
 fn current(
-    desk: &mut DispatchState,
+    state: &mut DispatchState,
     runner: RunnerId,
     session: SessionId,
     generation: u64,
 ) -> Result<&mut RunnerEntry, SessionError> {
-    let known = desk.runners.get_mut(runner).ok_or(SessionError::Unknown)?;
+    let known = state.runners.get_mut(runner).ok_or(SessionError::Unknown)?;
     if known.runner.revoked {
         return Err(SessionError::Revoked);
     }
@@ -215,9 +222,9 @@ fn current(
     }
 }
 
-fn leases(desk: &DispatchState, ask: &Poll, lease: Duration) -> Vec<Lease> {
-    let running = ask.running.iter().filter(|running| {
-        let held = desk.board.get(running.job).and_then(|tracked| tracked.alive());
+fn leases(state: &DispatchState, request: &Poll, lease: Duration) -> Vec<Lease> {
+    let running = request.running.iter().filter(|running| {
+        let held = state.jobs.get(running.job).and_then(|tracked| tracked.active_execution());
         held.is_some_and(|held| held.id == running.execution)
     });
     let remaining_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);

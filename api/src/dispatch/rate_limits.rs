@@ -27,7 +27,7 @@ impl CallKind {
     }
 
     /// Burst size. Many short jobs cause legitimate bursts.
-    fn most(self) -> f64 {
+    fn burst(self) -> f64 {
         match self {
             CallKind::Poll => 60.0,
             CallKind::Log | CallKind::Report => 200.0,
@@ -37,7 +37,7 @@ impl CallKind {
 }
 
 /// Interval between records of forged reports per runner, so that a runner cannot fill the log with
-/// them.
+/// such records.
 const FORGERY_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Remaining allowance of each runner.
@@ -51,21 +51,23 @@ pub struct RateLimits {
 impl RateLimits {
     /// Counts a runner's report on a job that it does not own. Returns the number of attempts if it
     /// is time to record them.
-    pub fn forged(&mut self, runner: RunnerId, now: Instant) -> Option<u32> {
-        let (attempts, said) = self.forgeries.entry(runner).or_default();
+    pub fn count_forgery(&mut self, runner: RunnerId, now: Instant) -> Option<u32> {
+        let (attempts, recorded) = self.forgeries.entry(runner).or_default();
         *attempts = attempts.saturating_add(1);
-        if said.is_some_and(|said| now.saturating_duration_since(said) < FORGERY_INTERVAL) {
+        if recorded
+            .is_some_and(|recorded| now.saturating_duration_since(recorded) < FORGERY_INTERVAL)
+        {
             return None;
         }
-        *said = Some(now);
+        *recorded = Some(now);
         Some(std::mem::take(attempts))
     }
 
     /// Counts one call. Returns the seconds to wait as `Err` if the limit is exceeded.
-    pub fn take(&mut self, runner: RunnerId, calls: CallKind, now: Instant) -> Result<(), u64> {
-        let (at, left) = self.buckets.entry((runner, calls)).or_insert((now, calls.most()));
+    pub fn acquire(&mut self, runner: RunnerId, calls: CallKind, now: Instant) -> Result<(), u64> {
+        let (at, left) = self.buckets.entry((runner, calls)).or_insert((now, calls.burst()));
         let gained = now.saturating_duration_since(*at).as_secs_f64() * calls.per_second();
-        (*at, *left) = (now, (*left + gained).min(calls.most()));
+        (*at, *left) = (now, (*left + gained).min(calls.burst()));
         if *left >= 1.0 {
             *left -= 1.0;
             Ok(())
@@ -92,33 +94,40 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn forgeries_are_recorded_at_once_and_then_counted_for_ten_minutes() {
         let (mut rates, now) = (RateLimits::default(), Instant::now());
-        assert_eq!(rates.forged(runner(), now), Some(1));
+        assert_eq!(rates.count_forgery(runner(), now), Some(1));
         for _ in 0..1_000 {
-            assert_eq!(rates.forged(runner(), now + Duration::from_secs(599)), None);
+            assert_eq!(rates.count_forgery(runner(), now + Duration::from_secs(599)), None);
         }
-        assert_eq!(rates.forged(runner(), now + Duration::from_secs(600)), Some(1_001));
+        assert_eq!(rates.count_forgery(runner(), now + Duration::from_secs(600)), Some(1_001));
     }
 
     #[tokio::test(start_paused = true)]
     async fn runner_that_exceeds_its_rate_must_wait() {
         let (mut rates, now) = (RateLimits::default(), Instant::now());
         for _ in 0..60 {
-            assert_eq!(rates.take(runner(), CallKind::Poll, now), Ok(()));
+            assert_eq!(rates.acquire(runner(), CallKind::Poll, now), Ok(()));
         }
-        assert_eq!(rates.take(runner(), CallKind::Poll, now), Err(1));
-        assert_eq!(rates.take(runner(), CallKind::Log, now), Ok(()), "other calls have their own");
-        assert_eq!(rates.take(runner(), CallKind::Poll, now + Duration::from_secs(1)), Ok(()));
+        assert_eq!(rates.acquire(runner(), CallKind::Poll, now), Err(1));
+        assert_eq!(
+            rates.acquire(runner(), CallKind::Log, now),
+            Ok(()),
+            "other calls have their own"
+        );
+        assert_eq!(rates.acquire(runner(), CallKind::Poll, now + Duration::from_secs(1)), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_runner_may_not_fill_the_log_with_new_keys() {
         let (mut rates, now) = (RateLimits::default(), Instant::now());
         for _ in 0..5 {
-            assert_eq!(rates.take(runner(), CallKind::Rekey, now), Ok(()));
+            assert_eq!(rates.acquire(runner(), CallKind::Rekey, now), Ok(()));
         }
-        assert_eq!(rates.take(runner(), CallKind::Rekey, now), Err(60));
+        assert_eq!(rates.acquire(runner(), CallKind::Rekey, now), Err(60));
         let later = now + Duration::from_secs(45);
-        assert_eq!(rates.take(runner(), CallKind::Rekey, later), Err(15));
-        assert_eq!(rates.take(runner(), CallKind::Rekey, later + Duration::from_secs(16)), Ok(()));
+        assert_eq!(rates.acquire(runner(), CallKind::Rekey, later), Err(15));
+        assert_eq!(
+            rates.acquire(runner(), CallKind::Rekey, later + Duration::from_secs(16)),
+            Ok(())
+        );
     }
 }

@@ -14,11 +14,9 @@ use super::{job_table::Target, outbox::Outbox};
 /// Reasons to end a long poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// There is a directive.
     Directive,
-    /// Another poll of the session arrived, so this one returns 204.
+    /// Another poll of the session arrived, so the waiting poll returns 204.
     Released,
-    /// The server stops.
     Stop,
 }
 
@@ -64,7 +62,7 @@ pub struct RunnerEntry {
     /// Times of the recent suspicious openings of the runner's sessions on this server.
     pub recent_openings: Vec<Instant>,
     /// Fencing token for commits on behalf of the session, or `None` if this server does not own
-    /// it.
+    /// the session.
     pub epoch: Option<u64>,
 }
 
@@ -83,14 +81,14 @@ impl RunnerEntry {
     }
 
     /// Records a call of the runner to this server.
-    pub fn hear(&mut self, now: Instant) {
+    pub fn record_contact(&mut self, now: Instant) {
         self.effective_contact = self.effective_contact.max(now);
         self.last_contact = Some(now);
     }
 
     /// Returns true if a long poll waits, or if less than `most` has passed since the last contact.
-    pub fn is_present(&self, now: Instant, most: Duration) -> bool {
-        self.session.as_ref().is_some_and(Session::is_parked)
+    pub fn is_connected(&self, now: Instant, most: Duration) -> bool {
+        self.session.as_ref().is_some_and(Session::has_long_poll)
             || now.saturating_duration_since(self.effective_contact) < most
     }
 
@@ -117,19 +115,19 @@ impl Session {
         }
     }
 
-    /// Wakes the long poll. Returns false if there is none, or its caller is gone.
+    /// Wakes the long poll. Returns false if no long poll waits, or if its caller has disconnected.
     pub fn wake(&mut self, wake: Wake) -> bool {
         self.long_poll.take().is_some_and(|parked| parked.send(wake).is_ok())
     }
 
     /// Returns true if another agent process waits in this session's long poll. Both processes are
     /// then alive.
-    pub fn has_a_twin(&self, process_id: &str) -> bool {
-        self.is_parked() && self.process_id.as_deref().is_some_and(|own| own != process_id)
+    pub fn has_other_process(&self, process_id: &str) -> bool {
+        self.has_long_poll() && self.process_id.as_deref().is_some_and(|own| own != process_id)
     }
 
     /// Returns true if a long poll waits and its caller is still connected.
-    pub fn is_parked(&self) -> bool {
+    pub fn has_long_poll(&self) -> bool {
         self.long_poll.as_ref().is_some_and(|parked| !parked.is_closed())
     }
 }
@@ -141,12 +139,12 @@ impl RunnerTable {
         id: RunnerId,
         runner: Runner,
         sequence: u64,
-        heard: Instant,
+        contact: Instant,
     ) -> &mut RunnerEntry {
         let known = self.entries.entry(id).or_insert_with(|| RunnerEntry {
             runner: Runner::default(),
             sequence: (0, usize::MAX),
-            effective_contact: heard,
+            effective_contact: contact,
             last_contact: None,
             session: None,
             recent_openings: Vec::new(),
@@ -181,7 +179,6 @@ impl RunnerTable {
         self.entries.get(&id)
     }
 
-    /// Mutable entry of a runner.
     pub fn get_mut(&mut self, id: RunnerId) -> Option<&mut RunnerEntry> {
         self.entries.get_mut(&id)
     }
@@ -191,17 +188,15 @@ impl RunnerTable {
         self.by_target.get(&target).map_or(&[], Vec::as_slice)
     }
 
-    /// All runners that called this server.
     pub fn all(&self) -> impl Iterator<Item = (RunnerId, &RunnerEntry)> {
         self.entries.iter().map(|(id, known)| (*id, known))
     }
 
-    /// Mutable entries of all runners that called this server.
     pub fn all_mut(&mut self) -> impl Iterator<Item = (RunnerId, &mut RunnerEntry)> {
         self.entries.iter_mut().map(|(id, known)| (*id, known))
     }
 
-    /// Runner with the most recent contact among those of an install.
+    /// Runner of an install with the most recent contact.
     pub fn of_install(&self, install: InstallId) -> Option<RunnerId> {
         let runners = self.of(Target::Install(install)).iter().copied();
         runners.max_by_key(|id| self.entries.get(id).map(|known| known.effective_contact))

@@ -37,14 +37,14 @@ pub async fn load(
     let ended = ended.into_iter().map(|(job, at)| (job, 0, at));
     stream::iter(open.chain(ended).map(Ok))
         .try_for_each_concurrent(MAX_CONCURRENT, |(job, order, queued_at)| {
-            put(dispatch, log, job, order, queued_at)
+            load_job(dispatch, log, job, order, queued_at)
         })
         .await?;
-    takeover::own(dispatch, log, pool).await?;
+    takeover::resume_own(dispatch, log, pool).await?;
     Ok((tail, position))
 }
 
-async fn put(
+async fn load_job(
     dispatch: &Dispatch,
     log: &EventLog,
     job: JobId,
@@ -52,12 +52,12 @@ async fn put(
     queued_at: Timestamp,
 ) -> Result<(), Problem> {
     let loaded = log.reload::<Job>(&job.to_string()).await?;
-    // More than a full lease, because no runner could renew it while no server ran.
+    // Grants more than a full lease, because no runner could renew its leases while no server ran.
     let now = dispatch.moment();
-    let heard = now.instant + dispatch.timing().takeover;
+    let contact = now.instant + dispatch.timing().takeover;
     let state = (*loaded.state).clone();
-    let tracked = TrackedJob::loaded(state, loaded.version, order, queued_at, (heard, now));
-    dispatch.state().board.put(job, tracked);
+    let tracked = TrackedJob::loaded(state, loaded.version, order, queued_at, (contact, now));
+    dispatch.state().jobs.insert(job, tracked);
     Ok(())
 }
 

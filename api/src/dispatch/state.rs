@@ -20,10 +20,11 @@ use super::{
     session::{RunnerEntry, RunnerTable, Session, Wake},
 };
 
-/// Number of runners to compare before work is offered.
+/// Number of runners that the dispatcher ranks at a time.
 const COMPARED: usize = 64;
 
-/// Current time on two clocks: monotonic for waits, and wall-clock for values that others read.
+/// Current time on two clocks: monotonic for waits, and wall-clock for values that users and
+/// runners read.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
     /// Monotonic time, which never jumps.
@@ -32,20 +33,17 @@ pub struct Moment {
     pub wall: Timestamp,
 }
 
-/// State of the dispatcher.
 #[derive(Debug, Default)]
 pub struct DispatchState {
     /// Jobs that are not complete.
-    pub board: JobTable,
+    pub jobs: JobTable,
     /// Runners that called this server.
     pub runners: RunnerTable,
-    /// Open offers.
     pub offers: Offers,
     /// Start of the next search for free slots within a fleet.
     next_start: usize,
     /// Number of readers that follow the log of each job.
     pub(super) readers: HashMap<JobId, u32>,
-    /// Rate limits of the runners.
     pub rates: RateLimits,
     /// Runners whose sessions may belong to this server in the database, but that it does not watch
     /// yet.
@@ -58,9 +56,9 @@ impl DispatchState {
     /// Applies a job event and wakes the runners that it affects.
     pub fn on_job(&mut self, fact: JobEventRecord, now: Moment, timing: &Timing) {
         let job = fact.job;
-        let before = self.board.get(job).and_then(|tracked| Some(tracked.held()?.runner));
+        let before = self.jobs.get(job).and_then(|tracked| Some(tracked.execution()?.runner));
         let event = fact.event.clone();
-        self.board.apply(fact, now);
+        self.jobs.apply(fact, now);
         match event {
             JobEvent::Queued(_) | JobEvent::Requeued { .. } => {
                 self.withdraw_offer(job);
@@ -92,8 +90,8 @@ impl DispatchState {
             | JobEvent::LogDiverged { .. }
             | JobEvent::LateResultReported { .. } => {}
         }
-        // The event may have freed a slot, so the runner that held the job may get another one.
-        let after = self.board.get(job).and_then(|tracked| Some(tracked.held()?.runner));
+        // The event may have freed a slot, so the runner that held the job may get another job.
+        let after = self.jobs.get(job).and_then(|tracked| Some(tracked.execution()?.runner));
         if let Some(runner) = before.filter(|_| after.is_none()) {
             self.offer_to(runner, now, timing);
         }
@@ -132,26 +130,28 @@ impl DispatchState {
         for (job, offer) in self.offers.expired(now.instant) {
             self.forget_offer(offer.runner, job);
         }
-        for target in self.board.wanted() {
+        for target in self.jobs.targets_with_work() {
             self.offer_to_all(target, now, timing);
         }
     }
 
-    /// Offers a job that was queued.
+    /// Offers a queued job to the runners of its target, unless another job of its kind already
+    /// waits.
     fn offer_job(&mut self, job: JobId, now: Moment, timing: &Timing) {
-        let Some(tracked) = self.board.get(job) else { return };
+        let Some(tracked) = self.jobs.get(job) else { return };
         let (Some(target), Some(work)) = (tracked.target(), tracked.work()) else { return };
         // A runner with a free slot gets queued work immediately. If another job of this kind
         // already waits, no runner has a free slot.
-        if self.board.waiting(target, work.kind) <= 1 {
+        if self.jobs.waiting(target, work.kind) <= 1 {
             self.offer_to_all(target, now, timing);
         }
     }
 
     /// Offers the queued jobs of a target, the oldest first, to the runners with most free slots.
     pub fn offer_to_all(&mut self, target: Target, now: Moment, timing: &Timing) {
-        // Compares a part of a large fleet at a time, and another part each time. To rank ten
-        // thousand runners for each of ten thousand jobs would hold this lock for minutes.
+        // Ranks a part of a large fleet at a time, and starts with another part at each call.
+        // Ranking ten thousand runners for each of ten thousand jobs would hold this lock for
+        // minutes.
         let fleet = self.runners.of(target).len();
         self.next_start = self.next_start.wrapping_add(COMPARED);
         let start = self.next_start.checked_rem(fleet).unwrap_or_default();
@@ -160,15 +160,18 @@ impl DispatchState {
             let some = COMPARED.min(fleet - looked_at);
             let mut runners: Vec<_> =
                 all.clone().chain(all).skip(start + looked_at).take(some).collect();
-            // A runner with a long poll receives the offer immediately. Among those, the one with
-            // most free slots comes first.
+            // A runner with a long poll receives the offer immediately. Among the runners with a
+            // long poll, the runner with the most free slots comes first.
             runners.sort_by_cached_key(|id| {
                 let parked = self.runners.get(*id).and_then(|known| known.session.as_ref());
-                let parked = parked.is_some_and(Session::is_parked);
-                std::cmp::Reverse((parked, self.room(*id, now, timing).map_or(0, |room| room.free)))
+                let parked = parked.is_some_and(Session::has_long_poll);
+                std::cmp::Reverse((
+                    parked,
+                    self.capacity(*id, now, timing).map_or(0, |capacity| capacity.free),
+                ))
             });
             for runner in runners {
-                if self.board.next(target, &JobKind::ALL).is_none() {
+                if self.jobs.next_job(target, &JobKind::ALL).is_none() {
                     return;
                 }
                 self.offer_to(runner, now, timing);
@@ -181,23 +184,23 @@ impl DispatchState {
         let Some(known) = self.runners.get(runner) else { return false };
         let Some(session) = &known.session else { return false };
         let target = known.target();
-        if self.board.next(target, &JobKind::ALL).is_none() {
+        if self.jobs.next_job(target, &JobKind::ALL).is_none() {
             return false;
         }
         let able = |kind: &JobKind| session.capabilities.contains(kind);
         let mut kinds: Vec<_> = JobKind::ALL.into_iter().filter(able).collect();
-        let Some(mut room) = self.room(runner, now, timing) else { return false };
+        let Some(mut capacity) = self.capacity(runner, now, timing) else { return false };
         let deadline = now.wall + timing.offer;
         let mut news = false;
-        while room.free > 0
-            && let Some((job, kind)) = self.board.next(target, &kinds)
+        while capacity.free > 0
+            && let Some((job, kind)) = self.jobs.next_job(target, &kinds)
         {
-            if !room.take(kind) {
+            if !capacity.use_slot(kind) {
                 kinds.retain(|other| *other != kind);
                 continue;
             }
-            self.board.set_offered(job, true);
-            self.offers.make(job, Offer { runner, kind, until: now.instant + timing.offer });
+            self.jobs.set_offered(job, true);
+            self.offers.add(job, Offer { runner, kind, until: now.instant + timing.offer });
             let directive = Directive::Offer { job, kind, deadline };
             news |= self.send(runner, DirectiveSubject::Offer(job), directive);
         }
@@ -205,26 +208,26 @@ impl DispatchState {
     }
 
     /// Capacity of a runner, or `None` if it is disconnected or must not get work.
-    fn room(&self, runner: RunnerId, now: Moment, timing: &Timing) -> Option<Capacity> {
+    fn capacity(&self, runner: RunnerId, now: Moment, timing: &Timing) -> Option<Capacity> {
         let known = self.runners.get(runner)?;
         let session = known.session.as_ref()?;
-        if !known.takes_work() || !known.is_present(now.instant, timing.lease) {
+        if !known.takes_work() || !known.is_connected(now.instant, timing.lease) {
             return None;
         }
-        let (held, offered) = (self.board.load(runner), self.offers.load(runner));
+        let (held, offered) = (self.jobs.load(runner), self.offers.load(runner));
         let free = session.free.min(session.slots.saturating_sub(held.0 + held.1));
         let operates = session.capabilities.iter().any(|kind| kind.uses_reserved_slot());
         Some(Capacity::of(session.slots, free, operates, held, offered))
     }
 
     fn withdraw_offer(&mut self, job: JobId) {
-        if let Some(offer) = self.offers.take(job) {
+        if let Some(offer) = self.offers.remove(job) {
             self.forget_offer(offer.runner, job);
         }
     }
 
     fn forget_offer(&mut self, runner: RunnerId, job: JobId) {
-        self.board.set_offered(job, false);
+        self.jobs.set_offered(job, false);
         let session = self.runners.get_mut(runner).and_then(|known| known.session.as_mut());
         if let Some(session) = session {
             session.outbox.withdraw(DirectiveSubject::Offer(job));
@@ -233,21 +236,21 @@ impl DispatchState {
 
     /// Opens a session for a known runner. The long poll of a previous session returns and is
     /// rejected.
-    pub fn seat(
+    pub fn open_session(
         &mut self,
         runner: RunnerId,
         session: Session,
-        heard: Instant,
+        contact: Instant,
     ) -> Option<&mut RunnerEntry> {
         for job in self.offers.withdraw(runner) {
             self.forget_offer(runner, job);
         }
-        let held: Vec<_> = self.board.held_by(runner).map(|(job, _)| job).collect();
+        let held: Vec<_> = self.jobs.held_by(runner).map(|(job, _)| job).collect();
         let known = self.runners.get_mut(runner)?;
         if let Some(mut former) = known.session.take() {
             former.wake(Wake::Directive);
         }
-        known.effective_contact = known.effective_contact.max(heard);
+        known.effective_contact = known.effective_contact.max(contact);
         known.epoch = Some(session.server_epoch);
         let (drained, rekey) = (known.runner.draining, known.runner.rekey_requested);
         let session = known.session.insert(session);
@@ -265,7 +268,7 @@ impl DispatchState {
     }
 
     /// Closes a session that the runner ended.
-    pub fn leave(&mut self, runner: RunnerId, session: SessionId) {
+    pub fn close_session(&mut self, runner: RunnerId, session: SessionId) {
         let newest = self.runners.get(runner).and_then(|known| known.session.as_ref());
         if newest.is_none_or(|newest| newest.id != session) {
             return;

@@ -23,7 +23,11 @@ const ABANDONED: &str = "server <> $1 and not exists (select from log_consumer \
 
 /// Resumes the sessions of this server. A session that cannot be watched yet is retried with each
 /// [`beat`].
-pub(super) async fn own(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<(), Problem> {
+pub(super) async fn resume_own(
+    dispatch: &Dispatch,
+    log: &EventLog,
+    pool: &PgPool,
+) -> Result<(), Problem> {
     let runners: Vec<String> = sqlx::query_scalar(
         "update runner_session set server_epoch = server_epoch + 1 where server = $1 returning runner",
     )
@@ -34,10 +38,11 @@ pub(super) async fn own(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> R
     Ok(())
 }
 
-/// Writes this server's heartbeat, and takes over the sessions of servers without one. All times
-/// come from the database, so server clocks are not compared.
+/// Writes this server's heartbeat, and takes over the sessions of servers without a heartbeat. All
+/// times come from the database, so server clocks are not compared.
 ///
 /// # Errors
+///
 /// The database is unavailable.
 pub async fn beat(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<(), Problem> {
     let lease_ms = i64::try_from(dispatch.timing().lease.as_millis()).unwrap_or(i64::MAX);
@@ -78,20 +83,20 @@ fn parsed(runners: Vec<String>) -> Vec<RunnerId> {
     runners.iter().filter_map(|runner| runner.parse().ok()).collect()
 }
 
-/// Takes over each session separately. A failed one is retried with the next heartbeat and does not
-/// delay the others.
+/// Takes over each session separately. A failed takeover is retried with the next heartbeat, and
+/// does not delay the others.
 async fn take_over(dispatch: &Dispatch, log: &EventLog, pool: &PgPool, runners: Vec<RunnerId>) {
     // From here on the database may name this server as the owner, even if a later step fails.
     dispatch.set_unwatched(&runners, true);
-    let is_away = &AtomicBool::new(false);
+    let is_unavailable = &AtomicBool::new(false);
     let each = stream::iter(runners).for_each_concurrent(MAX_CONCURRENT, |runner| async move {
-        if is_away.load(Ordering::Relaxed) {
+        if is_unavailable.load(Ordering::Relaxed) {
             return;
         }
         match take_over_one(dispatch, log, pool, runner).await {
             Ok(()) => dispatch.set_unwatched(&[runner], false),
             Err(problem) => {
-                is_away.fetch_or(problem.code == Code::Unavailable, Ordering::Relaxed);
+                is_unavailable.fetch_or(problem.code == Code::Unavailable, Ordering::Relaxed);
                 tracing::warn!(runner.id = %runner, error = %problem.detail, "Cannot take over a session yet");
             }
         }
@@ -113,16 +118,16 @@ async fn take_over_one(
         "update runner_session set server = $1, server_epoch = server_epoch + (server <> $1)::int \
          where runner = $2 and (server = $1 or {ABANDONED}) returning server_epoch"
     );
-    let taken = sqlx::query_scalar(&take).bind(dispatch.server()).bind(id.to_string());
-    let epoch: Option<i64> = taken.fetch_optional(pool).await?;
+    let owned = sqlx::query_scalar(&take).bind(dispatch.server()).bind(id.to_string());
+    let epoch: Option<i64> = owned.fetch_optional(pool).await?;
     let Some(epoch) = epoch else { return Ok(()) };
-    let heard = dispatch.moment().instant + dispatch.timing().takeover;
-    let mut desk = dispatch.state();
-    let known = desk.runners.meet(id, (*loaded.state).clone(), loaded.version, heard);
+    let contact = dispatch.moment().instant + dispatch.timing().takeover;
+    let mut state = dispatch.state();
+    let known = state.runners.meet(id, (*loaded.state).clone(), loaded.version, contact);
     // The runner may meanwhile have opened a newer session on this server.
     known.epoch = known.epoch.max(Some(epoch.cast_unsigned()));
-    known.effective_contact = known.effective_contact.max(heard);
-    desk.board.renew_all(id, heard);
+    known.effective_contact = known.effective_contact.max(contact);
+    state.jobs.renew_all(id, contact);
     Ok(())
 }
 
@@ -130,15 +135,15 @@ impl Dispatch {
     /// Gives the executions of owned runners more than a full lease, because this server could not
     /// accept their calls.
     pub fn renew_owned(&self) {
-        let heard = self.moment().instant + self.timing().takeover;
-        let mut desk = self.state();
+        let contact = self.moment().instant + self.timing().takeover;
+        let mut state = self.state();
         let mut owned = vec![];
-        for (id, known) in desk.runners.all_mut().filter(|(_, known)| known.epoch.is_some()) {
-            known.effective_contact = known.effective_contact.max(heard);
+        for (id, known) in state.runners.all_mut().filter(|(_, known)| known.epoch.is_some()) {
+            known.effective_contact = known.effective_contact.max(contact);
             owned.push(id);
         }
         for id in owned {
-            desk.board.renew_all(id, heard);
+            state.jobs.renew_all(id, contact);
         }
     }
 
@@ -147,12 +152,12 @@ impl Dispatch {
     }
 
     fn set_unwatched(&self, runners: &[RunnerId], unwatched: bool) {
-        let mut desk = self.state();
+        let mut state = self.state();
         for runner in runners {
             if unwatched {
-                desk.unwatched.insert(*runner);
+                state.unwatched.insert(*runner);
             } else {
-                desk.unwatched.remove(runner);
+                state.unwatched.remove(runner);
             }
         }
     }

@@ -53,17 +53,17 @@ fn enrolled(install: Option<u128>) -> Runner {
 }
 
 /// Runner `n` of install `n` opens session `generation` with this number of slots.
-fn arrives(dispatch: &Dispatch, n: u128, generation: u64, slots: u32) {
+fn connect(dispatch: &Dispatch, n: u128, generation: u64, slots: u32) {
     let capabilities = vec![JobKind::Plan, JobKind::Apply, JobKind::Action];
-    opens_session(dispatch, (n, enrolled(Some(n))), generation, slots, capabilities);
+    open_session(dispatch, (n, enrolled(Some(n))), generation, slots, capabilities);
 }
 
 /// Build runner `n` opens its first session with one slot.
-fn arrives_to_build(dispatch: &Dispatch, n: u128) {
-    opens_session(dispatch, (n, enrolled(None)), 1, 1, vec![JobKind::Build]);
+fn connect_build_runner(dispatch: &Dispatch, n: u128) {
+    open_session(dispatch, (n, enrolled(None)), 1, 1, vec![JobKind::Build]);
 }
 
-fn opens_session(
+fn open_session(
     dispatch: &Dispatch,
     (n, who): (u128, Runner),
     generation: u64,
@@ -71,14 +71,14 @@ fn opens_session(
     capabilities: Vec<JobKind>,
 ) {
     let now = dispatch.moment().instant;
-    let mut desk = dispatch.state();
-    desk.runners.meet(runner(n), who, 1, now);
+    let mut state = dispatch.state();
+    state.runners.meet(runner(n), who, 1, now);
     let session = SessionId(id(u128::from(generation)));
     let session = Session { capabilities, slots, ..Session::new(session, generation, 1) };
-    desk.seat(runner(n), session, now);
+    state.open_session(runner(n), session, now);
 }
 
-fn ask(generation: u64, free_slots: u32) -> Poll {
+fn poll_request(generation: u64, free_slots: u32) -> Poll {
     Poll {
         session_id: SessionId(id(u128::from(generation))),
         generation,
@@ -90,12 +90,12 @@ fn ask(generation: u64, free_slots: u32) -> Poll {
     }
 }
 
-async fn poll(dispatch: &Dispatch, n: u128, ask: &Poll) -> Result<Polled, SessionError> {
-    dispatch.touch(runner(n), ask)?;
-    dispatch.park(runner(n), ask, LONG).await
+async fn poll(dispatch: &Dispatch, n: u128, request: &Poll) -> Result<Polled, SessionError> {
+    dispatch.apply_poll(runner(n), request)?;
+    dispatch.long_poll(runner(n), request, LONG).await
 }
 
-fn happens(dispatch: &Dispatch, n: u128, sequence: u64, event: JobEvent) {
+fn apply_event(dispatch: &Dispatch, n: u128, sequence: u64, event: JobEvent) {
     let position = u64::try_from(n).unwrap() * 100 + sequence;
     let recorded_at = Timestamp::UNIX_EPOCH;
     let sequence = (sequence, 0);
@@ -168,29 +168,29 @@ fn offered(polled: Polled) -> Vec<JobId> {
 }
 
 /// Lets the spawned polls start waiting.
-async fn settle() {
+async fn let_polls_wait() {
     for _ in 0..8 {
         tokio::task::yield_now().await;
     }
 }
 
-fn parked(
+fn spawn_poll(
     dispatch: &Dispatch,
     n: u128,
-    ask: Poll,
+    request: Poll,
 ) -> tokio::task::JoinHandle<Result<Polled, SessionError>> {
     let dispatch = dispatch.clone();
-    tokio::spawn(async move { poll(&dispatch, n, &ask).await })
+    tokio::spawn(async move { poll(&dispatch, n, &request).await })
 }
 
 #[tokio::test(start_paused = true)]
 async fn long_poll_returns_an_offer_immediately() {
     let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    let waiting = parked(&dispatch, 1, ask(1, 2));
-    settle().await;
+    connect(&dispatch, 1, 1, 2);
+    let waiting = spawn_poll(&dispatch, 1, poll_request(1, 2));
+    let_polls_wait().await;
     let before = tokio::time::Instant::now();
-    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
+    apply_event(&dispatch, 7, 1, queued(JobKind::Plan, 1));
     assert_eq!(offered(waiting.await.unwrap().unwrap()), [job(7)]);
     assert_eq!(tokio::time::Instant::now(), before);
 }
@@ -198,19 +198,19 @@ async fn long_poll_returns_an_offer_immediately() {
 #[tokio::test(start_paused = true)]
 async fn long_poll_without_directives_returns_after_the_wait() {
     let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
+    connect(&dispatch, 1, 1, 2);
     let before = tokio::time::Instant::now();
-    assert_eq!(poll(&dispatch, 1, &ask(1, 2)).await, Ok(Polled::Empty));
+    assert_eq!(poll(&dispatch, 1, &poll_request(1, 2)).await, Ok(Polled::Empty));
     assert_eq!(before.elapsed(), LONG);
 }
 
 #[tokio::test(start_paused = true)]
 async fn long_poll_with_running_work_lasts_a_third_of_the_lease() {
     let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
+    connect(&dispatch, 1, 1, 2);
     let running = Running { job: job(7), execution: execution(1), phase: None, log_len: 0 };
     let before = tokio::time::Instant::now();
-    let busy = Poll { running: vec![running], ..ask(1, 1) };
+    let busy = Poll { running: vec![running], ..poll_request(1, 1) };
     assert_eq!(poll(&dispatch, 1, &busy).await, Ok(Polled::Empty));
     assert_eq!(before.elapsed(), Duration::from_secs(20));
 }
@@ -218,20 +218,20 @@ async fn long_poll_with_running_work_lasts_a_third_of_the_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_second_poll_of_a_session_releases_the_first() {
     let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    let first = parked(&dispatch, 1, ask(1, 2));
-    settle().await;
-    let second = parked(&dispatch, 1, ask(1, 2));
-    settle().await;
+    connect(&dispatch, 1, 1, 2);
+    let first = spawn_poll(&dispatch, 1, poll_request(1, 2));
+    let_polls_wait().await;
+    let second = spawn_poll(&dispatch, 1, poll_request(1, 2));
+    let_polls_wait().await;
     assert_eq!(first.await.unwrap(), Ok(Polled::Empty));
-    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
+    apply_event(&dispatch, 7, 1, queued(JobKind::Plan, 1));
     assert_eq!(offered(second.await.unwrap().unwrap()), [job(7)]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn events_decoded_from_one_stored_event_are_applied_once() {
     let dispatch = dispatch();
-    happens(&dispatch, 1, 1, queued(JobKind::Plan, 1));
+    apply_event(&dispatch, 1, 1, queued(JobKind::Plan, 1));
     let take = |part, event| {
         let (sequence, recorded_at) = ((2, part), Timestamp::UNIX_EPOCH);
         let fact = JobEventRecord {
@@ -244,52 +244,52 @@ async fn events_decoded_from_one_stored_event_are_applied_once() {
         };
         let now = dispatch.moment();
         dispatch.state().on_job(fact, now, dispatch.timing());
-        dispatch.state().board.get(job(1)).map(|tracked| tracked.sequence)
+        dispatch.state().jobs.get(job(1)).map(|tracked| tracked.sequence)
     };
     let lost = || JobEvent::Disconnected { execution: execution(7) };
     assert_eq!(take(0, claimed(7, 1)), Some((2, 0)));
     assert_eq!(take(1, lost()), Some((2, 1)));
     // The same event from another source is ignored.
     assert_eq!(take(0, claimed(8, 2)), Some((2, 1)));
-    let held = dispatch.state().board.get(job(1)).and_then(|of| of.held().map(|held| held.id));
+    let held = dispatch.state().jobs.get(job(1)).and_then(|of| of.execution().map(|held| held.id));
     assert_eq!(held, Some(execution(7)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn cancellation_reaches_the_long_poll_and_every_response() {
     let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    happens(&dispatch, 7, 1, queued(JobKind::Apply, 1));
-    happens(&dispatch, 7, 2, claimed(1, 1));
-    let waiting = parked(&dispatch, 1, ask(1, 1));
-    settle().await;
+    connect(&dispatch, 1, 1, 2);
+    apply_event(&dispatch, 7, 1, queued(JobKind::Apply, 1));
+    apply_event(&dispatch, 7, 2, claimed(1, 1));
+    let waiting = spawn_poll(&dispatch, 1, poll_request(1, 1));
+    let_polls_wait().await;
     let by: Actor = "prn_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
     let (reason, force) = ("wrong version".to_string(), false);
-    happens(&dispatch, 7, 3, JobEvent::CancelRequested { by, reason: reason.clone(), force });
-    let told = directives(waiting.await.unwrap().unwrap());
+    apply_event(&dispatch, 7, 3, JobEvent::CancelRequested { by, reason: reason.clone(), force });
+    let received = directives(waiting.await.unwrap().unwrap());
     let (job, execution, grace_s) = (job(7), execution(1), 300);
-    assert_eq!(told, [Directive::Cancel { job, execution, reason, grace_s, force }]);
+    assert_eq!(received, [Directive::Cancel { job, execution, reason, grace_s, force }]);
     assert!(dispatch.pending_cancel(job, execution).is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_runner_sends_often_until_the_last_one_stops_reading() {
     let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
+    connect(&dispatch, 1, 1, 2);
     let job = job(7);
     // Two readers follow the log before a runner claims the job.
-    dispatch.tail(job, true);
-    dispatch.tail(job, true);
-    happens(&dispatch, 7, 1, queued(JobKind::Apply, 1));
-    happens(&dispatch, 7, 2, claimed(1, 1));
-    let told =
+    dispatch.set_log_reader(job, true);
+    dispatch.set_log_reader(job, true);
+    apply_event(&dispatch, 7, 1, queued(JobKind::Apply, 1));
+    apply_event(&dispatch, 7, 2, claimed(1, 1));
+    let is_requested =
         |directives: Vec<Directive>| directives.contains(&Directive::Tail { job, on: false });
-    let first = poll(&dispatch, 1, &ask(1, 1)).await.unwrap();
+    let first = poll(&dispatch, 1, &poll_request(1, 1)).await.unwrap();
     assert_eq!(directives(first.clone()), [Directive::Tail { job, on: true }]);
     let Polled::Directives { directives: sent, .. } = first else { panic!() };
-    dispatch.tail(job, false);
-    let heard = Poll { ack: vec![sent[0].id.clone()], ..ask(1, 1) };
-    assert_eq!(poll(&dispatch, 1, &heard).await, Ok(Polled::Empty), "one still reads");
-    dispatch.tail(job, false);
-    assert!(told(directives(poll(&dispatch, 1, &ask(1, 1)).await.unwrap())));
+    dispatch.set_log_reader(job, false);
+    let acknowledgement = Poll { ack: vec![sent[0].id.clone()], ..poll_request(1, 1) };
+    assert_eq!(poll(&dispatch, 1, &acknowledgement).await, Ok(Polled::Empty), "one reader remains");
+    dispatch.set_log_reader(job, false);
+    assert!(is_requested(directives(poll(&dispatch, 1, &poll_request(1, 1)).await.unwrap())));
 }

@@ -12,7 +12,7 @@ use event_log::SessionGuard;
 use super::{
     Dispatch, Moment, Timing, convert,
     job_table::{OpenLog, TrackedJob},
-    lease::{ContactState, LivenessTransition, edge},
+    lease::{ContactState, LivenessTransition, transition},
     session::{RunnerEntry, Session},
 };
 
@@ -22,16 +22,13 @@ pub enum TimeoutCommand {
     /// Command to a job. If it concerns lost contact, the guard ensures that only the owner of the
     /// session applies it.
     Job {
-        /// Job that handles the command.
         job: JobId,
-        /// Command that records the timeout.
         command: Box<JobCommand>,
         /// Session that this server must still own.
         guard: Option<SessionGuard>,
     },
     /// A runner has been disconnected for [`Timing::runner_disconnected`].
     RunnerDisconnected {
-        /// Runner to disconnect.
         runner: RunnerId,
         /// Time of the runner's last contact.
         since: Timestamp,
@@ -41,9 +38,7 @@ pub enum TimeoutCommand {
     /// This server has not seen a log grow for a while. The log may be arriving at another server,
     /// so the database decides: only a log that still has this length is finalized without its end.
     FinalizeLog {
-        /// Job of the log.
         job: JobId,
-        /// Execution that wrote the log.
         execution: ExecutionId,
         /// Length that this server knows, in bytes.
         length: u64,
@@ -54,9 +49,9 @@ impl Dispatch {
     /// Returns all commands that are due now. Repeated calls are harmless: a command is returned
     /// until the log contains its event.
     pub fn due(&self, now: Moment) -> Vec<TimeoutCommand> {
-        let (desk, timing) = (self.state(), self.timing());
+        let (state, timing) = (self.state(), self.timing());
         let owned = |runner| {
-            let epoch = desk.runners.get(runner)?.epoch?;
+            let epoch = state.runners.get(runner)?.epoch?;
             Some(SessionGuard {
                 runner: RunnerId::to_string(&runner),
                 server: self.server().to_string(),
@@ -64,17 +59,17 @@ impl Dispatch {
             })
         };
         let mut due = Vec::new();
-        for (job, tracked) in desk.board.all() {
-            if let Some(held) = tracked.alive()
+        for (job, tracked) in state.jobs.all() {
+            if let Some(held) = tracked.active_execution()
                 && let Some(guard) = owned(held.runner)
-                && let Some(command) = silence(tracked, now, timing)
+                && let Some(command) = liveness_command(tracked, now, timing)
             {
                 due.push(TimeoutCommand::Job { job, command: command.into(), guard: Some(guard) });
             }
             due.extend(overdue(job, tracked, now, timing));
         }
-        for (runner, known) in desk.runners.all() {
-            if let Some(since) = silent_since(known, now, timing)
+        for (runner, known) in state.runners.all() {
+            if let Some(since) = disconnected_since(known, now, timing)
                 && let Some(guard) = owned(runner)
             {
                 due.push(TimeoutCommand::RunnerDisconnected { runner, since, guard });
@@ -85,16 +80,16 @@ impl Dispatch {
 }
 
 /// Returns the command to a job whose execution lost contact or passed its deadline.
-fn silence(tracked: &TrackedJob, now: Moment, timing: &Timing) -> Option<JobCommand> {
-    let held = tracked.alive()?;
-    let silence = ContactState {
+fn liveness_command(tracked: &TrackedJob, now: Moment, timing: &Timing) -> Option<JobCommand> {
+    let held = tracked.active_execution()?;
+    let contact = ContactState {
         since_contact: now.instant.saturating_duration_since(tracked.last_contact),
         overdue: elapsed_on_both_clocks(tracked, now, held.deadline),
         disconnected: held.contact == Contact::Disconnected,
         pure: tracked.job.class() == JobClass::Pure,
     };
     let execution = held.id;
-    Some(match edge(silence, timing)? {
+    Some(match transition(contact, timing)? {
         LivenessTransition::Disconnected => JobCommand::Disconnect { execution },
         LivenessTransition::ContactTimeout => {
             JobCommand::DeclareLost { execution, loss_reason: LossReason::Disconnected }
@@ -105,8 +100,8 @@ fn silence(tracked: &TrackedJob, now: Moment, timing: &Timing) -> Option<JobComm
     })
 }
 
-/// Time since both clocks passed `moment`, or `None` if one of them has not. A wall clock that
-/// jumps ahead or back therefore ends nothing early.
+/// Time since both clocks passed `moment`, or `None` if one of them has not. A jump of the wall
+/// clock therefore ends nothing early.
 fn elapsed_on_both_clocks(
     tracked: &TrackedJob,
     now: Moment,
@@ -121,19 +116,19 @@ fn overdue(job: JobId, tracked: &TrackedJob, now: Moment, timing: &Timing) -> Ve
     let mut due = Vec::new();
     let passed = |since| now.instant.saturating_duration_since(since);
     if let State::Queued { attempt } = tracked.job.state
-        && let Some(patience) = tracked.patience()
-        && let Some(until) = tracked.queued_at.checked_add_signed(patience)
+        && let Some(queue_ttl) = tracked.queue_ttl()
+        && let Some(until) = tracked.queued_at.checked_add_signed(queue_ttl)
         && elapsed_on_both_clocks(tracked, now, until).is_some()
     {
         let command = JobCommand::Expire { attempt }.into();
         due.push(TimeoutCommand::Job { job, command, guard: None });
     }
-    if let Some(held) = tracked.alive()
-        && let (Some(asked), Some(since)) = (&held.cancel, tracked.cancel_since)
+    if let Some(held) = tracked.active_execution()
+        && let (Some(cancel), Some(since)) = (&held.cancel, tracked.cancel_since)
     {
-        let grace = convert::grace_s(tracked.job.class(), asked.force);
-        let patience = Duration::from_secs(grace) + timing.cancel_confirm;
-        if !asked.unconfirmed && passed(since) >= patience {
+        let grace = convert::grace_s(tracked.job.class(), cancel.force);
+        let timeout = Duration::from_secs(grace) + timing.cancel_confirm;
+        if !cancel.unconfirmed && passed(since) >= timeout {
             let command = JobCommand::DeclareCancelUnconfirmed { execution: held.id };
             due.push(TimeoutCommand::Job { job, command: command.into(), guard: None });
         }
@@ -146,11 +141,11 @@ fn overdue(job: JobId, tracked: &TrackedJob, now: Moment, timing: &Timing) -> Ve
     due
 }
 
-fn silent_since(known: &RunnerEntry, now: Moment, timing: &Timing) -> Option<Timestamp> {
+fn disconnected_since(known: &RunnerEntry, now: Moment, timing: &Timing) -> Option<Timestamp> {
     let silent = now.instant.saturating_duration_since(known.effective_contact);
-    let parked = known.session.as_ref().is_some_and(Session::is_parked);
-    let told = known.runner.disconnected_since.is_some() || known.runner.revoked;
-    (!parked && !told && silent >= timing.runner_disconnected).then(|| now.wall - silent)
+    let parked = known.session.as_ref().is_some_and(Session::has_long_poll);
+    let recorded = known.runner.disconnected_since.is_some() || known.runner.revoked;
+    (!parked && !recorded && silent >= timing.runner_disconnected).then(|| now.wall - silent)
 }
 
 #[cfg(test)]
@@ -186,7 +181,7 @@ mod tests {
         let dispatch = Dispatch::new("here", Timing::default(), Arc::new(clock));
         let now = dispatch.moment().instant;
         dispatch.state().runners.meet(RUNNER, Runner::default(), 1, now).epoch = Some(1);
-        happens(
+        apply_event(
             &dispatch,
             1,
             JobEvent::Queued(Work {
@@ -206,7 +201,7 @@ mod tests {
         (dispatch, seconds)
     }
 
-    fn happens(dispatch: &Dispatch, sequence: u64, event: JobEvent) {
+    fn apply_event(dispatch: &Dispatch, sequence: u64, event: JobEvent) {
         let (now, recorded_at) = (dispatch.moment(), dispatch.moment().wall);
         let fact = JobEventRecord {
             job: JOB,
@@ -219,15 +214,15 @@ mod tests {
         dispatch.state().on_job(fact, now, dispatch.timing());
     }
 
-    fn is_claimed(dispatch: &Dispatch) {
+    fn claim(dispatch: &Dispatch) {
         let deadline = dispatch.moment().wall + Duration::from_secs(HOUR);
         let (session, claim_id) = (SessionId(Ulid(1)), "c".into());
         let (execution, runner, attempt) = (EXECUTION, RUNNER, 1);
         let claimed = JobEvent::Claimed { execution, runner, session, claim_id, attempt, deadline };
-        happens(dispatch, 2, claimed);
+        apply_event(dispatch, 2, claimed);
     }
 
-    fn said(dispatch: &Dispatch) -> Vec<JobCommand> {
+    fn job_commands(dispatch: &Dispatch) -> Vec<JobCommand> {
         let job = |due| match due {
             TimeoutCommand::Job { command, .. } => Some(*command),
             TimeoutCommand::RunnerDisconnected { .. } | TimeoutCommand::FinalizeLog { .. } => None,
@@ -239,37 +234,37 @@ mod tests {
     async fn clock_jump_does_not_end_an_execution() {
         // given an execution with an hour left
         let (dispatch, clock) = dispatch();
-        is_claimed(&dispatch);
+        claim(&dispatch);
         // when the wall clock jumps ahead by two hours
         clock.fetch_add(2 * HOUR.cast_signed(), SeqCst);
         // then the execution is not lost
-        assert_eq!(said(&dispatch), []);
-        // but once the hour and the overtime have passed on both clocks, it is
+        assert_eq!(job_commands(&dispatch), []);
+        // but the execution is lost once the hour and the overtime have passed on both clocks
         advance(Duration::from_secs(HOUR + 600)).await;
-        dispatch.touch_execution(RUNNER, JOB, EXECUTION);
+        dispatch.record_execution_contact(RUNNER, JOB, EXECUTION);
         let (execution, loss_reason) = (EXECUTION, LossReason::DeadlinePassed);
-        assert_eq!(said(&dispatch), [JobCommand::DeclareLost { execution, loss_reason }]);
-        // and a wall clock that jumps back only delays it
+        assert_eq!(job_commands(&dispatch), [JobCommand::DeclareLost { execution, loss_reason }]);
+        // and a wall clock that jumps back only delays the loss
         clock.store(0, SeqCst);
-        assert_eq!(said(&dispatch), []);
+        assert_eq!(job_commands(&dispatch), []);
     }
 
     #[tokio::test(start_paused = true)]
     async fn clock_jump_does_not_expire_a_queued_job() {
         let (dispatch, clock) = dispatch();
         clock.fetch_add(2 * HOUR.cast_signed(), SeqCst);
-        assert_eq!(said(&dispatch), []);
+        assert_eq!(job_commands(&dispatch), []);
         advance(Duration::from_secs(HOUR)).await;
-        assert_eq!(said(&dispatch), [JobCommand::Expire { attempt: 1 }]);
+        assert_eq!(job_commands(&dispatch), [JobCommand::Expire { attempt: 1 }]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn growing_log_is_not_finalized() {
         // given a finished execution whose log is still arriving
         let (dispatch, _clock) = dispatch();
-        is_claimed(&dispatch);
+        claim(&dispatch);
         let execution = EXECUTION;
-        happens(
+        apply_event(
             &dispatch,
             3,
             JobEvent::Succeeded {
@@ -304,22 +299,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_the_holder_of_an_execution_renews_its_lease() {
         let (dispatch, _clock) = dispatch();
-        is_claimed(&dispatch);
+        claim(&dispatch);
         advance(Duration::from_secs(61)).await;
-        dispatch.touch_execution(RunnerId(Ulid(10)), JOB, EXECUTION);
-        assert_eq!(said(&dispatch), [JobCommand::Disconnect { execution: EXECUTION }]);
-        dispatch.touch_execution(RUNNER, JOB, EXECUTION);
-        assert_eq!(said(&dispatch), []);
+        dispatch.record_execution_contact(RunnerId(Ulid(10)), JOB, EXECUTION);
+        assert_eq!(job_commands(&dispatch), [JobCommand::Disconnect { execution: EXECUTION }]);
+        dispatch.record_execution_contact(RUNNER, JOB, EXECUTION);
+        assert_eq!(job_commands(&dispatch), []);
     }
 
     #[tokio::test(start_paused = true)]
     async fn poll_that_omits_an_execution_requires_the_journal() {
         // given a runner that claimed a job and then polls without naming it
         let (dispatch, _clock) = dispatch();
-        is_claimed(&dispatch);
+        claim(&dispatch);
         let now = dispatch.moment().instant;
         let session = Session { slots: 1, ..Session::new(SessionId(Ulid(1)), 1, 1) };
-        dispatch.state().seat(RUNNER, session, now);
+        dispatch.state().open_session(RUNNER, session, now);
         let silent = Poll {
             session_id: SessionId(Ulid(1)),
             generation: 1,
@@ -332,13 +327,19 @@ mod tests {
         let running = vec![Running { job: JOB, execution: EXECUTION, phase: None, log_len: 0 }];
         let speaks = Poll { running, ..silent.clone() };
         advance(Duration::from_secs(59)).await;
-        assert!(dispatch.touch(RUNNER, &silent).is_ok(), "it may be about to start it");
+        assert!(
+            dispatch.apply_poll(RUNNER, &silent).is_ok(),
+            "the runner may be about to start the job"
+        );
         // after a minute the server requests the runner's journal, at most once a minute
         advance(Duration::from_secs(1)).await;
-        assert_eq!(dispatch.touch(RUNNER, &silent), Err(SessionError::JournalRequired));
-        assert!(dispatch.touch(RUNNER, &silent).is_ok(), "its answer is on its way");
+        assert_eq!(dispatch.apply_poll(RUNNER, &silent), Err(SessionError::JournalRequired));
+        assert!(dispatch.apply_poll(RUNNER, &silent).is_ok(), "the journal may be on its way");
         advance(Duration::from_secs(60)).await;
-        assert!(dispatch.touch(RUNNER, &speaks).is_ok());
-        assert!(dispatch.touch(RUNNER, &silent).is_ok(), "it has just spoken of it");
+        assert!(dispatch.apply_poll(RUNNER, &speaks).is_ok());
+        assert!(
+            dispatch.apply_poll(RUNNER, &silent).is_ok(),
+            "the runner has just named the execution"
+        );
     }
 }

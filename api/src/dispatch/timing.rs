@@ -1,7 +1,6 @@
 //! Timeouts and intervals of the Runner API, in one place so that tests can shorten all of them.
 use std::time::Duration;
 
-/// Timeouts and intervals of the dispatcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
     /// Longest wait of a long poll.
@@ -86,7 +85,7 @@ impl Timing {
 
     /// Longest wait of a long poll of a runner with running executions, short enough to renew their
     /// leases.
-    pub fn wait_busy(&self) -> Duration {
+    pub fn long_poll_busy(&self) -> Duration {
         self.long_poll.min(self.lease / 3)
     }
 }

@@ -14,7 +14,7 @@ use crate::{problem::Problem, state::App};
 /// Number of events per read.
 const PAGE: u32 = 2_000;
 
-/// Copies of the data of some installs, as named by the log.
+/// Copies of the data of some installs, as referenced by events of the log.
 #[derive(Default)]
 pub(super) struct Copies {
     installs: BTreeMap<InstallId, Named>,
@@ -29,7 +29,7 @@ pub(super) struct Copies {
     missing: Vec<Missing>,
 }
 
-/// Copies that the log names for one install.
+/// Copies of one install's data that events of the log reference.
 #[derive(Default)]
 struct Named {
     executions: BTreeSet<String>,
@@ -81,7 +81,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Reads a page from the archives before the one that begins at this position.
+    /// Reads a page of archived events before the unreadable archive that begins at `first`.
     async fn before(&self, app: &App, first: u64) -> Result<Vec<StoredEvent>, Problem> {
         let mut connection = app.pool.acquire().await?;
         let range = (self.at, first - 1);
@@ -89,7 +89,6 @@ impl Copies {
         Ok(page.into_iter().map(std::sync::Arc::unwrap_or_clone).collect())
     }
 
-    /// Archives that could not be read.
     pub(super) fn missing(&self) -> &[Missing] {
         &self.missing
     }
@@ -131,7 +130,8 @@ impl Copies {
         named.map(|(_, named)| named)
     }
 
-    /// Install of a stream: its own, or that of its run, job, runner or enrolment.
+    /// Returns the install that a stream is about: the stream of the install, or of its run, job,
+    /// runner or enrolment.
     pub(super) fn install_of(&self, stream: &str) -> Option<InstallId> {
         self.streams.get(stream).map(|(_, install)| *install)
     }
@@ -141,30 +141,32 @@ impl Copies {
         let stream = (event.stream.aggregate_type.as_str(), id.as_str());
         let known = self.install_of(id);
         match &*event.event_type {
-            "run.requested" | "runner.enrolled" => self.add_stream(stream, told(event).install),
+            "run.requested" | "runner.enrolled" => {
+                self.add_stream(stream, plain_fields(event).install)
+            }
             "enrolment.issued" => {
-                let purpose = told(event).purpose;
+                let purpose = plain_fields(event).purpose;
                 self.add_stream(stream, purpose.and_then(|purpose| purpose.install));
             }
             "job.queued" => {
-                let told = told(event);
+                let fields = plain_fields(event);
                 let of_step = |origin: Origin| match origin {
                     Origin::Step { install, .. } => Some(install),
                     Origin::Build { .. } => None,
                 };
-                let install = told.origin.and_then(of_step);
+                let install = fields.origin.and_then(of_step);
                 self.add_stream(stream, install);
                 if let Some(named) = install.and_then(|install| self.installs.get_mut(&install)) {
-                    named.manifests.extend(told.manifest.map(|digest| digest.to_string()));
+                    named.manifests.extend(fields.manifest.map(|digest| digest.to_string()));
                 }
             }
             "job.claimed" => {
                 if let Some(named) = known.and_then(|install| self.installs.get_mut(&install)) {
-                    named.executions.extend(told(event).execution);
+                    named.executions.extend(plain_fields(event).execution);
                 }
             }
             "job.plan_produced" => {
-                let summary = told(event).plan.and_then(|plan| plan.summary);
+                let summary = plain_fields(event).plan.and_then(|plan| plan.summary);
                 let Some(summary) = summary.map(|summary| summary.bytes()) else { return };
                 match known.and_then(|install| self.installs.get_mut(&install)) {
                     Some(named) => drop(named.summaries.insert(summary)),
@@ -202,6 +204,6 @@ struct Plan {
     summary: Option<Digest>,
 }
 
-fn told(event: &StoredEvent) -> PlainFields {
+fn plain_fields(event: &StoredEvent) -> PlainFields {
     serde_json::from_str(&event.payload).unwrap_or_default()
 }

@@ -21,11 +21,9 @@ use crate::{
 /// Authenticated caller of the Control API.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Caller {
-    /// Id of the principal.
     pub principal: PrincipalId,
-    /// Roles of the principal.
     pub roles: std::collections::BTreeSet<Role>,
-    /// Token of the request.
+    /// Id of the token that the request carries.
     pub token: TokenId,
     /// Actor for the metadata of events.
     pub actor: Actor,
@@ -64,8 +62,8 @@ pub async fn guard(
 ) -> Result<Response, Problem> {
     let token = bearer(request.headers())?;
     if token.starts_with(secret::ENROLMENT_PREFIX) || !token.starts_with(secret::PREFIX) {
-        let detail =
-            "the Control API accepts tokens of users and services (stead_…), not of runners";
+        let detail = "token rejected: the Control API accepts only tokens of users and services (stead_…); \
+             send such a token";
         return Err(Problem::new(Code::TokenTypeMismatch, detail));
     }
     let now = app.now();
@@ -83,7 +81,8 @@ pub async fn guard(
     let (who, needs) =
         (Caller::from(identity), roles::required_role(request.method(), route.as_str()));
     if !who.has_role(needs) {
-        let detail = format!("this request requires the role {needs}; ask an owner");
+        let detail =
+            format!("request rejected: it requires the role {needs}; ask an owner to grant it");
         return Err(Problem::new(Code::Forbidden, detail));
     }
     request.extensions_mut().insert(who);
@@ -106,7 +105,7 @@ pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let (scheme, token) = given.and_then(|value| value.split_once(' ')).unwrap_or_default();
     if !scheme.eq_ignore_ascii_case("bearer") || token.trim().is_empty() {
-        let detail = "send the header `Authorization: Bearer <token>`";
+        let detail = "the request has no token; send the header `Authorization: Bearer <token>`";
         return Err(Problem::new(Code::TokenMissing, detail));
     }
     Ok(token.trim())

@@ -1,5 +1,5 @@
-//! Authenticates callers of the Runner API. The signed token identifies the caller, so this needs
-//! no lookup.
+//! Authenticates callers of the Runner API. The signed token identifies the caller, so the server
+//! needs no lookup of the token.
 use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, header, request::Parts},
@@ -23,13 +23,12 @@ use crate::{
 /// Runner with a valid access token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunnerCaller {
-    /// Id of the runner.
     pub id: RunnerId,
-    /// Purpose of the runner.
+    /// Purpose of the runner: one install, or builds.
     pub mode: RunnerMode,
     /// Install that the runner manages. `None` for a build runner.
     pub install: Option<InstallId>,
-    /// Generation of the session that the token belongs to; the newest one.
+    /// Generation of the session that issued the token, which is the runner's newest session.
     pub generation: u64,
 }
 
@@ -62,8 +61,8 @@ fn mark_authenticated(parts: &Parts) {
     }
 }
 
-/// Rejects a token of an older session, which tells a replaced agent or a thief that it is
-/// superseded. Only a generation that this server does not know yet costs a query.
+/// Rejects a token of an older session: another agent with the key of this runner has started a
+/// newer session. Only a generation that this server does not know yet needs a query.
 async fn check_generation(app: &App, runner: RunnerId, generation: u64) -> Result<(), Problem> {
     let known = app.dispatch.generation_of(runner);
     if known.is_some_and(|known| known >= generation) {
@@ -78,21 +77,18 @@ async fn check_generation(app: &App, runner: RunnerId, generation: u64) -> Resul
     match newest.map(i64::cast_unsigned) {
         Some(newest) if newest == generation => Ok(()),
         Some(newest) if newest > generation => Err(SessionError::Superseded.into()),
-        // The database does not have this generation: it never issued the token, or it lost its
+        // No session of this generation is stored: the token is invalid, or the database lost its
         // last commits.
         Some(_) | None => Err(SessionError::Unknown.into()),
     }
 }
 
-/// Request of one execution with its job token. The handler checks whether the execution still
-/// holds the job.
+/// Caller with the job token of one execution. The handler checks whether the execution still holds
+/// the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobCaller {
-    /// Id of the job.
     pub job: JobId,
-    /// Id of the execution.
     pub execution: ExecutionId,
-    /// Id of the runner.
     pub runner: RunnerId,
     /// Fence of the execution's grant.
     pub fence: Fence,
@@ -115,7 +111,7 @@ impl FromRequestParts<App> for JobCaller {
     }
 }
 
-/// Password of the user `job`, as OCI clients send it.
+/// Returns the password of the user `job`. OCI clients send the job token as this password.
 fn basic_password(headers: &HeaderMap) -> Option<String> {
     let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = given.split_once(' ')?;
@@ -129,8 +125,8 @@ fn basic_password(headers: &HeaderMap) -> Option<String> {
 
 fn reject_other_tokens(token: &str) -> Result<&str, Problem> {
     if token.starts_with(secret::PREFIX) {
-        let detail = "tokens of users and enrolment tokens are not valid here; use the access \
-                      token or job token of a runner";
+        let detail = "token rejected: the Runner API accepts only access tokens and job tokens of runners; \
+                      send such a token";
         return Err(Problem::new(Code::TokenTypeMismatch, detail));
     }
     Ok(token)
@@ -144,7 +140,9 @@ async fn check_readable(app: &App, runner: RunnerId) -> Result<(), Problem> {
 
 fn check_not_revoked(app: &App, runner: RunnerId) -> Result<(), Problem> {
     if app.principals.is_revoked(runner) {
-        let detail = format!("{runner} was revoked; enroll it again with a new token");
+        let detail = format!(
+            "token rejected: {runner} was revoked; enroll it again with a new enrolment token"
+        );
         return Err(Problem::new(Code::RunnerRevoked, detail));
     }
     Ok(())

@@ -11,8 +11,9 @@ use super::{
     store::{self, at},
 };
 
-/// Replaces the key of one use. The former key stays valid until `until`, and older keys expire no
-/// later than that. A running server loads the new key automatically. Returns all keys.
+/// Replaces the key of one use. The former key stays valid until `until`, and older keys also
+/// expire at `until` at the latest. A running server loads the new key automatically. Returns all
+/// keys.
 ///
 /// # Errors
 /// [`KeyError`].
@@ -22,7 +23,7 @@ pub fn rotate(
     until: Timestamp,
     now: Timestamp,
 ) -> Result<Vec<PublicKey>, KeyError> {
-    let held = held(directory)?;
+    let guard = lock(directory)?;
     let set = store::read(directory)?;
     store::directory(&directory.join("former"))?;
     for former in set.former(usage).filter(|former| former.ended_at > until) {
@@ -46,10 +47,10 @@ pub fn rotate(
         ended_at: until,
         last_size: None,
     };
-    // Writes the former key first: until the second write it is still the signing key.
+    // Writes the former key first: the key continues to sign until the second write.
     store::replace(&store::place(directory, usage, &former.key), &store::former_line(&former))?;
     store::replace(&directory.join(format!("{name}.key")), &store::line(&store::fresh(now)))?;
-    drop(held);
+    drop(guard);
     Ok(store::read(directory)?.public_of(store::log(directory)?.as_deref()))
 }
 
@@ -63,7 +64,7 @@ pub(super) fn keep_last_size(
     key: &VerifyingKey,
     size: u64,
 ) -> Result<(), KeyError> {
-    let held = held(directory)?;
+    let guard = lock(directory)?;
     let former = store::read(directory)?.former;
     let is_meant = |former: &FormerKey| former.usage == KeyUse::Checkpoints && former.key == *key;
     for former in former.into_iter().filter(is_meant).filter(|former| former.last_size.is_none()) {
@@ -73,12 +74,12 @@ pub(super) fn keep_last_size(
             &store::former_line(&FormerKey { last_size: Some(size), ..former }),
         )?;
     }
-    drop(held);
+    drop(guard);
     Ok(())
 }
 
 /// Waits for the lock on the keys of a directory.
-fn held(directory: &Path) -> Result<fs::File, KeyError> {
+fn lock(directory: &Path) -> Result<fs::File, KeyError> {
     let lock = directory.join("lock");
     let options =
         fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&lock);

@@ -16,7 +16,6 @@ use serde::Serialize;
 /// Time after which every server has loaded a new key: three check intervals.
 const RELOAD_TIME: TimeDelta = TimeDelta::seconds(6);
 
-/// Keys of a server.
 pub struct KeySet {
     pub(super) tokens: CurrentKey,
     pub(super) manifests: CurrentKey,
@@ -32,14 +31,11 @@ pub(super) struct CurrentKey {
 
 /// Replaced key.
 pub struct FormerKey {
-    /// Use of the key.
     pub usage: KeyUse,
-    /// Public key.
     pub key: VerifyingKey,
     /// Secret key, stored for manifest keys only. It signs the list, and manifests and grants until
     /// every server publishes its successor.
     pub(super) secret: Option<SigningKey>,
-    /// Creation time.
     pub made_at: Timestamp,
     /// Time from which the key is invalid.
     pub ended_at: Timestamp,
@@ -51,7 +47,6 @@ pub struct FormerKey {
 /// Public data of a key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct PublicKey {
-    /// Use of the key.
     #[serde(rename = "use")]
     pub usage: KeyUse,
     /// Public key: 32 bytes as 64 hexadecimal digits.
@@ -66,7 +61,7 @@ pub struct PublicKey {
     #[serde(with = "moment")]
     pub not_before: Timestamp,
     /// Time from which the key is invalid. Absent for a signing key.
-    #[serde(default, with = "moment::maybe", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "moment::optional", skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Timestamp>,
     /// Size of the log at the last checkpoint that an expired checkpoint key signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,7 +69,6 @@ pub struct PublicKey {
 }
 
 impl KeySet {
-    /// Key that signs tokens.
     pub fn tokens(&self) -> &SigningKey {
         &self.tokens.key
     }
@@ -85,7 +79,7 @@ impl KeySet {
     }
 
     /// Key that signs manifests and grants at this time. Every server must publish a new key before
-    /// one of them signs with it, because a runner may fetch the list from any of them.
+    /// any server signs with it, because a runner may fetch the list from any server.
     pub fn manifests_at(&self, now: Timestamp) -> &SigningKey {
         if now >= self.manifests.made_at + RELOAD_TIME {
             return &self.manifests.key;
@@ -95,7 +89,6 @@ impl KeySet {
         latest.and_then(|former| former.secret.as_ref()).unwrap_or(&self.manifests.key)
     }
 
-    /// Key that signs checkpoints.
     pub fn checkpoints(&self) -> &SigningKey {
         &self.checkpoints.key
     }
@@ -111,7 +104,7 @@ impl KeySet {
         std::iter::once(self.checkpoints.key.verifying_key()).chain(former).collect()
     }
 
-    /// Checkpoint keys, current and former, each with its end.
+    /// Current and former checkpoint keys, each with the end of its validity.
     pub fn seal_keys(&self) -> Vec<CheckpointKey> {
         let former = self.former(KeyUse::Checkpoints);
         let former = former.map(|former| CheckpointKey {
@@ -155,7 +148,7 @@ impl KeySet {
     pub fn public_of(&self, log_id: Option<&str>) -> Vec<PublicKey> {
         let mut all = self.public();
         let Some(log_id) = log_id else { return all };
-        // Both lists have the order of `public`: the signing key first, then the replaced ones.
+        // Both lists have the order of `public`: the signing key first, then the replaced keys.
         let known = self.checkpoint_keys();
         let named = all.iter_mut().filter(|key| key.usage == KeyUse::Checkpoints);
         for (public, key) in named.zip(known) {

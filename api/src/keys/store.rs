@@ -46,8 +46,8 @@ pub(super) fn make_one(path: &Path, name: &str, now: Timestamp) -> Result<(), Ke
     Ok(())
 }
 
-/// Reads all keys of a directory. Signing keys are read first: a key that is replaced meanwhile is
-/// then found as the signing key, and maybe as a former one too.
+/// Reads all keys of a directory. Reads the signing keys first, so that a key that is replaced
+/// meanwhile is found at least once.
 pub(super) fn read(directory: &Path) -> Result<KeySet, KeyError> {
     let current = |name: &str| read_one(&directory.join(format!("{name}.key")));
     let (tokens, manifests) = (current("tokens")?, current("manifests")?);
@@ -117,7 +117,7 @@ pub(super) fn log(directory: &Path) -> Result<Option<String>, KeyError> {
 }
 
 /// Records the id of the log.
-pub(super) fn keep_log(directory: &Path, log_id: &str) -> Result<(), KeyError> {
+pub(super) fn write_log(directory: &Path, log_id: &str) -> Result<(), KeyError> {
     if log(directory)?.as_deref() == Some(log_id) {
         return Ok(());
     }

@@ -37,7 +37,7 @@ fn checkpoint_key_is_listed_as_a_verifier_key() {
         all.into_iter().filter_map(|key| Some((key.key, key.verifier_key?))).collect::<Vec<_>>()
     };
     assert_eq!(listed(), []);
-    keys.speak_for(LOG).unwrap();
+    keys.record_log(LOG).unwrap();
     rotate(dir.path(), KeyUse::Checkpoints, now(), now() + TimeDelta::days(1)).unwrap();
     keys.look().unwrap();
     let listed = listed();
@@ -54,12 +54,12 @@ fn a_damaged_or_exposed_key_is_named_and_never_replaced() {
     let dir = tempfile::tempdir().unwrap();
     Keys::open(dir.path(), now()).unwrap();
     let path = dir.path().join("manifests.key");
-    let kept = std::fs::read(&path).unwrap();
+    let stored = std::fs::read(&path).unwrap();
     std::fs::write(&path, "not a key").unwrap();
     let refusal = Keys::open(dir.path(), now()).err().unwrap().to_string();
-    assert!(refusal.contains("manifests.key is not a key"), "{refusal}");
+    assert!(refusal.contains("manifests.key: it is not a key"), "{refusal}");
     assert_eq!(std::fs::read(&path).unwrap(), b"not a key");
-    std::fs::write(&path, kept).unwrap();
+    std::fs::write(&path, stored).unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
     assert!(matches!(Keys::open(dir.path(), now()), Err(KeyError::Exposed { .. })));
 }
@@ -130,9 +130,9 @@ fn interrupted_rotation_does_not_replace_the_key() {
     let dir = tempfile::tempdir().unwrap();
     let keys = Keys::open(dir.path(), now()).unwrap();
     let path = dir.path().join("manifests.key");
-    let kept = std::fs::read(&path).unwrap();
+    let stored = std::fs::read(&path).unwrap();
     rotate(dir.path(), KeyUse::Manifests, now(), now()).unwrap();
-    std::fs::write(&path, kept).unwrap();
+    std::fs::write(&path, stored).unwrap();
     assert!(keys.look().unwrap().is_none());
 }
 
@@ -148,7 +148,8 @@ fn new_manifest_key_is_published_before_it_signs() {
     // when the key is replaced
     rotate(dir.path(), KeyUse::Manifests, at + TimeDelta::days(1), at).unwrap();
     let set = soon.look().unwrap().unwrap();
-    // then the server that loaded it publishes it, but signs with the key that both publish
+    // then the server that loaded the new key publishes it, but signs with the old key, which both
+    // servers publish
     let shown = list(&set, &first, at).unwrap().of(KeyUse::Manifests, at);
     assert!(shown.contains(set.manifests().verifying_key().as_bytes()));
     assert_eq!(public(set.manifests_at(at)), first);
@@ -168,17 +169,17 @@ fn the_last_size_of_a_key_of_checkpoints_is_kept_once_and_survives_rotations() {
     let keys = Keys::open(dir.path(), now()).unwrap();
     rotate(dir.path(), KeyUse::Checkpoints, now() + TimeDelta::days(1), now()).unwrap();
     let former = keys.look().unwrap().unwrap().former(KeyUse::Checkpoints).next().unwrap().key;
-    let kept = |keys: &Keys| {
+    let stored = |keys: &Keys| {
         let seals = keys.current().seal_keys().into_iter();
         seals.map(|seal| (seal.key == former, seal.last_size)).collect::<Vec<_>>()
     };
-    assert_eq!(kept(&keys), [(false, None), (true, None)]);
+    assert_eq!(stored(&keys), [(false, None), (true, None)]);
     keys.keep_last_size(&former, 7).unwrap();
-    assert_eq!(kept(&keys), [(false, None), (true, Some(7))]);
+    assert_eq!(stored(&keys), [(false, None), (true, Some(7))]);
     // A later, larger size does not replace the recorded one.
     keys.keep_last_size(&former, 9).unwrap();
-    assert_eq!(kept(&keys), [(false, None), (true, Some(7))]);
+    assert_eq!(stored(&keys), [(false, None), (true, Some(7))]);
     rotate(dir.path(), KeyUse::Checkpoints, now(), now()).unwrap();
     let again = Keys::open(dir.path(), now()).unwrap();
-    assert!(kept(&again).contains(&(true, Some(7))), "{:?}", kept(&again));
+    assert!(stored(&again).contains(&(true, Some(7))), "{:?}", stored(&again));
 }

@@ -8,12 +8,11 @@ use event_log::{KeyRing, WrappingKey};
 
 use super::{KeyError, store};
 
-/// File of the wrapping key.
 const FILE: &str = "subjects.key";
 /// File name prefix of former wrapping keys.
 const FORMER: &str = "subjects-";
 
-/// Reads the wrapping keys of a directory. Creates one if there is none.
+/// Reads the wrapping keys of a directory. Creates a key if there is none.
 ///
 /// # Errors
 /// [`KeyError`].
@@ -22,7 +21,7 @@ pub fn ring(directory: &Path, now: Timestamp) -> Result<KeyRing, KeyError> {
     kept(directory)
 }
 
-/// Reads the wrapping keys of a directory. Returns an empty ring if there is none.
+/// Reads the wrapping keys of a directory. Returns an empty ring if there is no key.
 ///
 /// # Errors
 /// [`KeyError`].

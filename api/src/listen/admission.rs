@@ -4,10 +4,10 @@
 //! apply only to unauthenticated connections, because many runners share one address behind a NAT.
 //!
 //! When a limit is reached, the oldest unauthenticated connection is evicted. A caller with a token
-//! therefore gets through while others hold connections open. If even the oldest one is younger
-//! than [`GRACE`], a random one is evicted. A flood from changing addresses cannot lock out other
-//! callers then. Most of a reconnecting fleet stays connected, because a caller authenticates
-//! faster than random eviction is likely to hit it.
+//! therefore gets through while others hold connections open. If even the oldest connection is
+//! younger than [`GRACE`], a random connection is evicted, so that a flood from changing addresses
+//! cannot lock out other callers. Most of a reconnecting fleet stays connected, because a caller
+//! authenticates faster than random eviction is likely to hit it.
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::{IpAddr, Ipv6Addr},
@@ -69,8 +69,8 @@ fn network(ip: Ipv6Addr) -> u64 {
 }
 
 impl Admission {
-    /// Creates an admission with a limit of connections and a limit of unauthenticated ones per
-    /// address.
+    /// Creates an admission. `connections` limits all connections, and `of_address` limits the
+    /// unauthenticated connections per address.
     pub fn new(
         listener: &'static str,
         connections: usize,
@@ -153,7 +153,8 @@ impl Inner {
         chosen.is_some_and(|id| self.evict(id))
     }
 
-    /// Chooses the oldest connection if it had time to authenticate, and a random one otherwise.
+    /// Chooses the oldest connection if it had time to authenticate, and otherwise a random
+    /// connection.
     fn choose(
         &self,
         (first, last): (u64, u64),
@@ -177,7 +178,7 @@ impl Inner {
         true
     }
 
-    /// Removes a connection from those that can be evicted.
+    /// Excludes a connection from eviction.
     fn forget(&mut self, id: u64) {
         let Some((address, ..)) = self.unauthenticated.remove(&id) else { return };
         if let Some(ids) = self.by_address.get_mut(&address) {
@@ -208,7 +209,6 @@ impl Ticket {
         }
     }
 
-    /// Progress of the connection.
     pub fn progress(&self) -> &Arc<Progress> {
         &self.0.progress
     }
@@ -248,7 +248,8 @@ mod tests {
             // given a full listener with new connections only, when another caller connects
             let newcomer = admission.admit(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))).unwrap();
             held.retain(is_open);
-            // then it usually survives half as many further connections as the listener has places
+            // then the caller's connection usually survives half as many further connections as the
+            // listener has places
             for number in 0..50 {
                 held.extend(admission.admit(from(1_000 + round * 50 + number)));
                 held.retain(is_open);
@@ -275,8 +276,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn unauthenticated_connections_of_an_address_are_limited() {
-        for (given, expected) in [(None, 16), (Some(40), 40), (Some(0), 1)] {
-            let admission = Admission::new("test", 100, given);
+        for (limit, expected) in [(None, 16), (Some(40), 40), (Some(0), 1)] {
+            let admission = Admission::new("test", 100, limit);
             let mut held = Vec::new();
             for _ in 0..60 {
                 held.extend(admission.admit(from(1)));

@@ -10,12 +10,10 @@ const OWN_FILES: u64 = 64;
 const MIN_CONNECTIONS: u64 = 8;
 
 /// Maximum number of connections of each listener. A listener cannot use the share of the other
-/// one.
+/// listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
-    /// Maximum number of connections of the Control API.
     pub control: usize,
-    /// Maximum number of connections of the Runner API.
     pub runner: usize,
 }
 
@@ -33,7 +31,7 @@ impl Shares {
     }
 }
 
-/// Raises the soft limit of open files to the hard one. Returns the effective limit.
+/// Raises the soft limit of open files to the hard limit. Returns the effective limit.
 pub fn raise_limit() -> u64 {
     let (soft, hard) = match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok(limits) => limits,

@@ -17,7 +17,6 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
 use super::progress::Progress;
 
-/// Future of a response.
 pub type Deferred = BoxFuture<'static, Response>;
 
 /// Slot for a deferred response. A request has the slot among its extensions if its connection can
@@ -28,7 +27,7 @@ pub struct ParkedResponse(Arc<Mutex<Option<Deferred>>>);
 
 impl ParkedResponse {
     /// Defers the response. The response that this function returns is never sent.
-    pub fn put(&self, later: Deferred) -> Response {
+    pub fn defer(&self, later: Deferred) -> Response {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(later);
         ().into_response()
     }
@@ -39,7 +38,7 @@ impl ParkedResponse {
     }
 }
 
-/// Connection with bytes that are read again before those of the stream.
+/// Connection with bytes that are read again before the bytes of the stream.
 pub struct Rewound<S> {
     rewound: Vec<u8>,
     stream: S,
@@ -53,7 +52,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Rewound<S> {
     }
 
     /// Adds bytes that are read before all others.
-    pub fn put_back(&mut self, head: &[u8]) {
+    pub fn rewind(&mut self, head: &[u8]) {
         self.rewound.splice(..0, head.iter().copied());
     }
 

@@ -105,12 +105,12 @@ impl Progress {
         InFlight(Arc::clone(self))
     }
 
-    /// Records an authenticated request. Returns true if it is the first one of the connection.
+    /// Records an authenticated request. Returns true if the request is the first of the
+    /// connection.
     pub fn authenticate(&self) -> bool {
         !self.authenticated.swap(true, Ordering::Relaxed)
     }
 
-    /// Evicts the connection.
     pub fn evict(&self) {
         self.evicted.store(true, Ordering::Release);
         self.waker.wake();
@@ -165,7 +165,6 @@ pub struct Tracked {
 }
 
 impl Tracked {
-    /// Wraps a body with the guard of its request.
     pub fn new(body: Body, in_flight: InFlight) -> Tracked {
         Tracked { body, _in_flight: in_flight }
     }

@@ -1,5 +1,5 @@
-//! Serves connections, one task each, with limits on their number and on what unauthenticated
-//! callers may send.
+//! Serves connections, one task each, with limits on the number of connections and on
+//! unauthenticated callers.
 use std::{
     convert::Infallible,
     future::poll_fn,
@@ -81,7 +81,7 @@ impl Default for Limits {
             head_bytes: 16 * 1024,
             headers: 64,
             // Longer than the idle timeout of clients, so that the client closes an idle connection
-            // and never reuses one that the server just closed.
+            // and never reuses a connection that the server just closed.
             idle: Duration::from_secs(120),
             head: Duration::from_secs(10),
             unauthenticated: Duration::from_secs(60),
@@ -220,10 +220,10 @@ impl Connections {
                 () = line.left() => return debug!("Caller of a parked connection has disconnected"),
                 () = self.cut.cancelled() => return,
             };
-            // hyper sends responses to requests only, so a synthetic request stands for the one
-            // that was parked.
+            // hyper sends responses to requests only, so a synthetic request stands for the parked
+            // request.
             let last = self.stop.is_cancelled();
-            line.put_back(if last { FINAL_RESUME_REQUEST } else { RESUME_REQUEST });
+            line.rewind(if last { FINAL_RESUME_REQUEST } else { RESUME_REQUEST });
             answer = Some(answered);
         }
     }
@@ -255,7 +255,7 @@ impl Connections {
                 match futures::poll!(&mut later) {
                     Poll::Ready(answer) => Ok(until_sent(answer)),
                     Poll::Pending => {
-                        aside.put(later);
+                        aside.defer(later);
                         std::future::pending().await
                     }
                 }
@@ -265,7 +265,7 @@ impl Connections {
         let later = self.talk(&mut talk, &aside, ticket.progress()).await?;
         let Parts { io, read_buf, .. } = Pin::into_inner(talk).into_parts();
         let mut line = io.into_inner();
-        line.put_back(&read_buf);
+        line.rewind(&read_buf);
         Some((later, line))
     }
 
@@ -276,21 +276,21 @@ impl Connections {
         aside: &ParkedResponse,
         progress: &Progress,
     ) -> Option<Deferred> {
-        let mut said = tokio::select! {
+        let mut event = tokio::select! {
             biased;
-            said = next_event(talk, aside, progress, Some(&self.limits)) => Some(said),
+            event = next_event(talk, aside, progress, Some(&self.limits)) => Some(event),
             () = self.stop.cancelled() => None,
         };
-        if let None | Some(Next::Idle) = said {
+        if let None | Some(Next::Idle) = event {
             talk.as_mut().graceful_shutdown();
             let rest = self.cut.run_until_cancelled(next_event(talk, aside, progress, None));
-            said = match said {
+            event = match event {
                 None => rest.await,
                 // No request is in flight, so there is little left to send.
                 Some(_) => timeout(self.limits.drain, rest).await.ok().flatten(),
             };
         }
-        match said? {
+        match event? {
             Next::Deferred(later) => Some(later),
             Next::Ended(Ok(())) | Next::Idle => None,
             Next::Ended(Err(reason)) => {
@@ -309,7 +309,6 @@ impl Connections {
 enum Next {
     /// A response was deferred, so the connection can be parked.
     Deferred(Deferred),
-    /// The connection ended.
     Ended(Result<(), hyper::Error>),
     /// The connection was idle for too long.
     Idle,

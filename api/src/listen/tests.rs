@@ -33,12 +33,12 @@ async fn plain_http_outside_loopback_requires_a_flag() {
 
 /// Writes a certificate for 127.0.0.1 and its key to files.
 pub(super) fn certificate(directory: &Path, name: &str) -> (Certificate, String) {
-    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_string()]).unwrap();
+    let generated = rcgen::generate_simple_self_signed(["127.0.0.1".to_string()]).unwrap();
     let (chain, key) =
         (directory.join(format!("{name}.crt")), directory.join(format!("{name}.key")));
-    fs::write(&chain, made.cert.pem()).unwrap();
-    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    (Certificate { chain, key }, made.cert.pem())
+    fs::write(&chain, generated.cert.pem()).unwrap();
+    fs::write(&key, generated.signing_key.serialize_pem()).unwrap();
+    (Certificate { chain, key }, generated.cert.pem())
 }
 
 async fn door(tls: bool) -> BoundListener {

@@ -13,12 +13,10 @@ use super::Certificate;
 /// Reasons to reject a certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The file is unreadable or lacks the expected PEM section.
-    #[error("cannot read {path}: {reason}; give a PEM file")]
+    #[error("cannot read {path}: {reason}; pass a PEM file")]
     Pem { path: String, reason: String },
-    /// The certificate and the key do not match, or the kind of the key is not supported.
     #[error(
-        "certificate {chain} and key {key} cannot be used together: {reason}; give the private key of this certificate"
+        "certificate {chain} and key {key} cannot be used together: {reason}; pass the private key of this certificate"
     )]
     Pair { chain: String, key: String, reason: rustls::Error },
 }
@@ -31,7 +29,7 @@ pub fn acceptor(certificate: &Certificate) -> Result<TlsAcceptor, TlsError> {
     let pem =
         |path: &Path, reason: String| TlsError::Pem { path: path.display().to_string(), reason };
     let chain: Vec<_> = CertificateDer::pem_file_iter(&certificate.chain)
-        .and_then(|found| found.collect::<Result<Vec<_>, _>>())
+        .and_then(|certificates| certificates.collect::<Result<Vec<_>, _>>())
         .map_err(|reason| pem(&certificate.chain, reason.to_string()))?;
     if chain.is_empty() {
         return Err(pem(&certificate.chain, "it contains no certificate".into()));

@@ -11,7 +11,6 @@ use super::CHUNK_MAX_BYTES;
 pub enum Coding {
     /// Uncompressed.
     Identity,
-    /// Zstandard.
     Zstd,
     /// Gzip (RFC 1952).
     Gzip,
@@ -29,8 +28,8 @@ impl Coding {
     }
 }
 
-/// Decompresses a chunk. Returns `None` if it exceeds the size limit. Never decompresses more than
-/// that.
+/// Decompresses a chunk. Returns `None` if the result exceeds [`CHUNK_MAX_BYTES`]. Stops at the
+/// first byte beyond the limit.
 pub fn decode(coding: Coding, body: Bytes) -> io::Result<Option<Bytes>> {
     let bytes = match coding {
         Coding::Identity => body,
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_packed_is_unpacked() {
+    fn compressed_bytes_are_decompressed() {
         for bytes in [vec![], b"x".to_vec(), vec![7; CHUNK_MAX_BYTES]] {
             let packed = Packed::of(&bytes);
             assert!(packed.bytes.len() <= bytes.len());
@@ -107,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn a_gzip_of_several_members_is_all_of_them() {
+    fn all_members_of_a_gzip_file_are_read() {
         let two = [gzip(b"hello "), gzip(b"world")].concat();
         let all = decode(Coding::Gzip, two.into()).unwrap();
         assert_eq!(all, Some(Bytes::from_static(b"hello world")));
     }
 
     #[test]
-    fn a_small_body_that_unpacks_to_too_much_is_refused() {
+    fn decompression_bomb_is_rejected() {
         let long = vec![0; 64 * CHUNK_MAX_BYTES];
         let bomb = zstd::bulk::compress(&long, 3).unwrap();
         assert_eq!(decode(Coding::Zstd, bomb.into()).unwrap(), None);
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_not_what_it_says_is_refused() {
+    fn invalid_or_truncated_body_is_rejected() {
         assert!(decode(Coding::Zstd, Bytes::from_static(b"no zstd")).is_err());
         assert!(decode(Coding::Gzip, Bytes::from_static(b"no gzip")).is_err());
         let mut cut = gzip(b"hello");
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn only_codings_that_we_read_are_taken() {
+    fn only_supported_codings_are_accepted() {
         assert_eq!(Coding::of(None), Some(Coding::Identity));
         assert_eq!(Coding::of(Some("zstd")), Some(Coding::Zstd));
         assert_eq!(Coding::of(Some("gzip")), Some(Coding::Gzip));

@@ -28,22 +28,22 @@ const IDLE_TIMEOUT_MS: u32 = 5_000;
 /// # Errors
 /// The database rejects the statement: only the owner of the tables may create partitions. Nothing
 /// is attempted if none is missing.
-pub async fn make(
+pub async fn create_missing(
     owner: &PgPool,
     today: NaiveDate,
     ahead: u64,
 ) -> Result<Vec<NaiveDate>, sqlx::Error> {
     let mut made = vec![];
     for day in (0..=ahead).filter_map(|days| today.checked_add_days(Days::new(days))) {
-        made.extend(one(owner, day).await?);
+        made.extend(create_day(owner, day).await?);
     }
     let mut from = String::new();
     while let Some(day) = first_day_in_default(owner, &from).await? {
         // A day whose partition cannot be created stays in the default partition and does not delay
         // later days.
-        let Some((_, end)) = ids(day) else { break };
+        let Some((_, end)) = id_range(day) else { break };
         from = end.to_string();
-        made.extend(one(owner, day).await?);
+        made.extend(create_day(owner, day).await?);
     }
     Ok(made)
 }
@@ -66,7 +66,7 @@ fn day_of(execution: ExecutionId) -> Option<NaiveDate> {
 }
 
 /// First id of a day, and first id of the next one.
-fn ids(day: NaiveDate) -> Option<(ExecutionId, ExecutionId)> {
+fn id_range(day: NaiveDate) -> Option<(ExecutionId, ExecutionId)> {
     let first = |day: NaiveDate| {
         let midnight = day.and_time(NaiveTime::MIN).and_utc().timestamp_millis();
         Some(ExecutionId(Ulid::from_parts(u64::try_from(midnight).ok()?, 0)))
@@ -75,15 +75,15 @@ fn ids(day: NaiveDate) -> Option<(ExecutionId, ExecutionId)> {
 }
 
 /// Creates the partition of a day, unless it exists.
-async fn one(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>, sqlx::Error> {
-    let Some((first, end)) = ids(day) else { return Ok(None) };
+async fn create_day(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>, sqlx::Error> {
+    let Some((first, end)) = id_range(day) else { return Ok(None) };
     let table = format!("job_log_{}", day.format("%Y%m%d"));
     if exists(owner, &table).await? {
         return Ok(None);
     }
     let mut tx = owner.begin().await?;
-    // Locks out other servers, and inserts into the default partition while rows move. The timeouts
-    // end the lock of a stalled server.
+    // The lock blocks other servers, and it blocks inserts into the default partition while rows
+    // move. The timeouts end the lock of a stalled server.
     let lock = format!(
         "set local lock_timeout = '{LOCK_TIMEOUT_MS}ms'; \
          set local idle_in_transaction_session_timeout = '{IDLE_TIMEOUT_MS}ms'; \
@@ -155,10 +155,10 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_a_range_of_ids() {
+    fn day_is_a_range_of_ids() {
         let first = begun("2026-11-21T00:00:00Z", 0);
         let last = begun("2026-11-21T23:59:59.999Z", u128::MAX >> 48);
-        let (from, to) = ids(day("2026-11-21")).unwrap();
+        let (from, to) = id_range(day("2026-11-21")).unwrap();
         assert_eq!(from, first);
         assert!(last.to_string() < to.to_string() && first.to_string() < last.to_string());
         assert_eq!(
@@ -176,8 +176,10 @@ mod tests {
         let early = begun("2026-10-02T23:59:59.999Z", 1);
         store.append(early, 0, Bytes::from_static(b"early")).await.unwrap();
         let today = day("2026-11-21");
-        let (one, two) =
-            tokio::join!(make(&database.pool, today, 30), make(&database.pool, today, 30));
+        let (one, two) = tokio::join!(
+            create_missing(&database.pool, today, 30),
+            create_missing(&database.pool, today, 30)
+        );
         assert_eq!(one.unwrap().len() + two.unwrap().len(), 32);
         // when executions of several days write, including the early one
         for (at, n) in [("2026-11-21T00:00:00Z", 2), ("2026-11-22T12:00:00Z", 3)] {
@@ -189,7 +191,7 @@ mod tests {
         let expected = [("job_log_20261002", 2), ("job_log_20261121", 1), ("job_log_20261122", 1)];
         assert_eq!(with_rows.collect::<Vec<_>>(), expected.map(|(name, n)| (name.into(), n)));
         assert_eq!(store.read(early, 0..100).await.unwrap(), "early still");
-        assert_eq!(make(&database.pool, today, 30).await.unwrap(), []);
+        assert_eq!(create_missing(&database.pool, today, 30).await.unwrap(), []);
         // and a query for one execution reads one partition
         let sql =
             format!("explain (format text) select * from job_log where execution = '{early}'");
@@ -207,10 +209,10 @@ mod tests {
 
     #[tokio::test]
     async fn detached_day_does_not_block_later_days() {
-        // given a day that an operator detached, and bytes of it and of a later day
+        // given a day that an operator detached, and bytes of that day and of a later day
         let database = fresh_database().await.unwrap();
         let store = LogStore::new(database.pool.clone());
-        make(&database.pool, day("2026-10-02"), 0).await.unwrap();
+        create_missing(&database.pool, day("2026-10-02"), 0).await.unwrap();
         let detach = "alter table job_log detach partition job_log_20261002";
         sqlx::query(detach).execute(&database.pool).await.unwrap();
         for (at, n) in [("2026-10-02T12:00:00Z", 1), ("2026-10-03T12:00:00Z", 2)] {
@@ -218,19 +220,19 @@ mod tests {
         }
         // when partitions are created, then the later day gets one and the detached day stays
         // readable
-        let made = make(&database.pool, day("2026-11-21"), 0).await.unwrap();
+        let made = create_missing(&database.pool, day("2026-11-21"), 0).await.unwrap();
         assert_eq!(made, [day("2026-11-21"), day("2026-10-03")]);
-        let kept = begun("2026-10-02T12:00:00Z", 1);
-        assert_eq!(store.read(kept, 0..100).await.unwrap(), "late");
-        assert_eq!(make(&database.pool, day("2026-11-21"), 0).await.unwrap(), []);
+        let detached = begun("2026-10-02T12:00:00Z", 1);
+        assert_eq!(store.read(detached, 0..100).await.unwrap(), "late");
+        assert_eq!(create_missing(&database.pool, day("2026-11-21"), 0).await.unwrap(), []);
     }
 
     #[tokio::test]
-    async fn an_erased_execution_stays_erased_when_its_day_is_dropped() {
+    async fn erased_execution_stays_erased_when_its_day_is_dropped() {
         let database = fresh_database().await.unwrap();
         let store = LogStore::new(database.pool.clone());
         let erased = begun("2026-10-02T12:00:00Z", 1);
-        make(&database.pool, day("2026-10-02"), 0).await.unwrap();
+        create_missing(&database.pool, day("2026-10-02"), 0).await.unwrap();
         store.mark_erased(&[erased.to_string()]).await.unwrap();
         sqlx::query("drop table job_log_20261002").execute(&database.pool).await.unwrap();
         let late = store.append(erased, 0, Bytes::from_static(b"late")).await;
@@ -239,9 +241,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_partition_is_stored_as_the_whole_is() {
+    async fn new_partition_stores_bytes_uncompressed() {
         let database = fresh_database().await.unwrap();
-        make(&database.pool, day("2026-11-21"), 0).await.unwrap();
+        create_missing(&database.pool, day("2026-11-21"), 0).await.unwrap();
         let sql = "select attstorage::text from pg_attribute \
                    where attrelid = 'job_log_20261121'::regclass and attname = 'bytes'";
         let storage: String = sqlx::query_scalar(sql).fetch_one(&database.pool).await.unwrap();

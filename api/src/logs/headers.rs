@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_names_its_last_byte() {
+    fn range_header_has_the_last_byte() {
         let read = |text: &str| text.parse::<ContentRange>().map(|range| range.0);
         assert_eq!(read("bytes 4096-8191/*"), Ok(4096..8192));
         assert_eq!(read("bytes 0-0/*"), Ok(0..1));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_found_among_others() {
+    fn digest_is_found_among_others() {
         let header = format!("sha-256=:{}:", STANDARD.encode([7; 32]));
         assert_eq!(repr_digest(&header), Ok([7; 32]));
         assert_eq!(repr_digest(&format!("md5=:AAAA:, {header}")), Ok([7; 32]));

@@ -4,7 +4,8 @@ use std::ops::Range;
 /// Overlap of a chunk with the stored stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
-    /// Range of the stream that is already stored and must be equal. Empty for most chunks.
+    /// Range of the stream that is already stored and must equal the chunk's bytes. Empty for most
+    /// chunks.
     pub overlap: Range<u64>,
     /// Number of the chunk's bytes in that range. The rest is new.
     pub known: usize,
@@ -18,7 +19,7 @@ pub struct Gap {
 }
 
 /// Places a chunk of `length` bytes at offset `start` in a stream with `have` stored bytes.
-pub fn place(have: u64, start: u64, length: usize) -> Result<Placement, Gap> {
+pub fn place_chunk(have: u64, start: u64, length: usize) -> Result<Placement, Gap> {
     if start > have {
         return Err(Gap { have });
     }
@@ -33,23 +34,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chunk_that_starts_where_the_stream_ends_is_new() {
-        assert_eq!(place(10, 10, 5), Ok(Placement { overlap: 10..10, known: 0 }));
+    fn chunk_at_the_end_is_new() {
+        assert_eq!(place_chunk(10, 10, 5), Ok(Placement { overlap: 10..10, known: 0 }));
     }
 
     #[test]
-    fn a_chunk_after_the_end_leaves_a_gap() {
-        assert_eq!(place(10, 11, 5), Err(Gap { have: 10 }));
+    fn chunk_after_the_end_leaves_a_gap() {
+        assert_eq!(place_chunk(10, 11, 5), Err(Gap { have: 10 }));
     }
 
     #[test]
-    fn a_chunk_that_was_sent_before_has_nothing_new() {
-        assert_eq!(place(10, 2, 5), Ok(Placement { overlap: 2..7, known: 5 }));
+    fn chunk_that_was_sent_before_has_no_new_bytes() {
+        assert_eq!(place_chunk(10, 2, 5), Ok(Placement { overlap: 2..7, known: 5 }));
     }
 
     #[test]
-    fn a_chunk_over_the_end_has_both() {
-        assert_eq!(place(10, 8, 5), Ok(Placement { overlap: 8..10, known: 2 }));
+    fn chunk_across_the_end_has_known_and_new_bytes() {
+        assert_eq!(place_chunk(10, 8, 5), Ok(Placement { overlap: 8..10, known: 2 }));
     }
 
     /// Generates chunks of one text in any order and size, some with a changed byte.
@@ -59,28 +60,28 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_kept_is_a_prefix_of_what_was_written(chunks in chunks()) {
+        fn stored_bytes_are_a_prefix_of_the_written_bytes(chunks in chunks()) {
             let written: Vec<u8> = (0..64).collect();
-            let mut kept: Vec<u8> = vec![];
+            let mut stored: Vec<u8> = vec![];
             for (start, length, spoiled) in chunks {
                 let mut chunk = written[start..(start + length).min(64)].to_vec();
-                let before = kept.clone();
-                match place(kept.len() as u64, start as u64, chunk.len()) {
-                    Err(gap) => prop_assert_eq!(gap.have as usize, kept.len()),
+                let before = stored.clone();
+                match place_chunk(stored.len() as u64, start as u64, chunk.len()) {
+                    Err(gap) => prop_assert_eq!(gap.have as usize, stored.len()),
                     Ok(placement) => {
                         let (from, to) = (placement.overlap.start, placement.overlap.end);
                         if spoiled && placement.known > 0 {
                             chunk[placement.known - 1] ^= 1;
                         }
-                        let equal = kept[from as usize..to as usize] == chunk[..placement.known];
+                        let equal = stored[from as usize..to as usize] == chunk[..placement.known];
                         prop_assert_eq!(equal, !(spoiled && placement.known > 0));
                         if equal {
-                            kept.extend(&chunk[placement.known..]);
+                            stored.extend(&chunk[placement.known..]);
                         }
                     }
                 }
-                prop_assert_eq!(&written[..kept.len()], &kept[..]);
-                prop_assert!(kept.starts_with(&before));
+                prop_assert_eq!(&written[..stored.len()], &stored[..]);
+                prop_assert!(stored.starts_with(&before));
             }
         }
     }

@@ -10,10 +10,10 @@ impl From<HeaderError> for Problem {
 
 impl From<LogError> for Problem {
     fn from(error: LogError) -> Problem {
-        let said = error.to_string();
+        let message = error.to_string();
         match error {
             LogError::Gap { have } => {
-                let problem = Problem::new(Code::LogGap, said).with("committed_bytes", have);
+                let problem = Problem::new(Code::LogGap, message).with("committed_bytes", have);
                 match have.checked_sub(1) {
                     Some(last) => {
                         problem.header(axum::http::header::RANGE, format!("bytes=0-{last}"))
@@ -22,16 +22,17 @@ impl From<LogError> for Problem {
                     None => problem,
                 }
             }
-            LogError::Divergence => Problem::new(Code::LogDivergence, said),
-            LogError::Quota => Problem::new(Code::LogQuotaExceeded, said),
-            LogError::TooLarge => Problem::new(Code::TooLarge, said),
-            LogError::Erased => Problem::new(Code::Fenced, said),
+            LogError::Divergence => Problem::new(Code::LogDivergence, message),
+            LogError::Quota => Problem::new(Code::LogQuotaExceeded, message),
+            LogError::TooLarge => Problem::new(Code::TooLarge, message),
+            LogError::Erased => Problem::new(Code::Fenced, message),
             LogError::Busy | LogError::ConcurrentWrite => {
-                Problem::new(Code::Busy, said).retry_after(1)
+                Problem::new(Code::Busy, message).retry_after(1)
             }
             LogError::Unwritten(reason) => {
                 tracing::warn!(error = %reason, "Cannot store a log chunk");
-                let detail = "database unavailable; try again";
+                let detail =
+                    "cannot store the chunk: the database is unavailable; send the chunk again";
                 Problem::new(Code::Unavailable, detail).retry_after(2)
             }
             LogError::Database(error) => error.into(),

@@ -14,12 +14,12 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use super::{
     CHUNK_MAX_BYTES, STREAM_MAX_BYTES,
     committer::{self, Chunk},
-    place::{Gap, place},
+    place::{Gap, place_chunk},
 };
 
 /// Maximum number of streams that are read concurrently to find their end.
 const MAX_READS: usize = 4;
-/// Number of bytes that each of these reads holds in memory.
+/// Number of bytes that a search for the end of a stream holds in memory.
 const WINDOW: u64 = 1 << 20;
 
 /// Reasons to reject a chunk.
@@ -32,22 +32,22 @@ pub enum LogError {
         have: u64,
     },
     /// Different bytes are stored at the same offsets.
-    #[error("different bytes are stored at these offsets")]
+    #[error("cannot store the chunk: different bytes are stored at its offsets")]
     Divergence,
     /// The stream has its maximum length.
-    #[error("the log has reached its quota of {STREAM_MAX_BYTES} bytes")]
+    #[error("cannot store the chunk: the log would exceed its limit of {STREAM_MAX_BYTES} bytes")]
     Quota,
     /// The chunk exceeds the size limit.
-    #[error("chunk is too large: the limit is {CHUNK_MAX_BYTES} bytes")]
+    #[error("chunk is too large: the limit is {CHUNK_MAX_BYTES} bytes; send smaller chunks")]
     TooLarge,
     /// Too many chunks wait for the database.
-    #[error("too many chunks are waiting to be stored; try again")]
+    #[error("cannot store the chunk: too many chunks are waiting; send it again")]
     Busy,
-    /// Another server wrote to this stream. The next call reads it again.
-    #[error("another server wrote to this log meanwhile; try again")]
+    /// Another server wrote to this stream. The next call reads the stream again.
+    #[error("cannot store the chunk: another server wrote to this log meanwhile; send it again")]
     ConcurrentWrite,
     /// The data of the execution was erased, so its log accepts no more chunks.
-    #[error("the log of this execution was erased")]
+    #[error("cannot store the chunk: the log of this execution was erased")]
     Erased,
     /// The write of the chunk's group failed.
     #[error("cannot store the chunk: {0}")]
@@ -113,8 +113,8 @@ impl LogStore {
         let stream = self.stream(execution);
         let mut slot = stream.tip.lock().await;
         let tip = self.tip(execution, &stream, &mut slot).await?;
-        let placement =
-            place(tip.have, start, bytes.len()).map_err(|Gap { have }| LogError::Gap { have })?;
+        let placement = place_chunk(tip.have, start, bytes.len())
+            .map_err(|Gap { have }| LogError::Gap { have })?;
         if placement.known > 0 {
             let stored = self.read(execution, placement.overlap).await?;
             if stored != bytes[..placement.known] {
@@ -132,8 +132,8 @@ impl LogStore {
         next.take(&fresh);
         let (done, answer) = oneshot::channel();
         let chunk = Chunk { execution, start: tip.have, bytes: fresh, done };
-        // A full queue must not clear the cached end: if an overload made every stream be read
-        // again, it would increase the load.
+        // A full queue must not clear the cached end. Otherwise an overload would cause a read of
+        // every stream, which increases the load.
         let place = self.commits.try_reserve().map_err(|_| LogError::Busy)?;
         // The end of the stream is unknown until the write completes. If this call is dropped, the
         // next one reads the end from the database.
@@ -227,8 +227,8 @@ impl LogStore {
         Ok(())
     }
 
-    /// Rejects all further chunks of these executions, at every server. A barrier must wait for
-    /// chunks in flight; [`LogStore::erase`] removes the stored ones.
+    /// Rejects all further chunks of these executions, at every server. The caller must wait for
+    /// chunks in flight with a barrier. [`LogStore::erase`] removes stored chunks.
     pub async fn mark_erased(&self, executions: &[String]) -> Result<(), sqlx::Error> {
         let mark = "insert into erased_execution select unnest($1::text[]) on conflict do nothing";
         sqlx::query(mark).bind(executions).execute(&self.pool).await?;

@@ -10,7 +10,6 @@ use tokio::process::Command;
 
 use super::{EmbeddedError, about, part};
 
-/// User that runs Postgres.
 #[derive(Debug, Clone)]
 pub(super) enum Account {
     /// User that runs the server.
@@ -32,7 +31,7 @@ impl Account {
     }
 
     /// Returns the owner of the cluster in a data directory, or else the owner of the directory.
-    /// Files that root creates there must be usable for the owner.
+    /// The owner must be able to use files that root creates there.
     pub(super) fn of(data: &Path) -> Result<Account, EmbeddedError> {
         if !geteuid().is_root() {
             return Ok(Account::Current);
@@ -85,7 +84,7 @@ impl Account {
     }
 
     /// Checks that this user can reach the data directory. Changes the mode of the directory itself
-    /// if necessary, but not that of its parents.
+    /// if necessary, but not the modes of its parents.
     pub(super) fn can_enter(&self, data: &Path) -> Result<(), EmbeddedError> {
         let Account::Other { name, .. } = self else { return Ok(()) };
         let data = fs::canonicalize(data).map_err(about(data.display()))?;
@@ -117,8 +116,8 @@ impl Account {
     }
 }
 
-/// Changes the owner of a newly opened file to that of the data directory, so that its user can
-/// access files that root created.
+/// Changes the owner of a newly opened file to the owner of the data directory, so that this owner
+/// can access files that root created.
 pub(super) fn give(file: &fs::File, data: &Path) -> io::Result<()> {
     if !geteuid().is_root() {
         return Ok(());

@@ -180,7 +180,7 @@ fn sync_parent(path: &Path) -> Result<(), EmbeddedError> {
     synced.map_err(about(above.display()))
 }
 
-/// Returns `DATA/run`, or a directory with a shorter path if that one is too long for a socket.
+/// Returns `DATA/run`, or a directory with a shorter path if `DATA/run` is too long for a socket.
 fn socket_directory(data: &Path, account: &Account) -> Result<PathBuf, EmbeddedError> {
     let near = part(data, "run");
     let sockets = if near.as_os_str().len() <= LONGEST_SOCKET_DIRECTORY {
@@ -194,7 +194,8 @@ fn socket_directory(data: &Path, account: &Account) -> Result<PathBuf, EmbeddedE
     Ok(sockets)
 }
 
-/// Creates a directory that only this user can enter. Rejects an existing one of another user.
+/// Creates a directory that only this user can enter. Rejects an existing directory of another
+/// user.
 fn private_directory(path: &Path, account: &Account) -> Result<(), EmbeddedError> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => account.own(path),
@@ -214,9 +215,9 @@ fn private_directory(path: &Path, account: &Account) -> Result<(), EmbeddedError
                 return account.own(path);
             }
             let why = if ours {
-                "is owned by another user: run stead as that user if the data directory is theirs"
+                "it is owned by another user; run stead as that user if the data directory is theirs"
             } else {
-                "exists and is not a private directory of this user"
+                "it exists and is not a private directory of this user; remove it, or choose another directory with --data"
             };
             Err(about(path.display())(std::io::Error::other(why)))
         }

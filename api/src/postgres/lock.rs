@@ -23,18 +23,18 @@ pub struct DataLock(#[expect(dead_code, reason = "held, not read")] Flock<File>)
 /// Reasons why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another process uses the data directory.
-    #[error("{data} is in use by process {pid}: stop it, or choose another directory with --data")]
-    InUse { data: String, pid: String },
-    /// A restore into the directory was interrupted.
     #[error(
-        "the restore into {data} did not complete; remove the contents of the directory, and restore again"
+        "cannot use {data}: it is in use by process {pid}; stop the process, or choose another directory with --data"
+    )]
+    InUse { data: String, pid: String },
+    #[error(
+        "cannot use {data}: a restore into the directory did not complete; remove its contents, and restore again"
     )]
     IncompleteRestore { data: String },
-    /// The directory contains files, and a restore requires an empty directory.
-    #[error("{data} is not empty: it contains {found}; restore into an empty or new directory")]
+    #[error(
+        "cannot restore: {data} is not empty: it contains {found}; restore into an empty or new directory"
+    )]
     NotEmpty { data: String, found: String },
-    /// The directory or a file in it cannot be created or written.
     #[error("cannot access {path}: {reason}")]
     Io { path: String, reason: io::Error },
 }
@@ -52,8 +52,8 @@ impl DataLock {
         DataLock::hold(data)
     }
 
-    /// Locks an empty directory and marks it as incomplete. Until [`DataLock::restored`] every other
-    /// attempt fails, even if this process is killed.
+    /// Locks an empty directory and marks it as incomplete. Until [`DataLock::restored`] every
+    /// other attempt fails, even if this process is killed.
     ///
     /// # Errors
     /// [`LockError`].
@@ -104,7 +104,7 @@ impl DataLock {
 }
 
 fn make(data: &Path) -> Result<(), LockError> {
-    // Other users can pass through to their own subdirectories, but cannot list this one.
+    // Other users can pass through to their own subdirectories, but cannot list the data directory.
     fs::DirBuilder::new().recursive(true).mode(0o711).create(data).map_err(at(data))
 }
 

@@ -39,8 +39,8 @@ pub(super) struct Postmaster {
 }
 
 impl Postmaster {
-    /// Returns the Postgres that a killed server left running, if it accepts connections. Stops it
-    /// otherwise.
+    /// Returns the Postgres that a killed server left running, if it accepts connections. Otherwise
+    /// stops this Postgres.
     pub(super) async fn left_behind(cluster: &Cluster) -> Result<Option<Self>, EmbeddedError> {
         let file = cluster.directory.join("postmaster.pid");
         let Some(pid) = pid_in(&file) else { return Ok(None) };

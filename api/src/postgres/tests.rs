@@ -47,7 +47,7 @@ async fn committed_data_survives_stop_and_kill() {
     kill(Pid::from_raw(killed), Signal::SIGKILL).unwrap();
     running.ended().await;
     assert!(data.join("postgres/postmaster.pid").exists());
-    // Restarts it like `stead up`. Existing connections are lost.
+    // Restarts Postgres like `stead up`. Existing connections are lost.
     running.restart().await.unwrap();
     assert_ne!(running.pid(), killed);
     let mut db = owner(&running).await;
@@ -152,10 +152,10 @@ async fn the_server_may_read_and_add_events_and_never_change_them_also_after_a_r
     sqlx::query("select 1 from projection_runners").fetch_all(&mut app).await.unwrap();
     // Only the owner may create and drop partitions of job logs. The server's role writes to them.
     let (day, next) = ("2026-11-21".parse().unwrap(), "2026-11-22".parse().unwrap());
-    assert_eq!(crate::logs::days::make(&owner, day, 0).await.unwrap(), [day]);
+    assert_eq!(crate::logs::days::create_missing(&owner, day, 0).await.unwrap(), [day]);
     let serving = sqlx::PgPool::connect_with(running.app()).await.unwrap();
-    assert_eq!(crate::logs::days::make(&serving, day, 0).await.unwrap(), []);
-    crate::logs::days::make(&serving, next, 0).await.unwrap_err();
+    assert_eq!(crate::logs::days::create_missing(&serving, day, 0).await.unwrap(), []);
+    crate::logs::days::create_missing(&serving, next, 0).await.unwrap_err();
     let execution = "exe_01M7YB1BR00000000000000000".parse().unwrap();
     let store = crate::logs::LogStore::new(serving.clone());
     store.append(execution, 0, bytes::Bytes::from_static(b"line")).await.unwrap();

@@ -75,20 +75,19 @@ impl Access {
         Access { options, environment }
     }
 
-    /// Checks that the log of the database, if there is one, has the format that this program reads.
+    /// Checks that the log of the database, if there is one, has the format that this program
+    /// reads.
     ///
     /// # Errors
-    /// [`EmbeddedError::Log`] for another format, or a database operation failed.
+    ///
+    /// [`EmbeddedError::Log`] for another format, or [`EmbeddedError::Setup`] if a database
+    /// operation fails.
     pub async fn check_format(&self) -> Result<(), EmbeddedError> {
         let mut connection = self.connect().await?;
         event_log::migrate::check_format(&mut connection).await?;
         Ok(connection.close().await?)
     }
 
-    /// Opens a connection.
-    ///
-    /// # Errors
-    /// The database is unavailable.
     pub async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
         PgConnection::connect_with(&self.options).await
     }
@@ -101,8 +100,8 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Finds the programs for the server of a connection, in the same directories as the binaries of
-    /// the private Postgres.
+    /// Finds the programs for the server of a connection, in the same directories as the binaries
+    /// of the private Postgres.
     ///
     /// # Errors
     /// [`EmbeddedError::NoTool`], which names the version.
@@ -147,7 +146,6 @@ impl Tools {
     }
 }
 
-/// Running client program.
 pub struct RunningTool {
     program: &'static str,
     child: Child,

@@ -11,13 +11,11 @@ pub const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
-    /// Media type of the content.
     pub media_type: String,
-    /// Digest of the content.
     pub digest: Digest,
     /// Size in bytes.
     pub size: u64,
-    /// Type of the artifact, in an index.
+    /// Type of the artifact. Only entries of an index have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
 }
@@ -31,12 +29,9 @@ pub struct Image {
     /// Media type of the manifest.
     #[serde(default)]
     pub media_type: Option<String>,
-    /// Type of the artifact.
     #[serde(default)]
     pub artifact_type: Option<String>,
-    /// Config of the image.
     pub config: Descriptor,
-    /// Layers of the image.
     #[serde(default)]
     pub layers: Vec<Descriptor>,
 }
@@ -57,7 +52,7 @@ impl Default for Index {
 }
 
 impl Image {
-    /// All blobs that the manifest names.
+    /// Returns the blobs that the manifest references.
     pub fn blobs(&self) -> impl Iterator<Item = &Descriptor> {
         std::iter::once(&self.config).chain(&self.layers)
     }

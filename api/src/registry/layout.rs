@@ -33,13 +33,13 @@ pub enum ArtifactError {
     #[error("cannot access {path}: {reason}")]
     Io { path: String, reason: io::Error },
     /// The blob exceeds the size limit.
-    #[error("blob is too large: the limit is {limit} bytes")]
+    #[error("blob is too large: the limit is {limit} bytes; push a smaller blob")]
     TooLarge { limit: u64 },
     /// The content does not match its digest.
     #[error("digest mismatch: the bytes have {found}, expected {expected}; send the blob again")]
     Digest { expected: String, found: String },
     /// The request body could not be read to its end.
-    #[error("the request body ended early: {0}")]
+    #[error("cannot read the request body: {0}; send the blob again")]
     BodyEnded(String),
     /// The content is not an image manifest.
     #[error("invalid image manifest: {0}")]
@@ -132,8 +132,8 @@ impl Registry {
         body: Body,
     ) -> Result<(), ArtifactError> {
         let draft = self.uploads().join(Ulid::new().to_string());
-        let kept = self.receive(&draft, digest, body).await;
-        let placed = match kept {
+        let received = self.receive(&draft, digest, body).await;
+        let placed = match received {
             Ok(()) => self.place(&draft, repository, digest).await,
             Err(refused) => Err(refused),
         };
@@ -187,10 +187,10 @@ impl Registry {
         .await
     }
 
-    /// Lists an artifact in the repository's index, so that OCI tools find it. All of its blobs
-    /// must be stored.
+    /// Lists an artifact in the repository's index, so that OCI tools find it. All of its blobs must be stored.
     ///
-    /// # Errors A file operation failed, or the index is invalid.
+    /// # Errors
+    /// A file operation failed, or the index is invalid.
     pub async fn list(
         &self,
         repository: &Repository,
@@ -252,7 +252,9 @@ pub(crate) fn image(bytes: &[u8]) -> Result<Image, ArtifactError> {
     if image.schema_version != 2
         || image.media_type.as_deref().is_some_and(|kind| kind != IMAGE_TYPE)
     {
-        return Err(ArtifactError::Manifest(format!("expected media type {IMAGE_TYPE}")));
+        return Err(ArtifactError::Manifest(format!(
+            "expected schema version 2 and media type {IMAGE_TYPE}"
+        )));
     }
     Ok(image)
 }

@@ -10,7 +10,7 @@ use sqlx::PgPool;
 
 use crate::problem::Problem;
 
-/// Maximum number of cached manifests. They never change.
+/// Maximum number of cached manifests. Manifests never change.
 const MAX_CACHED: usize = 1_024;
 
 /// Cache of manifests by digest, so that pulling many blobs reads the manifest once.
@@ -18,7 +18,7 @@ const MAX_CACHED: usize = 1_024;
 pub struct Manifests(Mutex<HashMap<Digest, Arc<Manifest>>>);
 
 impl Manifests {
-    /// Manifest with this digest.
+    /// Returns the manifest with this digest.
     ///
     /// # Errors
     /// The database is unavailable, or the bytes are not a manifest.

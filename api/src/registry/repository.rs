@@ -1,7 +1,7 @@
 //! Repository of a component's artifacts: `<app>/<component>`.
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// Two names that are safe as a path and as an OCI name.
+/// Names of an app and a component, each safe as a directory name and as an OCI name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Repository {
     app: String,
@@ -35,8 +35,8 @@ impl fmt::Display for Repository {
     }
 }
 
-/// Allows letters, digits and single separators inside, so that a name is neither hidden nor leaves
-/// its directory.
+/// Returns true for 1 to 128 letters, digits, `-`, `_` and `.` that begin with a letter or digit
+/// and contain no `..`. Such a name is not hidden and stays within its directory.
 fn plain(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=128).contains(&name.len())
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repository_never_leaves_the_registry() {
+    fn repository_path_stays_inside_the_registry() {
         let name: Repository = "shop/data_store".parse().unwrap();
         assert_eq!(name.to_string(), "shop/data_store");
         for other in ["shop", "shop/", "/x", "../x", "shop/..", "a/b/c", "a/.b", "a/b c", "a/b%2f"]

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::manifest::{self, DEFAULT_DEADLINE_MS};
 use crate::{problem::Problem, state::App};
 
-/// Version of the plugin contract.
+/// Version of the interface between the runner and its plugins.
 pub const PLUGIN_CONTRACT: &str = "1";
 
 /// Renders the job of a build.
@@ -49,7 +49,7 @@ pub async fn work(
         state: None,
     };
     let origin = Origin::Build { app: order.app, component: order.component, build };
-    manifest::keep(app, &manifest, origin).await
+    manifest::store(app, &manifest, origin).await
 }
 
 /// Repository of a component's artifacts below `/v2/`.

@@ -1,6 +1,8 @@
-//! Desired state of a config version. Each fingerprint covers everything that determines the
-//! result, except the outputs of other components: the module, its settings, and the inputs that it
-//! reads.
+//! Desired state of a config version.
+//!
+//! A fingerprint covers everything that determines the result of a deploy, except the outputs of
+//! other components. It covers the module with its settings, the inputs and stack outputs that the
+//! module reads, and the environment of the runner.
 use std::collections::{BTreeMap, BTreeSet};
 
 use app_config::{
@@ -25,7 +27,7 @@ use crate::{configs::Config, problem::Problem};
 /// Values of an install.
 #[derive(Debug, Clone, Copy)]
 pub struct InstallValues<'g> {
-    /// All inputs of the config.
+    /// Values of all inputs of the config: the install's value or the default.
     pub inputs: &'g BTreeMap<String, String>,
     /// Outputs of the customer's stack.
     pub stack: &'g Outputs,
@@ -33,7 +35,8 @@ pub struct InstallValues<'g> {
     pub toggles: &'g Toggles,
 }
 
-/// Trigger of the actions that a run of this kind ends with. Teardown and deprovision have none.
+/// Returns the trigger of the actions at the end of a run of this kind. Teardown and deprovision
+/// have no such actions.
 pub fn trigger(kind: RunKind) -> Option<TriggerKind> {
     match kind {
         RunKind::Provision => Some(TriggerKind::PostProvision),
@@ -48,7 +51,7 @@ pub fn trigger(kind: RunKind) -> Option<TriggerKind> {
 }
 
 /// Returns the desired state of a config version for the values of an install.
-pub fn wanted(
+pub fn desired_state(
     config: &Config,
     published: &Published,
     given: InstallValues<'_>,
@@ -59,17 +62,17 @@ pub fn wanted(
             Problem::internal(format!("the bundle has {name}, but the config version does not"))
         })
     };
-    let mut wanted = DesiredState::default();
+    let mut desired = DesiredState::default();
     if let Some(sandbox) = &config.app.sandbox {
         let part = part(SANDBOX)?;
         let fingerprint = fingerprint(config, part, &sandbox.module, given)?;
-        wanted.sandbox = Some(DesiredSandbox { build: part.build, fingerprint });
+        desired.sandbox = Some(DesiredSandbox { build: part.build, fingerprint });
     }
     let enabled = config.app.components.iter().filter(|one| is_enabled(one, given.toggles));
     for component in enabled {
         let part = part(&component.name)?;
         let reads = reads(config, &component.name);
-        wanted.components.insert(
+        desired.components.insert(
             component.name.clone(),
             DesiredComponent {
                 component: part.component,
@@ -89,8 +92,8 @@ pub fn wanted(
         .map(|(action, trigger)| (trigger.index, action.name.as_str()))
         .collect();
     triggered.sort_unstable();
-    wanted.after = triggered.into_iter().map(|(_, name)| name.to_string()).collect();
-    Ok(wanted)
+    desired.after = triggered.into_iter().map(|(_, name)| name.to_string()).collect();
+    Ok(desired)
 }
 
 /// Settings of the config for a step of this target.
@@ -140,7 +143,7 @@ fn fingerprint(
     let is_read = |name: &str| own.into_iter().chain([runner]).any(|r| r.reads_stack(name));
     let stack: BTreeMap<&String, &Value> =
         given.stack.iter().filter(|(name, _)| is_read(name)).collect();
-    // Modules that read no stack outputs keep their fingerprints from before these were included.
+    // Without stack outputs the member is absent, so fingerprints of earlier versions stay valid.
     if !stack.is_empty() {
         decides["stack"] = json!(stack);
     }

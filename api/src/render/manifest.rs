@@ -1,7 +1,7 @@
 //! Stores manifests. A manifest is encoded once, canonically, and stored by digest before the event
 //! that refers to it.
 //!
-//! The blob holds the payload. Each claim signs its envelope again; Ed25519 produces the same
+//! The blob holds the payload. Each claim signs the envelope again; Ed25519 produces the same
 //! signature for the same bytes and key.
 use domain::job::{JobClass, Origin, Work};
 use event_log::blob;
@@ -11,7 +11,7 @@ use crate::{problem::Problem, state::App};
 
 /// Maximum time that a job waits for a runner: one day.
 const QUEUE_TTL_MS: u64 = 24 * 60 * 60 * 1000;
-/// Maximum number of attempts at a pure job.
+/// Maximum number of attempts of a job without side effects.
 const MAX_ATTEMPTS: u32 = 3;
 /// Maximum number of stored log bytes of an execution: the first 48 MiB and the last 16 MiB.
 const MAX_OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
@@ -26,15 +26,13 @@ pub fn limits() -> Limits {
     Limits { memory_bytes: None, output_bytes: MAX_OUTPUT_BYTES }
 }
 
-/// Time limits of a job.
 pub fn timeouts(class: JobClass, deadline_ms: u64) -> Timeouts {
     Timeouts { deadline_ms, grace_ms: class.grace_s() * 1000, no_output_ms: None }
 }
 
 /// Stores a manifest and returns the work to queue.
-pub async fn keep(app: &App, manifest: &Manifest, origin: Origin) -> Result<Work, Problem> {
+pub async fn store(app: &App, manifest: &Manifest, origin: Origin) -> Result<Work, Problem> {
     let payload = proof::canonical::json(manifest).map_err(Problem::internal)?;
-    // The blob is stored before the event that refers to it.
     let subject = match origin {
         Origin::Build { build, .. } => build.to_string(),
         Origin::Step { install, .. } => install.to_string(),

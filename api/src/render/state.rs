@@ -14,7 +14,7 @@ use crate::configs::Config;
 
 /// Returns the state that templates read. Inputs are those that the config declares, with their set
 /// or default values.
-pub fn nuon(
+pub fn template_state(
     app: (AppId, &AppState),
     install: (InstallId, &Install),
     config: &Config,
@@ -83,7 +83,8 @@ fn component(install: &Install, component: &app_config::model::Component) -> Val
     }
 }
 
-/// An incomplete apply does not count as active.
+/// Returns `active` only after a complete apply, because only then does the target have a
+/// fingerprint.
 fn status(fingerprint: &Option<Digest>) -> &'static str {
     if fingerprint.is_some() { "active" } else { "pending" }
 }
@@ -95,13 +96,14 @@ fn action(install: &Install, name: &str) -> Value {
     }
 }
 
-/// Location of the customer's account from the stack outputs, under the name of the app's cloud.
+/// Returns the customer's region and account from the stack outputs, under the name of the app's
+/// cloud.
 fn cloud_account(app: &AppConfig, stack: &Outputs) -> Value {
-    let words = [
+    let types = [
         app.runner.as_ref().map(|runner| runner.runner_type.as_str()),
         app.stack.as_ref().map(|stack| stack.stack_type.as_str()),
     ];
-    let is_for = |cloud: &str| words.iter().flatten().any(|word| word.starts_with(cloud));
+    let is_for = |cloud: &str| types.iter().flatten().any(|name| name.starts_with(cloud));
     let (cloud, keys): (&str, &[(&str, &str)]) = if is_for("azure") {
         ("azure", &[("location", "location"), ("location", "region")])
     } else if is_for("gcp") {

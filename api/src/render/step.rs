@@ -1,6 +1,6 @@
 //! Renders the manifests of a run's steps.
 //!
-//! The outer `Err` is an error of the server or the database. The inner one is an error of the
+//! The outer `Err` is an error of the server or the database. The inner `Err` is an error of the
 //! vendor: a template that cannot be rendered.
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,7 +15,7 @@ use domain::{
     ids::{InstallId, JobId, RunId},
     install::Install,
     job::{Origin, Work},
-    run::{Operation, PlanFacts, Request, Run, Step, Target},
+    run::{Operation, Request, Run, Step, StepPlan, Target},
 };
 use schemas::{
     manifest::{AcceptedState, ArtifactRef, KnownState, Manifest, PluginRef},
@@ -37,7 +37,7 @@ mod module;
 pub type RenderResult = Result<Work, String>;
 
 /// Renders the job that plans a step, or that runs the script of an action.
-pub async fn first(
+pub async fn render_first_job(
     app: &App,
     unit: &mut UnitOfWork,
     run: RunId,
@@ -54,14 +54,14 @@ pub async fn first(
 }
 
 /// Renders the job that applies exactly the approved plan.
-pub async fn apply(
+pub async fn render_apply_job(
     app: &App,
     unit: &mut UnitOfWork,
     run: RunId,
     step: &Step,
     job: JobId,
     artifact: Option<Artifact>,
-    plan: &PlanFacts,
+    plan: &StepPlan,
 ) -> Result<RenderResult, Problem> {
     let scene = StepContext::load(app, unit, run, step).await?;
     scene.work(app, step, job, artifact, JobKind::Apply, Some(plan)).await
@@ -76,7 +76,8 @@ pub fn component_of(target: &Target) -> Option<&str> {
     }
 }
 
-/// State of the component in the log. The runner refuses an older one.
+/// Returns the state of the component that the log records. The runner refuses to work with an
+/// older state.
 fn known_state(install: &Install, step: &Step) -> Option<KnownState> {
     let known = install.states.get(component_of(&step.spec.target)?)?;
     let decision = known.decisions;
@@ -94,7 +95,6 @@ struct StepContext {
     nuon: Value,
     /// True if the install has the component or sandbox.
     is_provisioned: bool,
-    /// State of the component in the log.
     state: Option<KnownState>,
 }
 
@@ -115,8 +115,9 @@ impl StepContext {
         let bundle = &published(&app_state, version)?.bundle;
         let config = app.configs.get(&app.pool, bundle).await?;
         let inputs = passed(&config, &install.inputs)?;
-        let nuon = state::nuon((app_id, &app_state), (install_id, &install), &config, &inputs);
-        let present = brought_by(&install, step).is_some();
+        let nuon =
+            state::template_state((app_id, &app_state), (install_id, &install), &config, &inputs);
+        let present = deployed_version(&install, step).is_some();
         let state = known_state(&install, step);
         Ok(StepContext {
             run,
@@ -136,7 +137,7 @@ impl StepContext {
         job: JobId,
         artifact: Option<Artifact>,
         kind: JobKind,
-        plan: Option<&PlanFacts>,
+        plan: Option<&StepPlan>,
     ) -> Result<RenderResult, Problem> {
         let parts = match self.parts(step) {
             Ok(parts) => parts,
@@ -163,7 +164,7 @@ impl StepContext {
             state: self.state.clone(),
         };
         let origin = Origin::Step { install: self.install, run: self.run, step: step.spec.step };
-        Ok(Ok(manifest::keep(app, &manifest, origin).await?))
+        Ok(Ok(manifest::store(app, &manifest, origin).await?))
     }
 
     fn parts(&self, step: &Step) -> Result<ManifestParts, String> {
@@ -210,7 +211,7 @@ impl StepContext {
         Ok(ManifestParts { plugin, inputs, env, role, deadline_ms: action.timeout_ms.max(1000) })
     }
 
-    /// Ids for scripts, under the variable names of the original format and of Stead.
+    /// Environment variables with ids for scripts, under the prefixes `NUON_` and `STEAD_`.
     fn names(&self) -> BTreeMap<String, String> {
         let app = self.nuon["nuon"]["app"]["id"].as_str().unwrap_or_default();
         let ids = [("INSTALL_ID", self.install.to_string()), ("APP_ID", app.to_owned())];
@@ -272,7 +273,7 @@ fn check_script(step: &ActionStep) -> Result<(), String> {
 
 /// Returns a message if no plugin can deploy the step's component, although its config is
 /// published.
-pub async fn lacks_plugin(
+pub async fn missing_plugin(
     app: &App,
     unit: &mut UnitOfWork,
     run: RunId,
@@ -301,19 +302,18 @@ pub async fn version(unit: &mut UnitOfWork, run: RunId, step: &Step) -> Result<u
     Ok(config_version(&request, install, step))
 }
 
-/// Config version that a step is rendered from. This is the version of the run. A destroy step uses
-/// the version that deployed the component, because a later one may lack the component or its
-/// inputs.
+/// Returns the config version of the run, or for a destroy step the version that deployed the
+/// target. A later version may lack the component or its inputs.
 fn config_version(request: &Request, install: &Install, step: &Step) -> u32 {
     match step.spec.operation {
-        Operation::Destroy => brought_by(install, step).unwrap_or(request.config_version),
+        Operation::Destroy => deployed_version(install, step).unwrap_or(request.config_version),
         Operation::Apply | Operation::Execute => request.config_version,
     }
 }
 
 /// Config version that last deployed the step's target, even incompletely. `None` if the install
 /// does not have the target.
-fn brought_by(install: &Install, step: &Step) -> Option<u32> {
+fn deployed_version(install: &Install, step: &Step) -> Option<u32> {
     match &step.spec.target {
         Target::Sandbox { .. } => install.sandbox.as_ref().map(|has| has.config_version),
         Target::Component { name, .. } => install.components.get(name).map(|c| c.config_version),

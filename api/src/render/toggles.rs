@@ -23,7 +23,10 @@ pub fn disabled(config: &Config, toggles: &Toggles) -> BTreeSet<String> {
 }
 
 /// Enabled components that require disabled ones, with the names of these disabled components.
-pub fn broken(config: &Config, toggles: &Toggles) -> BTreeMap<String, BTreeSet<String>> {
+pub fn unmet_dependencies(
+    config: &Config,
+    toggles: &Toggles,
+) -> BTreeMap<String, BTreeSet<String>> {
     let disabled = disabled(config, toggles);
     let enabled = config.app.components.iter().filter(|one| !disabled.contains(&one.name));
     enabled

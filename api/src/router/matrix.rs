@@ -18,7 +18,7 @@ use ulid::Ulid;
 use super::tests::operations;
 use crate::{auth::secret, server::testing::Started};
 
-/// Token of a new principal with one role or none.
+/// Creates a principal with one role or none, and returns its token.
 async fn principal(started: &Started, role: Option<Role>) -> String {
     let (app, clear) = (started.app(), secret::token());
     let sha256 = secret::digest(&clear).unwrap();
@@ -61,7 +61,7 @@ async fn callers(started: &Started) -> Vec<(&'static str, String)> {
 }
 
 /// Path with a value for each variable.
-fn filled(path: &str) -> String {
+fn path_with_ids(path: &str) -> String {
     let ids = [
         ("{app}", "app_"),
         ("{build}", "bld_"),
@@ -95,7 +95,7 @@ async fn matrix(started: &Started, base: &str, routes: Vec<(String, String)>) ->
         let mut row = String::new();
         for (name, token) in &callers {
             let method: Method = verb.parse().unwrap();
-            let mut ask = started.http.request(method, format!("{base}{}", filled(&path)));
+            let mut ask = started.http.request(method, format!("{base}{}", path_with_ids(&path)));
             if !token.is_empty() {
                 ask = ask.bearer_auth(token);
             }
@@ -125,7 +125,7 @@ async fn callers_reach_only_permitted_routes() {
     let agents = operations(&super::runner_api().1);
     let runners = matrix(&started, &started.server.ready.runner, agents).await;
     golden("routes/runner-callers.txt", &runners);
-    // These four routes authenticate by the body.
+    // These four routes authenticate the caller by the request body.
     let open = ["/enrol ", "/token ", "/rekey ", "POST   /runner/v1/sessions "];
     for line in runners.lines().filter(|line| open.iter().all(|open| !line.contains(open))) {
         for outsider in [" anonymous", " viewer", " owner", " enrolment"] {

@@ -1,4 +1,3 @@
-//! Middleware around all routes of a listener.
 use std::{panic::AssertUnwindSafe, time::Instant};
 
 use axum::{

@@ -35,8 +35,8 @@ fn every_control_route_has_a_required_role() {
     }
     assert_eq!(forgotten, [""; 0], "add these to api/src/auth/roles.rs");
     let known: BTreeSet<_> = operations.iter().map(|(v, p)| (v.as_str(), p.as_str())).collect();
-    let gone: Vec<_> = ROUTES.iter().filter(|(v, p, _)| !known.contains(&(*v, *p))).collect();
-    assert!(gone.is_empty(), "api/src/auth/roles.rs lists what does not exist: {gone:?}");
+    let obsolete: Vec<_> = ROUTES.iter().filter(|(v, p, _)| !known.contains(&(*v, *p))).collect();
+    assert!(obsolete.is_empty(), "api/src/auth/roles.rs lists what does not exist: {obsolete:?}");
     golden("routes/control.txt", &table);
 }
 

@@ -12,8 +12,8 @@ use crate::{
     state::App,
 };
 
-/// Records a forgery attempt if the call was rejected for that reason: a report on another runner's
-/// job, or a false statement. The number of records is limited.
+/// Records a forgery attempt if the call was rejected as a report on another runner's job, or as a
+/// false statement. The number of records is limited.
 pub async fn record_forgery<T>(
     app: &App,
     runner: &RunnerCaller,
@@ -25,18 +25,18 @@ pub async fn record_forgery<T>(
         Err(refused) => refused,
     };
     let calls = match matches!(refused.code, Code::Forbidden | Code::StatementInvalid) {
-        true => app.dispatch.forged(runner.id),
+        true => app.dispatch.count_forgery(runner.id),
         false => None,
     };
     let Some(calls) = calls else { return Err(refused) };
     let id = runner.id;
     tracing::warn!(runner.id = %id, job.id = %job, calls, error = %refused.detail, "Rejected a forged report of a runner");
     let call = caller::call(runner, "/runner/v1/jobs/{job}");
-    let told = app.engine.transact(&call, move |unit| {
+    let recorded = app.engine.transact(&call, move |unit| {
         let suspect = RunnerCommand::SuspectForgery { job, execution, calls };
         Box::pin(unit.handle::<aggregate::Runner>(id, suspect))
     });
-    if let Err(problem) = told.await {
+    if let Err(problem) = recorded.await {
         // The call stays rejected. If the runner tries again, a later attempt is recorded.
         tracing::warn!(runner.id = %id, error = %problem.detail, "Cannot record a forged report");
     }
@@ -52,9 +52,9 @@ pub async fn record_divergence(
 ) -> Result<(), Problem> {
     tracing::warn!(job.id = %job, execution.id = %execution, offset_bytes, "Runner sent different bytes for stored log bytes");
     let call = caller::call(runner, "/runner/v1/jobs/{job}/log");
-    let told = app.engine.transact(&call, move |unit| {
+    let recorded = app.engine.transact(&call, move |unit| {
         let note = JobCommand::RecordDivergence { execution, offset_bytes };
         Box::pin(unit.handle::<Job>(job, note))
     });
-    told.await.map(drop).map_err(caller::again)
+    recorded.await.map(drop).map_err(caller::retryable)
 }

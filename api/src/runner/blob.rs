@@ -7,7 +7,7 @@ use axum::{
 use domain::digest::Digest;
 use event_log::{
     blob,
-    upload::{self, Limit, NotStored, Quota, Room, Uploader},
+    upload::{self, Limit, NotStored, Quota, RemainingQuota, Uploader},
 };
 
 use super::{caller, execution};
@@ -19,7 +19,7 @@ use crate::{
     state::App,
 };
 
-/// Maximum size of a blob in a report.
+/// Maximum size in bytes of a blob in a report.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// Store bytes of an execution under their digest. Idempotent.
@@ -34,14 +34,14 @@ pub async fn put(
     request: Request,
 ) -> Result<StatusCode, Problem> {
     caller::allow(&app, &runner, CallKind::Report)?;
-    let execution = execution::named(request.headers())?;
-    execution::at_work(&app, &runner, execution).await?;
+    let execution = execution::execution_header(request.headers())?;
+    execution::check_running(&app, &runner, execution).await?;
     let named = format!("sha256:{}", sha256.trim_start_matches("sha256:"));
     let named: Digest =
         named.parse().map_err(|error| Problem::new(Code::BadRequest, format!("{error}")))?;
     let (execution, id) = (execution.to_string(), runner.id.to_string());
     let (by, quota) = (Uploader { execution: &execution, runner: &id }, app.config.uploads);
-    let room = upload::room(&app.pool, by, &named, quota).await?;
+    let room = upload::remaining_quota(&app.pool, by, &named, quota).await?;
     let bytes = read(&app, request, room, quota).await?;
     if blob::digest(&bytes).map_err(Problem::internal)? != named {
         return Err(Problem::new(
@@ -52,25 +52,33 @@ pub async fn put(
     match upload::put(&app.pool, app.log().clock(), by, &bytes, quota).await? {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(NotStored::Exceeds(limit)) => Err(quota_problem(&app, limit, quota)),
-        Err(NotStored::Erased) => {
-            Err(Problem::new(Code::Fenced, "the data of this execution was erased"))
-        }
+        Err(NotStored::Erased) => Err(Problem::new(
+            Code::Fenced,
+            "cannot store the blob: the data of this execution was erased",
+        )),
         Err(NotStored::Busy) => {
-            let detail = "another upload of this runner is in progress; send this one again";
+            let detail = "cannot store the blob: another upload of this runner is in progress; send the blob again";
             Err(Problem::new(Code::RateLimited, detail).retry_after(1))
         }
     }
 }
 
 /// Reads the body if it fits within the quotas. Rejects a larger body before reading it.
-async fn read(app: &App, mut request: Request, room: Room, quota: Quota) -> Result<Bytes, Problem> {
-    let too_large = || Problem::new(Code::TooLarge, "blob is too large: the limit is 8 MiB");
+async fn read(
+    app: &App,
+    mut request: Request,
+    room: RemainingQuota,
+    quota: Quota,
+) -> Result<Bytes, Problem> {
+    let too_large = || {
+        Problem::new(Code::TooLarge, "blob is too large: the limit is 8 MiB; send a smaller blob")
+    };
     let length = request.headers().get(CONTENT_LENGTH);
     let length: Option<u64> = length.and_then(|value| value.to_str().ok()?.parse().ok());
     if length.is_some_and(|length| length > MAX_BYTES as u64) {
         return Err(too_large());
     }
-    if let Room::Left { bytes, limit } = room {
+    if let RemainingQuota::Left { bytes, limit } = room {
         if upload::charge(length.unwrap_or(0)) > bytes {
             return Err(quota_problem(app, limit, quota));
         }
@@ -79,13 +87,15 @@ async fn read(app: &App, mut request: Request, room: Room, quota: Quota) -> Resu
     }
     let bytes = Bytes::from_request(request, app).await;
     bytes.map_err(|rejection| match (rejection.status(), room) {
-        (StatusCode::PAYLOAD_TOO_LARGE, Room::Left { bytes, limit })
+        (StatusCode::PAYLOAD_TOO_LARGE, RemainingQuota::Left { bytes, limit })
             if bytes < MAX_BYTES as u64 =>
         {
             quota_problem(app, limit, quota)
         }
         (StatusCode::PAYLOAD_TOO_LARGE, _) => too_large(),
-        _ => Problem::new(Code::BadRequest, "the request body ended early; send it again"),
+        _ => {
+            Problem::new(Code::BadRequest, "the request body is incomplete; send the request again")
+        }
     })
 }
 

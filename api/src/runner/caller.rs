@@ -18,7 +18,7 @@ use crate::{
 
 /// Returns true if the runner may run the job: builds on build runners, steps on runners of their
 /// install.
-pub fn may_have(runner: &RunnerCaller, job: &Job) -> bool {
+pub fn may_run(runner: &RunnerCaller, job: &Job) -> bool {
     job.work.as_ref().is_some_and(|work| match work.origin {
         Origin::Build { .. } => runner.mode == RunnerMode::Build,
         Origin::Step { install, .. } => runner.install == Some(install),
@@ -33,7 +33,7 @@ pub fn call(runner: &RunnerCaller, route: &'static str) -> Call {
 
 /// Converts a conflict into a problem that the runner retries. Runners treat most other problems as
 /// final.
-pub fn again(problem: Problem) -> Problem {
+pub fn retryable(problem: Problem) -> Problem {
     if problem.code == Code::Conflict {
         Problem::new(Code::Busy, problem.detail).retry_after(1)
     } else {
@@ -44,14 +44,17 @@ pub fn again(problem: Problem) -> Problem {
 /// Counts one call against the runner's rate limit.
 pub fn allow(app: &App, runner: &RunnerCaller, calls: CallKind) -> Result<(), Problem> {
     app.dispatch.allow(runner.id, calls).map_err(|seconds| {
-        Problem::new(Code::RateLimited, "the runner exceeds its rate limit; retry later")
-            .retry_after(seconds)
+        Problem::new(
+            Code::RateLimited,
+            "request rejected: the runner exceeds its rate limit; retry later",
+        )
+        .retry_after(seconds)
     })
 }
 
-/// Loads the runner into the dispatcher. This takes one query per process, and afterwards the tail
-/// of the log keeps the entry current.
-pub async fn meet(app: &App, id: RunnerId) -> Result<(), Problem> {
+/// Loads the runner into the dispatcher. Each server process needs this query once per runner.
+/// Afterwards, the tail of the log keeps the entry current.
+pub async fn ensure_loaded(app: &App, id: RunnerId) -> Result<(), Problem> {
     if app.dispatch.state().runners.get(id).is_some() {
         return Ok(());
     }
@@ -59,11 +62,11 @@ pub async fn meet(app: &App, id: RunnerId) -> Result<(), Problem> {
     if loaded.state.identity.is_none() {
         return Err(Problem::new(
             Code::TokenUnknown,
-            "unknown runner; enrol again with a new token",
+            "unknown runner; enroll it with a new enrolment token",
         ));
     }
     let now = app.dispatch.moment().instant;
-    let mut desk = app.dispatch.state();
-    desk.runners.meet(id, (*loaded.state).clone(), loaded.version, now);
+    let mut dispatch_state = app.dispatch.state();
+    dispatch_state.runners.meet(id, (*loaded.state).clone(), loaded.version, now);
     Ok(())
 }

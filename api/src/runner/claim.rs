@@ -32,8 +32,8 @@ pub async fn claim(
     let server_epoch = check_session(&app, &runner, &ask).await?;
     // An offer is a hint and may have expired. A runner can claim any job that it may run, unless
     // its session does not accept the kind.
-    if app.dispatch.takes(runner.id, job) == Some(false) {
-        let detail = "the session does not accept jobs of this kind";
+    if app.dispatch.accepts(runner.id, job) == Some(false) {
+        let detail = "claim rejected: the session does not accept jobs of this kind";
         return Err(Problem::new(Code::NotOffered, detail));
     }
     // Reads the manifest while the claim is being committed.
@@ -51,7 +51,7 @@ pub async fn claim(
         taken => taken?,
     };
     let seen = ask.checkpoint.as_deref();
-    grant::answer(&app, job, (&held, position), manifest?, seen).await.map(Json)
+    grant::claim_response(&app, job, (&held, position), manifest?, seen).await.map(Json)
 }
 
 /// Checks that the session is the runner's newest and that this server owns it. Returns the epoch.
@@ -95,13 +95,13 @@ async fn commit_claim(
         Call { sessions: vec![guard], ..caller::call(&runner, "/runner/v1/jobs/{job}/claim") };
     let done = app.engine.transact(&call, move |unit| {
         let ask = ask.clone();
-        Box::pin(async move { taken(unit, &runner, job, &ask, execution).await })
+        Box::pin(async move { claim_job(unit, &runner, job, &ask, execution).await })
     });
-    let done = done.await.map_err(caller::again)?;
+    let done = done.await.map_err(caller::retryable)?;
     Ok((done.value, done.position))
 }
 
-async fn taken(
+async fn claim_job(
     unit: &mut UnitOfWork,
     runner: &RunnerCaller,
     job: JobId,
@@ -109,20 +109,23 @@ async fn taken(
     execution: ExecutionId,
 ) -> Result<Execution, Problem> {
     // Loading the runner guards its stream, so a concurrent revocation makes this claim fail.
-    let standing = unit.load::<aggregate::Runner>(runner.id).await?;
-    let (revoked, works) = (standing.revoked, standing.takes_work());
+    let runner_state = unit.load::<aggregate::Runner>(runner.id).await?;
+    let (revoked, works) = (runner_state.revoked, runner_state.takes_work());
     if revoked {
         return Err(Problem::new(
             Code::RunnerRevoked,
-            "the runner was revoked; enrol again with a new token",
+            "request rejected: the runner was revoked; enroll it again with a new enrolment token",
         ));
     }
     let loaded = unit.load::<Job>(job).await?;
     let again = loaded
         .execution()
         .is_some_and(|held| (held.session, &held.claim_id) == (ask.session_id, &ask.claim_id));
-    if !caller::may_have(runner, loaded) || !(works || again) {
-        return Err(Problem::new(Code::NotOffered, "the job was not offered to this runner"));
+    if !caller::may_run(runner, loaded) || !(works || again) {
+        return Err(Problem::new(
+            Code::NotOffered,
+            "claim rejected: the job was not offered to this runner; poll for offers",
+        ));
     }
     let state = loaded.state.clone();
     let (session, claim_id) = (ask.session_id, ask.claim_id.clone());
@@ -135,7 +138,7 @@ async fn taken(
 }
 
 fn rejection(state: &JobState, error: JobError) -> Problem {
-    let said = error.to_string();
+    let detail = error.to_string();
     let code = match state {
         JobState::Ended { outcome: Outcome::Cancelled, .. } => Code::Cancelled,
         JobState::Ended {
@@ -148,5 +151,5 @@ fn rejection(state: &JobState, error: JobError) -> Problem {
         }
         JobState::NotCreated => return error.into(),
     };
-    Problem::new(code, said)
+    Problem::new(code, detail)
 }

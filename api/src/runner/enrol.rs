@@ -60,7 +60,7 @@ async fn redeem(app: &App, ask: &Enrol) -> Result<(RunnerId, Option<InstallId>),
         let (ask, app) = (ask.clone(), owned.clone());
         Box::pin(async move { redeem_token(&app, unit, token, new, &ask).await })
     });
-    Ok(done.await.map_err(caller::again)?.value)
+    Ok(done.await.map_err(caller::retryable)?.value)
 }
 
 async fn redeem_token(
@@ -74,8 +74,8 @@ async fn redeem_token(
     let known = enrolment.issue.filter(|issue| secret::matches(&ask.token, &issue.sha256));
     let known = known.ok_or_else(unknown_token)?;
     let install = purpose(&known, ask.mode)?;
-    let asked = Redemption { runner: new, identity_key: ask.identity_key.clone() };
-    if unit.handle::<Enrolment>(token, EnrolmentCommand::Redeem(asked)).await? == 0 {
+    let redemption = Redemption { runner: new, identity_key: ask.identity_key.clone() };
+    if unit.handle::<Enrolment>(token, EnrolmentCommand::Redeem(redemption)).await? == 0 {
         // The request was handled before, and its response was lost.
         let runner = enrolment.redeemed.map(|by| by.runner).ok_or_else(unknown_token)?;
         return Ok((runner, install));
@@ -83,7 +83,7 @@ async fn redeem_token(
     unit.create::<Runner>(new, RunnerCommand::Enrol(identity(ask, install, token))).await?;
     if let Some(install) = install {
         let outputs = ask.stack_outputs.clone().into();
-        stack::fits(&outputs)?;
+        stack::check_limits(&outputs)?;
         let before = unit.load::<Install>(install).await?.stack.as_ref().map(|has| has.runner);
         let replaces = match before {
             Some(before) => unit.load::<Runner>(before).await?.revoked.then_some(before),
@@ -96,8 +96,8 @@ async fn redeem_token(
     Ok((new, install))
 }
 
-/// Checks the stack outputs that the provision run requires. An install is provisioned when its
-/// runner enrols, so an error must appear now, while the operator starts the runner.
+/// Checks the stack outputs that the provision run requires. The enrolment of the runner starts
+/// this run, so the operator who starts the runner sees an error immediately.
 async fn check_provision_outputs(
     app: &App,
     unit: &mut UnitOfWork,
@@ -112,7 +112,7 @@ async fn check_provision_outputs(
     let Ok(published) = published(state, install.config_version) else { return Ok(()) };
     let bundle = published.bundle.clone();
     match app.configs.get(&app.pool, &bundle).await {
-        Ok(config) => stack::suffices_for_all(&config, &install),
+        Ok(config) => stack::check_all_available(&config, &install),
         Err(_) => Ok(()),
     }
 }
@@ -135,17 +135,17 @@ fn purpose(issue: &EnrolmentToken, mode: RunnerMode) -> Result<Option<InstallId>
         (Purpose::Build, RunnerMode::Build) => Ok(None),
         (Purpose::Install { .. }, RunnerMode::Build) => Err(Problem::new(
             Code::Invalid,
-            "the token is for an install; start the runner with --mode install",
+            "enrolment token rejected: it is for an install; start the runner with --mode install",
         )),
         (Purpose::Build, RunnerMode::Install) => Err(Problem::new(
             Code::Invalid,
-            "the token is for a build runner; start the runner with --mode build",
+            "enrolment token rejected: it is for a build runner; start the runner with --mode build",
         )),
     }
 }
 
 fn unknown_token() -> Problem {
-    Problem::new(Code::TokenUnknown, "unknown enrolment token; create a new one")
+    Problem::new(Code::TokenUnknown, "unknown enrolment token; create another token")
 }
 
 /// Validates the request without any stored state.

@@ -29,7 +29,7 @@ use crate::{
     problem::{Code, Problem},
     registry::Repository,
     state::App,
-    usecases::{jobs, journal_heads, steps::shortened},
+    usecases::{jobs, journal_heads, steps::truncated},
 };
 
 /// Report progress or the result of an execution. A repeated report changes nothing.
@@ -45,12 +45,12 @@ pub async fn report(
     extract::Json(mut ask): extract::Json<Report>,
 ) -> Result<Response, Problem> {
     caller::allow(&app, &runner, CallKind::Report)?;
-    if headers.contains_key(EXECUTION) && execution::named(&headers)? != ask.execution {
+    if headers.contains_key(EXECUTION) && execution::execution_header(&headers)? != ask.execution {
         let detail = "the header `Execution` and the report name different executions; send the same id in both";
         return Err(Problem::new(Code::BadRequest, detail));
     }
     // A report about another runner's job must neither renew a lease nor cause a read of the log.
-    let allowed = execution::may_report(&app, &runner, job, ask.execution).await;
+    let allowed = execution::check_may_report(&app, &runner, job, ask.execution).await;
     anomalies::record_forgery(&app, &runner, (job, ask.execution), allowed).await?;
     if let ReportBody::Plan(plan) = &ask.body {
         plan::check(&app, &runner, (job, ask.execution), plan).await?;
@@ -61,18 +61,18 @@ pub async fn report(
     let signed = statement::check(&app, &runner, job, &ask).await;
     let signed = anomalies::record_forgery(&app, &runner, (job, ask.execution), signed).await?;
     if let Some(head) = ask.end.as_ref().and_then(|end| end.journal_head.as_ref()) {
-        journal_heads::told(&app, runner.id, head).await;
+        journal_heads::store(&app, runner.id, head).await;
     }
-    let touched = app.dispatch.touch_execution(runner.id, job, ask.execution);
-    reconnect::settle(&app, &runner, touched, None).await;
+    let touched = app.dispatch.record_execution_contact(runner.id, job, ask.execution);
+    reconnect::record_contact(&app, &runner, touched, None).await;
     if let ReportBody::Artifact(artifact) = &mut ask.body {
         let known = app.engine.load::<Job>(job).await?;
         artifact.size_bytes = check_artifact(&app, &known, artifact).await?;
     }
-    let seal = finish::look(&app, ask.execution, &ask.body).await?;
-    let mut answer = hear(&app, &runner, job, (&ask, signed), seal.clone()).await?;
-    if let Some(seal) = seal {
-        answer.committed_bytes = finish::settle(&app, job, ask.execution, seal).await?;
+    let final_log = finish::compare_log(&app, ask.execution, &ask.body).await?;
+    let mut answer = apply_report(&app, &runner, job, (&ask, signed), final_log.clone()).await?;
+    if let Some(final_log) = final_log {
+        answer.committed_bytes = finish::complete_log(&app, job, ask.execution, final_log).await?;
     }
     let status =
         if answer.committed_bytes.is_some() { StatusCode::ACCEPTED } else { StatusCode::OK };
@@ -80,7 +80,7 @@ pub async fn report(
 }
 
 /// Checks that an artifact belongs to this job and is in the registry, because customers receive
-/// what a build reports. Returns its size.
+/// the reported artifact. Returns its size.
 async fn check_artifact(app: &App, job: &Job, artifact: &Artifact) -> Result<u64, Problem> {
     let invalid = |detail: String| Problem::new(Code::Invalid, detail);
     let Artifact { repository, digest, .. } = artifact;
@@ -94,7 +94,7 @@ async fn check_artifact(app: &App, job: &Job, artifact: &Artifact) -> Result<u64
     };
     if own.as_deref() != Some(repository) {
         let own = own.unwrap_or_default();
-        return Err(invalid(format!("invalid repository: this job pushes to {own}")));
+        return Err(invalid(format!("invalid repository {repository}: this job pushes to {own}")));
     }
     let place: Repository = repository.parse().map_err(|error| invalid(format!("{error}")))?;
     let image = app.registry.image(&place, digest).await.map_err(Problem::internal)?;
@@ -107,28 +107,28 @@ async fn check_artifact(app: &App, job: &Job, artifact: &Artifact) -> Result<u64
     Ok(image.blobs().fold(size, |size, blob| size.saturating_add(blob.size)))
 }
 
-pub(super) async fn hear(
+pub(super) async fn apply_report(
     app: &App,
     runner: &RunnerCaller,
     job: JobId,
     (ask, signed): (&Report, Option<SignedResult>),
-    seal: Option<FinalLog>,
+    final_log: Option<FinalLog>,
 ) -> Result<ReportResponse, Problem> {
     let (runner, ask) = (*runner, ask.clone());
     let call = caller::call(&runner, "/runner/v1/jobs/{job}/events");
     let done = app.engine.transact(&call, move |unit| {
-        let (ask, seal, signed) = (ask.clone(), seal.clone(), signed.clone());
+        let (ask, final_log, signed) = (ask.clone(), final_log.clone(), signed.clone());
         Box::pin(async move {
             let answer = handle_report(unit, &runner, job, (ask, signed)).await?;
             // Finalizes a complete log in the commit of the final report, which saves a second wait
             // for the disk.
-            if let (Ok(_), Some(FinalLog::Ready(log))) = (&answer, seal) {
+            if let (Ok(_), Some(FinalLog::Ready(log))) = (&answer, final_log) {
                 jobs::finalize_log(unit, job, log).await?;
             }
             Ok(answer)
         })
     });
-    done.await.map_err(caller::again)?.value
+    done.await.map_err(caller::retryable)?.value
 }
 
 /// Applies a report. Returns the response, or the rejection of a late final report, which is
@@ -140,37 +140,37 @@ async fn handle_report(
     (ask, signed): (Report, Option<SignedResult>),
 ) -> Result<Result<ReportResponse, Problem>, Problem> {
     let loaded = unit.load::<Job>(job).await?;
-    execution::its_own(runner, loaded, ask.execution)?;
+    execution::check_owner(runner, loaded, ask.execution)?;
     if let ReportBody::Refused { by, rule, detail } = &ask.body {
         let refusal = Refusal {
             job,
             execution: Some(ask.execution),
             refused_by: *by,
-            rule: shortened(rule),
-            detail: shortened(detail),
+            rule: truncated(rule),
+            detail: truncated(detail),
         };
         unit.handle::<aggregate::Runner>(runner.id, RunnerCommand::Refuse(refusal)).await?;
     }
     // A stored signature must be by the key that is current at the position of its event. The
     // runner may have replaced its key, or may have been revoked, since the request was checked.
     let by_former = match (&signed, &ask.body) {
-        (Some(signed), _) => keys::of_now(unit, runner).await?.hex != signed.key,
+        (Some(signed), _) => keys::guarded_keys(unit, runner).await?.hex != signed.key,
         (None, ReportBody::Plan(plan)) => {
-            !plan::is_signed(&keys::of_now(unit, runner).await?, (job, ask.execution), plan)
+            !plan::is_signed(&keys::guarded_keys(unit, runner).await?, (job, ask.execution), plan)
         }
         (None, ReportBody::Finished(_) | ReportBody::Refused { .. }) => {
-            keys::of_now(unit, runner).await.map(|_| false)?
+            keys::guarded_keys(unit, runner).await.map(|_| false)?
         }
         (None, _) => false,
     };
     if by_former {
-        return Err(keys::is_former(runner, "report"));
+        return Err(keys::former_key_problem(runner, "report"));
     }
     let (execution, seq) = (ask.execution, ask.seq);
     match convert::to_report(ask.body) {
         Some(report) => {
-            let (said, kept) = (report.clone(), signed.clone());
-            let command = JobCommand::Report { execution, seq, report: said, signed: kept };
+            let (applied, signature) = (report.clone(), signed.clone());
+            let command = JobCommand::Report { execution, seq, report: applied, signed: signature };
             if let Err(refused) = unit.try_handle::<Job>(job, command).await? {
                 // A late result no longer counts, but is recorded.
                 let noted = match report {
@@ -185,7 +185,7 @@ async fn handle_report(
                     | Said::State { .. }
                     | Said::Artifact(_) => false,
                 };
-                let refused = refusal(unit.load::<Job>(job).await?, refused);
+                let refused = rejection(unit.load::<Job>(job).await?, refused);
                 return if noted { Ok(Err(refused)) } else { Err(refused) };
             }
         }
@@ -194,7 +194,7 @@ async fn handle_report(
         None => {
             let loaded = unit.load::<Job>(job).await?;
             if loaded.execution().is_none_or(|held| held.id != execution) {
-                return Err(execution::stale(loaded));
+                return Err(execution::stale_execution(loaded));
             }
         }
     }
@@ -207,11 +207,11 @@ async fn handle_report(
     }))
 }
 
-fn refusal(job: &Job, error: JobError) -> Problem {
+fn rejection(job: &Job, error: JobError) -> Problem {
     match error {
         // The report is late or from a superseded execution: the outcome stands, and the runner
         // keeps its files.
-        JobError::Fenced { .. } | JobError::AlreadyEnded { .. } => execution::stale(job),
+        JobError::Fenced { .. } | JobError::AlreadyEnded { .. } => execution::stale_execution(job),
         other => other.into(),
     }
 }

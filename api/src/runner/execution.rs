@@ -16,22 +16,27 @@ use crate::{
     state::App,
 };
 
-/// Maximum number of checks whether this server has seen a claim, and the interval between them.
+/// Maximum number of checks whether this server has seen a claim.
 const CLAIM_CHECKS: u32 = 20;
+
+/// Interval between checks whether this server has seen a claim.
 const CLAIM_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Execution that a call names in its header.
-pub fn named(headers: &HeaderMap) -> Result<ExecutionId, Problem> {
+pub fn execution_header(headers: &HeaderMap) -> Result<ExecutionId, Problem> {
     let header = headers.get(EXECUTION).and_then(|value| value.to_str().ok());
     let named = header.and_then(|value| value.trim().parse().ok());
     named.ok_or_else(|| {
-        Problem::new(Code::BadRequest, "missing header `Execution`; send the id of the execution")
+        Problem::new(
+            Code::BadRequest,
+            "missing or invalid header `Execution`; send the id of the execution",
+        )
     })
 }
 
-/// Problem with status 412: another execution holds the job, or it is complete. The runner stops
-/// reporting and keeps its files.
-pub fn stale(job: &Job) -> Problem {
+/// Problem with status 412: another execution holds the job, or the job is complete. The runner
+/// stops reporting and keeps its files.
+pub fn stale_execution(job: &Job) -> Problem {
     let state = dispatch::state(job);
     let detail = format!("the execution no longer holds the job, which is {state}");
     Problem::new(Code::Fenced, detail).with("job_state", state)
@@ -39,34 +44,41 @@ pub fn stale(job: &Job) -> Problem {
 
 /// Checks that the runner may run the job, and that the execution does not belong to another
 /// runner.
-pub fn its_own(runner: &RunnerCaller, job: &Job, execution: ExecutionId) -> Result<(), Problem> {
+pub fn check_owner(
+    runner: &RunnerCaller,
+    job: &Job,
+    execution: ExecutionId,
+) -> Result<(), Problem> {
     if job.work.is_none() {
         return Err(Problem::not_found("job"));
     }
     let anothers = job.runner_of(execution).is_some_and(|by| by != runner.id);
-    if anothers || !caller::may_have(runner, job) {
-        return Err(Problem::new(Code::Forbidden, "the job does not belong to this runner"));
+    if anothers || !caller::may_run(runner, job) {
+        return Err(Problem::new(
+            Code::Forbidden,
+            "request rejected: the job does not belong to this runner",
+        ));
     }
     Ok(())
 }
 
-/// Checks that the execution is or was the runner's, before any of its data is read. The job
-/// aggregate decides whether the report is accepted.
-pub async fn may_report(
+/// Checks that the execution belongs or belonged to the runner, before the server reads data of the
+/// execution. The job aggregate decides whether the report is accepted.
+pub async fn check_may_report(
     app: &App,
     runner: &RunnerCaller,
     job: JobId,
     execution: ExecutionId,
 ) -> Result<(), Problem> {
     let known = app.engine.load::<Job>(job).await?;
-    its_own(runner, &known, execution)?;
+    check_owner(runner, &known, execution)?;
     if has_had(&known, execution) {
         return Ok(());
     }
     // This server may not have seen a recent claim, or a claim at another server.
     let loaded = app.engine.log().reload::<Job>(&job.to_string()).await?.state;
-    its_own(runner, &loaded, execution)?;
-    if has_had(&loaded, execution) { Ok(()) } else { Err(stale(&loaded)) }
+    check_owner(runner, &loaded, execution)?;
+    if has_had(&loaded, execution) { Ok(()) } else { Err(stale_execution(&loaded)) }
 }
 
 fn has_had(job: &Job, execution: ExecutionId) -> bool {
@@ -79,18 +91,18 @@ fn has_had(job: &Job, execution: ExecutionId) -> bool {
 }
 
 /// Checks that the runner holds this execution, of any job. Waits for a recent claim to arrive.
-pub async fn at_work(
+pub async fn check_running(
     app: &App,
     runner: &RunnerCaller,
     execution: ExecutionId,
 ) -> Result<(), Problem> {
     for _ in 0..CLAIM_CHECKS {
-        if app.dispatch.works_on(runner.id, execution) {
+        if app.dispatch.holds_execution(runner.id, execution) {
             return Ok(());
         }
         tokio::time::sleep(CLAIM_CHECK_INTERVAL).await;
     }
-    Err(Problem::new(Code::Fenced, "the runner does not hold this execution"))
+    Err(Problem::new(Code::Fenced, "request rejected: the runner does not hold this execution"))
 }
 
 /// Checks that the execution may append to its log: it holds the job, or it ended the job and its
@@ -98,22 +110,22 @@ pub async fn at_work(
 ///
 /// The dispatch state is enough to accept a chunk. Before a rejection the server reads the stream,
 /// because it may not have seen a recent claim.
-pub async fn may_log(
+pub async fn check_may_log(
     app: &App,
     runner: &RunnerCaller,
     job: JobId,
     execution: ExecutionId,
 ) -> Result<(), Problem> {
-    if app.dispatch.writes_log(runner.id, job, execution) {
+    if app.dispatch.may_write_log(runner.id, job, execution) {
         return Ok(());
     }
     let loaded = app.engine.log().reload::<Job>(&job.to_string()).await?.state;
-    its_own(runner, &loaded, execution)?;
+    check_owner(runner, &loaded, execution)?;
     let current = match &loaded.state {
         State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => Some(held.id),
         State::Ended { execution, .. } => *execution,
         State::NotCreated | State::Queued { .. } => None,
     };
-    let sealed = loaded.logs.iter().any(|log| log.execution == execution);
-    if current == Some(execution) && !sealed { Ok(()) } else { Err(stale(&loaded)) }
+    let finalized = loaded.logs.iter().any(|log| log.execution == execution);
+    if current == Some(execution) && !finalized { Ok(()) } else { Err(stale_execution(&loaded)) }
 }

@@ -24,7 +24,7 @@ pub enum FinalLog {
 
 /// Compares the stored log with the final report. Returns `None` if the report is not final, or if
 /// the log of a refused job is not empty.
-pub async fn look(
+pub async fn compare_log(
     app: &App,
     execution: ExecutionId,
     body: &ReportBody,
@@ -68,7 +68,7 @@ async fn announced_log(
     })
 }
 
-/// Finalizes an empty log, which most refused jobs have.
+/// Returns the log of a refused job as complete if the log is empty, as for most refused jobs.
 async fn refused_log(app: &App, execution: ExecutionId) -> Result<Option<FinalLog>, Problem> {
     let (length_bytes, sha256) = app.logs.measure(execution).await?;
     let log = FinalizedLog { execution, length_bytes, sha256, omitted_bytes: 0, complete: true };
@@ -77,13 +77,13 @@ async fn refused_log(app: &App, execution: ExecutionId) -> Result<Option<FinalLo
 
 /// Completes the log after the final report is committed. Returns the number of stored bytes if
 /// bytes are missing.
-pub async fn settle(
+pub async fn complete_log(
     app: &App,
     job: JobId,
     execution: ExecutionId,
-    seal: FinalLog,
+    final_log: FinalLog,
 ) -> Result<Option<u64>, Problem> {
-    match seal {
+    match final_log {
         FinalLog::Ready(_) => {
             app.logs.close(execution);
             Ok(None)
@@ -98,7 +98,7 @@ pub async fn settle(
         FinalLog::Incomplete(have) => Ok(Some(have)),
         FinalLog::Mismatch => {
             app.logs.rewind(execution).await?;
-            let detail = "the stored bytes have another digest; send the log again from offset 0";
+            let detail = "the stored log has another digest; send the log again from offset 0";
             Err(Problem::new(Code::LogMismatch, detail).with("committed_bytes", 0))
         }
     }

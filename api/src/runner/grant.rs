@@ -33,8 +33,9 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of the wait for the dispatcher before the claim is read from the database.
 const DISPATCH_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Builds the response to a claim. The runner can verify it and start.
-pub async fn answer(
+/// Builds the response to a claim. It contains all data with which the runner can verify the claim
+/// and start.
+pub async fn claim_response(
     app: &App,
     job: JobId,
     (held, position): (&Execution, u64),
@@ -43,8 +44,8 @@ pub async fn answer(
 ) -> Result<Claimed, Problem> {
     // The dispatcher receives the claim at the same time and usually has it in memory a moment
     // later.
-    let _late = timeout(DISPATCH_TIMEOUT, app.dispatch.has_taken(position)).await;
-    let claimed = claimed(app, job, held).await?;
+    let _late = timeout(DISPATCH_TIMEOUT, app.dispatch.wait_until_applied(position)).await;
+    let claimed = claim_event(app, job, held).await?;
     let head = head(app, claimed.position).await?;
     let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };
     let (now, deadline) = (app.now(), held.deadline);
@@ -79,7 +80,8 @@ async fn head(app: &App, position: u64) -> Result<Checkpoint, Problem> {
     // Another server may have written the claim, ahead of the position that this server has read.
     let known = timeout(CATCH_UP_TIMEOUT, log.wait_for(position));
     let late = |_| {
-        let detail = "this server has not read the claim yet; try again";
+        let detail =
+            "cannot answer the claim: this server has not read it yet; send the claim again";
         Problem::new(Code::ProjectionLag, detail).retry_after(1)
     };
     known.await.map_err(late)??;
@@ -87,7 +89,7 @@ async fn head(app: &App, position: u64) -> Result<Checkpoint, Problem> {
 }
 
 /// Stored `job.claimed` event of this execution.
-async fn claimed(app: &App, job: JobId, held: &Execution) -> Result<StoredEvent, Problem> {
+async fn claim_event(app: &App, job: JobId, held: &Execution) -> Result<StoredEvent, Problem> {
     if let Some(claimed) = app.dispatch.claim(job, held.id) {
         return Ok(claimed);
     }
@@ -129,7 +131,7 @@ async fn grant(
 
 /// Digest of the grant of this execution, computed from current data.
 pub async fn digest(app: &App, job: JobId, held: &Execution) -> Result<Digest, Problem> {
-    let claimed = claimed(app, job, held).await?;
+    let claimed = claim_event(app, job, held).await?;
     let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };
     let payload = payload(app, job, held, fence, &claimed).await?;
     blob::digest(&payload).map_err(Problem::internal)
@@ -177,8 +179,9 @@ async fn inclusion(
     })
 }
 
-/// Returns a proof that the log still contains everything that the runner has seen. There is none
-/// if the runner saw a longer log than this one, and the runner decides how to react.
+/// Returns a proof that the log still contains every event that the runner has seen. Returns `None`
+/// if the runner has seen no event, a longer log or another log. The runner then decides how to
+/// react.
 async fn consistency(
     app: &App,
     seen: Option<&str>,

@@ -38,12 +38,12 @@ pub async fn append(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     caller::allow(&app, &runner, CallKind::Log)?;
-    let execution = execution::named(&headers)?;
-    let allowed = execution::may_log(&app, &runner, job, execution).await;
+    let execution = execution::execution_header(&headers)?;
+    let allowed = execution::check_may_log(&app, &runner, job, execution).await;
     anomalies::record_forgery(&app, &runner, (job, execution), allowed).await?;
     let (start, bytes) = chunk(&headers, body.map_err(too_long)?)?;
-    let touched = app.dispatch.touch_execution(runner.id, job, execution);
-    reconnect::settle(&app, &runner, touched, None).await;
+    let touched = app.dispatch.record_execution_contact(runner.id, job, execution);
+    reconnect::record_contact(&app, &runner, touched, None).await;
     let have = match app.logs.append(execution, start, bytes).await {
         Err(LogError::Divergence) => {
             anomalies::record_divergence(&app, &runner, (job, execution), start).await?;
@@ -71,10 +71,18 @@ fn chunk(headers: &HeaderMap, body: Bytes) -> Result<(u64, Bytes), Problem> {
         .map_err(|error| {
             Problem::new(Code::BadRequest, format!("cannot decompress the chunk: {error}"))
         })?
-        .ok_or_else(|| Problem::new(Code::TooLarge, "chunk is too large: the limit is 256 KiB"))?;
+        .ok_or_else(|| {
+            Problem::new(
+                Code::TooLarge,
+                "chunk is too large: the limit is 256 KiB; send smaller chunks",
+            )
+        })?;
     if bytes.len() as u64 != range.end - range.start {
-        let detail =
-            format!("the chunk has {} bytes, but Content-Range names another length", bytes.len());
+        let detail = format!(
+            "the chunk has {} bytes, but Content-Range has {}; send matching values",
+            bytes.len(),
+            range.end - range.start
+        );
         return Err(Problem::new(Code::BadRequest, detail));
     }
     let digest = repr_digest(text(HeaderName::from_static(REPR_DIGEST)).unwrap_or_default())?;
@@ -104,8 +112,11 @@ fn answer(app: &App, job: JobId, execution: ExecutionId, have: u64) -> Response 
 
 fn too_long(rejection: BytesRejection) -> Problem {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        Problem::new(Code::TooLarge, "chunk is too large: the limit is 256 KiB")
+        Problem::new(
+            Code::TooLarge,
+            "chunk is too large: the limit is 256 KiB; send smaller chunks",
+        )
     } else {
-        Problem::new(Code::BadRequest, "the request body ended early; send it again")
+        Problem::new(Code::BadRequest, "the request body is incomplete; send the chunk again")
     }
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::{caller, reconnect, session};
 use crate::{
-    dispatch::{CallKind, Polled, SessionError, Touched},
+    dispatch::{CallKind, ContactChanges, Polled, SessionError},
     extract::{self, RunnerCaller},
     listen::ParkedResponse,
     problem::Problem,
@@ -23,7 +23,8 @@ use crate::{
 /// Query parameters of a poll.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 pub struct PollQuery {
-    /// Seconds to wait for directives; the server may wait less.
+    /// Seconds to wait for directives. The server may wait less. Default: the server's long-poll
+    /// timeout.
     wait: Option<u64>,
 }
 
@@ -39,19 +40,19 @@ pub async fn poll(
     extract::Json(ask): extract::Json<Poll>,
 ) -> Result<Response, Problem> {
     caller::allow(&app, &runner, CallKind::Poll)?;
-    let touched = touch(&app, &runner, &ask).await?;
-    reconnect::settle(&app, &runner, touched, ask.disabled.as_deref()).await;
+    let touched = record_poll(&app, &runner, &ask).await?;
+    reconnect::record_contact(&app, &runner, touched, ask.disabled.as_deref()).await;
     let wait = query.wait.map_or(app.dispatch.timing().long_poll, Duration::from_secs);
-    let parked = park(app, runner.id, ask, wait);
+    let parked = wait_for_directives(app, runner.id, ask, wait);
     Ok(match aside {
-        Some(Extension(aside)) => aside.put(Box::pin(parked)),
+        Some(Extension(aside)) => aside.defer(Box::pin(parked)),
         None => parked.await,
     })
 }
 
 /// Waits for directives. No other data of the request stays in memory meanwhile.
-async fn park(app: App, runner: RunnerId, ask: Poll, wait: Duration) -> Response {
-    match app.dispatch.park(runner, &ask, wait).await {
+async fn wait_for_directives(app: App, runner: RunnerId, ask: Poll, wait: Duration) -> Response {
+    match app.dispatch.long_poll(runner, &ask, wait).await {
         Ok(Polled::Empty) => StatusCode::NO_CONTENT.into_response(),
         Ok(Polled::Directives { directives, leases, delay_ms }) => {
             let next = PollTiming { wait_s: None, delay_ms };
@@ -62,13 +63,17 @@ async fn park(app: App, runner: RunnerId, ask: Poll, wait: Duration) -> Response
 }
 
 /// Records the contact. A session that this server does not know is looked up in the database once.
-async fn touch(app: &App, runner: &RunnerCaller, ask: &Poll) -> Result<Touched, Problem> {
-    match app.dispatch.touch(runner.id, ask) {
+async fn record_poll(
+    app: &App,
+    runner: &RunnerCaller,
+    ask: &Poll,
+) -> Result<ContactChanges, Problem> {
+    match app.dispatch.apply_poll(runner.id, ask) {
         Err(SessionError::Unknown) => {
             let running = u32::try_from(ask.running.len()).unwrap_or(u32::MAX);
             let slots = ask.free_slots.saturating_add(running);
             session::adopt(app, runner, ask.session_id, ask.generation, slots).await?;
-            Ok(app.dispatch.touch(runner.id, ask)?)
+            Ok(app.dispatch.apply_poll(runner.id, ask)?)
         }
         known => Ok(known?),
     }

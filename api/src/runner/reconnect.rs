@@ -6,43 +6,48 @@ use domain::{
 };
 
 use super::caller;
-use crate::{dispatch::Touched, extract::RunnerCaller, problem::Problem, state::App};
+use crate::{dispatch::ContactChanges, extract::RunnerCaller, problem::Problem, state::App};
 
 /// Records reattached jobs and a reconnected runner. If the database is unavailable, the runner's
 /// call succeeds anyway and the next call retries.
-pub async fn settle(app: &App, runner: &RunnerCaller, touched: Touched, why: Option<&str>) {
-    if touched == Touched::default() {
+pub async fn record_contact(
+    app: &App,
+    runner: &RunnerCaller,
+    touched: ContactChanges,
+    why: Option<&str>,
+) {
+    if touched == ContactChanges::default() {
         return;
     }
     if let Err(problem) = append_transitions(app, runner, touched, why).await {
-        tracing::warn!(runner.id = %runner.id, error = %problem.detail, "Cannot record that a runner reconnected, trying again");
+        tracing::warn!(runner.id = %runner.id, error = %problem.detail, "Cannot record that a runner reconnected, retrying at its next call");
     }
 }
 
 async fn append_transitions(
     app: &App,
     runner: &RunnerCaller,
-    touched: Touched,
+    touched: ContactChanges,
     why: Option<&str>,
 ) -> Result<(), Problem> {
     let call = caller::call(runner, "/runner/v1/poll");
     for (job, execution) in touched.reattach {
-        let told = app.engine.transact(&call, move |unit| {
+        let recorded = app.engine.transact(&call, move |unit| {
             Box::pin(async move {
-                // The execution may have lost the job meanwhile, and its next report is rejected
-                // then.
+                // The execution may have lost the job meanwhile. The server then rejects its next
+                // report.
                 unit.try_handle::<Job>(job, JobCommand::Reattach { execution }).await.map(|_| ())
             })
         });
-        told.await?;
+        recorded.await?;
     }
     if touched.reconnected {
-        returned(app, runner).await?;
+        record_reconnect(app, runner).await?;
     }
     if let Some(off) = touched.disabled_changed {
         let (id, side) = (runner.id, Side::Customer);
         let reason = why.unwrap_or("disabled on its host").to_string();
-        let told = app.engine.transact(&call, move |unit| {
+        let recorded = app.engine.transact(&call, move |unit| {
             let by = Actor::Runner(id);
             let command = match off {
                 true => RunnerCommand::Disable { side, by, reason: reason.clone() },
@@ -50,25 +55,25 @@ async fn append_transitions(
             };
             Box::pin(unit.handle::<aggregate::Runner>(id, command))
         });
-        told.await?;
+        recorded.await?;
     }
     Ok(())
 }
 
 /// Records that the runner reconnected, if it was recorded as disconnected.
-pub async fn returned(app: &App, runner: &RunnerCaller) -> Result<(), Problem> {
-    let silent = app
+pub async fn record_reconnect(app: &App, runner: &RunnerCaller) -> Result<(), Problem> {
+    let disconnected = app
         .dispatch
         .state()
         .runners
         .get(runner.id)
         .map(|known| known.runner.disconnected_since.is_some() && !known.runner.revoked);
-    if silent != Some(true) {
+    if disconnected != Some(true) {
         return Ok(());
     }
     let (call, id) = (caller::call(runner, "/runner/v1/poll"), runner.id);
-    let told = app.engine.transact(&call, move |unit| {
+    let recorded = app.engine.transact(&call, move |unit| {
         Box::pin(unit.handle::<aggregate::Runner>(id, RunnerCommand::Reconnect))
     });
-    told.await.map(|_| ())
+    recorded.await.map(|_| ())
 }

@@ -30,11 +30,11 @@ pub async fn rekey(
     let runner = RunnerCaller { id: signer.id, mode, install, generation: 0 };
     caller::allow(&app, &runner, CallKind::Rekey)?;
     let (call, new) = (caller::call(&runner, "/runner/v1/rekey"), identity_key.clone());
-    let told = app.engine.transact(&call, move |unit| {
+    let recorded = app.engine.transact(&call, move |unit| {
         let rekey = RunnerCommand::Rekey { identity_key: new.clone() };
         Box::pin(unit.handle::<Runner>(runner.id, rekey))
     });
-    if told.await.map_err(caller::again)?.value > 0 {
+    if recorded.await.map_err(caller::retryable)?.value > 0 {
         tracing::info!(runner.id = %runner.id, "Replaced the identity key of the runner");
     }
     Ok(Json(Rekeyed { runner: runner.id, identity_key, server_time }))

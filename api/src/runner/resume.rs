@@ -32,7 +32,7 @@ pub async fn resume(
         let (job, execution) = (entry.job, decision.execution.or(entry.execution));
         answers.push(Resume { job, execution, action: decision.action });
     }
-    for (job, execution) in held(app, runner.id, session) {
+    for (job, execution) in previous_executions(app, runner.id, session) {
         if !named.contains(&job) {
             declare_lost(app, runner, job, execution, LossReason::ExecutionNotInJournal).await?;
         }
@@ -97,10 +97,14 @@ fn has_incomplete_log(job: &Job, entry: &JournalEntry) -> bool {
     }
 }
 
-fn held(app: &App, runner: RunnerId, session: SessionId) -> Vec<(JobId, ExecutionId)> {
-    let desk = app.dispatch.state();
-    let held = desk.board.held_by(runner);
-    let former = held.filter_map(|(job, tracked)| Some((job, tracked.alive()?)));
+fn previous_executions(
+    app: &App,
+    runner: RunnerId,
+    session: SessionId,
+) -> Vec<(JobId, ExecutionId)> {
+    let dispatch_state = app.dispatch.state();
+    let held = dispatch_state.jobs.held_by(runner);
+    let former = held.filter_map(|(job, tracked)| Some((job, tracked.active_execution()?)));
     former.filter(|(_, held)| held.session != session).map(|(job, held)| (job, held.id)).collect()
 }
 
@@ -121,7 +125,7 @@ async fn declare_lost(
                 .map(|_| ())
         })
     });
-    lost.await.map(|_| ()).map_err(caller::again)
+    lost.await.map(|_| ()).map_err(caller::retryable)
 }
 
 #[cfg(test)]

@@ -26,9 +26,9 @@ use crate::{
     usecases::journal_heads,
 };
 
-/// Number of suspicious openings within [`FLAPPING`] that are still tolerated. An opening is
-/// suspicious if it comes from another host, has another journal, or arrives while the previous
-/// process is alive. More of them mean that two agents share a key.
+/// Number of suspicious openings within [`FLAPPING`] that raise no alert. An opening is suspicious
+/// if it comes from another host, has another journal, or arrives while the previous process is
+/// alive. More openings indicate that two agents share a key.
 const MAX_SUSPICIOUS: usize = 3;
 /// Number of past session ids kept per runner, to reject replayed openings. An opening is valid for
 /// up to ten minutes, and two agents that share a key open many sessions in that time.
@@ -70,13 +70,13 @@ pub async fn open(
     if let Some(Extension(connection)) = connection {
         connection.authenticate();
     }
-    caller::meet(&app, signer.id).await?;
+    caller::ensure_loaded(&app, signer.id).await?;
     let (id, row) = (opening.session, write_row(&app, &opening).await?);
     let (generation, (mode, install)) = (row.generation, signer.scope());
     let runner = RunnerCaller { id: signer.id, mode, install, generation };
-    let flapping = seat(&app, &runner, &opening, &row, &ask);
+    let flapping = add_to_dispatcher(&app, &runner, &opening, &row, &ask);
     if let Some(head) = &ask.journal_head {
-        journal_heads::told(&app, signer.id, head).await;
+        journal_heads::store(&app, signer.id, head).await;
     }
     let resume = resume::resume(&app, &runner, id, &ask.journal, row.same_journal).await?;
     record_opening(&app, &runner, flapping).await?;
@@ -107,28 +107,28 @@ pub async fn close(
     if app.dispatch.session_of(runner.id).is_none() {
         adopt(&app, &runner, session, runner.generation, 0).await?;
     }
-    stopped(&app, &runner, session).await?;
+    record_stop(&app, &runner, session).await?;
     app.dispatch.close(runner.id, session);
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Records that a runner stopped, unless it has opened another session meanwhile.
-async fn stopped(app: &App, runner: &RunnerCaller, session: SessionId) -> Result<(), Problem> {
+async fn record_stop(app: &App, runner: &RunnerCaller, session: SessionId) -> Result<(), Problem> {
     let Some(guard) = app.dispatch.guard(runner.id, session) else { return Ok(()) };
     let call = Call { sessions: vec![guard], ..caller::call(runner, "/runner/v1/sessions") };
     let (id, last_contact_at) = (runner.id, app.now());
-    let told = app.engine.transact(&call, move |unit| {
+    let recorded = app.engine.transact(&call, move |unit| {
         let stop = RunnerCommand::Disconnect { last_contact_at, stopped: true };
         Box::pin(unit.handle::<aggregate::Runner>(id, stop))
     });
-    told.await.map(|_| ()).map_err(caller::again)
+    recorded.await.map(|_| ()).map_err(caller::retryable)
 }
 
 /// Writes the session row. The newest session wins, regardless of the server of the previous one.
 /// Its generation and epoch grow, so calls of the previous session and commits on its behalf fail.
 ///
-/// A repeated opening returns the same session while that is the newest. Later every server rejects
-/// it, because the row lists the ids of past sessions.
+/// A repeated opening returns the same session while that session is the newest. Later every server
+/// rejects the opening, because the row lists the ids of recent sessions.
 async fn write_row(app: &App, opening: &SessionAssertion) -> Result<SessionRow, Problem> {
     let row = sqlx::query(
         "with former as (select boot_id, journal_id from runner_session where runner = $1) \
@@ -173,7 +173,7 @@ async fn write_row(app: &App, opening: &SessionAssertion) -> Result<SessionRow, 
 
 /// Adds the session to the dispatcher. Returns the number of recent suspicious openings if there
 /// were too many.
-fn seat(
+fn add_to_dispatcher(
     app: &App,
     runner: &RunnerCaller,
     opening: &SessionAssertion,
@@ -189,12 +189,12 @@ fn seat(
         ..Session::new(opening.session, row.generation, row.server_epoch)
     };
     let now = app.dispatch.moment().instant;
-    let mut desk = app.dispatch.state();
-    let former = desk.runners.get(runner.id).and_then(|known| known.session.as_ref());
+    let mut dispatch_state = app.dispatch.state();
+    let former = dispatch_state.runners.get(runner.id).and_then(|known| known.session.as_ref());
     // A copy of the directory on the same host has the same journal. An agent process that has
     // ended does not wait in a long poll.
-    let twin = former.is_some_and(|former| former.has_a_twin(&opening.process_id));
-    let known = desk.seat(runner.id, session, now)?;
+    let twin = former.is_some_and(|former| former.has_other_process(&opening.process_id));
+    let known = dispatch_state.open_session(runner.id, session, now)?;
     // An agent that restarts with the same journal on the same host is not a clone, regardless of
     // the number of restarts.
     if !row.is_other_host && !twin {
@@ -211,26 +211,26 @@ fn seat(
     Some(u32::try_from(lately).unwrap_or(u32::MAX))
 }
 
-/// Records that the runner reconnected, or that its key may be in use twice.
+/// Records that the runner reconnected, or that two agents may share its key.
 async fn record_opening(
     app: &App,
     runner: &RunnerCaller,
     flapping: Option<u32>,
 ) -> Result<(), Problem> {
-    reconnect::returned(app, runner).await?;
+    reconnect::record_reconnect(app, runner).await?;
     let Some(sessions) = flapping else { return Ok(()) };
-    tracing::warn!(runner.id = %runner.id, sessions, "Runner opened many sessions in 10 minutes; its key may be in use twice");
+    tracing::warn!(runner.id = %runner.id, sessions, "Runner opened many sessions in 10 minutes; two agents may share its key");
     let (call, id) = (caller::call(runner, "/runner/v1/sessions"), runner.id);
-    let said = app.engine.transact(&call, move |unit| {
+    let recorded = app.engine.transact(&call, move |unit| {
         let alert = RunnerCommand::SuspectClone { sessions };
         Box::pin(unit.handle::<aggregate::Runner>(id, alert))
     });
-    said.await.map(|_| ()).map_err(caller::again)
+    recorded.await.map(|_| ()).map_err(caller::retryable)
 }
 
-/// Takes over a session that another server opened, or this one before a restart. The capabilities
-/// are not in the database. Until the next opening, the session is assumed to accept all kinds that
-/// suit its mode.
+/// Takes over a session that another server opened, or that this server opened before a restart.
+/// The capabilities are not in the database. Until the next opening, the session is assumed to
+/// accept all kinds that suit its mode.
 pub async fn adopt(
     app: &App,
     runner: &RunnerCaller,
@@ -238,7 +238,7 @@ pub async fn adopt(
     generation: u64,
     slots: u32,
 ) -> Result<(), Problem> {
-    caller::meet(app, runner.id).await?;
+    caller::ensure_loaded(app, runner.id).await?;
     let row = sqlx::query(
         "update runner_session set server = $4, server_epoch = server_epoch + 1 \
          where runner = $1 and session = $2 and generation = $3 returning server_epoch",
@@ -276,5 +276,5 @@ async fn mismatch(
 
 fn take_over(app: &App, runner: RunnerId, session: Session) {
     let now = app.dispatch.moment().instant;
-    app.dispatch.state().seat(runner, session, now + app.dispatch.timing().takeover);
+    app.dispatch.state().open_session(runner, session, now + app.dispatch.timing().takeover);
 }

@@ -46,9 +46,10 @@ pub(super) async fn start(
     });
     let (_, position) = dispatch::load(&app.dispatch, app.log(), &app.pool).await?;
     supervise(loops, app, "dispatch", move |app| {
-        let (desk, log, stopping) = (app.dispatch.clone(), app.log().clone(), app.stopping.clone());
-        let (tail, position) = (log.tail(), position.max(desk.taken()));
-        dispatch::follow(desk, log, tail, position, stopping)
+        let (dispatcher, log, stopping) =
+            (app.dispatch.clone(), app.log().clone(), app.stopping.clone());
+        let (tail, position) = (log.tail(), position.max(dispatcher.applied_position()));
+        dispatch::follow(dispatcher, log, tail, position, stopping)
     });
     supervise(loops, app, "grants", move |app| {
         grants::run(app.pool.clone(), app.stopping.clone(), queued.clone())

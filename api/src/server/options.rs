@@ -1,4 +1,3 @@
-//! Start options of a server.
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -45,7 +44,7 @@ pub struct Options {
     pub max_blob_bytes: u64,
     /// Limits on the bytes that runners may upload for their reports.
     pub uploads: event_log::upload::Quota,
-    /// Creates an additional owner and writes its token to the data directory.
+    /// True to create an additional owner and to write its token to the data directory.
     pub recover_owner: bool,
     /// Directory of the log's archives. `None`: a directory in the data directory.
     pub archives: Option<PathBuf>,
@@ -53,7 +52,7 @@ pub struct Options {
     pub partition_events: u64,
 }
 
-/// Directory of the log's archives: the given one, or one in the data directory.
+/// Directory of the log's archives: `said`, or else `archives` in the data directory.
 pub fn archives_directory(data: &Path, said: Option<&Path>) -> PathBuf {
     said.map_or_else(|| data.join("archives"), Path::to_path_buf)
 }
@@ -61,12 +60,9 @@ pub fn archives_directory(data: &Path, said: Option<&Path>) -> PathBuf {
 /// Listeners that use TLS if there is a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TlsFor {
-    /// Both listeners.
     #[default]
     Both,
-    /// Only the listener of the Control API.
     Control,
-    /// Only the listener of the Runner API.
     Runner,
 }
 
@@ -95,8 +91,8 @@ impl Options {
         }
     }
 
-    /// Number of files that database connections need: those of the pool, of the table owner, and
-    /// of rebuilds.
+    /// Number of files that database connections need: connections of the pool, of the table owner,
+    /// and of rebuilds.
     pub(super) fn database_files(&self) -> u64 {
         2 * u64::from(self.connections) + 16
     }
@@ -119,7 +115,9 @@ impl Options {
         }
     }
 
-    pub(super) async fn open_doors(&self) -> Result<(BoundListener, BoundListener), ListenError> {
+    pub(super) async fn bind_listeners(
+        &self,
+    ) -> Result<(BoundListener, BoundListener), ListenError> {
         // Detects an unusable certificate before any listener is open.
         self.certificate.as_ref().map(listen::acceptor).transpose()?;
         let (control, runner) = (self.control_tls().is_some(), self.runner_tls().is_some());

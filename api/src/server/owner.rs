@@ -6,18 +6,14 @@ use sqlx::PgPool;
 /// Reasons why the tables cannot be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
-    /// A migration failed.
     #[error(transparent)]
     Migrate(#[from] MigrateError),
-    /// A rebuild of a projection failed.
     #[error(transparent)]
     Rebuild(#[from] RebuildError),
-    /// The database is unavailable or returned an error.
-    #[error("database error: {0}")]
+    #[error("cannot access the database: {0}")]
     Database(#[from] sqlx::Error),
-    /// The new epoch is not higher than the current one.
     #[error(
-        "the epoch is already {now}; raise it above the highest epoch that any runner has seen"
+        "cannot raise the epoch: it is already {now}; pass an epoch above the highest epoch that any runner has seen"
     )]
     Epoch { now: i64 },
 }

@@ -15,11 +15,10 @@ pub struct Ready {
     pub runner: String,
     /// Data directory with keys, registry and owner token.
     pub data: PathBuf,
-    /// Id of the log.
     pub log_id: String,
     /// Fingerprint of the manifest key, which the enrol command prints.
     pub fingerprint: String,
-    /// File with the first owner's token. Absent if another server created it.
+    /// File with the first owner's token. Absent if another server created the owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_token_file: Option<PathBuf>,
     /// True if this start created the first owner.
@@ -27,7 +26,6 @@ pub struct Ready {
     /// URL of the private Postgres, with the server's role.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub database: Option<String>,
-    /// Process id of the server.
     pub pid: u32,
 }
 

@@ -93,7 +93,7 @@ async fn control_api_accepts_only_principal_tokens() {
 async fn stop_ends_open_connections_and_accepts_no_new_ones() {
     let started = Started::new().await;
     let url = started.control("/healthz");
-    // A keep-alive connection, and one that sends nothing.
+    // A keep-alive connection, and a connection that sends nothing.
     started.http.get(&url).send().await.unwrap();
     let address = url.trim_start_matches("http://").trim_end_matches("/healthz").to_string();
     let silent = tokio::net::TcpStream::connect(&address).await.unwrap();
@@ -155,7 +155,7 @@ async fn waits_for_approval(server: &Server, run: domain::ids::RunId, days: i64)
         ids::{AppId, BuildId, ComponentId, InstallId, JobId, StepId},
         install::{Install, InstallCommand},
         run::{
-            Approval, Cause, Operation, PlanFacts, Request, Run, RunCommand, RunKind, StepSpec,
+            Approval, Cause, Operation, Request, Run, RunCommand, RunKind, StepPlan, StepSpec,
             Target,
         },
     };
@@ -200,7 +200,7 @@ async fn waits_for_approval(server: &Server, run: domain::ids::RunId, days: i64)
             let digest =
                 |n: u8| format!("sha256:{n:064x}").parse::<domain::digest::Digest>().unwrap();
             let (digest, summary) = (digest(1), digest(2));
-            let plan = PlanFacts { digest, summary, noop: false, add: 1, change: 0, destroy: 0 };
+            let plan = StepPlan { digest, summary, noop: false, add: 1, change: 0, destroy: 0 };
             let approval = Approval::Principal { expires_at };
             unit.handle::<Run>(run, RunCommand::RecordPlan { job, plan, approval }).await
         })

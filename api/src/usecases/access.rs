@@ -21,11 +21,9 @@ use crate::{
 pub struct CreatedToken {
     /// Owner of the token.
     pub principal: PrincipalId,
-    /// Id of the token.
     pub token: TokenId,
-    /// Secret text of the token.
     pub secret_text: String,
-    /// Time at which the token expires.
+    /// Time at which the token expires. `None`: the token is valid until it is revoked.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -49,7 +47,7 @@ pub async fn create(
     if let Some(name) = &name {
         names::set(&app.pool, principal, name, app.now()).await?;
     }
-    let made = app.engine.transact(call, move |unit| {
+    let created = app.engine.transact(call, move |unit| {
         let issued = issued.clone();
         async move {
             let add = AccessCommand::AddPrincipal { kind: PrincipalKind::Service, name_ref: None };
@@ -59,8 +57,8 @@ pub async fn create(
         }
         .boxed()
     });
-    let Done { position, events, .. } = match made.await {
-        Ok(made) => made,
+    let Done { position, events, .. } = match created.await {
+        Ok(created) => created,
         Err(problem) => {
             // The commit may be in doubt. A principal that exists keeps its name.
             if principals::principal(&app.pool, principal).await?.is_none() {
@@ -78,7 +76,7 @@ pub async fn create(
 ///
 /// A name can be removed even if no such principal exists. The name is stored before the principal
 /// is created, and the server may stop in between.
-pub async fn name(
+pub async fn set_name(
     app: &App,
     principal: PrincipalId,
     name: Option<String>,
@@ -94,20 +92,23 @@ pub async fn name(
 }
 
 fn too_long() -> Problem {
-    Problem::new(Code::Invalid, "the token lifetime is too long; omit expires_in_s")
+    Problem::new(
+        Code::Invalid,
+        "invalid lifetime: the token would end after the last valid time; set a smaller expires_in_s, or omit it",
+    )
 }
 
-/// Revokes a token, effective from the next request. Rejects this for the only valid token of the
-/// last owner.
+/// Revokes a token, effective from the next request. Rejects the request for the only valid token
+/// of the last owner.
 pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, Problem> {
     let of = tokens::token(&app.pool, token).await?;
     let principal = of.ok_or_else(|| Problem::not_found(token))?.principal;
     let owners = app.principals.owners();
-    let told = app.engine.transact(call, move |unit| {
+    let revoked = app.engine.transact(call, move |unit| {
         let (owners, revoke) = (owners.clone(), AccessCommand::RevokeToken { token });
         async move {
             if is_last_of_an_owner(unit, (principal, token), &owners).await? {
-                let detail = "this is the only valid token of an owner; create another one first: \
+                let detail = "cannot revoke the token: it is the only valid token of an owner; create another owner first: \
                               `stead tokens create --role owner`";
                 return Err(Problem::new(Code::Rejected, detail));
             }
@@ -115,29 +116,29 @@ pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, 
         }
         .boxed()
     });
-    let told = told.await?;
-    app.principals.wait_for_position(told.position).await;
-    Ok(told)
+    let revoked = revoked.await?;
+    app.principals.wait_for_position(revoked.position).await;
+    Ok(revoked)
 }
 
 /// Grants a role to a principal, effective from the next request.
-pub async fn grant(
+pub async fn grant_role(
     app: &App,
     call: &Call,
     principal: PrincipalId,
     role: Role,
 ) -> Result<Done<()>, Problem> {
-    let told = app.engine.transact(call, move |unit| {
+    let granted = app.engine.transact(call, move |unit| {
         let grant = AccessCommand::GrantRole { role };
         async move { unit.handle::<Access>(principal, grant).await.map(drop) }.boxed()
     });
-    let told = told.await?;
-    app.principals.wait_for_position(told.position).await;
-    Ok(told)
+    let granted = granted.await?;
+    app.principals.wait_for_position(granted.position).await;
+    Ok(granted)
 }
 
-/// Revokes a role from a principal, effective from the next request. Rejects this for the only
-/// owner.
+/// Revokes a role from a principal, effective from the next request. Rejects the request for the
+/// owner role of the only owner.
 pub async fn revoke_role(
     app: &App,
     call: &Call,
@@ -145,23 +146,23 @@ pub async fn revoke_role(
     role: Role,
 ) -> Result<Done<()>, Problem> {
     let owners = app.principals.owners();
-    let told = app.engine.transact(call, move |unit| {
+    let revoked = app.engine.transact(call, move |unit| {
         let (owners, revoke_role) = (owners.clone(), AccessCommand::RevokeRole { role });
         async move {
             let now = unit.now();
             let owns = role == Role::Owner && unit.load::<Access>(principal).await?.is_owner(now);
             if owns && !another_owner_exists(unit, principal, &owners).await? {
-                let detail = "this is the only owner; create another one first: `stead tokens \
-                              create --role owner`";
+                let detail = "cannot revoke the role: this principal is the only owner; create another owner first: \
+                              `stead tokens create --role owner`";
                 return Err(Problem::new(Code::Rejected, detail));
             }
             unit.handle::<Access>(principal, revoke_role).await.map(drop)
         }
         .boxed()
     });
-    let told = told.await?;
-    app.principals.wait_for_position(told.position).await;
-    Ok(told)
+    let revoked = revoked.await?;
+    app.principals.wait_for_position(revoked.position).await;
+    Ok(revoked)
 }
 
 /// Returns true if another principal has the owner role and a valid token.
@@ -179,8 +180,9 @@ async fn another_owner_exists(
     Ok(false)
 }
 
-/// Returns true if no owner would have a valid token without this one. The commit guards all
-/// streams that this reads. If two owners revoke each other concurrently, one of them is rejected.
+/// Returns true if no owner would have a valid token without this token. The commit guards all
+/// streams that this function reads. If two owners revoke each other's tokens concurrently, one of
+/// them is rejected.
 async fn is_last_of_an_owner(
     unit: &mut UnitOfWork,
     (principal, token): (PrincipalId, TokenId),

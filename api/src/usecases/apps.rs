@@ -28,7 +28,6 @@ pub struct SyncResult {
     pub app: Option<AppId>,
     /// Config version that has the bundle, or would have it.
     pub version: u32,
-    /// Digest of the bundle.
     pub bundle: Digest,
     /// True if the newest version already has this bundle.
     pub unchanged: bool,
@@ -38,20 +37,17 @@ pub struct SyncResult {
     pub before: Option<Arc<Config>>,
     /// Number of the version whose config is in `before`.
     pub before_version: Option<u32>,
-    /// Parsed bundle.
     pub config: Arc<Config>,
     /// Impact of a dry run on installs, and the number of installs that were not planned.
     pub impact: (Vec<InstallImpact>, u64),
 }
 
-/// Options of a sync.
+/// Publication of a bundle, or its comparison with a published version.
 #[derive(Debug, Clone, Copy)]
 pub enum SyncOptions {
-    /// Publish the bundle.
     Publish,
-    /// Change nothing. Compare with the given version, or with the newest one.
+    /// Compares the bundle with the given version, or with the newest version, and changes nothing.
     DryRun {
-        /// Published version.
         against: Option<u32>,
     },
 }
@@ -62,7 +58,7 @@ pub async fn sync(
     call: &Call,
     name: &str,
     tar: Vec<u8>,
-    how: SyncOptions,
+    options: SyncOptions,
 ) -> Result<Done<SyncResult>, Problem> {
     if !domain::name::is_valid(name) {
         let detail = format!(
@@ -74,7 +70,7 @@ pub async fn sync(
     }
     let config = Arc::new(configs::read(&tar)?);
     let bundle = event_log::blob::digest(&tar).map_err(Problem::internal)?;
-    if let SyncOptions::DryRun { against } = how {
+    if let SyncOptions::DryRun { against } = options {
         let answer = dry_run(app, name, config, bundle, against).await?;
         return Ok(Done { value: answer, position: app.engine.log().position(), events: 0 });
     }
@@ -102,14 +98,14 @@ async fn dry_run(
     against: Option<u32>,
 ) -> Result<SyncResult, Problem> {
     let mut plan = SyncPlan::load(app, name).await?;
-    let mut synced = plan.synced(app, config.clone(), bundle.clone()).await?;
+    let mut synced = plan.preview_sync(app, config.clone(), bundle.clone()).await?;
     if let Some(against) = against {
         let older = configs::published(&plan.state, against)?;
         synced.before = Some(app.configs.get(&app.pool, &older.bundle).await?);
         synced.before_version = Some(against);
     }
     if let Some(id) = plan.id {
-        let published = impact::as_published(&plan.state, &config, &bundle);
+        let published = impact::preview_version(&plan.state, &config, &bundle);
         synced.impact = impact::impact(app, id, &config, &published).await?;
     }
     Ok(synced)
@@ -120,8 +116,8 @@ pub async fn find(app: &App, name: &str) -> Result<AppId, Problem> {
     if let Ok(id) = name.parse::<AppId>() {
         return Ok(id);
     }
-    let taken = app.engine.load::<Name>(domain::name::stream("app", name)).await?;
-    let owner = taken.owner.and_then(|owner| owner.parse().ok());
+    let reservation = app.engine.load::<Name>(domain::name::stream("app", name)).await?;
+    let owner = reservation.owner.and_then(|owner| owner.parse().ok());
     owner.ok_or_else(|| Problem::not_found(format!("the app {name:?}")))
 }
 
@@ -132,8 +128,8 @@ struct SyncPlan {
 
 impl SyncPlan {
     async fn load(app: &App, name: &str) -> Result<SyncPlan, Problem> {
-        let taken = app.engine.load::<Name>(domain::name::stream("app", name)).await?;
-        let id: Option<AppId> = taken.owner.and_then(|owner| owner.parse().ok());
+        let reservation = app.engine.load::<Name>(domain::name::stream("app", name)).await?;
+        let id: Option<AppId> = reservation.owner.and_then(|owner| owner.parse().ok());
         let state = match id {
             Some(id) => app.engine.load::<AppState>(id).await?,
             None => AppState::default(),
@@ -141,7 +137,7 @@ impl SyncPlan {
         Ok(SyncPlan { id, state })
     }
 
-    async fn synced(
+    async fn preview_sync(
         &mut self,
         app: &App,
         config: Arc<Config>,
@@ -175,8 +171,8 @@ async fn publish(
     bundle: Digest,
 ) -> Result<SyncResult, Problem> {
     let stream = domain::name::stream("app", name);
-    let taken = unit.load::<Name>(&stream).await?.owner.clone();
-    let id: AppId = match taken.and_then(|owner| owner.parse().ok()) {
+    let owner_id = unit.load::<Name>(&stream).await?.owner.clone();
+    let id: AppId = match owner_id.and_then(|owner| owner.parse().ok()) {
         Some(id) => id,
         None => {
             let id = AppId(ulid::Ulid::new());
@@ -188,18 +184,20 @@ async fn publish(
     };
     let state = unit.load::<AppState>(id).await?.clone();
     let mut plan = SyncPlan { id: Some(id), state };
-    let mut synced = plan.synced(app, config.clone(), bundle.clone()).await?;
+    let mut synced = plan.preview_sync(app, config.clone(), bundle.clone()).await?;
     if synced.unchanged {
         return Ok(synced);
     }
     let (version, before) = (synced.version, plan.state.latest().cloned());
     let mut components = vec![];
     for (name, source) in sources(&config)? {
-        let part = part(unit, id, &plan.state, before.as_ref(), version, &name, source).await?;
-        if part.is_new_build {
-            synced.builds.push((name, part.published.build));
+        let defined =
+            define_component(unit, id, &plan.state, before.as_ref(), version, &name, source)
+                .await?;
+        if defined.is_new_build {
+            synced.builds.push((name, defined.published.build));
         }
-        components.push(part.published);
+        components.push(defined.published);
     }
     for gone in before.iter().flat_map(|before| &before.components) {
         if !components.iter().any(|kept| kept.name == gone.name) {
@@ -216,9 +214,9 @@ struct DefinedComponent {
     is_new_build: bool,
 }
 
-/// Defines or changes one component of the new version. Requests a build if its source changed or
-/// its last build failed.
-async fn part(
+/// Defines or changes one component of the new version. Requests a build if the source or the kind
+/// changed, or if the last build failed.
+async fn define_component(
     unit: &mut UnitOfWork,
     app: AppId,
     state: &AppState,
@@ -250,7 +248,7 @@ async fn part(
     let earlier = before
         .and_then(|before| before.components.iter().find(|part| part.name == name))
         .map(|part| part.build);
-    let mut kept = None;
+    let mut reused = None;
     if let Some(build) = earlier {
         let build_state = unit.load::<Build>(build).await?;
         let same = build_state
@@ -258,9 +256,9 @@ async fn part(
             .as_ref()
             .is_some_and(|order| order.source == source && order.kind == kind);
         let failed = matches!(build_state.state, BuildState::Failed { .. });
-        kept = (same && !failed).then_some(build);
+        reused = (same && !failed).then_some(build);
     }
-    let build = match kept {
+    let build = match reused {
         Some(build) => build,
         None => {
             let build = BuildId(ulid::Ulid::new());
@@ -277,7 +275,7 @@ async fn part(
         }
     };
     let published = PublishedComponent { component, name: name.into(), kind, definition, build };
-    Ok(DefinedComponent { published, is_new_build: kept.is_none() })
+    Ok(DefinedComponent { published, is_new_build: reused.is_none() })
 }
 
 struct SourceTar {

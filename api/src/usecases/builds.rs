@@ -7,7 +7,7 @@ use domain::{
 };
 use futures::FutureExt as _;
 
-use super::steps::shortened;
+use super::steps::truncated;
 use crate::{
     execute::{Call, Done, UnitOfWork},
     problem::Problem,
@@ -39,7 +39,7 @@ pub async fn give_up(
     build: BuildId,
     detail: &str,
 ) -> Result<Done<()>, Problem> {
-    let detail = shortened(detail);
+    let detail = truncated(detail);
     app.engine
         .transact(call, move |unit| {
             let (reason, detail) = (BuildFailure::RenderFailed, detail.clone());
@@ -75,17 +75,17 @@ async fn complete_build(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem>
         return Ok(());
     }
     let detail = || {
-        let said = job.reports.iter().rev().find_map(|event| {
+        let reported = job.reports.iter().rev().find_map(|event| {
             let JobEvent::Failed { detail, .. } = event else { return None };
-            Some(shortened(detail))
+            Some(truncated(detail))
         });
-        said.unwrap_or_else(|| format!("the job was {outcome}"))
+        reported.unwrap_or_else(|| format!("the job was {outcome}"))
     };
     let pushed = job.reports.iter().rev().find_map(|event| {
         let JobEvent::ArtifactPushed { artifact, .. } = event else { return None };
         Some(artifact.clone())
     });
-    let told = match (outcome, pushed) {
+    let command = match (outcome, pushed) {
         (Outcome::Succeeded, Some(artifact)) => BuildCommand::Succeed { artifact },
         (Outcome::Succeeded, None) => BuildCommand::Fail {
             reason: BuildFailure::NoArtifact,
@@ -101,6 +101,6 @@ async fn complete_build(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem>
             BuildCommand::Fail { reason: BuildFailure::JobLost, detail: detail() }
         }
     };
-    unit.handle::<Build>(build, told).await?;
+    unit.handle::<Build>(build, command).await?;
     Ok(())
 }

@@ -17,7 +17,6 @@ use crate::{
     state::App,
 };
 
-/// Prefix of every enrolment token.
 const PREFIX: &str = "stead_enrol_";
 /// Lifetime of an enrolment token.
 pub const TTL: chrono::TimeDelta = chrono::TimeDelta::hours(1);
@@ -25,11 +24,8 @@ pub const TTL: chrono::TimeDelta = chrono::TimeDelta::hours(1);
 /// New token. Its text is shown once and not stored.
 #[derive(Debug, Clone)]
 pub struct NewEnrolment {
-    /// Id of the enrolment.
     pub id: TokenId,
-    /// Secret text of the token.
     pub token: String,
-    /// Time at which the token expires.
     pub expires_at: domain::decider::Timestamp,
 }
 
@@ -40,7 +36,7 @@ pub async fn issue(
     purpose: Purpose,
 ) -> Result<Done<NewEnrolment>, Problem> {
     let engine = &app.engine;
-    engine.transact(call, move |unit| tell(unit, purpose).boxed()).await
+    engine.transact(call, move |unit| issue_in(unit, purpose).boxed()).await
 }
 
 /// Revokes a token that no runner has used yet.
@@ -51,7 +47,7 @@ pub async fn revoke(
     reason: String,
 ) -> Result<Done<()>, Problem> {
     let by = call.meta.actor.clone();
-    let told = app.engine.transact(call, move |unit| {
+    let revoked = app.engine.transact(call, move |unit| {
         let revoke = EnrolmentCommand::Revoke { by: by.clone(), reason: reason.clone() };
         async move {
             let refused = match unit.try_handle::<Enrolment>(token, revoke).await? {
@@ -63,8 +59,8 @@ pub async fn revoke(
                 (EnrolmentError::NotFound, _) => Problem::not_found(token),
                 (EnrolmentError::AlreadyUsed, Some(runner)) => {
                     let detail = format!(
-                        "{runner} already enrolled with this token; if you do not know this \
-                         runner, revoke it: `stead runners revoke {runner}`"
+                        "cannot revoke the token: {runner} already enrolled with it; if you do not know this \
+                         runner, revoke the runner: `stead runners revoke {runner}`"
                     );
                     Problem::new(Code::EnrolmentUsed, detail)
                 }
@@ -73,11 +69,11 @@ pub async fn revoke(
         }
         .boxed()
     });
-    told.await
+    revoked.await
 }
 
 /// Creates a token within a larger unit of work.
-pub async fn tell(unit: &mut UnitOfWork, purpose: Purpose) -> Result<NewEnrolment, Problem> {
+pub async fn issue_in(unit: &mut UnitOfWork, purpose: Purpose) -> Result<NewEnrolment, Problem> {
     let (id, token) = generate();
     let expires_at = unit.now() + TTL;
     let issue = EnrolmentToken { purpose, sha256: hash(&token)?, expires_at };

@@ -24,7 +24,7 @@ use crate::{
     usecases::{installs, toggles},
 };
 
-/// Maximum number of planned installs. Further ones are only counted.
+/// Maximum number of planned installs. Further installs are only counted.
 const MAX_INSTALLS: u32 = 200;
 
 /// Timeout for the projections to process recent events.
@@ -33,9 +33,7 @@ const PROJECTION_TIMEOUT: Duration = Duration::from_secs(2);
 /// Planned changes of one install.
 #[derive(Debug, Clone)]
 pub struct InstallImpact {
-    /// Id of the install.
     pub install: InstallId,
-    /// Name of the install.
     pub name: String,
     /// Config version that the install follows now.
     pub config_version: u32,
@@ -48,8 +46,8 @@ pub struct InstallImpact {
     pub inputs: Vec<InputDifference>,
 }
 
-/// Impact on one install, with its current inputs or those that it had at an earlier config
-/// version.
+/// Impact on one install. `inputs_of` selects the inputs that the install had at an earlier config
+/// version; `None` selects the current inputs.
 pub async fn of_install(
     app: &App,
     install: InstallId,
@@ -110,19 +108,19 @@ fn plans(config: &Config, published: &Published, install: &Install) -> Result<Pl
     let inputs = match app_config::choose_inputs(&config.app, &known) {
         Ok(inputs) => inputs,
         Err(problems) => {
-            let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            return Ok(Err(said.join("; ")));
+            let messages: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            return Ok(Err(messages.join("; ")));
         }
     };
     let (stack, toggles) = (install.stack_outputs(), &install.component_choices());
     if let Some(problem) = toggles::problem(config, toggles) {
         return Ok(Err(problem));
     }
-    let given = desired::InstallValues { inputs: &inputs, stack: &stack, toggles };
+    let values = desired::InstallValues { inputs: &inputs, stack: &stack, toggles };
     let after = TriggerKind::PostDeployAllComponents;
-    let wanted = desired::wanted(config, published, given, after)?;
+    let desired_steps = desired::desired_state(config, published, values, after)?;
     let fresh = || StepId(ulid::Ulid::new());
-    let steps = plan::plan_deploy(&wanted, &install.actual_state(), &Scope::Changed, fresh)?;
+    let steps = plan::plan_deploy(&desired_steps, &install.actual_state(), &Scope::Changed, fresh)?;
     Ok(Ok(steps.iter().filter_map(planned_operation).collect()))
 }
 
@@ -136,7 +134,7 @@ fn planned_operation(step: &StepSpec) -> Option<(String, Operation)> {
 
 /// Config version that publishing this bundle would create. Its builds do not exist; the planner
 /// ignores builds.
-pub fn as_published(state: &AppState, config: &Config, bundle: &Digest) -> Published {
+pub fn preview_version(state: &AppState, config: &Config, bundle: &Digest) -> Published {
     let sandbox = config.app.sandbox.iter().map(|sandbox| (SANDBOX, &sandbox.module));
     let components = config.app.components.iter().map(|one| (one.name.as_str(), &one.module));
     let part = |(name, module): (&str, &app_config::model::Module)| PublishedComponent {

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 mod inputs;
 
-use inputs::{chosen, given, takes};
+use inputs::{check_changes, check_new, check_stored};
 pub use inputs::{differences, of_version};
 
 use super::{
@@ -35,17 +35,14 @@ use crate::{
 /// Parameters of a new install.
 #[derive(Debug, Clone)]
 pub struct NewInstall {
-    /// App of the install.
     pub app: AppId,
-    /// Name of the install.
     pub name: String,
-    /// Values of inputs.
     pub inputs: BTreeMap<String, String>,
     /// True if plans are applied without an approval.
     pub auto_approve: bool,
     /// True if only the plans of the first provision are applied without an approval.
     pub auto_approve_first: bool,
-    /// Config version to deploy; the newest one if `None`.
+    /// Config version to deploy. `None`: the newest.
     pub config_version: Option<u32>,
     /// Outputs of the customer's stack that the vendor already knows.
     pub stack_outputs: Outputs,
@@ -54,7 +51,6 @@ pub struct NewInstall {
 /// New install with the enrolment token for its runner.
 #[derive(Debug, Clone)]
 pub struct Created {
-    /// Id of the install.
     pub install: InstallId,
     /// Config version that the install follows.
     pub config_version: u32,
@@ -73,7 +69,7 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
         );
         return Err(Problem::new(Code::Invalid, detail));
     }
-    stack::fits(&new.stack_outputs)?;
+    stack::check_limits(&new.stack_outputs)?;
     let (owned, engine) = (app.clone(), app.engine.clone());
     let by = call.meta.actor.clone();
     engine
@@ -87,7 +83,7 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
                 let config_version = new.config_version.unwrap_or_else(|| state.version());
                 let bundle = &published(&state, config_version)?.bundle;
                 let config = app.configs.get(&app.pool, bundle).await?;
-                given(&config, &new.inputs)?;
+                check_new(&config, &new.inputs)?;
                 if let Some(problem) = toggles::problem(&config, &BTreeMap::new()) {
                     return Err(Problem::new(Code::Invalid, problem));
                 }
@@ -97,9 +93,9 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
                 if let Err(NameError::Taken { owner }) =
                     unit.try_handle::<Name>(stream, take).await?
                 {
-                    let said =
+                    let message =
                         format!("the name {:?} is taken by {owner}; choose another name", new.name);
-                    return Err(Problem::new(Code::NameTaken, said));
+                    return Err(Problem::new(Code::NameTaken, message));
                 }
                 let create = InstallCommand::Create {
                     app: new.app,
@@ -116,7 +112,7 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
                 let outputs = new.stack_outputs;
                 let give = InstallCommand::SetStackOutputs { outputs, by, reason: None };
                 unit.handle::<Install>(install, give).await?;
-                let enrolment = enrolments::tell(unit, Purpose::Install { install }).await?;
+                let enrolment = enrolments::issue_in(unit, Purpose::Install { install }).await?;
                 Ok(Created { install, config_version, enrolment })
             }
             .boxed()
@@ -127,27 +123,26 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
 /// Changes of an existing install.
 #[derive(Debug, Clone, Default)]
 pub struct Update {
-    /// Inputs to set.
     pub set: BTreeMap<String, String>,
-    /// Inputs to remove.
+    /// Inputs to reset to their defaults.
     pub unset: BTreeSet<String>,
     /// Stack outputs to set, or to remove if `None`.
     pub stack_outputs: BTreeMap<String, Option<Value>>,
-    /// Config version to follow. `None` keeps the current one.
+    /// Config version to follow. `None` keeps the current version.
     pub config_version: Option<u32>,
     /// Config version whose earlier inputs the install gets again. `set` and `unset` have
     /// precedence.
     pub inputs_of: Option<u32>,
-    /// Components to enable or disable.
+    /// Components to enable (`true`) or to disable (`false`).
     pub components: BTreeMap<String, bool>,
-    /// New setting of automatic approval. `None` keeps the current one.
+    /// New setting of automatic approval. `None` keeps the current setting.
     pub auto_approve: Option<bool>,
     /// Reason given by the caller.
     pub reason: Option<String>,
 }
 
-/// Changes an install. A run in the same commit plans the impact. Returns `None` if the change has
-/// no impact, or if nothing has been deployed.
+/// Changes an install. A run in the same commit plans the impact. Returns this run, or `None` if
+/// the change has no impact or if nothing has been deployed.
 pub async fn update(
     app: &App,
     call: &Call,
@@ -201,7 +196,7 @@ async fn change(
     };
     let bundle = &published(&state, config_version.unwrap_or(before.config_version))?.bundle;
     let config = app.configs.get(&app.pool, bundle).await?;
-    takes(&config, &before.inputs, &set, &unset)?;
+    check_changes(&config, &before.inputs, &set, &unset)?;
     if let Some(auto_approve) = auto_approve {
         let (by, reason) = (by.clone(), reason.clone());
         let set = InstallCommand::SetAutoApprove { auto_approve, by, reason };
@@ -216,9 +211,9 @@ async fn change(
     let change =
         InstallCommand::ChangeInputs { set, unset, by: by.clone(), reason: reason.clone() };
     unit.handle::<Install>(install, change).await?;
-    stack::can_change(&before, &stack_outputs)?;
-    let outputs = stack::changed(&before.vendor_outputs, &stack_outputs);
-    stack::fits(&outputs)?;
+    stack::check_changes(&before, &stack_outputs)?;
+    let outputs = stack::apply_changes(&before.vendor_outputs, &stack_outputs);
+    stack::check_limits(&outputs)?;
     let give = InstallCommand::SetStackOutputs { outputs, by: by.clone(), reason: reason.clone() };
     unit.handle::<Install>(install, give).await?;
     if let Some(config_version) = config_version {
@@ -228,7 +223,7 @@ async fn change(
     }
     toggles::set(unit, install, &config, &components, (&by, reason.as_ref())).await?;
     let after = unit.load::<Install>(install).await?.clone();
-    chosen(&config, &after.inputs)?;
+    check_stored(&config, &after.inputs)?;
     check_removed_components(app, &state, &config, &after).await?;
     let is_there = after.sandbox.is_some() || !after.components.is_empty();
     // Plans from the actual state, because the run of an earlier change may have been denied.
@@ -245,9 +240,9 @@ async fn change(
         Some(_) if goes_back => RunKind::Rollback,
         Some(_) => RunKind::Upgrade,
     };
-    let wish =
+    let request =
         RunRequest { kind, scope: Scope::Changed, action: None, cause: Cause::Requested, reason };
-    runs::tell(app, unit, install, wish, by).await
+    runs::plan_and_admit(app, unit, install, request, by).await
 }
 
 /// Checks the inputs for components that the config no longer has. The version that deployed such a
@@ -264,11 +259,11 @@ async fn check_removed_components(
     let sandbox = after.sandbox.as_ref().filter(|_| config.app.sandbox.is_none());
     going.extend(sandbox.map(|has| ("sandbox".to_owned(), has.config_version)));
     for (name, version) in going {
-        let brought = app.configs.get(&app.pool, &published(state, version)?.bundle).await?;
-        passed(&brought, &after.inputs).map_err(|mut why| {
+        let next_config = app.configs.get(&app.pool, &published(state, version)?.bundle).await?;
+        passed(&next_config, &after.inputs).map_err(|mut why| {
             why.detail = format!(
-                "{name} was deployed by version {version}, which also destroys it; keep the \
-                 inputs that it requires until then"
+                "cannot remove the inputs: {name} was deployed by version {version}, which requires them to destroy {name}; \
+                 keep these inputs until {name} is destroyed"
             );
             why
         })?;
@@ -277,7 +272,7 @@ async fn check_removed_components(
 }
 
 /// Creates an enrolment token for the first runner of an install, or for the successor of a revoked
-/// one.
+/// runner.
 pub async fn enrol(
     app: &App,
     call: &Call,
@@ -299,7 +294,7 @@ pub async fn enrol(
                 {
                     return Err(InstallError::HasRunner { runner }.into());
                 }
-                enrolments::tell(unit, Purpose::Install { install }).await
+                enrolments::issue_in(unit, Purpose::Install { install }).await
             }
             .boxed()
         })
@@ -335,8 +330,8 @@ pub async fn find(app: &App, name: &str) -> Result<InstallId, Problem> {
     if let Ok(id) = name.parse::<InstallId>() {
         return Ok(id);
     }
-    let taken = app.engine.load::<Name>(domain::name::stream("install", name)).await?;
-    let owner = taken.owner.or(taken.last_owner).and_then(|owner| owner.parse().ok());
+    let reservation = app.engine.load::<Name>(domain::name::stream("install", name)).await?;
+    let owner = reservation.owner.or(reservation.last_owner).and_then(|owner| owner.parse().ok());
     owner.ok_or_else(|| Problem::not_found(format!("the install {name:?}")))
 }
 

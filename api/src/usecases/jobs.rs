@@ -12,7 +12,7 @@ use crate::{
     state::App,
 };
 
-/// Requests that the runner cancels a job. `force` omits the grace period.
+/// Requests that the runner cancels a job. `force` shortens the grace period to 5 seconds.
 pub async fn cancel(
     app: &App,
     call: &Call,
@@ -63,11 +63,11 @@ pub async fn finalize_incomplete_log(
     let (length_bytes, sha256) = app.logs.end(execution).await?;
     let log = FinalizedLog { execution, length_bytes, sha256, omitted_bytes: 0, complete: false };
     let call = Call::of(meta);
-    let told = app.engine.transact(&call, move |unit| {
+    let finalized = app.engine.transact(&call, move |unit| {
         let log = log.clone();
         Box::pin(finalize_log(unit, job, log))
     });
-    told.await?;
+    finalized.await?;
     app.logs.close(execution);
     Ok(())
 }

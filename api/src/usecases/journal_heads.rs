@@ -1,4 +1,4 @@
-//! Latest signed head of a runner's journal. It lets the customer detect a truncated journal.
+//! Latest signed head of a runner's journal. The head lets the customer detect a truncated journal.
 use domain::{ids::RunnerId, runner as aggregate};
 use ed25519_dalek::VerifyingKey;
 use proof::dsse::{self, Envelope};
@@ -10,16 +10,16 @@ use sqlx::Row as _;
 
 use crate::{problem::Problem, state::App};
 
-/// Maximum size of a stored head.
+/// Maximum size of a stored head, in bytes.
 const HEAD_BYTES: usize = 4 * 1024;
-/// Maximum length of a journal id.
+/// Maximum length of a journal id, in bytes.
 const NAME_BYTES: usize = 64;
-/// Number of journals kept per runner. A runner starts another one when it loses its directory.
+/// Number of journals kept per runner. A runner starts another journal when it loses its directory.
 const MAX_JOURNALS: i64 = 8;
 
-/// Stores a head if it is this runner's. An invalid head does not fail the request that contains
-/// it, because the result of a job must not be lost.
-pub async fn told(app: &App, runner: RunnerId, head: &Envelope) {
+/// Stores a journal head that the runner has signed. An invalid head does not fail the request that
+/// contains it, because the result of a job must not be lost.
+pub async fn store(app: &App, runner: RunnerId, head: &Envelope) {
     if let Err(why) = verify_and_store(app, runner, head).await {
         tracing::warn!(runner.id = %runner, error = %why, "Cannot store the head of a journal");
     }
@@ -34,14 +34,24 @@ async fn verify_and_store(app: &App, runner: RunnerId, envelope: &Envelope) -> R
     let payload = dsse::verify_as(JOURNAL_HEAD_TYPE, envelope, &keys).map_err(text)?;
     let head: JournalHead = serde_json::from_slice(&payload).map_err(text)?;
     let json = serde_json::to_string(envelope).map_err(text)?;
-    if head.version != 1 || head.runner != runner {
-        return Err("it belongs to another runner or has a later version".into());
+    if head.runner != runner {
+        return Err(format!("the head belongs to {}, not to {runner}", head.runner));
+    }
+    if head.version != 1 {
+        return Err(format!(
+            "the version of the head is {}; this server supports version 1",
+            head.version
+        ));
     }
     if json.len() > HEAD_BYTES || head.journal_id.len() > NAME_BYTES {
-        return Err("it exceeds the size limit".into());
+        return Err(format!(
+            "the head has {} bytes and a journal id of {} bytes; the limits are {HEAD_BYTES} and {NAME_BYTES}",
+            json.len(),
+            head.journal_id.len()
+        ));
     }
     let entries = i64::try_from(head.entries).map_err(text)?;
-    // A later head includes this one, so the write need not wait for the disk.
+    // A later head covers the same entries, so the write need not wait for the disk.
     sqlx::query(
         "with asynchronous as (select set_config('synchronous_commit', 'off', true)), \
          old as (delete from runner_journal where runner = $1 and journal_id in ( \
@@ -66,7 +76,7 @@ async fn verify_and_store(app: &App, runner: RunnerId, envelope: &Envelope) -> R
 }
 
 /// Stored journal heads of a runner, the newest first.
-pub async fn kept(app: &App, runner: RunnerId) -> Result<Vec<ReceivedJournalHead>, Problem> {
+pub async fn heads(app: &App, runner: RunnerId) -> Result<Vec<ReceivedJournalHead>, Problem> {
     let rows = sqlx::query(
         "select journal_id, entries, head::text as head, received_at from runner_journal \
          where runner = $1 order by received_at desc, journal_id desc",
@@ -74,7 +84,7 @@ pub async fn kept(app: &App, runner: RunnerId) -> Result<Vec<ReceivedJournalHead
     .bind(runner.to_string())
     .fetch_all(&app.pool)
     .await?;
-    let kept = rows.iter().map(|row| {
+    let heads = rows.iter().map(|row| {
         let entries: i64 = row.try_get("entries")?;
         let head: String = row.try_get("head")?;
         Ok(ReceivedJournalHead {
@@ -84,7 +94,7 @@ pub async fn kept(app: &App, runner: RunnerId) -> Result<Vec<ReceivedJournalHead
             head: serde_json::from_str(&head).map_err(Problem::internal)?,
         })
     });
-    kept.collect()
+    heads.collect()
 }
 
 fn text(error: impl std::fmt::Display) -> String {

@@ -16,7 +16,6 @@ use crate::{
 /// Result of a retry.
 #[derive(Debug, Clone)]
 pub struct RetriedBuilds {
-    /// App of the builds.
     pub app: AppId,
     /// Config version with the new builds.
     pub version: u32,
@@ -25,7 +24,7 @@ pub struct RetriedBuilds {
 }
 
 /// Retries the failed builds of the newest config version, given one of them.
-pub async fn again(app: &App, call: &Call, build: BuildId) -> Result<Done<RetriedBuilds>, Problem> {
+pub async fn retry(app: &App, call: &Call, build: BuildId) -> Result<Done<RetriedBuilds>, Problem> {
     app.engine.transact(call, move |unit| retry_failed(unit, build).boxed()).await
 }
 
@@ -33,7 +32,9 @@ async fn retry_failed(unit: &mut UnitOfWork, build: BuildId) -> Result<RetriedBu
     let failed = failed_order(unit, build).await?;
     let app = failed
         .ok_or_else(|| {
-            rejection(format!("{build} has not failed; only a failed build can be retried"))
+            rejection(format!(
+                "cannot retry {build}: it has not failed; only a failed build can be retried"
+            ))
         })?
         .app;
     let state = unit.load::<AppState>(app).await?.clone();
@@ -42,7 +43,7 @@ async fn retry_failed(unit: &mut UnitOfWork, build: BuildId) -> Result<RetriedBu
     };
     if !components.iter().any(|part| part.build == build) {
         let detail = format!(
-            "{build} does not belong to the newest config version, {config_version}; sync \
+            "cannot retry {build}: it does not belong to the newest config version, {config_version}; sync \
                      the app instead"
         );
         return Err(rejection(detail));
@@ -59,7 +60,7 @@ async fn retry_failed(unit: &mut UnitOfWork, build: BuildId) -> Result<RetriedBu
     Ok(RetriedBuilds { app, version, builds })
 }
 
-/// Returns the order of a build if it failed.
+/// Returns the request of a build if the build failed.
 async fn failed_order(
     unit: &mut UnitOfWork,
     build: BuildId,

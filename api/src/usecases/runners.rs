@@ -11,25 +11,23 @@ use crate::{
     state::App,
 };
 
-/// Action on a runner.
+/// Control command for a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunnerControl {
     /// Disable the runner: it gets no jobs until it is enabled.
     Disable,
-    /// Enable a disabled runner.
     Enable,
-    /// Drain the runner: it finishes its jobs and accepts no more.
+    /// Drain the runner: it finishes its jobs and accepts no further jobs.
     Drain,
     /// Resume after a drain.
     Resume,
-    /// Replace the identity key.
+    /// Request a new identity key from the runner.
     Rekey,
-    /// Revoke permanently.
     Revoke,
 }
 
-/// Applies an action to a runner, effective from the runner's next request.
-pub async fn order(
+/// Applies a control command to a runner, effective from the runner's next request.
+pub async fn apply_control(
     app: &App,
     call: &Call,
     runner: RunnerId,
@@ -47,11 +45,11 @@ pub async fn order(
         RunnerControl::Rekey => RunnerCommand::RequestRekey { by, reason },
         RunnerControl::Revoke => RunnerCommand::Revoke { by, reason: reason.unwrap_or_default() },
     };
-    let told = app.engine.transact(call, move |unit| {
+    let changed = app.engine.transact(call, move |unit| {
         let command = command.clone();
         async move { unit.handle::<Runner>(runner, command).await.map(drop) }.boxed()
     });
-    let told = told.await?;
-    app.principals.wait_for_position(told.position).await;
-    Ok(told)
+    let changed = changed.await?;
+    app.principals.wait_for_position(changed.position).await;
+    Ok(changed)
 }

@@ -26,34 +26,31 @@ use crate::{
 /// Parameters of a run.
 #[derive(Debug, Clone)]
 pub struct RunRequest {
-    /// Kind of the run.
     pub kind: RunKind,
-    /// Components in scope.
     pub scope: Scope,
-    /// Name of the action, for a run of that kind.
+    /// Name of the action, for a run of the kind action.
     pub action: Option<String>,
-    /// Cause of the run.
     pub cause: Cause,
     /// Reason given by the caller.
     pub reason: Option<String>,
 }
 
-/// Requests a run. Rejects a run without changes. An exception is a deprovision with nothing left
-/// to destroy: it deprovisions the install without a run.
+/// Requests a run. Rejects a run without changes, except for a deprovision: if nothing is left to
+/// destroy, deprovisions the install without a run.
 pub async fn request(
     app: &App,
     call: &Call,
     install: InstallId,
-    wish: RunRequest,
+    request: RunRequest,
 ) -> Result<Done<Option<RunId>>, Problem> {
     let (owned, engine) = (app.clone(), app.engine.clone());
     let by = call.meta.actor.clone();
     engine
         .transact(call, move |unit| {
-            let (app, wish, by) = (owned.clone(), wish.clone(), by.clone());
+            let (app, request, by) = (owned.clone(), request.clone(), by.clone());
             async move {
-                let is_last = wish.kind == RunKind::Deprovision;
-                let run = tell(&app, unit, install, wish, by).await?;
+                let is_last = request.kind == RunKind::Deprovision;
+                let run = plan_and_admit(&app, unit, install, request, by).await?;
                 if run.is_none() && !is_last {
                     let detail =
                         format!("no changes for {install}: it already has the requested state");
@@ -81,14 +78,14 @@ pub async fn provision(app: &App, call: &Call, install: InstallId) -> Result<Don
             async move {
                 let state = unit.load::<Install>(install).await?;
                 if !state.had_deploy && state.runs.is_empty() && !state.deprovisioned {
-                    let wish = RunRequest {
+                    let request = RunRequest {
                         kind: RunKind::Provision,
                         scope: Scope::Everything,
                         action: None,
                         cause: Cause::RunnerEnrolled,
                         reason: None,
                     };
-                    tell(&app, unit, install, wish, by).await?;
+                    plan_and_admit(&app, unit, install, request, by).await?;
                 }
                 Ok(())
             }
@@ -98,16 +95,16 @@ pub async fn provision(app: &App, call: &Call, install: InstallId) -> Result<Don
 }
 
 /// Plans a run from the current state and admits it to the install, in one commit.
-pub async fn tell(
+pub async fn plan_and_admit(
     app: &App,
     unit: &mut UnitOfWork,
     install: InstallId,
-    wish: RunRequest,
+    requested: RunRequest,
     by: Actor,
 ) -> Result<Option<RunId>, Problem> {
     let state = unit.load::<Install>(install).await?.clone();
     let app_id = state.app.ok_or_else(|| Problem::not_found(install))?;
-    let mut steps = plan_steps(app, unit, app_id, &state, &wish).await?;
+    let mut steps = plan_steps(app, unit, app_id, &state, &requested).await?;
     if steps.is_empty() {
         return Ok(None);
     }
@@ -119,15 +116,15 @@ pub async fn tell(
         Target::Sandbox { .. } | Target::Action { .. } => None,
     };
     let names: BTreeSet<String> = steps.iter().filter_map(named).collect();
-    let admit = InstallCommand::AdmitRun { run, kind: wish.kind, components: names };
+    let admit = InstallCommand::AdmitRun { run, kind: requested.kind, components: names };
     unit.handle::<Install>(install, admit).await?;
     let request = Request {
         install,
-        kind: wish.kind,
-        cause: wish.cause,
+        kind: requested.kind,
+        cause: requested.cause,
         by,
         config_version: state.config_version,
-        reason: wish.reason,
+        reason: requested.reason,
     };
     unit.create::<Run>(run, RunCommand::Request { request, steps, position }).await?;
     Ok(Some(run))
@@ -154,31 +151,35 @@ async fn plan_steps(
     unit: &mut UnitOfWork,
     app_id: domain::ids::AppId,
     install: &Install,
-    wish: &RunRequest,
+    request: &RunRequest,
 ) -> Result<Vec<StepSpec>, Problem> {
     let fresh = || StepId(ulid::Ulid::new());
     let present = install.actual_state();
-    let after = match desired::trigger(wish.kind) {
+    let after = match desired::trigger(request.kind) {
         Some(after) => after,
-        None if wish.kind == RunKind::Deprovision => return Ok(plan::deprovision(&present, fresh)),
-        None => return Ok(plan::teardown(&present, &wish.scope, fresh)),
+        None if request.kind == RunKind::Deprovision => {
+            return Ok(plan::deprovision(&present, fresh));
+        }
+        None => return Ok(plan::teardown(&present, &request.scope, fresh)),
     };
     let state = unit.load::<AppState>(app_id).await?.clone();
     let published = published(&state, install.config_version)?;
     let config = app.configs.get(&app.pool, &published.bundle).await?;
-    if wish.kind == RunKind::Action {
-        let name = wish.action.clone().unwrap_or_default();
+    if request.kind == RunKind::Action {
+        let name = request.action.clone().unwrap_or_default();
         if config.app.action(&name).is_none() {
             let known: Vec<&str> = config.app.actions.iter().map(|a| a.name.as_str()).collect();
-            let detail =
-                format!("the app has no action {name:?}; its actions are: {}", known.join(", "));
+            let detail = format!(
+                "cannot run the action: the app has no action {name:?}; its actions are: {}",
+                known.join(", ")
+            );
             return Err(Problem::new(Code::NotFound, detail));
         }
         let steps = vec![plan::action(fresh(), name, vec![])];
-        stack::suffices(&config, install, &steps)?;
+        stack::check_available(&config, install, &steps)?;
         return Ok(steps);
     }
-    if let Scope::Named { names, .. } = &wish.scope {
+    if let Scope::Named { names, .. } = &request.scope {
         check_plugins(&config, names)?;
     }
     let inputs = passed(&config, &install.inputs)?;
@@ -186,11 +187,11 @@ async fn plan_steps(
     if let Some(problem) = toggles::problem(&config, toggles) {
         return Err(Problem::new(Code::Rejected, problem));
     }
-    let given = desired::InstallValues { inputs: &inputs, stack: &stack, toggles };
-    let wanted = desired::wanted(&config, published, given, after)?;
-    let scope = toggles::scope(&config, toggles, wish.scope.clone())?;
-    let steps = plan::plan_deploy(&wanted, &present, &scope, fresh)?;
-    stack::suffices(&config, install, &steps)?;
+    let values = desired::InstallValues { inputs: &inputs, stack: &stack, toggles };
+    let desired_steps = desired::desired_state(&config, published, values, after)?;
+    let scope = toggles::scope(&config, toggles, request.scope.clone())?;
+    let steps = plan::plan_deploy(&desired_steps, &present, &scope, fresh)?;
+    stack::check_available(&config, install, &steps)?;
     Ok(steps)
 }
 
@@ -229,7 +230,7 @@ pub async fn deny(
     handle_command(app, call, run, RunCommand::Deny(word)).await
 }
 
-/// Cancels a run: skips steps that have not started and requests the cancellation of those in
+/// Cancels a run: skips steps that have not started, and requests the cancellation of steps in
 /// progress.
 pub async fn cancel(
     app: &App,
@@ -264,8 +265,8 @@ pub async fn start_retry(
     handle_command(app, call, run, RunCommand::StartRetry { step, attempt }).await
 }
 
-/// Retries failed steps. While the run is in progress, it repeats the steps itself. Otherwise a new
-/// run does the remaining work.
+/// Retries failed steps. While the run is in progress, the run itself repeats the steps. Otherwise
+/// a new run does the remaining work.
 pub async fn retry(
     app: &App,
     call: &Call,
@@ -316,7 +317,7 @@ async fn retry_remaining(
     reason: Option<String>,
 ) -> Result<RunId, Problem> {
     let undone = state.remaining_work();
-    let done = || Problem::new(Code::NoChanges, "the run has no remaining work");
+    let done = || Problem::new(Code::NoChanges, "cannot retry the run: it has no remaining work");
     if undone.is_empty() {
         return Err(done());
     }
@@ -324,15 +325,15 @@ async fn retry_remaining(
     if desired::trigger(request.kind).is_some() && now != request.config_version {
         let then = request.config_version;
         let detail = format!(
-            "{run} used version {then}, but the install now follows version {now}; use `stead \
-             installs upgrade` or `rollback` instead"
+            "cannot retry {run}: it used version {then}, but the install now follows version {now}; use `stead \
+                 installs upgrade` or `rollback` instead"
         );
         return Err(Problem::new(Code::Rejected, detail));
     }
     let (cause, kind) = (Cause::Retry { run }, request.kind);
     let action = undone.actions.first().cloned();
-    let wish = RunRequest { kind, scope: Scope::Undone(undone), action, cause, reason };
-    tell(app, unit, request.install, wish, by).await?.ok_or_else(done)
+    let remaining = RunRequest { kind, scope: Scope::Remaining(undone), action, cause, reason };
+    plan_and_admit(app, unit, request.install, remaining, by).await?.ok_or_else(done)
 }
 
 async fn handle_command(
@@ -347,7 +348,7 @@ async fn handle_command(
             let command = command.clone();
             async move {
                 unit.handle::<Run>(run, command).await?;
-                steps::tidy(unit, run).await
+                steps::release_finished(unit, run).await
             }
             .boxed()
         })

@@ -1,5 +1,5 @@
-//! Checks the outputs of the customer's stack against those that a config reads, before anything
-//! runs.
+//! Checks the outputs of the customer's stack against the outputs that a config reads, before
+//! anything runs.
 use std::collections::{BTreeMap, BTreeSet};
 
 use app_config::{Reads, Text, model::AppConfig, tree::SANDBOX};
@@ -28,7 +28,7 @@ struct SourceLocation {
 }
 
 /// Checks the names, number and size of outputs.
-pub fn fits(outputs: &Outputs) -> Result<(), Problem> {
+pub fn check_limits(outputs: &Outputs) -> Result<(), Problem> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let is_name = |name: &str| !name.is_empty() && name.len() <= 128 && name.chars().all(plain);
     let mut errors: Vec<FieldProblem> = outputs
@@ -61,11 +61,15 @@ pub fn fits(outputs: &Outputs) -> Result<(), Problem> {
 }
 
 /// Checks that all outputs exist that these steps read.
-pub fn suffices(config: &Config, install: &Install, steps: &[StepSpec]) -> Result<(), Problem> {
+pub fn check_available(
+    config: &Config,
+    install: &Install,
+    steps: &[StepSpec],
+) -> Result<(), Problem> {
     // A destroy step uses the version that deployed the component. The outputs of that version were
     // checked before its deploy.
-    let brought = steps.iter().filter(|step| step.operation != Operation::Destroy);
-    let names = brought.map(|step| match &step.target {
+    let created = steps.iter().filter(|step| step.operation != Operation::Destroy);
+    let names = created.map(|step| match &step.target {
         Target::Sandbox { .. } => OutputReader::Module(SANDBOX),
         Target::Component { name, .. } => OutputReader::Module(name),
         Target::Action { name } => OutputReader::Action(name),
@@ -74,7 +78,7 @@ pub fn suffices(config: &Config, install: &Install, steps: &[StepSpec]) -> Resul
 }
 
 /// Checks that all outputs exist that the first provision reads.
-pub fn suffices_for_all(config: &Config, install: &Install) -> Result<(), Problem> {
+pub fn check_all_available(config: &Config, install: &Install) -> Result<(), Problem> {
     let app = &config.app;
     let sandbox = app.sandbox.iter().map(|_| OutputReader::Module(SANDBOX));
     let components = app.components.iter().map(|component| OutputReader::Module(&component.name));
@@ -116,7 +120,7 @@ fn missing<'p>(
     let mut is_any = false;
     for part in parts {
         match part {
-            // The deploy of such a component is rejected for its missing plugin.
+            // The deploy of a component without a plugin is rejected for the missing plugin.
             OutputReader::Module(name) if app.lacks_plugin(name).is_some() => continue,
             OutputReader::Module(SANDBOX) => {
                 look(&mut app.sandbox.iter().flat_map(|sandbox| &sandbox.module.texts));
@@ -137,7 +141,8 @@ fn missing<'p>(
     missing
 }
 
-/// Azure calls regions locations.
+/// Returns true if the outputs contain `name`. For `location`, the Azure name of a region, `region`
+/// is enough.
 fn has_output(outputs: &Outputs, name: &str) -> bool {
     outputs.contains_key(name) || (name == "location" && outputs.contains_key("region"))
 }
@@ -154,8 +159,8 @@ fn reject_missing(install: &Install, missing: Missing) -> Result<(), Problem> {
         file: Some(at.file.clone()).filter(|file| !file.is_empty()),
         line: Some(at.line).filter(|line| *line > 0),
         column: Some(at.column).filter(|column| *column > 0),
-        message: format!("the stack output `{name}` is read here but not set"),
-        remedy: Some(format!("set it: --stack-output {name}=…")),
+        message: format!("the config reads the stack output `{name}`, which is not set"),
+        remedy: Some(format!("pass --stack-output {name}=…")),
     });
     let named: Vec<&str> = named.into_iter().collect();
     let detail = format!(
@@ -170,14 +175,14 @@ fn reject_missing(install: &Install, missing: Missing) -> Result<(), Problem> {
 
 /// Checks that these changes have an effect. Only the customer can change outputs that the runner
 /// reported, and only outputs that are set can be removed.
-pub fn can_change(
+pub fn check_changes(
     install: &Install,
     changes: &BTreeMap<String, Option<Value>>,
 ) -> Result<(), Problem> {
-    let brought = |name: &str| install.stack.as_ref().and_then(|stack| stack.outputs.get(name));
+    let current = |name: &str| install.stack.as_ref().and_then(|stack| stack.outputs.get(name));
     let without_effect = changes.iter().filter_map(|(name, value)| {
-        let (message, remedy) = match (brought(name), value) {
-            (Some(brought), Some(value)) if brought == value => return None,
+        let (message, remedy) = match (current(name), value) {
+            (Some(current), Some(value)) if current == value => return None,
             (Some(_), _) => (
                 format!("{name} was reported by the customer's runner, which has precedence"),
                 "ask the customer to enroll the runner again with the correct value".into(),
@@ -205,8 +210,8 @@ pub fn can_change(
 }
 
 /// Applies changes to the outputs that the vendor set. `None` removes an output.
-pub fn changed(given: &Outputs, changes: &BTreeMap<String, Option<Value>>) -> Outputs {
-    let mut outputs = given.clone();
+pub fn apply_changes(current: &Outputs, changes: &BTreeMap<String, Option<Value>>) -> Outputs {
+    let mut outputs = current.clone();
     for (name, value) in changes {
         match value {
             Some(value) => drop(outputs.insert(name.clone(), value.clone())),

@@ -31,7 +31,7 @@ pub async fn go_on(app: &App, call: &Call, run: RunId) -> Result<Done<()>, Probl
                 for next in unit.load::<Run>(run).await?.effects() {
                     advance(&app, unit, run, next).await?;
                 }
-                tidy(unit, run).await
+                release_finished(unit, run).await
             }
             .boxed()
         })
@@ -53,7 +53,7 @@ pub async fn go_on_with(
                 if unit.load::<Run>(run).await?.effects().contains(&next) {
                     advance(&app, unit, run, next).await?;
                 }
-                tidy(unit, run).await
+                release_finished(unit, run).await
             }
             .boxed()
         })
@@ -68,7 +68,7 @@ pub async fn give_up(
     next: Effect,
     detail: &str,
 ) -> Result<Done<()>, Problem> {
-    let detail = shortened(detail);
+    let detail = truncated(detail);
     app.engine
         .transact(call, move |unit| {
             let detail = detail.clone();
@@ -81,7 +81,7 @@ pub async fn give_up(
                     // A job whose cancellation failed is cancelled later, or ends without it.
                     Effect::Start(_) | Effect::Apply(_) | Effect::CancelJob(_) => {}
                 }
-                tidy(unit, run).await
+                release_finished(unit, run).await
             }
             .boxed()
         })
@@ -107,7 +107,7 @@ async fn advance(
         },
         Effect::CancelJob(job) => {
             let Some(Cancel { by, reason, force }) = state.cancel.clone() else { return Ok(()) };
-            // A job that has ended in the meantime rejects the cancellation. Its own event
+            // A job that has ended in the meantime rejects the cancellation. The event of its end
             // completes the step.
             let cancel = JobCommand::RequestCancel { by, reason, force };
             let _already_over = unit.try_handle::<Job>(job, cancel).await?;
@@ -125,7 +125,7 @@ async fn start(
     step: &Step,
 ) -> Result<(), Problem> {
     let id = step.spec.step;
-    if let Some(detail) = render::step::lacks_plugin(app, unit, run, step).await? {
+    if let Some(detail) = render::step::missing_plugin(app, unit, run, step).await? {
         return fail(unit, run, id, StepFailure::RenderFailed, detail).await;
     }
     let artifact = match artifact_of(unit, &step.spec.target).await? {
@@ -149,7 +149,9 @@ async fn start(
         }
     }
     let job = JobId(ulid::Ulid::new());
-    match as_step_failure(render::step::first(app, unit, run, step, job, artifact).await)? {
+    match as_step_failure(
+        render::step::render_first_job(app, unit, run, step, job, artifact).await,
+    )? {
         Ok(work) => {
             unit.create::<Job>(job, JobCommand::Queue(work)).await?;
             unit.handle::<Run>(run, RunCommand::StartStep { step: id, job }).await?;
@@ -174,7 +176,9 @@ async fn apply(
         ArtifactState::NotNeeded | ArtifactState::Pending(_) | ArtifactState::Failed(_) => None,
     };
     let job = JobId(ulid::Ulid::new());
-    match as_step_failure(render::step::apply(app, unit, run, step, job, artifact, plan).await)? {
+    match as_step_failure(
+        render::step::render_apply_job(app, unit, run, step, job, artifact, plan).await,
+    )? {
         Ok(work) => {
             unit.create::<Job>(job, JobCommand::Queue(work)).await?;
             unit.handle::<Run>(run, RunCommand::StartApply { step: id, job }).await?;
@@ -190,13 +194,13 @@ async fn apply(
 }
 
 /// Converts a rejected config or input into a failure of the step, as for a template that cannot be
-/// rendered. Only the vendor can fix these. Errors of the database or the server are retried.
+/// rendered. Only the vendor can fix such errors. Errors of the database or the server are retried.
 fn as_step_failure(composed: Result<RenderResult, Problem>) -> Result<RenderResult, Problem> {
     match composed {
         Err(problem) if matches!(problem.code, Code::Invalid | Code::NotFound | Code::TooLarge) => {
             let wrong = problem.errors.iter().map(|error| error.message.clone());
-            let told: Vec<String> = [problem.detail.clone()].into_iter().chain(wrong).collect();
-            Ok(Err(told.join("; ")))
+            let messages: Vec<String> = [problem.detail.clone()].into_iter().chain(wrong).collect();
+            Ok(Err(messages.join("; ")))
         }
         composed => composed,
     }
@@ -209,14 +213,15 @@ async fn fail(
     reason: StepFailure,
     detail: String,
 ) -> Result<(), Problem> {
-    let detail = shortened(&detail);
+    let detail = truncated(&detail);
     let fail = RunCommand::FailStep { step, job: None, reason, detail, may_retry: false };
     unit.handle::<Run>(run, fail).await?;
     Ok(())
 }
 
-/// Releases the resources of finished steps. If the run has ended, also finishes it on its install.
-pub(super) async fn tidy(unit: &mut UnitOfWork, run: RunId) -> Result<(), Problem> {
+/// Releases the resources of finished steps. If the run has ended, also records the end on its
+/// install.
+pub(super) async fn release_finished(unit: &mut UnitOfWork, run: RunId) -> Result<(), Problem> {
     let state = unit.load::<Run>(run).await?;
     let Some(install) = state.request.as_ref().map(|request| request.install) else {
         return Ok(());
@@ -237,7 +242,7 @@ pub(super) async fn tidy(unit: &mut UnitOfWork, run: RunId) -> Result<(), Proble
 }
 
 /// Truncates a text so that it fits into an event with the other fields.
-pub(crate) fn shortened(text: &str) -> String {
+pub(crate) fn truncated(text: &str) -> String {
     if text.len() <= MAX_DETAIL_BYTES {
         return text.to_owned();
     }

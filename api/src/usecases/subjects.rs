@@ -23,27 +23,27 @@ pub async fn shred(
     reason: String,
 ) -> Result<Done<()>, Problem> {
     let by = call.meta.actor.clone();
-    let told = app.engine.transact(call, move |unit| {
+    let shredded = app.engine.transact(call, move |unit| {
         let command = SubjectCommand::Shred { by: by.clone(), reason: reason.clone() };
         async move {
-            is_over(unit, subject).await?;
+            require_unused(unit, subject).await?;
             unit.handle::<Subject>(subject, command).await.map(drop)
         }
         .boxed()
     });
-    let told = told.await?;
+    let shredded = shredded.await?;
     // If the server stops before it deletes the key, the background task deletes it after the
     // restart.
     app.log().key_ring().mark_shredded(&subject.to_string());
     shred::delete_key(&app.pool, &subject.to_string(), app.now()).await?;
     // Repeated shredding erases the copies again.
     shred::erase_again(&app.pool, &subject.to_string()).await?;
-    Ok(told)
+    Ok(shredded)
 }
 
-/// Rejects a subject in use. The commit guards the streams that this reads, so an install that
-/// starts again concurrently is not shredded.
-async fn is_over(unit: &mut UnitOfWork, subject: SubjectId) -> Result<(), Problem> {
+/// Rejects a subject in use. The commit guards the streams that this function reads, so an install
+/// that starts again concurrently is not shredded.
+async fn require_unused(unit: &mut UnitOfWork, subject: SubjectId) -> Result<(), Problem> {
     match subject {
         SubjectId::Install(install) => {
             let state = unit.load::<Install>(install).await?;
@@ -53,8 +53,8 @@ async fn is_over(unit: &mut UnitOfWork, subject: SubjectId) -> Result<(), Proble
             match state.is_over() {
                 true => Ok(()),
                 false => Err(rejection(format!(
-                    "{install} is in use: its data is required to destroy it; run `stead installs \
-                     deprovision {}` and wait until it has finished",
+                    "cannot shred {install}: its data is required to destroy its resources; run `stead installs \
+                 deprovision {}` and wait until the run has finished",
                     state.name
                 ))),
             }
@@ -65,11 +65,12 @@ async fn is_over(unit: &mut UnitOfWork, subject: SubjectId) -> Result<(), Proble
             if access.kind.is_none() {
                 return Err(Problem::not_found(principal));
             }
-            let heard = access.tokens.iter().find(|token| access.is_token_valid(token.token, now));
-            match heard {
+            let valid_token =
+                access.tokens.iter().find(|token| access.is_token_valid(token.token, now));
+            match valid_token {
                 None => Ok(()),
                 Some(token) => Err(rejection(format!(
-                    "{principal} has a valid token; revoke it first: `stead tokens revoke {}`",
+                    "cannot shred {principal}: it has a valid token; revoke the token first: `stead tokens revoke {}`",
                     token.token
                 ))),
             }

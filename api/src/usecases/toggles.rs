@@ -14,7 +14,7 @@ use crate::{
     configs::Config,
     execute::UnitOfWork,
     problem::Problem,
-    render::toggles::{Toggles, broken, disabled},
+    render::toggles::{Toggles, disabled, unmet_dependencies},
 };
 
 /// Records the components that an install enables or disables.
@@ -58,15 +58,16 @@ fn field(message: String) -> FieldProblem {
     FieldProblem { field: Some("components".into()), message, ..FieldProblem::default() }
 }
 
-/// Message about enabled components that require disabled ones.
+/// Message about enabled components that require disabled components. `None` if there are no such
+/// components.
 pub fn problem(config: &Config, toggles: &Toggles) -> Option<String> {
-    let broken: Vec<String> = broken(config, toggles)
+    let broken: Vec<String> = unmet_dependencies(config, toggles)
         .into_iter()
         .map(|(name, missing)| format!("{name} requires {}", listed(missing)))
         .collect();
     (!broken.is_empty()).then(|| {
         format!(
-            "enabled components require disabled ones: {}; disable the former too, or enable the latter",
+            "enabled components require disabled components: {}; disable the enabled components, or enable the required components",
             broken.join("; ")
         )
     })
@@ -82,7 +83,7 @@ pub fn scope(config: &Config, toggles: &Toggles, scope: Scope) -> Result<Scope, 
                 return Ok(Scope::Named { names, dependents });
             }
             let message = format!(
-                "disabled on this install: {}; enable it first: stead installs enable-component",
+                "these components are disabled on this install: {}; enable them first: stead installs enable-component",
                 listed(named)
             );
             Err(Problem::invalid(
@@ -90,9 +91,9 @@ pub fn scope(config: &Config, toggles: &Toggles, scope: Scope) -> Result<Scope, 
                 vec![field(message)],
             ))
         }
-        Scope::Undone(mut undone) => {
+        Scope::Remaining(mut undone) => {
             undone.deploy.retain(|name| !disabled.contains(name));
-            Ok(Scope::Undone(undone))
+            Ok(Scope::Remaining(undone))
         }
         Scope::Changed | Scope::Everything => Ok(scope),
     }

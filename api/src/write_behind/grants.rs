@@ -7,7 +7,6 @@ use tracing::warn;
 
 use super::{WriteBehind, WriteBehindQueue};
 
-/// Queue of grants to store.
 pub type GrantQueue = WriteBehind<Vec<u8>>;
 
 /// Queues a grant, or stores it immediately if the queue is full.

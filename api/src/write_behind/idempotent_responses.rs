@@ -1,5 +1,5 @@
 //! Stores the responses to commands that have an idempotency key, in batches. A repeated command
-//! waits briefly for the response to the first one. If a server crash lost that response, the
+//! waits briefly for the response to the first command. If a server crash lost that response, the
 //! result is read from the log.
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
@@ -7,16 +7,13 @@ use tracing::warn;
 
 use super::{WriteBehind, WriteBehindQueue};
 
-/// Queue of responses to store.
 pub type ResponseQueue = WriteBehind<StoredResponse>;
 
 /// Response to a command, without its secrets.
 pub struct StoredResponse {
     /// Principal that owns the key.
     pub principal: String,
-    /// Idempotency key of the command.
     pub key: String,
-    /// Response as JSON.
     pub body: String,
 }
 
@@ -55,6 +52,6 @@ async fn write(pool: &PgPool, some: &[StoredResponse]) {
     .execute(pool)
     .await;
     if let Err(reason) = kept {
-        warn!(count = some.len(), error = %reason, "Cannot store responses; repeated commands get theirs from the log");
+        warn!(count = some.len(), error = %reason, "Cannot store responses; repeated commands get their responses from the log");
     }
 }

@@ -3,21 +3,24 @@ use strsim::osa_distance;
 
 /// Maximum length of a compared word. The cost is the product of both lengths, and a longer word is
 /// not a typing mistake.
-const LONGEST: usize = 64;
+const MAX_LENGTH: usize = 64;
 
 /// Most similar known word, if it is close enough for a suggestion.
 pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    if word.len() > LONGEST {
+    if word.len() > MAX_LENGTH {
         return None;
     }
     let letters = word.chars().count();
-    let far_enough = if letters < 3 { 0 } else { (letters / 3).max(1) };
-    let close = known.into_iter().filter(|name| name.len() <= LONGEST).map(|name| {
+    let max_distance = if letters < 3 { 0 } else { (letters / 3).max(1) };
+    let close = known.into_iter().filter(|name| name.len() <= MAX_LENGTH).map(|name| {
         // `schedule` differs from `cron_schedule` by many letters, but is a likely mistake.
         let part = name.split('_').count() > 1 && name.split('_').any(|part| part == word);
-        (if part { far_enough } else { osa_distance(name, word) }, name)
+        (if part { max_distance } else { osa_distance(name, word) }, name)
     });
-    close.filter(|(far, name)| *far <= far_enough && *name != word).min().map(|(_, name)| name)
+    close
+        .filter(|(distance, name)| *distance <= max_distance && *name != word)
+        .min()
+        .map(|(_, name)| name)
 }
 
 #[cfg(test)]
@@ -25,9 +28,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_near_word_is_meant_and_a_far_one_is_not() {
+    fn only_a_similar_word_is_suggested() {
         let known = ["cron_schedule", "index", "type", "component_name"];
-        for (word, meant) in [
+        for (word, expected) in [
             ("schedule", Some("cron_schedule")),
             ("tpye", Some("type")),
             ("typ", Some("type")),
@@ -36,7 +39,7 @@ mod tests {
             ("colour", None),
             ("a", None),
         ] {
-            assert_eq!(nearest(word, known), meant, "{word}");
+            assert_eq!(nearest(word, known), expected, "{word}");
         }
     }
 }

@@ -7,7 +7,7 @@ use super::{Diagnostic, Severity};
 use crate::tree::Tree;
 
 /// Maximum length of a source line in the output.
-const LONGEST: usize = 400;
+const MAX_LENGTH: usize = 400;
 
 /// Formats all findings in order. `app` holds the files.
 pub fn format_findings(findings: &[Diagnostic], app: &Tree, colour: bool, unicode: bool) -> String {
@@ -46,7 +46,7 @@ fn place<'f>(finding: &'f Diagnostic, app: &'f Tree) -> Option<Element<'f>> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         text.lines().nth(finding.line as usize - 1)
     });
-    let Some(line) = line.filter(|line| line.len() <= LONGEST) else {
+    let Some(line) = line.filter(|line| line.len() <= MAX_LENGTH) else {
         let at = (finding.line as usize, finding.column as usize);
         return Some(match at {
             (0, _) => whole().into(),

@@ -12,7 +12,7 @@ const BASE: &str = "%SRCROOT%";
 const TOP: &str = "metadata.toml";
 
 /// Converts the findings of one run. `version` is the version of the tool. `below` is the path of
-/// the app directory in its repository, and empty if it is the root.
+/// the app directory in its repository. The path is empty if the app directory is the root.
 pub fn sarif(findings: &[Diagnostic], version: &str, below: &str) -> Value {
     let used: BTreeSet<&str> = findings.iter().map(|finding| finding.code).collect();
     let rules: Vec<&(&str, &str)> = CODES.iter().filter(|(code, _)| used.contains(code)).collect();

@@ -8,7 +8,6 @@ use serde_json::Value;
 use super::{Change, PartChange, part, settings};
 use crate::{model::AppConfig, text::Origin};
 
-/// A changed supporting part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SupportingChange {
     /// `role`, `policy`, `secret`, `runbook` …
@@ -49,7 +48,7 @@ fn parts(config: &AppConfig) -> BTreeMap<(&'static str, String), Value> {
         }
         parts.insert(key, value);
     };
-    let json_at = |at: &Origin, one: Value| with_beside(config, at, one);
+    let json_at = |at: &Origin, one: Value| with_unmodeled(config, at, one);
     put("metadata", "metadata", json_at(&config.metadata.at, json(&config.metadata)));
     let single = [
         ("runner", config.runner.as_ref().map(|one| json_at(&one.at, json(one)))),
@@ -80,11 +79,11 @@ fn parts(config: &AppConfig) -> BTreeMap<(&'static str, String), Value> {
     parts
 }
 
-/// Adds the keys at the part's location that its model leaves out.
-fn with_beside(config: &AppConfig, at: &Origin, mut part: Value) -> Value {
+/// Adds the settings of the part that its typed model does not contain.
+fn with_unmodeled(config: &AppConfig, at: &Origin, mut part: Value) -> Value {
     let prefix = if at.key.is_empty() { String::new() } else { format!("{}.", at.key) };
-    let beside = config.unmodeled.get(&at.file).into_iter().flatten();
-    for (path, value) in beside {
+    let unmodeled = config.unmodeled.get(&at.file).into_iter().flatten();
+    for (path, value) in unmodeled {
         if let (Some(key), Some(part)) = (path.strip_prefix(&prefix), part.as_object_mut()) {
             part.entry(key).or_insert_with(|| value.clone());
         }

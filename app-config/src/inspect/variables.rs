@@ -96,7 +96,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Text after a quoted string, or after its first character if it is not closed.
+/// Text after a quoted string. If the closing quote is missing, the text after the opening quote.
 fn quoted(text: &str, quote: char) -> &str {
     let mut characters = text.char_indices().skip(1);
     while let Some((at, c)) = characters.next() {
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chains_from_the_top_are_found_and_nothing_else() {
+    fn only_chains_from_the_root_are_found() {
         let cases: [(&str, &[&str]); 11] = [
             ("{{.nuon.install.id}}", &["nuon.install.id"]),
             ("{{- $.nuon.a -}} .nuon.no {{ $x.nuon.b }}", &["nuon.a"]),

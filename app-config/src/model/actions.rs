@@ -21,7 +21,7 @@ pub struct Action {
     pub triggers: Vec<Trigger>,
     pub steps: Vec<ActionStep>,
     pub dependencies: Vec<String>,
-    /// Requested role. Without one it is the maintenance role.
+    /// Requested role. `None` means the maintenance role.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Text>,
     /// Number of automatic retries after a failure.

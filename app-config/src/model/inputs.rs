@@ -1,9 +1,7 @@
-//! Inputs that each install provides.
 use serde::Serialize;
 
 use crate::text::Origin;
 
-/// Type of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InputKind {
@@ -56,9 +54,9 @@ pub struct Input {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     pub sensitive: bool,
-    /// Hidden from the customer.
+    /// True if the input is hidden from the customer.
     pub internal: bool,
-    /// The customer sets it through the stack.
+    /// True if the customer sets the input through the stack.
     pub user_configurable: bool,
 }
 

@@ -29,7 +29,7 @@ pub struct HelmChart {
     pub namespace: Option<Text>,
     pub helm_repo: Option<HelmRepo>,
     pub values: BTreeMap<String, Text>,
-    /// Values files. A later one overrides earlier ones.
+    /// Values files. A later file overrides earlier ones.
     pub values_files: Vec<Text>,
     pub storage_driver: Option<Text>,
     pub take_ownership: bool,
@@ -100,11 +100,11 @@ pub struct Options {
     pub max_auto_retries: Option<i64>,
     pub timeout_ms: Option<u64>,
     pub deploy_timeout_ms: Option<u64>,
-    /// True if an install may run without it.
+    /// True if an install may run without the component.
     pub toggleable: bool,
     pub default_enabled: Option<bool>,
-    /// Absent or true: a plan without changes ends the step. False: that plan needs approval and is
-    /// applied.
+    /// If absent or true, a plan without changes ends the step. If false, such a plan also needs
+    /// approval and is applied.
     pub skip_noops: Option<bool>,
     pub auto_approve_on_policies_passing: bool,
     pub kubernetes_context: Option<String>,
@@ -113,11 +113,11 @@ pub struct Options {
 }
 
 /// Maximum number of automatic retries of a step.
-pub const MOST_RETRIES: i64 = 10;
+pub const MAX_RETRIES: i64 = 10;
 
 /// Clamps a number of automatic retries into the valid range.
 pub fn bounded_retries(setting: Option<i64>) -> u32 {
-    setting.map_or(0, |most| most.clamp(0, MOST_RETRIES)).try_into().unwrap_or_default()
+    setting.map_or(0, |most| most.clamp(0, MAX_RETRIES)).try_into().unwrap_or_default()
 }
 
 impl Options {
@@ -126,13 +126,13 @@ impl Options {
         bounded_retries(self.max_auto_retries)
     }
 
-    /// True if installs may enable and disable the component. `default_enabled` implies it.
+    /// True if installs may enable and disable the component. `default_enabled` implies
+    /// `toggleable`.
     pub fn is_toggleable(&self) -> bool {
         self.toggleable || self.default_enabled.is_some()
     }
 }
 
-/// Role of an operation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct OperationRole {
     /// Location; see [`crate::AppConfig::span`].

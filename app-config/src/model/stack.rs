@@ -73,7 +73,6 @@ pub struct NestedStack {
     pub parameters: BTreeMap<String, Text>,
 }
 
-/// Operations that a role is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RolePurpose {
@@ -81,7 +80,7 @@ pub enum RolePurpose {
     Maintenance,
     Deprovision,
     BreakGlass,
-    /// An operation or an action names it.
+    /// An operation or an action names the role.
     Custom,
 }
 
@@ -105,7 +104,7 @@ pub struct Role {
     /// `aws`, `gcp` or `azure`. `None` means the platform of the app.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cloud_platform: Option<String>,
-    /// True if the customer's stack creates it initially.
+    /// True if the customer's stack creates the role initially.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled_in_stack: Option<bool>,
     pub clouds: CloudGrants,
@@ -168,7 +167,7 @@ pub struct Secret {
     pub description: Option<Text>,
     pub required: bool,
     pub auto_generate: bool,
-    /// Value that the customer sees before they set one. Never a real secret.
+    /// Placeholder value that the customer sees. Never a real secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Text>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -12,7 +12,7 @@ pub struct OperationRoles {
     pub rules: Vec<OperationRole>,
 }
 
-/// A cluster that one component creates and others are deployed to.
+/// A cluster that one component creates and to which other components are deployed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct KubernetesContext {
     /// Location; see [`crate::AppConfig::span`].
@@ -22,7 +22,7 @@ pub struct KubernetesContext {
     pub component: String,
 }
 
-/// A branch of the vendor's repository, and the installs it is deployed to.
+/// A branch of the vendor's repository, and the installs to which it is deployed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Branch {
     /// Location; see [`crate::AppConfig::span`].

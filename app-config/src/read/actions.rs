@@ -9,7 +9,7 @@ use crate::{
     tree::sha256,
 };
 
-const LONGEST_MS: u64 = 60 * 60 * 1000;
+const MAX_TIMEOUT_MS: u64 = 60 * 60 * 1000;
 
 pub fn read(reader: &Reader<'_>) -> Vec<Action> {
     let documents = reader.documents("actions");
@@ -21,14 +21,14 @@ pub fn read(reader: &Reader<'_>) -> Vec<Action> {
 
 fn action(section: Section<'_>) -> Action {
     let name = section.declared(Kind::Action);
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    if !name.chars().all(plain) || name.len() > 128 {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if !name.chars().all(is_allowed) || name.len() > 128 {
         let message = format!("{name:?} is not a valid name for an action");
         section.error("name", "bad_name", message, "use letters, digits, `-`, `_` and `.`");
     }
     let (texts, files) = content::every_text(&section);
     let settings = section.json();
-    let said = serde_json::json!({"files": files, "settings": settings});
+    let content = serde_json::json!({"files": files, "settings": settings});
     section.mentioned("role", Kind::Role, Severity::Warning);
     section.mentioned("break_glass_role", Kind::Role, Severity::Warning);
     let (role, break_glass) = (section.text("role"), section.text("break_glass_role"));
@@ -44,7 +44,7 @@ fn action(section: Section<'_>) -> Action {
         max_auto_retries: bounded_retries(spec::retries(&section)),
         settings,
         texts,
-        digest: Some(sha256(said.to_string().as_bytes())),
+        digest: Some(sha256(content.to_string().as_bytes())),
     };
     if action.steps.is_empty() {
         let message = "this action has no steps".to_string();
@@ -61,11 +61,11 @@ fn timeout(section: &Section<'_>) -> u64 {
         return 5 * 60 * 1000;
     };
     match duration_ms(&text) {
-        Some(ms) if ms > 0 && ms <= LONGEST_MS => ms,
+        Some(ms) if ms > 0 && ms <= MAX_TIMEOUT_MS => ms,
         Some(_) | None => {
             let message = format!("invalid timeout {text:?}: must be a duration up to 60m");
             section.error("timeout", "bad_timeout", message, "write it as 30s, 5m or 1h");
-            LONGEST_MS
+            MAX_TIMEOUT_MS
         }
     }
 }
@@ -82,8 +82,8 @@ fn trigger(section: Section<'_>) -> Option<Trigger> {
         if !word.is_empty() {
             let message = format!("unknown trigger `{word}`: it never fires");
             let remedy = match nearest(&word, TriggerKind::ALL.iter().map(|kind| kind.name())) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => "correct its spelling".to_string(),
+                Some(suggestion) => format!("did you mean `{suggestion}`?"),
+                None => "use a trigger of the format, such as `post-provision`".to_string(),
             };
             section.warning("type", "unknown_trigger", message, &remedy);
         }
@@ -96,7 +96,7 @@ fn trigger(section: Section<'_>) -> Option<Trigger> {
     }
     if kind != TriggerKind::Cron && cron_schedule.is_some() {
         let message = format!("a trigger of type `{word}` takes no schedule");
-        let remedy = "remove it, or make the trigger a cron trigger";
+        let remedy = "remove cron_schedule, or use the type `cron`";
         section.warning("cron_schedule", "never_fires", message, remedy);
     }
     if !kind.is_about_one_component()

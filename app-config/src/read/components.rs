@@ -1,4 +1,5 @@
-//! `components/**/*.toml`: one component per file. Its `name` key names it, not the file.
+//! `components/**/*.toml`: one component per file. The `name` key, not the file name, is the name
+//! of the component.
 use super::{kinds, module, names::Kind, reader::Reader, section::Section};
 use crate::{diagnostic::Severity, model::Component, tree::SANDBOX};
 

@@ -8,7 +8,7 @@ use super::{reader::Reader, section::Section};
 use crate::{
     diagnostic::{Diagnostic, Severity},
     document::{Document, Node, Spot, Table},
-    model::{FileRef, LATER},
+    model::{FileRef, PLUGIN_KINDS},
     text::{Origin, Text},
     tree::sha256,
 };
@@ -65,24 +65,24 @@ impl Section<'_> {
 
 /// All texts of a file that may be templates, and the content files that it names.
 pub fn every_text(section: &Section<'_>) -> (Vec<Text>, BTreeMap<String, Digest>) {
-    let mut found = Found { section, texts: Vec::new(), files: BTreeMap::new() };
-    found.table(section.table, "", true);
-    (found.texts, found.files)
+    let mut collector = TextCollector { section, texts: Vec::new(), files: BTreeMap::new() };
+    collector.table(section.table, "", true);
+    (collector.texts, collector.files)
 }
 
-struct Found<'a> {
+struct TextCollector<'a> {
     section: &'a Section<'a>,
     texts: Vec<Text>,
     files: BTreeMap<String, Digest>,
 }
 
-impl Found<'_> {
+impl TextCollector<'_> {
     fn table(&mut self, table: &Table, path: &str, top: bool) {
         for (key, entry) in table {
             // Steps and triggers have these keys, too. In other tables, a variable may have such a
             // name.
-            let own = top || is_item(path, "steps") || is_item(path, "triggers");
-            if own && NEVER_TEMPLATES.contains(&key.as_str()) {
+            let is_part = top || is_item(path, "steps") || is_item(path, "triggers");
+            if is_part && NEVER_TEMPLATES.contains(&key.as_str()) {
                 continue;
             }
             let path = format!("{path}{key}");
@@ -121,7 +121,8 @@ fn is_item(path: &str, list: &str) -> bool {
         .is_some_and(|index| index.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Text, or the text of the file that it names. `None` after a finding.
+/// Returns the text, or the content of the file that the text names. Returns `None` if it reported
+/// a finding.
 fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Text> {
     let value = written.value.trim();
     if value.contains('\n') {
@@ -136,7 +137,7 @@ fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Tex
     let file = document.file.clone();
     let Some(path) = join(base(&file), value) else {
         let message = format!("{value:?} leaves the app directory");
-        finding(reader, &written, "path_escape", message, "name a file inside it");
+        finding(reader, &written, "path_escape", message, "name a file inside the app directory");
         return None;
     };
     let found = reader.app.text(&path);
@@ -146,8 +147,8 @@ fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Tex
         return None;
     }
     let Some(text) = found.map(str::to_string) else {
-        let there = reader.app.get(&path).is_some();
-        let message = if there {
+        let exists = reader.app.get(&path).is_some();
+        let message = if exists {
             format!("the file {path} is not UTF-8 text")
         } else {
             format!("{value:?} names the file {path}, which does not exist")
@@ -158,7 +159,7 @@ fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Tex
     Some(Text { value: text, origin: Origin::file(path) })
 }
 
-/// True if the text is only an address, in any spelling.
+/// True if the text is only a remote address, in any spelling.
 fn is_remote(text: &str) -> bool {
     if text.contains(char::is_whitespace) {
         return false;
@@ -167,14 +168,14 @@ fn is_remote(text: &str) -> bool {
         text.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
     };
     let scheme = text.split_once("://").map(|(scheme, _)| scheme).unwrap_or_default();
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     let has_scheme =
-        scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(plain);
+        scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(is_scheme);
     has_scheme || REMOTE.iter().any(begins)
 }
 
-/// Reads a remote text from the directory, where an allowed fetch stored it. It is then part of the
-/// bundle and of its digest.
+/// Reads the content of a URL from the directory, where an allowed fetch stored it. The content is
+/// then part of the bundle and of its digest.
 fn remote(reader: &Reader<'_>, document: &Document, written: &Text, url: &str) -> Option<Text> {
     let path = remote_path(url);
     if let Some(text) = reader.app.text(&path) {
@@ -187,14 +188,13 @@ fn remote(reader: &Reader<'_>, document: &Document, written: &Text, url: &str) -
     }
     reader.record_remote(url);
     let message = format!("cannot read {url:?}: remote content is not fetched");
-    let remedy =
-        "save it in the app directory and name it as ./file, or fetch it with --allow-remote";
+    let remedy = "save the content in the app directory and name the file as ./FILE, or fetch it with --allow-remote";
     let severity = if is_refused_later(reader, document) {
         Severity::Warning
     } else {
         severity(&written.origin.file)
     };
-    note(reader, severity, written, "remote_content", (message, remedy));
+    report(reader, severity, written, "remote_content", (message, remedy));
     None
 }
 
@@ -205,7 +205,8 @@ fn is_refused_later(reader: &Reader<'_>, document: &Document) -> bool {
         "actions" => true,
         "components" => {
             let kind = document.root.get("type").and_then(|entry| entry.spot.node.scalar());
-            let is_known = |kind: &String| LATER.iter().any(|(later, _)| *later == kind.as_str());
+            let is_known =
+                |kind: &String| PLUGIN_KINDS.iter().any(|(known, _)| *known == kind.as_str());
             let is_pinned = |kind: &String| reader.plugins.iter().any(|p| p.name == *kind);
             kind.is_some_and(|kind| is_known(&kind) && !is_pinned(&kind))
         }
@@ -213,8 +214,8 @@ fn is_refused_later(reader: &Reader<'_>, document: &Document) -> bool {
     }
 }
 
-/// Counts the size of a text before it is copied. Returns true if the total is too large, after a
-/// finding.
+/// Counts the size of a text before it is copied. If the total is too large, reports a finding and
+/// returns true.
 fn is_too_much(reader: &Reader<'_>, written: &Text, text: Option<&str>) -> bool {
     let too_much = reader.is_too_much(text);
     if too_much {
@@ -240,19 +241,19 @@ fn severity(file: &str) -> Severity {
 }
 
 fn finding(reader: &Reader<'_>, at: &Text, code: &'static str, message: String, remedy: &str) {
-    note(reader, severity(&at.origin.file), at, code, (message, remedy));
+    report(reader, severity(&at.origin.file), at, code, (message, remedy));
 }
 
-fn note(
+fn report(
     reader: &Reader<'_>,
     severity: Severity,
     at: &Text,
     code: &'static str,
-    says: (String, &str),
+    texts: (String, &str),
 ) {
     let Text { value, origin } = at;
-    let finding = Diagnostic::new(severity, code, says.0, says.1);
-    reader.note(finding.at(&origin.file, origin.place(value.chars().count())));
+    let finding = Diagnostic::new(severity, code, texts.0, texts.1);
+    reader.report(finding.at(&origin.file, origin.place(value.chars().count())));
 }
 
 fn base(file: &str) -> &'static str {
@@ -285,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_found_by_the_kind_of_the_file_that_names_it() {
+    fn a_named_file_is_resolved_by_the_kind_of_the_naming_file() {
         assert_eq!(
             join(base("components/images/a.toml"), "./v.yaml").unwrap(),
             "components/v.yaml"

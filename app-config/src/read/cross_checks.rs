@@ -32,7 +32,7 @@ fn defaults(config: &AppConfig, reader: &Reader<'_>) {
                 format!("set default_enabled = false for `{name}` too, or true for `{missing}`");
             let finding = Diagnostic::error("disabled_dependency", message, remedy);
             let names = reader.names.borrow();
-            reader.note(match names.place(Kind::Component, name) {
+            reader.report(match names.place(Kind::Component, name) {
                 Some(origin) => finding.at(&origin.file, origin.place(name.chars().count())),
                 None => finding,
             });
@@ -46,20 +46,21 @@ fn cycles(config: &AppConfig, reader: &Reader<'_>) {
         let message = format!("components form a dependency cycle: {}", cycle.join(" → "));
         let remedy = match cycle.as_slice() {
             [one, again] if one == again => {
-                "remove the reads of its own outputs, which exist only after its deploy"
+                "remove the templates that read the component's own outputs, which exist only after its deploy"
             }
             _ => "remove one of these dependencies, or one of the references between them",
         };
         let finding = Diagnostic::error("cycle", message, remedy);
         let first = cycle.first().map(String::as_str).unwrap_or_default();
-        reader.note(match names.place(Kind::Component, first) {
+        reader.report(match names.place(Kind::Component, first) {
             Some(origin) => finding.at(&origin.file, origin.place(first.chars().count())),
             None => finding,
         });
     }
 }
 
-/// Reports triggers of things that the app does not have.
+/// Reports triggers that never fire, because the app lacks the part that they react to, and
+/// triggers that this release does not fire.
 fn triggers(config: &AppConfig, reader: &Reader<'_>) {
     for trigger in config.actions.iter().flat_map(|action| &action.triggers) {
         let (kind, word) = (trigger.kind, trigger.kind.name());
@@ -80,7 +81,7 @@ fn triggers(config: &AppConfig, reader: &Reader<'_>) {
             let message = format!("the trigger `{word}` never fires: the app has no {missing}");
             let finding = Diagnostic::warning("never_fires", message, "remove the trigger");
             let Origin { file, .. } = &trigger.origin;
-            reader.note(finding.at(file, trigger.origin.place(word.len())));
+            reader.report(finding.at(file, trigger.origin.place(word.len())));
         }
         if !kind.fires() {
             let Origin { file, .. } = &trigger.origin;
@@ -105,7 +106,8 @@ fn references(config: &AppConfig, reader: &Reader<'_>) {
         for name in reads.iter().flat_map(|reads| reads.components.keys()) {
             let message =
                 format!("the sandbox reads the component `{name}`, which is deployed after it");
-            at(reader, Severity::Error, "sandbox_first", text, name, message, "move the value");
+            let remedy = "move the template to a component or an action";
+            at(reader, Severity::Error, "sandbox_first", text, name, message, remedy);
         }
     }
     for text in config.actions.iter().flat_map(|action| &action.texts) {
@@ -114,8 +116,8 @@ fn references(config: &AppConfig, reader: &Reader<'_>) {
     for text in config.runner.iter().flat_map(|runner| runner.env_vars.values()) {
         text_refers(config, reader, text, Severity::Error);
     }
-    // These parts are not deployed, so they cannot stop a version. `loose` checks their texts in
-    // the TOML files.
+    // These parts are not deployed, so they cannot stop a version. `undeployed_texts` checks their
+    // texts in the TOML files.
     let readme = config.metadata.readme.iter();
     let runbooks = config.runbooks.iter().flat_map(|runbook| {
         let steps = runbook.steps.iter().filter_map(|step| step.inline_contents.as_ref());
@@ -144,7 +146,7 @@ pub fn text_refers(
             "this text is not rendered: templates begin with a dot, as in {{ .nuon.install.id }}";
         let finding = Diagnostic::warning("no_template", message, "add the dot");
         let place = text.origin.within(&text.value, 0..text.value.len());
-        reader.note(finding.at(&text.origin.file, place));
+        reader.report(finding.at(&text.origin.file, place));
     }
     let reads = match Reads::of_one(text) {
         Ok(reads) => reads,
@@ -152,7 +154,7 @@ pub fn text_refers(
             let message = format!("invalid template: {}", error.message);
             let finding = Diagnostic::new(severity, "template", message, "correct the template");
             let place = Location { line: error.line, column: error.column, length: 1 };
-            reader.note(finding.at(&text.origin.file, place));
+            reader.report(finding.at(&text.origin.file, place));
             return None;
         }
     };
@@ -188,7 +190,7 @@ fn lacks_its_dot(text: &str) -> bool {
     starts.any(|start| start.starts_with("nuon.") || start.starts_with("stead."))
 }
 
-/// Creates a finding at the first occurrence of `name` in a text.
+/// Reports a finding at the first occurrence of `name` in a text.
 fn at(
     reader: &Reader<'_>,
     severity: Severity,
@@ -203,5 +205,5 @@ fn at(
     let start = dotted.or_else(|| value.find(name)).unwrap_or_default();
     let mut place = origin.within(value, start..start);
     place.length = name.chars().count() as u32;
-    reader.note(Diagnostic::new(severity, code, message, remedy).at(&origin.file, place));
+    reader.report(Diagnostic::new(severity, code, message, remedy).at(&origin.file, place));
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use super::{names::Kind, reader::Reader, section::Section};
 use crate::{
     diagnostic::{Diagnostic, Location, Severity},
-    inputs::given,
+    inputs::check_value,
     model::{AppConfig, InstallFile},
     text::Origin,
 };
 
-/// Tables for the account, and the key of each one's region.
+/// Account tables, each with the key of its region.
 const ACCOUNTS: [(&str, &str); 3] =
     [("aws_account", "region"), ("azure_account", "location"), ("gcp_account", "region")];
 
@@ -27,23 +27,27 @@ pub fn check(config: &mut AppConfig, reader: &Reader<'_>) {
     for install in installs {
         for input in inputs.iter() {
             let Some(text) = install.inputs.get(&input.name) else { continue };
-            let at =
-                reader.given.borrow().get(&(install.file.clone(), input.name.clone())).cloned();
+            let at = reader
+                .install_inputs
+                .borrow()
+                .get(&(install.file.clone(), input.name.clone()))
+                .cloned();
             let at = at.unwrap_or_else(|| Origin::file(&install.file));
             if input.sensitive {
                 let message = format!(
                     "line {} sets the sensitive input `{}`, which would publish its value in clear text",
                     at.line, input.name
                 );
-                let remedy = "remove it from the file and from the history of the repository; a later \
+                let remedy = "remove the value from the file and from the history of the repository; a later \
                               release encrypts sensitive inputs for the install's runner";
                 // No location: output that shows the line would show the value.
                 let finding = Diagnostic::error("sensitive_value", message, remedy);
-                reader.note(finding.at(&install.file, Location::default()));
+                reader.report(finding.at(&install.file, Location::default()));
                 install.inputs.remove(&input.name);
-            } else if let Err(problem) = given(input, text) {
-                let finding = Diagnostic::warning("bad_value", problem.to_string(), "correct it");
-                reader.note(finding.at(&install.file, at.place(text.chars().count())));
+            } else if let Err(problem) = check_value(input, text) {
+                let remedy = format!("set a value of type {}", input.kind.name());
+                let finding = Diagnostic::warning("bad_value", problem.to_string(), remedy);
+                reader.report(finding.at(&install.file, at.place(text.chars().count())));
             }
         }
     }
@@ -66,7 +70,7 @@ fn install(section: Section<'_>) -> InstallFile {
             let mut names = section.reader.names.borrow_mut();
             names.mention(Kind::Input, &name, Severity::Warning, origin.clone());
             let key = (section.file().to_string(), name.clone());
-            section.reader.given.borrow_mut().insert(key, origin);
+            section.reader.install_inputs.borrow_mut().insert(key, origin);
             inputs.insert(name, text.value);
         }
     }

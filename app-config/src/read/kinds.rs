@@ -1,8 +1,8 @@
-//! Kinds of component that this release deploys, and findings about the others.
+//! Findings about component types that this release does not deploy.
 use super::section::Section;
 use crate::{
     diagnostic::nearest,
-    model::{LATER, TERRAFORM_MODULE},
+    model::{PLUGIN_KINDS, TERRAFORM_MODULE},
 };
 
 /// Reports why a kind cannot be deployed.
@@ -16,15 +16,15 @@ pub fn check(section: &Section<'_>, kind: &str) {
         section.warning("type", "not_supported", message, "use an action");
         return;
     }
-    if LATER.iter().any(|(name, _)| *name == kind) {
+    if PLUGIN_KINDS.iter().any(|(name, _)| *name == kind) {
         section.unacted("type", "no_plugin", kind);
         return;
     }
     let message = format!("unknown component type `{kind}`");
     let pinned = plugins.iter().map(|plugin| plugin.name.as_str());
-    let known = LATER.iter().map(|(name, _)| *name).chain([TERRAFORM_MODULE]).chain(pinned);
+    let known = PLUGIN_KINDS.iter().map(|(name, _)| *name).chain([TERRAFORM_MODULE]).chain(pinned);
     let remedy = match nearest(kind, known) {
-        Some(meant) => format!("did you mean `{meant}`?"),
+        Some(suggestion) => format!("did you mean `{suggestion}`?"),
         None => format!("use `{TERRAFORM_MODULE}`, or pin a plugin: --plugin {kind}=PATH"),
     };
     section.error("type", "unknown_kind", message, &remedy);

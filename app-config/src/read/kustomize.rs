@@ -9,14 +9,14 @@ use crate::tree::Tree;
 const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 /// Maximum number of visited directories. Kustomizations may name each other in a cycle; real apps
 /// have a handful.
-const MOST: usize = 200;
+const MAX_DIRECTORIES: usize = 200;
 
 /// All YAML files of the kustomization in `top`, each once.
 pub fn files(app: &Tree, top: String) -> BTreeSet<&str> {
     let (mut found, mut left) = (BTreeSet::new(), vec![top]);
     let mut seen: BTreeSet<String> = BTreeSet::new();
     while let Some(place) = left.pop() {
-        if place.is_empty() || seen.len() >= MOST || !seen.insert(place.clone()) {
+        if place.is_empty() || seen.len() >= MAX_DIRECTORIES || !seen.insert(place.clone()) {
             continue;
         }
         let prefix = format!("{place}/");

@@ -7,11 +7,11 @@ const FILE: &str = "metadata.toml";
 pub fn read(reader: &Reader<'_>) -> Metadata {
     let Some(document) = reader.document(FILE) else {
         if reader.app.get(FILE).is_none() && !reader.is_legacy() {
-            let says = (
+            let texts = (
                 "this directory has no metadata.toml".into(),
                 "check the path of the directory, or add the file",
             );
-            reader.about(Severity::Error, "no_metadata", "", says);
+            reader.about(Severity::Error, "no_metadata", "", texts);
         }
         return Metadata::default();
     };

@@ -48,7 +48,7 @@ fn kustomized(section: &Section<'_>, source: Option<&Source>, spec: &Spec) -> Ve
     let Some(top) = content::join(base, &kustomize.path) else {
         if let Some(inner) = section.section("kustomize") {
             let message = format!("the path {:?} leaves its repository", kustomize.path);
-            inner.error("path", "path_escape", message, "name a directory inside it");
+            inner.error("path", "path_escape", message, "name a directory inside the repository");
         }
         return Vec::new();
     };
@@ -92,7 +92,12 @@ fn repository(section: &Section<'_>, key: &str, connected: bool) -> Option<Sourc
         Some(path) => path,
         None => {
             let message = format!("the directory {directory:?} leaves its repository");
-            inner.error("directory", "path_escape", message, "name a directory inside it");
+            inner.error(
+                "directory",
+                "path_escape",
+                message,
+                "name a directory inside the repository",
+            );
             directory
         }
     };

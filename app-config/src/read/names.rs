@@ -9,7 +9,6 @@ use crate::{
     text::Origin,
 };
 
-/// Kind of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Action,
@@ -56,8 +55,8 @@ impl Kind {
         }
     }
 
-    /// Severity of a duplicate name. It is an error for kinds that must be unique, and a warning
-    /// for the rest.
+    /// Severity of a duplicate name: an error for kinds that must be unique, and a warning for the
+    /// others.
     fn clash(self) -> Severity {
         match self {
             Kind::Action | Kind::Component | Kind::Context | Kind::Group | Kind::Input => {
@@ -110,7 +109,7 @@ impl Names {
             .map(|(_, name, _)| name.as_str())
             .collect();
         match nearest(name, known.iter().copied()) {
-            Some(meant) => format!("did you mean `{meant}`?"),
+            Some(suggestion) => format!("did you mean `{suggestion}`?"),
             None if known.is_empty() => format!("declare it; the app has no {} yet", kind.word()),
             None if known.len() <= 12 => format!("use one of: {}", known.join(", ")),
             None => format!("correct the name, or declare the {}", kind.word()),
@@ -134,7 +133,7 @@ impl Names {
         let mut taken: BTreeMap<(Kind, &str), &Origin> = BTreeMap::new();
         for (kind, name, origin) in &self.declared {
             let Some(other) = taken.insert((*kind, name), origin) else { continue };
-            findings.push(twice(kind.clash(), kind.word(), name, (origin, other)));
+            findings.push(duplicate(kind.clash(), kind.word(), name, (origin, other)));
         }
         for Mention { kind, name, severity, origin } in &self.mentioned {
             if taken.contains_key(&(*kind, name)) || (*kind == Kind::Role && self.may_be_role(name))
@@ -154,8 +153,8 @@ impl Names {
 fn role_name(name: &str) -> String {
     let mut plain = String::new();
     let mut rest = name;
-    while let Some((before, behind)) = rest.split_once("{{") {
-        let (inside, after) = behind.split_once("}}").unwrap_or((behind, ""));
+    while let Some((before, after_open)) = rest.split_once("{{") {
+        let (inside, after) = after_open.split_once("}}").unwrap_or((after_open, ""));
         plain.push_str(before);
         match inside.trim_matches(['-', ' ', '\t']) {
             ".nuon.install.id" | ".stead.install.id" => plain.push_str("INSTALL"),
@@ -166,16 +165,16 @@ fn role_name(name: &str) -> String {
     plain + rest
 }
 
-fn twice(
+fn duplicate(
     severity: Severity,
     word: &str,
     name: &str,
-    (here, other): (&Origin, &Origin),
+    (origin, other): (&Origin, &Origin),
 ) -> Diagnostic {
     let (file, line) = (&other.file, other.line);
     let message = format!("duplicate {word} `{name}`: also declared in {file}:{line}");
     let finding = Diagnostic::new(severity, "duplicate_name", message, "rename one of them");
-    finding.at(&here.file, here.place(name.chars().count()))
+    finding.at(&origin.file, origin.place(name.chars().count()))
 }
 
 impl Section<'_> {
@@ -186,9 +185,9 @@ impl Section<'_> {
         let mut taken: BTreeMap<String, Origin> = BTreeMap::new();
         for step in &steps {
             let Some(name) = step.string("name") else { continue };
-            let here = step.origin("name");
-            if let Some(other) = taken.insert(name.clone(), here.clone()) {
-                self.reader.note(twice(Severity::Warning, "step", &name, (&here, &other)));
+            let origin = step.origin("name");
+            if let Some(other) = taken.insert(name.clone(), origin.clone()) {
+                self.reader.report(duplicate(Severity::Warning, "step", &name, (&origin, &other)));
             }
         }
         steps

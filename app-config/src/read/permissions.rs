@@ -77,7 +77,7 @@ pub fn role(section: Section<'_>, purpose: RolePurpose, word: &str) -> Role {
     role
 }
 
-/// Grants on clouds other than AWS. One role may be a table instead of a list.
+/// Grants on clouds other than AWS. `gcp_predefined_role` is the form for a single role.
 fn clouds(section: &Section<'_>) -> CloudGrants {
     let mut gcp_predefined_roles: Vec<String> =
         section.string("gcp_predefined_role").into_iter().collect();

@@ -75,7 +75,7 @@ fn mismatch(reader: &Reader<'_>, runner: &Runner, what: &str) {
     let finding =
         Diagnostic::warning("runner_mismatch", message, "correct the runner's type or the module");
     let place = runner.type_at.place(word.chars().count());
-    reader.note(finding.at(&runner.type_at.file, place));
+    reader.report(finding.at(&runner.type_at.file, place));
 }
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_its_cloud_and_platform_only_where_it_names_one() {
+    fn only_an_unambiguous_name_has_a_cloud_and_platform() {
         assert_eq!(named("nuonco/aws-eks-sandbox"), Some(("aws", Some("eks"))));
         assert_eq!(named("nuonco/aws-min-sandbox"), Some(("aws", None)));
         assert_eq!(named("azure/from-aws"), None);

@@ -16,41 +16,42 @@ use crate::{
 };
 
 /// Maximum number of findings that are shown. The rest is only counted.
-const MOST: usize = 1000;
-/// Maximum total size of named files. Each key that names a file copies it, so a small file could
-/// name a large one repeatedly.
-const MOST_FOLLOWED: usize = 64 << 20;
+const MAX_FINDINGS: usize = 1000;
+/// Maximum total size of named files. Each key that names a file copies the file, so a small file
+/// could name a large one repeatedly.
+const MAX_NAMED_BYTES: usize = 64 << 20;
 
 pub struct Reader<'t> {
     pub app: &'t Tree,
     pub plugins: &'t [PluginPin],
-    notes: RefCell<Vec<Diagnostic>>,
+    findings: RefCell<Vec<Diagnostic>>,
     /// Files that could not be parsed.
     malformed: RefCell<BTreeSet<String>>,
     refs: RefCell<BTreeSet<FileRef>>,
     pub names: RefCell<Names>,
     /// Location of an input's value in an install's file, by file and input.
-    pub given: RefCell<BTreeMap<(String, String), Origin>>,
-    /// Templates outside of deployed parts, and templates of input defaults.
-    pub loose: RefCell<Vec<Text>>,
+    pub install_inputs: RefCell<BTreeMap<(String, String), Origin>>,
+    /// Templates outside of deployed parts.
+    pub undeployed_texts: RefCell<Vec<Text>>,
+    /// Templates of input defaults, with the name of the input.
     pub defaults: RefCell<Vec<(String, Text)>>,
     remotes: RefCell<BTreeSet<String>>,
     spans: RefCell<Spans>,
-    beside: RefCell<UnmodeledSettings>,
+    unmodeled: RefCell<UnmodeledSettings>,
     /// Number of schedules so far that never fire.
-    pub nevers: Cell<usize>,
+    pub unmatched_schedules: Cell<usize>,
     /// Total size of named files so far. A file counts each time it is named.
     followed: Cell<usize>,
     /// Keys and sections that this release reads but does not act on.
-    unacted: RefCell<unacted::Found>,
+    unacted: RefCell<unacted::UnactedSettings>,
     /// All keys that the reader knows, by file kind.
     #[cfg(test)]
-    pub asked: RefCell<BTreeSet<(String, String)>>,
+    pub known_keys: RefCell<BTreeSet<(String, String)>>,
 }
 
 /// True if the finding reports an absent name that an unparsed file may declare.
-fn may_be_in(malformed: &BTreeSet<String>, note: &Diagnostic) -> bool {
-    let homes: &[&str] = match note.code {
+fn may_be_in(malformed: &BTreeSet<String>, finding: &Diagnostic) -> bool {
+    let declaring: &[&str] = match finding.code {
         "unknown_action" => &["actions"],
         "unknown_component" => &["components"],
         "unknown_group" | "unknown_input" => &["inputs"],
@@ -58,21 +59,21 @@ fn may_be_in(malformed: &BTreeSet<String>, note: &Diagnostic) -> bool {
         "unknown_secret" => &["secrets"],
         "never_fires" => &["components", "inputs", "sandbox", "secrets"],
         // These kinds of names have no code of their own.
-        "bad_value" if note.message.starts_with("unknown ") => &[""],
+        "bad_value" if finding.message.starts_with("unknown ") => &[""],
         _ => return false,
     };
     // A name that is similar to a declared name is mistyped, regardless of the unparsed file.
-    !note.remedy.starts_with("did you mean")
-        && malformed.iter().any(|file| homes.iter().any(|home| file.starts_with(home)))
+    !finding.remedy.starts_with("did you mean")
+        && malformed.iter().any(|file| declaring.iter().any(|prefix| file.starts_with(prefix)))
 }
 
 /// Results besides the typed config.
-pub struct Found {
+pub struct ReaderResult {
     pub diagnostics: Vec<Diagnostic>,
     pub file_refs: Vec<FileRef>,
     pub remotes: Vec<String>,
     pub spans: Spans,
-    pub beside: UnmodeledSettings,
+    pub unmodeled: UnmodeledSettings,
 }
 
 impl<'t> Reader<'t> {
@@ -80,74 +81,78 @@ impl<'t> Reader<'t> {
         Reader {
             app,
             plugins,
-            notes: RefCell::default(),
+            findings: RefCell::default(),
             malformed: RefCell::default(),
             refs: RefCell::default(),
             names: RefCell::default(),
-            given: RefCell::default(),
-            loose: RefCell::default(),
+            install_inputs: RefCell::default(),
+            undeployed_texts: RefCell::default(),
             defaults: RefCell::default(),
             remotes: RefCell::default(),
             spans: RefCell::default(),
-            beside: RefCell::default(),
-            nevers: Cell::default(),
+            unmodeled: RefCell::default(),
+            unmatched_schedules: Cell::default(),
             followed: Cell::default(),
             unacted: RefCell::default(),
             #[cfg(test)]
-            asked: RefCell::default(),
+            known_keys: RefCell::default(),
         }
     }
 
     #[cfg(test)]
-    pub fn asked(&self, file: &str, path: &str, keys: &BTreeSet<String>) {
+    pub fn record_keys(&self, file: &str, path: &str, keys: &BTreeSet<String>) {
         let Some(kind) = unacted::file_kind(file) else { return };
         let path = unacted::without_indices(path);
-        let asked = keys.iter().map(|key| (kind.to_string(), format!("{path}{key}")));
-        self.asked.borrow_mut().extend(asked);
+        let keys = keys.iter().map(|key| (kind.to_string(), format!("{path}{key}")));
+        self.known_keys.borrow_mut().extend(keys);
     }
 
-    pub fn found_unacted(&self, change: impl FnOnce(&mut unacted::Found)) {
+    pub fn found_unacted(&self, change: impl FnOnce(&mut unacted::UnactedSettings)) {
         change(&mut self.unacted.borrow_mut());
     }
 
-    pub fn finish(self) -> Found {
-        let mut notes = self.notes.into_inner();
-        notes.extend(self.names.into_inner().check());
+    pub fn finish(self) -> ReaderResult {
+        let mut findings = self.findings.into_inner();
+        findings.extend(self.names.into_inner().check());
         let malformed = self.malformed.into_inner();
-        notes.retain(|note| !may_be_in(&malformed, note));
-        sort(&mut notes);
-        if notes.len() > MOST {
-            let left = notes.len() - MOST;
-            notes.truncate(MOST);
+        findings.retain(|finding| !may_be_in(&malformed, finding));
+        sort(&mut findings);
+        if findings.len() > MAX_FINDINGS {
+            let left = findings.len() - MAX_FINDINGS;
+            findings.truncate(MAX_FINDINGS);
             let message = format!("there are {left} more findings");
-            notes.push(Diagnostic::warning("too_many", message, "correct these first"));
+            findings.push(Diagnostic::warning(
+                "too_many",
+                message,
+                "correct the listed findings first",
+            ));
         }
-        // Not limited by [`MOST`]: each kind occurs at most once.
-        notes.extend(self.unacted.into_inner().into_diagnostics());
-        Found {
-            diagnostics: notes,
+        // Not limited by [`MAX_FINDINGS`]: each kind occurs at most once.
+        findings.extend(self.unacted.into_inner().into_diagnostics());
+        ReaderResult {
+            diagnostics: findings,
             file_refs: self.refs.into_inner().into_iter().collect(),
             remotes: self.remotes.into_inner().into_iter().collect(),
             spans: self.spans.into_inner(),
-            beside: self.beside.into_inner(),
+            unmodeled: self.unmodeled.into_inner(),
         }
     }
 
-    pub fn note(&self, diagnostic: Diagnostic) {
-        self.notes.borrow_mut().push(diagnostic);
+    pub fn report(&self, diagnostic: Diagnostic) {
+        self.findings.borrow_mut().push(diagnostic);
     }
 
     /// Records a finding about a whole file or, with an empty path, about the directory.
-    pub fn about(&self, severity: Severity, code: &'static str, file: &str, says: (String, &str)) {
-        let (message, remedy) = says;
+    pub fn about(&self, severity: Severity, code: &'static str, file: &str, texts: (String, &str)) {
+        let (message, remedy) = texts;
         let finding = Diagnostic::new(severity, code, message, remedy);
-        self.note(finding.at(file, Location::default()));
+        self.report(finding.at(file, Location::default()));
     }
 
     /// Counts the size of a named text. Returns true if the total exceeds the maximum.
     pub fn is_too_much(&self, text: Option<&str>) -> bool {
         self.followed.set(self.followed.get() + text.map_or(0, str::len));
-        self.followed.get() > MOST_FOLLOWED
+        self.followed.get() > MAX_NAMED_BYTES
     }
 
     /// Records a remote text that the directory does not contain.
@@ -157,12 +162,12 @@ impl<'t> Reader<'t> {
 
     /// Records a value that no model has but that changes the version of its part.
     pub fn record_unmodeled(&self, file: &str, path: String, key: &str, value: Value) {
-        // The address is a credential: it allows writing to the channel.
+        // The webhook URL is a credential: it allows writing to the channel.
         let value = match key {
             "slack_webhook_url" => sha256(value.to_string().as_bytes()).to_string().into(),
             _ => value,
         };
-        self.beside.borrow_mut().entry(file.to_string()).or_default().insert(path, value);
+        self.unmodeled.borrow_mut().entry(file.to_string()).or_default().insert(path, value);
     }
 
     pub fn record_file_ref(&self, reference: FileRef) {
@@ -179,19 +184,19 @@ impl<'t> Reader<'t> {
         let file = self.app.get(path)?;
         match Document::parse(path, &file.bytes) {
             Ok(document) if document.root.is_empty() => {
-                let says = ("this file is empty".to_string(), "add content, or remove the file");
-                self.about(Severity::Warning, "empty_file", path, says);
+                let texts = ("this file is empty".to_string(), "add content, or remove the file");
+                self.about(Severity::Warning, "empty_file", path, texts);
                 None
             }
             Ok(document) => {
-                self.loose.borrow_mut().extend(undeployed_texts::texts(&document));
+                self.undeployed_texts.borrow_mut().extend(undeployed_texts::texts(&document));
                 self.spans.borrow_mut().extend(path, document.spans().into_iter());
                 unacted::look_for(&document, &mut self.unacted.borrow_mut());
                 Some(document)
             }
             Err(findings) => {
                 self.malformed.borrow_mut().insert(path.to_owned());
-                findings.into_iter().for_each(|finding| self.note(finding));
+                findings.into_iter().for_each(|finding| self.report(finding));
                 None
             }
         }

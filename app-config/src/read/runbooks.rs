@@ -45,7 +45,7 @@ fn step(section: Section<'_>) -> RunbookStep {
     };
     section.one_of("type", "step type", &STEPS);
     section.ignore(&["description", "inputs", "labels", "role", "skip_noops"]);
-    // Nothing acts on it, but the check still finds an unknown role.
+    // This release does not act on the role, but still reports a role that does not exist.
     section.mentioned("role", Kind::Role, Severity::Warning);
     section.ignore(&["public_repo", "connected_repo", "enable_kube_config", "kubernetes_context"]);
     section.finish();

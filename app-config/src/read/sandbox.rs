@@ -10,9 +10,11 @@ const FILE: &str = "sandbox.toml";
 pub fn read(reader: &Reader<'_>) -> Option<Sandbox> {
     let Some(document) = reader.document(FILE) else {
         if !reader.is_legacy() && reader.app.get(FILE).is_none() {
-            let says =
-                ("this app has no sandbox".into(), "add a sandbox.toml; an install needs one");
-            reader.about(Severity::Warning, "no_sandbox", "", says);
+            let texts = (
+                "this app has no sandbox".into(),
+                "add a sandbox.toml; an install needs a sandbox",
+            );
+            reader.about(Severity::Warning, "no_sandbox", "", texts);
         }
         return None;
     };

@@ -44,7 +44,7 @@ fn secret(section: Section<'_>) -> Secret {
     }
     if let Some(format) = secret.format.as_deref().filter(|format| *format != "base64") {
         let message = format!("unknown secret format `{format}`");
-        section.warning("format", "bad_value", message, "use base64, or leave it out");
+        section.warning("format", "bad_value", message, "use base64, or omit `format`");
     }
     section.ignore(&["user_configurable", "labels"]);
     section.finish();

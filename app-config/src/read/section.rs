@@ -67,7 +67,7 @@ impl<'d> Section<'d> {
         self.text(key).map(|text| text.value)
     }
 
-    /// Reads a required string. An absent one is an error and returns an empty string.
+    /// Reads a required string. If the key is absent, reports an error and returns an empty string.
     pub fn required(&self, key: &str) -> String {
         if let Some(text) = self.string(key) {
             return text;
@@ -87,7 +87,7 @@ impl<'d> Section<'d> {
         if !known.contains(&word.as_str()) && !is_template(&word) {
             let message = format!("unknown {what} `{word}`");
             let remedy = match nearest(&word, known.iter().copied()) {
-                Some(meant) => format!("did you mean `{meant}`?"),
+                Some(suggestion) => format!("did you mean `{suggestion}`?"),
                 None => format!("use one of: {}", known.join(", ")),
             };
             self.warning(key, "bad_value", message, &remedy);
@@ -202,7 +202,7 @@ impl<'d> Section<'d> {
         json(self.table)
     }
 
-    /// Marks keys of the format as known that this release reads without acting on them.
+    /// Marks keys as known that belong to the format but that this release does not act on.
     pub fn ignore(&self, keys: &[&str]) {
         for key in keys {
             if self.seen.borrow_mut().insert(key.to_string())
@@ -218,12 +218,12 @@ impl<'d> Section<'d> {
     pub fn finish(self) {
         let seen = self.seen.borrow();
         #[cfg(test)]
-        self.reader.asked(self.file(), &self.path, &seen);
+        self.reader.record_keys(self.file(), &self.path, &seen);
         for (key, entry) in self.table.iter().filter(|(key, _)| !seen.contains(*key)) {
-            let message = format!("unknown key `{}{key}`: it has no effect here", self.path);
+            let message = format!("unknown key `{}{key}`: it has no effect", self.path);
             let remedy = match nearest(key, seen.iter().map(String::as_str)) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => "remove it, or correct its spelling".to_string(),
+                Some(suggestion) => format!("did you mean `{suggestion}`?"),
+                None => "remove the key, or correct its spelling".to_string(),
             };
             let at = entry.key.clone();
             self.finding(Severity::Warning, "unknown_key", at, message, &remedy);
@@ -259,9 +259,9 @@ impl<'d> Section<'d> {
         }
     }
 
-    fn mistyped(&self, key: &str, entry: &Entry, wanted: &str) {
+    fn mistyped(&self, key: &str, entry: &Entry, expected: &str) {
         let found = entry.spot.node.kind();
-        let message = format!("`{}{key}` must be {wanted}, not {found}", self.path);
+        let message = format!("`{}{key}` must be {expected}, not {found}", self.path);
         let at = self.value(entry);
         self.finding(Severity::Error, "wrong_type", at, message, "change the value");
     }
@@ -273,7 +273,7 @@ impl<'d> Section<'d> {
         Origin { file: self.document.file.clone(), key, line, column, ..Origin::default() }
     }
 
-    /// Origin of a key's value, for findings that are made after all files have been read.
+    /// Origin of a key's value, for findings that are reported after all files have been read.
     pub fn origin(&self, key: &str) -> Origin {
         let Some(entry) = self.table.get(key) else { return self.place() };
         self.document.content(&format!("{}{key}", self.path), &entry.spot)
@@ -289,6 +289,6 @@ impl<'d> Section<'d> {
     ) {
         let place = self.document.place(at);
         let finding = Diagnostic::new(severity, code, message, remedy);
-        self.reader.note(finding.at(&self.document.file, place));
+        self.reader.report(finding.at(&self.document.file, place));
     }
 }

@@ -15,10 +15,17 @@ pub fn attach(bundle: &Tree, config: &mut AppConfig) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     for component in &mut config.components {
         let (name, file) = (component.name.clone(), component.file.clone());
-        one(bundle, &name, &file, &mut component.module, &plugins, &mut findings);
+        attach_module(bundle, &name, &file, &mut component.module, &plugins, &mut findings);
     }
     if let Some(sandbox) = &mut config.sandbox {
-        one(bundle, SANDBOX, "sandbox.toml", &mut sandbox.module, &plugins, &mut findings);
+        attach_module(
+            bundle,
+            SANDBOX,
+            "sandbox.toml",
+            &mut sandbox.module,
+            &plugins,
+            &mut findings,
+        );
     }
     findings
 }
@@ -26,7 +33,7 @@ pub fn attach(bundle: &Tree, config: &mut AppConfig) -> Vec<Diagnostic> {
 /// Predicts the findings of [`attach`] before a sync. Covers modules in the app directory and
 /// components that name no module.
 pub fn predict_findings(app: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
-    let sandbox = config.sandbox.iter().map(|one| (SANDBOX, "sandbox.toml", &one.module));
+    let sandbox = config.sandbox.iter().map(|sandbox| (SANDBOX, "sandbox.toml", &sandbox.module));
     let components =
         config.components.iter().map(|c| (c.name.as_str(), c.file.as_str(), &c.module));
     let deployed = |kind: &str| kind == TERRAFORM_MODULE || config.plugin(kind).is_some();
@@ -46,8 +53,8 @@ pub fn predict_findings(app: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
 
 /// Modules in the app directory, by component.
 pub fn local(app: &Tree, config: &AppConfig) -> BTreeMap<String, Local> {
-    let here = config.sources().into_iter().filter(|(_, source)| source.repo == ".");
-    let local = here.map(|(name, source)| {
+    let in_directory = config.sources().into_iter().filter(|(_, source)| source.repo == ".");
+    let local = in_directory.map(|(name, source)| {
         let local = match source.directory.as_str() {
             "." => Local { tree: app.clone(), path: String::new() },
             directory => Local { tree: app.subtree(directory), path: format!("{directory}/") },
@@ -57,7 +64,7 @@ pub fn local(app: &Tree, config: &AppConfig) -> BTreeMap<String, Local> {
     local.collect()
 }
 
-fn one(
+fn attach_module(
     bundle: &Tree,
     name: &str,
     file: &str,
@@ -87,14 +94,14 @@ fn one(
         }
     }
     let plugin = plugins.iter().find(|plugin| plugin.name == module.kind);
-    let said = json!({
+    let content = json!({
         "files": module.files,
         "kind": module.kind,
         "plugin": plugin.map(|plugin| &plugin.digest),
         "settings": module.settings,
         "source": module.source_digest,
     });
-    module.digest = Some(sha256(said.to_string().as_bytes()));
+    module.digest = Some(sha256(content.to_string().as_bytes()));
 }
 
 fn missing(name: &str, module: &Module, source: &Tree) -> Option<(String, String)> {
@@ -115,7 +122,7 @@ fn missing(name: &str, module: &Module, source: &Tree) -> Option<(String, String
         let remedy = if repo == "." {
             "check that the directory exists in the app directory".to_string()
         } else {
-            format!("check the directory, or say where the repository is: --source {repo}=PATH")
+            format!("check the directory, or pass the path of the repository: --source {repo}=PATH")
         };
         return Some((message, remedy));
     }

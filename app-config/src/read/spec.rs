@@ -4,7 +4,7 @@ use crate::{
     diagnostic::Severity,
     model::{
         DockerBuild, Ecr, HelmChart, HelmRepo, Image, Job, KubernetesManifest, Kustomize,
-        MOST_RETRIES, OperationRole, Options, Pulumi, Spec, TERRAFORM_MODULE,
+        MAX_RETRIES, OperationRole, Options, Pulumi, Spec, TERRAFORM_MODULE,
     },
 };
 
@@ -25,7 +25,7 @@ pub fn read(section: &Section<'_>, kind: &str) -> Spec {
         }),
         "pulumi" => {
             let mut config = section.texts("config");
-            // Name of the key in the sandbox.
+            // The sandbox has the key `pulumi_config` instead of `config`.
             config.extend(section.texts("pulumi_config"));
             Spec::Pulumi(Pulumi { runtime: section.string("runtime").unwrap_or_default(), config })
         }
@@ -153,9 +153,9 @@ pub fn options(section: &Section<'_>) -> Options {
 /// Reads `max_auto_retries`. A value out of range is a warning.
 pub fn retries(section: &Section<'_>) -> Option<i64> {
     let setting = section.integer("max_auto_retries");
-    if setting.is_some_and(|most| !(0..=MOST_RETRIES).contains(&most)) {
-        let message = format!("`max_auto_retries` must be between 0 and {MOST_RETRIES}");
-        let remedy = "use a value in this range; until then the nearest one applies";
+    if setting.is_some_and(|most| !(0..=MAX_RETRIES).contains(&most)) {
+        let message = format!("`max_auto_retries` must be between 0 and {MAX_RETRIES}");
+        let remedy = "use a value in this range; otherwise the nearest valid value applies";
         section.warning("max_auto_retries", "bad_value", message, remedy);
     }
     setting

@@ -1,4 +1,3 @@
-//! Durations and schedules.
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
@@ -21,10 +20,10 @@ impl Section<'_> {
     /// Reads a cron expression of five fields.
     pub fn schedule(&self, key: &str) -> Option<String> {
         let text = self.string(key)?;
-        match Schedule::of(&text, self.reader.nevers.get() < MOST_NEVERS) {
+        match Schedule::of(&text, self.reader.unmatched_schedules.get() < MAX_UNMATCHED) {
             Schedule::Fires => {}
             Schedule::Never => {
-                self.reader.nevers.set(self.reader.nevers.get() + 1);
+                self.reader.unmatched_schedules.set(self.reader.unmatched_schedules.get() + 1);
                 let message = format!("the schedule {text:?} never fires: the date does not exist");
                 self.warning(key, "never_fires", message, "correct the day or the month");
             }
@@ -41,7 +40,7 @@ impl Section<'_> {
 /// Maximum number of schedules that are searched without a result. Each search covers three
 /// thousand years and takes some milliseconds, so a directory full of such schedules would take
 /// minutes.
-const MOST_NEVERS: usize = 20;
+const MAX_UNMATCHED: usize = 20;
 
 enum Schedule {
     Fires,
@@ -50,7 +49,7 @@ enum Schedule {
 }
 
 impl Schedule {
-    /// `search`: also find out if the schedule ever fires.
+    /// Parses a schedule. With `search`, also determines whether it ever fires.
     fn of(text: &str, search: bool) -> Self {
         let parser =
             CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
@@ -74,8 +73,8 @@ impl Schedule {
     }
 }
 
-/// Parses a duration as Go does: `1h`, `5m30s`, `1.5h`, `.5h`, `250ms`, `+5m`. Less than a
-/// millisecond counts as one. A negative duration gives `None`.
+/// Parses a duration as Go does: `1h`, `5m30s`, `1.5h`, `.5h`, `250ms`, `+5m`. Rounds up to whole
+/// milliseconds. Returns `None` for a negative or invalid duration.
 pub fn duration_ms(text: &str) -> Option<u64> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     let mut total = 0u128;
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn schedules_have_five_fields_and_a_day_that_comes() {
+    fn schedules_have_five_fields_and_an_existing_date() {
         for good in ["0 3 * * *", "*/15 * * * 1-5", "@daily", "0 0 29 2 *"] {
             assert!(matches!(Schedule::of(good, true), Schedule::Fires), "{good}");
         }

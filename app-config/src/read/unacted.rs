@@ -1,7 +1,7 @@
 //! Keys and sections that this release reads and does not act on: one warning per kind, counted.
 //!
-//! `schemas/app-config/keys.txt` lists every key of the format with its status. A key that the reader
-//! knows and that has no line there fails a test, so that no setting is ignored silently.
+//! `schemas/app-config/keys.txt` lists every key of the format with its status. A test fails if the
+//! reader knows a key without a line in this file, so that no setting is ignored silently.
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use super::reader::Reader;
@@ -95,7 +95,7 @@ pub fn without_indices(path: &str) -> String {
 
 /// Occurrences by kind, and by component type or trigger within the kind.
 #[derive(Debug, Default)]
-pub struct Found(BTreeMap<(&'static str, String), Occurrences>);
+pub struct UnactedSettings(BTreeMap<(&'static str, String), Occurrences>);
 
 #[derive(Debug)]
 struct Occurrences {
@@ -104,7 +104,7 @@ struct Occurrences {
     place: Location,
 }
 
-impl Found {
+impl UnactedSettings {
     pub fn add(&mut self, kind: &'static str, name: &str, file: &str, place: Location) {
         let found = self.0.entry((kind, name.to_string())).or_insert_with(|| Occurrences {
             count: 0,
@@ -121,9 +121,9 @@ impl Found {
         self.0.into_iter().filter_map(|((id, name), found)| {
             let kind = KINDS.iter().find(|kind| kind.id == id)?;
             let Occurrences { count, file, mut place } = found;
-            let mut message = format!("{count} x {}: {}", kind.what, kind.instead);
+            let mut message = format!("{count} x {}: {}", kind.what, kind.behavior);
             if kind.is_secret {
-                // A shown line would show the value.
+                // Output that shows the line would show the secret value.
                 message += &format!(" (first in line {})", place.line);
                 place = Location::default();
             }
@@ -135,7 +135,7 @@ impl Found {
 }
 
 /// Counts the keys of a file that are read but not acted on.
-pub fn look_for(document: &Document, found: &mut Found) {
+pub fn look_for(document: &Document, found: &mut UnactedSettings) {
     let Some(file) = file_kind(&document.file) else { return };
     let mut search = Search { document, file, found, parts: Vec::new() };
     search.table(&document.root, "");
@@ -144,7 +144,7 @@ pub fn look_for(document: &Document, found: &mut Found) {
 struct Search<'s> {
     document: &'s Document,
     file: &'static str,
-    found: &'s mut Found,
+    found: &'s mut UnactedSettings,
     /// Kinds that are already counted for this file. Unused for a file with several parts.
     parts: Vec<&'static str>,
 }

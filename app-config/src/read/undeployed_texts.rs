@@ -1,5 +1,5 @@
 //! Texts that this release does not deploy but that may be templates: of the stack, secrets, roles,
-//! runbooks and descriptions. A problem in them is a warning.
+//! runbooks and descriptions. A problem in such a text is a warning.
 use super::{cross_checks::text_refers, reader::Reader};
 use crate::{
     diagnostic::{Diagnostic, Location, Severity},
@@ -11,14 +11,16 @@ use crate::{
 };
 
 /// Files whose texts another module checks, or whose values are not templates.
-const APART: [&str; 5] = ["actions/", "components/", "installs/", "installs.toml", "sandbox.toml"];
-/// Names that other files use, and paths.
-const NEVER: [&str; 5] = ["connected_repo", "dependencies", "helm_repo", "public_repo", "type"];
+const OTHER_FILES: [&str; 5] =
+    ["actions/", "components/", "installs/", "installs.toml", "sandbox.toml"];
+/// Keys that are never templates: their values are paths, or names that other files use.
+const NO_TEMPLATES: [&str; 5] =
+    ["connected_repo", "dependencies", "helm_repo", "public_repo", "type"];
 
 /// Templates of a file.
 pub fn texts(document: &Document) -> Vec<Text> {
     let mut found = Vec::new();
-    if APART.iter().any(|apart| document.file.starts_with(apart)) {
+    if OTHER_FILES.iter().any(|file| document.file.starts_with(file)) {
         return found;
     }
     let is_input = document.file == "inputs.toml" || document.file.starts_with("inputs/");
@@ -43,7 +45,7 @@ fn walk(
     found: &mut Vec<Text>,
 ) {
     match &spot.node {
-        Node::Text(value) if value.contains("{{") && !NEVER.contains(&key) => {
+        Node::Text(value) if value.contains("{{") && !NO_TEMPLATES.contains(&key) => {
             found.push(Text { value: value.clone(), origin: document.content(path, spot) });
         }
         Node::Array(items) => {
@@ -51,7 +53,7 @@ fn walk(
                 walk(document, key, &format!("{path}.{at}"), item, is_input, found);
             }
         }
-        Node::Table(table) if !NEVER.contains(&key) => {
+        Node::Table(table) if !NO_TEMPLATES.contains(&key) => {
             let entries = table.iter().filter(|(key, _)| !(is_input && *key == "default"));
             for (key, entry) in entries {
                 walk(document, key, &format!("{path}.{key}"), &entry.spot, is_input, found);
@@ -62,7 +64,7 @@ fn walk(
 }
 
 pub fn check(config: &AppConfig, reader: &Reader<'_>) {
-    for text in reader.loose.borrow().iter() {
+    for text in reader.undeployed_texts.borrow().iter() {
         text_refers(config, reader, text, Severity::Warning);
     }
     for (name, text) in reader.defaults.borrow().iter() {
@@ -75,12 +77,13 @@ pub fn check(config: &AppConfig, reader: &Reader<'_>) {
 /// Checks that the template of a default reads only inputs whose defaults are not templates.
 fn default(config: &AppConfig, reader: &Reader<'_>, input: &Input, text: &Text) {
     let reads = if input.sensitive {
-        // A sensitive default must not appear in a finding, and its location would show it.
+        // A finding must not contain a sensitive default or its location: output that shows the
+        // line would show the value.
         let Ok(reads) = Reads::of_one(text) else {
             let message =
                 format!("invalid template in the default of the sensitive input `{}`", input.name);
-            let says = (message, "correct the template");
-            reader.about(Severity::Warning, "template", &text.origin.file, says);
+            let texts = (message, "correct the template");
+            reader.about(Severity::Warning, "template", &text.origin.file, texts);
             return;
         };
         reads
@@ -88,21 +91,21 @@ fn default(config: &AppConfig, reader: &Reader<'_>, input: &Input, text: &Text) 
         let Some(reads) = text_refers(config, reader, text, Severity::Warning) else { return };
         reads
     };
-    let made = |name: &&String| {
+    let is_template_default = |name: &&String| {
         let other = config.input(name).and_then(|other| other.default.as_deref());
         other.is_some_and(is_template)
     };
-    if let Some(other) = reads.needed_inputs.iter().find(made) {
+    if let Some(other) = reads.needed_inputs.iter().find(is_template_default) {
         let message = format!(
             "the default of `{}` reads `{other}`, whose default is also a template",
             input.name
         );
-        let remedy = "read only inputs whose defaults are not templates; installs that set neither are rejected";
+        let remedy = "read only inputs whose defaults are not templates; installs that set neither input are rejected";
         let finding = Diagnostic::warning("bad_default", message, remedy);
         let place = match input.sensitive {
             true => Location::default(),
             false => text.origin.place(text.value.chars().count()),
         };
-        reader.note(finding.at(&text.origin.file, place));
+        reader.report(finding.at(&text.origin.file, place));
     }
 }

@@ -23,7 +23,6 @@ const FILES: [&str; 14] = [
     "installer.toml",
 ];
 
-/// Directories of the format.
 const DIRECTORIES: [&str; 11] = [
     "actions",
     "branches",
@@ -45,10 +44,10 @@ pub fn check(reader: &Reader<'_>) {
         let remedy = "split it into metadata.toml, inputs.toml, sandbox.toml and components/*.toml";
         reader.about(Severity::Error, "legacy_format", path, (message, remedy));
     }
-    let unused = |path: &str, what: &str, meant: Option<&str>| {
+    let unused = |path: &str, what: &str, suggestion: Option<&str>| {
         let message = format!("{what} belongs to no kind of the format and has no effect");
-        let remedy = match meant {
-            Some(meant) => format!("did you mean `{meant}`?"),
+        let remedy = match suggestion {
+            Some(suggestion) => format!("did you mean `{suggestion}`?"),
             None => "remove it, or move it into a directory of the format".to_string(),
         };
         reader.about(Severity::Warning, "unused_file", path, (message, &remedy));
@@ -65,9 +64,9 @@ pub fn check(reader: &Reader<'_>) {
         // reported.
         if directory != last
             && !DIRECTORIES.contains(&directory)
-            && let Some(meant) = nearest(directory, DIRECTORIES)
+            && let Some(suggestion) = nearest(directory, DIRECTORIES)
         {
-            unused(path, &format!("the directory {directory}/"), Some(&format!("{meant}/")));
+            unused(path, &format!("the directory {directory}/"), Some(&format!("{suggestion}/")));
         }
         last = directory;
     }

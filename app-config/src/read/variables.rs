@@ -1,5 +1,5 @@
-//! Environment variables of jobs. A runner refuses a job that sets a reserved one, so the config
-//! reports an error.
+//! Environment variables of jobs. A runner refuses a job that sets a reserved variable, so the
+//! config reports an error.
 use std::collections::BTreeMap;
 
 use domain::environment;

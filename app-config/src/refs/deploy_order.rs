@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Node;
 
 /// Maximum number of added edges. More would exhaust memory, and no real app intends such an order.
-const MOST_EDGES: usize = 250_000;
+const MAX_EDGES: usize = 250_000;
 
 pub(super) fn add(components: &mut BTreeMap<String, Node>) {
     let over_all = components.iter().filter(|(_, node)| node.reads.all_components);
     let over_all: Vec<String> = over_all.map(|(name, _)| name.clone()).collect();
-    if over_all.len() * components.len() > MOST_EDGES {
+    if over_all.len() * components.len() > MAX_EDGES {
         return;
     }
     for name in over_all {

@@ -8,7 +8,7 @@ use super::functions::Function;
 pub struct Parsed {
     pub body: Vec<Node>,
     pub defines: BTreeMap<String, Vec<Node>>,
-    /// True if it may change a map in place.
+    /// True if the template may change a map in place.
     pub changes: bool,
 }
 
@@ -43,7 +43,7 @@ pub enum Node {
 
 #[derive(Debug, Clone)]
 pub struct Pipe {
-    /// Variables that it sets, with their `$`. Two are possible only in `range`.
+    /// Variables that the pipeline sets, with their `$`. Two are possible only in `range`.
     pub sets: Vec<Arc<str>>,
     /// True for `=`, false for `:=`.
     pub assigns: bool,
@@ -57,7 +57,8 @@ pub struct Command {
     pub operands: Vec<Operand>,
 }
 
-/// An operand: a base and the fields read from it. `start..end` is its range in the source.
+/// An operand: a base and the fields read from it. `start..end` is the range of the operand in the
+/// source.
 #[derive(Debug, Clone)]
 pub struct Operand {
     pub base: Base,
@@ -86,9 +87,9 @@ pub enum Base {
 /// A number literal. It takes the type that its position requires, if possible.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Number {
-    /// `None` if it has a fraction or is too large.
+    /// `None` if the number has a fraction or is too large.
     pub int: Option<i64>,
     pub float: f64,
-    /// True if it is written as a float, which is its type where any type is allowed.
+    /// True if the literal is written as a float. Where any type is allowed, it is then a float.
     pub is_float: bool,
 }

@@ -3,7 +3,7 @@
 use super::{Fault, Limits, value::Value};
 
 /// Maximum nesting of values that a template builds.
-const DEEPEST_VALUE: usize = 100;
+const MAX_VALUE_DEPTH: usize = 100;
 
 pub struct Budget {
     pub steps: u64,
@@ -33,10 +33,10 @@ impl Budget {
     /// Spends steps for traversing a value at nesting level `depth`. Rejects values that nest too
     /// deep for recursive traversal and drop.
     pub fn walk(&mut self, value: &Value, depth: usize, at: usize) -> Result<(), Fault> {
-        if depth >= DEEPEST_VALUE {
+        if depth >= MAX_VALUE_DEPTH {
             return Err(Fault::exec(
                 at,
-                format!("values nest too deep: the maximum is {DEEPEST_VALUE} levels"),
+                format!("values nest too deep: the maximum is {MAX_VALUE_DEPTH} levels"),
             ));
         }
         self.spend(1, at)?;

@@ -10,13 +10,13 @@ pub fn len(arguments: &[Value], _: usize) -> Answer {
         [Value::Text(text)] => text.len(),
         [Value::List(items)] => items.len(),
         [Value::Map(entries)] => entries.borrow().len(),
-        others => return Err(wanted("a string, a list or a map", others.first())),
+        others => return Err(wrong_type("a string, a list or a map", others.first())),
     };
     Ok(Value::Int(length as i64))
 }
 
-pub fn wanted(what: &str, value: Option<&Value>) -> String {
-    format!("requires {what}, not a {}", value.unwrap_or(&Value::Nil).type_name())
+pub fn wrong_type(what: &str, value: Option<&Value>) -> String {
+    format!("requires {what}, but the value has type {}", value.unwrap_or(&Value::Nil).type_name())
 }
 
 /// `index x 1 "a"` is `x[1]["a"]`. A missing key of a map gives nil instead of an error.
@@ -26,14 +26,14 @@ pub fn index(arguments: &[Value], _: usize) -> Answer {
     };
     let mut value = first.clone();
     if value.is_nil() {
-        return Err(wanted("a list or a map", Some(&value)));
+        return Err(wrong_type("a list or a map", Some(&value)));
     }
     for key in keys {
         value = match (&value, key) {
             (Value::Map(entries), Value::Text(key)) => {
                 entries.borrow().get(key).map_or(Value::Null, Value::to_element)
             }
-            (Value::Map(_), key) => return Err(wanted("a string as key", Some(key))),
+            (Value::Map(_), key) => return Err(wrong_type("a string as key", Some(key))),
             (Value::List(items), key) => {
                 let at = place(key)?;
                 items
@@ -46,20 +46,20 @@ pub fn index(arguments: &[Value], _: usize) -> Answer {
                 let byte = text.as_bytes().get(at);
                 Value::Byte(*byte.ok_or_else(|| format!("byte {at} does not exist"))?)
             }
-            (value, _) => return Err(wanted("a list or a map", Some(value))),
+            (value, _) => return Err(wrong_type("a list or a map", Some(value))),
         };
     }
     Ok(value)
 }
 
 fn place(key: &Value) -> Result<usize, String> {
-    let at = key.whole().ok_or_else(|| wanted("an integer", Some(key)))?;
+    let at = key.whole().ok_or_else(|| wrong_type("an integer", Some(key)))?;
     usize::try_from(at).map_err(|_| format!("element {at} does not exist"))
 }
 
 /// Always fails, because templates have no function values to call.
 pub fn call(arguments: &[Value], _: usize) -> Answer {
-    Err(wanted("a function", arguments.first()))
+    Err(wrong_type("a function", arguments.first()))
 }
 
 pub fn print(arguments: &[Value], most: usize) -> Answer {

@@ -53,12 +53,12 @@ impl<'t> Run<'t> {
         }
         let why = match result {
             Ok(Value::Text(text)) if text.len() > self.budget.bytes => {
-                format!("the text exceeds {} bytes", self.budget.bytes)
+                format!("the text exceeds the limit of {} bytes", self.budget.bytes)
             }
             Ok(result) => return Ok(result),
             Err(why) => why,
         };
-        self.here = at;
+        self.position = at;
         let mut fault = self.wrong(format!("`{}`: {why}", function.name));
         let read = operands.iter().find(|operand| !operand.fields.is_empty());
         fault.variable = read.map(|operand| self.written(operand));
@@ -67,16 +67,18 @@ impl<'t> Run<'t> {
 
     fn count(&self, function: &Function, given: usize) -> Result<(), Fault> {
         let fixed = function.fixed.len();
-        let wanted = match function.rest {
+        let expected = match function.rest {
             Some(_) if given < fixed => format!("at least {fixed}"),
             None if given != fixed => format!("{fixed}"),
             Some(_) | None => return Ok(()),
         };
         let name = function.name;
-        Err(self.wrong(format!("`{name}` takes {wanted} arguments, not {given}")))
+        Err(self.wrong(format!(
+            "wrong number of arguments for `{name}`: got {given}, expected {expected}"
+        )))
     }
 
-    /// Evaluates `and` and `or`. They return an operand and skip the ones after it.
+    /// Evaluates `and` and `or`. They return an operand and skip the operands after it.
     fn choose(
         &mut self,
         on: bool,
@@ -97,7 +99,7 @@ impl<'t> Run<'t> {
     /// Evaluates an operand as an argument. A literal must have the required type and is not
     /// converted.
     fn argument(&mut self, kind: Kind, operand: &'t Operand, dot: &Value) -> Result<Value, Fault> {
-        self.here = operand.at;
+        self.position = operand.at;
         if operand.fields.is_empty() {
             match (&operand.base, kind) {
                 (Base::Text(_) | Base::Number(_) | Base::Bool(_), Kind::Any) => {}
@@ -140,8 +142,8 @@ impl<'t> Run<'t> {
         if fits {
             return Ok(value);
         }
-        let (wanted, found) = (kind.name(), value.type_name());
-        Err(self.wrong(format!("the argument must be {wanted}, not a {found}")))
+        let (expected, found) = (kind.name(), value.type_name());
+        Err(self.wrong(format!("the argument must be {expected}, but has type {found}")))
     }
 }
 

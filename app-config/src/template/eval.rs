@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Maximum nesting of blocks, parentheses and templates while rendering.
-const DEEPEST: usize = 250;
+const MAX_DEPTH: usize = 250;
 
 /// Renders the template. Returns the text and the number of steps.
 pub fn run<'t>(
@@ -20,7 +20,7 @@ pub fn run<'t>(
     let vars = vec![("$", data.clone())];
     let budget = Budget::new(limits);
     let out = String::with_capacity(source.len());
-    let mut run = Run { parsed, source, vars, out, budget, depth: 0, here: 0 };
+    let mut run = Run { parsed, source, vars, out, budget, depth: 0, position: 0 };
     let result = run.nodes(&parsed.body, &data).map(|_| ());
     (result.map(|()| std::mem::take(&mut run.out)), run.budget.steps)
 }
@@ -33,7 +33,7 @@ pub struct Run<'t> {
     pub budget: Budget,
     depth: usize,
     /// Offset of the current operand, for errors.
-    pub here: usize,
+    pub position: usize,
 }
 
 /// Control flow after a node.
@@ -61,7 +61,7 @@ impl<'t> Run<'t> {
             Node::Output(pipe) => {
                 let value = self.pipe(pipe, dot)?;
                 if pipe.sets.is_empty() {
-                    self.here = pipe.at;
+                    self.position = pipe.at;
                     self.print_value(&value)?;
                 }
             }
@@ -91,7 +91,7 @@ impl<'t> Run<'t> {
         Ok(Flow::On)
     }
 
-    /// Runs in a new scope for variables.
+    /// Runs `inside` in a new scope of variables.
     fn scoped(
         &mut self,
         inside: impl FnOnce(&mut Self) -> Result<Flow, Fault>,
@@ -106,8 +106,10 @@ impl<'t> Run<'t> {
 
     pub fn deeper(&mut self) -> Result<(), Fault> {
         self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(self.wrong(format!("nesting while rendering exceeds {DEEPEST} levels")));
+        if self.depth > MAX_DEPTH {
+            return Err(self.wrong(format!(
+                "nesting while rendering exceeds the limit of {MAX_DEPTH} levels"
+            )));
         }
         Ok(())
     }
@@ -123,13 +125,13 @@ impl<'t> Run<'t> {
         otherwise: &'t [Node],
         dot: &Value,
     ) -> Result<Flow, Fault> {
-        self.here = pipe.at;
+        self.position = pipe.at;
         let value = self.pipe(pipe, dot)?;
-        let mut went = false;
+        let mut has_items = false;
         let mut flow = Flow::On;
         let mut step = |run: &mut Self, key: Value, item: Value| {
-            went = true;
-            flow = run.turn(pipe, body, key, item)?;
+            has_items = true;
+            flow = run.iteration(pipe, body, key, item)?;
             Ok(flow != Flow::Break)
         };
         match &value {
@@ -164,11 +166,12 @@ impl<'t> Run<'t> {
             }
             Value::Nil | Value::Null => {}
             Value::Bool(_) | Value::Float(_) | Value::Text(_) => {
-                let message = format!("`range` cannot iterate over a {}", value.type_name());
+                let message =
+                    format!("`range` cannot iterate over a value of type {}", value.type_name());
                 return Err(self.wrong(message));
             }
         }
-        if went {
+        if has_items {
             return Ok(Flow::On);
         }
         // In an `else` list, `break` ends this `range`, but `continue` applies to the enclosing
@@ -179,8 +182,7 @@ impl<'t> Run<'t> {
         })
     }
 
-    /// Runs one iteration of a `range`.
-    fn turn(
+    fn iteration(
         &mut self,
         pipe: &'t Pipe,
         body: &'t [Node],
@@ -209,7 +211,7 @@ impl<'t> Run<'t> {
         at: usize,
         dot: &Value,
     ) -> Result<(), Fault> {
-        self.here = at;
+        self.position = at;
         self.budget.spend(1, at)?;
         let parsed = self.parsed;
         let Some(body) = parsed.defines.get(name) else {
@@ -219,7 +221,7 @@ impl<'t> Run<'t> {
             Some(pipe) => self.pipe(pipe, dot)?,
             None => Value::Nil,
         };
-        self.here = at;
+        self.position = at;
         self.deeper()?;
         let vars = std::mem::replace(&mut self.vars, vec![("$", dot.clone())]);
         let result = self.nodes(body, &dot);
@@ -260,7 +262,7 @@ impl<'t> Run<'t> {
             Value::Float(_) | Value::List(_) | Value::Map(_) => {
                 let (before, most) = (self.out.len(), self.budget.bytes);
                 format::plain(value, &mut self.out, most);
-                self.budget.text(self.out.len() - before, self.here)?;
+                self.budget.text(self.out.len() - before, self.position)?;
                 self.print("")
             }
         }
@@ -269,9 +271,9 @@ impl<'t> Run<'t> {
     fn print(&mut self, text: &str) -> Result<(), Fault> {
         if self.out.len() + text.len() > self.budget.bytes {
             let most = self.budget.bytes;
-            return Err(self.wrong(format!("the result exceeds {most} bytes")));
+            return Err(self.wrong(format!("the result exceeds the limit of {most} bytes")));
         }
-        self.budget.text(text.len(), self.here)?;
+        self.budget.text(text.len(), self.position)?;
         self.out.push_str(text);
         Ok(())
     }
@@ -282,6 +284,6 @@ impl<'t> Run<'t> {
     }
 
     pub fn wrong(&self, message: impl Into<String>) -> Fault {
-        Fault::exec(self.here, message)
+        Fault::exec(self.position, message)
     }
 }

@@ -7,14 +7,13 @@ use super::{
     reads::{self, ANY},
 };
 
-/// A variable of a template.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Variable {
     /// Name as in templates. `*` stands for any key.
     pub name: String,
     /// Source of the value.
     pub from: String,
-    /// True if rendering fails without it. `index` and `dig` tolerate its absence.
+    /// True if rendering fails without the value. `index` and `dig` tolerate its absence.
     pub needed: bool,
     pub missing: bool,
     /// Value in the state. `None` if it is missing or the name stands for several values.
@@ -30,7 +29,7 @@ impl Template {
         let variable = |(path, needed): (Vec<String>, bool)| {
             let parts: Vec<&str> = path.iter().map(String::as_str).collect();
             let any = parts.contains(&ANY);
-            let found = there(top, &parts);
+            let found = value_at(top, &parts);
             Variable {
                 name: format!(
                     ".nuon{}",
@@ -47,14 +46,14 @@ impl Template {
 }
 
 /// Value at a path. If the path stands for several values, the first one.
-fn there<'j>(json: &'j Json, path: &[&str]) -> Option<&'j Json> {
+fn value_at<'j>(json: &'j Json, path: &[&str]) -> Option<&'j Json> {
     let Some((first, rest)) = path.split_first() else { return Some(json) };
     match json {
         Json::Object(entries) if *first == ANY => {
-            entries.values().find_map(|item| there(item, rest))
+            entries.values().find_map(|item| value_at(item, rest))
         }
-        Json::Array(items) if *first == ANY => items.iter().find_map(|item| there(item, rest)),
-        json => there(json.get(first)?, rest),
+        Json::Array(items) if *first == ANY => items.iter().find_map(|item| value_at(item, rest)),
+        json => value_at(json.get(first)?, rest),
     }
 }
 

@@ -10,15 +10,15 @@ pub struct Function {
     pub fixed: &'static [Kind],
     /// Kind of all further arguments.
     pub rest: Option<Kind>,
-    /// True if it traverses list and map arguments, which costs steps.
+    /// True if the function traverses list and map arguments, which costs steps.
     pub walks: bool,
     pub does: Behavior,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub enum Behavior {
-    /// Function with two parameters: the evaluated arguments, and the maximum size of its text in
-    /// bytes.
+    /// Function with two parameters: the evaluated arguments, and the maximum size of a text result
+    /// in bytes.
     Call(fn(&[Value], usize) -> Answer),
     /// Evaluates `and` or `or`. `on` is the truth value of the operand at which the evaluation
     /// stops.

@@ -89,7 +89,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Go escapes characters that could end a script in HTML. Real texts rely on it.
+    /// Writes a JSON string. Like Go, escapes characters that could end a script in HTML, because
+    /// real texts rely on these escapes.
     fn text(&mut self, text: &str) {
         self.out.push('"');
         for c in text.chars() {

@@ -33,7 +33,7 @@ impl<'s> Lexer<'s> {
                 State::Text => self.text(),
                 State::Left => self.left(),
                 State::Action => Some(self.action()),
-                State::Over => Some(self.give(Kind::End, self.at)),
+                State::Over => Some(self.emit(Kind::End, self.at)),
             };
             if let Some(token) = token {
                 return token;
@@ -46,7 +46,7 @@ impl<'s> Lexer<'s> {
     }
 
     /// Returns the token from the current position to `end`.
-    fn give(&mut self, kind: Kind, end: usize) -> Token<'s> {
+    fn emit(&mut self, kind: Kind, end: usize) -> Token<'s> {
         let at = std::mem::replace(&mut self.at, end);
         Token { kind, text: &self.source[at..end], at }
     }
@@ -60,14 +60,14 @@ impl<'s> Lexer<'s> {
         let rest = self.rest();
         let Some(length) = rest.find(OPEN) else {
             self.state = State::Over;
-            return (!rest.is_empty()).then(|| self.give(Kind::Text, self.source.len()));
+            return (!rest.is_empty()).then(|| self.emit(Kind::Text, self.source.len()));
         };
         self.state = State::Left;
         let mut text = &rest[..length];
         if marked(&rest[length + OPEN.len()..]) {
             text = text.trim_end_matches(SPACES);
         }
-        let token = self.give(Kind::Text, self.at + text.len());
+        let token = self.emit(Kind::Text, self.at + text.len());
         self.at = token.at + length;
         (!token.text.is_empty()).then_some(token)
     }
@@ -79,7 +79,7 @@ impl<'s> Lexer<'s> {
             self.at += OPEN.len() + marker;
             return self.comment();
         }
-        let token = self.give(Kind::Left, self.at + OPEN.len());
+        let token = self.emit(Kind::Left, self.at + OPEN.len());
         self.at += marker;
         self.open = 0;
         self.state = State::Action;
@@ -88,7 +88,7 @@ impl<'s> Lexer<'s> {
 
     fn comment(&mut self) -> Option<Token<'s>> {
         let Some(length) = self.rest()[2..].find("*/") else {
-            return Some(self.wrong("this comment is not closed"));
+            return Some(self.wrong("this comment has no closing `*/`"));
         };
         let end = self.at + 2 + length + 2;
         let Some(trims) = closes(&self.source[end..]) else {
@@ -96,11 +96,11 @@ impl<'s> Lexer<'s> {
             return Some(self.wrong(why));
         };
         self.at = end + if trims { 4 } else { 2 };
-        self.behind(trims);
+        self.skip_trimmed(trims);
         None
     }
 
-    fn behind(&mut self, trims: bool) {
+    fn skip_trimmed(&mut self, trims: bool) {
         if trims {
             self.at = self.source.len() - self.rest().trim_start_matches(SPACES).len();
         }
@@ -111,30 +111,32 @@ impl<'s> Lexer<'s> {
         let rest = self.rest();
         if let Some(trims) = closes(rest) {
             if self.open > 0 {
-                return self.wrong("a parenthesis is not closed");
+                return self.wrong("a parenthesis has no closing `)`");
             }
             self.at += if trims { 2 } else { 0 };
-            let token = self.give(Kind::Right, self.at + CLOSE.len());
-            self.behind(trims);
+            let token = self.emit(Kind::Right, self.at + CLOSE.len());
+            self.skip_trimmed(trims);
             return token;
         }
         let mut chars = rest.chars();
         let Some(first) = chars.next() else {
-            return self.wrong("these braces are not closed");
+            return self.wrong("this action has no closing `}}`");
         };
         let second = chars.next();
         let one = self.at + first.len_utf8();
         match first {
             c if SPACES.contains(&c) => self.space(),
-            '=' => self.give(Kind::Assign, one),
-            ':' if second == Some('=') => self.give(Kind::Declare, one + 1),
+            '=' => self.emit(Kind::Assign, one),
+            ':' if second == Some('=') => self.emit(Kind::Declare, one + 1),
             ':' => self.wrong("`:` must be followed by `=`"),
-            '|' => self.give(Kind::Pipe, one),
-            '"' => self.quoted('"', Kind::Quoted, "this string is not closed"),
-            '\'' => self.quoted('\'', Kind::Character, "this character is not closed"),
+            '|' => self.emit(Kind::Pipe, one),
+            '"' => self.quoted('"', Kind::Quoted, "this string has no closing `\"`"),
+            '\'' => {
+                self.quoted('\'', Kind::Character, "this character constant has no closing `'`")
+            }
             '`' => match rest[1..].find('`') {
-                Some(length) => self.give(Kind::Raw, one + length + 1),
-                None => self.wrong("this string is not closed"),
+                Some(length) => self.emit(Kind::Raw, one + length + 1),
+                None => self.wrong("this string has no closing back quote"),
             },
             '$' => self.name(Kind::Variable, Kind::Variable),
             '.' if !second.is_some_and(|c| c.is_ascii_digit()) => self.name(Kind::Field, Kind::Dot),
@@ -142,40 +144,42 @@ impl<'s> Lexer<'s> {
             c if is_word(c) => self.word(),
             '(' => {
                 self.open += 1;
-                self.give(Kind::Open, one)
+                self.emit(Kind::Open, one)
             }
-            ')' if self.open == 0 => self.wrong("this closing parenthesis has no opening one"),
+            ')' if self.open == 0 => {
+                self.wrong("this closing parenthesis has no opening parenthesis")
+            }
             ')' => {
                 self.open -= 1;
-                self.give(Kind::Close, one)
+                self.emit(Kind::Close, one)
             }
-            ',' => self.give(Kind::Comma, one),
-            '!'..='~' => self.give(Kind::Other, one),
+            ',' => self.emit(Kind::Comma, one),
+            '!'..='~' => self.emit(Kind::Other, one),
             _ => self.wrong("invalid character between braces"),
         }
     }
 
-    /// Skips spaces, but keeps the one that belongs to a ` -}}` trim marker.
+    /// Skips spaces, but keeps the space that belongs to a ` -}}` trim marker.
     fn space(&mut self) -> Token<'s> {
         let rest = self.rest();
         let mut length = rest.len() - rest.trim_start_matches(SPACES).len();
         if length > 1 && closes(&rest[length - 1..]) == Some(true) {
             length -= 1;
         }
-        self.give(Kind::Space, self.at + length)
+        self.emit(Kind::Space, self.at + length)
     }
 
     /// Scans a dot or dollar and the name after it.
     fn name(&mut self, named: Kind, alone: Kind) -> Token<'s> {
         let start = self.at + 1;
         if ends_a_name(&self.source[start..]) {
-            return self.give(alone, start);
+            return self.emit(alone, start);
         }
         let end = start + word(&self.source[start..]).len();
         if !ends_a_name(&self.source[end..]) {
             return self.wrong("invalid character in a name");
         }
-        self.give(named, end)
+        self.emit(named, end)
     }
 
     fn word(&mut self) -> Token<'s> {
@@ -191,7 +195,7 @@ impl<'s> Lexer<'s> {
             "nil" => Kind::Nil,
             _ => Kind::Word,
         };
-        self.give(kind, end)
+        self.emit(kind, end)
     }
 
     fn quoted(&mut self, quote: char, kind: Kind, open: &'static str) -> Token<'s> {
@@ -201,21 +205,21 @@ impl<'s> Lexer<'s> {
                 '\n' => break,
                 _ if escaped => escaped = false,
                 '\\' => escaped = true,
-                c if c == quote => return self.give(kind, self.at + index + 1),
+                c if c == quote => return self.emit(kind, self.at + index + 1),
                 _ => {}
             }
         }
         self.wrong(open)
     }
 
-    /// Scans a number. The parser checks if it is valid.
+    /// Scans a number. The parser validates it.
     fn number(&mut self) -> Token<'s> {
         let length = number(self.rest());
         let end = self.at + length;
         match self.source[end..].chars().next() {
             Some('+' | '-') => self.wrong("complex numbers are not supported"),
             Some(c) if is_word(c) => self.wrong("invalid number"),
-            Some(_) | None => self.give(Kind::Number, end),
+            Some(_) | None => self.emit(Kind::Number, end),
         }
     }
 }
@@ -261,8 +265,8 @@ fn marked(rest: &str) -> bool {
     rest.strip_prefix('-').is_some_and(|rest| rest.starts_with(SPACES))
 }
 
-/// Returns `None` if the action does not end here. Otherwise, returns true if the action trims the
-/// following text.
+/// Returns `None` if `rest` does not begin with the end of the action. Otherwise, returns true if
+/// the action trims the following text.
 fn closes(rest: &str) -> Option<bool> {
     if rest.starts_with(CLOSE) {
         return Some(false);

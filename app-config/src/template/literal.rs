@@ -95,7 +95,7 @@ pub fn number(written: &str) -> Option<Number> {
 
 const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
 
-/// True if it is a float where any type is allowed: `1e3` is one, `0x1e3` is not.
+/// True if the literal is a float where any type is allowed: `1e3` is one, `0x1e3` is not.
 fn is_float(written: &str) -> bool {
     let hexadecimal = written.len() > 2
         && (written.starts_with("0x") || written.starts_with("0X"))
@@ -103,8 +103,8 @@ fn is_float(written: &str) -> bool {
     !hexadecimal && written.contains(['.', 'e', 'E', 'p', 'P'])
 }
 
-/// Parses an integer as Go does. Without a base, the prefix selects it, and underscores may
-/// separate digits.
+/// Parses an integer as Go does. With base 0, the prefix selects the base, and underscores may
+/// separate digits. `None` means base 10.
 pub fn integer(written: &str, base: Option<u32>) -> Option<i64> {
     let (negative, digits) = match written.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -183,7 +183,7 @@ fn float(written: &str) -> Option<f64> {
             unsigned.parse().ok()?
         }
     };
-    // Too large is invalid. Too small is zero.
+    // A number that is too large is invalid. A number that is too small becomes zero.
     size.is_finite().then_some(if plain.starts_with('-') { -size } else { size })
 }
 
@@ -214,8 +214,8 @@ pub fn truncated(float: f64) -> i64 {
     if (-TWO_TO_63..TWO_TO_63).contains(&float) { float as i64 } else { i64::MIN }
 }
 
-/// Parses a decimal integer. Too large gives the nearest one that fits, and an invalid one gives
-/// zero.
+/// Parses a decimal integer. A number that does not fit becomes the nearest `i64`, and an invalid
+/// text becomes zero.
 pub fn clamped(written: &str) -> i64 {
     let digits = written.strip_prefix(['+', '-']).unwrap_or(written);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -10,7 +10,7 @@ use super::{
 
 impl<'t> Run<'t> {
     pub fn pipe(&mut self, pipe: &'t Pipe, dot: &Value) -> Result<Value, Fault> {
-        self.here = pipe.at;
+        self.position = pipe.at;
         let mut value = None;
         for command in &pipe.commands {
             value = Some(self.command(command, value, dot)?.into_pipeline());
@@ -33,28 +33,28 @@ impl<'t> Run<'t> {
         dot: &Value,
     ) -> Result<Value, Fault> {
         let Some((first, rest)) = command.operands.split_first() else {
-            return Err(self.wrong("a value is missing here"));
+            return Err(self.wrong("a value is missing"));
         };
         if let (Base::Function(function), true) = (&first.base, first.fields.is_empty()) {
-            self.here = first.at;
+            self.position = first.at;
             return self.call(function, first.at, rest, piped, dot);
         }
-        let given = !rest.is_empty() || piped.is_some();
+        let has_arguments = !rest.is_empty() || piped.is_some();
         // Like Go, reads the fields of a chain first. Only then is an argument an error.
-        let paren = matches!(first.base, Base::Paren(_)) && first.fields.is_empty();
-        if given && !paren {
-            self.here = first.at;
+        let is_pipeline = matches!(first.base, Base::Paren(_)) && first.fields.is_empty();
+        if has_arguments && !is_pipeline {
+            self.position = first.at;
             if first.fields.is_empty() {
                 return Err(self.no_function(first));
             }
-        } else if given {
+        } else if has_arguments {
             return Err(self.no_function(first));
         }
         if matches!(first.base, Base::Nil) {
-            self.here = first.at;
+            self.position = first.at;
             return Err(self.wrong("nil cannot be used as a command"));
         }
-        self.value(first, dot, given)
+        self.value(first, dot, has_arguments)
     }
 
     fn no_function(&self, operand: &Operand) -> Fault {
@@ -64,36 +64,37 @@ impl<'t> Run<'t> {
         fault
     }
 
-    /// Value of an operand. Fails if it is `given` arguments, which only functions accept.
+    /// Value of an operand. `has_arguments` is true if arguments follow the operand. Only functions
+    /// accept arguments.
     pub fn value(
         &mut self,
         operand: &'t Operand,
         dot: &Value,
-        given: bool,
+        has_arguments: bool,
     ) -> Result<Value, Fault> {
         self.budget.spend(1, operand.at)?;
         let base = match &operand.base {
             Base::Dot => {
-                self.here = operand.at;
+                self.position = operand.at;
                 if operand.fields.is_empty() {
                     return Ok(dot.clone());
                 }
-                return self.fields(dot, operand, given);
+                return self.fields(dot, operand, has_arguments);
             }
             Base::Variable(name) => {
-                self.here = operand.at;
+                self.position = operand.at;
                 self.get(name)?
             }
             Base::Function(function) => {
-                self.here = operand.start;
+                self.position = operand.start;
                 self.call(function, operand.start, &[], None, dot)?
             }
             Base::Text(text) => {
-                self.here = operand.at;
+                self.position = operand.at;
                 Value::Text(Arc::clone(text))
             }
             Base::Number(number) => {
-                self.here = operand.at;
+                self.position = operand.at;
                 match number.int {
                     Some(int) if !number.is_float => Value::Int(int),
                     None if !number.is_float => {
@@ -103,7 +104,7 @@ impl<'t> Run<'t> {
                 }
             }
             Base::Bool(flag) => {
-                self.here = operand.at;
+                self.position = operand.at;
                 Value::Bool(*flag)
             }
             Base::Nil => Value::Nil,
@@ -115,15 +116,24 @@ impl<'t> Run<'t> {
                 value
             }
         };
-        if operand.fields.is_empty() { Ok(base) } else { self.fields(&base, operand, given) }
+        if operand.fields.is_empty() {
+            Ok(base)
+        } else {
+            self.fields(&base, operand, has_arguments)
+        }
     }
 
-    fn fields(&mut self, base: &Value, operand: &Operand, given: bool) -> Result<Value, Fault> {
+    fn fields(
+        &mut self,
+        base: &Value,
+        operand: &Operand,
+        has_arguments: bool,
+    ) -> Result<Value, Fault> {
         let mut value = base.clone();
         for (step, field) in operand.fields.iter().enumerate() {
             let last = step + 1 == operand.fields.len();
             let next = match &value {
-                Value::Map(_) if given && last => return Err(self.no_function(operand)),
+                Value::Map(_) if has_arguments && last => return Err(self.no_function(operand)),
                 Value::Map(entries) => entries.borrow().get(&**field).map(Value::to_element),
                 Value::Nil | Value::Null | Value::Bool(_) | Value::Int(_) => None,
                 Value::Int64(_) | Value::Byte(_) | Value::Float(_) => None,
@@ -144,7 +154,10 @@ impl<'t> Run<'t> {
             other if other.is_nil() => {
                 format!("{written}: cannot read {field:?} from nil")
             }
-            other => format!("{written}: cannot read {field:?} from a {}", other.type_name()),
+            other => format!(
+                "{written}: cannot read {field:?} from a value of type {}",
+                other.type_name()
+            ),
         });
         fault.variable = Some(written);
         fault

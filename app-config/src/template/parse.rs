@@ -1,4 +1,4 @@
-//! Converts tokens to a tree. Functions and variables are checked here, before rendering.
+//! Converts tokens to a tree. The parser also checks that functions and variables exist.
 //!
 //! Follows Go's parser token by token, with its lookahead, so that both report an error at the same
 //! token.
@@ -13,23 +13,22 @@ use super::{
 };
 
 /// Maximum nesting. Deeper nesting could overflow the stack.
-pub const DEEPEST: usize = 150;
-/// Maximum size of a template.
-pub const LARGEST_BYTES: usize = 4 << 20;
+pub const MAX_DEPTH: usize = 150;
+pub const MAX_BYTES: usize = 4 << 20;
 /// Name by which a text can call itself.
 const MAIN: &str = "input";
 
 pub fn parse(source: &str) -> Result<Parsed, Fault> {
-    if source.len() > LARGEST_BYTES {
+    if source.len() > MAX_BYTES {
         return Err(Fault::parse(
             0,
-            format!("the template is too large: the maximum is {LARGEST_BYTES} bytes"),
+            format!("the template is too large: the maximum is {MAX_BYTES} bytes"),
         ));
     }
     let none = Token { kind: Kind::End, text: "", at: 0 };
     let mut parser = Parser {
         lexer: Lexer::new(source),
-        ahead: [none; 3],
+        lookahead: [none; 3],
         waiting: 0,
         vars: root(),
         parsed: Parsed::default(),
@@ -49,8 +48,8 @@ fn root() -> Vec<Arc<str>> {
 
 pub struct Parser<'s> {
     lexer: Lexer<'s>,
-    /// Lookahead tokens. The last `waiting` of them are read again.
-    ahead: [Token<'s>; 3],
+    /// Lookahead tokens. The first `waiting` of them are read again, in reverse order.
+    lookahead: [Token<'s>; 3],
     waiting: usize,
     pub vars: Vec<Arc<str>>,
     pub parsed: Parsed,
@@ -71,9 +70,9 @@ impl<'s> Parser<'s> {
         if self.waiting > 0 {
             self.waiting -= 1;
         } else {
-            self.ahead[0] = self.lexer.token();
+            self.lookahead[0] = self.lexer.token();
         }
-        self.ahead[self.waiting]
+        self.lookahead[self.waiting]
     }
 
     pub fn backup(&mut self) {
@@ -82,24 +81,24 @@ impl<'s> Parser<'s> {
 
     /// Puts back `token` and the peeked token after it.
     pub fn backup_two(&mut self, token: Token<'s>) {
-        self.ahead[1] = token;
+        self.lookahead[1] = token;
         self.waiting = 2;
     }
 
     /// Puts back two tokens and the peeked token after them.
     pub fn backup_three(&mut self, first: Token<'s>, second: Token<'s>) {
-        self.ahead[1] = second;
-        self.ahead[2] = first;
+        self.lookahead[1] = second;
+        self.lookahead[2] = first;
         self.waiting = 3;
     }
 
     pub fn peek(&mut self) -> Token<'s> {
         if self.waiting > 0 {
-            return self.ahead[self.waiting - 1];
+            return self.lookahead[self.waiting - 1];
         }
         self.waiting = 1;
-        self.ahead[0] = self.lexer.token();
-        self.ahead[0]
+        self.lookahead[0] = self.lexer.token();
+        self.lookahead[0]
     }
 
     pub fn next_word(&mut self) -> Token<'s> {
@@ -117,14 +116,13 @@ impl<'s> Parser<'s> {
         token
     }
 
-    /// End offset of the last token.
     pub fn last_end(&self) -> usize {
-        self.ahead[0].end()
+        self.lookahead[0].end()
     }
 
     /// Error at the last token.
     pub fn wrong(&self, why: impl Into<String>) -> Fault {
-        Fault::parse(self.ahead[0].at, why)
+        Fault::parse(self.lookahead[0].at, why)
     }
 
     pub fn unexpected(&self, token: Token<'s>, place: &str) -> Fault {
@@ -144,8 +142,8 @@ impl<'s> Parser<'s> {
     /// Enters a nesting level. Fails at the maximum, before the stack overflows.
     pub fn deeper(&mut self) -> Result<(), Fault> {
         self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(self.wrong(format!("nesting exceeds {DEEPEST} levels")));
+        if self.depth > MAX_DEPTH {
+            return Err(self.wrong(format!("nesting exceeds the limit of {MAX_DEPTH} levels")));
         }
         Ok(())
     }
@@ -291,7 +289,8 @@ impl<'s> Parser<'s> {
         Ok(closed)
     }
 
-    /// Adds a template. A template of only white space is replaced by one with the same name.
+    /// Adds a template. If two templates have the same name, one of them must be blank, and the
+    /// other one applies.
     fn define(&mut self, name: String, body: Vec<Node>) -> Result<(), Fault> {
         match self.parsed.defines.get(&name) {
             Some(known) if !is_blank(known) => {

@@ -9,11 +9,13 @@ use super::{
     token::{Kind, Token},
 };
 
-/// Maximum number of variables in one scope. Each read scans all of them, here and while rendering.
-const MOST_VARIABLES: usize = 500;
+/// Maximum number of variables in one scope. Each read of a variable scans the scope, while parsing
+/// and while rendering.
+const MAX_VARIABLES: usize = 500;
 
 impl<'s> Parser<'s> {
-    /// Parses a pipeline up to `end`. Errors name the `place`. In `range` it may set two variables.
+    /// Parses a pipeline up to `end`. Errors name the `place`. In `range`, the pipeline may set two
+    /// variables.
     pub fn pipe(&mut self, place: &str, end: Kind) -> Result<Pipe, Fault> {
         self.deeper()?;
         let at = self.peek_word().at;
@@ -41,8 +43,8 @@ impl<'s> Parser<'s> {
         Ok(Pipe { sets, assigns, commands, at })
     }
 
-    /// Parses `$x :=`, `$x =`, and in `range` also `$k, $v :=`. The variable is in scope from here,
-    /// even before it has a value.
+    /// Parses `$x :=`, `$x =`, and in `range` also `$k, $v :=`. The variable is in scope from this
+    /// point, even before it has a value.
     fn sets(&mut self, place: &str) -> Result<(Vec<Arc<str>>, bool), Fault> {
         let mut names: Vec<Arc<str>> = Vec::new();
         loop {
@@ -51,7 +53,7 @@ impl<'s> Parser<'s> {
                 return Ok((names, false));
             }
             self.next();
-            let behind = self.peek();
+            let following = self.peek();
             let next = self.peek_word();
             match next.kind {
                 Kind::Assign | Kind::Declare => {
@@ -71,8 +73,8 @@ impl<'s> Parser<'s> {
                         _ => return Err(self.wrong("`range` can only set variables")),
                     }
                 }
-                _ if behind.kind == Kind::Space => {
-                    self.backup_three(variable, behind);
+                _ if following.kind == Kind::Space => {
+                    self.backup_three(variable, following);
                     return Ok((names, false));
                 }
                 _ => {
@@ -94,8 +96,8 @@ impl<'s> Parser<'s> {
         if assigns && self.knows(variable) {
             return Ok(());
         }
-        if self.vars.len() > MOST_VARIABLES {
-            let why = format!("too many variables: the maximum in one scope is {MOST_VARIABLES}");
+        if self.vars.len() > MAX_VARIABLES {
+            let why = format!("too many variables: the maximum in one scope is {MAX_VARIABLES}");
             return Err(self.wrong(why));
         }
         self.vars.push(name);
@@ -121,7 +123,7 @@ impl<'s> Parser<'s> {
             break;
         }
         if operands.is_empty() {
-            return Err(self.wrong("a value is missing here"));
+            return Err(self.wrong("a value is missing"));
         }
         Ok(Command { operands })
     }
@@ -130,7 +132,7 @@ impl<'s> Parser<'s> {
     fn operand(&mut self) -> Result<Option<Operand>, Fault> {
         let Some((base, first)) = self.term()? else { return Ok(None) };
         let mut fields: Vec<Arc<str>> = Vec::new();
-        // For a parenthesis, the last token is the closing one.
+        // For a parenthesis, the last token is the closing parenthesis.
         let mut end = if first.kind == Kind::Open { self.last_end() } else { first.end() };
         let mut at = first.at;
         if first.kind == Kind::Field {

@@ -6,8 +6,8 @@ use super::{
     verbs::{Form, Printer},
 };
 
-/// Maximum width and precision. Go treats larger ones as an error.
-const WIDEST: i64 = 1_000_000;
+/// Maximum width and precision. Go treats larger numbers as an error.
+const MAX_WIDTH: i64 = 1_000_000;
 
 pub fn printf(arguments: &[Value], most: usize) -> Answer {
     let Some((Value::Text(form), rest)) = arguments.split_first() else {
@@ -30,7 +30,6 @@ pub fn formatted(form: &str, arguments: &[Value], most: usize) -> String {
 }
 
 struct Printf<'a> {
-    /// Rest of the format.
     rest: &'a str,
     arguments: &'a [Value],
     next: usize,
@@ -56,7 +55,7 @@ impl Printf<'_> {
         self.extra();
     }
 
-    /// Formats one verb. Returns false if the format ends before it.
+    /// Formats one verb. Returns false if the format ends before the verb.
     fn one(&mut self) -> bool {
         self.good_number = true;
         let mut form = self.flags();
@@ -154,7 +153,7 @@ impl Printf<'_> {
         let (digits, rest) = self.rest.split_at(length);
         let mut size = 0_i64;
         for digit in digits.bytes() {
-            if size > WIDEST {
+            if size > MAX_WIDTH {
                 self.rest = "";
                 return None;
             }
@@ -167,7 +166,7 @@ impl Printf<'_> {
     fn size_from_argument(&mut self) -> Option<i64> {
         let argument = self.arguments.get(self.next)?;
         self.next += 1;
-        argument.whole().filter(|size| (-WIDEST..=WIDEST).contains(size))
+        argument.whole().filter(|size| (-MAX_WIDTH..=MAX_WIDTH).contains(size))
     }
 
     /// Parses `[2]`, the number of the next argument.
@@ -181,8 +180,10 @@ impl Printf<'_> {
         };
         self.rest = rest;
         let digits = written.bytes().all(|byte| byte.is_ascii_digit()) && !written.is_empty();
-        let number =
-            written.parse::<usize>().ok().filter(|number| digits && *number as i64 <= WIDEST * 10);
+        let number = written
+            .parse::<usize>()
+            .ok()
+            .filter(|number| digits && *number as i64 <= MAX_WIDTH * 10);
         match number {
             Some(number) if (1..=self.arguments.len()).contains(&number) => {
                 self.next = number - 1;
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_digits_as_a_template_asks_for() {
+    fn any_requested_number_of_digits_is_printed() {
         let zeros = "0".repeat(69_999);
         let cases = [
             ("%.70000f", Value::Float(1.5), format!("1.5{zeros}")),

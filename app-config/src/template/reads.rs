@@ -9,28 +9,28 @@ use super::ast::{Base, Command, Node, Operand, Parsed, Pipe};
 /// time.
 pub type Path = Vec<String>;
 
-/// Any key.
+/// Path element that stands for any key.
 pub const ANY: &str = "*";
 
-const DEEPEST: usize = 20;
+const MAX_DEPTH: usize = 20;
 /// Maximum number of visited nodes, for templates that call each other without end.
-const BUDGET: usize = 200_000;
+const MAX_NODES: usize = 200_000;
 /// Maximum number of sources of one value. If a value has more, its source counts as unknown.
-const PLACES: usize = 64;
+const MAX_SOURCES: usize = 64;
 
-/// Access to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct AccessKind {
     /// True if a read fails when the value is absent. A field access fails; `dig` and `index` do
     /// not.
-    pub insists: bool,
-    /// True if such a read always happens: it is in no branch and not behind an `or`.
+    pub required: bool,
+    /// True if such a read always happens: it is in no branch, and not after the first operand of
+    /// `and` or `or`.
     pub always: bool,
 }
 
-/// Paths that a template may read. The value is [`AccessKind::insists`].
+/// Paths that a template may read. The value is [`AccessKind::required`].
 pub(crate) fn reads(parsed: &Parsed) -> BTreeMap<Path, bool> {
-    all(parsed).into_iter().map(|(path, how)| (path, how.insists)).collect()
+    all(parsed).into_iter().map(|(path, access)| (path, access.required)).collect()
 }
 
 /// Paths that a template may read.
@@ -41,30 +41,30 @@ pub(crate) fn all(parsed: &Parsed) -> BTreeMap<Path, AccessKind> {
         found: BTreeMap::new(),
         depth: 0,
         branches: 0,
-        left: BUDGET,
+        left: MAX_NODES,
     };
-    let top = vec![ValueSource { path: Path::new(), insists: true, sure: true }];
+    let top = vec![ValueSource { path: Path::new(), required: true, sure: true }];
     walk.vars.push(("$".into(), top.clone()));
     walk.nodes(&parsed.body, &top);
     let state = |path: &Path| matches!(path.first().map(String::as_str), Some("nuon" | "stead"));
     let found = walk.found.into_iter().filter(|(path, _)| state(path));
-    found.map(|(path, how)| (path[1..].to_vec(), how)).collect()
+    found.map(|(path, access)| (path[1..].to_vec(), access)).collect()
 }
 
 /// Possible sources of a value. Empty for a value that is not from the state.
-type Places = Vec<ValueSource>;
+type Sources = Vec<ValueSource>;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct ValueSource {
     path: Path,
-    insists: bool,
+    required: bool,
     /// True if the value always has this source, whatever the state.
     sure: bool,
 }
 
 struct Walk<'t> {
     parsed: &'t Parsed,
-    vars: Vec<(String, Places)>,
+    vars: Vec<(String, Sources)>,
     found: BTreeMap<Path, AccessKind>,
     depth: usize,
     /// Number of enclosing branches that may not be taken.
@@ -73,7 +73,7 @@ struct Walk<'t> {
 }
 
 impl<'t> Walk<'t> {
-    fn nodes(&mut self, nodes: &'t [Node], dot: &Places) {
+    fn nodes(&mut self, nodes: &'t [Node], dot: &Sources) {
         for node in nodes {
             if self.left == 0 {
                 return;
@@ -83,38 +83,39 @@ impl<'t> Walk<'t> {
         }
     }
 
-    fn node(&mut self, node: &'t Node, dot: &Places) {
+    fn node(&mut self, node: &'t Node, dot: &Sources) {
         let outer = self.vars.len();
         match node {
             Node::Text(_) | Node::Break | Node::Continue => {}
             Node::Output(pipe) => {
-                let places = self.pipe(pipe, dot);
+                let sources = self.pipe(pipe, dot);
                 if pipe.sets.is_empty() {
-                    self.read(&places);
+                    self.read(&sources);
                 }
-                // A variable that is declared here stays in scope afterwards.
+                // A variable that an output declares stays in scope, so the scope is not restored.
                 return;
             }
             Node::If { pipe, body, otherwise } => {
-                let places = self.pipe(pipe, dot);
-                self.read(&places);
+                let sources = self.pipe(pipe, dot);
+                self.read(&sources);
                 self.branches += 1;
                 self.nodes(body, dot);
                 self.nodes(otherwise, dot);
                 self.branches -= 1;
             }
             Node::With { pipe, body, otherwise } => {
-                let places = self.pipe(pipe, dot);
-                self.read(&places);
+                let sources = self.pipe(pipe, dot);
+                self.read(&sources);
                 self.branches += 1;
-                self.nodes(body, &places);
+                self.nodes(body, &sources);
                 self.nodes(otherwise, dot);
                 self.branches -= 1;
             }
             Node::Range { pipe, body, otherwise } => {
-                let places = self.pipe(pipe, dot);
-                self.read(&places);
-                let items: Places = places.iter().map(|place| below(place, ANY, false)).collect();
+                let sources = self.pipe(pipe, dot);
+                self.read(&sources);
+                let items: Sources =
+                    sources.iter().map(|source| below(source, ANY, false)).collect();
                 if let Some(name) = pipe.sets.last() {
                     self.set(name, items.clone());
                 }
@@ -124,16 +125,16 @@ impl<'t> Walk<'t> {
                 self.branches -= 1;
             }
             Node::Call { name, pipe, .. } => {
-                let places = pipe.as_ref().map(|pipe| self.pipe(pipe, dot)).unwrap_or_default();
-                self.read(&places);
+                let sources = pipe.as_ref().map(|pipe| self.pipe(pipe, dot)).unwrap_or_default();
+                self.read(&sources);
                 let parsed = self.parsed;
                 if let Some(body) = parsed.defines.get(name)
-                    && self.depth < DEEPEST
+                    && self.depth < MAX_DEPTH
                 {
                     self.depth += 1;
                     let vars =
-                        std::mem::replace(&mut self.vars, vec![("$".into(), places.clone())]);
-                    self.nodes(body, &places);
+                        std::mem::replace(&mut self.vars, vec![("$".into(), sources.clone())]);
+                    self.nodes(body, &sources);
                     self.vars = vars;
                     self.depth -= 1;
                 }
@@ -142,44 +143,44 @@ impl<'t> Walk<'t> {
         self.vars.truncate(outer);
     }
 
-    fn pipe(&mut self, pipe: &'t Pipe, dot: &Places) -> Places {
-        let mut places = None;
+    fn pipe(&mut self, pipe: &'t Pipe, dot: &Sources) -> Sources {
+        let mut sources = None;
         for command in &pipe.commands {
-            places = Some(self.command(command, places, dot));
+            sources = Some(self.command(command, sources, dot));
         }
-        let places = places.unwrap_or_default();
+        let sources = sources.unwrap_or_default();
         for name in &pipe.sets {
             if pipe.assigns {
                 let mut both = self.get(name);
-                let maybe = |place: &ValueSource| ValueSource {
-                    sure: place.sure && self.branches == 0,
-                    ..place.clone()
+                let may_be = |source: &ValueSource| ValueSource {
+                    sure: source.sure && self.branches == 0,
+                    ..source.clone()
                 };
-                both.extend(places.iter().map(maybe));
+                both.extend(sources.iter().map(may_be));
                 self.set(name, distinct(both));
             } else {
-                self.vars.push((name.to_string(), places.clone()));
+                self.vars.push((name.to_string(), sources.clone()));
             }
         }
-        places
+        sources
     }
 
-    fn command(&mut self, command: &'t Command, piped: Option<Places>, dot: &Places) -> Places {
-        let Some((first, rest)) = command.operands.split_first() else { return Places::new() };
+    fn command(&mut self, command: &'t Command, piped: Option<Sources>, dot: &Sources) -> Sources {
+        let Some((first, rest)) = command.operands.split_first() else { return Sources::new() };
         if let Base::Function(function) = &first.base {
-            let places = self.call(function.name, rest, piped, dot);
-            return fields(places, &first.fields);
+            let sources = self.call(function.name, rest, piped, dot);
+            return fields(sources, &first.fields);
         }
         self.operand(first, dot)
     }
 
-    fn operand(&mut self, operand: &'t Operand, dot: &Places) -> Places {
+    fn operand(&mut self, operand: &'t Operand, dot: &Sources) -> Sources {
         let base = match &operand.base {
             Base::Dot => dot.clone(),
             Base::Variable(name) => self.get(name),
             Base::Paren(pipe) => self.pipe(pipe, dot),
             Base::Function(function) => self.call(function.name, &[], None, dot),
-            Base::Text(_) | Base::Number(_) | Base::Bool(_) | Base::Nil => Places::new(),
+            Base::Text(_) | Base::Number(_) | Base::Bool(_) | Base::Nil => Sources::new(),
         };
         fields(base, &operand.fields)
     }
@@ -188,106 +189,107 @@ impl<'t> Walk<'t> {
         &mut self,
         name: &str,
         operands: &'t [Operand],
-        piped: Option<Places>,
-        dot: &Places,
-    ) -> Places {
-        // Evaluation may stop after the first of these.
-        let stops = matches!(name, "and" | "or");
+        piped: Option<Sources>,
+        dot: &Sources,
+    ) -> Sources {
+        // `and` and `or` may stop after the first operand.
+        let may_stop = matches!(name, "and" | "or");
         let mut arguments = Vec::new();
         for (at, operand) in operands.iter().enumerate() {
-            self.branches += usize::from(stops && at > 0);
+            self.branches += usize::from(may_stop && at > 0);
             arguments.push(self.operand(operand, dot));
-            self.branches -= usize::from(stops && at > 0);
+            self.branches -= usize::from(may_stop && at > 0);
         }
         arguments.extend(piped);
         match name {
             "index" => {
                 let keys = operands.get(1..).unwrap_or_default();
-                let places = arguments.first().cloned().unwrap_or_default();
+                let sources = arguments.first().cloned().unwrap_or_default();
                 arguments.iter().skip(1).for_each(|key| self.read(key));
-                keys.iter().fold(places, |places, key| step(&places, &key.base))
+                keys.iter().fold(sources, |sources, key| step(&sources, &key.base))
             }
             "dig" => {
                 let count = arguments.len();
-                let places = arguments.last().cloned().unwrap_or_default();
+                let sources = arguments.last().cloned().unwrap_or_default();
                 let keys = operands.get(..count.saturating_sub(2)).unwrap_or_default();
-                let mut dug = keys.iter().fold(places, |places, key| step(&places, &key.base));
-                dug.extend(arguments.get(count.saturating_sub(2)).cloned().unwrap_or_default());
-                distinct(dug)
+                let mut values =
+                    keys.iter().fold(sources, |sources, key| step(&sources, &key.base));
+                values.extend(arguments.get(count.saturating_sub(2)).cloned().unwrap_or_default());
+                distinct(values)
             }
-            // These return one of their arguments.
+            // These functions return one of their arguments.
             "and" | "coalesce" | "default" | "or" | "ternary" => {
-                for (at, places) in arguments.iter().enumerate() {
-                    self.branches += usize::from(stops && at > 0);
-                    self.read(places);
-                    self.branches -= usize::from(stops && at > 0);
+                for (at, sources) in arguments.iter().enumerate() {
+                    self.branches += usize::from(may_stop && at > 0);
+                    self.read(sources);
+                    self.branches -= usize::from(may_stop && at > 0);
                 }
-                let later = arguments.iter_mut().skip(1).filter(|_| stops).flatten();
-                later.for_each(|place| place.sure = false);
+                let later = arguments.iter_mut().skip(1).filter(|_| may_stop).flatten();
+                later.for_each(|source| source.sure = false);
                 distinct(arguments.concat())
             }
             "slice" | "append" => {
-                arguments.iter().for_each(|places| self.read(places));
+                arguments.iter().for_each(|sources| self.read(sources));
                 arguments.into_iter().next().unwrap_or_default()
             }
             "values" => {
-                arguments.iter().for_each(|places| self.read(places));
+                arguments.iter().for_each(|sources| self.read(sources));
                 arguments.into_iter().next().unwrap_or_default()
             }
             _ => {
-                arguments.iter().for_each(|places| self.read(places));
-                Places::new()
+                arguments.iter().for_each(|sources| self.read(sources));
+                Sources::new()
             }
         }
     }
 
-    fn read(&mut self, places: &Places) {
-        for place in places.iter().filter(|place| !place.path.is_empty()) {
-            let how = self.found.entry(place.path.clone()).or_default();
-            how.insists |= place.insists;
-            how.always |= place.insists && place.sure && self.branches == 0;
+    fn read(&mut self, sources: &Sources) {
+        for source in sources.iter().filter(|source| !source.path.is_empty()) {
+            let access = self.found.entry(source.path.clone()).or_default();
+            access.required |= source.required;
+            access.always |= source.required && source.sure && self.branches == 0;
         }
     }
 
-    fn get(&self, name: &str) -> Places {
+    fn get(&self, name: &str) -> Sources {
         let found = self.vars.iter().rev().find(|(known, _)| known == name);
-        found.map(|(_, places)| places.clone()).unwrap_or_default()
+        found.map(|(_, sources)| sources.clone()).unwrap_or_default()
     }
 
-    fn set(&mut self, name: &str, places: Places) {
+    fn set(&mut self, name: &str, sources: Sources) {
         if let Some(slot) = self.vars.iter_mut().rev().find(|(known, _)| known == name) {
-            slot.1 = places;
+            slot.1 = sources;
         }
     }
 }
 
-fn distinct(mut places: Places) -> Places {
-    places.sort();
-    places.dedup();
-    places.truncate(PLACES);
-    places
+fn distinct(mut sources: Sources) -> Sources {
+    sources.sort();
+    sources.dedup();
+    sources.truncate(MAX_SOURCES);
+    sources
 }
 
-fn step(places: &Places, key: &Base) -> Places {
+fn step(sources: &Sources, key: &Base) -> Sources {
     let key = match key {
         Base::Text(key) => &**key,
         Base::Dot | Base::Variable(_) | Base::Function(_) | Base::Paren(_) | Base::Nil => ANY,
         Base::Number(_) | Base::Bool(_) => ANY,
     };
-    places.iter().map(|place| below(place, key, false)).collect()
+    sources.iter().map(|source| below(source, key, false)).collect()
 }
 
-fn fields(places: Places, fields: &[Arc<str>]) -> Places {
-    fields.iter().fold(places, |places, field| {
-        places.iter().map(|place| below(place, field, place.insists)).collect()
+fn fields(sources: Sources, fields: &[Arc<str>]) -> Sources {
+    fields.iter().fold(sources, |sources, field| {
+        sources.iter().map(|source| below(source, field, source.required)).collect()
     })
 }
 
-fn below(place: &ValueSource, key: &str, insists: bool) -> ValueSource {
-    let mut path = place.path.clone();
+fn below(source: &ValueSource, key: &str, required: bool) -> ValueSource {
+    let mut path = source.path.clone();
     // Longer paths than the depth of the state add nothing.
     if path.len() < 32 {
         path.push(key.to_string());
     }
-    ValueSource { path, insists, sure: place.sure }
+    ValueSource { path, required, sure: source.sure }
 }

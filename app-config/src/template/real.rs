@@ -1,13 +1,13 @@
 //! Float verbs of `printf`, without the sign, which the caller adds.
 use super::format::{decimal, float, scientific, special};
 
-/// Maximum number of digits after the point that a float can have. Further digits are zeros,
-/// appended by hand, because `format!` panics on a precision above 65,535.
-const MOST_DIGITS: usize = 1100;
+/// Maximum number of digits after the point that a float can have. Further digits are zeros, which
+/// are appended separately, because `format!` panics on a precision above 65,535.
+const MAX_DIGITS: usize = 1100;
 
 /// Precision for `format!`, and the zeros to append.
 fn split(precision: usize) -> (usize, String) {
-    let digits = precision.min(MOST_DIGITS);
+    let digits = precision.min(MAX_DIGITS);
     (digits, "0".repeat(precision - digits))
 }
 
@@ -41,7 +41,7 @@ fn general(number: f64, precision: usize, verb: char) -> String {
         return special(number);
     }
     // Rounded digits stay text. Parsing them as a float could change them.
-    let text = format!("{number:.*e}", (precision - 1).min(MOST_DIGITS));
+    let text = format!("{number:.*e}", (precision - 1).min(MAX_DIGITS));
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text.as_str(), "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
     let mantissa = mantissa.replace('.', "");
@@ -118,7 +118,7 @@ pub fn with_point(text: &str, verb: char, precision: Option<usize>) -> String {
     };
     let end = text.find(mark).unwrap_or(text.len());
     let (number, tail) = text.split_at(end);
-    let wanted = match verb {
+    let digits_needed = match verb {
         'g' | 'G' | 'x' => precision.unwrap_or(6),
         _ => 0,
     };
@@ -132,6 +132,6 @@ pub fn with_point(text: &str, verb: char, precision: Option<usize>) -> String {
         }
         number.push('.');
     }
-    number.push_str(&"0".repeat(wanted.saturating_sub(shown)));
+    number.push_str(&"0".repeat(digits_needed.saturating_sub(shown)));
     number + tail
 }

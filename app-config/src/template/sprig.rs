@@ -2,7 +2,7 @@
 use std::rc::Rc;
 
 use super::{
-    builtin::wanted,
+    builtin::wrong_type,
     call::entries,
     format::plain,
     functions::Answer,
@@ -45,7 +45,7 @@ pub fn set(arguments: &[Value], _: usize) -> Answer {
         return Err("requires a map, a key and a value".to_string());
     };
     let Value::Map(entries) = map else { return Err("cannot set a key of nil".to_string()) };
-    // Go allows this cycle, and then never finishes printing it.
+    // Go allows a map that contains itself, and then never finishes printing the map.
     if holds(value, map) {
         return Err("a map cannot contain itself".to_string());
     }
@@ -72,7 +72,7 @@ pub fn append(arguments: &[Value], _: usize) -> Answer {
         [Value::List(items), item] => {
             Ok(Value::list(items.iter().chain([item]).cloned().collect()))
         }
-        _ => Err(wanted("a list", arguments.first())),
+        _ => Err(wrong_type("a list", arguments.first())),
     }
 }
 
@@ -82,7 +82,7 @@ pub fn values(arguments: &[Value], _: usize) -> Answer {
     Ok(Value::list(entries.into_values().collect()))
 }
 
-/// `dig "a" "b" fallback map`: an absent step gives the fallback. A step into a value that is not a
+/// `dig "a" "b" fallback map`: an absent key gives the fallback. A value on the path that is not a
 /// map is an error.
 pub fn dig(arguments: &[Value], _: usize) -> Answer {
     let [keys @ .., fallback, map] = arguments else {
@@ -92,13 +92,16 @@ pub fn dig(arguments: &[Value], _: usize) -> Answer {
         return Err("requires at least three arguments".to_string());
     }
     if let Some(other) = keys.iter().find(|key| !matches!(key, Value::Text(_))) {
-        return Err(wanted("strings as keys", Some(other)));
+        return Err(wrong_type("strings as keys", Some(other)));
     }
     let mut value = map.clone();
-    for (step, key) in keys.iter().enumerate() {
+    for key in keys {
         let (Value::Map(entries), Value::Text(key)) = (&value, key) else {
             let kind = value.type_name();
-            return Err(format!("step {} is a {kind}, not a map", step + 1));
+            let key = shown(key, 60);
+            return Err(format!(
+                "cannot read {key:?} from a value of type {kind}: a map is required"
+            ));
         };
         let next = entries.borrow().get(key).cloned();
         match next {
@@ -164,7 +167,7 @@ fn replaced(mut bytes: &[u8]) -> String {
 /// `slice list start end`.
 pub fn slice(arguments: &[Value], _: usize) -> Answer {
     let Some((Value::List(items), bounds)) = arguments.split_first() else {
-        return Err(wanted("a list", arguments.first()));
+        return Err(wrong_type("a list", arguments.first()));
     };
     if items.is_empty() {
         return Ok(Value::Nil);
@@ -244,10 +247,10 @@ pub fn duration(arguments: &[Value], _: usize) -> Answer {
         Some(Value::Text(text)) => literal::clamped(text),
         Some(_) | None => 0,
     };
-    Ok(Value::text(spelled(seconds.wrapping_mul(1_000_000_000))))
+    Ok(Value::text(duration_text(seconds.wrapping_mul(1_000_000_000))))
 }
 
-fn spelled(nanoseconds: i64) -> String {
+fn duration_text(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };
     let whole = nanoseconds.unsigned_abs();
     let (seconds, fraction) = (whole / 1_000_000_000, whole % 1_000_000_000);

@@ -1,5 +1,5 @@
 //! Values during rendering. Numbers of the state are floats, as in Go's JSON. Only literals and
-//! counting functions give integers, and an integer never equals a float.
+//! functions such as `len` give integers, and an integer never equals a float.
 use std::{
     cell::{Cell, Ref, RefCell, RefMut},
     collections::BTreeMap,
@@ -13,14 +13,14 @@ pub type Map = BTreeMap<Arc<str>, Value>;
 
 #[derive(Debug, Clone)]
 pub enum Value {
-    /// No value.
     Nil,
     /// A null element of a list or map. It differs from [`Value::Nil`] only where a map is
     /// required: nil is an empty map, null is an error.
     Null,
     Bool(bool),
     Int(i64),
-    /// Result of counting functions. Differs from `Int` only in its type name.
+    /// Result of `int64` and `div`. As in Go, it is a different type than `Int`: `substr` rejects
+    /// it, and `duration` accepts it.
     Int64(i64),
     /// A byte of a string.
     Byte(u8),
@@ -84,7 +84,7 @@ impl Value {
         if self.is_nil() { Value::Null } else { self.clone() }
     }
 
-    /// True for every value except nil, false, zero and empty ones.
+    /// True for every value except nil, false, zero and empty values.
     pub fn is_true(&self) -> bool {
         match self {
             Value::Nil | Value::Null => false,

@@ -54,7 +54,8 @@ impl Printer {
             Value::Byte(byte) => self.integer(value, i64::from(*byte), verb, false),
             Value::Float(number) => self.float(value, *number, verb),
             Value::Text(text) => self.text(value, text, verb),
-            // Only this verb is rejected for the whole value instead of for its elements.
+            // `w` is the only verb that is rejected for the whole value instead of for its
+            // elements.
             Value::List(_) | Value::Map(_) if verb == 'w' => self.bad(value, verb),
             Value::List(items) => {
                 let (open, between, close) = self.marks("[", "]", value);

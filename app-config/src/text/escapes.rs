@@ -24,7 +24,7 @@ impl Escapes {
         }
         let (mut jumps, mut rest, mut at) = (Vec::new(), written, 0);
         while let Some(first) = rest.chars().next() {
-            let (length, says) = match first {
+            let (length, has_value) = match first {
                 '\\' => escape(rest),
                 '\r' if rest.starts_with("\r\n") && value[at..].starts_with('\n') => (1, false),
                 _ => (first.len_utf8(), true),
@@ -33,8 +33,9 @@ impl Escapes {
                 (line, column) = if character == '\n' { (line + 1, 1) } else { (line, column + 1) };
             }
             rest = &rest[length..];
-            let said = if says { value[at..].chars().next().map_or(0, char::len_utf8) } else { 0 };
-            at += said;
+            let value_length =
+                if has_value { value[at..].chars().next().map_or(0, char::len_utf8) } else { 0 };
+            at += value_length;
             if first == '\\' {
                 jumps.push(Jump { at, line, column });
             }
@@ -44,8 +45,8 @@ impl Escapes {
 
     /// Last jump at or before a byte of the value: its byte, line and column.
     pub(crate) fn before(&self, at: usize) -> Option<(usize, u32, u32)> {
-        let behind = self.0.partition_point(|jump| jump.at <= at);
-        let Jump { at, line, column } = *self.0.get(behind.checked_sub(1)?)?;
+        let next_jump = self.0.partition_point(|jump| jump.at <= at);
+        let Jump { at, line, column } = *self.0.get(next_jump.checked_sub(1)?)?;
         Some((at, line, column))
     }
 }
@@ -53,7 +54,7 @@ impl Escapes {
 /// Length of an escape in bytes, and true if it stands for a character.
 fn escape(text: &str) -> (usize, bool) {
     let mut after = text[1..].chars();
-    let (length, says) = match after.next() {
+    let (length, has_value) = match after.next() {
         Some('u') => (6, true),
         Some('U') => (10, true),
         Some('x') => (4, true),
@@ -66,7 +67,7 @@ fn escape(text: &str) -> (usize, bool) {
         None => (1, false),
     };
     // The parser accepted this string, so it does not end inside an escape.
-    (if text.is_char_boundary(length) { length } else { text.len() }, says)
+    (if text.is_char_boundary(length) { length } else { text.len() }, has_value)
 }
 
 #[cfg(test)]
@@ -75,7 +76,7 @@ mod tests {
 
     /// Compares the position of the letter `X` with the computed one.
     #[test]
-    fn a_character_is_where_it_is_written_whatever_is_written_before_it() {
+    fn the_location_of_a_character_is_correct_after_any_escape() {
         for string in [
             r#""X""#,
             r#""one\ntwo X""#,

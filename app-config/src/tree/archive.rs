@@ -5,7 +5,7 @@ use tar::{Archive, Builder, EntryType, Header};
 
 use super::{File, Tree, path};
 
-/// Maximum size of a tree.
+/// Limits of a tree and its archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub files: usize,
@@ -27,11 +27,11 @@ pub enum TreeError {
     Path { path: String, why: &'static str },
     #[error("conflicting path {0:?}: both a file and a directory")]
     FileAndDirectory(String),
-    #[error("the path {0:?} is too long for an archive")]
+    #[error("the path {0:?} is too long for an archive; shorten it")]
     PathTooLong(String),
     #[error("{path:?} is a {kind}: a bundle contains only regular files")]
     NotAFile { path: String, kind: &'static str },
-    #[error("the archive exceeds {limit} files")]
+    #[error("the archive contains more than {limit} files")]
     TooManyFiles { limit: usize },
     #[error("{path:?} is larger than {limit_bytes} bytes")]
     FileTooLarge { path: String, limit_bytes: u64 },
@@ -71,8 +71,7 @@ impl Tree {
     ///
     /// # Errors
     /// If the archive is too large or malformed, has an unsafe or duplicate path, or contains
-    /// anything but regular files. Also if it differs in any byte from the output of
-    /// [`Tree::encode`].
+    /// anything but regular files. If any byte differs from the output of [`Tree::encode`].
     pub fn decode(bytes: &[u8], limits: Limits) -> Result<Tree, TreeError> {
         if bytes.len() as u64 > limits.archive_bytes {
             return Err(TreeError::TooLarge { limit_bytes: limits.archive_bytes });
@@ -97,12 +96,14 @@ impl Tree {
                 });
             }
             let executable = entry.header().mode().map_err(malformed)? & 0o100 != 0;
-            // Not sized from the header, which may claim more than the archive contains.
+            // The buffer does not get the size in the header, which may claim more than the archive
+            // contains.
             let mut content = Vec::new();
             entry.read_to_end(&mut content).map_err(malformed)?;
             tree.insert(&path, File { bytes: content, executable })?;
         }
-        // Also catches duplicates, trailing bytes, unusual modes, owners and an unsorted order.
+        // The comparison also detects duplicates, trailing bytes, unusual modes, owners and an
+        // unsorted order.
         if tree.encode()? == bytes { Ok(tree) } else { Err(TreeError::NotCanonical) }
     }
 }

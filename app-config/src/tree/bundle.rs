@@ -18,7 +18,7 @@ pub const PLUGINS: &str = "plugins.json";
 /// A plugin of the vendor, as the bundle pins it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginPin {
-    /// `type` of the components that use it.
+    /// `type` of the components that use the plugin.
     pub name: String,
     pub version: String,
     /// Digest of the executable.

@@ -1,15 +1,14 @@
-//! Checks the paths of a tree.
 use super::TreeError;
 
 /// Maximum length of a path in a ustar header without extensions.
-const LONGEST: usize = 255;
+const MAX_LENGTH: usize = 255;
 
 pub fn check(path: &str) -> Result<(), TreeError> {
     let refuse = |why| Err(TreeError::Path { path: shown(path), why });
     if path.is_empty() {
         return refuse("it is empty");
     }
-    if path.len() > LONGEST {
+    if path.len() > MAX_LENGTH {
         return refuse("it is longer than 255 bytes");
     }
     if path.starts_with('/') {

@@ -1,10 +1,10 @@
-// Asks Go's own text/template, with sprig's functions, what templates give.
+// Renders templates with Go's own text/template and sprig's functions.
 //
-// Reads lines of JSON, each {"template": "…"}, and answers each with a line of JSON:
+// Reads lines of JSON, each {"template": "…"}, and prints a line of JSON for each:
 // {"text": "…"} or {"error": "parse" | "exec", "at": "line" | "line:byte", "why": "…"}.
-// The first argument is the file of the state.
+// The first argument is the file with the state.
 //
-// With -bench N it parses and renders every template N times instead and answers with nanoseconds.
+// With -bench N, parses and renders every template N times, and prints the time in nanoseconds.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/Masterminds/sprig"
 )
 
-// The functions of sprig that Stead has; with others unknown functions would be known.
+// Only the sprig functions that Stead supports, so that all other functions are unknown here, too.
 var known = strings.Fields(`append coalesce default dict dig div duration fromJson int64 join kindIs
 	list lower set slice substr ternary toJson toPrettyJson values`)
 
@@ -87,7 +87,7 @@ func ask(functions template.FuncMap, one question, source []byte) answer {
 	return answer{Text: &text}
 }
 
-// A place is the first that an error names.
+// Matches the first location in an error.
 var place = regexp.MustCompile(`template: input:(\d+(?::\d+)?)`)
 
 func failed(class string, err error) answer {
@@ -98,7 +98,7 @@ func failed(class string, err error) answer {
 	return answer{Error: class, At: at, Why: err.Error()}
 }
 
-// Parses and renders everything, and says how long the fastest of the rounds took.
+// Parses and renders everything, and prints the time of the fastest round.
 func bench(functions template.FuncMap, questions []question, source []byte, rounds int) {
 	states := make([]any, len(questions))
 	var shared any
@@ -108,7 +108,7 @@ func bench(functions template.FuncMap, questions []question, source []byte, roun
 			shared = nil
 			check(json.Unmarshal(one.State, &shared))
 		}
-		// Those of one app stand together, and only the first of them brings their state.
+		// The templates of an app are adjacent, and only the first one has the state of the app.
 		states[at] = shared
 	}
 	best := time.Duration(1 << 62)

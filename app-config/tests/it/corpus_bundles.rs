@@ -41,7 +41,7 @@ fn terraform_only_directories_are_read_unchanged() {
 /// Covers every component type, even with absent modules. Parts that this release cannot deploy are
 /// warnings.
 #[test]
-fn every_real_directory_is_published_and_what_comes_later_is_named() {
+fn every_real_directory_is_published_and_unsupported_parts_are_reported() {
     let Some(corpus) = support::corpus() else { return };
     let facts = support::json(&corpus.join("facts.json"));
     for (app, facts) in facts.as_object().unwrap() {
@@ -50,17 +50,21 @@ fn every_real_directory_is_published_and_what_comes_later_is_named() {
             panic!("{app}: {errors:#?}")
         });
         let kinds = facts["components"]["by_type"].as_object().unwrap();
-        let later = kinds.iter().filter(|(kind, _)| *kind != "terraform_module");
-        let later: u64 = later.map(|(_, count)| count.as_u64().unwrap()).sum();
-        let lacking: Vec<String> =
+        let expected = kinds.iter().filter(|(kind, _)| *kind != "terraform_module");
+        let expected: u64 = expected.map(|(_, count)| count.as_u64().unwrap()).sum();
+        let missing_plugins: Vec<String> =
             config.components.iter().filter_map(|c| config.lacks_plugin(&c.name)).collect();
-        assert_eq!(lacking.len() as u64, later, "{app}: {lacking:?}");
+        assert_eq!(missing_plugins.len() as u64, expected, "{app}: {missing_plugins:?}");
         for component in config.components.iter().filter(|c| c.module.kind != "terraform_module") {
             let kind = format!("the plugin `{}`", component.module.kind);
-            assert!(lacking.iter().any(|said| said.contains(&kind)), "{app}: {lacking:?}");
+            assert!(
+                missing_plugins.iter().any(|message| message.contains(&kind)),
+                "{app}: {missing_plugins:?}"
+            );
             let kind = format!("type `{}`", component.module.kind);
-            let told = findings.iter().find(|f| f.code == "no_plugin" && f.message.contains(&kind));
-            assert!(told.is_some_and(|told| told.line > 0), "{app}: {kind}");
+            let finding =
+                findings.iter().find(|f| f.code == "no_plugin" && f.message.contains(&kind));
+            assert!(finding.is_some_and(|finding| finding.line > 0), "{app}: {kind}");
         }
     }
 }
@@ -78,11 +82,11 @@ fn real_directories_are_well_formed() {
         }
         let known = facts["diagnostics"].as_array().unwrap();
         let found = |code: &str| reading.diagnostics.iter().filter(|d| d.code == code).count();
-        let wanted = |code: &str| known.iter().filter(|d| d["code"] == code).count();
-        assert_eq!(found("remote_content"), wanted("remote_ref"), "{app}");
-        assert_eq!(found("empty_file"), wanted("empty_file"), "{app}");
-        assert_eq!(found("no_schedule"), wanted("cron_without_cron_schedule"), "{app}");
-        assert_eq!(found("missing_file"), wanted("missing_file_ref"), "{app}");
+        let expected_count = |code: &str| known.iter().filter(|d| d["code"] == code).count();
+        assert_eq!(found("remote_content"), expected_count("remote_ref"), "{app}");
+        assert_eq!(found("empty_file"), expected_count("empty_file"), "{app}");
+        assert_eq!(found("no_schedule"), expected_count("cron_without_cron_schedule"), "{app}");
+        assert_eq!(found("missing_file"), expected_count("missing_file_ref"), "{app}");
     }
     for (code, all) in &warnings {
         println!("{code}: {}; such as {}", all.len(), all[0]);

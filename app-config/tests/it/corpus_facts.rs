@@ -31,7 +31,7 @@ const FACTS: [&str; 19] = [
 ];
 
 #[test]
-fn every_real_directory_is_inspected_exactly_as_the_facts_say() {
+fn every_real_directory_is_inspected_as_its_facts() {
     let Some(corpus) = support::corpus() else { return };
     let facts = support::json(&corpus.join("facts.json"));
     let (mut equal, mut wrong) = (0, Vec::new());
@@ -52,7 +52,7 @@ fn every_real_directory_is_inspected_exactly_as_the_facts_say() {
 }
 
 #[test]
-fn every_file_that_a_real_directory_names_is_looked_for_where_the_facts_say() {
+fn every_named_file_of_a_real_directory_is_resolved_as_its_facts() {
     let Some(corpus) = support::corpus() else { return };
     let facts = support::json(&corpus.join("facts.json"));
     for (app, expected) in facts.as_object().unwrap() {

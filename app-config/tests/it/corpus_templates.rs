@@ -11,31 +11,31 @@ use crate::support;
 use cases::text_of;
 
 #[test]
-fn small_templates_give_exactly_what_go_gives() {
+fn small_templates_match_go() {
     let Some(corpus) = support::corpus() else { return };
     let groups = support::json(&corpus.join("semantics.json"));
-    let mut held = 0;
+    let mut passed = 0;
     for group in groups.as_array().unwrap() {
         for case in group["results"].as_array().unwrap() {
             let template = case["template"].as_str().unwrap();
             let found = outcome(template, &group["state"]);
             assert_eq!(found, expected(case), "{template}");
-            held += 1;
+            passed += 1;
         }
     }
-    println!("semantics: {held} held");
+    println!("semantics: {passed} passed");
 }
 
 #[test]
-fn every_real_template_gives_what_go_gives() {
+fn every_real_template_matches_go() {
     let Some(corpus) = support::corpus() else { return };
     let renders = support::json(&corpus.join("renders.json"));
     let (mut full, mut empty, mut wrong) = (0, 0, Vec::new());
-    for (app, said) in renders.as_object().unwrap() {
+    for (app, facts) in renders.as_object().unwrap() {
         let tree = support::tree(&corpus.join("apps").join(app));
-        for case in said["cases"].as_array().unwrap() {
+        for case in facts["cases"].as_array().unwrap() {
             let text = text_of(&tree, case);
-            let found = outcome(&text, &said["state"]);
+            let found = outcome(&text, &facts["state"]);
             if found == expected(case) {
                 full += 1;
             } else {
@@ -58,7 +58,7 @@ fn every_real_template_gives_what_go_gives() {
             }
         }
     }
-    println!("renders: {full} held, {empty} on the empty state, {} wrong", wrong.len());
+    println!("renders: {full} passed, {empty} on the empty state, {} wrong", wrong.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

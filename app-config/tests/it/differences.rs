@@ -8,7 +8,7 @@ use small::config;
 const POLICY: &str = "[[policy]]\ntype = \"kubernetes_cluster\"\ncontents = \"./p.rego\"\n";
 
 #[test]
-fn what_surrounds_the_components_is_in_the_difference() {
+fn supporting_parts_are_in_the_difference() {
     let secret = |about: &str| format!("[[secret]]\nname = \"key\"\ndescription = \"{about}\"\n");
     let role = "type = \"maintenance\"\nname = \"ops\"\ndescription = \"o\"\n";
     let runbook = "name = \"restore\"\n[[steps]]\ntype = \"command\"\ncommand = \"true\"\n";
@@ -39,7 +39,7 @@ fn what_surrounds_the_components_is_in_the_difference() {
     ];
     assert_eq!(found, expected);
     assert!(!difference.is_empty() && difference.to_plan().is_empty());
-    // A long text is not printed twice.
+    // Long texts are not printed.
     let text = difference.to_string();
     assert!(text.contains("~ key\n      description: \"old\" -> \"new\""), "{text}");
     assert!(text.contains("contents: text changed") && !text.contains("allow"), "{text}");
@@ -47,7 +47,7 @@ fn what_surrounds_the_components_is_in_the_difference() {
 
 /// Parts with equal names stay distinct.
 #[test]
-fn policies_of_one_type_do_not_hide_each_other() {
+fn policies_of_one_type_are_compared_separately() {
     let two = |second: &str| {
         format!(
             "[[policy]]\ntype = \"x\"\ncontents = \"a\"\n[[policy]]\ntype = \"x\"\ncontents = \"{second}\"\n"
@@ -62,7 +62,7 @@ fn policies_of_one_type_do_not_hide_each_other() {
 
 /// A setting that this release does not act on also makes a new version.
 #[test]
-fn keys_that_nothing_acts_on_yet_are_in_the_difference() {
+fn keys_without_effect_are_in_the_difference() {
     let files = |other: &str| {
         [
             (

@@ -94,7 +94,7 @@ fn version_2_of_notes_files_builds_one_component_and_plans_two() {
 }
 
 #[test]
-fn without_its_plugin_an_app_is_refused_with_the_way_out() {
+fn an_app_without_its_plugin_is_rejected_with_a_remedy() {
     let app = support::tree(&directory("notes-files"));
     let findings = read(&bundle(&app, &[])).unwrap_err();
     let error = findings.iter().find(|finding| finding.file == "components/archive.toml").unwrap();
@@ -113,7 +113,7 @@ fn aws_bucket_is_read() {
 
 /// Renders every text of an example over a state with everything deployed.
 #[test]
-fn every_text_of_the_examples_can_be_rendered() {
+fn every_text_of_the_examples_is_rendered() {
     let outputs = json!({
         "network": {"id": "n", "subnets": ["a", "b"]}, "database": {"url": "d"},
         "cache": {"url": "c"}, "api": {"endpoint": "e"}, "edge": {"address": "https://x"},

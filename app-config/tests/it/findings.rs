@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::small;
 
-use small::{COMPONENT, Case, bundle, config, refusal};
+use small::{COMPONENT, Case, bundle, config, rejection};
 
 /// An action without the table that names the source of its script.
 const FETCHED: &str = "name = \"x\"\n[[steps]]\nname = \"s\"\ncommand = \"./s.sh\"\n";
@@ -23,7 +23,7 @@ fn a_small_app_is_read_without_a_finding() {
 }
 
 #[test]
-fn each_refusal_names_the_place() {
+fn each_rejection_has_its_location() {
     let with = |line: &str| format!("{line}\n{COMPONENT}");
     let vars = |text: &str| format!("{COMPONENT}[vars]\nx = \"{text}\"\n");
     let a = "app/components/a.toml";
@@ -135,18 +135,18 @@ fn settings_of_later_releases_are_warnings() {
         "[{\"name\": \"kubernetes_manifest\", \"version\": \"1\", \"digest\": \"sha256:DIGEST\"}]";
     let pinned = pinned.replace("DIGEST", &"0".repeat(64));
     let manifest = "name = \"a\"\ntype = \"kubernetes_manifest\"\nmanifest = \"https://x/y.yaml\"";
-    let found = refusal(&[(a, manifest), ("plugins.json", &pinned)]);
+    let found = rejection(&[(a, manifest), ("plugins.json", &pinned)]);
     assert_eq!(found.code, "remote_content");
 }
 
 #[test]
-fn a_cycle_through_templates_is_shown_from_end_to_end() {
+fn a_cycle_through_templates_is_shown_completely() {
     let part = |name: &str, reads: &str| {
         let vars = format!("[vars]\nx = \"{{{{ .nuon.components.{reads}.outputs.y }}}}\"\n");
         format!("{}{vars}", COMPONENT.replace("\"a\"", &format!("{name:?}")))
     };
     let (a, b, c) = (part("a", "b"), part("b", "c"), part("c", "a"));
-    let found = refusal(&[
+    let found = rejection(&[
         ("app/components/a.toml", &a),
         ("app/components/b.toml", &b),
         ("app/components/c.toml", &c),
@@ -163,15 +163,15 @@ fn keys_of_other_versions_are_warnings() {
     assert_eq!(findings.len(), 1);
     assert_eq!(
         findings[0].to_string(),
-        "warning: unknown key `colour`: it has no effect here\n  --> \
-         components/a.toml:1:1\n  = remove it, or correct its spelling"
+        "warning: unknown key `colour`: it has no effect\n  --> \
+         components/a.toml:1:1\n  = remove the key, or correct its spelling"
     );
 }
 
 #[test]
-fn an_empty_file_is_as_good_as_none() {
+fn an_empty_file_counts_as_absent() {
     config(&[("app/inputs.toml", "\n"), ("app/inputs/x.toml", "name = \"x\"")]);
-    let found = refusal(&[
+    let found = rejection(&[
         ("app/inputs.toml", "[[input]]\nname = \"y\""),
         ("app/inputs/x.toml", "name = \"x\""),
     ]);
@@ -220,7 +220,7 @@ fn inputs_become_texts_with_their_defaults() {
 }
 
 #[test]
-fn every_wrong_input_is_named() {
+fn every_wrong_input_is_reported() {
     let problems =
         resolve(json!({"mny": 1, "open": "yes", "many": "two", "tags": "[", "extra": "{"}));
     let messages: Vec<String> = problems.unwrap_err().iter().map(|p| p.to_string()).collect();
@@ -241,7 +241,7 @@ fn every_wrong_input_is_named() {
 }
 
 #[test]
-fn a_sensitive_input_has_no_value_yet_wherever_it_would_come_from() {
+fn a_value_of_a_sensitive_input_is_rejected_from_any_source() {
     let resolve = |more: &str, given: Value| {
         let input = format!("[[input]]\nname = \"key\"\nsensitive = true\n{more}");
         let given = given.as_object().unwrap().clone().into_iter().collect();
@@ -254,23 +254,24 @@ fn a_sensitive_input_has_no_value_yet_wherever_it_would_come_from() {
         ("required = true", json!({})),
     ] {
         let problems = resolve(more, given).unwrap_err();
-        let said: Vec<_> = problems.iter().map(|p| format!("{p}; {}", p.remedy())).collect();
-        let [said] = said.as_slice() else { panic!("{said:?}") };
+        let messages: Vec<_> = problems.iter().map(|p| format!("{p}; {}", p.remedy())).collect();
+        let [message] = messages.as_slice() else { panic!("{messages:?}") };
         assert!(
-            said.contains("`key` is sensitive") && said.contains("inside the customer's account"),
-            "{said}"
+            message.contains("`key` is sensitive")
+                && message.contains("inside the customer's account"),
+            "{message}"
         );
-        assert!(!said.contains("s3cret") && !said.contains("--input"), "{said}");
+        assert!(!message.contains("s3cret") && !message.contains("--input"), "{message}");
     }
     assert_eq!(resolve("", json!({})).unwrap()["key"], "");
     // An install that was deployed with a default can still be destroyed.
-    let there = "[[input]]\nname = \"key\"\nsensitive = true\ndefault = \"x\"";
-    let there = config(&[("app/inputs.toml", there)]);
-    assert_eq!(resolve_inputs(&there, &BTreeMap::new()).unwrap()["key"], "x");
+    let deployed = "[[input]]\nname = \"key\"\nsensitive = true\ndefault = \"x\"";
+    let deployed = config(&[("app/inputs.toml", deployed)]);
+    assert_eq!(resolve_inputs(&deployed, &BTreeMap::new()).unwrap()["key"], "x");
 }
 
 #[test]
-fn a_default_may_be_made_from_other_inputs() {
+fn a_default_may_read_other_inputs() {
     let input =
         |name: &str, default: &str| format!("[[input]]\nname = {name:?}\ndefault = {default:?}\n");
     let inputs = input("root", "a.b") + &input("url", "https://{{ .nuon.inputs.inputs.root }}/x");
@@ -283,7 +284,7 @@ fn a_default_may_be_made_from_other_inputs() {
 }
 
 #[test]
-fn a_diff_says_why() {
+fn a_diff_lists_its_reasons() {
     let vars = |text: &str| format!("{COMPONENT}[vars]\nx = \"{text}\"\n");
     let (old, new) = (vars("{{ .nuon.inputs.inputs.n }}"), vars("{{ .nuon.inputs.inputs.n }}!"));
     let input = |n: &str| format!("[[input]]\nname = \"n\"\ndefault = \"{n}\"");
@@ -311,7 +312,7 @@ fn a_diff_says_why() {
 }
 
 #[test]
-fn a_component_keeps_its_digest_when_only_its_comments_or_an_input_change() {
+fn comments_and_inputs_do_not_change_the_digest_of_a_component() {
     let first = config(&[]);
     let commented = format!("# a note\n{COMPONENT}");
     let second = config(&[
@@ -330,7 +331,7 @@ fn a_component_keeps_its_digest_when_only_its_comments_or_an_input_change() {
 }
 
 #[test]
-fn a_component_that_is_asked_for_need_not_exist() {
+fn a_component_that_is_read_with_dig_may_be_absent() {
     let text = format!(
         "{COMPONENT}[vars]\nx = '{{{{ dig \"zz\" \"outputs\" \"\" .nuon.components }}}}'\n"
     );
@@ -339,13 +340,13 @@ fn a_component_that_is_asked_for_need_not_exist() {
 }
 
 #[test]
-fn hostile_toml_is_an_error_and_nothing_worse() {
+fn hostile_toml_is_an_error() {
     let deep = format!("x = {}1{}", "[".repeat(50_000), "]".repeat(50_000));
     let dotted = format!("{} = 1", vec!["a"; 20_000].join("."));
     let tables = format!("[{}]\nx = 1", vec!["a"; 20_000].join("."));
     let large = format!("x = \"{}\"", "a".repeat(2 << 20));
     for text in [deep, dotted, tables, large] {
-        let found = refusal(&[("app/components/a.toml", &text), ("source/a/main.tf", "-")]);
+        let found = rejection(&[("app/components/a.toml", &text), ("source/a/main.tf", "-")]);
         assert_eq!((found.code, found.file.as_str()), ("malformed_file", "components/a.toml"));
         assert!(found.message.len() < 400, "{}", found.message);
     }
@@ -356,14 +357,14 @@ fn hostile_toml_is_an_error_and_nothing_worse() {
 }
 
 #[test]
-fn a_bundle_is_refused_before_it_is_read() {
+fn an_invalid_bundle_is_rejected_before_it_is_read() {
     let error = Tree::decode(b"x", Limits::default()).unwrap_err();
     assert!(matches!(error, TreeError::Malformed(_) | TreeError::NotCanonical), "{error}");
 }
 
 proptest! {
     #[test]
-    fn no_file_breaks_the_reader(
+    fn no_file_crashes_the_reader(
         kind in prop::sample::select(vec!["metadata.toml", "inputs.toml", "sandbox.toml",
             "components/x.toml", "actions/x.toml", "permissions.toml", "secrets/s.toml",
             "policies.toml", "break_glass.toml", "installs/i.toml", "runner.toml", "stack.toml"]),

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 
 pub mod components;
-pub mod surroundings;
+pub mod supporting;
 pub mod work;
 
-/// A text. Numbers and booleans are read as the text that is written.
+/// A text. A number or a boolean counts as the text that is written.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 pub enum Scalar {
@@ -42,7 +42,7 @@ pub struct Repo {
 /// A file of Terraform variables.
 #[derive(JsonSchema)]
 pub struct VarFile {
-    /// Text, or `./file` for the text of a file. A template.
+    /// Text, or `./file` for the text of a file. May be a template.
     contents: String,
 }
 
@@ -53,6 +53,6 @@ pub struct OperationRole {
     principal: Option<String>,
     /// `provision`, `reprovision`, `deprovision`, `deploy`, `teardown` or `trigger`.
     operation: String,
-    /// Name of the role. A template.
+    /// Name of the role. May be a template.
     role: String,
 }

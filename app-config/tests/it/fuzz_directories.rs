@@ -62,12 +62,12 @@ const WORDS: [&str; 36] = [
     "cron_schedule = \"* * * * * *\"",
 ];
 
-fn kept() -> PathBuf {
+fn seed_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/directories")
 }
 
 #[test]
-fn no_directory_breaks_the_reader_or_takes_it_too_long() {
+fn no_directory_crashes_the_reader_or_exceeds_the_timeout() {
     let fuzz = thread::Builder::new().stack_size(STACK).spawn(fuzz).unwrap();
     if let Err(payload) = fuzz.join() {
         panic::resume_unwind(payload);
@@ -76,7 +76,7 @@ fn no_directory_breaks_the_reader_or_takes_it_too_long() {
 
 fn fuzz() {
     let mut cases = Vec::new();
-    for entry in fs::read_dir(kept()).unwrap() {
+    for entry in fs::read_dir(seed_directory()).unwrap() {
         let bytes = fs::read(entry.unwrap().path()).unwrap();
         run(&bytes);
         cases.push(bytes);
@@ -88,11 +88,11 @@ fn fuzz() {
     let (start, mut executions) = (Instant::now(), 0_u64);
     while start.elapsed() < Duration::from_secs(seconds) {
         let bytes = mutated(&mut random, &cases);
-        let held = panic::catch_unwind(panic::AssertUnwindSafe(|| run(&bytes)));
-        if let Err(payload) = held {
-            let file = kept().join(format!("found-{seed}-{executions}.txt"));
+        let result = panic::catch_unwind(panic::AssertUnwindSafe(|| run(&bytes)));
+        if let Err(payload) = result {
+            let file = seed_directory().join(format!("found-{seed}-{executions}.txt"));
             fs::write(&file, &bytes).unwrap();
-            eprintln!("kept as {}", file.display());
+            eprintln!("stored as {}", file.display());
             panic::resume_unwind(payload);
         }
         executions += 1;
@@ -104,12 +104,12 @@ fn fuzz() {
 fn run(bytes: &[u8]) {
     let (started, tree) = (Instant::now(), directory(bytes));
     let reading = survey(&tree, &[]);
-    let again = survey(&tree, &[]);
-    assert_eq!(reading.diagnostics, again.diagnostics, "the same bytes gave another result");
+    let second = survey(&tree, &[]);
+    assert_eq!(reading.diagnostics, second.diagnostics, "the same bytes gave another result");
     inspect("app", &tree, &reading);
     format_findings(&reading.diagnostics, &tree, true, true);
     sarif(&reading.diagnostics, "0", "");
-    assert!(diff(&reading.config, &again.config).is_empty(), "it differs from itself");
+    assert!(diff(&reading.config, &second.config).is_empty(), "it differs from itself");
     let bundle = Tree::bundle(&tree, &Default::default(), &[]).unwrap_or_default();
     let _ = read(&bundle);
     let took = started.elapsed();

@@ -20,18 +20,18 @@ use crate::generator;
 
 use generator::{Generator, Random};
 
-/// Small limits that still let generated templates render or fail with an error.
+/// Limits that a larger template exceeds, to test the budget.
 const SMALL: Limits = Limits { steps: 200, bytes: 2_000 };
 const ROOM: Limits = Limits { steps: 20_000, bytes: 1 << 20 };
 /// Stack size of a worker thread of the server.
 const STACK: usize = 2 << 20;
 
-fn here(name: &str) -> PathBuf {
+fn test_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
 }
 
 #[test]
-fn no_text_breaks_the_engine_or_takes_more_than_it_may() {
+fn no_text_crashes_the_engine_or_exceeds_its_limits() {
     let fuzz = thread::Builder::new().stack_size(STACK).spawn(fuzz).unwrap();
     if let Err(payload) = fuzz.join() {
         panic::resume_unwind(payload);
@@ -39,13 +39,14 @@ fn no_text_breaks_the_engine_or_takes_more_than_it_may() {
 }
 
 fn fuzz() {
-    let json: Value = serde_json::from_slice(&fs::read(here("go/state.json")).unwrap()).unwrap();
+    let json: Value =
+        serde_json::from_slice(&fs::read(test_file("go/state.json")).unwrap()).unwrap();
     let state = State::new(&json);
-    let mut kept = Vec::new();
-    for entry in fs::read_dir(here("fuzz/templates")).unwrap() {
+    let mut seeds = Vec::new();
+    for entry in fs::read_dir(test_file("fuzz/templates")).unwrap() {
         let text = String::from_utf8_lossy(&fs::read(entry.unwrap().path()).unwrap()).into_owned();
         run(&text, &json, &state, &[Limits::default(), SMALL]);
-        kept.push(text);
+        seeds.push(text);
     }
     let seconds = env::var("FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
@@ -53,14 +54,14 @@ fn fuzz() {
     let mut random = Random::new(seed);
     let (start, mut executions) = (Instant::now(), 0_u64);
     while start.elapsed() < Duration::from_secs(seconds) {
-        let text = text(&mut random, &kept);
-        let held = panic::catch_unwind(panic::AssertUnwindSafe(|| {
+        let text = text(&mut random, &seeds);
+        let result = panic::catch_unwind(panic::AssertUnwindSafe(|| {
             run(&text, &json, &state, &[SMALL, ROOM])
         }));
-        if let Err(payload) = held {
-            let file = here("fuzz/templates").join(format!("found-{seed}-{executions}.txt"));
+        if let Err(payload) = result {
+            let file = test_file("fuzz/templates").join(format!("found-{seed}-{executions}.txt"));
             fs::write(&file, &text).unwrap();
-            eprintln!("kept as {}", file.display());
+            eprintln!("stored as {}", file.display());
             panic::resume_unwind(payload);
         }
         executions += 1;
@@ -90,9 +91,9 @@ fn run(text: &str, json: &Value, state: &State<'_>, limits: &[Limits]) {
     }
 }
 
-fn text(random: &mut Random, kept: &[String]) -> String {
+fn text(random: &mut Random, seeds: &[String]) -> String {
     let mut text = match random.below(4) {
-        0 if !kept.is_empty() => kept[random.below(kept.len())].clone(),
+        0 if !seeds.is_empty() => seeds[random.below(seeds.len())].clone(),
         _ => Generator::template(random.next()),
     };
     // A text of some thousand bytes finds the same errors as one of a million, a thousand times

@@ -1,7 +1,7 @@
 //! Generates templates from a grammar: mostly valid ones over the state of `tests/go/state.json`,
 //! some with wrong types, and some with a character too many or too few.
 //!
-//! It avoids cases that Go leaves undefined, and deliberate differences of Stead, which
+//! The generator avoids cases that Go leaves undefined, and deliberate differences of Stead, which
 //! `docs/templates.md` lists.
 
 mod calls;
@@ -39,7 +39,6 @@ pub struct Generator {
     named: usize,
     ranges: usize,
     depth: usize,
-    /// Kind of the dot.
     dot: Kind,
 }
 

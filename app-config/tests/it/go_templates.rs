@@ -16,30 +16,30 @@ use crate::generator;
 
 use generator::Generator;
 
-fn here(name: &str) -> PathBuf {
+fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/go").join(name)
 }
 
 fn state() -> Value {
-    serde_json::from_slice(&fs::read(here("state.json")).unwrap()).unwrap()
+    serde_json::from_slice(&fs::read(path("state.json")).unwrap()).unwrap()
 }
 
 #[test]
-fn kept_templates_give_what_go_gave() {
+fn stored_templates_match_go() {
     let json = state();
     let state = State::new(&json);
-    let kept = fs::read_to_string(here("cases.jsonl")).unwrap();
+    let stored = fs::read_to_string(path("cases.jsonl")).unwrap();
     let mut wrong = Vec::new();
-    for line in kept.lines() {
+    for line in stored.lines() {
         let case: Value = serde_json::from_str(line).unwrap();
         compare(&state, case["template"].as_str().unwrap(), &case, &mut wrong);
     }
-    assert!(kept.lines().count() > 1000);
+    assert!(stored.lines().count() > 1000);
     assert!(wrong.is_empty(), "{} differ\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
-fn new_templates_give_what_go_gives() {
+fn new_templates_match_go() {
     let Some(oracle) = env::var_os("STEAD_GO_TEMPLATES") else {
         eprintln!("SKIPPED: STEAD_GO_TEMPLATES is not set; see scripts/differential");
         return;
@@ -49,44 +49,44 @@ fn new_templates_give_what_go_gives() {
     };
     let (seed, count) = (number("SEED", 1_u64), number("CASES", 5_000_u64));
     let templates: Vec<String> = (seed..seed + count).map(Generator::template).collect();
-    let questions =
+    let requests =
         templates.iter().map(|template| json!({"template": template}).to_string() + "\n");
-    let answers = ask(&PathBuf::from(oracle), questions.collect());
-    assert_eq!(answers.len(), templates.len());
+    let responses = evaluate(&PathBuf::from(oracle), requests.collect());
+    assert_eq!(responses.len(), templates.len());
     let json = state();
     let state = State::new(&json);
     let mut wrong = Vec::new();
     let mut classes: BTreeMap<String, usize> = BTreeMap::new();
-    for (template, answer) in templates.iter().zip(&answers) {
-        // The Go version of Debian does not support `range` over a number yet. Newer ones and Stead
-        // do.
-        let why = answer["why"].as_str().unwrap_or_default();
+    for (template, response) in templates.iter().zip(&responses) {
+        // The Go version of Debian does not support `range` over a number yet. Newer Go versions
+        // and Stead do.
+        let why = response["why"].as_str().unwrap_or_default();
         if why.contains("range can't iterate over ") && why.ends_with(|c: char| c.is_ascii_digit())
         {
             continue;
         }
-        let class = answer["error"].as_str().unwrap_or("text").to_string();
+        let class = response["error"].as_str().unwrap_or("text").to_string();
         *classes.entry(class).or_default() += 1;
-        compare(&state, template, answer, &mut wrong);
+        compare(&state, template, response, &mut wrong);
     }
     println!("{count} templates from seed {seed}: {classes:?}, {} differ", wrong.len());
     let first = wrong.iter().take(25).cloned().collect::<Vec<_>>();
     assert!(wrong.is_empty(), "{} differ\n{}", wrong.len(), first.join("\n"));
     if env::var("UPDATE_GOLDEN").is_ok_and(|update| update == "1") {
-        keep(&templates, &answers);
+        store(&templates, &responses);
     }
 }
 
-fn ask(oracle: &PathBuf, questions: String) -> Vec<Value> {
+fn evaluate(oracle: &PathBuf, requests: String) -> Vec<Value> {
     let mut child = process::Command::new(oracle)
-        .arg(here("state.json"))
+        .arg(path("state.json"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     // A separate thread, so that neither side blocks the other.
-    let writer = thread::spawn(move || stdin.write_all(questions.as_bytes()));
+    let writer = thread::spawn(move || stdin.write_all(requests.as_bytes()));
     let out = child.wait_with_output().unwrap();
     writer.join().unwrap().unwrap();
     let text = String::from_utf8(out.stdout).unwrap();
@@ -102,7 +102,7 @@ fn compare(state: &State<'_>, template: &str, expected: &Value, wrong: &mut Vec<
 }
 
 /// Stead's result in the form of the Go program: the line of a parse error, and the line and byte
-/// of others, from 0.
+/// of other errors, from 0.
 fn found(state: &State<'_>, template: &str) -> Value {
     let origin = Origin::default();
     let result = Template::parse(template, &origin)
@@ -125,25 +125,25 @@ fn found(state: &State<'_>, template: &str) -> Value {
 }
 
 /// Stores short templates, a limited number of each kind.
-fn keep(templates: &[String], answers: &[Value]) {
+fn store(templates: &[String], responses: &[Value]) {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let mut kept = String::new();
-    for (template, answer) in templates.iter().zip(answers) {
+    let mut stored = String::new();
+    for (template, response) in templates.iter().zip(responses) {
         let letters: String = template.chars().filter(|c| c.is_ascii_lowercase()).take(9).collect();
-        let times = seen.entry(format!("{letters}{}", answer["error"])).or_default();
+        let times = seen.entry(format!("{letters}{}", response["error"])).or_default();
         *times += 1;
         let number =
-            answer["why"].as_str().is_some_and(|why| why.contains("range can't iterate over "));
+            response["why"].as_str().is_some_and(|why| why.contains("range can't iterate over "));
         if template.len() > 220 || *times > 1 || number {
             continue;
         }
-        let mut case = answer.clone();
+        let mut case = response.clone();
         case["template"] = json!(template);
         case.as_object_mut().unwrap().remove("why");
-        kept.push_str(&format!("{case}\n"));
-        if kept.lines().count() >= 2_500 {
+        stored.push_str(&format!("{case}\n"));
+        if stored.lines().count() >= 2_500 {
             break;
         }
     }
-    fs::write(here("cases.jsonl"), kept).unwrap();
+    fs::write(path("cases.jsonl"), stored).unwrap();
 }

@@ -18,8 +18,8 @@ fn findings(changes: &[(&str, &str)]) -> Vec<Diagnostic> {
         ("modules/web/main.tf", "variable \"url\" {}\n"),
         ("modules/db/main.tf", "variable \"size\" {}\noutput \"url\" {\n  value = \"x\"\n}\n"),
     ];
-    let kept = files.iter().filter(|(path, _)| changes.iter().all(|(other, _)| other != path));
-    for (path, text) in kept.chain(changes) {
+    let unchanged = files.iter().filter(|(path, _)| changes.iter().all(|(other, _)| other != path));
+    for (path, text) in unchanged.chain(changes) {
         app.insert(path, File { bytes: text.as_bytes().to_vec(), executable: false }).unwrap();
     }
     let mut findings = survey(&app, &[]).diagnostics;
@@ -35,7 +35,7 @@ fn only(changes: &[(&str, &str)]) -> Diagnostic {
 }
 
 #[test]
-fn modules_that_fit_their_components_have_no_finding() {
+fn modules_that_match_their_components_have_no_finding() {
     assert_eq!(findings(&[]), []);
     // JSON and override files behave like HCL.
     let json = "{\"variable\": {\"size\": {}}, \"output\": [{\"url\": {\"value\": \"x\"}}]}";
@@ -84,7 +84,7 @@ fn a_variable_that_resembles_none_or_has_no_value_is_a_warning() {
 }
 
 #[test]
-fn an_output_that_is_only_asked_for_may_be_missing() {
+fn an_output_that_is_read_with_dig_may_be_missing() {
     let web = "name = \"web\"\ntype = \"terraform_module\"\n[public_repo]\nrepo = \".\"\n\
                directory = \"modules/web\"\n[vars]\n\
                url = '{{ dig \"outputs\" \"other\" \"-\" .nuon.components.db }}'\n";

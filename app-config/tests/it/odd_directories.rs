@@ -13,12 +13,12 @@ fn directory(files: &[(&str, &str)]) -> Tree {
 fn read(files: &[(&str, &str)]) -> Reading {
     let tree = directory(files);
     let reading = survey(&tree, &[]);
-    // `inspect` never fails.
+    // `inspect` must accept every directory.
     inspect("odd", &tree, &reading);
     reading
 }
 
-fn needs(reading: &Reading, name: &str) -> Vec<String> {
+fn dependencies(reading: &Reading, name: &str) -> Vec<String> {
     graph(&reading.config).dependencies(name).into_iter().collect()
 }
 
@@ -67,17 +67,17 @@ fn reads_of_a_named_file_are_dependencies_of_its_component() {
     let files: Vec<(&str, &str)> = files.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
     let reading = read(&files);
     assert!(errors(&reading).is_empty(), "{:?}", reading.diagnostics);
-    assert_eq!(needs(&reading, "tf"), ["a"]);
-    assert_eq!(needs(&reading, "helm"), ["b", "c", "e"]);
-    assert_eq!(needs(&reading, "m"), ["d"]);
-    assert_eq!(needs(&reading, "k"), ["a", "b", "c", "d"]);
-    // Changed bytes of such a file change the component's digest.
+    assert_eq!(dependencies(&reading, "tf"), ["a"]);
+    assert_eq!(dependencies(&reading, "helm"), ["b", "c", "e"]);
+    assert_eq!(dependencies(&reading, "m"), ["d"]);
+    assert_eq!(dependencies(&reading, "k"), ["a", "b", "c", "d"]);
+    // Changed bytes of a kustomization file change the component's digest.
     let module = &reading.config.component("k").unwrap().module;
     assert!(module.files.contains_key("deploy/base/part/x.yml"), "{:?}", module.files);
 }
 
 #[test]
-fn a_kustomization_that_leads_away_is_read_from_nowhere() {
+fn an_invalid_kustomization_path_is_not_read() {
     for path in ["../../etc", "/etc", "..", ".", "", "base/../../../x"] {
         let rest = format!("[public_repo]\nrepo = \".\"\n[kustomize]\npath = \"{path}\"\n");
         let text = component("k", "kubernetes_manifest", &rest);
@@ -96,7 +96,7 @@ fn a_kustomization_that_leads_away_is_read_from_nowhere() {
 }
 
 #[test]
-fn a_kustomization_reads_what_it_names_elsewhere_in_the_directory() {
+fn a_kustomization_reads_the_files_that_it_names() {
     let rest = "[public_repo]\nrepo = \".\"\n[kustomize]\npath = \"overlays/prod\"\n";
     let reading = read(&[
         ("components/k.toml", &component("k", "kubernetes_manifest", rest)),
@@ -108,26 +108,26 @@ fn a_kustomization_reads_what_it_names_elsewhere_in_the_directory() {
         ("part/y.yaml", "y: {{ .nuon.components.b.outputs.y }}\n"),
         ("other/z.yaml", "z: {{ .nuon.components.no.outputs.z }}\n"),
     ]);
-    assert_eq!(needs(&reading, "k"), ["a", "b"]);
+    assert_eq!(dependencies(&reading, "k"), ["a", "b"]);
     assert!(errors(&reading).is_empty(), "{:?}", reading.diagnostics);
 }
 
 #[test]
-fn a_directory_from_windows_reads_like_any_other() {
+fn a_directory_from_windows_is_read() {
     let text = component("web", "terraform_module", REPO).replace('\n', "\r\n");
     let text = format!("\u{feff}#:schema https://x/y?source=helm\r\n{text}");
     let manifest = "name = \"m\"\r\ntype = \"kubernetes_manifest\"\r\nnamespace = 'n'\r\nmanifest = \"\"\"\r\n\
                     a: {{ .nuon.components.web.outputs.x }}\r\n\"\"\"";
     let reading = read(&[("components/web.toml", &text), ("components/Q Ü.toml", manifest)]);
     assert!(errors(&reading).is_empty(), "{:?}", reading.diagnostics);
-    assert_eq!(needs(&reading, "m"), ["web"]);
+    assert_eq!(dependencies(&reading, "m"), ["web"]);
     let at = &reading.config.component("m").unwrap().module.at;
     let span = reading.config.span(at, "manifest").unwrap();
     assert_eq!((span.line, span.column), (5, 1));
 }
 
 #[test]
-fn scalars_of_any_type_are_the_text_that_they_say() {
+fn scalars_of_any_type_are_read_as_their_text() {
     let rest = format!(
         "{REPO}[vars]\na = 8\nb = true\nc = 1.50\nd = \"x\"\n\"aws:region\" = 'r'\ne.f = 1\n[env_vars]\nA_B = 0x10\n"
     );
@@ -141,7 +141,7 @@ fn scalars_of_any_type_are_the_text_that_they_say() {
 }
 
 #[test]
-fn names_that_would_be_paths_or_fields_are_refused_each_at_its_value() {
+fn invalid_names_are_rejected_at_their_location() {
     for name in ["../x", "a-b", "a.b", "", " ", "sandbox", "é", "a\\u0000", "1a"] {
         let text = component(name, "terraform_module", REPO);
         let reading = read(&[("components/x.toml", &text)]);
@@ -153,7 +153,7 @@ fn names_that_would_be_paths_or_fields_are_refused_each_at_its_value() {
 }
 
 #[test]
-fn all_findings_are_reported_together_and_once() {
+fn all_findings_are_reported_once() {
     let bad = "name = 7\ntype = [\"x\"]\ndependencies = [\"no\", 3, {}]\nvars = \"x\"\n[[public_repo]]\nrepo = 1\n";
     let action = "name = \"x\"\ntimeout = \"-1m\"\n[[triggers]]\ntype = \"cron\"\ncron_schedule = \"99 * * * *\"\n\
                   [[triggers]]\ntype = \"pre-deploy-components\"\ncomponent_name = \"no\"\n[[steps]]\nname = \"s\"\n";
@@ -195,7 +195,7 @@ fn all_findings_are_reported_together_and_once() {
 }
 
 #[test]
-fn a_directory_of_empty_files_is_a_directory_with_warnings() {
+fn empty_files_are_warnings() {
     let names = [
         "actions/a.toml",
         "break_glass.toml",
@@ -224,7 +224,7 @@ fn a_directory_of_empty_files_is_a_directory_with_warnings() {
 }
 
 #[test]
-fn a_file_with_a_syntax_error_makes_no_finding_elsewhere() {
+fn a_syntax_error_causes_no_finding_in_other_files() {
     let reads = "{{ .nuon.components.base.outputs.id }} {{ .nuon.inputs.inputs.size }}";
     let rest = format!("dependencies = [\"base\"]\n{REPO}[vars]\nx = \"{reads}\"\n");
     let web = component("web", "terraform_module", &rest);

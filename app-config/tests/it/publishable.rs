@@ -6,14 +6,14 @@ use app_config::{Change, diff, graph, read, resolve_inputs, survey};
 
 use crate::small;
 
-use small::{COMPONENT, bundle, config, refusal};
+use small::{COMPONENT, bundle, config, rejection};
 
 /// An action without the rest of its step.
 const STEP: &str = "name = \"x\"\n[[steps]]\nname = \"s\"\ncommand = \"./s.sh\"\n";
 
 /// A variable may have the name of a content key.
 #[test]
-fn a_file_is_followed_in_the_keys_of_the_format_and_not_in_the_names_of_variables() {
+fn files_are_read_for_keys_of_the_format_and_not_for_variable_names() {
     let vars = "[vars]\nreadme = \"./README.md\"\nmanifest = \"https://x/a.yaml\"\n[env_vars]\ncontents = \"./no\"\n\
                 source = \"git@x:y\"\n[labels]\ninline_contents = \"./no\"\n";
     let action = format!("{STEP}[steps.env_vars]\ncontents = \"./no\"\nmanifest = \"https://x\"\n");
@@ -27,8 +27,8 @@ fn a_file_is_followed_in_the_keys_of_the_format_and_not_in_the_names_of_variable
     assert!(config.file_refs.is_empty(), "{:?}", config.file_refs);
 }
 
-/// An escape has more characters in the file than in the text, and a newline in the text may not be
-/// one in the file.
+/// An escape has more characters in the file than in the text, and a newline in the text may be an
+/// escape in the file.
 #[test]
 fn findings_after_escapes_have_the_right_location() {
     let bad = "{{ .nuon.install.id | nosuch }}";
@@ -58,7 +58,7 @@ fn findings_after_escapes_have_the_right_location() {
 
 /// `survey` reports the findings about local modules that a sync would report.
 #[test]
-fn a_module_of_the_directory_itself_is_looked_at_before_a_sync() {
+fn a_module_in_the_directory_is_checked_before_a_sync() {
     let of =
         |name: &str, rest: &str| format!("name = \"{name}\"\ntype = \"terraform_module\"\n{rest}");
     let repo =
@@ -93,7 +93,7 @@ fn a_module_of_the_directory_itself_is_looked_at_before_a_sync() {
 }
 
 #[test]
-fn every_circle_is_found_at_once() {
+fn every_cycle_is_found_at_once() {
     let part = |name: &str, on: &str| {
         format!("dependencies = [\"{on}\"]\n{}", COMPONENT.replace("\"a\"", &format!("{name:?}")))
     };
@@ -118,12 +118,12 @@ fn every_circle_is_found_at_once() {
 #[test]
 fn requiring_own_outputs_is_a_cycle_and_reading_optional_ones_is_not() {
     let reads = |text: &str| format!("{COMPONENT}[vars]\nx = '{text}'\n");
-    let needs = reads("{{ .nuon.components.a.outputs.y }}");
-    let found = refusal(&[("app/components/a.toml", &needs)]);
+    let required = reads("{{ .nuon.components.a.outputs.y }}");
+    let found = rejection(&[("app/components/a.toml", &required)]);
     assert_eq!((found.code, found.line), ("cycle", 1));
     assert!(found.message.ends_with(": a → a"), "{found}");
-    let asks = reads("{{ dig \"a\" \"outputs\" \"y\" \"\" .nuon.components }}");
-    let config = config(&[("app/components/a.toml", &asks)]);
+    let optional = reads("{{ dig \"a\" \"outputs\" \"y\" \"\" .nuon.components }}");
+    let config = config(&[("app/components/a.toml", &optional)]);
     assert!(graph(&config).dependencies("a").is_empty());
 }
 
@@ -139,13 +139,13 @@ fn a_sensitive_input_has_no_value_in_an_install_of_the_directory() {
     let [found] = errors.as_slice() else { panic!("{errors:?}") };
     assert_eq!((found.code, found.file.as_str()), ("sensitive_value", "installs/one.toml"));
     assert!(found.message.contains("line 5") && found.message.contains("`pin`"), "{found}");
-    let picture = app_config::diagnostic::format_findings(
+    let output = app_config::diagnostic::format_findings(
         &reading.diagnostics,
         &bundle(&files).app(),
         false,
         true,
     );
-    assert!(!picture.contains("s3cret"), "{picture}");
+    assert!(!output.contains("s3cret"), "{output}");
     assert!(!format!("{:?}", reading.config.installs).contains("s3cret"));
     let typed = reading.diagnostics.iter().find(|found| found.code == "bad_value").unwrap();
     assert_eq!((typed.line, typed.column), (3, 6), "{typed}");
@@ -160,21 +160,21 @@ fn the_default_of_a_sensitive_input_is_never_shown() {
         bundle(&[("app/inputs.toml", &inputs), ("app/components/a.toml", &vars)])
     };
     let (first, findings) = read(&with("hunter2")).unwrap();
-    let said = findings.iter().find(|found| found.code == "bad_default").unwrap();
-    assert!(said.message.contains("sensitive input `pin`: must be of type number"), "{said}");
-    let picture =
+    let finding = findings.iter().find(|found| found.code == "bad_default").unwrap();
+    assert!(finding.message.contains("sensitive input `pin`: must be of type number"), "{finding}");
+    let output =
         app_config::diagnostic::format_findings(&findings, &with("hunter2").app(), false, true);
     let (second, _) = read(&with("hunter3")).unwrap();
     let difference = diff(&first, &second);
     assert_eq!(difference.components[0].change, Change::Changed);
     assert_eq!(difference.inputs[0].change, Change::Changed);
-    let refused = resolve_inputs(&first, &BTreeMap::new()).unwrap_err();
+    let problems = resolve_inputs(&first, &BTreeMap::new()).unwrap_err();
     let all = [
-        picture,
+        output,
         format!("{findings:?}"),
         difference.to_string(),
         serde_json::to_string(&difference).unwrap(),
-        format!("{refused:?}"),
+        format!("{problems:?}"),
     ];
     for text in all {
         assert!(!text.contains("hunter"), "{text}");

@@ -41,7 +41,7 @@ fn without_ref(schema: &Value) -> Value {
     Value::Object(own)
 }
 
-/// A file path of each kind, with its schema.
+/// Each schema with the path of a file that it describes.
 pub const PLACES: [(&str, &str); 23] = [
     ("action", "actions/x.toml"),
     ("branch", "branch.toml"),
@@ -72,10 +72,10 @@ pub const PLACES: [(&str, &str); 23] = [
 pub fn samples(schemas: impl Fn(&str) -> Value) -> Vec<(&'static str, &'static str, String)> {
     let mut samples = Vec::new();
     for (kind, path) in PLACES {
-        let made = schemas(kind);
-        let variants = made["oneOf"].as_array().cloned().unwrap_or_else(|| vec![made.clone()]);
+        let schema = schemas(kind);
+        let variants = schema["oneOf"].as_array().cloned().unwrap_or_else(|| vec![schema.clone()]);
         for variant in variants {
-            let mut sample = sample(&variant, &made["$defs"]);
+            let mut sample = sample(&variant, &schema["$defs"]);
             if kind == "sandbox" {
                 sample["type"] = json!("pulumi");
             }

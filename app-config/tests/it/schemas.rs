@@ -10,14 +10,14 @@ use crate::format;
 use crate::sample;
 use crate::support;
 
-use format::{components::*, surroundings::*, work::*};
+use format::{components::*, supporting::*, work::*};
 use sample::{PLACES, samples};
 
-fn made<T: JsonSchema>(kind: &str) -> (String, Value) {
+fn generated<T: JsonSchema>(kind: &str) -> (String, Value) {
     let generator = SchemaSettings::draft2020_12().into_generator();
-    let mut made = generator.into_root_schema_for::<T>().to_value();
-    made["$id"] = format!("https://stead.dev/schemas/app-config/{kind}.json").into();
-    if let Some(variants) = made.get_mut("oneOf").and_then(Value::as_array_mut) {
+    let mut generated = generator.into_root_schema_for::<T>().to_value();
+    generated["$id"] = format!("https://stead.dev/schemas/app-config/{kind}.json").into();
+    if let Some(variants) = generated.get_mut("oneOf").and_then(Value::as_array_mut) {
         let known: Vec<Value> =
             variants.iter().map(|variant| variant["properties"]["type"]["const"].clone()).collect();
         variants.push(json!({
@@ -30,44 +30,44 @@ fn made<T: JsonSchema>(kind: &str) -> (String, Value) {
             "type": "object",
         }));
     }
-    (kind.to_string(), made)
+    (kind.to_string(), generated)
 }
 
 fn all() -> BTreeMap<String, Value> {
     BTreeMap::from([
-        made::<Action>("action"),
-        made::<Branch>("branch"),
-        made::<BreakGlass>("break-glass"),
-        made::<Component>("component"),
-        made::<Input>("input"),
-        made::<InputGroup>("input-group"),
-        made::<Inputs>("inputs"),
-        made::<Install>("install"),
-        made::<Installer>("installer"),
-        made::<Installs>("installs"),
-        made::<KubernetesContexts>("kubernetes-contexts"),
-        made::<Metadata>("metadata"),
-        made::<OperationRoles>("operation-roles"),
-        made::<Permissions>("permissions"),
-        made::<Policies>("policies"),
-        made::<Policy>("policy"),
-        made::<Role>("role"),
-        made::<Runbook>("runbook"),
-        made::<Runner>("runner"),
-        made::<Sandbox>("sandbox"),
-        made::<Secret>("secret"),
-        made::<Secrets>("secrets"),
-        made::<Stack>("stack"),
+        generated::<Action>("action"),
+        generated::<Branch>("branch"),
+        generated::<BreakGlass>("break-glass"),
+        generated::<Component>("component"),
+        generated::<Input>("input"),
+        generated::<InputGroup>("input-group"),
+        generated::<Inputs>("inputs"),
+        generated::<Install>("install"),
+        generated::<Installer>("installer"),
+        generated::<Installs>("installs"),
+        generated::<KubernetesContexts>("kubernetes-contexts"),
+        generated::<Metadata>("metadata"),
+        generated::<OperationRoles>("operation-roles"),
+        generated::<Permissions>("permissions"),
+        generated::<Policies>("policies"),
+        generated::<Policy>("policy"),
+        generated::<Role>("role"),
+        generated::<Runbook>("runbook"),
+        generated::<Runner>("runner"),
+        generated::<Sandbox>("sandbox"),
+        generated::<Secret>("secret"),
+        generated::<Secrets>("secrets"),
+        generated::<Stack>("stack"),
     ])
 }
 
 /// `UPDATE_GOLDEN=1` writes the current schemas. Review the diff as a vendor would read it.
 #[test]
-fn the_schemas_are_what_was_agreed() {
+fn the_schemas_match_their_golden_files() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/app-config");
     let all = all();
-    for (kind, made) in &all {
-        let (path, text) = (folder.join(format!("{kind}.json")), format!("{made:#}\n"));
+    for (kind, generated) in &all {
+        let (path, text) = (folder.join(format!("{kind}.json")), format!("{generated:#}\n"));
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             fs::create_dir_all(&folder).unwrap();
             fs::write(&path, &text).unwrap();
@@ -97,7 +97,7 @@ fn the_reader_knows_every_key_of_the_schemas() {
     }
 }
 
-/// Schema of a file of a directory.
+/// Returns the schema of a file in an app directory.
 fn kind_of(path: &str) -> Option<&'static str> {
     let (directory, inside) = path.split_once('/').unwrap_or(("", path));
     Some(match (directory, inside) {
@@ -124,9 +124,9 @@ fn real_directories_are_valid_by_the_schemas() {
     let Some(corpus) = support::corpus() else { return };
     let schemas: BTreeMap<String, jsonschema::Validator> = all()
         .into_iter()
-        .map(|(kind, made)| (kind, jsonschema::validator_for(&made).unwrap()))
+        .map(|(kind, generated)| (kind, jsonschema::validator_for(&generated).unwrap()))
         .collect();
-    let (mut held, mut wrong) = (0, Vec::new());
+    let (mut valid, mut wrong) = (0, Vec::new());
     for app in fs::read_dir(corpus.join("apps")).unwrap() {
         let app = app.unwrap().path();
         for (path, file) in support::tree(&app).iter().filter(|(path, _)| path.ends_with(".toml")) {
@@ -135,7 +135,7 @@ fn real_directories_are_valid_by_the_schemas() {
             if value.as_object().is_some_and(Map::is_empty) {
                 continue;
             }
-            held += 1;
+            valid += 1;
             for error in schemas[kind].iter_errors(&value) {
                 wrong.push(format!(
                     "{}/{path}: {error} at {}",
@@ -145,6 +145,6 @@ fn real_directories_are_valid_by_the_schemas() {
             }
         }
     }
-    println!("schemas: {held} files held");
+    println!("schemas: {valid} valid files");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

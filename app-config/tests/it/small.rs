@@ -7,7 +7,7 @@ use app_config::{AppConfig, Diagnostic, File, Tree, read};
 pub const COMPONENT: &str =
     "name = \"a\"\ntype = \"terraform_module\"\n[public_repo]\nrepo = \"x/y\"\n";
 
-/// A small app without findings, with changed files.
+/// A small app without findings, with changed files. The text `-` removes a file.
 pub fn bundle(changes: &[(&str, &str)]) -> Tree {
     let sandbox = "terraform_version = \"1.11.4\"\n[public_repo]\nrepo = \"x/y\"\n";
     let mut files = BTreeMap::from([
@@ -29,7 +29,7 @@ pub fn config(changes: &[(&str, &str)]) -> AppConfig {
     read(&bundle(changes)).unwrap().0
 }
 
-pub fn refusal(changes: &[(&str, &str)]) -> Diagnostic {
+pub fn rejection(changes: &[(&str, &str)]) -> Diagnostic {
     let findings = read(&bundle(changes)).unwrap_err();
     let errors: Vec<Diagnostic> = findings.into_iter().filter(Diagnostic::is_error).collect();
     assert_eq!(errors.len(), 1, "{errors:?}");

@@ -38,9 +38,9 @@ fn scalars(key: &str, value: &toml::Value, into: &mut Vec<(String, toml::Value)>
 
 /// Checks each span with an independent TOML parser: the text at the span must parse to the value.
 #[test]
-fn every_value_of_every_real_directory_stands_where_its_span_says() {
+fn the_span_of_every_value_of_every_real_directory_is_correct() {
     let Some(corpus) = support::corpus() else { return };
-    let mut held = 0;
+    let mut correct = 0;
     for app in std::fs::read_dir(corpus.join("apps")).unwrap() {
         let app = app.unwrap();
         let tree: Tree = support::tree(&app.path());
@@ -61,26 +61,26 @@ fn every_value_of_every_real_directory_stands_where_its_span_says() {
                         let triple = [("\"\"\"\n", "\"\"\""), ("'''\n", "'''")];
                         let pairs = [("\"", "\""), ("'", "'")].into_iter().chain(triple);
                         let read = pairs.into_iter().any(|(open, close)| {
-                            let again = format!("x = {open}{found}{close}");
-                            let again = toml::from_str::<toml::Table>(&again);
-                            again.is_ok_and(|table| table["x"].as_str() == Some(value))
+                            let parsed = format!("x = {open}{found}{close}");
+                            let parsed = toml::from_str::<toml::Table>(&parsed);
+                            parsed.is_ok_and(|table| table["x"].as_str() == Some(value))
                         });
                         assert!(read, "{file} {key}: {found:?} is not {value:?}");
                     }
                     other => {
-                        let again: toml::Table = toml::from_str(&format!("x = {found}")).unwrap();
-                        assert_eq!(&again["x"], other, "{file} {key}");
+                        let parsed: toml::Table = toml::from_str(&format!("x = {found}")).unwrap();
+                        assert_eq!(&parsed["x"], other, "{file} {key}");
                     }
                 }
-                held += 1;
+                correct += 1;
             }
         }
     }
-    println!("spans: {held} held");
+    println!("spans: {correct} correct");
 }
 
 #[test]
-fn parts_lead_to_the_places_of_their_values() {
+fn parts_have_the_spans_of_their_values() {
     let inputs =
         "[[input]]\nname = \"a\"\n[[input]]\nname = \"é\"\ndefault = 'x'\nrequired = true\n";
     let secrets = "[[secret]]\nname = \"s\"\nkubernetes_sync_targets = [{ name = \"n\" }]\n";
@@ -107,7 +107,7 @@ fn parts_lead_to_the_places_of_their_values() {
 
 /// Spans cost memory, so values past a limit have none.
 #[test]
-fn a_file_full_of_values_does_not_fill_the_memory_with_places() {
+fn the_number_of_spans_is_limited() {
     let many: Vec<(String, String)> = (0..40)
         .map(|file| {
             let keys: String = (0..4000).map(|key| format!("k{key} = 1\n")).collect();

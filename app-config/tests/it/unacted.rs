@@ -4,7 +4,7 @@ use app_config::{Diagnostic, read};
 
 use crate::small;
 
-use small::{COMPONENT, bundle, refusal};
+use small::{COMPONENT, bundle, rejection};
 
 fn unacted(changes: &[(&str, &str)]) -> Vec<Diagnostic> {
     let (_, findings) = read(&bundle(changes)).unwrap();
@@ -12,7 +12,7 @@ fn unacted(changes: &[(&str, &str)]) -> Vec<Diagnostic> {
 }
 
 #[test]
-fn one_warning_per_kind_counts_all_files_and_stands_at_the_first() {
+fn one_warning_per_kind_counts_all_files_and_names_the_first() {
     let a = format!("drift_schedule = \"0 3 * * *\"\nrole = \"x\"\n{COMPONENT}");
     let b = format!("\ndrift_schedule = \"0 4 * * *\"\n{}", COMPONENT.replace("\"a\"", "\"b\""));
     let findings = unacted(&[
@@ -50,7 +50,7 @@ fn every_setting_without_effect_is_reported() {
 }
 
 #[test]
-fn settings_that_are_acted_on_and_words_for_people_are_not_named() {
+fn settings_with_effect_and_descriptions_are_not_reported() {
     let text = format!(
         "max_auto_retries = 3\ntoggleable = true\ndefault_enabled = true\nskip_noops = true\n\
          timeout = \"5m\"\ndescription = \"x\"\n{COMPONENT}"
@@ -62,7 +62,7 @@ fn settings_that_are_acted_on_and_words_for_people_are_not_named() {
 
 /// A finding with a location would show the value.
 #[test]
-fn the_address_of_a_channel_is_named_by_line_and_not_shown() {
+fn the_address_of_a_channel_is_reported_by_line_only() {
     let text = "version = \"v2\"\nslack_webhook_url = \"https://hooks.example/secret\"\n";
     let findings = unacted(&[("app/metadata.toml", text)]);
     let found = findings.iter().find(|found| found.message.contains("slack")).unwrap();
@@ -70,7 +70,7 @@ fn the_address_of_a_channel_is_named_by_line_and_not_shown() {
 }
 
 #[test]
-fn a_runner_type_of_another_cloud_than_the_sandbox_is_named() {
+fn a_runner_type_of_another_cloud_is_reported() {
     let sandbox = "[public_repo]\nrepo = \"nuonco/azure-aks-sandbox\"\n";
     let runner = "runner_type = \"aws-eks\"\n";
     let files = [("app/sandbox.toml", sandbox), ("app/runner.toml", runner)];
@@ -83,7 +83,7 @@ fn a_runner_type_of_another_cloud_than_the_sandbox_is_named() {
 }
 
 #[test]
-fn a_component_that_is_on_by_default_may_not_require_one_that_is_off() {
+fn a_default_component_may_not_require_a_disabled_component() {
     let a = format!("dependencies = [\"b\"]\n{COMPONENT}");
     let b = format!("default_enabled = false\n{}", COMPONENT.replace("\"a\"", "\"b\""));
     let files = [
@@ -91,7 +91,7 @@ fn a_component_that_is_on_by_default_may_not_require_one_that_is_off() {
         ("app/components/b.toml", b.as_str()),
         ("source/b/main.tf", ""),
     ];
-    let refused = refusal(&files);
-    assert_eq!(refused.code, "disabled_dependency");
-    assert!(refused.message.contains("`a` requires `b`"), "{refused}");
+    let finding = rejection(&files);
+    assert_eq!(finding.code, "disabled_dependency");
+    assert!(finding.message.contains("`a` requires `b`"), "{finding}");
 }

@@ -1,4 +1,4 @@
-//! `scripts/bench fleet`
+//! Program of `scripts/bench fleet`.
 fn main() {
     bench::fleet::main();
 }

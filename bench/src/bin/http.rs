@@ -1,4 +1,4 @@
-//! `scripts/bench http`
+//! Program of `scripts/bench http`.
 fn main() {
     bench::http::main();
 }

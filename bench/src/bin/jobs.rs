@@ -1,4 +1,4 @@
-//! `scripts/bench jobs`
+//! Program of `scripts/bench jobs`.
 fn main() {
     bench::jobs::main();
 }

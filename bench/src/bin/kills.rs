@@ -1,4 +1,4 @@
-//! `scripts/kills`
+//! Program of `scripts/kills`.
 fn main() -> std::process::ExitCode {
     bench::kills::main()
 }

@@ -1,4 +1,4 @@
-//! `scripts/bench`
+//! Program of `scripts/bench`.
 fn main() {
     bench::load::main();
 }

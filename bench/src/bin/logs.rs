@@ -1,4 +1,4 @@
-//! `scripts/bench logs`
+//! Program of `scripts/bench logs`.
 fn main() {
     bench::logs::main();
 }

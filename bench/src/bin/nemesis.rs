@@ -1,4 +1,4 @@
-//! `scripts/nemesis`
+//! Program of `scripts/nemesis`.
 fn main() -> std::process::ExitCode {
     bench::nemesis::main()
 }

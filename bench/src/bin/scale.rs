@@ -1,4 +1,4 @@
-//! `scripts/bench scale`
+//! Program of `scripts/bench scale`.
 fn main() {
     bench::scale::main();
 }

@@ -1,4 +1,4 @@
-//! `scripts/bench start`
+//! Program of `scripts/bench start`.
 fn main() {
     bench::start::main();
 }

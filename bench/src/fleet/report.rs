@@ -75,11 +75,14 @@ impl Report {
         for (what, time) in [
             (format!("{} runners enrolled, sessions open", self.runners), seconds(self.enrolled)),
             (format!("{jobs} jobs queued at another server"), seconds(*all_queued)),
-            ("all of them claimed, each once".into(), seconds(*all_claimed)),
+            ("all jobs claimed, each once".into(), seconds(*all_claimed)),
             ("  p50 of a job's wait".into(), waits.p50 / 1e3),
             ("  p99".into(), waits.p99 / 1e3),
             ("kill -9 → the server is ready again".into(), seconds(self.restart.ready)),
-            ("kill -9 → all runners wait there again".into(), seconds(self.restart.parked)),
+            (
+                "kill -9 → all runners have an open long poll again".into(),
+                seconds(self.restart.parked),
+            ),
         ] {
             let _ = writeln!(text, "| {what} | {time:.2} |");
         }

@@ -7,7 +7,7 @@ pub enum Cell {
     Insert(usize),
     Command(usize),
     Keyed(usize),
-    Asked(usize),
+    Acknowledged(usize),
     Queued(usize),
 }
 
@@ -24,19 +24,23 @@ impl measure::Cell for Cell {
                 format!("single-row INSERT, 2 indexes (pgbench), {n} connections")
             }
             Cell::Command(n) => format!("command over HTTP → one event, {n} callers"),
-            Cell::Keyed(n) => format!("the same with an idempotency key each, {n} callers"),
-            Cell::Asked(n) => {
-                format!("job requested over HTTP (retry of a build), {n} callers: acknowledged")
+            Cell::Keyed(n) => {
+                format!("command with an idempotency key over HTTP → one event, {n} callers")
             }
-            Cell::Queued(n) => format!("the same, {n} callers: until all jobs are in the queue"),
+            Cell::Acknowledged(n) => {
+                format!("job over HTTP (build retry), {n} callers: acknowledged")
+            }
+            Cell::Queued(n) => {
+                format!("job over HTTP (build retry), {n} callers: all jobs in the queue")
+            }
         }
     }
 }
 
-/// Cells in the order of their turns. [`Cell::Queued`] continues the run of [`Cell::Asked`].
+/// Cells in the order of their turns. [`Cell::Queued`] continues the run of [`Cell::Acknowledged`].
 pub const CELLS: [Cell; 6] = {
     use Cell::*;
-    [Insert(64), Command(64), Keyed(64), Insert(16), Asked(16), Queued(16)]
+    [Insert(64), Command(64), Keyed(64), Insert(16), Acknowledged(16), Queued(16)]
 };
 
 #[rustfmt::skip]
@@ -45,7 +49,7 @@ pub const RATIOS: &[Ratio<Cell>] = {
     &[
         Ratio::of_speed("command ÷ INSERT at 64", Command(64), Insert(64), "≥ 0.75, aim 1.5"),
         Ratio::of_speed("command with a key ÷ INSERT at 64", Keyed(64), Insert(64), ""),
-        Ratio::of_speed("job acknowledged ÷ INSERT at 16", Asked(16), Insert(16), ""),
+        Ratio::of_speed("job acknowledged ÷ INSERT at 16", Acknowledged(16), Insert(16), ""),
         Ratio::of_speed("job in the queue ÷ INSERT at 16", Queued(16), Insert(16), "≥ 0.3"),
         Ratio::of_latency("command, p50 ÷ INSERT at 64", Command(64), Insert(64), ""),
     ]

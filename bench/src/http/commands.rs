@@ -14,29 +14,29 @@ const VIEW: &str = "stead.projection_enrolments";
 /// Runs this number of callers for a period. `keyed`: each command has an idempotency key.
 pub async fn run(
     database: &Database,
-    people: &ApiClient,
+    client: &ApiClient,
     callers: usize,
     keyed: bool,
     period: Duration,
 ) -> Run {
     let before = count(database.root(), VIEW).await;
     let start = Instant::now();
-    let callers = (0..callers).map(|_| tokio::spawn(caller(people.clone(), keyed, start, period)));
+    let callers = (0..callers).map(|_| tokio::spawn(caller(client.clone(), keyed, start, period)));
     let calls = futures::future::join_all(callers).await;
     let calls: Vec<_> = calls.into_iter().flat_map(Result::unwrap).collect();
     let whole = start.elapsed();
     let made = count(database.root(), VIEW).await - before;
-    assert_eq!(made, calls.len() as i64, "each command that was acknowledged is there once");
+    assert_eq!(made, calls.len() as i64, "each acknowledged command must have one row");
     Run { events: calls.len(), whole, calls }
 }
 
-async fn caller(people: ApiClient, keyed: bool, start: Instant, period: Duration) -> Vec<Duration> {
-    let (mut wire, mut calls) = (people.wire(), Vec::new());
+async fn caller(client: ApiClient, keyed: bool, start: Instant, period: Duration) -> Vec<Duration> {
+    let (mut wire, mut calls) = (client.wire(), Vec::new());
     while start.elapsed() < period {
         let key = keyed.then(|| Ulid::new().to_string());
-        let ask = people.post(PATH, key.as_deref());
+        let request = client.post(PATH, key.as_deref());
         let began = Instant::now();
-        wire.send(ask).await.unwrap().ok();
+        wire.send(request).await.unwrap().ok();
         calls.push(began.elapsed());
     }
     calls

@@ -1,5 +1,5 @@
-//! One job per call: a retry of a failed build. The response comes when the command is durable. A
-//! policy then queues the job, and the time until then is measured, too.
+//! One job per call: a retry of a failed build. The response comes when the command is durable. The
+//! benchmark also measures the time until a policy has queued the job.
 use std::{sync::Arc, time::Instant};
 
 use event_log::testing::measure::Run;
@@ -8,7 +8,7 @@ use schemas::runner::Outcome;
 use crate::{
     builds::Builds,
     database::Database,
-    runner_pool::{Doing, RunnerPool},
+    runner_pool::{JobResult, RunnerPool},
     server_process::ServerProcess,
 };
 
@@ -19,7 +19,7 @@ const SLOTS: u32 = 4;
 
 pub struct Enqueue {
     builds: Builds,
-    crew: RunnerPool,
+    runner_pool: RunnerPool,
     began: Instant,
     /// Number of failed builds so far.
     failed: i64,
@@ -28,23 +28,24 @@ pub struct Enqueue {
 impl Enqueue {
     /// Prepares this number of failed builds.
     pub async fn prepare(database: &Database, serving: &ServerProcess, builds: usize) -> Enqueue {
-        let people = serving.people();
-        let crew = RunnerPool::enrol(&people, &serving.runner, RUNNERS, SLOTS).await;
-        let builds = Builds::sync(&people, builds).await;
-        let mut enqueue = Enqueue { builds, crew, began: Instant::now(), failed: 0 };
+        let client = serving.client();
+        let runner_pool = RunnerPool::enrol(&client, &serving.runner, RUNNERS, SLOTS).await;
+        let builds = Builds::sync(&client, builds).await;
+        let mut enqueue = Enqueue { builds, runner_pool, began: Instant::now(), failed: 0 };
         enqueue.until_queued(database).await;
         enqueue.fail(database).await;
         enqueue
     }
 
     /// Retries all builds with this number of concurrent callers.
-    pub async fn ask(&mut self, callers: usize) -> Run {
+    pub async fn request(&mut self, callers: usize) -> Run {
         self.began = Instant::now();
         let calls = self.builds.retry(callers).await;
         Run { events: calls.len(), whole: self.began.elapsed(), calls }
     }
 
-    /// Waits until the jobs of [`Enqueue::ask`] are queued. The time starts with the first request.
+    /// Waits until the jobs of [`Enqueue::request`] are queued. The time starts with the first
+    /// request.
     pub async fn queued(&mut self, database: &Database) -> Run {
         self.until_queued(database).await;
         Run { events: self.builds.number(), whole: self.began.elapsed(), calls: Vec::new() }
@@ -52,8 +53,8 @@ impl Enqueue {
 
     /// Runs all jobs, and waits until each build has failed.
     pub async fn fail(&mut self, database: &Database) {
-        let doing = Doing { outcome: Outcome::Failed, log: Arc::new([]) };
-        self.crew.work(self.builds.number(), &doing).await;
+        let result = JobResult { outcome: Outcome::Failed, log: Arc::new([]) };
+        self.runner_pool.work(self.builds.number(), &result).await;
         self.failed += self.builds.number() as i64;
         let failed = "select count(*) from stead.projection_builds where state = 'failed'";
         database.until(failed, self.failed).await;

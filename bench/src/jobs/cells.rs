@@ -14,7 +14,7 @@ pub enum Who {
     Stead,
     /// Jobs of builds that callers retry over HTTP.
     Builds,
-    Other(Other, How),
+    Other(Other, Tuning),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,10 +25,10 @@ pub enum Other {
 
 /// Configuration of a contender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum How {
+pub enum Tuning {
     /// 24 concurrent jobs, with defaults for everything else.
     Stock,
-    /// With batches, as its documentation recommends for throughput.
+    /// With batches, as the documentation of the job queue recommends for throughput.
     Tuned,
 }
 
@@ -41,7 +41,7 @@ pub enum Mode {
 }
 
 impl Other {
-    /// File name of its script.
+    /// File name of the job queue's script.
     pub fn script(self) -> &'static str {
         match self {
             Other::Graphile => "graphile.mjs",
@@ -50,12 +50,12 @@ impl Other {
     }
 }
 
-impl How {
+impl Tuning {
     /// Argument of the script.
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
-            How::Stock => "stock",
-            How::Tuned => "tuned",
+            Tuning::Stock => "stock",
+            Tuning::Tuned => "tuned",
         }
     }
 }
@@ -65,8 +65,10 @@ impl measure::Cell for Cell {
         let who = match self.who {
             Who::Stead => "Stead, whole lifecycle over HTTP".to_string(),
             Who::Builds => "Stead, requested over HTTP (retry of a build), whole lifecycle".into(),
-            Who::Other(Other::Graphile, how) => format!("graphile-worker 0.18 {}", how.word()),
-            Who::Other(Other::PgBoss, how) => format!("pg-boss 12.26 {}", how.word()),
+            Who::Other(Other::Graphile, tuning) => {
+                format!("graphile-worker 0.18 {}", tuning.name())
+            }
+            Who::Other(Other::PgBoss, tuning) => format!("pg-boss 12.26 {}", tuning.name()),
         };
         match self.mode {
             Mode::Together => format!("{who}: together"),
@@ -75,16 +77,16 @@ impl measure::Cell for Cell {
     }
 }
 
-const fn both(who: Who) -> [Cell; 2] {
+const fn both_modes(who: Who) -> [Cell; 2] {
     [Cell { who, mode: Mode::Together }, Cell { who, mode: Mode::Drained }]
 }
 
-const STEAD: [Cell; 2] = both(Who::Stead);
-const BUILDS: [Cell; 2] = both(Who::Builds);
-const GRAPHILE: [Cell; 2] = both(Who::Other(Other::Graphile, How::Stock));
-const GRAPHILE_TUNED: [Cell; 2] = both(Who::Other(Other::Graphile, How::Tuned));
-const PG_BOSS: [Cell; 2] = both(Who::Other(Other::PgBoss, How::Stock));
-const PG_BOSS_TUNED: [Cell; 2] = both(Who::Other(Other::PgBoss, How::Tuned));
+const STEAD: [Cell; 2] = both_modes(Who::Stead);
+const BUILDS: [Cell; 2] = both_modes(Who::Builds);
+const GRAPHILE: [Cell; 2] = both_modes(Who::Other(Other::Graphile, Tuning::Stock));
+const GRAPHILE_TUNED: [Cell; 2] = both_modes(Who::Other(Other::Graphile, Tuning::Tuned));
+const PG_BOSS: [Cell; 2] = both_modes(Who::Other(Other::PgBoss, Tuning::Stock));
+const PG_BOSS_TUNED: [Cell; 2] = both_modes(Who::Other(Other::PgBoss, Tuning::Tuned));
 
 /// Cells in the order of their turns.
 #[rustfmt::skip]

@@ -5,7 +5,7 @@ use event_log::testing::measure::Run;
 use serde::Deserialize;
 use sqlx::Executor as _;
 
-use super::cells::{How, Other};
+use super::cells::{Other, Tuning};
 use crate::database::Database;
 
 /// Results of both modes.
@@ -15,19 +15,19 @@ pub struct Both {
 }
 
 #[derive(Deserialize)]
-struct Told {
-    together: Done,
-    drained: Done,
+struct Output {
+    together: Finished,
+    drained: Finished,
 }
 
 /// Number of jobs and their time in µs.
 #[derive(Deserialize)]
-struct Done {
+struct Finished {
     jobs: usize,
     whole: f64,
 }
 
-impl Done {
+impl Finished {
     fn run(&self) -> Run {
         let whole = Duration::from_secs_f64(self.whole / 1e6);
         Run { events: self.jobs, whole, calls: Vec::new() }
@@ -39,7 +39,7 @@ pub async fn run(
     database: &Database,
     modules: &Path,
     other: Other,
-    how: How,
+    tuning: Tuning,
     jobs: usize,
     period: Duration,
 ) -> Both {
@@ -50,10 +50,10 @@ pub async fn run(
     // The slowest job queue finishes twelve jobs per second. Its script stops at this limit, and
     // reports the number of finished jobs.
     let seconds = period.as_secs() * 3;
-    node.args([how.word(), &jobs.to_string(), &seconds.to_string()]);
+    node.args([tuning.name(), &jobs.to_string(), &seconds.to_string()]);
     let done = tokio::task::spawn_blocking(move || node.output()).await.unwrap().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let told: Told = serde_json::from_slice(&done.stdout).unwrap();
+    let output: Output = serde_json::from_slice(&done.stdout).unwrap();
     postgres.execute("drop database other with (force)").await.unwrap();
-    Both { together: told.together.run(), drained: told.drained.run() }
+    Both { together: output.together.run(), drained: output.drained.run() }
 }

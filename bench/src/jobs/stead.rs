@@ -15,7 +15,7 @@ use schemas::runner::Outcome;
 use crate::{
     builds::Builds,
     database::Database,
-    runner_pool::{Doing, RunnerPool, Worked},
+    runner_pool::{JobResult, RunnerPool, Worked},
     server,
 };
 
@@ -31,7 +31,7 @@ const CHUNK: &str =
 
 pub struct Ours {
     server: Server,
-    crew: RunnerPool,
+    runner_pool: RunnerPool,
     builds: Builds,
     /// Number of failed builds so far.
     failed: i64,
@@ -41,20 +41,22 @@ impl Ours {
     /// Starts a server and its runners, and prepares this number of failed builds.
     pub async fn start(database: &Database, data: &Path, builds: usize) -> Ours {
         let server = server::start(database, data).await;
-        let people = server::people(&server);
-        let mut crew = RunnerPool::enrol(&people, &server.ready.runner, RUNNERS, SLOTS).await;
-        let builds = Builds::sync(&people, builds).await;
-        crew.work(builds.number(), &doing(Outcome::Failed)).await;
+        let client = server::client(&server);
+        let mut runner_pool =
+            RunnerPool::enrol(&client, &server.ready.runner, RUNNERS, SLOTS).await;
+        let builds = Builds::sync(&client, builds).await;
+        runner_pool.work(builds.number(), &job_result(Outcome::Failed)).await;
         let failed = builds.number() as i64;
         until_failed(database, failed).await;
-        Ours { server, crew, builds, failed }
+        Ours { server, runner_pool, builds, failed }
     }
 
     /// Queues jobs one by one with a few callers while the runners work.
     pub async fn together(&mut self, jobs: usize) -> Run {
         let start = Instant::now();
-        let doing = doing(Outcome::Succeeded);
-        let (worked, ()) = tokio::join!(self.crew.work(jobs, &doing), queue(&self.server, jobs));
+        let job_result = job_result(Outcome::Succeeded);
+        let (worked, ()) =
+            tokio::join!(self.runner_pool.work(jobs, &job_result), queue(&self.server, jobs));
         run(start, worked.until, worked)
     }
 
@@ -62,17 +64,17 @@ impl Ours {
     pub async fn drained(&mut self, jobs: usize) -> Run {
         queue(&self.server, jobs).await;
         let start = Instant::now();
-        let worked = self.crew.work(jobs, &doing(Outcome::Succeeded)).await;
+        let worked = self.runner_pool.work(jobs, &job_result(Outcome::Succeeded)).await;
         run(start, worked.until, worked)
     }
 
     /// Retries builds over HTTP while the runners work, until all builds have failed again.
     pub async fn builds(&mut self, database: &Database) -> Run {
         let (start, jobs) = (Instant::now(), self.builds.number());
-        let doing = doing(Outcome::Failed);
+        let job_result = job_result(Outcome::Failed);
         self.failed += jobs as i64;
         let (worked, _, ended) = tokio::join!(
-            self.crew.work(jobs, &doing),
+            self.runner_pool.work(jobs, &job_result),
             self.builds.retry(CALLERS),
             until_failed(database, self.failed)
         );
@@ -89,14 +91,14 @@ fn run(start: Instant, end: Instant, worked: Worked) -> Run {
 }
 
 /// Time at which this number of builds had failed.
-async fn until_failed(database: &Database, wanted: i64) -> Instant {
+async fn until_failed(database: &Database, expected: i64) -> Instant {
     let failed = "select count(*) from stead.projection_builds where state = 'failed'";
-    database.until(failed, wanted).await;
+    database.until(failed, expected).await;
     Instant::now()
 }
 
-fn doing(outcome: Outcome) -> Doing {
-    Doing { outcome, log: format!("{CHUNK}\n").into_bytes().into() }
+fn job_result(outcome: Outcome) -> JobResult {
+    JobResult { outcome, log: format!("{CHUNK}\n").into_bytes().into() }
 }
 
 async fn queue(server: &Server, jobs: usize) {

@@ -15,11 +15,11 @@ use rand::Rng as _;
 use serde_json::Value;
 use tests::{Server, program};
 
-const LOOK: Duration = Duration::from_millis(150);
+const POLL_INTERVAL: Duration = Duration::from_millis(150);
 /// Timeout of a call that is in progress when the server dies.
-const PATIENCE: Duration = Duration::from_secs(20);
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Idle time after which no further run is expected.
-const QUIET: Duration = Duration::from_secs(6);
+const IDLE_TIME: Duration = Duration::from_secs(6);
 const MODULES: [&str; 5] = ["network", "database", "cache", "api", "edge"];
 
 /// Changes the install. A call may fail while no server runs; then the driver continues with
@@ -32,7 +32,7 @@ pub struct Driver {
     ended: Mutex<BTreeMap<String, String>>,
 }
 
-/// App that is changed.
+/// App of the changed install.
 pub enum App {
     /// `edge-api`: inputs, and new versions of its modules.
     EdgeApi { app: PathBuf, versions: PathBuf, version: AtomicU64 },
@@ -49,7 +49,6 @@ impl App {
 }
 
 impl Driver {
-    /// Driver with this address and token.
     pub fn new(control: &str, token: PathBuf, app: App) -> Driver {
         Driver {
             control: control.to_string(),
@@ -68,13 +67,13 @@ impl Driver {
         self.ended.lock().unwrap().len()
     }
 
-    /// Changes the install and waits, until it is stopped.
+    /// Changes the install whenever no run is active, until [`Driver::stop`] is called.
     pub fn drive(&self) {
         while !self.stopped.load(Ordering::SeqCst) {
             if self.is_idle() {
                 self.change();
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -82,21 +81,25 @@ impl Driver {
     pub fn wait_for_the_last(&self, limit: Duration) -> Vec<String> {
         let (begin, mut idle_since) = (Instant::now(), None);
         // The projection may not include the last change yet.
-        while idle_since.is_none_or(|since: Instant| since.elapsed() < QUIET) {
+        while idle_since.is_none_or(|since: Instant| since.elapsed() < IDLE_TIME) {
             idle_since = self.is_idle().then(|| idle_since.unwrap_or_else(Instant::now));
             if begin.elapsed() > limit {
-                return vec![format!("a run is stuck: {:?}", self.ask(&["runs", "show", "acme"]))];
+                return vec![format!(
+                    "a run is stuck: {:?}",
+                    self.run_cli(&["runs", "show", "acme"])
+                )];
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
-        let all = self.ask(&["runs", "list", "--install", "acme", "--limit", "200"]);
+        let all = self.run_cli(&["runs", "list", "--install", "acme", "--limit", "200"]);
         let all = all.and_then(|all| all.as_array().cloned()).unwrap_or_default();
         let state = |run: &Value| run["state"].as_str().unwrap_or_default().to_string();
         let mut counts = BTreeMap::<String, u32>::new();
         all.iter().for_each(|run| *counts.entry(state(run)).or_default() += 1);
         println!("runs: {counts:?}");
-        let bad = all.iter().filter(|run| state(run) != "succeeded");
-        let mut wrong: Vec<_> = bad.map(|run| format!("a run did not succeed: {run}")).collect();
+        let unsuccessful = all.iter().filter(|run| state(run) != "succeeded");
+        let mut wrong: Vec<_> =
+            unsuccessful.map(|run| format!("a run did not succeed: {run}")).collect();
         if all.is_empty() {
             wrong.push("no run was created".into());
         }
@@ -104,22 +107,22 @@ impl Driver {
     }
 
     fn is_idle(&self) -> bool {
-        let Some(run) = self.ask(&["runs", "show", "acme"]) else { return false };
+        let Some(run) = self.run_cli(&["runs", "show", "acme"]) else { return false };
         let (Some(id), Some(state)) = (run["id"].as_str(), run["state"].as_str()) else {
             return false;
         };
-        let over = ["succeeded", "failed", "cancelled", "denied", "expired"].contains(&state);
-        if over {
+        let is_over = ["succeeded", "failed", "cancelled", "denied", "expired"].contains(&state);
+        if is_over {
             self.ended.lock().unwrap().insert(id.into(), state.into());
         }
-        over
+        is_over
     }
 
     fn change(&self) {
         let mut random = rand::thread_rng();
         let number = random.gen_range(1..1_000);
         let set = |input: String| {
-            self.ask(&["installs", "set-inputs", "acme", "--input", &input]);
+            self.run_cli(&["installs", "set-inputs", "acme", "--input", &input]);
         };
         match (&self.app, random.gen_range(0..3)) {
             (App::EdgeApi { .. }, 0) => set(format!("replicas={number}")),
@@ -127,7 +130,7 @@ impl Driver {
             (App::NotesFiles, 1) => set(format!("motto=Number {number}")),
             (App::NotesFiles, _) => set(format!("company=Acme {number}")),
             (App::EdgeApi { .. }, 1) => {
-                self.ask(&["installs", "rollback", "acme", "--reason", "going back"]);
+                self.run_cli(&["installs", "rollback", "acme", "--reason", "going back"]);
             }
             (App::EdgeApi { app, versions, version }, _) => {
                 let module = MODULES[random.gen_range(0..MODULES.len())];
@@ -150,15 +153,15 @@ impl Driver {
         let text = fs::read_to_string(&main).unwrap();
         let other = format!("triggers_replace = {{\n    generation = \"{version}\"");
         fs::write(&main, text.replacen("triggers_replace = {", &other, 1)).unwrap();
-        let Some(synced) = self.ask(&["apps", "sync", copy.to_str().unwrap()]) else { return };
+        let Some(synced) = self.run_cli(&["apps", "sync", copy.to_str().unwrap()]) else { return };
         let Some(published) = synced["version"].as_u64() else { return };
         last.store(published, Ordering::SeqCst);
         let to = published.to_string();
-        self.ask(&["installs", "upgrade", "acme", "--to", &to, "--reason", "a new version"]);
+        self.run_cli(&["installs", "upgrade", "acme", "--to", &to, "--reason", "a new version"]);
     }
 
     /// Output of a command. `None` if the server does not respond.
-    fn ask(&self, args: &[&str]) -> Option<Value> {
+    fn run_cli(&self, args: &[&str]) -> Option<Value> {
         let mut command = Command::new(program("stead"));
         command.args(["--output", "json", "--server", &self.control]);
         command.arg("--token-file").arg(&self.token).args(args).stdin(Stdio::null());
@@ -172,8 +175,8 @@ impl Driver {
             if let Some(status) = child.try_wait().unwrap() {
                 break status;
             }
-            if begin.elapsed() > PATIENCE {
-                let _gone = child.kill();
+            if begin.elapsed() > CALL_TIMEOUT {
+                let _killed = child.kill();
                 break child.wait().unwrap();
             }
             std::thread::sleep(Duration::from_millis(10));

@@ -7,7 +7,6 @@ use std::{
 use serde_json::Value;
 use tests::Runner;
 
-/// A job, from its events.
 #[derive(Debug, Default)]
 struct JobRecord {
     kind: String,
@@ -63,29 +62,30 @@ pub fn check(stead: impl Fn() -> Command, runner: &Runner, effects: Effects) -> 
         });
         let plan = plans.max_by_key(|other| other.queued).and_then(|plan| plan.plan);
         let by = ledger.iter().filter(|(_, who)| who == execution);
-        let (gone, made): (Vec<_>, Vec<_>) = by.partition(|(what, _)| what.ends_with("/destroy"));
-        let did = [made.len() as u64, gone.len() as u64];
-        let announced = plan.map(|[make, change, destroy]| match effects {
+        let (destroyed, created): (Vec<_>, Vec<_>) =
+            by.partition(|(what, _)| what.ends_with("/destroy"));
+        let effects_found = [created.len() as u64, destroyed.len() as u64];
+        let planned = plan.map(|[make, change, destroy]| match effects {
             Effects::OfTerraform => [make, destroy],
             Effects::OfFiles => [make + change + destroy, 0],
         });
-        if announced != Some(did) {
-            wrong.push(format!("{id}: the plan was {announced:?}, the ledger has {did:?}"));
+        if planned != Some(effects_found) {
+            wrong.push(format!("{id}: the plan was {planned:?}, the ledger has {effects_found:?}"));
         }
     }
     let unknown = jobs.values().filter(|job| job.state == "job.outcome_unknown").count();
     if unknown > 0 {
         wrong.push(format!("the outcome of {unknown} jobs is unknown though no shim was killed"));
     }
-    let again: usize = jobs.values().map(|job| job.requeued).sum();
+    let requeued: usize = jobs.values().map(|job| job.requeued).sum();
     let lines = ledger.len();
-    println!("{} jobs, {applied} applies, {again} requeued, {lines} effects", jobs.len());
+    println!("{} jobs, {applied} applies, {requeued} requeued, {lines} effects", jobs.len());
     let verify = stead().args(["audit", "verify"]).output().unwrap();
-    let said = String::from_utf8_lossy(&verify.stdout).trim().to_string();
-    println!("{said}");
+    let output = String::from_utf8_lossy(&verify.stdout).trim().to_string();
+    println!("{output}");
     if !verify.status.success() {
         let why = String::from_utf8_lossy(&verify.stderr).into_owned();
-        wrong.push(format!("log verification failed: {said} {why}"));
+        wrong.push(format!("log verification failed: {output} {why}"));
     }
     wrong
 }

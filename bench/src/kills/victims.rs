@@ -30,8 +30,8 @@ impl Victims {
         Victims { server, runner, killed: BTreeMap::new() }
     }
 
-    /// Kills a random process, or the server and the runner, with SIGKILL. Starts it again after a
-    /// moment, unless `stead up` does.
+    /// Kills a random process, or the server and the runner, with SIGKILL. Starts the killed
+    /// processes again after a moment, unless `stead up` does.
     pub fn kill_one(&mut self) {
         let victim = match rand::thread_rng().gen_range(0..10) {
             0..3 => Victim::Server,
@@ -43,12 +43,12 @@ impl Victims {
         match victim {
             Victim::Server => {
                 self.server.kill();
-                a_moment();
+                short_pause();
                 self.server.restart();
             }
             Victim::Runner => {
                 self.runner.kill();
-                a_moment();
+                short_pause();
                 self.runner.restart();
             }
             Victim::BuildRunner => {
@@ -60,15 +60,16 @@ impl Victims {
             Victim::ServerAndRunner => {
                 self.server.kill();
                 self.runner.kill();
-                a_moment();
+                short_pause();
                 self.runner.restart();
-                a_moment();
+                short_pause();
                 self.server.restart();
             }
             Victim::Postgres => {
                 kill(&self.postmaster());
-                // `stead up` ends without its database. It may still run now, so it is killed.
-                a_moment();
+                // `stead up` exits without its database. It may still run at this moment, so the
+                // campaign kills it.
+                short_pause();
                 self.server.kill();
                 self.server.restart();
             }
@@ -77,8 +78,9 @@ impl Victims {
     }
 
     fn postmaster(&self) -> String {
-        let kept = fs::read_to_string(self.server.data().join("postgres/postmaster.pid")).unwrap();
-        kept.lines().next().unwrap().trim().to_string()
+        let pid_file =
+            fs::read_to_string(self.server.data().join("postgres/postmaster.pid")).unwrap();
+        pid_file.lines().next().unwrap().trim().to_string()
     }
 
     fn build_runner(&self) -> Option<String> {
@@ -91,12 +93,12 @@ impl Victims {
 }
 
 fn kill(pid: &str) {
-    let _gone = Command::new("kill").args(["-KILL", pid]).stderr(Stdio::null()).status();
+    let _killed = Command::new("kill").args(["-KILL", pid]).stderr(Stdio::null()).status();
 }
 
-fn a_moment() {
-    let moment = rand::thread_rng().gen_range(0..1_500);
-    std::thread::sleep(Duration::from_millis(moment));
+fn short_pause() {
+    let milliseconds = rand::thread_rng().gen_range(0..1_500);
+    std::thread::sleep(Duration::from_millis(milliseconds));
 }
 
 impl fmt::Display for Victims {

@@ -43,7 +43,7 @@ pub async fn measure(database: &Database, data: &Path, samples: usize) -> Claims
                 for job in agent.poll().await {
                     let offered = Instant::now();
                     if let Some(execution) = agent.claim(job).await {
-                        let _heard = claimed.send((job, offered, Instant::now()));
+                        let _sent = claimed.send((job, offered, Instant::now()));
                         agent.finish(job, execution).await;
                     }
                 }

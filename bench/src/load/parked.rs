@@ -3,7 +3,7 @@ use std::{path::Path, time::Duration};
 
 use tokio::task::JoinSet;
 
-use super::Ask;
+use super::Options;
 use crate::{
     agent::MANY_SLOTS, database::Database, runner_pool::RunnerPool, server_process::ServerProcess,
 };
@@ -23,20 +23,21 @@ pub struct Parked {
     pub memory: (u64, u64),
 }
 
-pub async fn measure(database: &Database, data: &Path, ask: Ask) -> Parked {
+pub async fn measure(database: &Database, data: &Path, options: Options) -> Parked {
     let server = ServerProcess::start(database, data, None).await;
     // One runner enrols first, so that one-time costs of the server do not count as the cost of a
     // runner.
-    drop(RunnerPool::enrol(&server.people(), &server.runner, 1, MANY_SLOTS).await);
+    drop(RunnerPool::enrol(&server.client(), &server.runner, 1, MANY_SLOTS).await);
     tokio::time::sleep(Duration::from_secs(3)).await;
     let before = server.resident();
     eprintln!("  counting database statements without runners");
-    let alone = window(database, ask.window_s).await;
-    let runners = ask.runners - 1;
-    let crew = RunnerPool::enrol(&server.people(), &server.runner, runners, MANY_SLOTS).await;
+    let alone = window(database, options.window_s).await;
+    let runners = options.runners - 1;
+    let runner_pool =
+        RunnerPool::enrol(&server.client(), &server.runner, runners, MANY_SLOTS).await;
     let number = runners as u64;
     let mut polls = JoinSet::new();
-    for mut agent in crew.agents() {
+    for mut agent in runner_pool.agents() {
         polls.spawn(async move {
             loop {
                 assert!(agent.poll().await.is_empty(), "no job must be offered");
@@ -46,9 +47,9 @@ pub async fn measure(database: &Database, data: &Path, ask: Ask) -> Parked {
     until_parked(&server, number).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     eprintln!("  counting database statements with {number} runners");
-    let crowded = window(database, ask.window_s).await;
+    let crowded = window(database, options.window_s).await;
     let after = server.resident();
-    assert_eq!(server.parked().await, number, "all of them are still parked");
+    assert_eq!(server.parked().await, number, "every runner must still have an open long poll");
     polls.shutdown().await;
     Parked { unit: database.unit(), alone, crowded, memory: (before, after) }
 }
@@ -69,5 +70,5 @@ async fn until_parked(server: &ServerProcess, number: u64) {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("{} of {number} runners are parked", server.parked().await);
+    panic!("timeout: {} of {number} runners have an open long poll", server.parked().await);
 }

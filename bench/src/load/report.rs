@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use event_log::testing::measure::{Quantiles, machine};
 use serde_json::{Value, json};
 
-use super::{Ask, claims::Claims, parked::Parked};
+use super::{Options, claims::Claims, parked::Parked};
 
 pub struct Report {
-    ask: Ask,
+    options: Options,
     machine: String,
     settings: Vec<(String, String)>,
     claim: Quantiles,
@@ -17,10 +17,15 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn of(ask: Ask, settings: Vec<(String, String)>, claims: Claims, parked: Parked) -> Report {
+    pub fn of(
+        options: Options,
+        settings: Vec<(String, String)>,
+        claims: Claims,
+        parked: Parked,
+    ) -> Report {
         let Claims { queued, offered, commits } = claims;
         let [claim, offer, commit] = [queued, offered, commits].map(Quantiles::of);
-        Report { ask, machine: machine(), settings, claim, offer, commit, parked }
+        Report { options, machine: machine(), settings, claim, offer, commit, parked }
     }
 
     pub fn markdown(&self) -> String {
@@ -34,7 +39,7 @@ impl Report {
         let ratio = self.claim.p50 / self.commit.p50;
         let _ = writeln!(text, "\np50 of a claim in bare commits: {ratio:.1}\n");
         let Parked { unit, alone, crowded, memory: (before, after) } = &self.parked;
-        let runners = self.ask.runners - 1;
+        let runners = self.options.runners - 1;
         let _ = writeln!(
             text,
             "| runners with an open long poll | {unit} a minute | resident memory |\n|---|---|---|"
@@ -49,7 +54,7 @@ impl Report {
         );
         for (name, window) in [("none", alone), ("all of them", crowded)] {
             for (query, calls) in &window.busiest {
-                eprintln!("  with {name} in {} s: {calls} × {query}", self.ask.window_s);
+                eprintln!("  with {name} in {} s: {calls} × {query}", self.options.window_s);
             }
         }
         text
@@ -65,7 +70,7 @@ impl Report {
             "bare_commit": self.commit.json(),
             "append": rows(append),
             "parked": {
-                "runners": self.ask.runners - 1, "unit": unit, "window_s": self.ask.window_s,
+                "runners": self.options.runners - 1, "unit": unit, "window_s": self.options.window_s,
                 "a_minute_without": alone.a_minute, "a_minute_with": crowded.a_minute,
                 "resident_bytes_without": before, "resident_bytes_with": after,
                 "bytes_per_runner": self.each(),
@@ -77,7 +82,7 @@ impl Report {
     /// Resident bytes per runner with an open long poll.
     fn each(&self) -> f64 {
         let (before, after) = self.parked.memory;
-        (after.saturating_sub(before)) as f64 / (self.ask.runners - 1) as f64
+        (after.saturating_sub(before)) as f64 / (self.options.runners - 1) as f64
     }
 }
 

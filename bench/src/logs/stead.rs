@@ -1,4 +1,4 @@
-//! Runners with one execution each that send its log.
+//! Runners that each send the log of one execution.
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -29,7 +29,7 @@ struct Writer {
     agent: Agent,
     job: JobId,
     execution: ExecutionId,
-    have: u64,
+    offset: u64,
     /// Index of the next chunk. Each runner begins at a different chunk.
     next: usize,
 }
@@ -37,19 +37,19 @@ struct Writer {
 impl Ours {
     /// Starts one claimed job per runner.
     pub async fn start(serving: &ServerProcess, output: &Output) -> Ours {
-        let people = serving.people();
-        let crew = RunnerPool::enrol(&people, &serving.runner, RUNNERS, 1).await;
-        Builds::sync(&people, RUNNERS).await;
+        let client = serving.client();
+        let runner_pool = RunnerPool::enrol(&client, &serving.runner, RUNNERS, 1).await;
+        Builds::sync(&client, RUNNERS).await;
         let chunks: Vec<_> = output.chunks().map(Chunk::of).collect();
         let mut claiming = JoinSet::new();
-        for (number, mut agent) in crew.agents().into_iter().enumerate() {
+        for (number, mut agent) in runner_pool.agents().into_iter().enumerate() {
             let next = number * chunks.len() / RUNNERS;
             claiming.spawn(async move {
                 loop {
                     let Some(job) = agent.poll().await.pop() else { continue };
                     if let Some(execution) = agent.claim(job).await {
                         agent.began(job, execution).await;
-                        return Writer { agent, job, execution, have: 0, next };
+                        return Writer { agent, job, execution, offset: 0, next };
                     }
                     agent.free(1);
                 }
@@ -66,8 +66,8 @@ impl Ours {
             sending.spawn(send(writer, Arc::clone(&self.chunks), start, period));
         }
         let (mut bytes, mut calls) = (0, Vec::new());
-        while let Some(back) = sending.join_next().await {
-            let (writer, sent, own) = back.unwrap();
+        while let Some(joined) = sending.join_next().await {
+            let (writer, sent, own) = joined.unwrap();
             self.writers.push(writer);
             bytes += sent;
             calls.extend(own);
@@ -83,17 +83,17 @@ async fn send(
     start: Instant,
     period: Duration,
 ) -> (Writer, u64, Vec<Duration>) {
-    let (before, mut calls) = (writer.have, Vec::new());
+    let (before, mut calls) = (writer.offset, Vec::new());
     while start.elapsed() < period {
-        let Writer { agent, job, execution, have, next } = &mut writer;
+        let Writer { agent, job, execution, offset, next } = &mut writer;
         let chunk = &chunks[*next % chunks.len()];
         let began = Instant::now();
-        agent.log(*job, *execution, *have, chunk).await;
+        agent.log(*job, *execution, *offset, chunk).await;
         calls.push(began.elapsed());
-        *have += chunk.length;
+        *offset += chunk.length;
         *next += 1;
     }
-    let sent = writer.have - before;
+    let sent = writer.offset - before;
     (writer, sent, calls)
 }
 
@@ -113,6 +113,6 @@ pub async fn stored(database: &Database, ours: &Ours) -> Stored {
                 from stead.job_log";
     let sums = sqlx::query_as(sums).fetch_one(database.root()).await;
     let (raw, chunks, relations): (f64, f64, f64) = sums.unwrap();
-    assert_eq!(raw as u64, ours.sent, "every byte that was acknowledged is there once");
+    assert_eq!(raw as u64, ours.sent, "every acknowledged byte must be stored once");
     Stored { chunks: chunks / raw, relations: relations / raw }
 }

@@ -1,4 +1,5 @@
-//! Output of Terraform's plan and apply with varying ids and times. It is the same in every run.
+//! Output of Terraform's plan and apply with varying ids and times. Every run generates the same
+//! output.
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use schemas::runner::{LogRecord, LogStream};
 

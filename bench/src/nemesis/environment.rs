@@ -19,11 +19,12 @@ use tokio::runtime::Runtime;
 use crate::command_line::enterable;
 
 /// Size of the database's disk in megabytes while it is not full.
-const ROOM_MB: u32 = 4_096;
+const DISK_MB: u32 = 4_096;
 /// Duration of an effect in milliseconds.
-const PACE_MS: &str = "120";
+const PAUSE_MS: &str = "120";
 
-/// All processes. Fields are dropped, and so stopped, in order.
+/// All processes of the campaign. The order of the fields is the order in which a drop stops the
+/// processes.
 pub struct Environment {
     pub runner: Runner,
     _builder: Builder,
@@ -37,7 +38,6 @@ pub struct Environment {
     pub dir: TempDir,
 }
 
-/// The one Postgres.
 struct Postgres {
     cluster: Cluster,
     settings: Settings,
@@ -62,7 +62,7 @@ impl Environment {
             let owner = proxy.url(&direct);
             let application = owner.replacen("//stead@", "//stead_app@", 1);
             let mut environment = vec![("DATABASE_OWNER_URL", &*owner)];
-            environment.extend(planted.map(|bug| ("STEAD_PLANTED", bug)));
+            environment.extend(planted.map(|fault| ("STEAD_PLANTED", fault)));
             let clock_file = clock.to_str().unwrap();
             if let Some(library) = &library {
                 fs::write(clock, "+0").unwrap();
@@ -113,8 +113,8 @@ impl Environment {
     /// Sends SIGKILL to the processes of Postgres.
     pub fn kill_postgres(&self) {
         let path = self.postgres.cluster.directory().join("data/postmaster.pid");
-        let kept = fs::read_to_string(path).unwrap_or_default();
-        if let Some(pid) = kept.lines().next() {
+        let pid_file = fs::read_to_string(path).unwrap_or_default();
+        if let Some(pid) = pid_file.lines().next() {
             signal("-KILL", pid.trim());
         }
     }
@@ -142,21 +142,21 @@ impl Environment {
         });
     }
 
-    /// The small disk, if one can be mounted.
+    /// The small disk, if this machine can mount one.
     pub fn disk(&self) -> Option<&Disk> {
         self.postgres.disk.as_ref()
     }
 
     /// Restores the space on the disk.
     pub fn make_room(&self) {
-        assert!(self.disk().is_none_or(|disk| disk.resize(ROOM_MB)));
+        assert!(self.disk().is_none_or(|disk| disk.resize(DISK_MB)));
     }
 }
 
 impl Postgres {
     fn start(runtime: &Runtime, at: &Path) -> Postgres {
         fs::create_dir(at).unwrap();
-        let disk = Disk::mount(at, ROOM_MB);
+        let disk = Disk::mount(at, DISK_MB);
         // A deadlock is detected before a rebuild's swap gives up, and is counted.
         let more = [
             "max_connections=120",
@@ -173,8 +173,8 @@ impl Postgres {
     fn prepare(&self, runtime: &Runtime) -> String {
         runtime.block_on(async {
             let admin = event_log::connect(&self.cluster.url("postgres"), 1).await.unwrap();
-            for says in ["create role stead_app login", "create database stead"] {
-                sqlx::raw_sql(says).execute(&admin).await.unwrap();
+            for sql in ["create role stead_app login", "create database stead"] {
+                sqlx::raw_sql(sql).execute(&admin).await.unwrap();
             }
         });
         let url = self.cluster.url("stead");
@@ -204,7 +204,7 @@ fn customer(server: &Server, balancer: &Balancer) -> (Builder, Runner) {
     fs::copy(program("stead-plugin-files"), plugins.join("stead-plugin-files")).unwrap();
     let customer = Customer::new(server, "customer").calls(&balancer.runner());
     let customer = customer.with(&["--plugin-dir", plugins.to_str().unwrap()]);
-    let customer = customer.pass("STEAD_FILES_PAUSE_MS", PACE_MS);
+    let customer = customer.pass("STEAD_FILES_PAUSE_MS", PAUSE_MS);
     (builder, customer.start(server, created["enrolment"]["token"].as_str().unwrap()))
 }
 

@@ -8,11 +8,9 @@ use super::environment::{Environment, signal};
 
 macro_rules! faults {
     ($($name:ident $what:literal;)*) => {
-        /// A kind of fault.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Fault { $($name,)* }
         impl Fault {
-            /// All kinds of faults.
             pub const ALL: &[Fault] = &[$(Fault::$name,)*];
         }
         impl fmt::Display for Fault {
@@ -42,17 +40,17 @@ faults! {
     ClockJump "a server's clock set";
 }
 
-/// Longer than the lease of a server's policies. [`LONGER_THAN_A_RUNNERS`] exceeds the lease of a
-/// job.
+/// Longer than the lease of a server's policies.
 const LONGER_THAN_A_CONSUMERS: Duration = Duration::from_secs(17);
+/// Longer than the lease of a job.
 const LONGER_THAN_A_RUNNERS: Duration = Duration::from_secs(70);
 
 impl Fault {
     /// True if this machine supports the fault.
-    pub fn is_possible(self, place: &Environment) -> bool {
+    pub fn is_possible(self, environment: &Environment) -> bool {
         match self {
-            Fault::DiskFull => place.disk().is_some(),
-            Fault::ClockJump => place.clocks.is_some(),
+            Fault::DiskFull => environment.disk().is_some(),
+            Fault::ClockJump => environment.clocks.is_some(),
             Fault::KillServer
             | Fault::KillServers
             | Fault::KillRunner
@@ -70,90 +68,97 @@ impl Fault {
         }
     }
 
-    /// Injects the fault, waits, and repairs it. `patient`: the wait may exceed the longest leases.
-    pub fn happen(self, place: &mut Environment, random: &mut StdRng, patient: bool) {
-        let server = random.gen_range(0..place.servers.len());
-        let moment = Duration::from_millis(random.gen_range(200..2_500));
+    /// Injects the fault, waits, and repairs the fault. In a long campaign, the wait may exceed the
+    /// longest lease.
+    pub fn inject(
+        self,
+        environment: &mut Environment,
+        random: &mut StdRng,
+        is_long_campaign: bool,
+    ) {
+        let server = random.gen_range(0..environment.servers.len());
+        let pause = Duration::from_millis(random.gen_range(200..2_500));
         match self {
             Fault::KillServer => {
-                place.servers[server].kill();
-                std::thread::sleep(moment);
-                place.servers[server].restart();
+                environment.servers[server].kill();
+                std::thread::sleep(pause);
+                environment.servers[server].restart();
             }
             Fault::KillServers => {
-                place.servers.iter_mut().for_each(tests::Server::kill);
-                std::thread::sleep(moment);
-                place.servers.iter_mut().for_each(tests::Server::restart);
+                environment.servers.iter_mut().for_each(tests::Server::kill);
+                std::thread::sleep(pause);
+                environment.servers.iter_mut().for_each(tests::Server::restart);
             }
             Fault::KillRunner => {
-                place.runner.kill();
-                std::thread::sleep(moment);
-                place.runner.restart();
+                environment.runner.kill();
+                std::thread::sleep(pause);
+                environment.runner.restart();
             }
             Fault::KillPostgres => {
-                place.kill_postgres();
-                std::thread::sleep(moment);
-                place.start_postgres();
+                environment.kill_postgres();
+                std::thread::sleep(pause);
+                environment.start_postgres();
             }
             Fault::StopPostgres => {
-                place.stop_postgres();
-                std::thread::sleep(moment);
-                place.start_postgres();
+                environment.stop_postgres();
+                std::thread::sleep(pause);
+                environment.start_postgres();
             }
             Fault::EndBackends => {
                 for _ in 0..3 {
-                    place.end_backends();
-                    std::thread::sleep(moment / 4);
+                    environment.end_backends();
+                    std::thread::sleep(pause / 4);
                 }
             }
             Fault::FreezeServer => {
-                let lease = if patient { LONGER_THAN_A_RUNNERS } else { LONGER_THAN_A_CONSUMERS };
-                freeze(place.servers[server].pid(), sometimes(random, lease, moment));
+                let lease =
+                    if is_long_campaign { LONGER_THAN_A_RUNNERS } else { LONGER_THAN_A_CONSUMERS };
+                freeze(environment.servers[server].pid(), choose_pause(random, lease, pause));
             }
             Fault::FreezeRunner => {
-                let lease = if patient { LONGER_THAN_A_RUNNERS } else { moment };
-                freeze(place.runner.pid(), sometimes(random, lease, moment));
+                let lease = if is_long_campaign { LONGER_THAN_A_RUNNERS } else { pause };
+                freeze(environment.runner.pid(), choose_pause(random, lease, pause));
             }
-            Fault::CutBefore => cut(place, random, Broken::RequestLost),
-            Fault::CutInside => cut(place, random, Broken::RequestTorn),
-            Fault::CutAfter => cut(place, random, Broken::ReplyLost),
+            Fault::CutBefore => cut(environment, random, Broken::RequestLost),
+            Fault::CutInside => cut(environment, random, Broken::RequestTorn),
+            Fault::CutAfter => cut(environment, random, Broken::ReplyLost),
             Fault::Late => {
                 let late = Duration::from_millis(random.gen_range(0..400));
-                place.proxies[server].arm_late(late);
-                std::thread::sleep(moment);
+                environment.proxies[server].arm_late(late);
+                std::thread::sleep(pause);
             }
             Fault::Silent => {
                 let kinds = [Broken::SilentBefore, Broken::SilentAfter];
-                place.proxies[server].arm(kinds[random.gen_range(0..2)]);
-                std::thread::sleep(moment);
+                environment.proxies[server].arm(kinds[random.gen_range(0..2)]);
+                std::thread::sleep(pause);
             }
             Fault::Partition => {
-                place.proxies[server].set_partitioned(true);
-                std::thread::sleep(moment * 2);
-                place.proxies[server].set_partitioned(false);
+                environment.proxies[server].set_partitioned(true);
+                std::thread::sleep(pause * 2);
+                environment.proxies[server].set_partitioned(false);
             }
             Fault::DiskFull => {
-                let full = place.disk().is_some_and(|disk| disk.fill().unwrap_or(false));
+                let full = environment.disk().is_some_and(|disk| disk.fill().unwrap_or(false));
                 assert!(full, "the disk could not be filled");
-                std::thread::sleep(moment * 2);
-                place.make_room();
+                std::thread::sleep(pause * 2);
+                environment.make_room();
                 // Postgres stops when it has no space for its WAL.
-                place.start_postgres();
+                environment.start_postgres();
             }
             Fault::ClockJump => {
-                let Some(clocks) = &place.clocks else { return };
+                let Some(clocks) = &environment.clocks else { return };
                 let seconds = random.gen_range(-1_800..1_800);
                 fs::write(&clocks[server], format!("{seconds:+}")).unwrap();
-                std::thread::sleep(moment * 2);
+                std::thread::sleep(pause * 2);
                 fs::write(&clocks[server], "+0").unwrap();
             }
         }
     }
 }
 
-/// Returns `lease` with a probability of 20 %, otherwise `moment`.
-fn sometimes(random: &mut StdRng, lease: Duration, moment: Duration) -> Duration {
-    if random.gen_bool(0.2) { lease } else { moment }
+/// Returns `lease` with a probability of 20 %, otherwise `pause`.
+fn choose_pause(random: &mut StdRng, lease: Duration, pause: Duration) -> Duration {
+    if random.gen_bool(0.2) { lease } else { pause }
 }
 
 fn freeze(pid: u32, time: Duration) {
@@ -163,9 +168,9 @@ fn freeze(pid: u32, time: Duration) {
 }
 
 /// Breaks eight connections to the database in this way, each at the proxy of a random server.
-fn cut(place: &Environment, random: &mut StdRng, broken: Broken) {
+fn cut(environment: &Environment, random: &mut StdRng, broken: Broken) {
     for _ in 0..8 {
-        place.proxies[random.gen_range(0..place.proxies.len())].arm(broken);
+        environment.proxies[random.gen_range(0..environment.proxies.len())].arm(broken);
         std::thread::sleep(Duration::from_millis(random.gen_range(30..300)));
     }
 }

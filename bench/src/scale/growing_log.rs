@@ -15,16 +15,15 @@ use super::table::Table;
 use crate::{
     builds::Builds,
     database::Database,
-    runner_pool::{Doing, RunnerPool},
+    runner_pool::{JobResult, RunnerPool},
     server_process::ServerProcess,
 };
 
-/// Number of apps.
 const APPS: usize = 100;
 /// Number of build runners, whose jobs are all finished.
 const BUILDERS: usize = 8;
 /// Timeout for projections, which process at least some thousand events per second.
-const PATIENCE: Duration = Duration::from_secs(3_600);
+const PROJECTION_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 pub struct GrowingLog {
     pool: PgPool,
@@ -37,12 +36,12 @@ impl GrowingLog {
     /// Creates the apps. All installs belong to one of them.
     pub async fn start(database: &Database, data: &Path) -> GrowingLog {
         let serving = ServerProcess::start(database, data, None).await;
-        let people = serving.people();
-        Builds::sync(&people, APPS).await;
-        let mut crew = RunnerPool::enrol(&people, &serving.runner, BUILDERS, 1).await;
-        let failed = Doing { outcome: Outcome::Failed, log: Arc::new([]) };
-        crew.work(APPS, &failed).await;
-        let apps = people.wire().send(people.get("/v1/apps")).await.unwrap().ok().json();
+        let client = serving.client();
+        Builds::sync(&client, APPS).await;
+        let mut runner_pool = RunnerPool::enrol(&client, &serving.runner, BUILDERS, 1).await;
+        let failed = JobResult { outcome: Outcome::Failed, log: Arc::new([]) };
+        runner_pool.work(APPS, &failed).await;
+        let apps = client.wire().send(client.get("/v1/apps")).await.unwrap().ok().json();
         let app = apps["items"][0]["id"].as_str().unwrap();
         let pools = PgPoolOptions::new().max_connections(8);
         GrowingLog {
@@ -79,10 +78,10 @@ impl GrowingLog {
             "events/s",
             rate(began.elapsed()),
         );
-        views.wait_for(position, PATIENCE).await.unwrap();
+        views.wait_for(position, PROJECTION_TIMEOUT).await.unwrap();
         table.figure("written, and in all projections", "events/s", rate(began.elapsed()));
         drop((views, log));
-        self.nobody_reacts(position).await;
+        self.skip_policies(position).await;
         self.check(position, table).await;
         sqlx::raw_sql("vacuum analyze").execute(&self.owner).await.unwrap();
         let size = "select pg_database_size(current_database())::float8";
@@ -90,8 +89,9 @@ impl GrowingLog {
         table.figure("the database on the disk", "bytes/event", size / position as f64);
     }
 
-    /// Moves the policies past the generated events, so that they do not react to them.
-    async fn nobody_reacts(&self, position: u64) {
+    /// Moves the policies past the generated events, so that the policies do not react to these
+    /// events.
+    async fn skip_policies(&self, position: u64) {
         let (name, version, shard) = policies::CONSUMER;
         let advance = "update log_consumer set position = $4, owner = null, lease_until = null \
                        where name = $1 and version = $2 and shard = $3";

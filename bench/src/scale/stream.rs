@@ -23,14 +23,14 @@ const SHORT: u64 = 100;
 const TIMES: usize = 7;
 
 /// Times of loading and of handling a command.
-pub struct Streams(Vec<(u64, Asked)>);
+pub struct Streams(Vec<(u64, Measurement)>);
 
-struct Asked {
+struct Measurement {
     /// Time to load the install without a snapshot, by a server with empty caches.
     without_snapshot: Quantiles,
     with_snapshot: Quantiles,
     /// Time to load the install from its snapshot, handle a command and append.
-    told: Quantiles,
+    handled: Quantiles,
 }
 
 /// Measures a stream of this length and a short one.
@@ -41,18 +41,19 @@ pub async fn measure(database: &Database, grown: &mut GrowingLog, long: u64) -> 
         let log = grown.log().await;
         let install = grown.history().one_install(&log, events).await;
         drop(log);
-        let (mut without, mut with, mut told) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut without, mut with, mut handled) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..TIMES {
             database.root().execute("delete from stead.log_snapshot").await.unwrap();
             without.push(load(&grown.log().await, &install).await);
             // A snapshot of a long stream is written after the first load, in the background.
-            let kept = i64::from(events >= long);
-            database.until("select count(*) from stead.log_snapshot", kept).await;
+            let snapshots = i64::from(events >= long);
+            database.until("select count(*) from stead.log_snapshot", snapshots).await;
             with.push(load(&grown.log().await, &install).await);
-            told.push(tell(&grown.log().await, &install).await);
+            handled.push(handle_command(&grown.log().await, &install).await);
         }
-        let [without_snapshot, with_snapshot, told] = [without, with, told].map(Quantiles::of);
-        all.push((events, Asked { without_snapshot, with_snapshot, told }));
+        let [without_snapshot, with_snapshot, handled] =
+            [without, with, handled].map(Quantiles::of);
+        all.push((events, Measurement { without_snapshot, with_snapshot, handled }));
     }
     Streams(all)
 }
@@ -65,7 +66,7 @@ async fn load(log: &EventLog, install: &str) -> Duration {
     took
 }
 
-async fn tell(log: &EventLog, install: &str) -> Duration {
+async fn handle_command(log: &EventLog, install: &str) -> Duration {
     let began = Instant::now();
     let loaded = log.load::<Install>(install).await.unwrap();
     let command = InstallCommand::SetAutoApprove {
@@ -87,9 +88,9 @@ impl Streams {
             "| events in the stream | loaded without a snapshot, ms | with its snapshot | command handled |\n\
                         |---|---|---|---|\n"
                 .to_string();
-        for (events, Asked { without_snapshot, with_snapshot, told }) in &self.0 {
+        for (events, Measurement { without_snapshot, with_snapshot, handled }) in &self.0 {
             let _ = write!(text, "| {events} |");
-            for Quantiles { p50, most, .. } in [without_snapshot, with_snapshot, told] {
+            for Quantiles { p50, most, .. } in [without_snapshot, with_snapshot, handled] {
                 let _ = write!(text, " {p50:.2} [{most:.2}] |");
             }
             text.push('\n');
@@ -98,10 +99,10 @@ impl Streams {
     }
 
     pub fn json(&self) -> Value {
-        let all = self.0.iter().map(|(events, asked)| {
+        let all = self.0.iter().map(|(events, measurement)| {
             json!({
-                "events": events, "loaded_without_snapshot": asked.without_snapshot.json(),
-                "loaded_with_snapshot": asked.with_snapshot.json(), "told": asked.told.json(),
+                "events": events, "loaded_without_snapshot": measurement.without_snapshot.json(),
+                "loaded_with_snapshot": measurement.with_snapshot.json(), "told": measurement.handled.json(),
             })
         });
         all.collect()

@@ -29,7 +29,6 @@ impl Table {
         self.add(what, "ms", (p50, Some(p99)));
     }
 
-    /// Adds one figure.
     pub fn figure(&mut self, what: &str, unit: &'static str, value: f64) {
         self.add(what, unit, (value, None));
     }
@@ -52,9 +51,9 @@ impl Table {
         text.push('\n');
         for row in &self.rows {
             let _ = write!(text, "| {} | {} |", row.what, row.unit);
-            for (value, beside) in &row.cells {
-                let beside = beside.map(|beside| format!(" [{}]", short(beside)));
-                let _ = write!(text, " {}{} |", short(*value), beside.unwrap_or_default());
+            for (value, p99) in &row.cells {
+                let p99 = p99.map(|p99| format!(" [{}]", short(p99)));
+                let _ = write!(text, " {}{} |", short(*value), p99.unwrap_or_default());
             }
             let _ = writeln!(text, " {:.2} |", row.ratio());
         }

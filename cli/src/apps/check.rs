@@ -16,7 +16,7 @@ use crate::{
     settings::{Format, Settings},
 };
 
-/// App directory as far as it can be read, with all findings.
+/// Readable parts of an app directory, and all findings.
 struct Checked {
     name: String,
     tree: Tree,
@@ -34,16 +34,16 @@ pub(crate) async fn validate(
     let errors = findings.iter().filter(|finding| finding.is_error()).count();
     let screen = settings.screen();
     if settings.output == Format::Sarif {
-        let said = sarif(
+        let document = sarif(
             findings,
             env!("CARGO_PKG_VERSION"),
             &directory::path_in_repository(&source.dir)?,
         );
-        write(&format!("{said:#}\n"))?;
+        write(&format!("{document:#}\n"))?;
     } else {
         screen.print_one(&verdict(name, findings, errors, strict), |screen| {
-            let shown = format_findings(findings, tree, screen.has_color(), screen.has_unicode());
-            shown + &sentence(name, reading, (errors, strict), screen)
+            let text = format_findings(findings, tree, screen.has_color(), screen.has_unicode());
+            text + &sentence(name, reading, (errors, strict), screen)
         })?;
     }
     let warnings = findings.len() - errors;
@@ -57,13 +57,13 @@ pub(crate) async fn validate(
 
 pub(crate) async fn inspected(source: &Source, settings: &Settings) -> Result<(), Failure> {
     let Checked { name, tree, reading } = check(source).await?;
-    let said = inspect(&name, &tree, &reading);
-    settings.screen().print_one(&said, |screen| summary(&said, &reading, screen))
+    let config = inspect(&name, &tree, &reading);
+    settings.screen().print_one(&config, |screen| summary(&config, &reading, screen))
 }
 
 async fn check(source: &Source) -> Result<Checked, Failure> {
     let name = pack::app_name(source)?;
-    let (mut tree, mut odd) = directory::survey(&source.dir)?;
+    let (mut tree, mut findings) = directory::survey(&source.dir)?;
     let mut pins = Vec::new();
     for (plugin_name, path) in &source.plugins {
         pins.push(plugin::pin(plugin_name, path).await?);
@@ -72,16 +72,16 @@ async fn check(source: &Source) -> Result<Checked, Failure> {
     if source.allow_remote && remote::fetch_all(&reading.remotes, &mut tree).await? {
         reading = survey(&tree, &pins);
     }
-    odd.extend(unfit(&name));
-    odd.extend(missing_modules(source, &reading));
-    odd.append(&mut reading.diagnostics);
-    odd.sort_by_key(|finding| finding.severity);
-    reading.diagnostics = odd;
+    findings.extend(invalid_name(&name));
+    findings.extend(missing_modules(source, &reading));
+    findings.append(&mut reading.diagnostics);
+    findings.sort_by_key(|finding| finding.severity);
+    reading.diagnostics = findings;
     Ok(Checked { name, tree, reading })
 }
 
 /// Finding for a name that the server would reject.
-fn unfit(name: &str) -> Option<Diagnostic> {
+fn invalid_name(name: &str) -> Option<Diagnostic> {
     if domain::name::is_valid(name) {
         return None;
     }
@@ -90,8 +90,8 @@ fn unfit(name: &str) -> Option<Diagnostic> {
     Some(Diagnostic::error("bad_name", message, remedy))
 }
 
-/// Findings for module directories that are missing in the repositories of `--source`. Modules in
-/// the app directory are checked elsewhere. Modules of other repositories are checked by a sync.
+/// Findings for module directories that are missing in the repositories of `--source`. The survey
+/// of the app directory checks its own modules. The sync checks modules of other repositories.
 fn missing_modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
     let config = &reading.config;
     let (mut findings, mut sources) = (Vec::new(), BTreeMap::new());
@@ -106,7 +106,7 @@ fn missing_modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
         let file = config.component(name).map_or("sandbox.toml", |component| &component.file);
         let message =
             format!("the module of `{name}` ({} in {}) is missing", module.directory, module.repo);
-        let remedy = "correct `directory`, or set the local path of the repository: --source OWNER/NAME=PATH";
+        let remedy = "set `directory` to an existing directory, or pass the local path of the repository: --source OWNER/NAME=PATH";
         let severity = match config.lacks_plugin(name) {
             Some(_) => Severity::Warning,
             None => Severity::Error,
@@ -137,12 +137,12 @@ fn sentence(
     let warnings = reading.diagnostics.len() - errors;
     let counted = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
     if errors > 0 {
-        let said = format!("{}, {}", counted(errors, "error"), counted(warnings, "warning"));
-        return format!("{name} cannot be published: {}.\n", screen.paint(Tone::Bad, &said));
+        let counts = format!("{}, {}", counted(errors, "error"), counted(warnings, "warning"));
+        return format!("{name} cannot be published: {}.\n", screen.paint(Tone::Bad, &counts));
     }
     if strict && warnings > 0 {
-        let said = screen.paint(Tone::Bad, &counted(warnings, "warning"));
-        return format!("{name} is not valid with --strict: {said}.\n");
+        let counts = screen.paint(Tone::Bad, &counted(warnings, "warning"));
+        return format!("{name} is not valid with --strict: {counts}.\n");
     }
     let config = &reading.config;
     let parts = [
@@ -150,39 +150,40 @@ fn sentence(
         counted(config.actions.len(), "action"),
         counted(config.inputs.len(), "input"),
     ];
-    let odd =
+    let warnings_text =
         if warnings > 0 { format!(", {}", counted(warnings, "warning")) } else { String::new() };
     let good = screen.paint(Tone::Good, "valid");
-    format!("{name} is {good}: {}{odd}.\n", parts.join(", "))
+    format!("{name} is {good}: {}{warnings_text}.\n", parts.join(", "))
 }
 
 /// Summary of a directory for a terminal. JSON output contains everything.
-fn summary(said: &Value, reading: &Reading, screen: &Screen) -> String {
-    let name = said["name"].as_str().unwrap_or("-");
+fn summary(config: &Value, reading: &Reading, screen: &Screen) -> String {
+    let name = config["name"].as_str().unwrap_or("-");
     let errors = reading.diagnostics.iter().filter(|finding| finding.is_error()).count();
-    config_text(said, screen) + "\n" + &sentence(name, reading, (errors, false), screen)
+    config_text(config, screen) + "\n" + &sentence(name, reading, (errors, false), screen)
 }
 
-/// Summary of a config, also of one that the server returned.
-pub(crate) fn config_text(said: &Value, screen: &Screen) -> String {
-    let word = |pointer: &str| said.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
+/// Formats a summary of a config from a local directory or from the server.
+pub(crate) fn config_text(config: &Value, screen: &Screen) -> String {
+    let string = |pointer: &str| config.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
     let texts = |value: &Value| -> Vec<String> {
         let items = value.as_array().into_iter().flatten().filter_map(Value::as_str);
         items.map(str::to_owned).collect()
     };
     let list =
-        |pointer: &str| said.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
-    let mut text = format!("{}  {}\n", word("/name"), word("/metadata/display_name"));
-    text += &format!("  sandbox  {}\n", word("/sandbox/repo/repo"));
-    text += &format!("  runner   {}\n", word("/runner/runner_type"));
-    text += &format!("  stack    {}\n\n", word("/stack/type"));
+        |pointer: &str| config.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+    let mut text = format!("{}  {}\n", string("/name"), string("/metadata/display_name"));
+    text += &format!("  sandbox  {}\n", string("/sandbox/repo/repo"));
+    text += &format!("  runner   {}\n", string("/runner/runner_type"));
+    text += &format!("  stack    {}\n\n", string("/stack/type"));
     let mut table = crate::render::Table::new(["LAYER", "COMPONENT", "TYPE", "DEPENDS ON"]);
     for (layer, names) in list("/layers").enumerate() {
         for name in texts(names) {
-            let one = list("/components/list").find(|one| one["name"] == name.as_str());
-            let one = one.cloned().unwrap_or_default();
-            let kind = one["type"].as_str().unwrap_or_default().to_owned();
-            table.row([(layer + 1).to_string(), name, kind, texts(&one["deps"]).join(", ")]);
+            let component =
+                list("/components/list").find(|component| component["name"] == name.as_str());
+            let component = component.cloned().unwrap_or_default();
+            let kind = component["type"].as_str().unwrap_or_default().to_owned();
+            table.row([(layer + 1).to_string(), name, kind, texts(&component["deps"]).join(", ")]);
         }
     }
     text += &table.text(screen);
@@ -190,16 +191,16 @@ pub(crate) fn config_text(said: &Value, screen: &Screen) -> String {
         let cycle = texts(cycle).join(" → ");
         text += &format!("dependency cycle of components: {cycle}\n");
     }
-    let asked = [
+    let groups = [
         ("inputs", "/inputs/names"),
         ("sensitive", "/inputs/sensitive"),
         ("secrets", "/secrets/names"),
     ];
-    for (word, pointer) in asked {
+    for (label, pointer) in groups {
         let names: Vec<String> =
             list(pointer).filter_map(Value::as_str).map(str::to_owned).collect();
         if !names.is_empty() {
-            text += &format!("{word}: {}\n", names.join(", "));
+            text += &format!("{label}: {}\n", names.join(", "));
         }
     }
     text

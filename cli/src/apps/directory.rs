@@ -1,7 +1,7 @@
 //! Reads a local directory into a tree of files.
 //!
-//! Symbolic links are followed inside the repository of the directory only, and never to an
-//! excluded file. A reviewer of that repository has therefore seen every uploaded file.
+//! Follows symbolic links only inside the repository of the directory, and never to an excluded
+//! file. A review of the repository therefore covers every uploaded file.
 use std::{
     ffi::OsString,
     fs, io,
@@ -14,21 +14,22 @@ use app_config::{Diagnostic, File, Limits, Tree};
 use crate::failure::Failure;
 
 /// Directories that tools generate. They are not uploaded.
-const NOT_SENT: [&str; 3] = [".git", ".terraform", "node_modules"];
-/// Maximum number of directories read. Links multiply directories: two links in each of fifteen
+const EXCLUDED: [&str; 3] = [".git", ".terraform", "node_modules"];
+/// Maximum number of directories to read. Links multiply directories: two links in each of fifteen
 /// nested directories make over 30,000 paths.
-const MOST_DIRECTORIES: usize = 5_000;
-const DEEPEST: usize = 64;
-/// Terraform state files. They do not belong into a bundle and may contain secrets.
+const MAX_DIRECTORIES: usize = 5_000;
+const MAX_DEPTH: usize = 64;
+/// Part of the names of Terraform state files. These files may contain secrets and do not belong
+/// into a bundle.
 const STATE: &str = ".tfstate";
 
-/// Reads all files below `directory`.
+/// Reads all files below `directory`. Fails with the first finding.
 pub(crate) fn read(directory: &Path) -> Result<Tree, Failure> {
-    let (tree, odd) = survey(directory)?;
-    match odd.first() {
+    let (tree, findings) = survey(directory)?;
+    match findings.first() {
         None => Ok(tree),
         Some(finding) => Err(Failure::Usage(format!(
-            "{}: {}\n  try: {}",
+            "cannot upload {}: {}\n  try: {}",
             directory.join(&finding.file).display(),
             finding.message,
             finding.remedy
@@ -36,26 +37,31 @@ pub(crate) fn read(directory: &Path) -> Result<Tree, Failure> {
     }
 }
 
-/// Reads the files below `directory`. Returns findings for the unreadable ones.
+/// Reads the files below `directory`. Returns a finding for each entry that cannot be read or
+/// uploaded.
 pub(crate) fn survey(directory: &Path) -> Result<(Tree, Vec<Diagnostic>), Failure> {
     let top = canonical(directory)?;
     if !top.is_dir() {
-        return Err(Failure::Usage(format!("{} is not a directory", directory.display())));
+        return Err(Failure::Usage(format!(
+            "cannot read {}: it is not a directory",
+            directory.display()
+        )));
     }
     let root = repository(&top);
     let (tree, limits) = (Tree::default(), Limits::default());
-    let (top, odd) = (top.clone(), Vec::new());
+    let (top, findings) = (top.clone(), Vec::new());
     let mut walk =
-        Walk { tree, top: top.clone(), root, limits, bytes: 0, directories: 0, findings: odd };
+        Walk { tree, top: top.clone(), root, limits, bytes: 0, directories: 0, findings };
     walk.directory(&top, "", &mut vec![top.clone()])?;
     Ok((walk.tree, walk.findings))
 }
 
-/// Path of a directory in its repository, with `/`. Empty for the root of the repository.
+/// Path of a directory relative to the root of its repository, with `/` as separator. Empty for the
+/// root.
 pub(crate) fn path_in_repository(directory: &Path) -> Result<String, Failure> {
     let top = canonical(directory)?;
-    let inside = top.strip_prefix(repository(&top)).unwrap_or(Path::new(""));
-    let parts: Vec<_> = inside.iter().map(|part| part.to_string_lossy()).collect();
+    let relative = top.strip_prefix(repository(&top)).unwrap_or(Path::new(""));
+    let parts: Vec<_> = relative.iter().map(|part| part.to_string_lossy()).collect();
     Ok(parts.join("/"))
 }
 
@@ -66,8 +72,8 @@ pub(crate) fn repository(directory: &Path) -> PathBuf {
     above.unwrap_or(directory).to_path_buf()
 }
 
-fn is_not_sent(name: &str) -> bool {
-    NOT_SENT.contains(&name) || name.contains(STATE)
+fn is_excluded(name: &str) -> bool {
+    EXCLUDED.contains(&name) || name.contains(STATE)
 }
 
 struct Walk {
@@ -82,8 +88,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// Reads a directory. `above` contains its real ancestors, because following a link to an
-    /// ancestor would never end.
+    /// Reads a directory. `above` contains the canonical paths of the directory and its ancestors.
+    /// A walk that follows a link to one of them would never end.
     fn directory(
         &mut self,
         directory: &Path,
@@ -96,117 +102,145 @@ impl Walk {
             // If the top directory is unreadable, there are no other findings.
             Err(error) if below.is_empty() => return Err(at(directory, &error)),
             Err(error) => {
-                self.cannot(below, &error);
+                self.add_unreadable(below, &error);
                 return Ok(());
             }
         };
         for name in entries {
             let path = directory.join(&name);
-            let shown = name.to_string_lossy();
-            if is_not_sent(&shown) {
+            let name_text = name.to_string_lossy();
+            if is_excluded(&name_text) {
                 continue;
             }
-            let inside =
-                if below.is_empty() { shown.to_string() } else { format!("{below}/{shown}") };
+            let relative = if below.is_empty() {
+                name_text.to_string()
+            } else {
+                format!("{below}/{name_text}")
+            };
             if name.to_str().is_none() {
-                self.add_finding("bad_name", &inside, "the name is not UTF-8", "rename it");
+                self.add_finding(
+                    "bad_name",
+                    &relative,
+                    "the name is not UTF-8",
+                    "rename the entry",
+                );
                 continue;
             }
-            let Some(real) = self.inside(&path, &inside) else { continue };
+            let Some(real) = self.resolve(&path, &relative) else { continue };
             let meta = match fs::metadata(&real) {
                 Ok(meta) => meta,
                 Err(error) => {
-                    self.cannot(&inside, &error);
+                    self.add_unreadable(&relative, &error);
                     continue;
                 }
             };
             if meta.is_dir() {
                 if above.contains(&real) {
-                    let said = "the link leads back to one of its parent directories";
-                    self.add_finding("path_escape", &inside, said, "remove the link");
+                    let message = "the link leads back to one of its parent directories";
+                    self.add_finding("path_escape", &relative, message, "remove the link");
                     continue;
                 }
-                if self.is_full(above.len(), &inside) {
+                if self.is_full(above.len(), &relative) {
                     return Ok(());
                 }
                 above.push(real.clone());
-                self.directory(&real, &inside, above)?;
+                self.directory(&real, &relative, above)?;
                 above.pop();
             } else if meta.is_file() {
-                self.file(&path, &inside, &meta)?;
+                self.file(&path, &relative, &meta)?;
             } else {
-                let said = "this is neither a file nor a directory";
-                self.add_finding("malformed_file", &inside, said, "remove it");
+                let message = "this is neither a file nor a directory";
+                self.add_finding("malformed_file", &relative, message, "remove this entry");
             }
         }
         Ok(())
     }
 
     /// Returns `true` if another directory would exceed a limit. Reports the exceeded limit once.
-    fn is_full(&mut self, depth: usize, inside: &str) -> bool {
-        let said = if self.directories > MOST_DIRECTORIES {
+    fn is_full(&mut self, depth: usize, relative: &str) -> bool {
+        let message = if self.directories > MAX_DIRECTORIES {
             return true;
-        } else if self.directories == MOST_DIRECTORIES {
+        } else if self.directories == MAX_DIRECTORIES {
             self.directories += 1;
-            format!("more than {MOST_DIRECTORIES} directories, including linked ones")
-        } else if depth >= DEEPEST {
-            format!("directories are nested deeper than {DEEPEST}")
+            format!("more than {MAX_DIRECTORIES} directories, including linked ones")
+        } else if depth >= MAX_DEPTH {
+            format!("directories are nested deeper than {MAX_DEPTH}")
         } else {
             return false;
         };
         self.add_finding(
             "too_much",
-            inside,
-            &said,
+            relative,
+            &message,
             "remove links to directories, or move files out of the app directory",
         );
         true
     }
 
-    fn cannot(&mut self, inside: &str, error: &io::Error) {
-        let said = format!("cannot read it: {error}");
-        self.add_finding("unreadable", inside, &said, "correct the permissions, or remove it");
+    fn add_unreadable(&mut self, relative: &str, error: &io::Error) {
+        let message = format!("cannot read this entry: {error}");
+        self.add_finding(
+            "unreadable",
+            relative,
+            &message,
+            "grant read permission, or remove the entry",
+        );
     }
 
     /// Returns the real path, if it is inside the repository and not excluded. Reports a finding
     /// otherwise.
-    fn inside(&mut self, path: &Path, inside: &str) -> Option<PathBuf> {
+    fn resolve(&mut self, path: &Path, relative: &str) -> Option<PathBuf> {
         let real = match path.canonicalize() {
             Ok(real) => real,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let said = "the target of the link does not exist";
-                self.add_finding("missing_file", inside, said, "remove or correct it");
+                let message = "the target of the link does not exist";
+                self.add_finding(
+                    "missing_file",
+                    relative,
+                    message,
+                    "remove the link, or create its target",
+                );
                 return None;
             }
             Err(error) => {
-                self.cannot(inside, &error);
+                self.add_unreadable(relative, &error);
                 return None;
             }
         };
-        // The name of a path without a link has been checked. The top directory may be anywhere.
+        // Without a link, only the name matters, and the caller has checked it.
         if real.as_path() == path {
             return Some(real);
         }
         if let Ok(there) = real.strip_prefix(&self.top).or_else(|_| real.strip_prefix(&self.root)) {
-            if !there.iter().any(|part| is_not_sent(&part.to_string_lossy())) {
+            if !there.iter().any(|part| is_excluded(&part.to_string_lossy())) {
                 return Some(real);
             }
-            let said = format!("the link leads to {}, which is not uploaded", there.display());
-            self.add_finding("path_escape", inside, &said, "remove the link");
+            let message = format!("the link leads to {}, which is not uploaded", there.display());
+            self.add_finding("path_escape", relative, &message, "remove the link");
             return None;
         }
-        let said = format!("the link leads out of the repository, to {}", real.display());
+        let message = format!("the link leads out of the repository, to {}", real.display());
         let remedy = format!("copy the target of the link into {}", self.root.display());
-        self.add_finding("path_escape", inside, &said, &remedy);
+        self.add_finding("path_escape", relative, &message, &remedy);
         None
     }
 
-    fn file(&mut self, path: &Path, inside: &str, meta: &fs::Metadata) -> Result<(), Failure> {
+    fn file(&mut self, path: &Path, relative: &str, meta: &fs::Metadata) -> Result<(), Failure> {
         let limits = self.limits;
-        let too = |what: String| Err(Failure::Usage(format!("{}: {what}", path.display())));
+        let too = |what: String| {
+            Err(Failure::Usage(format!(
+                "cannot upload {}: {what}; move files out of the directory",
+                path.display()
+            )))
+        };
         if meta.len() > limits.file_bytes {
-            let said = format!("the file is larger than {} bytes", limits.file_bytes);
-            self.add_finding("too_much", inside, &said, "keep it out of the app directory");
+            let message = format!("the file is larger than {} bytes", limits.file_bytes);
+            self.add_finding(
+                "too_much",
+                relative,
+                &message,
+                "move the file out of the app directory",
+            );
             return Ok(());
         }
         self.bytes += meta.len();
@@ -219,20 +253,20 @@ impl Walk {
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) => {
-                self.cannot(inside, &error);
+                self.add_unreadable(relative, &error);
                 return Ok(());
             }
         };
         let executable = meta.permissions().mode() & 0o100 != 0;
-        if let Err(error) = self.tree.insert(inside, File { bytes, executable }) {
-            self.add_finding("bad_name", inside, &error.to_string(), "rename the file");
+        if let Err(error) = self.tree.insert(relative, File { bytes, executable }) {
+            self.add_finding("bad_name", relative, &error.to_string(), "rename the file");
         }
         Ok(())
     }
 
-    fn add_finding(&mut self, code: &'static str, inside: &str, said: &str, remedy: &str) {
-        let finding = Diagnostic::error(code, said, remedy);
-        self.findings.push(finding.at(inside, Default::default()));
+    fn add_finding(&mut self, code: &'static str, relative: &str, message: &str, remedy: &str) {
+        let finding = Diagnostic::error(code, message, remedy);
+        self.findings.push(finding.at(relative, Default::default()));
     }
 }
 

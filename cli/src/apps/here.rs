@@ -7,7 +7,7 @@ use super::{Source, check, init};
 use crate::{failure::Failure, settings::Settings};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Here {
+pub(crate) enum LocalCommand {
     /// Write a minimal app with comments
     #[command(after_help = "Example:\n  stead apps init ./shop && stead apps sync ./shop")]
     Init {
@@ -19,7 +19,8 @@ pub(crate) enum Here {
 Examples:
   stead apps validate ./shop
   stead apps validate ./shop --output sarif > shop.sarif
-Exit code 2 if there are errors, and with --strict also if there are warnings.")]
+
+The exit code is 2 if there are errors, or with --strict also if there are warnings.")]
     Validate {
         #[command(flatten)]
         source: Source,
@@ -35,10 +36,12 @@ Examples:
     Inspect(Source),
 }
 
-pub(crate) async fn run(verb: Here, settings: &Settings) -> Result<(), Failure> {
+pub(crate) async fn run(verb: LocalCommand, settings: &Settings) -> Result<(), Failure> {
     match verb {
-        Here::Init { dir } => init::run(&dir, settings),
-        Here::Validate { source, strict } => check::validate(&source, strict, settings).await,
-        Here::Inspect(source) => check::inspected(&source, settings).await,
+        LocalCommand::Init { dir } => init::run(&dir, settings),
+        LocalCommand::Validate { source, strict } => {
+            check::validate(&source, strict, settings).await
+        }
+        LocalCommand::Inspect(source) => check::inspected(&source, settings).await,
     }
 }

@@ -3,7 +3,7 @@ use std::{fs, path::Path};
 
 use crate::{failure::Failure, settings::Settings};
 
-/// Path and text of every file.
+/// Path and content of every file that the command writes.
 const FILES: [(&str, &str); 9] = [
     ("metadata.toml", include_str!("starter/metadata.toml")),
     ("inputs.toml", include_str!("starter/inputs.toml")),
@@ -21,7 +21,7 @@ pub(crate) fn run(dir: &Path, settings: &Settings) -> Result<(), Failure> {
         FILES.iter().map(|(path, _)| *path).filter(|path| dir.join(path).exists()).collect();
     if let Some(first) = taken.first() {
         return Err(Failure::Usage(format!(
-            "{} already exists: no file was written\n  try: another directory",
+            "cannot write the app: {} already exists\n  try: another directory",
             dir.join(first).display()
         )));
     }
@@ -33,8 +33,8 @@ pub(crate) fn run(dir: &Path, settings: &Settings) -> Result<(), Failure> {
         fs::write(path, text)?;
     }
     let paths: Vec<&str> = FILES.iter().map(|(path, _)| *path).collect();
-    let said = serde_json::json!({"dir": dir, "files": paths});
-    settings.screen().print_one(&said, |_| {
+    let result = serde_json::json!({"dir": dir, "files": paths});
+    settings.screen().print_one(&result, |_| {
         let dir = dir.display();
         format!(
             "Wrote {} files to {dir}.\n  next: stead apps validate {dir}, then stead apps sync {dir}\n",
@@ -50,14 +50,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_starter_is_published_as_it_is() {
+    fn starter_app_is_valid_without_changes() {
         let mut app = Tree::default();
         for (path, text) in FILES {
             app.insert(path, File { bytes: text.into(), executable: false }).unwrap();
         }
         let config = survey(&app, &[]).config;
         let sources = config.sources().into_iter();
-        let sources = sources.map(|(name, place)| (name.to_owned(), app.subtree(&place.directory)));
+        let sources =
+            sources.map(|(name, source)| (name.to_owned(), app.subtree(&source.directory)));
         let bundle = Tree::bundle(&app, &sources.collect(), &[]).unwrap();
         let (config, warnings) = read(&bundle).unwrap();
         assert!(warnings.is_empty(), "{warnings:?}");

@@ -23,7 +23,6 @@ const LIMIT_BYTES: usize = 64 << 20;
 
 /// Bundle that is ready for the upload.
 pub(crate) struct Packed {
-    /// Name of the app.
     pub(crate) name: String,
     /// Archive, compressed with zstd.
     pub(crate) bytes: Bytes,
@@ -31,7 +30,7 @@ pub(crate) struct Packed {
     pub(crate) warnings: Vec<Diagnostic>,
 }
 
-/// Reads the directory, adds the modules, checks the result and packs it.
+/// Reads the directory, adds the modules, checks the result, and packs the bundle.
 pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
     let name = app_name(source)?;
     let mut app = directory::read(&source.dir)?;
@@ -64,7 +63,7 @@ pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
     let bundle = Tree::bundle(&app, &sources, &pins).map_err(too)?;
     let diagnostics = match read(&bundle) {
         Ok((_, warnings)) => warnings,
-        Err(all) => return Err(invalid_config(&name, &all)),
+        Err(findings) => return Err(invalid_config(&name, &findings)),
     };
     let bytes = zstd::encode_all(bundle.encode().map_err(too)?.as_slice(), 3)?;
     if bytes.len() > LIMIT_BYTES {
@@ -73,13 +72,13 @@ pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
             "cannot pack the bundle: it has {size}, the limit is 64 MiB; remove large files from the app directory"
         )));
     }
-    let local = surveyed.diagnostics.iter().filter(|found| found.code.ends_with("_variable"));
+    let local = surveyed.diagnostics.iter().filter(|finding| finding.code.ends_with("_variable"));
     let warnings = diagnostics.iter().chain(local).chain(&broken).map(to_wire).collect();
     Ok(Packed { name, bytes: bytes.into(), warnings })
 }
 
-/// Findings for local modules of other repositories. Modules in the app directory have been checked
-/// with it.
+/// Findings for local modules of other repositories. The survey of the app directory has checked
+/// its own modules.
 pub(crate) fn check_modules(
     config: &app_config::AppConfig,
     sources: &BTreeMap<String, Tree>,
@@ -101,9 +100,14 @@ pub(crate) fn app_name(source: &Source) -> Result<String, Failure> {
     let real = source
         .dir
         .canonicalize()
-        .map_err(|e| Failure::Usage(format!("{}: {e}", source.dir.display())))?;
+        .map_err(|e| Failure::Usage(format!("cannot read {}: {e}", source.dir.display())))?;
     let name = real.file_name().and_then(|n| n.to_str()).map(str::to_owned);
-    name.ok_or_else(|| Failure::Usage("the directory has no name\n  try: --name NAME".into()))
+    name.ok_or_else(|| {
+        Failure::Usage(
+            "cannot determine the name of the app: the directory has no name\n  try: --name NAME"
+                .into(),
+        )
+    })
 }
 
 /// Reads the module of a component from the local path of its repository.
@@ -123,7 +127,7 @@ pub(crate) fn module_tree(
     let directory = top.join(&module.directory);
     if !directory.is_dir() {
         return Err(Failure::Usage(format!(
-            "{name}: the module directory {} does not exist\n  try: correct `directory` in its file, or --source",
+            "cannot read the module of {name}: the directory {} does not exist\n  try: set `directory` in the file of the component, or pass --source",
             directory.display()
         )));
     }
@@ -131,7 +135,7 @@ pub(crate) fn module_tree(
     directory::read(&directory)
 }
 
-/// Returns whether the directory of a module exists locally.
+/// Returns true if the directory of a module exists locally.
 pub(crate) fn is_here(source: &Source, module: &model::Source) -> bool {
     repository_path(source, &module.repo).is_some_and(|top| top.join(&module.directory).is_dir())
 }
@@ -141,8 +145,8 @@ pub(crate) fn repository_path(source: &Source, repo: &str) -> Option<PathBuf> {
     if repo == "." {
         return Some(source.dir.clone());
     }
-    let given = source.repos.iter().find(|(named, _)| short(named) == short(repo));
-    given.map(|(_, path)| path.clone())
+    let entry = source.repos.iter().find(|(named, _)| short(named) == short(repo));
+    entry.map(|(_, path)| path.clone())
 }
 
 /// Rejects a module outside of its repository.
@@ -151,7 +155,11 @@ fn within(top: &Path, directory: &Path) -> Result<(), Failure> {
     if real.starts_with(directory::repository(&top)) {
         return Ok(());
     }
-    Err(Failure::Usage(format!("{} is outside of {}", directory.display(), top.display())))
+    Err(Failure::Usage(format!(
+        "cannot read the module {}: it is outside of the repository {}",
+        directory.display(),
+        top.display()
+    )))
 }
 
 /// Reduces the address of a repository to `OWNER/NAME`.
@@ -164,8 +172,8 @@ fn short(repo: &str) -> &str {
 }
 
 /// Failure with all errors, in the form of a problem from the server.
-fn invalid_config(name: &str, all: &[app_config::Diagnostic]) -> Failure {
-    let errors: Vec<_> = all.iter().filter(|d| d.severity == Severity::Error).collect();
+fn invalid_config(name: &str, findings: &[app_config::Diagnostic]) -> Failure {
+    let errors: Vec<_> = findings.iter().filter(|d| d.severity == Severity::Error).collect();
     let plural = if errors.len() == 1 { "error" } else { "errors" };
     let detail = format!("{name} was not uploaded: {} {plural}", errors.len());
     let mut problem = Problem::new(422, "invalid", "Invalid config", detail);
@@ -173,30 +181,30 @@ fn invalid_config(name: &str, all: &[app_config::Diagnostic]) -> Failure {
     Failure::Problem(Box::new(problem))
 }
 
-fn to_wire(found: &app_config::Diagnostic) -> Diagnostic {
-    let some = |n: u32| (n > 0).then_some(n);
+fn to_wire(finding: &app_config::Diagnostic) -> Diagnostic {
+    let nonzero = |n: u32| (n > 0).then_some(n);
     Diagnostic {
-        severity: match found.severity {
+        severity: match finding.severity {
             Severity::Error => "error".into(),
             Severity::Warning => "warning".into(),
         },
-        file: found.file.clone(),
-        line: some(found.line),
-        column: some(found.column),
-        message: found.message.clone(),
-        remedy: Some(found.remedy.clone()).filter(|r| !r.is_empty()),
+        file: finding.file.clone(),
+        line: nonzero(finding.line),
+        column: nonzero(finding.column),
+        message: finding.message.clone(),
+        remedy: Some(finding.remedy.clone()).filter(|r| !r.is_empty()),
     }
 }
 
 /// Converts a finding to a field of a problem.
-pub(crate) fn as_field(found: &Diagnostic) -> FieldProblem {
+pub(crate) fn as_field(finding: &Diagnostic) -> FieldProblem {
     FieldProblem {
         field: None,
-        file: Some(found.file.clone()).filter(|f| !f.is_empty()),
-        line: found.line,
-        column: found.column,
-        message: found.message.clone(),
-        remedy: found.remedy.clone(),
+        file: Some(finding.file.clone()).filter(|f| !f.is_empty()),
+        line: finding.line,
+        column: finding.column,
+        message: finding.message.clone(),
+        remedy: finding.remedy.clone(),
     }
 }
 
@@ -206,7 +214,7 @@ pub(crate) fn named_path(text: &str) -> Result<(String, PathBuf), String> {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => {
             Ok((name.into(), path.into()))
         }
-        Some(_) | None => Err(format!("{text:?} is not NAME=PATH")),
+        Some(_) | None => Err(format!("{text:?} is not valid: use NAME=PATH")),
     }
 }
 
@@ -215,7 +223,7 @@ mod tests {
     use super::short;
 
     #[test]
-    fn a_repository_is_known_by_owner_and_name_however_it_is_written() {
+    fn repository_urls_are_compared_by_owner_and_name() {
         for written in [
             "acme/modules",
             "https://github.com/acme/modules",

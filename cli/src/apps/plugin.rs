@@ -14,10 +14,11 @@ use crate::failure::Failure;
 /// Timeout of the `describe` call.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Calls `describe` of the executable, and checks the name in the response.
+/// Calls `describe` of the executable. Returns its name, version and digest, if the name is `name`.
 pub(crate) async fn pin(name: &str, path: &Path) -> Result<PluginPin, Failure> {
-    let wrong =
-        |said: String| Failure::Usage(format!("cannot use the plugin {}: {said}", path.display()));
+    let wrong = |reason: String| {
+        Failure::Usage(format!("cannot use the plugin {}: {reason}", path.display()))
+    };
     let bytes = tokio::fs::read(path).await.map_err(|e| wrong(e.to_string()))?;
     let digest = format!("sha256:{}", hex::encode(Sha256::digest(&bytes)));
     let digest = digest.parse().map_err(|e| wrong(format!("{e}")))?;
@@ -32,22 +33,23 @@ pub(crate) async fn pin(name: &str, path: &Path) -> Result<PluginPin, Failure> {
     let (Some(mut to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(wrong("its pipes are missing".into()));
     };
-    let ask = format!("{}\n", json!({"id": 1, "call": "describe", "protocol": 1}));
-    to.write_all(ask.as_bytes()).await.map_err(|e| wrong(e.to_string()))?;
-    let said = tokio::time::timeout(DESCRIBE_TIMEOUT, described(from)).await;
-    let said = said.map_err(|_| wrong("no response to `describe` within 10 s".into()))?;
-    let said = said.ok_or_else(|| wrong("no result of `describe`".into()))?;
-    let word = |key: &str| said.get(key).and_then(Value::as_str).map(str::to_owned);
-    let (Some(is), Some(version)) = (word("name"), word("version")) else {
+    let request = format!("{}\n", json!({"id": 1, "call": "describe", "protocol": 1}));
+    to.write_all(request.as_bytes()).await.map_err(|e| wrong(e.to_string()))?;
+    let description = tokio::time::timeout(DESCRIBE_TIMEOUT, described(from)).await;
+    let description =
+        description.map_err(|_| wrong("no response to `describe` within 10 s".into()))?;
+    let description = description.ok_or_else(|| wrong("no result of `describe`".into()))?;
+    let string = |key: &str| description.get(key).and_then(Value::as_str).map(str::to_owned);
+    let (Some(actual), Some(version)) = (string("name"), string("version")) else {
         return Err(wrong("its response has no name or no version".into()));
     };
-    if is != name {
-        return Err(wrong(format!("its name is {is}, not {name}")));
+    if actual != name {
+        return Err(wrong(format!("its name is {actual}, not {name}")));
     }
-    Ok(PluginPin { name: is, version, digest })
+    Ok(PluginPin { name: actual, version, digest })
 }
 
-/// Returns the result of the `describe` call.
+/// Returns the result of the `describe` call. `None` if the plugin reports an error or ends.
 async fn described(from: ChildStdout) -> Option<Value> {
     let mut lines = BufReader::new(from).lines();
     while let Ok(Some(line)) = lines.next_line().await {

@@ -1,21 +1,21 @@
-//! Downloads texts that an app directory refers to by URL. This happens once, with the vendor's
-//! consent. The texts become part of the bundle and of its digest, so a server never downloads
-//! them.
+//! Downloads the texts that an app directory references by URL, if the vendor passes
+//! `--allow-remote`. The texts become part of the bundle and its digest, so a server never
+//! downloads them.
 use std::time::Duration;
 
 use app_config::{File, Tree, remote_path};
 
 use crate::failure::Failure;
 
-const LARGEST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Downloads texts into the tree. Returns whether there were any.
+/// Downloads texts into the tree. Returns true if `urls` is not empty.
 pub(crate) async fn fetch_all(urls: &[String], tree: &mut Tree) -> Result<bool, Failure> {
     for url in urls {
         let bytes = fetch(url)
             .await
-            .map_err(|why| Failure::Usage(format!("cannot download {url}: {why}")))?;
+            .map_err(|error| Failure::Usage(format!("cannot download {url}: {error}")))?;
         let file = File { bytes, executable: false };
         tree.insert(&remote_path(url), file).map_err(|e| Failure::Usage(e.to_string()))?;
     }
@@ -33,8 +33,8 @@ async fn fetch(url: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     while let Some(chunk) = answer.chunk().await.map_err(|e| e.to_string())? {
         bytes.extend_from_slice(&chunk);
-        if bytes.len() > LARGEST_BYTES {
-            return Err(format!("the text is larger than {LARGEST_BYTES} bytes"));
+        if bytes.len() > MAX_BYTES {
+            return Err(format!("the text is larger than {MAX_BYTES} bytes"));
         }
     }
     Ok(bytes)

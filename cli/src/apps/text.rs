@@ -44,18 +44,18 @@ pub(crate) fn diff_text(diff: &Diff, screen: &Screen) -> String {
         text += &change_text(change, screen);
     }
     text += &impact_text(diff, screen);
-    text + &not_acted_on(&diff.not_acted_on)
+    text + &settings_without_effect(&diff.settings_without_effect)
 }
 
 /// Formats settings that this release ignores, one per line. Empty if there are none.
-pub(crate) fn not_acted_on(settings: &[Diagnostic]) -> String {
+pub(crate) fn settings_without_effect(settings: &[Diagnostic]) -> String {
     if settings.is_empty() {
         return String::new();
     }
     let mut text = "Settings without an effect in this release:\n".to_owned();
-    for found in settings {
-        let line = found.line.map(|line| format!(":{line}")).unwrap_or_default();
-        text += &format!("  {} (first at {}{line})\n", found.message, found.file);
+    for setting in settings {
+        let line = setting.line.map(|line| format!(":{line}")).unwrap_or_default();
+        text += &format!("  {} (first at {}{line})\n", setting.message, setting.file);
     }
     text
 }
@@ -108,16 +108,16 @@ fn change_text(change: &Change, screen: &Screen) -> String {
     let mut text = format!("  {} {named}\n", screen.paint(tone, sign));
     for field in &change.fields {
         let value = |v: &Option<String>| v.clone().unwrap_or_else(|| "(absent)".into());
-        let how = match (&field.before, &field.after) {
+        let values = match (&field.before, &field.after) {
             (None, None) => "contents differ".into(),
             (before, after) => format!("{} → {}", value(before), value(after)),
         };
-        text += &format!("      {}: {how}\n", field.field);
+        text += &format!("      {}: {values}\n", field.field);
     }
     text
 }
 
-/// Formats a warning with its place in a file.
+/// Formats a warning with its location in a file.
 pub(crate) fn warning(warning: &Diagnostic, screen: &Screen) -> String {
     let text = finding_text(&pack::as_field(warning));
     format!("{}{}", screen.paint(Tone::Attention, "warning:"), text.trim_end())
@@ -131,7 +131,7 @@ mod tests {
     use crate::render::Output;
 
     #[test]
-    fn a_difference_reads_line_by_line() {
+    fn diff_has_one_line_per_field() {
         let diff = serde_json::from_value(json!({"from": 1, "changes": [
             {"change": "changed", "what": "input", "name": "size",
              "fields": [{"field": "default", "before": "2", "after": "3"}]},

@@ -4,48 +4,48 @@ use api::archives::{ArchiveInfo, CreatedArchives, Range};
 use crate::render::{Screen, Table, moment, size};
 
 /// Formats new archives.
-pub(crate) fn made(made: &CreatedArchives) -> String {
+pub(crate) fn created(created: &CreatedArchives) -> String {
     let mut text = String::new();
-    for Range { first, last, bytes } in &made.archives {
+    for Range { first, last, bytes } in &created.archives {
         text += &format!("Archived positions {first} to {last} ({})\n", size(*bytes));
     }
-    if let Some(last) = made.archives.last() {
+    if let Some(last) = created.archives.last() {
         text +=
             "The database still contains their rows. After a backup of the archives, drop them:\n";
         text += &format!("  stead archive drop --through {}\n", last.last);
     } else {
         text += "No changes: every closed partition is in an archive\n";
     }
-    if let Some(next) = &made.next {
+    if let Some(next) = &created.next {
         text += &format!("Next: {next}\n");
     }
     text
 }
 
 /// Formats a list of archives.
-pub(crate) fn list(shown: &[ArchiveInfo], screen: &Screen) -> String {
-    if shown.is_empty() {
+pub(crate) fn list(archives: &[ArchiveInfo], screen: &Screen) -> String {
+    if archives.is_empty() {
         return "No archives: the database contains the whole log\n".into();
     }
-    let mut table = Table::new(["POSITIONS", "MADE", "ROWS", "FILES"]);
-    for one in shown {
+    let mut table = Table::new(["POSITIONS", "CREATED", "ROWS", "FILES"]);
+    for archive in archives {
         table.row([
-            format!("{} to {}", one.first, one.last),
-            moment(&one.made_at),
-            if one.has_rows { "in the database" } else { "dropped" }.into(),
-            one.bytes.map_or_else(|| "missing".into(), size),
+            format!("{} to {}", archive.first, archive.last),
+            moment(&archive.made_at),
+            if archive.has_rows { "in the database" } else { "dropped" }.into(),
+            archive.bytes.map_or_else(|| "missing".into(), size),
         ]);
     }
     table.text(screen)
 }
 
 /// Formats verified archives.
-pub(crate) fn read(read: &[Range]) -> String {
+pub(crate) fn verified(verified: &[Range]) -> String {
     let mut text = String::new();
-    for Range { first, last, .. } in read {
+    for Range { first, last, .. } in verified {
         text += &format!("Verified positions {first} to {last}\n");
     }
-    if read.is_empty() {
+    if verified.is_empty() {
         text += "No archives\n";
     }
     text

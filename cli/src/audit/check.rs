@@ -22,17 +22,18 @@ use serde::Serialize;
 use super::{keys::parse_trusted_keys, print_result};
 use crate::{failure::Failure, render::moment, settings::Settings};
 
-/// Maximum length of a line. An event has at most 64 KiB, and escapes make it longer.
+/// Maximum length of an exported line in bytes. An event has at most 64 KiB before JSON escapes.
 const LINE_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// File of `stead audit prove` or `stead audit export`
     file: PathBuf,
-    /// Trusted checkpoint key: a verifier key, 64 hexadecimal digits, or a fingerprint; may be repeated
+    /// Trusted checkpoint key: a verifier key, 64 hexadecimal digits, or a fingerprint; may be
+    /// repeated
     #[arg(long, required = true)]
     key: Vec<String>,
-    /// Earlier signed checkpoint: the file must be of the same log
+    /// Earlier signed checkpoint; the check fails unless the log of the file continues it
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
     /// Fail unless the file proves that no event of its subject is missing, up to its checkpoint
@@ -60,7 +61,6 @@ pub(crate) struct CheckReport {
     not_proven: Vec<String>,
 }
 
-/// One stream of the subject.
 #[derive(Debug, Serialize)]
 struct StreamReport {
     stream: String,
@@ -68,19 +68,19 @@ struct StreamReport {
     complete: bool,
 }
 
-pub(crate) fn run(settings: &Settings, ask: &Check) -> Result<(), Failure> {
-    let keys = parse_trusted_keys(&ask.key)?;
+pub(crate) fn run(settings: &Settings, args: &Check) -> Result<(), Failure> {
+    let keys = parse_trusted_keys(&args.key)?;
     let read = |path: &PathBuf| {
         fs::read_to_string(path).map_err(|error| {
             Failure::Usage(format!("cannot read the checkpoint {}: {error}", path.display()))
         })
     };
-    let kept = ask.checkpoint.as_ref().map(read).transpose()?;
-    let said = checked(&ask.file, &keys, kept.as_deref())?;
-    if ask.require_complete && said.complete != Some(true) {
-        let (file, subject) = (ask.file.display(), sanitize(&said.subject));
-        let why = match said.complete {
-            Some(_) if said.streams.len() > 1 => {
+    let checkpoint = args.checkpoint.as_ref().map(read).transpose()?;
+    let report = checked(&args.file, &keys, checkpoint.as_deref())?;
+    if args.require_complete && report.complete != Some(true) {
+        let (file, subject) = (args.file.display(), sanitize(&report.subject));
+        let why = match report.complete {
+            Some(_) if report.streams.len() > 1 => {
                 "does not prove that each of its streams is complete: it was made with --other-entries none or \
                  --hashes-only, or the log is too long"
             }
@@ -94,21 +94,25 @@ pub(crate) fn run(settings: &Settings, ask: &Check) -> Result<(), Failure> {
         return Err(Failure::Outcome(format!("{file} is valid, but {why} ({subject})")));
     }
     let screen = settings.screen();
-    let history = said.history.as_ref().map(|history| install::text(history, &screen));
+    let history = report.history.as_ref().map(|history| install::text(history, &screen));
     let text = format!(
         "{} is valid.\n{}{}",
-        ask.file.display(),
+        args.file.display(),
         history.unwrap_or_default(),
-        said.proofs()
+        report.proofs()
     );
-    print_result(&screen, &serde_json::json!(said), &text)
+    print_result(&screen, &serde_json::json!(report), &text)
 }
 
-fn checked(path: &Path, keys: &[TrustedKey], kept: Option<&str>) -> Result<CheckReport, Failure> {
-    let no_file = |error| Failure::Usage(format!("{}: {error}", path.display()));
+fn checked(
+    path: &Path,
+    keys: &[TrustedKey],
+    checkpoint: Option<&str>,
+) -> Result<CheckReport, Failure> {
+    let no_file = |error| Failure::Usage(format!("cannot read {}: {error}", path.display()));
     let wrong = |error: BundleError| {
-        let said = sanitize(&format!("{}: {error}", path.display()));
-        if error.is_useless() { Failure::Usage(said) } else { Failure::Outcome(said) }
+        let message = sanitize(&format!("{}: {error}", path.display()));
+        if error.is_useless() { Failure::Usage(message) } else { Failure::Outcome(message) }
     };
     let mut file = BufReader::new(File::open(path).map_err(no_file)?);
     let mut first = Vec::new();
@@ -120,12 +124,12 @@ fn checked(path: &Path, keys: &[TrustedKey], kept: Option<&str>) -> Result<Check
     if !is_range {
         file.take(limit).read_to_end(&mut first).map_err(no_file)?;
         let bundle = Bundle::read(&first).map_err(wrong)?;
-        let proven = bundle.check(keys, kept).map_err(wrong)?;
+        let proven = bundle.check(keys, checkpoint).map_err(wrong)?;
         let history = history(&bundle)?;
         return Ok(bundle_report(&bundle, &proven, history));
     }
     let head = Head::read(first.strip_suffix(b"\n").unwrap_or(&first)).map_err(wrong)?;
-    let mut range = Range::begin(head, keys, kept).map_err(wrong)?;
+    let mut range = Range::begin(head, keys, checkpoint).map_err(wrong)?;
     loop {
         let mut line = Vec::new();
         file.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line).map_err(no_file)?;
@@ -240,12 +244,12 @@ fn is_complete(complete: &Complete) -> Option<bool> {
 }
 
 fn streams(proven: &VerifiedBundle) -> Vec<StreamReport> {
-    let said = |stream: &StreamProven| StreamReport {
+    let report = |stream: &StreamProven| StreamReport {
         stream: sanitize(&stream.stream),
         events: stream.events,
         complete: is_complete(&stream.complete) == Some(true),
     };
-    proven.streams.iter().map(said).collect()
+    proven.streams.iter().map(report).collect()
 }
 
 /// Adds statements on content that the proof does not cover.
@@ -274,9 +278,9 @@ fn of_range(proven: &range::VerifiedRange) -> CheckReport {
     ];
     let mut open = vec![];
     if from > 1 {
-        let said =
+        let entry =
             format!("the chain hash before position {from}: the checkpoint covers only the tree");
-        open.push(said);
+        open.push(entry);
     }
     note_stored_checkpoint(proven.kept.as_ref().map(|kept| kept.size), &mut holds, &mut open);
     always(checkpoint.size, proven.other_signatures, &mut open);
@@ -307,8 +311,8 @@ fn events(count: u64) -> String {
     if count == 1 { "1 event".into() } else { format!("{count} events") }
 }
 
-fn note_stored_checkpoint(kept: Option<u64>, holds: &mut Vec<String>, open: &mut Vec<String>) {
-    match kept {
+fn note_stored_checkpoint(stored: Option<u64>, holds: &mut Vec<String>, open: &mut Vec<String>) {
+    match stored {
         Some(size) => holds.push(format!("the log matches the stored checkpoint at {size}")),
         None => open.push(
             "that other parties see the same log: pass --checkpoint with a checkpoint that another party stored, for example a runner"

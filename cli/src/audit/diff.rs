@@ -14,8 +14,8 @@ use crate::{
     settings::CommandContext,
 };
 
-/// Maximum number of printed characters of a value. JSON output contains all of it.
-const VALUE: usize = 60;
+/// Maximum number of printed characters of a value. JSON output contains the complete value.
+const MAX_VALUE_CHARS: usize = 60;
 
 /// Page of the changed installs.
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ pub(crate) struct InstallPageArgs {
 }
 
 pub(crate) async fn run(
-    desk: &CommandContext,
+    context: &CommandContext,
     stream: Option<String>,
     (from, to): (PointInTime, Option<PointInTime>),
     page: InstallPageArgs,
@@ -48,31 +48,33 @@ pub(crate) async fn run(
             cursor,
             min_position,
         };
-        return of_installs(desk, &query).await;
+        return installs_diff(context, &query).await;
     };
     if limit.is_some() || cursor.is_some() {
-        let said = "--limit and --cursor are only for a diff of all installs: remove them, or select no aggregate";
-        return Err(Failure::Usage(said.into()));
+        let message = "cannot use --limit or --cursor: the diff of one aggregate has no pages; omit these options, or select no aggregate";
+        return Err(Failure::Usage(message.into()));
     }
     let query =
         StreamDiffQuery { stream, from_position, from_time, to_position, to_time, min_position };
-    let between = desk.client.between(&query).await?;
-    desk.screen.print_one(&between, |screen| text(&between, screen))?;
-    print_continuation(desk, &between);
+    let between = context.client.between(&query).await?;
+    context.screen.print_one(&between, |screen| text(&between, screen))?;
+    print_continuation(context, &between);
     Ok(())
 }
 
 /// Prints a page of the changed installs.
-async fn of_installs(desk: &CommandContext, query: &InstallsDiffQuery) -> Result<(), Failure> {
-    let page = desk.client.installs_between(query).await?;
-    desk.screen.print_one(&page, |screen| match page.items.is_empty() {
+async fn installs_diff(context: &CommandContext, query: &InstallsDiffQuery) -> Result<(), Failure> {
+    let page = context.client.installs_between(query).await?;
+    context.screen.print_one(&page, |screen| match page.items.is_empty() {
         true => "No changes.\n".into(),
-        false => page.items.iter().map(|one| text(one, screen)).collect::<Vec<_>>().join("\n"),
+        false => {
+            page.items.iter().map(|install| text(install, screen)).collect::<Vec<_>>().join("\n")
+        }
     })?;
-    page.items.iter().for_each(|between| print_continuation(desk, between));
+    page.items.iter().for_each(|between| print_continuation(context, between));
     if let Some(cursor) = &page.next {
-        // Repeat the two positions, because a relative time changes its meaning.
-        desk.screen.remark(&format!(
+        // Prints positions, because a relative time would select other positions for the next page.
+        context.screen.remark(&format!(
             "Next page: --from {} --to {} --cursor {cursor}",
             page.from.position, page.to.position
         ));
@@ -81,20 +83,20 @@ async fn of_installs(desk: &CommandContext, query: &InstallsDiffQuery) -> Result
 }
 
 /// Prints a remark if the history is incomplete, with the option that continues it.
-fn print_continuation(desk: &CommandContext, between: &StreamDiff) {
+fn print_continuation(context: &CommandContext, between: &StreamDiff) {
     let until = between.complete_through;
     if until <= between.from.position && until < between.to.position {
-        desk.screen
+        context
+            .screen
             .remark("The history is too long for one response. Select a shorter range with --to.");
     } else if until < between.to.position {
-        desk.screen.remark(&format!(
+        context.screen.remark(&format!(
             "The history of {} after position {until} is too long for one response. Continue with --from {until}.",
             between.stream
         ));
     }
 }
 
-/// Formats a diff.
 pub(crate) fn text(between: &StreamDiff, screen: &Screen) -> String {
     let named = between.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
     let mut text = format!(
@@ -109,8 +111,8 @@ pub(crate) fn text(between: &StreamDiff, screen: &Screen) -> String {
         text += &run_text(run, &jobs(run, screen), screen);
     }
     if !between.other_events.is_empty() {
-        let beside = if between.runs.is_empty() { "Events" } else { "Events outside of runs" };
-        text += &format!("\n{}\n", screen.paint(Tone::Strong, beside));
+        let heading = if between.runs.is_empty() { "Events" } else { "Events outside of runs" };
+        text += &format!("\n{}\n", screen.paint(Tone::Strong, heading));
         text += &indented(&events(&between.other_events), screen);
     }
     text
@@ -142,25 +144,25 @@ fn value(value: Option<&Value>) -> String {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     };
-    if text.chars().count() <= VALUE {
+    if text.chars().count() <= MAX_VALUE_CHARS {
         return text;
     }
-    text.chars().take(VALUE - 1).chain(['…']).collect()
+    text.chars().take(MAX_VALUE_CHARS - 1).chain(['…']).collect()
 }
 
-/// A run, with a table of its jobs.
+/// Formats a run, with `jobs` as the table of its jobs.
 pub(crate) fn run_text(run: &RunActivity, jobs: &Table, screen: &Screen) -> String {
     let to = run.config_version.map(|version| format!(" to version {version}"));
     let to = to.filter(|_| matches!(run.kind.as_str(), "upgrade" | "rollback")).unwrap_or_default();
-    let what = format!("{}{to}", run.kind.replace('_', " "));
+    let label = format!("{}{to}", run.kind.replace('_', " "));
     let outcome = run.outcome.as_deref().unwrap_or("running");
-    let heading = screen.paint(Tone::Strong, &format!("{what}  {}", run.run));
+    let heading = screen.paint(Tone::Strong, &format!("{label}  {}", run.run));
     let mut text = format!("\n{heading}  {}\n", screen.state(outcome));
     let by = actor_text(&run.requested_by, run.requested_by_name.as_deref());
     let at = run.requested_at.as_ref().map(|at| format!(" {}", moment(at))).unwrap_or_default();
     text += &format!("  requested{at} by {by}{}\n", because(run.reason.as_deref()));
-    for word in &run.interventions {
-        text += &intervention_text(word);
+    for intervention in &run.interventions {
+        text += &intervention_text(intervention);
     }
     if let Some(ended) = &run.ended_at {
         text += &format!("  {} {}\n", outcome.replace('_', " "), moment(ended));
@@ -171,7 +173,7 @@ pub(crate) fn run_text(run: &RunActivity, jobs: &Table, screen: &Screen) -> Stri
     if !run.components.is_empty() {
         let mut table = Table::new(["COMPONENT", "BEFORE", "AFTER"]);
         for component in &run.components {
-            table.row(of_component(component));
+            table.row(component_row(component));
         }
         text += &indented(&table, screen);
     }
@@ -179,13 +181,17 @@ pub(crate) fn run_text(run: &RunActivity, jobs: &Table, screen: &Screen) -> Stri
     text
 }
 
-fn intervention_text(word: &Intervention) -> String {
-    let of = word.step_name.as_ref().map(|of| format!(" {of}")).unwrap_or_default();
-    let by = actor_text(&word.by, word.by_name.as_deref());
-    let mut text = format!("  {}{of} {} by {by}", word.kind.replace('_', " "), moment(&word.at));
-    text += &because(word.reason.as_deref());
+fn intervention_text(intervention: &Intervention) -> String {
+    let of = intervention.step_name.as_ref().map(|of| format!(" {of}")).unwrap_or_default();
+    let by = actor_text(&intervention.by, intervention.by_name.as_deref());
+    let mut text = format!(
+        "  {}{of} {} by {by}",
+        intervention.kind.replace('_', " "),
+        moment(&intervention.at)
+    );
+    text += &because(intervention.reason.as_deref());
     text.push('\n');
-    if let Some(digest) = &word.digest {
+    if let Some(digest) = &intervention.digest {
         text += &format!("    plan {digest}\n");
     }
     text
@@ -203,7 +209,7 @@ fn jobs(run: &RunActivity, screen: &Screen) -> Table {
     table
 }
 
-/// The outcome of a job, with the reason of a failure.
+/// Formats the outcome of a job, with the reason of a failure. Empty while the job runs.
 pub(crate) fn outcome(job: &JobActivity, screen: &Screen) -> String {
     match (&job.outcome, &job.detail) {
         (Some(outcome), Some(detail)) => format!("{}: {detail}", screen.state(outcome)),
@@ -219,10 +225,10 @@ fn of_job(job: &JobActivity, screen: &Screen) -> [String; 6] {
     [job.kind.clone(), of, outcome, job.attempts.to_string(), ended, job.job.to_string()]
 }
 
-fn of_component(component: &ComponentChange) -> [String; 3] {
+fn component_row(component: &ComponentChange) -> [String; 3] {
     let version = |version: &Option<DeployedVersion>| {
-        let there = version.as_ref();
-        there.map(|one| format!("version {} ({})", one.config_version, one.build))
+        let deployment = version.as_ref();
+        deployment.map(|one| format!("version {} ({})", one.config_version, one.build))
     };
     let mut after = version(&component.after).unwrap_or_else(|| "removed".into());
     if component.incomplete {
@@ -243,10 +249,9 @@ fn span(run: &RunActivity) -> String {
     }
 }
 
-/// A table of events.
-pub(crate) fn events(all: &[EventSummary]) -> Table {
+pub(crate) fn events(events: &[EventSummary]) -> Table {
     let mut table = Table::new(["POSITION", "RECORDED", "EVENT", "BY", "REASON"]);
-    for event in all {
+    for event in events {
         table.row([
             event.position.to_string(),
             moment(&event.recorded_at),

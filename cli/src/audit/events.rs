@@ -18,62 +18,63 @@ pub(crate) struct Events {
     /// Only events of this stream (such as `install/acme`) or stream type (such as `install`)
     #[arg(long)]
     stream: Option<String>,
-    /// Only of this install: name or id
+    /// Only events of this install: name or id
     #[arg(long, conflicts_with = "stream")]
     install: Option<String>,
-    /// Only of this type, `run.approved`, or of all types of an aggregate, `run.`
+    /// Only events of this type (such as `run.approved`) or of all types of an aggregate (such as
+    /// `run.`)
     #[arg(long = "type")]
     event_type: Option<String>,
-    /// Only by this actor: prn_…, rnr_…, policy:…, timer:…, system
+    /// Only events by this actor: prn_…, rnr_…, policy:…, timer:…, system
     #[arg(long)]
     actor: Option<String>,
-    /// Recorded at or after this time: RFC 3339, a day, `2h ago`, `tuesday`
+    /// Only events recorded at or after this time: RFC 3339, a date, `2h ago`, `tuesday`
     #[arg(long, value_name = "TIME")]
     since: Option<Moment>,
-    /// Recorded before this time
+    /// Only events recorded before this time
     #[arg(long, value_name = "TIME")]
     until: Option<Moment>,
-    /// Only after this position
+    /// Only events after this position
     #[arg(long, value_name = "POSITION", default_value_t = 0)]
     after: u64,
     /// Maximum number of events [default: all]
     #[arg(long)]
     limit: Option<u64>,
-    /// Follow new events
+    /// Continue with new events
     #[arg(long, short)]
     follow: bool,
 }
 
-pub(crate) async fn print(desk: &CommandContext, ask: Events) -> Result<(), Failure> {
+pub(crate) async fn print(context: &CommandContext, args: Events) -> Result<(), Failure> {
     let mut printer =
-        Printer { screen: desk.screen, left: ask.limit, all: Vec::new(), headed: false };
-    let stream = match ask.install {
+        Printer { screen: context.screen, left: args.limit, all: Vec::new(), headed: false };
+    let stream = match args.install {
         Some(install) => Some(format!("install/{install}")),
-        None => ask.stream,
+        None => args.stream,
     };
     let mut query = EventsQuery {
-        after: Some(ask.after),
+        after: Some(args.after),
         stream,
-        event_type: ask.event_type,
-        actor: ask.actor,
-        since: ask.since.map(|Moment(time)| time),
-        until: ask.until.map(|Moment(time)| time),
+        event_type: args.event_type,
+        actor: args.actor,
+        since: args.since.map(|Moment(time)| time),
+        until: args.until.map(|Moment(time)| time),
         limit: Some(200),
         min_position: None,
     };
-    if ask.follow {
+    if args.follow {
         // An endless stream cannot be one JSON document, so print one document per event.
         if printer.screen.output == Output::Json {
             printer.screen.output = Output::Ndjson;
         }
-        return follow(desk, &mut printer, query).await;
+        return follow(context, &mut printer, query).await;
     }
-    page(desk, &mut printer, &mut query).await?;
-    match (desk.screen.output, printer.all.is_empty()) {
+    page(context, &mut printer, &mut query).await?;
+    match (context.screen.output, printer.all.is_empty()) {
         // JSON output is one document, also without events.
-        (Output::Json, _) => desk.screen.print_list(&printer.all, "", |_| Table::default()),
+        (Output::Json, _) => context.screen.print_list(&printer.all, "", |_| Table::default()),
         (Output::Table, true) => {
-            desk.screen.remark("No events match.");
+            context.screen.remark("No events match.");
             Ok(())
         }
         (Output::Table, false) | (Output::Ndjson, _) => printer.table(),
@@ -82,12 +83,12 @@ pub(crate) async fn print(desk: &CommandContext, ask: Events) -> Result<(), Fail
 
 /// Reads all events up to the head, page by page.
 async fn page(
-    desk: &CommandContext,
+    context: &CommandContext,
     printer: &mut Printer,
     query: &mut EventsQuery,
 ) -> Result<(), Failure> {
     loop {
-        let page = desk.client.events(query).await?;
+        let page = context.client.events(query).await?;
         for event in page.items {
             if !printer.event(event)? {
                 return Ok(());
@@ -100,19 +101,19 @@ async fn page(
     }
 }
 
-/// Subscribes before it reads, so that it misses no event in between.
+/// Subscribes to changes before reading, so that the command misses no event.
 async fn follow(
-    desk: &CommandContext,
+    context: &CommandContext,
     printer: &mut Printer,
     mut query: EventsQuery,
 ) -> Result<(), Failure> {
     loop {
-        match desk.client.changes(&ChangesQuery::default()).await {
+        match context.client.changes(&ChangesQuery::default()).await {
             Ok(answer) => {
                 let changes = server_events(answer);
                 pin_mut!(changes);
                 loop {
-                    page(desk, printer, &mut query).await?;
+                    page(context, printer, &mut query).await?;
                     printer.table()?;
                     if printer.left == Some(0) {
                         return Ok(());
@@ -138,7 +139,7 @@ struct Printer {
 }
 
 impl Printer {
-    /// Adds an event. Returns `false` if the limit is reached.
+    /// Adds an event and returns `true`. Returns `false` if the limit has been reached.
     fn event(&mut self, event: EventRecord) -> Result<bool, Failure> {
         if self.left == Some(0) {
             return Ok(false);
@@ -178,13 +179,14 @@ impl Printer {
     }
 }
 
-/// The log contains the id. The name is the current display name.
+/// Actor as recorded in the log, with the current display name.
 fn actor(event: &EventRecord) -> String {
     let name = event.actor_name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
     format!("{}{name}", event.actor)
 }
 
-/// Start of a payload. JSON output contains all of it.
+/// Start of a payload, without its first member, the type. JSON output contains the complete
+/// payload.
 fn short(payload: &str) -> String {
     let body = payload.split_once(',').map_or("", |(_, rest)| rest.trim_end_matches('}'));
     let mut text: String = body.chars().take(72).collect();

@@ -21,13 +21,13 @@ use crate::{failure::Failure, settings::CommandContext};
 
 #[derive(Debug, Args)]
 pub(crate) struct Export {
-    /// From this position or time (RFC 3339)
+    /// From this position or time: RFC 3339, a date, `2h ago`, `tuesday` [default: the first event]
     #[arg(long, value_name = "TIME|POSITION")]
     from: Option<PointInTime>,
-    /// Up to this position (inclusive) or time (exclusive)
+    /// Up to this position (inclusive) or time (exclusive) [default: the last event]
     #[arg(long, value_name = "TIME|POSITION")]
     to: Option<PointInTime>,
-    /// Format: `ndjson` can be checked, `ocsf` is for a SIEM and proves nothing
+    /// Format: `ndjson` for `stead audit check`, or `ocsf` for a SIEM, without proofs
     #[arg(long, value_enum, default_value_t = Format::Ndjson)]
     format: Format,
     /// Output file [default: standard output]
@@ -35,33 +35,32 @@ pub(crate) struct Export {
     out: Option<PathBuf>,
 }
 
-/// Format of a line of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Events as they were written, after a first line with the proofs
+    /// Unchanged events for `stead audit check`, after a first line with the proofs
     Ndjson,
-    /// Events as Entity Management of OCSF 1.3.0
+    /// Events in the class Entity Management of OCSF 1.3.0 for a SIEM, without proofs
     Ocsf,
 }
 
 /// Writes the lines as they arrive, with a progress bar. Removes an incomplete or invalid file.
-pub(crate) async fn run(desk: &CommandContext, ask: Export) -> Result<(), Failure> {
-    let (from, since) = ask.from.map_or((None, None), PointInTime::parts);
-    let (to, until) = ask.to.map_or((None, None), PointInTime::parts);
+pub(crate) async fn run(context: &CommandContext, args: Export) -> Result<(), Failure> {
+    let (from, since) = args.from.map_or((None, None), PointInTime::parts);
+    let (to, until) = args.to.map_or((None, None), PointInTime::parts);
     let query = RangeQuery { from, to, since, until, min_position: None };
-    let lines = lines(desk.client.range(&query).await?);
+    let lines = lines(context.client.range(&query).await?);
     pin_mut!(lines);
     let first = lines.next().await.ok_or_else(incomplete)??;
     let head = Head::read(first.as_bytes()).map_err(wrong)?;
-    let out: Box<dyn Write> = match &ask.out {
+    let out: Box<dyn Write> = match &args.out {
         Some(path) => Box::new(created(path)?),
         None => Box::new(std::io::stdout()),
     };
-    let written = written(desk, (&first, head.clone()), lines, (ask.format, out)).await;
-    let Some(path) = ask.out else { return written };
+    let written = written(context, (&first, head.clone()), lines, (args.format, out)).await;
+    let Some(path) = args.out else { return written };
     if let Err(failure) = written {
         if let Err(error) = std::fs::remove_file(&path) {
-            desk.screen.remark(&format!(
+            context.screen.remark(&format!(
                 "cannot delete the incomplete export {}: {error}; delete it",
                 path.display()
             ));
@@ -69,15 +68,16 @@ pub(crate) async fn run(desk: &CommandContext, ask: Export) -> Result<(), Failur
         return Err(failure);
     }
     let (count, from, to, path) = (head.count(), head.from, head.to, path.display());
-    let next = match ask.format {
+    let next = match args.format {
         Format::Ndjson => {
-            format!("To verify it anywhere: stead audit check {path} --key {}", head.signer)
+            format!("Verify the file offline: stead audit check {path} --key {}", head.signer)
         }
         Format::Ocsf => {
             "OCSF lines cannot be verified. Also store an export without --format.".into()
         }
     };
-    desk.screen
+    context
+        .screen
         .remark(&format!("Exported {count} events, positions {from} to {to}, to {path}\n{next}"));
     Ok(())
 }
@@ -85,18 +85,18 @@ pub(crate) async fn run(desk: &CommandContext, ask: Export) -> Result<(), Failur
 /// Writes the lines and verifies them with the key that the export names. The recipient decides
 /// whether to trust that key.
 async fn written(
-    desk: &CommandContext,
+    context: &CommandContext,
     (first, head): (&str, Head),
     mut lines: impl Stream<Item = Result<String, ClientError>> + Unpin,
     (format, out): (Format, Box<dyn Write>),
 ) -> Result<(), Failure> {
-    let bar = desk.screen.bar(head.count(), "export");
+    let bar = context.screen.bar(head.count(), "export");
     let mut out = BufWriter::new(out);
     if format == Format::Ndjson {
         writeln!(out, "{first}")?;
     }
     let origin = head.checkpoint.lines().next().unwrap_or_default().to_owned();
-    let all = head.count();
+    let expected = head.count();
     let signer = head.signer.parse().map_err(|error| wrong(BundleError::Key(error)))?;
     let mut range = Range::begin(head, &[TrustedKey::Verifier(signer)], None).map_err(wrong)?;
     let mut count = 0u64;
@@ -112,22 +112,23 @@ async fn written(
     }
     out.flush()?;
     bar.finish_and_clear();
-    if count != all {
+    if count != expected {
         return Err(incomplete());
     }
     range.end().map(drop).map_err(wrong)
 }
 
-/// Error for data that does not match the signature of the server.
+/// Failure for an export whose proofs or signatures are invalid.
 fn wrong(error: BundleError) -> Failure {
-    let said = sanitize(&format!("the export is invalid: {error}"));
-    if error.is_useless() { Failure::Usage(said) } else { Failure::Outcome(said) }
+    let message = sanitize(&format!("the export is invalid: {error}"));
+    if error.is_useless() { Failure::Usage(message) } else { Failure::Outcome(message) }
 }
 
 fn in_ocsf(origin: &str, line: &str) -> Result<String, Failure> {
     let event = serde_json::from_str::<EventRecord>(line);
-    let told = event.and_then(|event| ocsf::to_ocsf(origin, &event));
-    told.map(|told| told.to_string())
+    let object = event.and_then(|event| ocsf::to_ocsf(origin, &event));
+    object
+        .map(|object| object.to_string())
         .map_err(|error| Failure::Outcome(format!("cannot convert a line of the export: {error}")))
 }
 
@@ -135,8 +136,8 @@ fn incomplete() -> Failure {
     Failure::Unreachable("the export is incomplete: connection lost; run the command again".into())
 }
 
-/// Creates a file, and never overwrites one. It contains payloads and salts, so only its owner can
-/// read it.
+/// Creates a file that only its owner can read, because exports and bundles contain payloads and
+/// salts. Never overwrites a file.
 pub(crate) fn created(path: &Path) -> Result<std::fs::File, Failure> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     file.map_err(|error| {

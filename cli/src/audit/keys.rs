@@ -14,37 +14,39 @@ pub(crate) fn parse_trusted_keys(texts: &[String]) -> Result<Vec<TrustedKey>, Fa
 }
 
 /// Opens a checkpoint that one of the trusted keys signed. A trusted fingerprint selects its key
-/// from `named`, the keys of an untrusted source.
+/// from `signers`, the keys of an untrusted source.
 pub(crate) fn open_checkpoint(
-    whose: &str,
+    source: &str,
     note: &str,
-    believed: &[TrustedKey],
-    named: &[VerifierKey],
+    trusted: &[TrustedKey],
+    signers: &[VerifierKey],
 ) -> Result<Checkpoint, Failure> {
     let outcome = |error: &dyn std::fmt::Display| {
         Failure::Outcome(format!(
-            "{whose}: {error}\n  try: `stead audit check --help` lists the sources of a key; a checkpoint must be the \
+            "cannot verify the {source}: {error}\n  try: `stead audit check --help` lists the sources of a key; a checkpoint must be the \
              complete, unchanged file"
         ))
     };
     let origin = Checkpoint::read_unverified(note).map_err(|error| outcome(&error))?.origin();
-    let named = named.iter().filter(|key| believed.iter().any(|one| one.is(key)));
-    let known: Vec<VerifyingKey> = believed
+    let signers = signers.iter().filter(|key| trusted.iter().any(|one| one.is(key)));
+    let known: Vec<VerifyingKey> = trusted
         .iter()
         .filter_map(|key| key.key_for(&origin))
-        .chain(named.map(|key| key.key))
+        .chain(signers.map(|key| key.key))
         .collect();
     if known.is_empty() {
-        let said = format!(
-            "no trusted key can verify {origin}: a fingerprint only selects a key that the server or the file \
-             contains\n  try: the whole verifier key, <name>+<hash>+<base64>"
+        let message = format!(
+            "cannot verify a checkpoint of {origin}: no trusted key is for this log, and a fingerprint only selects a key \
+             that the server or the file contains\n  try: the complete verifier key, <name>+<hash>+<base64>"
         );
-        return Err(Failure::Usage(said));
+        return Err(Failure::Usage(message));
     }
     Checkpoint::open(note, &known).map_err(|error| outcome(&error))
 }
 
-/// Parses keys from an untrusted source. Ignores invalid ones.
-pub(crate) fn named<'a>(texts: impl IntoIterator<Item = &'a String>) -> Vec<VerifierKey> {
+/// Parses keys from an untrusted source. Ignores invalid keys.
+pub(crate) fn parse_verifier_keys<'a>(
+    texts: impl IntoIterator<Item = &'a String>,
+) -> Vec<VerifierKey> {
     texts.into_iter().filter_map(|text| text.parse().ok()).collect()
 }

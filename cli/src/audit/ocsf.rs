@@ -2,8 +2,8 @@
 //! collect events of many sources: <https://schema.ocsf.io/1.3.0/classes/entity_management>.
 //!
 //! Every event changes one aggregate, which matches the class Entity Management. Fields without an
-//! OCSF attribute are in `unmapped`. The result proves nothing, but its leaf and position lead to
-//! the event that is proven.
+//! OCSF attribute are in `unmapped`. The result contains no proof. Its leaf and position identify
+//! the event in the log.
 use domain::actor::Actor;
 use event_log::Meta;
 use schemas::control::audit::EventRecord;
@@ -18,7 +18,8 @@ const INFORMATIONAL: (u64, &str) = (1, "Informational");
 /// Converts one event of the log with this origin.
 ///
 /// # Errors
-/// If its payload or metadata is not valid JSON of an event.
+///
+/// If the payload is not JSON, or the metadata is invalid.
 pub(crate) fn to_ocsf(origin: &str, event: &EventRecord) -> serde_json::Result<Value> {
     let (kind, id) = event.stream.split_once('/').unwrap_or((&event.stream, ""));
     let activity = if event.sequence == 1 { (1, "Create") } else { (3, "Update") };

@@ -27,19 +27,20 @@ use crate::{failure::Failure, render::write, settings::CommandContext};
 
 #[derive(Debug, Args)]
 pub(crate) struct Prove {
-    /// A position, the id of an event, the name of an install, the id of an install, run, job, build, component, app, runner,
-    /// principal or enrolment, or any stream: `<aggregate type>/<id>`
+    /// A position, the id of an event, the name of an install, the id of an install, run, job,
+    /// build, component, app, runner, principal or enrolment, or any stream: `<aggregate
+    /// type>/<id>`
     #[arg(value_name = "EVENT|INSTALL|ID|STREAM")]
     what: String,
     /// Output file [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Earlier signed checkpoint: also prove that the log continues it
+    /// Earlier signed checkpoint; the bundle also proves that the log continues it
     #[arg(long, value_name = "FILE")]
     since: Option<PathBuf>,
     /// Entries of other streams to add [default: after]
     #[arg(long, value_enum, value_name = "WHICH")]
-    other_entries: Option<Others>,
+    other_entries: Option<OtherEntriesArg>,
     /// Replace payloads, metadata and salts by their hashes
     #[arg(long)]
     hashes_only: bool,
@@ -51,23 +52,22 @@ pub(crate) struct Prove {
     with_reasons: bool,
 }
 
-/// Entries of other streams in a proof.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Others {
+enum OtherEntriesArg {
     /// Every position after the stream's last event: proves that the stream did not continue
     After,
     /// Every position of the log: completeness then depends on the signed root only
     All,
-    /// None: does not prove that the stream did not continue
+    /// No entries: the bundle does not prove that the stream did not continue
     None,
 }
 
-impl From<Others> for OtherEntries {
-    fn from(others: Others) -> Self {
-        match others {
-            Others::After => OtherEntries::After,
-            Others::All => OtherEntries::All,
-            Others::None => OtherEntries::None,
+impl From<OtherEntriesArg> for OtherEntries {
+    fn from(arg: OtherEntriesArg) -> Self {
+        match arg {
+            OtherEntriesArg::After => OtherEntries::After,
+            OtherEntriesArg::All => OtherEntries::All,
+            OtherEntriesArg::None => OtherEntries::None,
         }
     }
 }
@@ -104,39 +104,39 @@ impl Prove {
     }
 }
 
-/// Aggregate type of an id. `None`: the id or the name of an install.
-fn kind(what: &str) -> Option<&'static str> {
-    fn is<I: FromStr>(what: &str) -> bool {
-        what.parse::<I>().is_ok()
+/// Aggregate type of an id. `None` for the id or the name of an install.
+fn kind(text: &str) -> Option<&'static str> {
+    fn is<I: FromStr>(text: &str) -> bool {
+        text.parse::<I>().is_ok()
     }
     let kinds = [
-        (is::<AppId>(what), App::NAME),
-        (is::<ComponentId>(what), Component::NAME),
-        (is::<BuildId>(what), Build::NAME),
-        (is::<RunId>(what), Run::NAME),
-        (is::<JobId>(what), Job::NAME),
-        (is::<RunnerId>(what), Runner::NAME),
-        (is::<PrincipalId>(what), Access::NAME),
-        (is::<TokenId>(what), Enrolment::NAME),
+        (is::<AppId>(text), App::NAME),
+        (is::<ComponentId>(text), Component::NAME),
+        (is::<BuildId>(text), Build::NAME),
+        (is::<RunId>(text), Run::NAME),
+        (is::<JobId>(text), Job::NAME),
+        (is::<RunnerId>(text), Runner::NAME),
+        (is::<PrincipalId>(text), Access::NAME),
+        (is::<TokenId>(text), Enrolment::NAME),
     ];
     kinds.into_iter().find(|(is, _)| *is).map(|(_, kind)| kind)
 }
 
-pub(crate) async fn run(desk: &CommandContext, ask: Prove) -> Result<(), Failure> {
-    let answer = desk.client.bundle(&ask.query()?).await?;
+pub(crate) async fn run(context: &CommandContext, args: Prove) -> Result<(), Failure> {
+    let answer = context.client.bundle(&args.query()?).await?;
     let mut parts = answer.bytes_stream();
     let mut bytes = Vec::new();
-    let spinner = desk.screen.spinner("proving");
+    let spinner = context.screen.spinner("proving");
     while let Some(part) = parts.next().await {
         let cut = |error| {
             Failure::Unreachable(format!("the proof is incomplete: {error}; run the command again"))
         };
         bytes.extend_from_slice(&part.map_err(cut)?);
         if bytes.len() > MAX_BYTES {
-            let said = format!(
-                "the proof is longer than {MAX_BYTES} bytes\n  try: --hashes-only, or --other-entries none"
+            let message = format!(
+                "cannot write the proof: it is longer than {MAX_BYTES} bytes\n  try: --hashes-only, or --other-entries none"
             );
-            return Err(Failure::Usage(said));
+            return Err(Failure::Usage(message));
         }
     }
     spinner.finish_and_clear();
@@ -149,7 +149,7 @@ pub(crate) async fn run(desk: &CommandContext, ask: Prove) -> Result<(), Failure
         signers.collect::<Result<_, _>>().map_err(|error| wrong(BundleError::Key(error)))?;
     let proven = bundle.check(&signers, None).map_err(wrong)?;
     let history = check::history(&bundle)?;
-    let Some(path) = ask.out else {
+    let Some(path) = args.out else {
         return write(&String::from_utf8_lossy(&bytes));
     };
     if let Err(error) = created(&path)?.write_all(&bytes) {
@@ -158,8 +158,9 @@ pub(crate) async fn run(desk: &CommandContext, ask: Prove) -> Result<(), Failure
         return Err(error.into());
     }
     let (path, signer) = (path.display(), &bundle.signer);
-    let said = check::bundle_report(&bundle, &proven, history).proofs();
-    desk.screen
-        .remark(&format!("{said}To verify it anywhere: stead audit check {path} --key {signer}"));
+    let proofs = check::bundle_report(&bundle, &proven, history).proofs();
+    context.screen.remark(&format!(
+        "{proofs}Verify the file offline: stead audit check {path} --key {signer}"
+    ));
     Ok(())
 }

@@ -13,7 +13,7 @@ use schemas::control::audit::{EventRecord, EventsQuery};
 use serde_json::json;
 
 use super::{
-    keys::{named, open_checkpoint, parse_trusted_keys},
+    keys::{open_checkpoint, parse_trusted_keys, parse_verifier_keys},
     print_result,
 };
 use crate::{failure::Failure, render::count, settings::Settings};
@@ -23,8 +23,8 @@ pub(crate) struct Verify {
     /// Earlier signed checkpoint: the log must still begin with it
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
-    /// Trusted checkpoint key: a verifier key, 64 hexadecimal digits, or a fingerprint; may be repeated [default: the
-    /// keys of the server]
+    /// Trusted checkpoint key: a verifier key, 64 hexadecimal digits, or a fingerprint; may be
+    /// repeated [default: the keys of the server]
     #[arg(long)]
     key: Vec<String>,
     /// Verify this exported file instead of the server's log
@@ -32,54 +32,59 @@ pub(crate) struct Verify {
     export: Option<PathBuf>,
 }
 
-pub(crate) async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure> {
-    let note = match &ask.against {
+pub(crate) async fn run(settings: &Settings, args: Verify) -> Result<(), Failure> {
+    let note = match &args.against {
         Some(path) => Some(fs::read_to_string(path).map_err(|e| {
             Failure::Usage(format!("cannot read the checkpoint {}: {e}", path.display()))
         })?),
         None => None,
     };
-    let given = parse_trusted_keys(&ask.key)?;
-    if let (Some(path), Some(note)) = (&ask.export, &note) {
-        let mut lines = BufReader::new(fs::File::open(path)?).lines().peekable();
+    let trusted = parse_trusted_keys(&args.key)?;
+    if let (Some(path), Some(note)) = (&args.export, &note) {
+        let mut lines = BufReader::new(fs::File::open(path).map_err(|e| {
+            Failure::Usage(format!("cannot read the export {}: {e}", path.display()))
+        })?)
+        .lines()
+        .peekable();
         let first = lines.peek().and_then(|line| line.as_ref().ok());
         let head = first.and_then(|line| Head::read(line.as_bytes()).ok());
-        let kept = open_checkpoint(
+        let stored = open_checkpoint(
             "stored checkpoint",
             note,
-            &given,
-            &named(head.iter().map(|head| &head.signer)),
+            &trusted,
+            &parse_verifier_keys(head.iter().map(|head| &head.signer)),
         )?;
         // The first line contains the proofs, which only `stead audit check` reads.
         let events = lines.skip(usize::from(head.is_some()));
         let events = stream::iter(events.map(|line| line.map_err(Failure::from)));
-        return check(settings, events, None, Some(kept)).await;
+        return check(settings, events, None, Some(stored)).await;
     }
-    let desk = settings.context()?;
-    let now = desk.client.checkpoint().await?;
-    let by_server = named([&now.verifier_key].into_iter().chain(&now.former_verifier_keys));
-    let (today, ever) = match given.is_empty() {
+    let context = settings.context()?;
+    let now = context.client.checkpoint().await?;
+    let keys_of_server =
+        parse_verifier_keys([&now.verifier_key].into_iter().chain(&now.former_verifier_keys));
+    let (today, ever) = match trusted.is_empty() {
         true => {
-            // The verified server must not select the key unnoticed.
-            desk.screen.remark(&format!(
-                "Trusting the key that the server returns, {}: compare it with a key from another source, or pass that \
-                 one with --key",
+            // The server under verification selects this key, so the user must see it.
+            context.screen.remark(&format!(
+                "Trusting the key from the server, {}: compare it with a key from another source, or pass a trusted key \
+                     with --key",
                 sanitize(&now.verifier_key)
             ));
             // An older key may have signed the stored checkpoint.
-            let ever: Vec<_> = by_server.iter().cloned().map(TrustedKey::Verifier).collect();
+            let ever: Vec<_> = keys_of_server.iter().cloned().map(TrustedKey::Verifier).collect();
             (ever[..ever.len().min(1)].to_vec(), ever)
         }
-        false => (given.clone(), given),
+        false => (trusted.clone(), trusted),
     };
-    let today = open_checkpoint("checkpoint of the server", &now.note, &today, &by_server)?;
-    let kept = note
+    let today = open_checkpoint("checkpoint of the server", &now.note, &today, &keys_of_server)?;
+    let stored = note
         .as_deref()
-        .map(|note| open_checkpoint("stored checkpoint", note, &ever, &by_server))
+        .map(|note| open_checkpoint("stored checkpoint", note, &ever, &keys_of_server))
         .transpose()?;
-    let export = desk.client.export(&EventsQuery::default()).await?;
+    let export = context.client.export(&EventsQuery::default()).await?;
     let events = lines(export).map(|line| line.map_err(Failure::from));
-    check(settings, events, Some(today), kept).await
+    check(settings, events, Some(today), stored).await
 }
 
 /// Verifies every event, and compares the log with the checkpoints at their sizes.
@@ -87,34 +92,36 @@ async fn check(
     settings: &Settings,
     events: impl Stream<Item = Result<String, Failure>>,
     today: Option<Checkpoint>,
-    kept: Option<Checkpoint>,
+    stored: Option<Checkpoint>,
 ) -> Result<(), Failure> {
     let screen = settings.screen();
-    let Some(any) = today.as_ref().or(kept.as_ref()) else {
-        return Err(Failure::Usage("cannot verify the log: no checkpoint to compare with".into()));
+    let Some(newest) = today.as_ref().or(stored.as_ref()) else {
+        return Err(Failure::Usage(
+            "cannot verify the log: there is no checkpoint to compare with; pass --against".into(),
+        ));
     };
-    if let (Some(today), Some(kept)) = (&today, &kept)
-        && today.log_id != kept.log_id
+    if let (Some(today), Some(stored)) = (&today, &stored)
+        && today.log_id != stored.log_id
     {
         return Err(Failure::Outcome(format!(
-            "the stored checkpoint is of {}, but the log of this server is {}",
-            kept.origin(),
+            "the log does not continue the stored checkpoint: the checkpoint is of {}, but the log of this server is {}",
+            stored.origin(),
             today.origin()
         )));
     }
-    let bar = screen.bar(any.size, "verify");
-    let mut verifier = Verifier::new(&any.log_id);
+    let bar = screen.bar(newest.size, "verify");
+    let mut verifier = Verifier::new(&newest.log_id);
     let compare = |verifier: &Verifier, checkpoint: &Option<Checkpoint>| match checkpoint {
         Some(checkpoint) if checkpoint.size == verifier.size() => verifier.agrees(checkpoint),
         Some(_) | None => Ok(()),
     };
     pin_mut!(events);
     let mut faults: Result<(), Fault> =
-        compare(&verifier, &kept).and_then(|()| compare(&verifier, &today));
+        compare(&verifier, &stored).and_then(|()| compare(&verifier, &today));
     while let (Ok(()), Some(line)) = (&faults, events.next().await) {
         let event: EventRecord = serde_json::from_str(&line?)?;
         faults = verifier.take(&event);
-        faults = faults.and_then(|()| compare(&verifier, &kept));
+        faults = faults.and_then(|()| compare(&verifier, &stored));
         faults = faults.and_then(|()| compare(&verifier, &today));
         bar.set_position(verifier.size());
         if today.as_ref().is_some_and(|today| today.size == verifier.size()) {
@@ -122,7 +129,7 @@ async fn check(
         }
     }
     bar.finish_and_clear();
-    for checkpoint in [&today, &kept].into_iter().flatten() {
+    for checkpoint in [&today, &stored].into_iter().flatten() {
         if faults.is_ok() && verifier.size() < checkpoint.size {
             faults = verifier.agrees(checkpoint);
         }
@@ -134,50 +141,53 @@ async fn check(
         return Err(Failure::Outcome(sanitize(&false_reports)));
     }
     let (size, root) = (verifier.size(), hex::encode(verifier.root()));
-    let mut text =
-        format!("Verified {} of {}: leaves, chain and tree.\n", count(size, "event"), any.origin());
+    let mut text = format!(
+        "Verified {} of {}: leaves, chain and tree.\n",
+        count(size, "event"),
+        newest.origin()
+    );
     text += &format!("  root      {root}\n");
     let tally = verifier.tally();
     text += &format!(
-        "  signed    {} by runners, with keys that were valid then\n",
+        "  signed    {} by runners, with keys that were valid at that time\n",
         count(tally.signed, "report")
     );
     if let Some(first) = tally.first_unsigned {
         text += &format!(
-            "  unsigned  {} without a runner's signature, the first at position {first}: it relies on the server alone\n",
+            "  unsigned  {} without a runner's signature, the first at position {first}: only the server vouches for these\n",
             count(tally.unsigned, "result"),
         );
     }
-    if let Some(kept) = &kept {
-        text += &format!("  unchanged since the stored checkpoint at {}\n", kept.size);
+    if let Some(stored) = &stored {
+        text += &format!("  unchanged since the stored checkpoint at {}\n", stored.size);
     }
     // No signature covers the events of an export after the stored checkpoint.
-    let signed = today.as_ref().or(kept.as_ref()).map_or(0, |last| last.size);
+    let signed = today.as_ref().or(stored.as_ref()).map_or(0, |last| last.size);
     let unsigned = size.saturating_sub(signed);
     if unsigned > 0 {
         text += &format!(
             "  the last {unsigned} are after the checkpoint: their hashes are valid, but no signature covers them\n"
         );
     }
-    let said = json!({
-        "verified": size, "unsigned": unsigned, "log": any.origin(), "root": root,
-        "unchanged_since": kept.as_ref().map(|k| k.size),
+    let result = json!({
+        "verified": size, "unsigned": unsigned, "log": newest.origin(), "root": root,
+        "unchanged_since": stored.as_ref().map(|k| k.size),
         "signed_reports": tally.signed, "unsigned_results": tally.unsigned,
         "first_unsigned_result": tally.first_unsigned,
     });
-    print_result(&screen, &said, &text)
+    print_result(&screen, &result, &text)
 }
 
-/// Describes the forged reports.
+/// Text about the forged reports. `None` without forged reports.
 fn forged_reports_text(verifier: &Verifier) -> Option<String> {
     let (first, more) = verifier.forged_reports().split_first()?;
-    let mut said = first.to_string();
+    let mut text = first.to_string();
     if !more.is_empty() {
         let places: Vec<_> = more.iter().map(|wrong| wrong.position.to_string()).collect();
-        said += &format!("\nalso at positions {}", places.join(", "));
+        text += &format!("\nalso at positions {}", places.join(", "));
     }
     Some(format!(
-        "{said}\nThe hashes of the log are valid, so a party that can write the log forged this. The runner's own record is \
-         its journal: stead-runner journal, in the customer's account"
+        "{text}\nThe hashes of the log are valid, so the forger can write to the log. Compare the log with the runner's own \
+         record in the customer's account: stead-runner journal"
     ))
 }

@@ -8,21 +8,22 @@ use super::restore::Report;
 use crate::render::{moment, size};
 
 /// Formats a new backup.
-pub(crate) fn made(manifest: &Manifest, out: &Path) -> String {
+pub(crate) fn created(manifest: &Manifest, out: &Path) -> String {
     let mut text = format!("Created {} ({})\n", out.display(), size(manifest.bytes()));
     text += &recovery_point(manifest.position, &moment(&manifest.recorded_at));
     text += &format!("  Log             {}\n", manifest.log_id);
     let artifacts = manifest.files.iter().filter(|file| file.path.contains("/blobs/")).count();
     text += &format!("  Artifacts       {artifacts} blobs\n");
-    text += "It contains the server's signing keys: store it securely, on another machine.\n";
-    text += &format!("Test it: stead backup drill --from {}\n", out.display());
+    text +=
+        "The backup contains the server's signing keys: store it securely, on another machine.\n";
+    text += &format!("Test the backup: stead backup drill --from {}\n", out.display());
     text
 }
 
 /// Formats the result of a restore.
 pub(crate) fn restored(report: &Report) -> String {
     let data = report.data.as_deref().unwrap_or(Path::new("")).display().to_string();
-    let mut text = format!("Restored into {data} and verified in {}\n", took(report));
+    let mut text = format!("Restored into {data} and verified in {}\n", duration_text(report));
     text += &report_lines(report);
     text += "Next steps:\n";
     match &report.database_owner_url {
@@ -46,7 +47,10 @@ pub(crate) fn restored(report: &Report) -> String {
 /// Formats the result of a restore drill.
 pub(crate) fn drilled(report: &Report, from: &Path) -> String {
     let from = from.display();
-    let text = format!("Restore drill passed: {from} restored and verified in {}\n", took(report));
+    let text = format!(
+        "Restore drill passed: {from} restored and verified in {}\n",
+        duration_text(report)
+    );
     text + &report_lines(report)
 }
 
@@ -55,10 +59,10 @@ fn report_lines(report: &Report) -> String {
     text += &format!("  Log             {}\n", report.log_id);
     text += &format!("  Root            {}\n", report.root);
     text += &format!("  Agrees with     {} published checkpoints\n", report.checkpoints);
-    for kept in &report.witnessed {
-        let file = sanitize(&kept.file);
-        text += &match kept.missing {
-            None => format!("  Agrees with     {file}, at position {}\n", kept.position),
+    for witnessed in &report.witnessed {
+        let file = sanitize(&witnessed.file);
+        text += &match witnessed.missing {
+            None => format!("  Agrees with     {file}, at position {}\n", witnessed.position),
             Some((first, last)) => format!(
                 "  Missing         positions {first} to {last}: the log contained them when {file} was signed\n"
             ),
@@ -78,6 +82,6 @@ fn recovery_point(position: u64, at: &str) -> String {
     format!("  Recovery point  position {position}, recorded {at}\n")
 }
 
-fn took(report: &Report) -> String {
+fn duration_text(report: &Report) -> String {
     format!("{:.1} s", report.took_ms as f64 / 1000.0)
 }

@@ -23,7 +23,7 @@ pub(crate) struct Restore {
     #[arg(long, value_name = "DIR|FILE")]
     from: PathBuf,
     #[command(flatten)]
-    place: DatabaseArgs,
+    database: DatabaseArgs,
     #[command(flatten)]
     against: Against,
 }
@@ -71,19 +71,19 @@ pub(crate) struct Report {
     pub(crate) database_owner_url: Option<String>,
 }
 
-pub(crate) async fn restore(ask: Restore, screen: &Screen) -> Result<(), Failure> {
-    let (since, told, data) = (Instant::now(), StopSignals::listen()?, ask.place.data()?);
-    let held = DataLock::take_empty(&data).map_err(|error| to_failure(error.into()))?;
+pub(crate) async fn restore(args: Restore, screen: &Screen) -> Result<(), Failure> {
+    let (since, stop, data) = (Instant::now(), StopSignals::listen()?, args.database.data()?);
+    let lock = DataLock::take_empty(&data).map_err(|error| to_failure(error.into()))?;
     let bar = screen.spinner("restore");
-    let progress = |said: String| bar.set_message(said);
-    let url = ask.place.database_owner_url.as_deref();
-    let filled = fill(&ask.from, &data, url, &ask.against, told, &progress).await;
+    let progress = |message: String| bar.set_message(message);
+    let url = args.database.database_owner_url.as_deref();
+    let filled = fill(&args.from, &data, url, &args.against, stop, &progress).await;
     bar.finish_and_clear();
     let report = match filled {
         Ok(filled) => filled.report(Some(data.clone()), since),
         Err(failure) => {
             // The directory was empty before, and a partial restore is useless.
-            emptied(&data);
+            remove_contents(&data);
             if url.is_some() {
                 screen.remark(
                     "Drop the database, if it already contains data: no server may use it.",
@@ -92,31 +92,34 @@ pub(crate) async fn restore(ask: Restore, screen: &Screen) -> Result<(), Failure
             return Err(failure);
         }
     };
-    held.restored(&data).map_err(|error| to_failure(error.into()))?;
+    lock.restored(&data).map_err(|error| to_failure(error.into()))?;
     screen.print_one(&report, |_| output::restored(&report))
 }
 
-pub(crate) async fn drill(ask: Drill, screen: &Screen) -> Result<(), Failure> {
-    let (since, told) = (Instant::now(), StopSignals::listen()?);
-    let place = ask.work_dir.clone().unwrap_or_else(std::env::temp_dir);
-    let place = std::path::absolute(place)?;
-    let room = tempfile::Builder::new().prefix("stead-drill-").tempdir_in(&place);
-    let room =
-        room.map_err(|error| Failure::Usage(format!("--work-dir {}: {error}", place.display())))?;
+pub(crate) async fn drill(args: Drill, screen: &Screen) -> Result<(), Failure> {
+    let (since, stop) = (Instant::now(), StopSignals::listen()?);
+    let parent = args.work_dir.clone().unwrap_or_else(std::env::temp_dir);
+    let parent = std::path::absolute(parent)?;
+    let scratch = tempfile::Builder::new().prefix("stead-drill-").tempdir_in(&parent);
+    let scratch = scratch.map_err(|error| {
+        Failure::Usage(format!(
+            "cannot create a temporary directory in {}: {error}\n  try: another --work-dir",
+            parent.display()
+        ))
+    })?;
     // Postgres may run as another user, and must be able to enter the directory.
-    fs::set_permissions(room.path(), fs::Permissions::from_mode(0o711))?;
-    let data = room.path().join("data");
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o711))?;
+    let data = scratch.path().join("data");
     let _held = DataLock::take_empty(&data).map_err(|error| to_failure(error.into()))?;
     let bar = screen.spinner("drill");
-    let progress = |said: String| bar.set_message(said);
-    let filled = fill(&ask.from, &data, None, &ask.against, told, &progress).await;
+    let progress = |message: String| bar.set_message(message);
+    let filled = fill(&args.from, &data, None, &args.against, stop, &progress).await;
     bar.finish_and_clear();
     let report = filled?.report(None, since);
-    room.close()?;
-    screen.print_one(&report, |_| output::drilled(&report, &ask.from))
+    scratch.close()?;
+    screen.print_one(&report, |_| output::drilled(&report, &args.from))
 }
 
-/// Data directory with a restored backup.
 struct RestoredData {
     source: Source,
     restored: Restored,
@@ -148,13 +151,13 @@ async fn fill(
     data: &Path,
     url: Option<&str>,
     against: &Against,
-    told: StopSignals,
+    stop: StopSignals,
     progress: Progress<'_>,
 ) -> Result<RestoredData, Failure> {
     let source = Source::open(from, &data.join(RESTORING), progress).map_err(to_failure)?;
-    let kept: Result<Vec<WitnessCheckpoint>, _> =
+    let checkpoints: Result<Vec<WitnessCheckpoint>, _> =
         against.against.iter().map(|path| WitnessCheckpoint::read(path, &source)).collect();
-    let kept = kept.map_err(to_failure)?;
+    let checkpoints = checkpoints.map_err(to_failure)?;
     backup::put_files(&source, data, progress).map_err(to_failure)?;
     let (postgres, access) = match url {
         Some(url) => (None, Access::of_url(url).map_err(|error| to_failure(error.into()))?),
@@ -167,8 +170,8 @@ async fn fill(
         }
     };
     let restored = tokio::select! {
-        restored = backup::fill_database(&source, &access, &kept, progress) => restored.map_err(to_failure),
-        () = told.received() => Err(Failure::Usage("restore stopped: nothing was restored".into())),
+        restored = backup::fill_database(&source, &access, &checkpoints, progress) => restored.map_err(to_failure),
+        () = stop.received() => Err(Failure::Usage("restore stopped: nothing was restored".into())),
     };
     let mut owner_url = None;
     if let Some(postgres) = postgres {
@@ -179,17 +182,18 @@ async fn fill(
     Ok(RestoredData { source, restored: restored?, owner_url })
 }
 
-/// Removes the contents of a directory as far as possible. Its lock is still held.
-fn emptied(data: &Path) {
+/// Removes the contents of a directory as far as possible. The caller holds the lock of the
+/// directory.
+fn remove_contents(data: &Path) {
     for entry in fs::read_dir(data).into_iter().flatten().flatten() {
         let path = entry.path();
-        // The marker of an incomplete restore is removed last, when nothing else is left.
+        // Removes the marker of an incomplete restore last, when nothing else is left.
         if path.file_name().is_some_and(|name| name == RESTORING) {
             continue;
         }
         let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
     }
-    if fs::read_dir(data).is_ok_and(|left| left.count() == 1) {
+    if fs::read_dir(data).is_ok_and(|entries| entries.count() == 1) {
         let _ = fs::remove_dir_all(data.join(RESTORING));
     }
 }

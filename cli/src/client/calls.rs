@@ -30,7 +30,8 @@ impl Client {
         self.get("/v1/whoami", &()).await
     }
 
-    /// Publishes a bundle as the next config version of an app.
+    /// Publishes a bundle as the next config version of an app. With `dry_run`, only compares the
+    /// bundle with the newest version.
     pub async fn sync(
         &self,
         app: &str,
@@ -41,14 +42,13 @@ impl Client {
         self.upload(&format!("/v1/apps/{app}/sync"), &query, BUNDLE, bundle).await
     }
 
-    /// Returns the state of a data subject.
     pub async fn subject(&self, subject: SubjectId) -> CallResult<subjects::Subject> {
         self.get(&format!("/v1/subjects/{subject}"), &()).await
     }
 
     /// Deletes the key of a data subject, so that its data is permanently unreadable.
-    pub async fn shred(&self, subject: SubjectId, why: &ReasonBody) -> CallResult<ChangeResult> {
-        self.change(Method::POST, &format!("/v1/subjects/{subject}/shred"), why).await
+    pub async fn shred(&self, subject: SubjectId, body: &ReasonBody) -> CallResult<ChangeResult> {
+        self.change(Method::POST, &format!("/v1/subjects/{subject}/shred"), body).await
     }
 
     /// Compares a bundle with a published version, or with the newest one.
@@ -67,7 +67,6 @@ impl Client {
         self.fresh(&format!("/v1/apps/{app}/versions/{version}"), &()).await
     }
 
-    /// Returns a page of the apps.
     pub async fn apps(&self, listing: &PageQuery) -> CallResult<Page<apps::App>> {
         self.fresh("/v1/apps", listing).await
     }
@@ -96,7 +95,6 @@ impl Client {
         self.fresh("/v1/builds", which).await
     }
 
-    /// One build.
     pub async fn build(&self, build: BuildId) -> CallResult<builds::Build> {
         self.fresh(&format!("/v1/builds/{build}"), &()).await
     }
@@ -106,15 +104,13 @@ impl Client {
         self.change(Method::POST, &format!("/v1/builds/{build}/retry"), &json!({})).await
     }
 
-    /// Creates an install.
     pub async fn create_install(
         &self,
-        ask: &installs::CreateInstall,
+        body: &installs::CreateInstall,
     ) -> CallResult<installs::InstallCreated> {
-        self.change(Method::POST, "/v1/installs", ask).await
+        self.change(Method::POST, "/v1/installs", body).await
     }
 
-    /// Returns a page of the installs.
     pub async fn installs(
         &self,
         which: &installs::InstallsQuery,
@@ -150,13 +146,12 @@ impl Client {
         &self,
         install: &str,
         component: &str,
-        ask: &installs::AcceptState,
+        body: &installs::AcceptState,
     ) -> CallResult<ChangeResult> {
         let path = format!("/v1/installs/{install}/components/{component}/accepted-state");
-        self.change(Method::POST, &path, ask).await
+        self.change(Method::POST, &path, body).await
     }
 
-    /// Creates an enrolment token for an install.
     pub async fn create_enrolment_token(
         &self,
         install: &str,
@@ -165,7 +160,6 @@ impl Client {
         self.change(Method::POST, &path, &json!({})).await
     }
 
-    /// Creates an enrolment token for a build runner.
     pub async fn create_build_enrolment_token(&self) -> CallResult<installs::EnrolmentIssued> {
         self.change(Method::POST, "/v1/runners/enrolment-tokens", &json!({})).await
     }
@@ -174,9 +168,9 @@ impl Client {
     pub async fn request_run(
         &self,
         install: &str,
-        ask: &runs::RequestRun,
+        body: &runs::RequestRun,
     ) -> CallResult<runs::RunRequested> {
-        self.change(Method::POST, &format!("/v1/installs/{install}/runs"), ask).await
+        self.change(Method::POST, &format!("/v1/installs/{install}/runs"), body).await
     }
 
     /// Runs, the newest first.
@@ -194,24 +188,21 @@ impl Client {
         self.get(&format!("/v1/runs/{run}/steps/{step}/plan"), &()).await
     }
 
-    /// Approves a plan.
-    pub async fn approve(&self, run: RunId, word: &runs::ApproveRun) -> CallResult<ChangeResult> {
-        self.change(Method::POST, &format!("/v1/runs/{run}/approve"), word).await
+    pub async fn approve(&self, run: RunId, body: &runs::ApproveRun) -> CallResult<ChangeResult> {
+        self.change(Method::POST, &format!("/v1/runs/{run}/approve"), body).await
     }
 
-    /// Denies a plan.
-    pub async fn deny(&self, run: RunId, word: &runs::DenyRun) -> CallResult<ChangeResult> {
-        self.change(Method::POST, &format!("/v1/runs/{run}/deny"), word).await
+    pub async fn deny(&self, run: RunId, body: &runs::DenyRun) -> CallResult<ChangeResult> {
+        self.change(Method::POST, &format!("/v1/runs/{run}/deny"), body).await
     }
 
-    /// Cancels a run.
-    pub async fn cancel_run(&self, run: RunId, why: &jobs::Cancel) -> CallResult<ChangeResult> {
-        self.change(Method::POST, &format!("/v1/runs/{run}/cancel"), why).await
+    pub async fn cancel_run(&self, run: RunId, body: &jobs::Cancel) -> CallResult<ChangeResult> {
+        self.change(Method::POST, &format!("/v1/runs/{run}/cancel"), body).await
     }
 
     /// Retries the failed steps: in the same run while it is in progress, otherwise in a new run.
-    pub async fn retry_run(&self, run: RunId, why: &ReasonBody) -> CallResult<runs::RunRequested> {
-        self.change(Method::POST, &format!("/v1/runs/{run}/retry"), why).await
+    pub async fn retry_run(&self, run: RunId, body: &ReasonBody) -> CallResult<runs::RunRequested> {
+        self.change(Method::POST, &format!("/v1/runs/{run}/retry"), body).await
     }
 
     /// Jobs, the newest first.
@@ -219,19 +210,18 @@ impl Client {
         self.fresh("/v1/jobs", which).await
     }
 
-    /// One job.
     pub async fn job(&self, job: JobId) -> CallResult<jobs::Job> {
         self.fresh(&format!("/v1/jobs/{job}"), &()).await
     }
 
     /// Requests the cancellation of a job.
-    pub async fn cancel_job(&self, job: JobId, why: &jobs::Cancel) -> CallResult<ChangeResult> {
-        self.change(Method::POST, &format!("/v1/jobs/{job}/cancel"), why).await
+    pub async fn cancel_job(&self, job: JobId, body: &jobs::Cancel) -> CallResult<ChangeResult> {
+        self.change(Method::POST, &format!("/v1/jobs/{job}/cancel"), body).await
     }
 
     /// Resolves an execution with an unknown outcome.
-    pub async fn resolve_job(&self, job: JobId, word: &jobs::Resolve) -> CallResult<ChangeResult> {
-        self.change(Method::POST, &format!("/v1/jobs/{job}/resolve"), word).await
+    pub async fn resolve_job(&self, job: JobId, body: &jobs::Resolve) -> CallResult<ChangeResult> {
+        self.change(Method::POST, &format!("/v1/jobs/{job}/resolve"), body).await
     }
 
     /// The log of one attempt: its records up to now, one per line.
@@ -247,12 +237,10 @@ impl Client {
         self.open(Method::GET, &path, &(), EVENT_STREAM, Some(&after_n.to_string())).await
     }
 
-    /// Returns a page of the runners.
     pub async fn runners(&self, listing: &PageQuery) -> CallResult<Page<runners::Runner>> {
         self.fresh("/v1/runners", listing).await
     }
 
-    /// One runner.
     pub async fn runner(&self, runner: RunnerId) -> CallResult<runners::Runner> {
         self.fresh(&format!("/v1/runners/{runner}"), &()).await
     }
@@ -268,12 +256,11 @@ impl Client {
         &self,
         runner: RunnerId,
         verb: &str,
-        why: &ReasonBody,
+        body: &ReasonBody,
     ) -> CallResult<ChangeResult> {
-        self.change(Method::POST, &format!("/v1/runners/{runner}/{verb}"), why).await
+        self.change(Method::POST, &format!("/v1/runners/{runner}/{verb}"), body).await
     }
 
-    /// Returns a page of events.
     pub async fn events(&self, which: &audit::EventsQuery) -> CallResult<audit::Events> {
         self.exact("/v1/audit/events", which).await
     }
@@ -293,7 +280,7 @@ impl Client {
         self.exact("/v1/audit/proofs", which).await
     }
 
-    /// A bundle that proves an event or a stream offline.
+    /// Streams a bundle that proves an event, a stream or an install offline.
     pub async fn bundle(&self, which: &bundles::BundleQuery) -> CallResult<Response> {
         self.open(Method::GET, "/v1/audit/bundle", which, MEDIA_TYPE, None).await
     }
@@ -329,7 +316,6 @@ impl Client {
         self.open(Method::GET, "/v1/changes", which, EVENT_STREAM, None).await
     }
 
-    /// All projections.
     pub async fn projections(&self) -> CallResult<Page<projections::Projection>> {
         self.get("/v1/projections", &()).await
     }
@@ -351,10 +337,10 @@ impl Client {
         &self,
         name: &str,
         verb: &str,
-        how: &projections::RebuildQuery,
+        query: &projections::RebuildQuery,
     ) -> CallResult<Response> {
         let path = format!("/v1/projections/{name}/{verb}");
-        self.open(Method::POST, &path, how, EVENT_STREAM, None).await
+        self.open(Method::POST, &path, query, EVENT_STREAM, None).await
     }
 
     /// Drops the as-of table of a projection at a position.
@@ -368,7 +354,6 @@ impl Client {
         self.open(Method::POST, "/v1/audit/doctor", &(), EVENT_STREAM, None).await
     }
 
-    /// Returns a page of the tokens.
     pub async fn tokens(&self, listing: &PageQuery) -> CallResult<Page<tokens::Token>> {
         self.fresh("/v1/tokens", listing).await
     }
@@ -376,32 +361,29 @@ impl Client {
     /// Creates a principal with a token.
     pub async fn create_token(
         &self,
-        ask: &tokens::CreateToken,
+        body: &tokens::CreateToken,
     ) -> CallResult<tokens::TokenCreated> {
-        self.change(Method::POST, "/v1/tokens", ask).await
+        self.change(Method::POST, "/v1/tokens", body).await
     }
 
     /// Renames a principal, or deletes its name.
     pub async fn name_principal(
         &self,
         id: PrincipalId,
-        ask: &tokens::RenamePrincipal,
+        body: &tokens::RenamePrincipal,
     ) -> CallResult<ChangeResult> {
-        self.change(Method::PUT, &format!("/v1/principals/{id}/name"), ask).await
+        self.change(Method::PUT, &format!("/v1/principals/{id}/name"), body).await
     }
 
-    /// Revokes a token.
     pub async fn revoke_token(&self, token: TokenId) -> CallResult<ChangeResult> {
         self.change(Method::DELETE, &format!("/v1/tokens/{token}"), &json!({})).await
     }
 
-    /// Grants a role to a principal.
     pub async fn grant_role(&self, principal: PrincipalId, role: &str) -> CallResult<ChangeResult> {
         let path = format!("/v1/principals/{principal}/roles/{role}");
         self.change(Method::PUT, &path, &json!({})).await
     }
 
-    /// Revokes a role from a principal.
     pub async fn revoke_role(
         &self,
         principal: PrincipalId,
@@ -411,13 +393,12 @@ impl Client {
         self.change(Method::DELETE, &path, &json!({})).await
     }
 
-    /// Revokes an enrolment token.
     pub async fn revoke_enrolment_token(
         &self,
         token: TokenId,
-        why: &ReasonBody,
+        body: &ReasonBody,
     ) -> CallResult<ChangeResult> {
-        self.change(Method::POST, &format!("/v1/enrolment-tokens/{token}/revoke"), why).await
+        self.change(Method::POST, &format!("/v1/enrolment-tokens/{token}/revoke"), body).await
     }
 
     /// The bytes of a blob: a plan's summary, a manifest, a bundle.

@@ -9,11 +9,12 @@ use serde::Deserialize;
 
 use super::verify::leaf_of;
 
-/// Adds the next line to the range. Checks every byte: fields outside of the leaf are compared
-/// with those inside.
+/// Adds the next line to the range. Checks every byte: compares the fields outside of the leaf with
+/// the fields in the leaf.
 ///
 /// # Errors
-/// [`BundleError`].
+///
+/// [`BundleError::At`] if the line is not the expected event.
 pub fn take_exported_line(range: &mut Range, line: &[u8]) -> Result<(), BundleError> {
     let position = range.next();
     let wrong = |wrong| BundleError::At { position, wrong };
@@ -28,9 +29,9 @@ pub fn take_exported_line(range: &mut Range, line: &[u8]) -> Result<(), BundleEr
     }
     let hash = |text: &str| -> Option<Hash> { hex_of(text)?.try_into().ok() };
     let leaf = leaf_of(&event).map_err(|name| wrong(PositionError::Field(name)))?;
-    let said = hash(&event.leaf).ok_or(wrong(PositionError::Field("leaf")))?;
+    let leaf_hash = hash(&event.leaf).ok_or(wrong(PositionError::Field("leaf")))?;
     let link = hash(&event.chain).ok_or(wrong(PositionError::Field("chain")))?;
-    range.take(&leaf, &said, &link)
+    range.take(&leaf, &leaf_hash, &link)
 }
 
 /// Decodes lower-case hexadecimal digits. Rejects other spellings, because a changed line must not

@@ -28,11 +28,12 @@ pub struct ProvenHistory {
     pub runs: Vec<RunActivity>,
     /// Events that belong to no run.
     pub other_events: Vec<EventSummary>,
-    /// Jobs whose result is signed by the runner that ran them, checked with the key of its enrolment.
+    /// Jobs whose result is signed by the runner that ran them, checked with the key of its
+    /// enrolment.
     pub signed: BTreeSet<JobId>,
     /// Number of results without a runner's signature.
     pub unsigned: u64,
-    /// Positions of events that this version cannot read. The proof covers them too.
+    /// Positions of events that this version cannot read. The proof covers these events too.
     pub unreadable: Vec<u64>,
 }
 
@@ -43,14 +44,12 @@ pub enum HistoryError {
     #[error("{0}")]
     Forged(#[from] report::ReportError),
     /// A stream that an event names is not in the bundle.
-    #[error("position {position} refers to {stream}, which the file does not contain")]
+    #[error("the file is incomplete: position {position} refers to {stream}, which is missing")]
     LeftOut {
-        /// Position of the event.
         position: u64,
         /// `<aggregate type>/<aggregate id>`.
         stream: String,
     },
-    /// The history cannot be written as JSON.
     #[error("cannot write the history as JSON: {0}")]
     Unwritable(String),
 }
@@ -73,8 +72,9 @@ pub fn proven_history(bundle: &Bundle) -> Result<Option<ProvenHistory>, HistoryE
             continue;
         };
         for one in events {
-            let named = references(&one).into_iter().map(|stream| stream.to_string());
-            if let Some(stream) = named.into_iter().find(|name| !streams.contains(&**name)) {
+            let named_streams = references(&one).into_iter().map(|stream| stream.to_string());
+            if let Some(stream) = named_streams.into_iter().find(|name| !streams.contains(&**name))
+            {
                 return Err(HistoryError::LeftOut { position: event.position, stream });
             }
             if let DomainEvent::Job(job, fact) = &one.fact
@@ -89,9 +89,10 @@ pub fn proven_history(bundle: &Bundle) -> Result<Option<ProvenHistory>, HistoryE
     let ReportCounts { unsigned, .. } = reports.tally();
     history.unsigned = unsigned;
     let names = names(bundle.annotations.as_ref());
-    let (told, show) = (of_events(&recorded), HistoryConverter { names: &names });
-    history.runs = told.runs.into_iter().map(|run| show.run(run)).collect();
-    history.other_events = told.other_events.into_iter().map(|event| show.event(event)).collect();
+    let (history_of_events, show) = (of_events(&recorded), HistoryConverter { names: &names });
+    history.runs = history_of_events.runs.into_iter().map(|run| show.run(run)).collect();
+    history.other_events =
+        history_of_events.other_events.into_iter().map(|event| show.event(event)).collect();
     sanitized(&history).map(Some)
 }
 
@@ -112,7 +113,8 @@ fn reported(
     Ok(signature.is_some())
 }
 
-/// Decodes an event, with the bundle's text for an encrypted reason. A reason in clear text stays as in the log.
+/// Decodes an event, with the bundle's text for an encrypted reason. A reason in clear text stays
+/// as in the log.
 fn decoded(
     event: &Event,
     (payload, metadata): (&str, &str),

@@ -2,7 +2,7 @@
 pub use schemas::sanitize::sanitize;
 use serde_json::Value;
 
-/// Returns the response with every text sanitized. `None`: it is not JSON.
+/// Returns the response with every text sanitized. `None` if the response is not JSON.
 pub(super) fn answer(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut value: Value = serde_json::from_slice(bytes).ok()?;
     sanitize_json(&mut value);
@@ -14,8 +14,8 @@ pub(super) fn sanitize_json(value: &mut Value) {
         Value::String(text) => *text = sanitize(text),
         Value::Array(items) => items.iter_mut().for_each(sanitize_json),
         Value::Object(members) => {
-            let all = std::mem::take(members).into_iter();
-            members.extend(all.map(|(name, mut value)| {
+            let entries = std::mem::take(members).into_iter();
+            members.extend(entries.map(|(name, mut value)| {
                 sanitize_json(&mut value);
                 (sanitize(&name), value)
             }));
@@ -31,11 +31,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_of_an_answer_is_forgotten() {
-        let wild = "x\u{1b}[1A";
-        let answered = json!({wild: [wild, {"deep": wild}], "n": 7, "none": null}).to_string();
-        let tamed = answer(answered.as_bytes()).unwrap();
-        let text = String::from_utf8(tamed).unwrap();
+    fn every_text_of_a_response_is_sanitized() {
+        let unsafe_text = "x\u{1b}[1A";
+        let response =
+            json!({unsafe_text: [unsafe_text, {"deep": unsafe_text}], "n": 7, "none": null})
+                .to_string();
+        let sanitized = answer(response.as_bytes()).unwrap();
+        let text = String::from_utf8(sanitized).unwrap();
         assert!(!text.contains("u001b") && text.matches('\u{fffd}').count() == 3, "{text}");
         assert_eq!(answer(b"no JSON"), None);
     }

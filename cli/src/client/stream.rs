@@ -6,14 +6,12 @@ use reqwest::Response;
 
 use super::{ClientError, innermost};
 
-/// One server-sent event.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ServerEvent {
     /// Value of `Last-Event-ID` that continues after this event.
     pub id: Option<String>,
     /// Type of the event. The default is `message`.
     pub event: String,
-    /// Data of the event.
     pub data: String,
 }
 
@@ -22,21 +20,21 @@ pub fn lines(answer: Response) -> impl Stream<Item = Result<String, ClientError>
     let server = answer.url().origin().ascii_serialization();
     try_stream! {
         let mut chunks = answer.bytes_stream();
-        let mut held = BytesMut::new();
+        let mut buffer = BytesMut::new();
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(|e| ClientError::Unreachable {
                 server: server.clone(),
                 reason: innermost(&e),
             })?;
-            held.extend_from_slice(&chunk);
-            while let Some(end) = held.iter().position(|b| *b == b'\n') {
-                let line = held.split_to(end);
-                held.advance(1);
+            buffer.extend_from_slice(&chunk);
+            while let Some(end) = buffer.iter().position(|b| *b == b'\n') {
+                let line = buffer.split_to(end);
+                buffer.advance(1);
                 yield String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned();
             }
         }
-        if !held.is_empty() {
-            yield String::from_utf8_lossy(&held).into_owned();
+        if !buffer.is_empty() {
+            yield String::from_utf8_lossy(&buffer).into_owned();
         }
     }
 }
@@ -63,7 +61,7 @@ struct Building {
 }
 
 impl Building {
-    /// Adds a line. An empty line completes an event.
+    /// Adds a line. Returns the event that an empty line completes.
     fn line(&mut self, line: &str) -> Option<ServerEvent> {
         if line.is_empty() {
             let ended = std::mem::take(self);
@@ -91,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_ends_at_the_empty_line_and_comments_are_none() {
+    fn event_ends_at_an_empty_line_and_comments_are_ignored() {
         let mut building = Building::default();
         let mut events = Vec::new();
         for line in

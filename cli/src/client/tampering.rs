@@ -1,5 +1,5 @@
-//! Changes of the log by a party with all rights to the database, and the checks that find them.
-//! Generates the table in docs/security.md.
+//! Changes of the log by a party with all rights to the database, and the checks that find these
+//! changes. Generates the table in docs/security.md.
 use std::{fs, io::Write as _, path::Path, process::Stdio};
 
 use domain::{actor::Actor, ids::EventId};
@@ -18,9 +18,9 @@ use super::Verifier;
 mod cases;
 mod runner_events;
 
-use cases::{CASES, Case, How, Published};
+use cases::{CASES, Case, Published, Tampering};
 
-/// Log of twelve events in four streams, with a runner and its job, and data from before the
+/// Log of twelve events in four streams, with a runner and its job, and copies from before the
 /// change.
 struct TestLog {
     database: Database,
@@ -28,10 +28,10 @@ struct TestLog {
     log: EventLog,
     key: SigningKey,
     /// Checkpoint at position 12 that another party stored.
-    kept: Checkpoint,
+    checkpoint: Checkpoint,
     /// Dump of the database from before the change, for changes that restore a dump.
-    old: Vec<u8>,
-    seals: Vec<(u64, String)>,
+    dump: Vec<u8>,
+    checkpoints: Vec<(u64, String)>,
 }
 
 fn events(stream: &str, expected: u64, numbers: std::ops::Range<u64>) -> Commit {
@@ -46,22 +46,22 @@ fn events(stream: &str, expected: u64, numbers: std::ops::Range<u64>) -> Commit 
     Commit::of(Meta::new(Actor::System, "cmd"), vec![write])
 }
 
-async fn opened(database: &Database) -> EventLog {
+async fn open(database: &Database) -> EventLog {
     let options = Options { poll_interval: None, ..Options::default() };
     database.log_with(options).await.unwrap()
 }
 
 impl TestLog {
-    async fn new(how: &How) -> TestLog {
-        let dumped_at = match how {
-            How::Rewritten { .. } => 5,
-            How::ReportChanged => 8,
-            How::OldBackup { .. } => 9,
-            How::Sql(_) | How::Invented | How::ReportInvented { .. } => 0,
+    async fn new(tampering: &Tampering) -> TestLog {
+        let dumped_at = match tampering {
+            Tampering::Rewritten { .. } => 5,
+            Tampering::ReportChanged => 8,
+            Tampering::OldBackup { .. } => 9,
+            Tampering::Sql(_) | Tampering::Invented | Tampering::ReportInvented { .. } => 0,
         };
         let database = fresh_database().await.unwrap();
         let key = SigningKey::from_bytes(&[7; 32]);
-        let log = opened(&database).await;
+        let log = open(&database).await;
         let mut old = Vec::new();
         let commits = [
             runner_events::enrolled(),
@@ -81,7 +81,7 @@ impl TestLog {
             }
         }
         let seals = log.checkpoints(0, 100).await.unwrap();
-        TestLog { database, kept: log.head(), log, key, old, seals }
+        TestLog { database, checkpoint: log.head(), log, key, dump: old, checkpoints: seals }
     }
 
     async fn sql(&self, sql: &str) {
@@ -93,7 +93,7 @@ impl TestLog {
             Published::Removed => return,
             Published::PutBack => {}
         }
-        for (position, note) in &self.seals {
+        for (position, note) in &self.checkpoints {
             sqlx::query("insert into log_checkpoint values ($1, $2, now()) on conflict do nothing")
                 .bind(*position as i64)
                 .bind(note)
@@ -103,38 +103,40 @@ impl TestLog {
         }
     }
 
-    async fn done(&self, case: &Case) {
-        match &case.how {
-            How::Sql(sql) => self.sql(sql).await,
-            How::OldBackup { published } => {
+    async fn tamper(&self, case: &Case) {
+        match &case.tampering {
+            Tampering::Sql(sql) => self.sql(sql).await,
+            Tampering::OldBackup { published } => {
                 self.restore().await;
                 self.publish_again(published).await;
             }
-            How::Rewritten { published } => {
+            Tampering::Rewritten { published } => {
                 self.restore().await;
-                let log = opened(&self.database).await;
+                let log = open(&self.database).await;
                 log.append(events("s1", 2, 50..54)).await.unwrap();
                 log.append(events("s9", 0, 54..57)).await.unwrap();
                 self.publish_again(published).await;
             }
-            How::ReportChanged => {
+            Tampering::ReportChanged => {
                 self.restore().await;
-                let log = opened(&self.database).await;
+                let log = open(&self.database).await;
                 let mut end = runner_events::signed("s2", &runner_events::key());
                 end["exit_code"] = 1.into();
                 log.append(runner_events::ended("s2", &end)).await.unwrap();
                 log.append(events("s3", 0, 9..12)).await.unwrap();
                 log.publish_checkpoint(&self.key).await.unwrap();
             }
-            How::ReportInvented { lacks } => {
-                let log = opened(&self.database).await;
+            Tampering::ReportInvented { missing_fields } => {
+                let log = open(&self.database).await;
                 log.append(runner_events::claimed("s4")).await.unwrap();
                 let mut end = runner_events::signed("s4", &SigningKey::from_bytes(&[9; 32]));
-                end.as_object_mut().unwrap().retain(|member, _| !lacks.contains(&member.as_str()));
+                end.as_object_mut()
+                    .unwrap()
+                    .retain(|member, _| !missing_fields.contains(&member.as_str()));
                 log.append(runner_events::ended("s4", &end)).await.unwrap();
             }
-            How::Invented => {
-                let log = opened(&self.database).await;
+            Tampering::Invented => {
+                let log = open(&self.database).await;
                 log.append(events("s3", 3, 99..100)).await.unwrap();
             }
         }
@@ -145,16 +147,16 @@ impl TestLog {
         let mut psql = Binaries::find().unwrap().command("psql");
         psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", &self.database.url]);
         let mut psql = psql.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        psql.stdin.take().unwrap().write_all(&self.old).unwrap();
+        psql.stdin.take().unwrap().write_all(&self.dump).unwrap();
         assert!(psql.wait().unwrap().success());
     }
 
     /// Verifies every link, leaf and node of the database, and the signatures of runner reports.
-    async fn log_says(&self) -> (String, String) {
+    async fn check_hashes(&self) -> (String, String) {
         match verify(&self.database.pool, 0, |_| {}).await {
             Ok(verified) => {
                 let wrong = verified.reported.wrong.first().map(ToString::to_string);
-                (String::new(), of_reports(wrong, verified.reported.tally))
+                (String::new(), reports_text(wrong, verified.reported.tally))
             }
             Err(VerifyError::Differs(difference)) => (difference.to_string(), String::new()),
             Err(VerifyError::Log(error)) => panic!("{error}"),
@@ -163,16 +165,16 @@ impl TestLog {
 
     /// Verifies the signatures of runner reports like `stead audit verify`, if all hashes are
     /// valid.
-    async fn reports_say(&self) -> String {
-        let mut verifier = Verifier::new(&self.kept.log_id);
+    async fn check_reports(&self) -> String {
+        let mut verifier = Verifier::new(&self.checkpoint.log_id);
         for event in event_log::read::read(&self.database.pool, 0, 100).await.unwrap() {
             verifier.take(&record(&event)).unwrap();
         }
-        of_reports(verifier.forged_reports().first().map(ToString::to_string), verifier.tally())
+        reports_text(verifier.forged_reports().first().map(ToString::to_string), verifier.tally())
     }
 
     /// Compares the database with the published checkpoints.
-    async fn published_say(&self) -> String {
+    async fn check_published_checkpoints(&self) -> String {
         match self.log.verify_checkpoints(&[self.key.verifying_key().into()]).await {
             Ok(_) => String::new(),
             Err(LogError::Damaged { position, what }) => format!("position {position}: {what}"),
@@ -181,27 +183,27 @@ impl TestLog {
     }
 
     /// Compares the events with the stored checkpoint, like `stead audit verify --against`.
-    async fn kept_says(&self) -> String {
-        let mut verifier = Verifier::new(&self.kept.log_id);
-        let agrees = |verifier: &Verifier| verifier.agrees(&self.kept);
+    async fn check_stored_checkpoint(&self) -> String {
+        let mut verifier = Verifier::new(&self.checkpoint.log_id);
+        let agrees = |verifier: &Verifier| verifier.agrees(&self.checkpoint);
         let mut fault = Ok(());
         for event in event_log::read::read(&self.database.pool, 0, 100).await.unwrap() {
             fault = verifier.take(&record(&event));
-            if fault.is_ok() && verifier.size() == self.kept.size {
+            if fault.is_ok() && verifier.size() == self.checkpoint.size {
                 fault = agrees(&verifier);
             }
             if fault.is_err() {
                 break;
             }
         }
-        if fault.is_ok() && verifier.size() < self.kept.size {
+        if fault.is_ok() && verifier.size() < self.checkpoint.size {
             fault = agrees(&verifier);
         }
         fault.err().map(|fault| fault.to_string()).unwrap_or_default()
     }
 }
 
-fn of_reports(wrong: Option<String>, tally: ReportCounts) -> String {
+fn reports_text(wrong: Option<String>, tally: ReportCounts) -> String {
     let unsigned =
         tally.first_unsigned.map(|at| format!("position {at}: this result is not signed"));
     wrong.or(unsigned).unwrap_or_default()
@@ -209,9 +211,9 @@ fn of_reports(wrong: Option<String>, tally: ReportCounts) -> String {
 
 fn dump(database: &Database) -> Vec<u8> {
     let mut dump = Binaries::find().unwrap().command("pg_dump");
-    let done = dump.args(["--schema=stead", "-d", &database.url]).output().unwrap();
-    assert!(done.status.success(), "{done:?}");
-    done.stdout
+    let output = dump.args(["--schema=stead", "-d", &database.url]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    output.stdout
 }
 
 fn record(event: &event_log::StoredEvent) -> EventRecord {
@@ -250,22 +252,28 @@ async fn tampering_table_matches_the_security_document() {
     ];
     let mut table = format!("| {} | meaning |\n|---|---|---|---|---|---|\n", head.join(" | "));
     for case in &CASES {
-        let ground = TestLog::new(&case.how).await;
-        let before =
-            (ground.log_says().await, ground.published_say().await, ground.kept_says().await);
+        let test_log = TestLog::new(&case.tampering).await;
+        let before = (
+            test_log.check_hashes().await,
+            test_log.check_published_checkpoints().await,
+            test_log.check_stored_checkpoint().await,
+        );
         assert_eq!(before, Default::default(), "untouched");
-        ground.done(case).await;
-        let (log, signed) = ground.log_says().await;
+        test_log.tamper(case).await;
+        let (log, signed) = test_log.check_hashes().await;
         if log.is_empty() {
-            assert_eq!(ground.reports_say().await, signed, "{}", case.what);
+            assert_eq!(test_log.check_reports().await, signed, "{}", case.what);
         }
-        let (published, kept) = (ground.published_say().await, ground.kept_says().await);
-        let cell = |said: String| if said.is_empty() { "–".to_owned() } else { said };
+        let (published, stored) = (
+            test_log.check_published_checkpoints().await,
+            test_log.check_stored_checkpoint().await,
+        );
+        let cell = |content: String| if content.is_empty() { "–".to_owned() } else { content };
         let cells = [
             case.what.to_owned(),
             cell(log),
             cell(published),
-            cell(kept),
+            cell(stored),
             cell(signed),
             case.means.into(),
         ];

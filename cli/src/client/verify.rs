@@ -17,8 +17,9 @@ use super::export_line::hex_of;
 /// Maximum number of forged reports that a verifier collects.
 const MAX_FORGED_REPORTS: usize = 100;
 
-/// Verifies every event of a log, from the first one on. The memory does not depend on the number
-/// of events: about 100 MiB for a million streams, plus the manifest and the runner of each job.
+/// Verifies every event of a log, from the first one on. The memory use depends on the number of
+/// streams and jobs, not on the number of events: about 100 MiB for a million streams, plus the
+/// manifest and the runner of each job.
 #[derive(Debug)]
 pub struct Verifier {
     edge: Edge,
@@ -34,49 +35,24 @@ pub struct Verifier {
 pub enum Fault {
     /// A gap, a repetition or a wrong order.
     #[error("position {expected} is missing: {found} follows {}", expected - 1)]
-    Position {
-        /// Expected position.
-        expected: u64,
-        /// Position of the event.
-        found: u64,
-    },
+    Position { expected: u64, found: u64 },
     /// A stream with a gap.
     #[error("position {position}: {stream} continues at sequence {found} instead of {expected}")]
-    Sequence {
-        /// Position of the event.
-        position: u64,
-        /// Name of the stream.
-        stream: String,
-        /// Expected sequence.
-        expected: u64,
-        /// Sequence of the event.
-        found: u64,
-    },
-    /// The event has an earlier time than the event before it.
+    Sequence { position: u64, stream: String, expected: u64, found: u64 },
     #[error("position {0} has an earlier time than the position before it")]
     Time(u64),
-    /// A field that cannot be read.
     #[error("position {0}: {1} cannot be read")]
     Field(u64, &'static str),
-    /// The event does not match its leaf hash.
     #[error("position {0}: the event does not match its leaf hash")]
     Leaf(u64),
-    /// The events before this position do not match its chain hash.
     #[error("position {0}: the events before it do not match the chain hash")]
     Chain(u64),
-    /// The log does not match a checkpoint.
     #[error("the log does not match the stored checkpoint at {0}: history was rewritten")]
     Rewritten(u64),
-    /// The log has fewer events than a checkpoint covers.
     #[error(
         "the checkpoint covers {promised} events, but the log has {found}: events were removed"
     )]
-    Truncated {
-        /// Number of events that the checkpoint covers.
-        promised: u64,
-        /// Number of events in the log.
-        found: u64,
-    },
+    Truncated { promised: u64, found: u64 },
 }
 
 impl Verifier {
@@ -147,12 +123,13 @@ impl Verifier {
         let stream = event.stream.split_once('/').unwrap_or_default();
         let fact = ReportEvent::read(stream, &event.event_type, event.payload.get().as_bytes());
         let Some(fact) = fact.filter(|_| self.wrong.len() < MAX_FORGED_REPORTS) else { return };
-        let asked = self.reports.take(event.position, fact);
-        let checked = asked.and_then(|asked| asked.map_or(Ok(()), |asked| asked.check()));
+        let report = self.reports.take(event.position, fact);
+        let checked = report.and_then(|report| report.map_or(Ok(()), |report| report.check()));
         self.wrong.extend(checked.err());
     }
 
-    /// Compares the log with a checkpoint of exactly this size.
+    /// Compares the log with a checkpoint. The verifier must not be beyond the size of the
+    /// checkpoint.
     pub fn agrees(&self, checkpoint: &Checkpoint) -> Result<(), Fault> {
         if self.size() < checkpoint.size {
             let (promised, found) = (checkpoint.size, self.size());
@@ -225,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_untouched_log_verifies_and_every_tampering_is_found() {
+    fn valid_log_passes_and_every_tampering_is_found() {
         let good = log(&["{\"a\":1}", "{\"a\":2}", "{\"a\":3}"]);
         assert_eq!(verify(&good).unwrap().size(), 3);
 
@@ -233,9 +210,9 @@ mod tests {
         flipped[1].payload = serde_json::value::RawValue::from_string("{\"a\":9}".into()).unwrap();
         assert_eq!(verify(&flipped).unwrap_err(), Fault::Leaf(2));
 
-        let mut gone = good.clone();
-        gone.remove(1);
-        assert_eq!(verify(&gone).unwrap_err(), Fault::Position { expected: 2, found: 3 });
+        let mut removed = good.clone();
+        removed.remove(1);
+        assert_eq!(verify(&removed).unwrap_err(), Fault::Position { expected: 2, found: 3 });
 
         let mut swapped = good.clone();
         swapped[1].chain.clone_from(&good[0].chain);
@@ -243,11 +220,11 @@ mod tests {
     }
 
     #[test]
-    fn a_history_that_was_rewritten_with_its_chain_is_found_by_a_kept_checkpoint_only() {
-        let kept = checkpoint(&verify(&log(&["{\"a\":1}", "{\"a\":2}"])).unwrap());
+    fn rewritten_history_is_found_only_with_a_stored_checkpoint() {
+        let stored = checkpoint(&verify(&log(&["{\"a\":1}", "{\"a\":2}"])).unwrap());
         let rewritten = verify(&log(&["{\"a\":1}", "{\"a\":7}"])).unwrap();
-        assert_eq!(rewritten.agrees(&kept), Err(Fault::Rewritten(2)));
+        assert_eq!(rewritten.agrees(&stored), Err(Fault::Rewritten(2)));
         let shorter = verify(&log(&["{\"a\":1}"])).unwrap();
-        assert_eq!(shorter.agrees(&kept), Err(Fault::Truncated { promised: 2, found: 1 }));
+        assert_eq!(shorter.agrees(&stored), Err(Fault::Truncated { promised: 2, found: 1 }));
     }
 }

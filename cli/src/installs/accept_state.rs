@@ -21,12 +21,12 @@ pub(crate) struct AcceptStateArgs {
     reason: String,
 }
 
-pub(crate) async fn run(desk: &CommandContext, args: AcceptStateArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &CommandContext, args: AcceptStateArgs) -> Result<(), Failure> {
     let AcceptStateArgs { install, component, lineage, serial, reason } = args;
-    let ask = AcceptState { lineage, serial, reason };
-    let done = desk.client.accept_state(&install, &component, &ask).await?;
-    desk.screen.print_one(&done, |_| {
-        let (serial, lineage) = (ask.serial, &ask.lineage);
+    let request = AcceptState { lineage, serial, reason };
+    let done = context.client.accept_state(&install, &component, &request).await?;
+    context.screen.print_one(&done, |_| {
+        let (serial, lineage) = (request.serial, &request.lineage);
         format!("Accepted serial {serial} of lineage {lineage} as the state of {component} in {install}\n")
     })
 }

@@ -1,4 +1,5 @@
-//! Changes of an install. Each command prints the run that it starts, and follows it with `--wait`.
+//! Changes of an install. Each command prints the run that it starts. With `--wait`, the command
+//! follows the run.
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -63,7 +64,8 @@ pub(crate) struct Rollback {
     /// Earlier config version [default: the previous one]
     #[arg(long, value_name = "N")]
     to: Option<u32>,
-    /// Restore the inputs that the install had at this config version [default: keep the current inputs]
+    /// Restore the inputs that the install had at this config version [default: keep the current
+    /// inputs]
     #[arg(long, value_name = "VERSION")]
     inputs_of: Option<u32>,
     #[command(flatten)]
@@ -124,7 +126,9 @@ impl Inputs {
     pub(crate) fn read(self) -> Result<BTreeMap<String, String>, Failure> {
         let mut inputs = BTreeMap::new();
         if let Some(path) = &self.inputs_file {
-            let wrong = |said: String| Failure::Usage(format!("{}: {said}", path.display()));
+            let wrong = |reason: String| {
+                Failure::Usage(format!("cannot read the inputs file {}: {reason}", path.display()))
+            };
             let text = fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
             let table: toml::Table = toml::from_str(&text).map_err(|e| wrong(e.to_string()))?;
             for (name, value) in table {
@@ -145,13 +149,13 @@ impl Changes {
         let set = self.inputs.read()?;
         if let Some(both) = self.unset.iter().find(|name| set.contains_key(*name)) {
             return Err(Failure::Usage(format!(
-                "cannot both set and unset {both}\n  try: either --input or --unset"
+                "cannot change {both}: the command both sets and unsets it\n  try: either --input or --unset"
             )));
         }
-        let mut all: BTreeMap<_, _> =
+        let mut inputs: BTreeMap<_, _> =
             set.into_iter().map(|(name, value)| (name, Some(value))).collect();
-        all.extend(self.unset.into_iter().map(|name| (name, None)));
-        Ok(Some(all).filter(|all| !all.is_empty()))
+        inputs.extend(self.unset.into_iter().map(|name| (name, None)));
+        Ok(Some(inputs).filter(|inputs| !inputs.is_empty()))
     }
 }
 
@@ -170,52 +174,52 @@ fn text_of(value: toml::Value) -> Result<String, &'static str> {
 pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
-        Some(_) | None => Err(format!("{text:?} is not NAME=VALUE")),
+        Some(_) | None => Err(format!("{text:?} is not valid: use NAME=VALUE")),
     }
 }
 
-pub(crate) async fn set_inputs(desk: &CommandContext, ask: SetInputs) -> Result<(), Failure> {
-    let inputs = ask.changes.read()?;
+pub(crate) async fn set_inputs(context: &CommandContext, args: SetInputs) -> Result<(), Failure> {
+    let inputs = args.changes.read()?;
     if inputs.is_none() {
-        let said = "no inputs to change\n  try: --input NAME=VALUE, or --unset NAME";
-        return Err(Failure::Usage(said.into()));
+        let message = "cannot change the inputs: the command names none\n  try: --input NAME=VALUE, or --unset NAME";
+        return Err(Failure::Usage(message.into()));
     }
-    let reason = ask.then.reason;
+    let reason = args.then.reason;
     let change = UpdateInstall { inputs, reason, ..UpdateInstall::default() };
-    let done = desk.client.update_install(&ask.install, &change).await?;
+    let done = context.client.update_install(&args.install, &change).await?;
     let nothing = match done.changed {
         true => "Changed the inputs. No component reads them, so no run is needed.",
         false => "No changes: the inputs already have these values.",
     };
-    print_run_or_text(desk, &done, done.run, nothing, ask.then.wait).await
+    print_run_or_text(context, &done, done.run, nothing, args.then.wait).await
 }
 
 pub(crate) async fn toggle(
-    desk: &CommandContext,
-    ask: Toggle,
+    context: &CommandContext,
+    args: Toggle,
     enabled: bool,
 ) -> Result<(), Failure> {
-    let components = ask.components.into_iter().map(|name| (name, enabled)).collect();
-    let reason = ask.then.reason;
+    let components = args.components.into_iter().map(|name| (name, enabled)).collect();
+    let reason = args.then.reason;
     let change = UpdateInstall { components, reason, ..UpdateInstall::default() };
-    let done = desk.client.update_install(&ask.install, &change).await?;
+    let done = context.client.update_install(&args.install, &change).await?;
     let nothing = match (done.changed, enabled) {
         (true, true) => "Enabled. No deploy is needed.",
         (true, false) => "Disabled. No teardown is needed.",
         (false, true) => "No changes: already enabled.",
         (false, false) => "No changes: already disabled.",
     };
-    print_run_or_text(desk, &done, done.run, nothing, ask.then.wait).await
+    print_run_or_text(context, &done, done.run, nothing, args.then.wait).await
 }
 
-pub(crate) async fn upgrade(desk: &CommandContext, ask: Move) -> Result<(), Failure> {
-    to_version(desk, &ask.install, ask.to, (ask.changes, None), ask.then).await
+pub(crate) async fn upgrade(context: &CommandContext, args: Move) -> Result<(), Failure> {
+    to_version(context, &args.install, args.to, (args.changes, None), args.then).await
 }
 
-pub(crate) async fn rollback(desk: &CommandContext, ask: Rollback) -> Result<(), Failure> {
-    let install = desk.client.install(&ask.install).await?;
+pub(crate) async fn rollback(context: &CommandContext, args: Rollback) -> Result<(), Failure> {
+    let install = context.client.install(&args.install).await?;
     let now = install.config_version;
-    let to = ask.to.unwrap_or(now.saturating_sub(1));
+    let to = args.to.unwrap_or(now.saturating_sub(1));
     if to == 0 || to >= now {
         let name = &install.name;
         return Err(Failure::Usage(format!(
@@ -223,17 +227,17 @@ pub(crate) async fn rollback(desk: &CommandContext, ask: Rollback) -> Result<(),
             install.app_name
         )));
     }
-    let (of, inputs_of) = (Some(install.id.to_string()), ask.inputs_of);
-    let which =
+    let (of, inputs_of) = (Some(install.id.to_string()), args.inputs_of);
+    let query =
         DiffQuery { from: Some(now), to: Some(to), install: of, inputs_of, min_position: None };
-    let diff = desk.client.diff(&install.app.to_string(), &which).await?;
-    if desk.screen.output == Output::Table && !desk.screen.is_quiet() {
-        desk.screen.print_one(&diff, |screen| {
+    let diff = context.client.diff(&install.app.to_string(), &query).await?;
+    if context.screen.output == Output::Table && !context.screen.is_quiet() {
+        context.screen.print_one(&diff, |screen| {
             let inputs = diff.impact.iter().flat_map(|reach| &reach.inputs).collect::<Vec<_>>();
             diff_text(&diff, screen) + &inputs_text(&inputs, to, inputs_of)
         })?;
     }
-    to_version(desk, &ask.install, to, (ask.changes, inputs_of), ask.then).await
+    to_version(context, &args.install, to, (args.changes, inputs_of), args.then).await
 }
 
 /// Describes the inputs after a rollback, with those that differed at the earlier version.
@@ -255,7 +259,7 @@ pub(crate) fn inputs_text(differ: &[&InputDifference], to: u32, inputs_of: Optio
 }
 
 async fn to_version(
-    desk: &CommandContext,
+    context: &CommandContext,
     install: &str,
     to: u32,
     (changes, inputs_of): (Changes, Option<u32>),
@@ -268,41 +272,44 @@ async fn to_version(
         reason: then.reason,
         ..UpdateInstall::default()
     };
-    let done = desk.client.update_install(install, &change).await?;
+    let done = context.client.update_install(install, &change).await?;
     let nothing = match done.changed {
         true => format!(
             "Moved {install} to version {to}. Its components do not change, so no run is needed."
         ),
         false => format!("No changes: {install} is already at version {to}, or moving to it."),
     };
-    print_run_or_text(desk, &done, done.run, &nothing, then.wait).await
+    print_run_or_text(context, &done, done.run, &nothing, then.wait).await
 }
 
 pub(crate) async fn operate(
-    desk: &CommandContext,
-    ask: Operation,
+    context: &CommandContext,
+    args: Operation,
     kind: RequestedKind,
     components: Vec<String>,
     action: Option<String>,
 ) -> Result<(), Failure> {
-    let request = RequestRun { kind, components, action, reason: ask.then.reason };
-    let requested = desk.client.request_run(&ask.install, &request).await?;
-    // Only a deprovision is accepted without any work. The server rejects other operations.
-    let nothing = format!("Deprovisioned {}. Nothing was left to destroy.", ask.install);
-    print_run_or_text(desk, &requested, requested.run, &nothing, ask.then.wait).await
+    let request = RequestRun { kind, components, action, reason: args.then.reason };
+    let requested = context.client.request_run(&args.install, &request).await?;
+    // The server accepts a deprovision without any work, and rejects the other operations.
+    let nothing = format!("Deprovisioned {}. Nothing was left to destroy.", args.install);
+    print_run_or_text(context, &requested, requested.run, &nothing, args.then.wait).await
 }
 
-pub(crate) async fn auto_approve(desk: &CommandContext, ask: AutoApprove) -> Result<(), Failure> {
-    let on = ask.to == Switch::On;
+pub(crate) async fn auto_approve(
+    context: &CommandContext,
+    args: AutoApprove,
+) -> Result<(), Failure> {
+    let on = args.to == Switch::On;
     let change =
-        UpdateInstall { auto_approve: Some(on), reason: ask.reason, ..UpdateInstall::default() };
-    let done = desk.client.update_install(&ask.install, &change).await?;
-    desk.screen.print_one(&done, |_| {
-        let how = match on {
+        UpdateInstall { auto_approve: Some(on), reason: args.reason, ..UpdateInstall::default() };
+    let done = context.client.update_install(&args.install, &change).await?;
+    context.screen.print_one(&done, |_| {
+        let result = match on {
             true => "are now approved automatically; plans that already wait still need `stead runs approve`",
             false => "now require approval",
         };
-        format!("Plans of {} {how}.\n", ask.install)
+        format!("Plans of {} {result}.\n", args.install)
     })
 }
 
@@ -311,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inputs_of_the_command_line_win_over_the_file() {
+    fn command_line_inputs_override_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("inputs.toml");
         fs::write(&path, "a = \"1\"\nb = 2\nc = true\n").unwrap();

@@ -3,7 +3,7 @@ use schemas::control::installs::{Enrolment, EnrolmentIssued, Install, InstallCom
 use serde_json::Value;
 
 use crate::{
-    apps::not_acted_on,
+    apps::settings_without_effect,
     render::{Screen, Table, Tone, moment},
 };
 
@@ -44,9 +44,9 @@ pub(crate) fn install_text(install: &Install, screen: &Screen) -> String {
         text.push('\n');
         text += &components(&parts, screen);
     }
-    if !install.not_acted_on.is_empty() {
+    if !install.settings_without_effect.is_empty() {
         text += "\n";
-        text += &not_acted_on(&install.not_acted_on);
+        text += &settings_without_effect(&install.settings_without_effect);
     }
     text
 }
@@ -67,7 +67,7 @@ fn components(parts: &[&InstallComponent], screen: &Screen) -> String {
             state += " (disabled)";
         }
         if let Some(run) = &part.reserved_by {
-            state += &format!(" (held by {run})");
+            state += &format!(" (reserved by {run})");
         }
         table.row([
             part.name.clone(),
@@ -85,8 +85,8 @@ pub(crate) fn issued(issued: &EnrolmentIssued, screen: &Screen) -> String {
     match &issued.enrolment {
         Some(enrolment) => self::enrolment(enrolment, screen),
         None => {
-            "The token was created by an earlier request of this command and is not shown again: create \
-                 another one.\n"
+            "An earlier request of this command created the token, which is not shown again. Create \
+         another token.\n"
                 .into()
         }
     }
@@ -109,7 +109,7 @@ pub(crate) fn enrolment(enrolment: &Enrolment, screen: &Screen) -> String {
 
 /// Formats values as `a=1 b=x`, with strings unquoted.
 fn pairs<'v>(values: impl IntoIterator<Item = (&'v String, &'v Value)>) -> String {
-    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let pairs = values.into_iter().map(|(name, value)| format!("{name}={}", shown(value)));
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let pairs = values.into_iter().map(|(name, value)| format!("{name}={}", text(value)));
     pairs.collect::<Vec<_>>().join(" ")
 }

@@ -36,7 +36,12 @@ impl Outputs {
     pub(crate) fn read(self) -> Result<BTreeMap<String, Value>, Failure> {
         let mut outputs = BTreeMap::new();
         if let Some(path) = &self.file {
-            let wrong = |said: String| Failure::Usage(format!("{}: {said}", path.display()));
+            let wrong = |reason: String| {
+                Failure::Usage(format!(
+                    "cannot read the stack outputs file {}: {reason}",
+                    path.display()
+                ))
+            };
             let text = fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
             let is_json = path.extension().is_some_and(|extension| extension == "json");
             let read: BTreeMap<String, Value> = match is_json {
@@ -54,7 +59,7 @@ impl Outputs {
     }
 }
 
-/// Converts numbers to strings, because a template would print a large one as 1e+07.
+/// Converts numbers to strings, because a template would print a large number as 1e+07.
 fn as_templates_read(value: Value) -> Option<Value> {
     match value {
         Value::Null => None,
@@ -63,29 +68,32 @@ fn as_templates_read(value: Value) -> Option<Value> {
     }
 }
 
-pub(crate) async fn set(desk: &CommandContext, ask: SetStackOutputs) -> Result<(), Failure> {
-    let SetStackOutputs { install, outputs, unset, then } = ask;
-    let given = outputs.read()?;
-    if let Some(both) = unset.iter().find(|name| given.contains_key(*name)) {
+pub(crate) async fn set(context: &CommandContext, args: SetStackOutputs) -> Result<(), Failure> {
+    let SetStackOutputs { install, outputs, unset, then } = args;
+    let values = outputs.read()?;
+    if let Some(both) = unset.iter().find(|name| values.contains_key(*name)) {
         return Err(Failure::Usage(format!(
-            "cannot both set and unset {both}\n  try: either --stack-output or --unset"
+            "cannot change {both}: the command both sets and unsets it\n  try: either --stack-output or --unset"
         )));
     }
-    let mut all: BTreeMap<_, _> =
-        given.into_iter().map(|(name, value)| (name, Some(value))).collect();
-    all.extend(unset.into_iter().map(|name| (name, None)));
-    if all.is_empty() {
-        let said = "no outputs to change\n  try: --stack-output NAME=VALUE, or --unset NAME";
-        return Err(Failure::Usage(said.into()));
+    let mut changes: BTreeMap<_, _> =
+        values.into_iter().map(|(name, value)| (name, Some(value))).collect();
+    changes.extend(unset.into_iter().map(|name| (name, None)));
+    if changes.is_empty() {
+        let message = "cannot change the stack outputs: the command names none\n  try: --stack-output NAME=VALUE, or --unset NAME";
+        return Err(Failure::Usage(message.into()));
     }
-    let change =
-        UpdateInstall { stack_outputs: Some(all), reason: then.reason, ..UpdateInstall::default() };
-    let done = desk.client.update_install(&install, &change).await?;
+    let change = UpdateInstall {
+        stack_outputs: Some(changes),
+        reason: then.reason,
+        ..UpdateInstall::default()
+    };
+    let done = context.client.update_install(&install, &change).await?;
     let nothing = match done.changed {
         true => "Changed the outputs. No deployed component reads them, so no run is needed.",
         false => "No changes: the outputs already have these values.",
     };
-    print_run_or_text(desk, &done, done.run, nothing, then.wait).await
+    print_run_or_text(context, &done, done.run, nothing, then.wait).await
 }
 
 #[cfg(test)]
@@ -95,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outputs_of_the_command_line_win_over_those_of_a_file() {
+    fn command_line_outputs_override_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let of = |name: &str, text: &str| {
             let path = dir.path().join(name);

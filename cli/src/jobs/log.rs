@@ -25,22 +25,22 @@ pub(crate) struct Logs {
     /// Number of the attempt [default: the newest]
     #[arg(long)]
     attempt: Option<u32>,
-    /// Print the time since the start before each line
+    /// Print the time since the start of the execution before each line
     #[arg(long, short)]
     timestamps: bool,
 }
 
-pub(crate) async fn print(desk: &CommandContext, ask: Logs) -> Result<(), Failure> {
-    let job = find(desk, &ask.job).await?;
-    let attempt = match ask.attempt {
+pub(crate) async fn print(context: &CommandContext, args: Logs) -> Result<(), Failure> {
+    let job = find(context, &args.job).await?;
+    let attempt = match args.attempt {
         Some(attempt) => attempt,
-        None => first_attempt(desk, job, ask.follow).await?,
+        None => first_attempt(context, job, args.follow).await?,
     };
-    let mut printer = Printer { desk, timestamps: ask.timestamps, last: 0, open: false };
-    if ask.follow {
-        return follow(desk, job, attempt, &mut printer).await;
+    let mut printer = Printer { context, timestamps: args.timestamps, last: 0, open: false };
+    if args.follow {
+        return follow(context, job, attempt, &mut printer).await;
     }
-    let records = lines(desk.client.log(job, attempt, 0).await?);
+    let records = lines(context.client.log(job, attempt, 0).await?);
     pin_mut!(records);
     while let Some(record) = records.next().await {
         printer.record(&record?)?;
@@ -50,10 +50,10 @@ pub(crate) async fn print(desk: &CommandContext, ask: Logs) -> Result<(), Failur
 
 /// Returns the newest attempt. With `wait`, waits for the first one and shows the reason of the
 /// wait.
-async fn first_attempt(desk: &CommandContext, id: JobId, wait: bool) -> Result<u32, Failure> {
-    let bar = desk.screen.spinner("");
+async fn first_attempt(context: &CommandContext, id: JobId, wait: bool) -> Result<u32, Failure> {
+    let bar = context.screen.spinner("");
     loop {
-        let job = desk.client.job(id).await?;
+        let job = context.client.job(id).await?;
         if let Some(newest) = job.attempts.last() {
             bar.finish_and_clear();
             return Ok(newest.attempt);
@@ -70,20 +70,20 @@ fn never_ran(job: &Job) -> Failure {
     let why = job.waiting.as_ref().map(|w| format!(": {}", w.detail)).unwrap_or_default();
     let state = job.state.replace('_', " ");
     Failure::NotFound(format!(
-        "{} has no log: it is {state}{why}\n  try: `stead jobs logs -f {}` to wait for it",
+        "{} has no log: it is {state}{why}\n  try: `stead jobs logs -f {}` to wait for the log",
         job.id, job.id
     ))
 }
 
 /// Follows the log until it is finalized. Resumes after the last record if the connection breaks.
 async fn follow(
-    desk: &CommandContext,
+    context: &CommandContext,
     job: JobId,
     attempt: u32,
     printer: &mut Printer<'_>,
 ) -> Result<(), Failure> {
     loop {
-        match desk.client.follow_log(job, attempt, printer.last).await {
+        match context.client.follow_log(job, attempt, printer.last).await {
             Ok(answer) => {
                 let events = server_events(answer);
                 pin_mut!(events);
@@ -104,7 +104,7 @@ async fn follow(
 }
 
 struct Printer<'d> {
-    desk: &'d CommandContext,
+    context: &'d CommandContext,
     timestamps: bool,
     last: u64,
     /// True if the next record continues the current line.
@@ -118,7 +118,7 @@ impl Printer<'_> {
             return Ok(());
         }
         self.last = record.n;
-        match self.desk.screen.output {
+        match self.context.screen.output {
             Output::Json | Output::Ndjson => write(&format!("{text}\n")),
             Output::Table => self.line(&record),
         }
@@ -130,10 +130,10 @@ impl Printer<'_> {
             let seconds = record.t / 1_000_000;
             let stamp =
                 format!("{:>3}:{:02}.{:03} ", seconds / 60, seconds % 60, record.t / 1000 % 1000);
-            text += &self.desk.screen.paint(Tone::Faint, &stamp);
+            text += &self.context.screen.paint(Tone::Faint, &stamp);
         }
         text += &match record.s.as_str() {
-            "x" => self.desk.screen.paint(Tone::Faint, &sanitize(&record.m)),
+            "x" => self.context.screen.paint(Tone::Faint, &sanitize(&record.m)),
             _ => sanitize(&record.m),
         };
         self.open = record.c;

@@ -1,53 +1,54 @@
-//! Checks a runner's signature of an execution result, and compares the signed data with that of
-//! the server.
+//! Checks a runner's signature of an execution result, and compares the signed data with the data
+//! from the server.
 use schemas::{
     control::jobs::{Attempt, Job, SignedResult},
     runner::Statement,
 };
 
-/// Describes the signature in one line. Computes everything that it can instead of trusting the
-/// server.
+/// Verifies the signature, and describes the result in one line. Trusts the server only on whether
+/// the key belongs to the runner.
 pub(crate) fn signature_text(job: &Job, attempt: &Attempt) -> String {
     let Some(signed) = &attempt.signed else {
         return "not signed by its runner: the result relies on the server alone".into();
     };
-    match wrong(job, attempt, signed) {
-        Some(why) => format!("SIGNATURE WRONG: {why}"),
+    match mismatch(job, attempt, signed) {
+        Some(why) => format!("INVALID SIGNATURE: {why}"),
         None => format!("signed by its runner, {}", signed.digest),
     }
 }
 
-fn wrong(job: &Job, attempt: &Attempt, signed: &SignedResult) -> Option<String> {
+fn mismatch(job: &Job, attempt: &Attempt, signed: &SignedResult) -> Option<String> {
     let SignedResult { statement, key, signature, key_matches_runner, .. } = signed;
-    let Some(said) = Statement::open(statement, key, signature) else {
+    let Some(opened) = Statement::open(statement, key, signature) else {
         return Some(format!("the runner's key {key} did not sign this statement"));
     };
     if !key_matches_runner {
         return Some(format!("{key} was never a key of {}", attempt.runner));
     }
-    let of = (said.job, said.execution, said.runner);
+    let of = (opened.job, opened.execution, opened.runner);
     if of != (job.id, attempt.execution, attempt.runner) {
         return Some("the statement belongs to another job, execution or runner".into());
     }
-    if let Some(manifest) = said.manifest.as_ref().filter(|ran| **ran != job.manifest) {
+    if let Some(manifest) = opened.manifest.as_ref().filter(|ran| **ran != job.manifest) {
         return Some(format!("the runner signed another manifest: {manifest}"));
     }
-    let shown = (attempt.exit_code, attempt.signal);
-    if (said.exit_code, said.signal) != shown && shown != (None, None) {
+    let recorded = (attempt.exit_code, attempt.signal);
+    if (opened.exit_code, opened.signal) != recorded && recorded != (None, None) {
         return Some("the runner signed another exit code or signal".into());
     }
-    if let (Some(log), Some(kept)) = (&said.log, attempt.log.as_ref().filter(|log| log.complete))
-        && (log.length_bytes, &log.sha256) != (kept.length_bytes, &kept.sha256)
+    if let (Some(log), Some(stored)) =
+        (&opened.log, attempt.log.as_ref().filter(|log| log.complete))
+        && (log.length_bytes, &log.sha256) != (stored.length_bytes, &stored.sha256)
     {
         return Some("the runner signed another log".into());
     }
     let is_last = job.attempts.last().is_some_and(|last| last.execution == attempt.execution);
-    let outcome = said.outcome.word();
+    let outcome = opened.outcome.word();
     let is_theirs = is_last && ["succeeded", "failed", "cancelled"].contains(&job.state.as_str());
     // The server records a late result as a warning only. The earlier resolution remains valid.
     let is_late = attempt.warnings.iter().any(|note| note.starts_with("late_result"));
     (is_theirs && !is_late && outcome != job.state).then(|| {
-        format!("the runner signed that it {outcome}, but the server shows that it {}", job.state)
+        format!("the runner signed the outcome {outcome}, but the server shows {}", job.state)
     })
 }
 
@@ -99,24 +100,25 @@ mod tests {
     #[test]
     fn forged_result_does_not_match_the_signature() {
         assert_eq!(line(|_| {}), format!("signed by its runner, {}", digest(3)));
-        let wrong = |change: fn(&mut Value), why: &str| {
+        let mismatch = |change: fn(&mut Value), why: &str| {
             let line = line(change);
-            assert!(line.starts_with("SIGNATURE WRONG") && line.contains(why), "{line}");
+            assert!(line.starts_with("INVALID SIGNATURE") && line.contains(why), "{line}");
         };
-        wrong(|job| job["state"] = json!("failed"), "server shows that it failed");
-        wrong(|job| job["manifest"] = json!(digest(9)), "another manifest");
-        wrong(|job| job["id"] = json!("job_01ARZ3NDEKTSV4RRFFQ69G5FAW"), "another job");
-        wrong(|job| job["attempts"][0]["exit_code"] = json!(3), "exit code");
-        wrong(|job| job["attempts"][0]["log"]["sha256"] = json!(digest(9)), "log");
-        wrong(
+        mismatch(|job| job["state"] = json!("failed"), "server shows failed");
+        mismatch(|job| job["manifest"] = json!(digest(9)), "another manifest");
+        mismatch(|job| job["id"] = json!("job_01ARZ3NDEKTSV4RRFFQ69G5FAW"), "another job");
+        mismatch(|job| job["attempts"][0]["exit_code"] = json!(3), "exit code");
+        mismatch(|job| job["attempts"][0]["log"]["sha256"] = json!(digest(9)), "log");
+        mismatch(
             |job| job["attempts"][0]["signed"]["key_matches_runner"] = json!(false),
             "never a key",
         );
         let forged = |job: &mut Value| {
-            let said = job["attempts"][0]["signed"]["statement"].as_str().unwrap();
-            job["attempts"][0]["signed"]["statement"] = json!(said.replace("succeeded", "failed"));
+            let statement = job["attempts"][0]["signed"]["statement"].as_str().unwrap();
+            job["attempts"][0]["signed"]["statement"] =
+                json!(statement.replace("succeeded", "failed"));
         };
-        wrong(forged, "did not sign");
+        mismatch(forged, "did not sign");
         let unsigned = line(|job| drop(job["attempts"][0]["signed"].take()));
         assert!(unsigned.contains("relies on the server alone"), "{unsigned}");
     }

@@ -11,22 +11,22 @@ use crate::{
 };
 
 pub(crate) async fn run(
-    desk: &CommandContext,
+    context: &CommandContext,
     name: &str,
     key: Option<String>,
     as_of: Option<PointInTime>,
 ) -> Result<(), Failure> {
     let (position, time) = as_of.map_or((None, None), PointInTime::parts);
-    let one = key.clone();
+    let row_key = key.clone();
     let query = RowsQuery { key, position, time, min_position: None };
-    let looks = server_events(desk.client.projection_rows(name, &query).await?);
+    let looks = server_events(context.client.projection_rows(name, &query).await?);
     pin_mut!(looks);
-    let bar = desk.screen.bar(0, name);
+    let bar = context.screen.bar(0, name);
     let (mut rows, mut last) = (Vec::<ProjectionRow>::new(), None::<RowsProgress>);
     while let Some(event) = looks.next().await {
         let mut look: RowsProgress = serde_json::from_str(&event?.data)?;
         let more = std::mem::take(&mut look.rows);
-        match (look.state.as_str(), desk.screen.output) {
+        match (look.state.as_str(), context.screen.output) {
             ("replaying", _) => {
                 bar.set_length(look.total);
                 bar.set_position(look.events);
@@ -42,7 +42,9 @@ pub(crate) async fn run(
     }
     bar.finish_and_clear();
     let cut = || {
-        Failure::Unreachable(format!("connection lost while reading {name}; run the command again"))
+        Failure::Unreachable(format!(
+            "cannot read all rows of {name}: the connection was lost; run the command again"
+        ))
     };
     let last = last.ok_or_else(cut)?;
     if let Some(detail) = &last.detail {
@@ -52,13 +54,13 @@ pub(crate) async fn run(
         )));
     }
     let at = last.recorded_at.as_ref().map(|at| format!(" ({})", moment(at))).unwrap_or_default();
-    desk.screen.remark(&format!("{name} as of position {}{at}:", last.position));
-    match (one, rows.as_slice(), desk.screen.output) {
+    context.screen.remark(&format!("{name} as of position {}{at}:", last.position));
+    match (row_key, rows.as_slice(), context.screen.output) {
         (_, _, Output::Ndjson) => Ok(()),
         (Some(key), [], _) => {
             let position = last.position;
             Err(Failure::NotFound(format!(
-                "{name} had no row {key:?} at position {position}\n  try: without --key for all rows; a key is an id"
+                "{name} had no row {key:?} at position {position}\n  try: an id as the key, or no --key for all rows"
             )))
         }
         (Some(_), [row], Output::Table) => {
@@ -66,7 +68,7 @@ pub(crate) async fn run(
             write(&format!("{}\n", sanitize(&serde_json::to_string_pretty(&row)?)))
         }
         (_, rows, Output::Table | Output::Json) => {
-            desk.screen.print_list(rows, "No rows.", |_| table(rows))
+            context.screen.print_list(rows, "No rows.", |_| table(rows))
         }
     }
 }

@@ -20,7 +20,6 @@ use crate::{
     settings::CommandContext,
 };
 
-/// Decision on a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
     Approve,
@@ -34,13 +33,13 @@ pub(crate) struct DecideArgs {
     /// Reason, recorded in the log
     #[arg(long)]
     reason: String,
-    /// Only this step: name or id [default: every waiting step]
+    /// Decide only on this step: name or id [default: every waiting step]
     #[arg(long)]
     step: Option<String>,
-    /// Digest of a plan that you have read; may be repeated. Rejected if the plan has changed
+    /// Digest of a plan that you have read; may be repeated. Fails if the plan has changed
     #[arg(long = "digest", value_name = "DIGEST")]
     digests: Vec<Digest>,
-    /// All waiting plans, without showing them
+    /// Decide on all waiting plans without showing them
     #[arg(long, conflicts_with = "digests")]
     all: bool,
     /// Follow the run until it finishes
@@ -48,24 +47,23 @@ pub(crate) struct DecideArgs {
     wait: bool,
 }
 
-/// Approval of plans.
 #[derive(Debug, Args)]
 pub(crate) struct Approve {
     #[command(flatten)]
-    word: DecideArgs,
-    /// Continue with later plans until the run ends: shows each and prompts; with --all without a prompt
+    decision: DecideArgs,
+    /// Continue with later plans until the run ends; prompts for each plan unless --all is set
     #[arg(long, conflicts_with_all = ["step", "digests", "wait"])]
     follow: bool,
 }
 
-/// Approves the plans that wait, or with `--follow` those of the whole run.
-pub(crate) async fn approve(desk: &CommandContext, ask: Approve) -> Result<(), Failure> {
-    let Approve { word, follow } = ask;
+/// Approves the waiting plans. With `--follow`, approves the plans of the run until its end.
+pub(crate) async fn approve(context: &CommandContext, args: Approve) -> Result<(), Failure> {
+    let Approve { decision, follow } = args;
     if !follow {
-        return decide(desk, Decision::Approve, word).await;
+        return decide(context, Decision::Approve, decision).await;
     }
-    let DecideArgs { run, reason, all, .. } = word;
-    follow::approve(desk, &run, Follow { reason, all }).await
+    let DecideArgs { run, reason, all, .. } = decision;
+    follow::approve(context, &run, Follow { reason, all }).await
 }
 
 /// Result of a decision on one plan.
@@ -79,55 +77,55 @@ struct DecisionResult {
 }
 
 pub(crate) async fn decide(
-    desk: &CommandContext,
-    verdict: Decision,
-    ask: DecideArgs,
+    context: &CommandContext,
+    decision: Decision,
+    args: DecideArgs,
 ) -> Result<(), Failure> {
-    let run = desk.client.run(find(desk, &ask.run).await?).await?;
-    let steps = waiting_steps(&run, ask.step.as_deref())?;
+    let run = context.client.run(find(context, &args.run).await?).await?;
+    let steps = waiting_steps(&run, args.step.as_deref())?;
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    let (id, mut all, mut declined) = (run.run.id, Vec::new(), Vec::new());
-    for (step, digest) in select_plans(&run, &steps, &ask, asks)? {
-        let unread = !ask.all && ask.digests.is_empty();
-        if unread && !confirmed(desk, (&run, step), verdict, &digest).await? {
+    let (id, mut results, mut declined) = (run.run.id, Vec::new(), Vec::new());
+    for (step, digest) in select_plans(&run, &steps, &args, asks)? {
+        let unread = !args.all && args.digests.is_empty();
+        if unread && !confirmed(context, (&run, step), decision, &digest).await? {
             declined.push(step.name.as_str());
             continue;
         }
-        let (step, reason) = (step, ask.reason.clone());
-        let done = match verdict {
+        let (step, reason) = (step, args.reason.clone());
+        let done = match decision {
             Decision::Approve => {
-                let word = ApproveRun { step: step.id, digest: digest.clone(), reason };
-                desk.client.approve(id, &word).await?
+                let body = ApproveRun { step: step.id, digest: digest.clone(), reason };
+                context.client.approve(id, &body).await?
             }
             Decision::Deny => {
-                let word = DenyRun { step: step.id, digest: digest.clone(), reason };
-                desk.client.deny(id, &word).await?
+                let body = DenyRun { step: step.id, digest: digest.clone(), reason };
+                context.client.deny(id, &body).await?
             }
         };
-        let said =
-            DecisionResult { step: step.name.clone(), decision: verdict.past(), digest, done };
-        match desk.screen.output {
+        let result =
+            DecisionResult { step: step.name.clone(), decision: decision.past(), digest, done };
+        match context.screen.output {
             Output::Table | Output::Ndjson => {
-                desk.screen.print_one(&said, |_| line(step, &said))?
+                context.screen.print_one(&result, |_| line(step, &result))?
             }
             // JSON output is one document, printed at the end.
-            Output::Json => all.push(said),
+            Output::Json => results.push(result),
         }
     }
-    if desk.screen.output == Output::Json && !(ask.wait && declined.is_empty()) {
-        desk.screen.print_one(&all, |_| String::new())?;
+    if context.screen.output == Output::Json && !(args.wait && declined.is_empty()) {
+        context.screen.print_one(&results, |_| String::new())?;
     }
     if !declined.is_empty() {
-        let (past, names) = (verdict.past(), declined.join(", "));
+        let (past, names) = (decision.past(), declined.join(", "));
         return Err(Failure::Outcome(format!(
             "not {past}: {names}; the plan still waits for a decision"
         )));
     }
-    if ask.wait { until_finished(desk, id).await } else { Ok(()) }
+    if args.wait { until_finished(context, id).await } else { Ok(()) }
 }
 
 impl Decision {
-    /// Imperative, for the prompt.
+    /// Imperative form for the prompt.
     fn present(self) -> &'static str {
         match self {
             Decision::Approve => "Approve",
@@ -143,9 +141,9 @@ impl Decision {
     }
 }
 
-fn line(step: &Step, said: &DecisionResult) -> String {
+fn line(step: &Step, result: &DecisionResult) -> String {
     let counts = step.plan.as_ref().map(output::counts).unwrap_or_default();
-    format!("{} {}: {counts}, plan {}\n", said.step, said.decision, said.digest)
+    format!("{} {}: {counts}, plan {}\n", result.step, result.decision, result.digest)
 }
 
 /// Selects the plans to decide on: only those that the user has read, not plans that became ready
@@ -153,15 +151,15 @@ fn line(step: &Step, said: &DecisionResult) -> String {
 fn select_plans<'r>(
     run: &Run,
     steps: &[&'r Step],
-    ask: &DecideArgs,
+    args: &DecideArgs,
     asks: bool,
 ) -> Result<Vec<(&'r Step, Digest)>, Failure> {
     let id = run.run.id;
-    if let ([digest], [step], Some(_)) = (ask.digests.as_slice(), steps, &ask.step) {
+    if let ([digest], [step], Some(_)) = (args.digests.as_slice(), steps, &args.step) {
         // The server checks whether this is still the current plan.
         return Ok(vec![(*step, digest.clone())]);
     }
-    if !ask.digests.is_empty() {
+    if !args.digests.is_empty() {
         let of = |digest: &Digest| {
             let has = |step: &&&Step| step.plan.as_ref().is_some_and(|p| p.digest == *digest);
             let step = steps.iter().find(has).map(|step| (*step, digest.clone()));
@@ -171,11 +169,11 @@ fn select_plans<'r>(
                 ))
             })
         };
-        return ask.digests.iter().map(of).collect();
+        return args.digests.iter().map(of).collect();
     }
-    if !ask.all && !asks {
+    if !args.all && !asks {
         return Err(Failure::Usage(format!(
-            "no terminal: pass --digest or --all\n  try: `stead runs show {id} --plans`, then --digest sha256:… for each plan; or --all for all waiting plans"
+            "cannot prompt for a decision: no terminal\n  try: `stead runs show {id} --plans`, then --digest sha256:… for each plan; or --all for all waiting plans"
         )));
     }
     let planned = steps.iter().filter_map(|step| Some((*step, step.plan.as_ref()?.digest.clone())));
@@ -193,25 +191,25 @@ fn select_plans<'r>(
 /// Shows a plan and asks for confirmation. If the step is planned again meanwhile, the server
 /// rejects the old digest.
 async fn confirmed(
-    desk: &CommandContext,
+    context: &CommandContext,
     (run, step): (&Run, &Step),
-    verdict: Decision,
+    decision: Decision,
     digest: &Digest,
 ) -> Result<bool, Failure> {
-    let summary = desk.client.plan(run.run.id, step.id).await?;
-    let text = output::plan(&step.name, &summary, &desk.screen);
-    let asked = verdict.present();
-    write(&format!("{text}  plan {digest}\n{asked} {}? [y/N] ", step.name))?;
-    let mut said = String::new();
-    let heard = std::io::stdin().read_line(&mut said);
-    heard.map_err(|error| Failure::Usage(format!("cannot read the confirmation: {error}")))?;
-    Ok(matches!(said.trim(), "y" | "Y" | "yes"))
+    let summary = context.client.plan(run.run.id, step.id).await?;
+    let text = output::plan(&step.name, &summary, &context.screen);
+    let verb = decision.present();
+    write(&format!("{text}  plan {digest}\n{verb} {}? [y/N] ", step.name))?;
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    read.map_err(|error| Failure::Usage(format!("cannot read the confirmation: {error}")))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 /// Returns the steps that wait for approval, or the named step.
-fn waiting_steps<'r>(run: &'r Run, named: Option<&str>) -> Result<Vec<&'r Step>, Failure> {
+fn waiting_steps<'r>(run: &'r Run, step_name: Option<&str>) -> Result<Vec<&'r Step>, Failure> {
     let id = run.run.id;
-    if let Some(name) = named {
+    if let Some(name) = step_name {
         let step = run.dag.iter().find(|s| s.name == name || s.id.to_string() == name);
         let missing = || {
             Failure::NotFound(format!(

@@ -21,7 +21,6 @@ use crate::{
     settings::CommandContext,
 };
 
-/// Options of `--follow`.
 pub(crate) struct Follow {
     /// Reason of each approval.
     pub(crate) reason: String,
@@ -32,22 +31,22 @@ pub(crate) struct Follow {
 /// Follows a run and approves each plan that waits. The command ends with the result of the run.
 /// Ctrl-C ends only the command.
 pub(crate) async fn approve(
-    desk: &CommandContext,
-    named: &str,
-    ask: Follow,
+    context: &CommandContext,
+    text: &str,
+    args: Follow,
 ) -> Result<(), Failure> {
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    if !ask.all && !asks {
+    if !args.all && !asks {
         return Err(Failure::Usage(
-            "no terminal: pass --all\n  try: --all approves each plan of the run without a prompt"
+            "cannot prompt for approval: no terminal\n  try: --all approves each plan of the run without a prompt"
                 .into(),
         ));
     }
-    let run = watch::first(desk, named).await?;
+    let run = watch::first(context, text).await?;
     let mut decided = HashSet::new();
-    // This command approves by itself: a hint to approve would only confuse.
-    let followed = watch::follow(desk, run, Hints::Hide, async |now: &Run| {
-        decide(desk, now, &ask, &mut decided).await.map(|()| false)
+    // This command prompts for each approval itself, so hints to approve would be confusing.
+    let followed = watch::follow(context, run, Hints::Hide, async |now: &Run| {
+        decide(context, now, &args, &mut decided).await.map(|()| false)
     });
     tokio::select! {
         ended = followed => ended,
@@ -60,12 +59,12 @@ pub(crate) async fn approve(
     }
 }
 
-/// Approves each plan that waits and was not decided here before, after a prompt unless `all` is
+/// Approves each waiting plan that this command has not handled yet, after a prompt unless `all` is
 /// set.
 async fn decide(
-    desk: &CommandContext,
+    context: &CommandContext,
     run: &Run,
-    ask: &Follow,
+    args: &Follow,
     decided: &mut HashSet<(StepId, Digest)>,
 ) -> Result<(), Failure> {
     for step in run.dag.iter().filter(|step| step.state == "waiting_for_approval") {
@@ -73,29 +72,29 @@ async fn decide(
         if !decided.insert((step.id, digest.clone())) {
             continue;
         }
-        if !confirmed(desk, (run, step), &digest, ask.all).await? {
+        if !confirmed(context, (run, step), &digest, args.all).await? {
             let id = run.run.id;
-            desk.screen.remark(&format!(
-                "Not approved: {}. Its plan still waits; to deny it: stead runs deny {id} --step {}",
+            context.screen.remark(&format!(
+                "Not approved: {}. Its plan still waits; to deny the plan: stead runs deny {id} --step {}",
                 step.name, step.name
             ));
             continue;
         }
-        send_approval(desk, run.run.id, step, digest, &ask.reason).await?;
+        send_approval(context, run.run.id, step, digest, &args.reason).await?;
     }
     Ok(())
 }
 
 async fn send_approval(
-    desk: &CommandContext,
+    context: &CommandContext,
     run: RunId,
     step: &Step,
     digest: Digest,
     reason: &str,
 ) -> Result<(), Failure> {
     let approval = ApproveRun { step: step.id, digest: digest.clone(), reason: reason.to_owned() };
-    match desk.client.approve(run, &approval).await {
-        Ok(_) => match desk.screen.output {
+    match context.client.approve(run, &approval).await {
+        Ok(_) => match context.screen.output {
             Output::Table => write(&format!("{} approved: plan {digest}\n", step.name)),
             // JSON output contains only the steps, and the run at its end.
             Output::Json | Output::Ndjson => Ok(()),
@@ -103,7 +102,7 @@ async fn send_approval(
         // Another user decided first, or the step was planned again. The next poll returns the
         // current plan.
         Err(ClientError::Problem(problem)) if problem.status == 409 => {
-            desk.screen.remark(&format!("{} was not approved: {}", step.name, problem.detail));
+            context.screen.remark(&format!("{} was not approved: {}", step.name, problem.detail));
             Ok(())
         }
         Err(error) => Err(error.into()),
@@ -112,26 +111,26 @@ async fn send_approval(
 
 /// Shows the plan, and asks for confirmation unless `all` is set.
 async fn confirmed(
-    desk: &CommandContext,
+    context: &CommandContext,
     (run, step): (&Run, &Step),
     digest: &Digest,
     all: bool,
 ) -> Result<bool, Failure> {
-    let summary = desk.client.plan(run.run.id, step.id).await?;
-    let shown = output::plan(&step.name, &summary, &desk.screen);
+    let summary = context.client.plan(run.run.id, step.id).await?;
+    let plan = output::plan(&step.name, &summary, &context.screen);
     if all {
-        if desk.screen.output == Output::Table && !desk.screen.is_quiet() {
-            write(&format!("{shown}  plan {digest}\n"))?;
+        if context.screen.output == Output::Table && !context.screen.is_quiet() {
+            write(&format!("{plan}  plan {digest}\n"))?;
         }
         return Ok(true);
     }
-    write(&format!("{shown}  plan {digest}\nApprove {}? [y/N] ", step.name))?;
+    write(&format!("{plan}  plan {digest}\nApprove {}? [y/N] ", step.name))?;
     discard_typed(std::io::stdin())?;
     let answer = line().await?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Discards input from before the prompt, because it was not meant for this prompt.
+/// Discards input that the user typed before the prompt.
 fn discard_typed(terminal: impl AsFd) -> std::io::Result<()> {
     Ok(tcflush(terminal, FlushArg::TCIFLUSH)?)
 }
@@ -162,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_was_typed_before_the_question_is_discarded() {
+    fn input_typed_before_the_prompt_is_discarded() {
         let terminal = nix::pty::openpty(None, None).unwrap();
         let (mut keyboard, screen) = (File::from(terminal.master), File::from(terminal.slave));
         keyboard.write_all(b"y\ny\n").unwrap();

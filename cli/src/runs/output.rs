@@ -101,7 +101,7 @@ pub(crate) fn step_details(step: &Step, install: &str, screen: &Screen) -> Strin
         lines.push((Tone::Plain, format!("log: stead jobs logs {job}")));
     }
     let margin = " ".repeat(indent(step) + 6);
-    lines.iter().map(|(tone, said)| format!("{margin}{}\n", screen.paint(*tone, said))).collect()
+    lines.iter().map(|(tone, text)| format!("{margin}{}\n", screen.paint(*tone, text))).collect()
 }
 
 /// Formats the changes of a plan, by resource if the plugin lists them.
@@ -125,24 +125,24 @@ pub(crate) fn plan(name: &str, summary: &Value, screen: &Screen) -> String {
 }
 
 /// Formats a change as `+ address (attribute, attribute)`.
-fn changed(what: &Value, screen: &Screen) -> String {
-    let word = |key: &str| what.get(key).and_then(Value::as_str);
-    let (sign, tone) = match word("action").unwrap_or_default() {
+fn changed(resource: &Value, screen: &Screen) -> String {
+    let field = |key: &str| resource.get(key).and_then(Value::as_str);
+    let (sign, tone) = match field("action").unwrap_or_default() {
         "create" | "add" => ("+", Tone::Good),
         "delete" | "destroy" => ("-", Tone::Bad),
         "replace" => ("±", Tone::Bad),
         "read" => ("<", Tone::Faint),
         _ => ("~", Tone::Attention),
     };
-    let named = ["address", "resource", "path", "name"].into_iter().find_map(word);
-    let named = named.map_or_else(|| what.to_string(), str::to_owned);
-    let attributes = what.get("attributes").and_then(Value::as_array);
+    let label = ["address", "resource", "path", "name"].into_iter().find_map(field);
+    let label = label.map_or_else(|| resource.to_string(), str::to_owned);
+    let attributes = resource.get("attributes").and_then(Value::as_array);
     let attributes: Vec<_> = attributes.into_iter().flatten().filter_map(Value::as_str).collect();
     let attributes = match attributes.is_empty() {
         true => String::new(),
         false => format!(" ({})", attributes.join(", ")),
     };
-    format!("  {} {named}{attributes}\n", screen.paint(tone, sign))
+    format!("  {} {label}{attributes}\n", screen.paint(tone, sign))
 }
 
 fn indent(step: &Step) -> usize {

@@ -22,34 +22,34 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Returns the run to follow. Waits for the first run of an install, which starts when its runner
 /// enrols.
-pub(crate) async fn first(desk: &CommandContext, named: &str) -> Result<RunId, Failure> {
-    let mut said = false;
+pub(crate) async fn first(context: &CommandContext, text: &str) -> Result<RunId, Failure> {
+    let mut reported = false;
     loop {
-        if let Some(run) = newest(desk, named).await? {
+        if let Some(run) = newest(context, text).await? {
             return Ok(run);
         }
-        if !said {
-            desk.screen.remark(&format!(
-                "{named} has no run yet; `stead installs show {named}` shows what it waits for"
+        if !reported {
+            context.screen.remark(&format!(
+                "{text} has no run yet; `stead installs show {text}` shows the reason"
             ));
         }
-        said = true;
+        reported = true;
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 
 /// Follows a run to its end. Returns its outcome.
-pub(crate) async fn until_finished(desk: &CommandContext, run: RunId) -> Result<(), Failure> {
-    watch(desk, run, false).await
+pub(crate) async fn until_finished(context: &CommandContext, run: RunId) -> Result<(), Failure> {
+    watch(context, run, false).await
 }
 
 /// Follows a run to its end, or to the first plan that waits for approval.
 pub(crate) async fn watch(
-    desk: &CommandContext,
+    context: &CommandContext,
     run: RunId,
     until_approval: bool,
 ) -> Result<(), Failure> {
-    follow(desk, run, Hints::Show, async |_: &Run| Ok(until_approval)).await
+    follow(context, run, Hints::Show, async |_: &Run| Ok(until_approval)).await
 }
 
 /// Selects whether `follow` prints the commands that approve a plan.
@@ -59,23 +59,23 @@ pub enum Hints {
     Hide,
 }
 
-/// Follows a run to its end. Calls `waiting` at each poll with a plan that waits for approval, and
-/// stops if it returns `true`.
+/// Follows a run to its end. At each poll with a plan that waits for approval, calls `waiting`, and
+/// stops if `waiting` returns `true`.
 pub(crate) async fn follow(
-    desk: &CommandContext,
+    context: &CommandContext,
     run: RunId,
     hints: Hints,
     mut waiting: impl AsyncFnMut(&Run) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
-    let mut bar = desk.screen.spinner("");
-    let mut shown = PrintedSteps::default();
+    let mut bar = context.screen.spinner("");
+    let mut printed = PrintedSteps::default();
     loop {
         // Subscribe before reading, so that no event in between is missed.
         let query = ChangesQuery { after: None, stream: Some(format!("run/{run}")) };
-        let events = match desk.client.changes(&query).await {
+        let events = match context.client.changes(&query).await {
             Ok(answer) => server_events(answer),
-            Err(gone @ ClientError::Unreachable { .. }) => {
-                bar.set_message(format!("{gone}; retrying"));
+            Err(unreachable @ ClientError::Unreachable { .. }) => {
+                bar.set_message(format!("{unreachable}; retrying"));
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 continue;
             }
@@ -83,25 +83,26 @@ pub(crate) async fn follow(
         };
         pin_mut!(events);
         loop {
-            let now = match desk.client.run(run).await {
+            let now = match context.client.run(run).await {
                 Ok(now) => now,
                 Err(ClientError::Unreachable { .. }) => break,
                 Err(error) => return Err(error.into()),
             };
             bar.set_message(format!("{} of {} steps finished", now.run.steps_ended, now.run.steps));
-            let news = bar.suspend(|| shown.print_changes(desk, &now, hints));
-            news?;
+            let printed_changes = bar.suspend(|| printed.print_changes(context, &now, hints));
+            printed_changes?;
             let ended = outcome(&now);
-            let mut asked = false;
+            let mut waits = false;
             if ended.is_none() && now.dag.iter().any(|s| s.state == "waiting_for_approval") {
-                // The spinner and a question cannot share a line.
+                // The spinner and a prompt cannot share a line.
                 bar.finish_and_clear();
-                asked = waiting(&now).await?;
-                bar = desk.screen.spinner("");
+                waits = waiting(&now).await?;
+                bar = context.screen.spinner("");
             }
-            if ended.is_some() || asked {
+            if ended.is_some() || waits {
                 bar.finish_and_clear();
-                desk.screen
+                context
+                    .screen
                     .print_one(&now, |screen| format!("\n{}", output::run_text(&now, screen)))?;
                 return ended.unwrap_or(Ok(()));
             }
@@ -123,38 +124,41 @@ struct PrintedSteps(HashMap<StepId, PrintedStep>);
 struct PrintedStep {
     state: String,
     waiting: Option<String>,
-    said: Option<String>,
+    printed_reason: Option<String>,
 }
 
 impl PrintedSteps {
-    /// Prints the steps that have changed since the last poll, and unchanged ones that wait.
+    /// Prints the steps that have changed since the last poll, and waiting steps whose reason is
+    /// not printed yet.
     fn print_changes(
         &mut self,
-        desk: &CommandContext,
+        context: &CommandContext,
         run: &Run,
         hints: Hints,
     ) -> Result<(), Failure> {
         let width = run.dag.iter().map(|s| s.name.len() + s.kind.len() + 1).max().unwrap_or(0);
         for step in &run.dag {
             let seen = self.0.entry(step.id).or_default();
-            let moved = seen.state != step.state;
+            let changed = seen.state != step.state;
             // These two waits end without an action of the user.
-            let passes = |on: &str| matches!(on, "dependency" | "server");
-            let waiting = step.waiting.as_ref().filter(|waiting| !passes(&waiting.on));
+            let ends_without_user = |on: &str| matches!(on, "dependency" | "server");
+            let waiting = step.waiting.as_ref().filter(|waiting| !ends_without_user(&waiting.on));
             let waiting = waiting.map(|w| w.detail.clone());
             // A wait that ends before the next poll is not printed.
-            let stuck =
-                !moved && waiting.is_some() && seen.waiting == waiting && seen.said != waiting;
-            let asks = moved && step.state == "waiting_for_approval";
-            let news = (moved && step.state != "pending") || stuck;
-            if stuck || asks {
-                seen.said.clone_from(&waiting);
+            let stuck = !changed
+                && waiting.is_some()
+                && seen.waiting == waiting
+                && seen.printed_reason != waiting;
+            let needs_approval = changed && step.state == "waiting_for_approval";
+            let print = (changed && step.state != "pending") || stuck;
+            if stuck || needs_approval {
+                seen.printed_reason.clone_from(&waiting);
             }
             seen.state.clone_from(&step.state);
             seen.waiting = waiting;
-            if news {
-                let hint = asks && hints == Hints::Show;
-                print_step(desk, run, step, width, stuck || hint || step.reason.is_some())?;
+            if print {
+                let hint = needs_approval && hints == Hints::Show;
+                print_step(context, run, step, width, stuck || hint || step.reason.is_some())?;
             }
         }
         Ok(())
@@ -162,19 +166,19 @@ impl PrintedSteps {
 }
 
 fn print_step(
-    desk: &CommandContext,
+    context: &CommandContext,
     run: &Run,
     step: &Step,
     width: usize,
-    why: bool,
+    with_details: bool,
 ) -> Result<(), Failure> {
-    match desk.screen.output {
-        Output::Table if desk.screen.is_quiet() => Ok(()),
+    match context.screen.output {
+        Output::Table if context.screen.is_quiet() => Ok(()),
         Output::Table => {
             let flat = Step { layer: 0, ..step.clone() };
-            let mut text = output::line(&flat, width, &desk.screen);
-            if why {
-                text += &output::step_details(&flat, &run.run.install_name, &desk.screen);
+            let mut text = output::line(&flat, width, &context.screen);
+            if with_details {
+                text += &output::step_details(&flat, &run.run.install_name, &context.screen);
             }
             write(&text)
         }

@@ -1,4 +1,3 @@
-//! Commands of access.
 use super::{IssuedToken, PrincipalKind, Role};
 use crate::ids::TokenId;
 
@@ -7,7 +6,6 @@ use crate::ids::TokenId;
 pub enum AccessCommand {
     /// Add a principal without roles.
     AddPrincipal {
-        /// Kind of the principal.
         kind: PrincipalKind,
         /// Reference to the name, which is stored outside the log.
         name_ref: Option<String>,
@@ -18,7 +16,6 @@ pub enum AccessCommand {
     RevokeRole {
         role: Role,
     },
-    /// Issue an API token to the principal.
     IssueToken(IssuedToken),
     RevokeToken {
         token: TokenId,

@@ -1,25 +1,18 @@
-//! Reasons to reject an access command.
 use super::PrincipalKind;
 
 /// Reason to reject an access command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum AccessError {
-    /// No principal has this id.
     #[error("principal does not exist")]
     NotFound,
-    /// The id belongs to a principal of another kind.
-    #[error("principal already exists as a {kind}")]
-    AlreadyAdded {
-        /// Kind of the existing principal.
-        kind: PrincipalKind,
-    },
-    /// The id belongs to another token.
-    #[error("token was already issued with other values")]
+    #[error("cannot add the principal: the id belongs to a {kind}; use a new id")]
+    AlreadyAdded { kind: PrincipalKind },
+    #[error("cannot issue the token: the id belongs to another token; use a new id")]
     AlreadyIssued,
-    /// The token would never be valid.
-    #[error("token would expire before it is issued: use a later expiry time")]
+    #[error("cannot issue the token: the expiry time is in the past; use a later time")]
     ExpiresInThePast,
-    /// The token does not belong to this principal.
-    #[error("principal has no such token")]
+    #[error(
+        "cannot revoke the token: it does not belong to the principal; `stead tokens list` lists the tokens"
+    )]
     NoSuchToken,
 }

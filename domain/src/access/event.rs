@@ -1,39 +1,29 @@
-//! Events of access. The log stores their names: add events, never rename them.
+//! Events of a principal's access. The log stores their names: add events, never rename them.
 use serde::{Deserialize, Serialize};
 
 use super::{IssuedToken, PrincipalKind, Role};
 use crate::{decider::Event, ids::TokenId};
 
-/// Event of access.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AccessEvent {
-    /// A principal was added, without roles.
+    /// A principal was added. It has no roles and no tokens yet.
     PrincipalAdded {
-        /// Kind of the principal.
         kind: PrincipalKind,
-        /// Reference to the name, which is stored outside the log.
+        /// Reference to the display name, which is stored outside the log. Absent if the principal
+        /// has no name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name_ref: Option<String>,
     },
-    /// A role was granted to the principal.
-    RoleGranted {
-        /// Granted role.
-        role: Role,
-    },
-    /// A role was revoked from the principal.
-    RoleRevoked {
-        /// Revoked role.
-        role: Role,
-    },
-    /// An API token was issued to the principal.
+    /// The principal has this role in addition to its other roles.
+    RoleGranted { role: Role },
+    /// The principal no longer has this role. Other roles stay.
+    RoleRevoked { role: Role },
+    /// The principal got an API token. The event contains only the digest of the token's secret.
     TokenIssued(IssuedToken),
-    /// An API token was revoked.
-    TokenRevoked {
-        /// Revoked token.
-        token: TokenId,
-    },
+    /// The API token is permanently invalid, even before its expiry time.
+    TokenRevoked { token: TokenId },
 }
 
 impl Event for AccessEvent {

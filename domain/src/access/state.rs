@@ -6,31 +6,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::{decider::Timestamp, digest::Digest, ids::TokenId};
 
-/// Roles and API tokens of a principal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Access {
-    /// Kind of the principal; none before it is added.
+    /// `None` before the principal is added.
     pub kind: Option<PrincipalKind>,
-    /// Granted roles.
     pub roles: BTreeSet<Role>,
     /// All issued tokens, including revoked ones.
     pub tokens: Vec<IssuedToken>,
-    /// Revoked tokens.
     pub revoked: BTreeSet<TokenId>,
 }
 
-/// Kind of a principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PrincipalKind {
-    /// A human being.
+    /// Human user of the vendor.
     Person,
     /// Program of the vendor.
     Service,
 }
 
-/// Role of a principal, which decides its permissions.
+/// Role of a principal. A principal with several roles has the permissions of all of them.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Encode, Decode,
 )]
@@ -39,23 +35,23 @@ pub enum PrincipalKind {
 pub enum Role {
     /// All permissions.
     Owner,
-    /// Read access, and approval or denial of plans.
+    /// Permissions of a viewer, and approval or denial of plans.
     Approver,
-    /// Read access, including the log and its cryptographic proofs.
+    /// Permissions of a viewer, and read access to the log, its proofs and the data subjects.
     Auditor,
-    /// Read access.
+    /// Read access to apps, installs, builds, runs, jobs and runners.
     Viewer,
 }
 
-/// Issued API token.
+/// API token. The log stores only the digest of its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IssuedToken {
     /// Id of the token, which is not secret.
     pub token: TokenId,
-    /// Digest of the secret. The secret itself is not stored.
+    /// Digest of the token's secret.
     pub sha256: Digest,
-    /// Time at which the token expires; absent if it does not expire.
+    /// Time from which the token is invalid. Absent if the token does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::moment::optional")]
     #[cfg_attr(test, schemars(with = "Option<Timestamp>"))]
     #[bincode(with_serde)]
@@ -81,7 +77,8 @@ impl Access {
             && tokens.any(|token| self.is_token_valid(token.token, now))
     }
 
-    /// Returns true if the principal is an owner with another valid token at this time.
+    /// Returns true if the principal is an owner with a valid token other than `token` at this
+    /// time.
     pub fn is_owner_without(&self, token: TokenId, now: Timestamp) -> bool {
         let mut others = self.tokens.iter().filter(|other| other.token != token);
         self.roles.contains(&Role::Owner)
@@ -90,7 +87,7 @@ impl Access {
 }
 
 impl Role {
-    /// Returns the name that contracts use.
+    /// Returns the name of the role in events and in the APIs.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::Owner => "owner",

@@ -1,4 +1,3 @@
-//! Commands of an app.
 use super::PublishedComponent;
 use crate::digest::Digest;
 
@@ -10,7 +9,7 @@ pub enum AppCommand {
     },
     /// Publish a bundle as the next config version.
     Publish {
-        /// Digest of the app directory, which is stored as a blob.
+        /// Digest of the bundle, which is stored as a blob.
         bundle: Digest,
         /// All components of the config version.
         components: Vec<PublishedComponent>,

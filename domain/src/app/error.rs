@@ -1,45 +1,34 @@
-//! Reasons to reject an app command.
 use super::{App, PublishedComponent};
 use crate::ids::ComponentId;
 
 /// Reason to reject an app command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum AppError {
-    /// No app has this id.
     #[error("app does not exist")]
     NotFound,
-    /// The id belongs to another app.
-    #[error("app already exists as {name}")]
+    #[error("cannot create the app: the id belongs to the app {name}; use a new id")]
     AlreadyCreated {
-        /// Name that already belongs to the id.
+        /// Name of the app that has the id.
         name: String,
     },
     /// Templates refer to components by name, so two components cannot share one.
-    #[error("two components are named {name}: rename one")]
-    DuplicateName {
-        /// Name that both have.
-        name: String,
-    },
+    #[error("cannot publish the bundle: two components are named {name}; rename one")]
+    DuplicateName { name: String },
     /// The name belongs to a component with another id, which installs may have deployed.
-    #[error("component {name} already has the id {component}")]
-    AnotherComponent {
-        /// Name of the component.
-        name: String,
-        /// Id of the existing component.
-        component: ComponentId,
-    },
+    #[error("cannot publish the bundle: component {name} has the id {component}; use this id")]
+    AnotherComponent { name: String, component: ComponentId },
 }
 
 impl App {
     pub(super) fn check(&self, components: &[PublishedComponent]) -> Result<(), AppError> {
-        for (at, part) in components.iter().enumerate() {
-            let name = || part.name.clone();
-            if components[..at].iter().any(|other| other.name == part.name) {
+        for (index, component) in components.iter().enumerate() {
+            let name = || component.name.clone();
+            if components[..index].iter().any(|other| other.name == component.name) {
                 return Err(AppError::DuplicateName { name: name() });
             }
-            match self.components.get(&part.name) {
-                Some(known) if *known != part.component => {
-                    return Err(AppError::AnotherComponent { name: name(), component: *known });
+            match self.components.get(&component.name) {
+                Some(id) if *id != component.component => {
+                    return Err(AppError::AnotherComponent { name: name(), component: *id });
                 }
                 Some(_) | None => {}
             }

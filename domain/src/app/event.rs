@@ -4,17 +4,13 @@ use serde::{Deserialize, Serialize};
 use super::Published;
 use crate::decider::Event;
 
-/// Event of an app.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AppEvent {
-    /// The app was created.
-    Created {
-        /// Name of the app.
-        name: String,
-    },
-    /// A config version was published.
+    /// The app was created, without a config version.
+    Created { name: String },
+    /// A bundle was published as the next config version. Existing versions do not change.
     ConfigPublished(Published),
 }
 

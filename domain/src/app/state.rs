@@ -9,24 +9,21 @@ use crate::{
     ids::{BuildId, ComponentId},
 };
 
-/// A product that a vendor installs at customers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct App {
-    /// Name of the app; none before it is created.
+    /// `None` before the app is created.
     pub name: Option<String>,
-    /// Every config version, by its number.
     pub versions: BTreeMap<u32, Published>,
-    /// All components of any version, by name.
+    /// Components of all versions, including removed ones, by name.
     pub components: BTreeMap<String, ComponentId>,
 }
 
-/// A published config version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Published {
     /// Number of the version, from 1.
     pub config_version: u32,
-    /// Digest of the app directory, which is stored as a blob.
+    /// Digest of the bundle, which is stored as a blob.
     pub bundle: Digest,
     /// All components of the version.
     pub components: Vec<PublishedComponent>,
@@ -38,9 +35,9 @@ pub struct Published {
 pub struct PublishedComponent {
     /// Id of the component, the same in every version.
     pub component: ComponentId,
-    /// Name that templates use.
+    /// Name of the component in the config and in templates.
     pub name: String,
-    /// Plugin that handles the component.
+    /// Component type, which selects the plugin.
     pub kind: String,
     /// Digest of everything that defines the component: its source, settings, files and plugin.
     pub definition: Digest,

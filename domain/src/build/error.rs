@@ -1,35 +1,25 @@
-//! Reasons to reject a build command.
 use super::{Build, State};
 use crate::ids::JobId;
 
 /// Reason to reject a build command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BuildError {
-    /// No build has this id.
     #[error("build does not exist")]
     NotFound,
-    /// The id belongs to a build of another artifact.
-    #[error("build was already requested with other values")]
+    #[error("cannot request the build: the id belongs to a build with other values; use a new id")]
     AlreadyRequested,
-    /// A build has one job.
-    #[error("build already has the job {job}")]
-    JobAlreadyQueued {
-        /// Existing job.
-        job: JobId,
-    },
-    /// A build succeeds only through its job.
-    #[error("build has no job yet")]
+    #[error("cannot queue a job: the build already has {job}")]
+    JobAlreadyQueued { job: JobId },
+    #[error("cannot complete the build: it has no job yet; queue its job first")]
     NoJob,
-    /// The outcome is final.
     #[error("build has already succeeded")]
     AlreadySucceeded,
-    /// The outcome is final.
-    #[error("build has already failed")]
+    #[error("build has already failed; retry the build")]
     AlreadyFailed,
 }
 
 impl Build {
-    pub(super) fn refusal(&self) -> BuildError {
+    pub(super) fn rejection(&self) -> BuildError {
         match &self.state {
             State::NotCreated => BuildError::NotFound,
             State::Requested => BuildError::NoJob,

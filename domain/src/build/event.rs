@@ -8,40 +8,28 @@ use crate::{
     ids::{JobId, RunId},
 };
 
-/// Event of a build.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum BuildEvent {
-    /// An artifact was requested.
+    /// A config version requested the artifact of a component.
     Requested(BuildRequest),
-    /// The job of the build was queued.
-    JobQueued {
-        /// Job of the build.
-        job: JobId,
-    },
-    /// The artifact was built.
-    Succeeded {
-        /// Job that built the artifact.
-        job: JobId,
-        /// Artifact that was built.
-        artifact: Artifact,
-    },
-    /// The build failed.
+    /// The server queued the job of the build.
+    JobQueued { job: JobId },
+    /// The job pushed the artifact to the registry.
+    Succeeded { job: JobId, artifact: Artifact },
+    /// The build ended without an artifact.
     Failed {
-        /// Job of the build; absent if its manifest could not be rendered.
+        /// Job of the build. Absent if the server could not render its manifest.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         job: Option<JobId>,
-        /// Kind of failure.
+        /// Stable code of the failure.
         reason: BuildFailure,
-        /// Explanation for users.
+        /// Explanation of the failure for users.
         detail: String,
     },
-    /// A run waits for the artifact and continues when the build has ended.
-    WaiterAdded {
-        /// Run that waits.
-        run: RunId,
-    },
+    /// A run waits for the artifact. A policy continues the run after the end of the build.
+    WaiterAdded { run: RunId },
 }
 
 impl Event for BuildEvent {

@@ -8,75 +8,66 @@ use crate::{
     ids::{AppId, ComponentId, JobId, RunId},
 };
 
-/// One attempt to turn a component's source into an artifact.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Build {
-    /// Requested artifact; none before the request.
+    /// `None` before the request.
     pub request: Option<BuildRequest>,
-    /// Lifecycle state.
     pub state: State,
-    /// Runs that wait for the artifact.
     pub waiters: Vec<RunId>,
 }
 
-/// Artifact to build: the component, its source and its plugin.
+/// Request to build the artifact of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BuildRequest {
-    /// App of the component.
     pub app: AppId,
-    /// Component to build.
     pub component: ComponentId,
-    /// Name of the component.
     pub component_name: String,
-    /// Config version that requested the build first.
+    /// First config version that requested the build.
     pub config_version: u32,
-    /// Digest of the source, a deterministic tar.
+    /// Digest of the component's source, packed as a deterministic tar.
     pub source: Digest,
-    /// Plugin that builds the component.
+    /// Component type, which selects the plugin.
     pub kind: String,
 }
 
-/// Lifecycle state of a build.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub enum State {
-    /// Does not exist yet.
     #[default]
     NotCreated,
-    /// Requested, without a job.
     Requested,
-    /// The job builds the artifact.
-    Building { job: JobId },
-    /// The artifact was built.
-    Succeeded { artifact: Artifact },
-    /// The build failed.
+    /// The job is queued or running.
+    Building {
+        job: JobId,
+    },
+    Succeeded {
+        artifact: Artifact,
+    },
     Failed {
-        /// Kind of failure.
         reason: BuildFailure,
-        /// Explanation for users.
+        /// Explanation of the failure for users.
         detail: String,
     },
 }
 
-/// Reason that a build failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BuildFailure {
-    /// The job failed.
+    /// The job failed. `detail` is the message of the job's failure.
     JobFailed,
-    /// The job was cancelled.
+    /// The job was cancelled on request.
     JobCancelled,
-    /// The job was lost, so its result is unknown.
+    /// The job was lost: no attempt is left, and no attempt reported a result.
     JobLost,
-    /// The job succeeded but reported no artifact.
+    /// The job succeeded but pushed no artifact.
     NoArtifact,
-    /// The manifest cannot be rendered.
+    /// The server cannot render the manifest of the job.
     RenderFailed,
 }
 
 impl BuildFailure {
-    /// Text for users.
+    /// Returns a short description for users, without the detail.
     pub fn text(self) -> &'static str {
         match self {
             BuildFailure::JobFailed => "job failed",

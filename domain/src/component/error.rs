@@ -1,28 +1,24 @@
-//! Reasons to reject a component command.
 use super::Definition;
 
 /// Reason to reject a component command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ComponentError {
-    /// No component has this id.
     #[error("component does not exist")]
     NotFound,
-    /// The id belongs to another component.
-    #[error("component id already belongs to {name}")]
+    #[error("cannot publish the component: the id belongs to {name}; use a new id")]
     AnotherComponent {
-        /// Name that already belongs to the id.
+        /// Name of the component that has the id.
         name: String,
     },
     /// A change needs a later config version than the last change.
-    #[error("component is already published in config version {config_version}")]
-    VersionNotLater {
-        /// Config version of the last change.
-        config_version: u32,
-    },
+    #[error(
+        "cannot change the component: its last change is in config version {config_version}; use a later version"
+    )]
+    VersionNotLater { config_version: u32 },
 }
 
 impl Definition {
-    pub(super) fn comes_before(&self, config_version: u32) -> Result<(), ComponentError> {
+    pub(super) fn check_is_earlier_than(&self, config_version: u32) -> Result<(), ComponentError> {
         if self.config_version < config_version {
             Ok(())
         } else {

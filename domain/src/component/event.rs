@@ -4,18 +4,17 @@ use serde::{Deserialize, Serialize};
 use super::Definition;
 use crate::{decider::Event, digest::Digest};
 
-/// Event of a component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ComponentEvent {
-    /// The component was defined.
+    /// The first config version with the component was published.
     Defined(Definition),
-    /// A config version changed the definition.
+    /// A config version changed the definition or the type of the component.
     Changed {
         /// Digest of everything that defines the component: its source, settings, files and plugin.
         definition: Digest,
-        /// Plugin that handles the component.
+        /// Component type, which selects the plugin.
         kind: String,
         /// First config version with this definition.
         config_version: u32,
@@ -29,7 +28,7 @@ pub enum ComponentEvent {
     Restored {
         /// Digest of everything that defines the component: its source, settings, files and plugin.
         definition: Digest,
-        /// Plugin that handles the component.
+        /// Component type, which selects the plugin.
         kind: String,
         /// First config version with the component again.
         config_version: u32,

@@ -4,10 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{digest::Digest, ids::AppId};
 
-/// One deployable part of an app.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Component {
-    /// Definition in the last config version that changed it; none before the first.
+    /// Definition since the last change. `None` before the component is defined.
     pub definition: Option<Definition>,
     /// True if the newest config version does not have the component.
     pub retired: bool,
@@ -19,12 +18,12 @@ pub struct Component {
 pub struct Definition {
     /// App of the component.
     pub app: AppId,
-    /// Name that templates use.
+    /// Name of the component in the config and in templates.
     pub name: String,
-    /// Plugin that handles the component.
+    /// Component type, which selects the plugin.
     pub kind: String,
     /// Digest of everything that defines the component: its source, settings, files and plugin.
     pub definition: Digest,
-    /// Config version of the last change.
+    /// Config version that last defined, changed, retired or restored the component.
     pub config_version: u32,
 }

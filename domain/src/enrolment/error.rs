@@ -1,20 +1,18 @@
 //! Reasons to reject an enrolment command.
 
-/// Reason to reject an enrolment command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum EnrolmentError {
-    /// No enrolment token has this id.
     #[error("enrolment token does not exist")]
     NotFound,
-    /// The id belongs to another token.
-    #[error("enrolment token was already issued with other values")]
+    #[error("cannot issue the enrolment token: the id belongs to another token; use a new id")]
     AlreadyIssued,
-    /// A token enrols one runner only.
-    #[error("enrolment token was already used with another key: create a new token")]
+    /// A token enrols one runner. A second identity key means a second runner.
+    #[error(
+        "enrolment token was already used: a runner with another key enrolled; create a new token, or revoke that runner"
+    )]
     AlreadyUsed,
-    /// The token was valid until its expiry time.
-    #[error("enrolment token has expired: create a new token")]
+    #[error("cannot enrol: the enrolment token has expired; create a new token")]
     Expired,
-    #[error("enrolment token was revoked")]
+    #[error("cannot enrol: the enrolment token was revoked; create a new token")]
     Revoked,
 }

@@ -4,20 +4,19 @@ use serde::{Deserialize, Serialize};
 use super::{EnrolmentToken, Redemption};
 use crate::{actor::Actor, decider::Event};
 
-/// Event of an enrolment token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EnrolmentEvent {
-    /// The token was issued.
+    /// A token was issued for one runner. The event contains only the digest of the secret.
     Issued(EnrolmentToken),
     /// A runner enrolled with the token.
     Redeemed(Redemption),
-    /// The unused token was revoked.
+    /// The unused token was revoked, so no runner can enrol with it.
     Revoked {
-        /// Actor that decided.
+        /// Actor that revoked the token.
         by: Actor,
-        /// Reason that was given.
+        /// Reason of the actor.
         reason: String,
     },
 }

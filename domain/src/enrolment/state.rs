@@ -8,40 +8,37 @@ use crate::{
     ids::{InstallId, RunnerId},
 };
 
-/// Enrolment token of one runner.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Enrolment {
-    /// Issued token; none before.
+    /// `None` before the token is issued.
     pub issue: Option<EnrolmentToken>,
-    /// Runner that enrolled with the token.
+    /// `None` before a runner enrolled with the token.
     pub redeemed: Option<Redemption>,
-    /// True if the token was revoked.
     pub revoked: bool,
 }
 
-/// Issued enrolment token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EnrolmentToken {
-    /// Purpose of the runner.
+    /// Purpose of the runner that may enrol.
     pub purpose: Purpose,
-    /// Digest of the secret. The secret itself is not stored.
+    /// Digest of the token's secret.
     pub sha256: Digest,
-    /// Time at which the token expires.
+    /// Time from which the token is invalid.
     #[serde(with = "crate::moment")]
     #[cfg_attr(test, schemars(with = "Timestamp"))]
     #[bincode(with_serde)]
     pub expires_at: Timestamp,
 }
 
-/// Purpose of a runner.
+/// Purpose of the runner that a token enrols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Purpose {
-    /// Jobs of one install.
+    /// The runner executes the jobs of one install.
     Install { install: InstallId },
-    /// Builds of artifacts.
+    /// The runner builds artifacts for the vendor.
     Build,
 }
 
@@ -49,8 +46,8 @@ pub enum Purpose {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Redemption {
-    /// Id that the runner received.
+    /// Id of the runner, which the server assigned.
     pub runner: RunnerId,
-    /// The runner's public key, hexadecimal.
+    /// Ed25519 public key of the runner, hexadecimal.
     pub identity_key: String,
 }

@@ -5,46 +5,45 @@ use serde_json::Value;
 use super::*;
 use crate::testing::golden;
 
-/// Returns the schema and the example of every stored event, by event type.
+/// Returns schema and example of every event type from `schemas/events`.
 fn stored_events() -> BTreeMap<String, (Value, Value)> {
     let events = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events");
     let read = |path: &Path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    let kept = std::fs::read_dir(events).unwrap().map(|entry| {
+    let stored = std::fs::read_dir(events).unwrap().map(|entry| {
         let entry = entry.unwrap();
         let (schema, example) = ("1.schema.json", "1.example.json");
         let both = (read(&entry.path().join(schema)), read(&entry.path().join(example)));
         (entry.file_name().into_string().unwrap(), both)
     });
-    kept.collect()
+    stored.collect()
 }
 
 /// Collects the paths of free-text fields: strings without a pattern, and values of any type.
-fn collect_free_text(schema: &Value, path: &str, found: &mut Vec<String>) {
-    let says = |key: &str| schema.get(key).is_some();
-    let any = !["type", "const", "enum", "oneOf", "anyOf", "allOf"].into_iter().any(says);
-    let bound = ["pattern", "const", "enum", "format"].into_iter().any(says);
-    if any || (schema["type"] == "string" && !bound) {
-        found.push(path.to_owned());
+fn collect_free_text(schema: &Value, path: &str, paths: &mut Vec<String>) {
+    let has = |key: &str| schema.get(key).is_some();
+    let any = !["type", "const", "enum", "oneOf", "anyOf", "allOf"].into_iter().any(has);
+    let is_limited = ["pattern", "const", "enum", "format"].into_iter().any(has);
+    if any || (schema["type"] == "string" && !is_limited) {
+        paths.push(path.to_owned());
     }
     for of in ["oneOf", "anyOf", "allOf"] {
         let parts = schema.get(of).and_then(Value::as_array).into_iter().flatten();
-        parts.for_each(|part| collect_free_text(part, path, found));
+        parts.for_each(|part| collect_free_text(part, path, paths));
     }
     let named = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
-    named.for_each(|(name, part)| collect_free_text(part, &format!("{path}/{name}"), found));
+    named.for_each(|(name, part)| collect_free_text(part, &format!("{path}/{name}"), paths));
     for all in ["additionalProperties", "items"] {
         if let Some(part) = schema.get(all).filter(|part| **part != Value::Bool(false)) {
-            collect_free_text(part, &format!("{path}/*"), found);
+            collect_free_text(part, &format!("{path}/*"), paths);
         }
     }
 }
 
-fn path_text(place: &PersonalField) -> String {
-    format!("/{}", place.path.join("/"))
+fn path_text(field: &PersonalField) -> String {
+    format!("/{}", field.path.join("/"))
 }
 
-/// Compares the list of free-text fields with its golden, so that the owner of a new field is
-/// decided.
+/// Compares the free-text fields and their owners with `schemas/erasure.txt`.
 #[test]
 fn every_free_text_field_has_a_known_owner() {
     let mut text =
@@ -54,27 +53,26 @@ fn every_free_text_field_has_a_known_owner() {
         collect_free_text(&schema, "", &mut paths);
         paths.sort();
         paths.dedup();
-        for place in personal_fields(&event) {
+        for field in personal_fields(&event) {
             assert!(
-                paths.contains(&path_text(place)),
+                paths.contains(&path_text(field)),
                 "{event} has no free-text field at {}",
-                path_text(place)
+                path_text(field)
             );
         }
         for path in paths {
-            let of = personal_fields(&event).iter().find(|place| path_text(place) == path);
-            let whose = match of.map(|place| place.owner) {
+            let field = personal_fields(&event).iter().find(|field| path_text(field) == path);
+            let owner = match field.map(|field| field.owner) {
                 Some(FieldOwner::Customer) => "customer",
                 Some(FieldOwner::Author) => "author and customer",
                 None => "not encrypted",
             };
-            text += &format!("{event:<32} {path:<26} {whose}\n");
+            text += &format!("{event:<32} {path:<26} {owner}\n");
         }
     }
     golden("erasure.txt", &text);
 }
 
-/// An erased event still deserializes.
 #[test]
 fn an_erased_event_deserializes() {
     use crate::{decider::Decider, upcast};
@@ -85,17 +83,17 @@ fn an_erased_event_deserializes() {
         match (path, value) {
             ([], value) => *value = ERASED.into(),
             (["*", rest @ ..], Value::Object(all)) => {
-                all.values_mut().for_each(|one| erase(one, rest));
+                all.values_mut().for_each(|value| erase(value, rest));
             }
             ([key, rest @ ..], Value::Object(all)) => {
-                all.get_mut(*key).into_iter().for_each(|one| erase(one, rest));
+                all.get_mut(*key).into_iter().for_each(|value| erase(value, rest));
             }
-            (_, other) => panic!("{other} is no object"),
+            (_, other) => panic!("{other} is not an object"),
         }
     }
     let mut erased = 0;
     for (event, (_, mut example)) in stored_events() {
-        personal_fields(&event).iter().for_each(|place| erase(&mut example, place.path));
+        personal_fields(&event).iter().for_each(|field| erase(&mut example, field.path));
         let payload = example.to_string();
         erased += payload.matches(ERASED).count();
         match event.split_once('.').unwrap().0 {
@@ -114,7 +112,8 @@ fn an_erased_event_deserializes() {
     assert!(erased >= 25, "only {erased} fields were erased in the examples");
 }
 
-/// No event has a field of its own with the name of the ciphertext member.
+/// A stored payload has its ciphertext in the member `encrypted`, so no event may have a field with
+/// this name.
 #[test]
 fn no_event_has_a_field_named_encrypted() {
     for (event, (schema, _)) in stored_events() {

@@ -1,4 +1,3 @@
-//! Commands of an install.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Outputs;
@@ -13,144 +12,121 @@ use crate::{
 /// Command that the aggregate may reject.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InstallCommand {
-    /// Create an install of an app, for one account.
+    /// Create an install for one customer account.
     Create {
         app: AppId,
-        /// Name, unique at this vendor.
+        /// Name, unique on the server.
         name: String,
-        /// Pinned config version.
         config_version: u32,
         /// Input values, by input name.
         inputs: BTreeMap<String, String>,
-        /// True to apply plans without approval.
+        /// True to approve all plans automatically.
         auto_approve: bool,
     },
     /// Set or unset inputs.
     ChangeInputs {
-        /// Values to set, by input name.
         set: BTreeMap<String, String>,
-        /// Names of the inputs to unset.
         unset: BTreeSet<String>,
-        /// Actor that changes the inputs.
         by: Actor,
-        /// Reason, if one was given.
         reason: Option<String>,
     },
-    /// Pin another config version.
+    /// Pin the config version that deploys use.
     PinConfig {
         config_version: u32,
-        /// Actor that decides.
         by: Actor,
-        /// Reason, if one was given.
         reason: Option<String>,
     },
     /// Turn automatic approval of plans on or off.
     SetAutoApprove {
-        /// True to apply plans without approval.
+        /// True to approve all plans automatically.
         auto_approve: bool,
-        /// Actor that decides.
         by: Actor,
-        /// Reason, if one was given.
         reason: Option<String>,
     },
-    /// Apply the plans of the first provision without an approval.
+    /// Approve the plans of the first provision in advance.
     AutoApproveFirst {
-        /// The principal that decides.
         by: Actor,
     },
-    /// Enable or disable a component. The caller checks that the config lets installs do so.
+    /// Include a component in deploys, or exclude it. The caller checks that the config allows the
+    /// choice.
     SetComponentEnabled {
-        /// Name of the component.
         name: String,
-        /// True to include it in deploys.
+        /// True to include the component in deploys.
         enabled: bool,
-        /// Principal that decides.
         by: Actor,
-        /// Reason, if one was given.
         reason: Option<String>,
     },
     /// Record the stack outputs that the runner reported.
     ReportStackOutputs {
-        /// Runner that reported the outputs.
         runner: RunnerId,
-        /// Account, region and all other outputs of the stack.
+        /// Outputs by name, for example account and region.
         outputs: Outputs,
-        /// Revoked runner that this one replaces.
+        /// Revoked runner that the reporting runner replaces.
         replaces: Option<RunnerId>,
     },
     /// Replace all stack outputs that the vendor has set.
     SetStackOutputs {
-        /// Account, region and all other outputs of the stack.
+        /// Outputs by name, for example account and region.
         outputs: Outputs,
-        /// Actor that decides.
         by: Actor,
-        /// Reason, if one was given.
         reason: Option<String>,
     },
-    /// Admit a run, which may then change the install.
+    /// Admit a run, so that its steps may reserve resources.
     AdmitRun {
         run: RunId,
-        /// Operation of the run.
+        /// Kind of the run, which determines the runs that may be concurrent.
         kind: RunKind,
         /// Names of the components that the run changes. Empty: all components.
         components: BTreeSet<String>,
     },
     /// Record that a run has finished.
-    FinishRun { run: RunId, outcome: Outcome },
-    /// Deprovision an install that has no resources, without a run.
+    FinishRun {
+        run: RunId,
+        outcome: Outcome,
+    },
+    /// Mark an install without resources as deprovisioned. An install with resources needs a run.
     Deprovision,
-    /// Reserve a resource for a step.
+    /// Reserve a resource for a step of an admitted run.
     Reserve {
         resource: Resource,
-        /// Run of the step.
         run: RunId,
         step: StepId,
     },
-    /// Release all resources that a step holds.
     Release {
-        /// Run of the step.
         run: RunId,
         step: StepId,
     },
-    /// Record that a step starts to change its resource, which may be partly changed from now on.
+    /// Record that a step starts to apply or destroy. From now on, the resource may be partly
+    /// changed.
     StartApply {
-        /// Run of the step.
         run: RunId,
         step: StepId,
-        /// Change that starts.
         change: ResourceChange,
     },
-    /// Record that an apply did not touch the resource of its step.
+    /// Record that the apply of a step did not change the resource.
     RecordApplyNotRun {
-        /// Run of the step.
         run: RunId,
         step: StepId,
-        /// Resource that did not change.
         resource: Resource,
     },
-    /// Record the state that a step's job reported.
+    /// Record the state version that the job of a step reported.
     RecordState {
         /// Name of the component, or `sandbox`.
         name: String,
-        /// Run of the step.
         run: RunId,
         step: StepId,
         state: StateVersion,
     },
-    /// Accept a state although a newer one or one of another lineage is known.
+    /// Accept a state version, even if a newer state or a state of another lineage is known.
     AcceptState {
         /// Name of the component, or `sandbox`.
         name: String,
-        /// State to accept.
         state: StateVersion,
-        /// User who decides.
         by: Actor,
-        /// Reason of the user.
         reason: String,
     },
-    /// Record the result of a step.
+    /// Record the successful result of a step.
     RecordResult {
-        /// Run of the step.
         run: RunId,
         step: StepId,
         result: StepResult,
@@ -160,74 +136,60 @@ pub enum InstallCommand {
 /// Resource that only one step may change at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resource {
-    /// The base infrastructure, with everything on it.
+    /// The base infrastructure. Its reservation excludes every component.
     Sandbox,
-    /// One component, by name.
+    /// Component by name.
     Component(String),
 }
 
-/// Change that a step starts, with the values that apply if it succeeds.
+/// Change that a step starts, with the values that the resource has after a success.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ResourceChange {
-    /// The base infrastructure.
     Sandbox {
-        /// Build to deploy, or the deployed build that is destroyed.
+        /// Build to deploy. For a destroy, the deployed build.
         build: BuildId,
-        /// Config version of the run.
         config_version: u32,
     },
-    /// One component.
+    /// Component by name.
     Component {
         name: String,
         component: ComponentId,
-        /// Build to deploy, or the deployed build that is destroyed.
+        /// Build to deploy. For a destroy, the deployed build.
         build: BuildId,
-        /// Config version of the run.
         config_version: u32,
-        /// Names of the components that this component depends on.
+        /// Names of the direct dependencies.
         depends_on: BTreeSet<String>,
     },
 }
 
-/// Result of a step.
+/// Result of a step that succeeded.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepResult {
     SandboxProvisioned {
-        /// Deployed build.
         build: BuildId,
-        /// Config version of the run.
         config_version: u32,
-        /// Digest of everything that determines the result, except outputs of other components.
+        /// See [`crate::run::StepSpec::fingerprint`].
         fingerprint: Digest,
-        /// Outputs that templates may read.
         outputs: Outputs,
     },
     SandboxDestroyed,
     ComponentDeployed {
-        /// Name of the component.
         name: String,
         component: ComponentId,
-        /// Deployed build.
         build: BuildId,
-        /// Config version of the run.
         config_version: u32,
-        /// Digest of everything that determines the result, except outputs of other components.
+        /// See [`crate::run::StepSpec::fingerprint`].
         fingerprint: Digest,
-        /// Names of the components that this component depends on.
+        /// Names of the direct dependencies.
         depends_on: BTreeSet<String>,
-        /// Outputs that templates may read.
         outputs: Outputs,
     },
     ComponentDestroyed {
-        /// Name of the component.
         name: String,
         component: ComponentId,
     },
-    /// An action succeeded.
     ActionCompleted {
-        /// Name of the action.
         name: String,
-        /// Outputs that templates may read.
         outputs: Outputs,
     },
 }

@@ -1,83 +1,66 @@
-//! Reasons to reject an install command.
 use super::Holder;
 use crate::{
     ids::{RunId, RunnerId},
     run::RunKind,
 };
 
-/// Reason to reject a command.
+/// Reason to reject an install command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InstallError {
-    /// No install has this id.
     #[error("install does not exist")]
     NotFound,
-    /// The id belongs to an install with other values.
-    #[error("install already exists with other values")]
-    AlreadyCreated,
-    /// An install has one runner, and the existing one is not revoked.
     #[error(
-        "install already has the runner {runner}; if its host is lost: \
+        "cannot create the install: the id belongs to an install with other values; use a new id"
+    )]
+    AlreadyCreated,
+    /// An install has one runner. Another runner can enrol only after the existing runner is
+    /// revoked.
+    #[error(
+        "cannot enrol a runner: the install has {runner}; if its host is lost, use \
          `stead runners revoke {runner} --reason '...'`, then enrol another"
     )]
-    HasRunner {
-        /// Existing runner.
-        runner: RunnerId,
-    },
-    /// A run needs a runner.
-    #[error("install has no runner yet; its customer starts one with the enrolment command")]
-    NoRunner,
-    /// A run in progress excludes this one.
-    #[error("{run} ({kind}) is in progress and excludes this run: wait or cancel it")]
-    Excluded {
-        /// Run in progress.
-        run: RunId,
-        /// Operation of that run.
-        kind: RunKind,
-    },
-    /// A run in progress renders the pinned config, the inputs and the stack outputs until it
-    /// finishes.
-    #[error("another run is in progress: {run} ({kind}); wait or cancel it")]
-    DeployInProgress {
-        /// Run in progress.
-        run: RunId,
-        /// Operation of that run.
-        kind: RunKind,
-    },
-    /// Only the first provision of an install is approved in advance.
-    #[error("the first provision was already requested: approve its plans or turn on auto-approve")]
-    NotFirstProvision,
-    /// No component of that name was ever deployed.
+    HasRunner { runner: RunnerId },
     #[error(
-        "component {name} not found: it was never deployed here; `stead installs show` lists the components"
+        "cannot start the run: the install has no runner; the customer starts one with the enrolment command"
     )]
-    NoSuchComponent {
-        /// Name of the component.
-        name: String,
-    },
-    /// No runner reports such a lineage.
+    NoRunner,
+    #[error("cannot start the run: another run is in progress, {run} ({kind}); wait or cancel it")]
+    Excluded { run: RunId, kind: RunKind },
+    /// The run in progress renders config, inputs and stack outputs step by step, so none of them
+    /// may change.
+    #[error("another run is in progress: {run} ({kind}); wait or cancel it")]
+    DeployInProgress { run: RunId, kind: RunKind },
+    /// A run that deploys was already admitted, so the install has no first provision in the
+    /// future.
     #[error(
-        "lineage is not valid: it has 1 to {most} printable characters without spaces; copy it from the refusal"
+        "cannot approve the first provision in advance: it was already requested; approve its plans or turn on auto-approve"
+    )]
+    NotFirstProvision,
+    /// No component of that name is deployed or has a known state.
+    #[error(
+        "cannot accept the state: component {name} was never deployed; `stead installs show` lists the components"
+    )]
+    NoSuchComponent { name: String },
+    /// Runners report only lineages within the length limit and without control characters.
+    #[error(
+        "cannot accept the state: the lineage must have 1 to {most} printable characters without spaces; copy it from the refusal"
     )]
     InvalidLineage {
-        /// Maximum length in bytes.
+        /// Maximum length of a lineage in bytes.
         most: usize,
     },
-    /// The resources of the install must be destroyed first.
-    #[error("install still has resources in the account")]
+    #[error(
+        "cannot deprovision the install without a run: it still has resources; start a deprovision run"
+    )]
     HasResources,
-    /// A deprovisioned install does not change, and another install may have its name.
-    #[error("install was deprovisioned; create another")]
+    /// A deprovisioned install admits no runs. Its name is free for another install.
+    #[error("install was deprovisioned: it admits no runs and no runner; create another install")]
     Deprovisioned,
-    /// The run was never admitted, or has finished.
-    #[error("run may not change this install: it was not admitted or has finished")]
+    #[error("cannot reserve the resource: the run was not admitted or has finished")]
     NotAdmitted,
-    /// Another step holds the resource.
-    #[error("resource is held by {} of {}", .by.step, .by.run)]
-    Held {
-        /// Step that holds the resource.
-        by: Holder,
-    },
-    /// The step does not hold the resource that it reports on.
-    #[error("step does not hold the resource that it changed")]
+    #[error("cannot reserve the resource: {} of {} holds it", .by.step, .by.run)]
+    Held { by: Holder },
+    /// Only the step that reserved a resource may report a change of the resource.
+    #[error("cannot record the change: the step does not hold the resource")]
     ResourceNotHeld,
 }

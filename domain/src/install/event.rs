@@ -13,291 +13,218 @@ use crate::{
     state_version::StateVersion,
 };
 
-/// Event of an install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum InstallEvent {
-    /// An install of an app was created, for one account.
+    /// An install was created for one customer account.
     Created {
-        /// App of the install.
         app: AppId,
-        /// Name, unique at this vendor.
+        /// Name, unique on the server.
         name: String,
-        /// Pinned config version.
+        /// Config version that deploys use.
         config_version: u32,
         /// Input values, by input name.
         inputs: BTreeMap<String, String>,
-        /// True if plans are applied without approval.
+        /// True if all plans are approved automatically.
         auto_approve: bool,
     },
-    /// Inputs were set or unset.
+    /// Input values changed. A later run deploys the affected components.
     InputsChanged {
-        /// Values that were set, by input name.
+        /// New values, by input name.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         set: BTreeMap<String, String>,
-        /// Names of the inputs that were unset.
+        /// Names of inputs that have no value any more.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         unset: BTreeSet<String>,
-        /// Actor that changed the inputs.
+        /// Actor of the change.
         by: Actor,
-        /// Reason, if one was given.
+        /// Reason of the actor. Absent if the actor gave none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Another config version was pinned.
+    /// Deploys use this config version from now on.
     ConfigPinned {
-        /// Pinned config version.
+        /// Config version that deploys use.
         config_version: u32,
-        /// Actor that decided.
+        /// Actor of the change.
         by: Actor,
-        /// Reason, if one was given.
+        /// Reason of the actor. Absent if the actor gave none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Automatic approval of plans was turned on or off.
+    /// Automatic approval of plans was turned on or off. Turning automatic approval off also
+    /// revokes the advance approval of the first provision.
     AutoApproveChanged {
-        /// True if plans are applied without approval.
+        /// True if all plans are approved automatically.
         auto_approve: bool,
-        /// Actor that decided.
+        /// Actor of the change.
         by: Actor,
-        /// Reason, if one was given.
+        /// Reason of the actor. Absent if the actor gave none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Plans of the first provision are applied without an approval.
+    /// The plans of the first provision are approved in advance. Later runs need approval.
     FirstProvisionAutoApproved {
-        /// The principal that decided.
+        /// Principal that approved the plans.
         by: Actor,
     },
     /// Deploys of the install include a component, regardless of the config's default.
     ComponentEnabled {
-        /// Name of the component.
         name: String,
-        /// Actor that decided.
+        /// Actor of the change.
         by: Actor,
-        /// Reason, if one was given.
+        /// Reason of the actor. Absent if the actor gave none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Deploys of the install exclude a component, and destroy it if it is deployed.
+    /// Deploys of the install exclude a component. The next deploy destroys the component if it is
+    /// deployed.
     ComponentDisabled {
-        /// Name of the component.
         name: String,
-        /// Actor that decided.
+        /// Actor of the change.
         by: Actor,
-        /// Reason, if one was given.
+        /// Reason of the actor. Absent if the actor gave none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The customer's runner reported the outputs of the stack.
+    /// The enrolled runner reported outputs of the customer's stack. They replace all earlier
+    /// outputs from a runner.
     StackOutputsReported {
-        /// Runner that reported the outputs.
         runner: RunnerId,
-        /// Account, region and all other outputs of the stack.
+        /// Outputs by name, for example account and region.
         outputs: Outputs,
     },
-    /// The vendor set stack outputs, which replace all earlier ones of the vendor. Outputs that the
-    /// runner reports take precedence.
+    /// The vendor set stack outputs, which replace all earlier outputs from the vendor. Outputs
+    /// from the runner take precedence.
     StackOutputsSet {
-        /// Account, region and all other outputs of the stack.
+        /// Outputs by name, for example account and region.
         outputs: Outputs,
-        /// Actor that decided.
+        /// Actor of the change.
         by: Actor,
-        /// Reason, if one was given.
+        /// Reason of the actor. Absent if the actor gave none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// A run may change the install. Committed with `run.requested`.
+    /// A run was admitted, so its steps may reserve resources. Committed with `run.requested`.
     RunAdmitted {
-        /// Admitted run.
         run: RunId,
-        /// Operation of the run.
+        /// Kind of the run.
         kind: RunKind,
         /// Names of the components that the run changes. Empty: all components.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         components: BTreeSet<String>,
     },
-    /// A run has finished and no longer changes the install. Committed with `run.finished`.
-    RunFinished {
-        /// Finished run.
-        run: RunId,
-        /// Outcome of the run.
-        outcome: Outcome,
-    },
-    /// A step reserved a component, which no other step may change.
-    ComponentReserved {
-        /// Name of the component.
-        name: String,
-        /// Run of the step.
-        run: RunId,
-        /// Id of the step.
-        step: StepId,
-    },
-    /// A step released a component.
-    ComponentReleased {
-        /// Name of the component.
-        name: String,
-        /// Run of the step.
-        run: RunId,
-        /// Step that held the component.
-        step: StepId,
-    },
-    /// A step reserved the sandbox, and no other step may change anything.
-    SandboxReserved {
-        /// Run of the step.
-        run: RunId,
-        /// Id of the step.
-        step: StepId,
-    },
-    /// A step released the sandbox.
-    SandboxReleased {
-        /// Run of the step.
-        run: RunId,
-        /// Step that held the sandbox.
-        step: StepId,
-    },
-    /// An apply of the sandbox started. Its actual state is unknown until the next event about it.
-    /// Committed with `run.apply_started`.
+    /// A run finished and can no longer change the install. Committed with `run.finished`.
+    RunFinished { run: RunId, outcome: Outcome },
+    /// A step reserved a component. Until the release, no other step may change the component.
+    ComponentReserved { name: String, run: RunId, step: StepId },
+    /// A step released a component, so other steps may reserve it.
+    ComponentReleased { name: String, run: RunId, step: StepId },
+    /// A step reserved the sandbox. Until the release, no other step may change the sandbox or a
+    /// component.
+    SandboxReserved { run: RunId, step: StepId },
+    /// A step released the sandbox, so other steps may reserve the sandbox or components.
+    SandboxReleased { run: RunId, step: StepId },
+    /// An apply or destroy of the sandbox started. The sandbox may be partly changed until the next
+    /// event about the sandbox. Committed with `run.apply_started`.
     SandboxApplyStarted {
-        /// Run of the step.
         run: RunId,
-        /// Id of the step.
         step: StepId,
-        /// Build to deploy, or the deployed build that is destroyed.
+        /// Build to deploy. For a destroy, the deployed build.
         build: BuildId,
         /// Config version of the run.
         config_version: u32,
     },
-    /// The last apply of the sandbox did not run, or its plan was stale before it changed anything.
-    /// The actual state is the one before that apply.
-    SandboxApplyNotRun {
-        /// Run of the step.
-        run: RunId,
-        /// Id of the step.
-        step: StepId,
-    },
-    /// The apply of the sandbox succeeded. The event has the deployed build and its outputs.
+    /// The last apply of the sandbox changed nothing: no process ran, or the runner refused the job
+    /// or found its plan stale. The sandbox is as before that apply.
+    SandboxApplyNotRun { run: RunId, step: StepId },
+    /// The sandbox has this build and these outputs: its apply succeeded, or its plan had no
+    /// changes.
     SandboxProvisioned {
-        /// Run of the step.
         run: RunId,
-        /// Id of the step.
         step: StepId,
-        /// Deployed build.
         build: BuildId,
         /// Config version of the run.
         config_version: u32,
-        /// Digest of everything that determines the result, except outputs of other components.
+        /// Digest of the module, inputs, environment variables and stack outputs that determine the
+        /// result. Outputs of the sandbox and of components are not included.
         fingerprint: Digest,
         /// Outputs that templates may read.
         outputs: Outputs,
     },
-    /// The destroy of the sandbox succeeded, so the install has no sandbox any more.
-    SandboxDestroyed {
-        /// Run of the step.
-        run: RunId,
-        /// Id of the step.
-        step: StepId,
-    },
-    /// An apply of a component started. Its actual state is unknown until the next event about it.
-    /// Committed with `run.apply_started`.
+    /// The install has no sandbox any more: its destroy succeeded, or the destroy plan had no
+    /// changes.
+    SandboxDestroyed { run: RunId, step: StepId },
+    /// An apply or destroy of a component started. The component may be partly changed until the
+    /// next event about the component. Committed with `run.apply_started`.
     ComponentApplyStarted {
-        /// Name of the component.
         name: String,
-        /// Id of the component.
         component: ComponentId,
-        /// Run of the step.
         run: RunId,
-        /// Id of the step.
         step: StepId,
-        /// Build to deploy, or the deployed build that is destroyed.
+        /// Build to deploy. For a destroy, the deployed build.
         build: BuildId,
         /// Config version of the run.
         config_version: u32,
-        /// Names of the components that this component depends on.
+        /// Names of the direct dependencies.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         depends_on: BTreeSet<String>,
     },
-    /// The last apply of a component did not run, or its plan was stale before it changed anything.
-    /// The actual state is the one before that apply.
-    ComponentApplyNotRun {
-        /// Name of the component.
-        name: String,
-        /// Id of the component.
-        component: ComponentId,
-        /// Run of the step.
-        run: RunId,
-        /// Id of the step.
-        step: StepId,
-    },
-    /// The apply of a component succeeded. The event has the deployed build and its outputs.
+    /// The last apply of a component changed nothing: no process ran, or the runner refused the job
+    /// or found its plan stale. The component is as before that apply.
+    ComponentApplyNotRun { name: String, component: ComponentId, run: RunId, step: StepId },
+    /// The component has this build and these outputs: its apply succeeded, or its plan had no
+    /// changes.
     ComponentDeployed {
-        /// Name of the component.
         name: String,
-        /// Id of the component.
         component: ComponentId,
-        /// Run of the step.
         run: RunId,
-        /// Id of the step.
         step: StepId,
-        /// Deployed build.
         build: BuildId,
         /// Config version of the run.
         config_version: u32,
-        /// Digest of everything that determines the result, except outputs of other components.
+        /// Digest of the module, inputs, environment variables and stack outputs that determine the
+        /// result. Outputs of the sandbox and of components are not included.
         fingerprint: Digest,
-        /// Names of the components that this component depends on.
+        /// Names of the direct dependencies.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         depends_on: BTreeSet<String>,
         /// Outputs that templates may read.
         outputs: Outputs,
     },
-    /// The destroy of a component succeeded, so the install does not have the component any more.
-    ComponentDestroyed {
-        /// Name of the component.
-        name: String,
-        /// Id of the component.
-        component: ComponentId,
-        /// Run of the step.
-        run: RunId,
-        /// Id of the step.
-        step: StepId,
-    },
-    /// An action succeeded.
+    /// The component is not deployed any more: its destroy succeeded, or the destroy plan had no
+    /// changes.
+    ComponentDestroyed { name: String, component: ComponentId, run: RunId, step: StepId },
+    /// The script of an action succeeded. The event contains its outputs.
     ActionCompleted {
-        /// Name of the action.
         name: String,
-        /// Run of the step.
         run: RunId,
-        /// Id of the step.
         step: StepId,
         /// Outputs that templates may read.
         outputs: Outputs,
     },
-    /// A plan or an apply reported a newer state of a component.
+    /// A plan or an apply reported a state version that is newer than the known version or has
+    /// another lineage.
     StateRecorded {
         /// Name of the component, or `sandbox`.
         name: String,
-        /// Run of the step that reported the state.
         run: RunId,
-        /// Step that reported the state.
         step: StepId,
-        /// Lineage and serial of the state.
         state: StateVersion,
     },
-    /// A user accepted this state of a component, although a newer one or one of another lineage is
-    /// known.
+    /// A user accepted a state version of a component, even if a newer state or a state of another
+    /// lineage was known.
     StateAccepted {
         /// Name of the component, or `sandbox`.
         name: String,
-        /// Accepted state.
         state: StateVersion,
-        /// User that decided.
+        /// User that accepted the state.
         by: Actor,
         /// Reason of the user.
         reason: String,
     },
-    /// The account has no resources of the install any more.
+    /// The account has no resources of the install any more. The install admits no further runs.
     Deprovisioned {
         /// Run that destroyed the resources. Absent if the install had no resources.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,11 +1,13 @@
-//! Reservations: one step at a time may change a resource, from its plan to its end.
+//! Reservations: only one step at a time may change a resource. A step holds its resource from the
+//! plan to the end of the step.
 use super::{
     Decision, Holder, Install, InstallError, InstallEvent, Resource, ResourceChange, StepResult,
 };
 use crate::ids::{RunId, StepId};
 
 impl Install {
-    /// Reserves a resource. A reservation of the sandbox excludes all components, and the reverse.
+    /// Reserves a resource. The sandbox cannot be reserved while a step holds a component, and the
+    /// reverse.
     pub(super) fn reserve(&self, resource: Resource, run: RunId, step: StepId) -> Decision {
         let by = Holder { run, step };
         if !self.runs.contains_key(&run) {
@@ -34,30 +36,30 @@ impl Install {
 
     pub(super) fn release(&self, run: RunId, step: StepId) -> Vec<InstallEvent> {
         let by = Holder { run, step };
-        let mut facts = vec![];
+        let mut events = vec![];
         if self.sandbox_holder == Some(by) {
-            facts.push(InstallEvent::SandboxReleased { run, step });
+            events.push(InstallEvent::SandboxReleased { run, step });
         }
         for (name, _) in self.holders.iter().filter(|(_, holder)| **holder == by) {
             let name = name.clone();
-            facts.push(InstallEvent::ComponentReleased { name, run, step });
+            events.push(InstallEvent::ComponentReleased { name, run, step });
         }
-        facts
+        events
     }
 
-    /// Records that a change starts. An apply that fails halfway may leave resources, so they count
-    /// as deployed from its start. A rollback can then repair them, and a deprovision can destroy
-    /// them.
-    pub(super) fn begin(&self, run: RunId, step: StepId, changing: ResourceChange) -> Decision {
+    /// Records that a change starts. A failed apply may leave resources, so the resource counts as
+    /// deployed from the start of its apply. A rollback can then repair the resource, and a
+    /// deprovision can destroy it.
+    pub(super) fn start_apply(&self, run: RunId, step: StepId, change: ResourceChange) -> Decision {
         let by = Some(Holder { run, step });
-        let holds = match &changing {
+        let is_holder = match &change {
             ResourceChange::Sandbox { .. } => self.sandbox_holder == by,
             ResourceChange::Component { name, .. } => self.holders.get(name).copied() == by,
         };
-        if !holds {
+        if !is_holder {
             return Err(InstallError::ResourceNotHeld);
         }
-        Ok(vec![match changing {
+        Ok(vec![match change {
             ResourceChange::Sandbox { build, config_version } => {
                 InstallEvent::SandboxApplyStarted { run, step, build, config_version }
             }
@@ -75,11 +77,17 @@ impl Install {
         }])
     }
 
-    /// Records that an apply did not touch its resource, which restores the earlier state. This is
-    /// possible only for the last apply, because the effect of an earlier one is unknown.
-    pub(super) fn unchanged(&self, run: RunId, step: StepId, resource: Resource) -> Decision {
+    /// Records that an apply changed nothing, which restores the earlier state of its resource.
+    /// Only the last apply of a resource can be recorded so, because an earlier apply has an
+    /// unknown effect.
+    pub(super) fn record_apply_not_run(
+        &self,
+        run: RunId,
+        step: StepId,
+        resource: Resource,
+    ) -> Decision {
         let by = Holder { run, step };
-        let (holder, begun) = match &resource {
+        let (holder, last_apply) = match &resource {
             Resource::Sandbox => {
                 (self.sandbox_holder, self.sandbox_before_apply.as_ref().map(|before| before.by))
             }
@@ -91,25 +99,25 @@ impl Install {
         if holder != Some(by) {
             return Err(InstallError::ResourceNotHeld);
         }
-        if begun != Some(by) {
+        if last_apply != Some(by) {
             return Ok(vec![]);
         }
         Ok(match resource {
             Resource::Sandbox => vec![InstallEvent::SandboxApplyNotRun { run, step }],
             Resource::Component(name) => {
-                let component = self.components.get(&name).map(|has| has.component);
-                let fact =
+                let component = self.components.get(&name).map(|deployed| deployed.component);
+                let event =
                     |component| InstallEvent::ComponentApplyNotRun { name, component, run, step };
-                component.map(fact).into_iter().collect()
+                component.map(event).into_iter().collect()
             }
         })
     }
 
-    /// Records the result of a step. Only the step that holds a resource may report a change of it;
-    /// an action holds none.
-    pub(super) fn record(&self, run: RunId, step: StepId, result: StepResult) -> Decision {
+    /// Records the result of a step. Only the step that holds a resource may report a change of the
+    /// resource. An action holds no resource.
+    pub(super) fn record_result(&self, run: RunId, step: StepId, result: StepResult) -> Decision {
         let by = Some(Holder { run, step });
-        let holds = match &result {
+        let is_holder = match &result {
             StepResult::SandboxProvisioned { .. } | StepResult::SandboxDestroyed => {
                 self.sandbox_holder == by
             }
@@ -117,7 +125,7 @@ impl Install {
             | StepResult::ComponentDestroyed { name, .. } => self.holders.get(name).copied() == by,
             StepResult::ActionCompleted { .. } => self.runs.contains_key(&run),
         };
-        if !holds {
+        if !is_holder {
             return Err(InstallError::ResourceNotHeld);
         }
         Ok(vec![match result {

@@ -14,144 +14,137 @@ use crate::{
     },
 };
 
-/// One copy of an app in one customer's account.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Install {
-    /// App of the install; none before the install is created.
+    /// `None` before the install is created.
     pub app: Option<AppId>,
-    /// Name, unique at this vendor.
+    /// Name, unique on the server.
     pub name: String,
-    /// Pinned config version.
+    /// Config version that deploys use.
     pub config_version: u32,
     /// Input values, by input name.
     pub inputs: BTreeMap<String, String>,
-    /// True if plans are applied without approval.
+    /// True if all plans are approved automatically.
     pub auto_approve: bool,
-    /// Approval of the plans of the first provision.
+    /// Approval in advance of the plans of the first provision.
     #[serde(default)]
     pub first_provision: FirstProvision,
-    /// True for each enabled component and false for each disabled one, by name. Other components
-    /// follow the config's default.
+    /// Users' choices by component name: true includes the component in deploys, false excludes it.
+    /// Other components follow the default of the config.
     #[serde(default)]
     pub toggles: BTreeMap<String, bool>,
-    /// Stack outputs that the runner reported.
+    /// Stack outputs of the enrolled runner. `None` before a runner enrolled.
     pub stack: Option<Stack>,
     /// Stack outputs that the vendor set.
     #[serde(default)]
     pub vendor_outputs: Outputs,
-    /// The base infrastructure, if it exists.
+    /// The base infrastructure. `None` if the account has none.
     pub sandbox: Option<Sandbox>,
     /// Deployed components, by name.
     pub components: BTreeMap<String, Deployed>,
-    /// Sandbox before the last apply, until the result of that apply is known.
+    /// Sandbox before the last apply. `None` after a result of that apply.
     pub sandbox_before_apply: Option<BeforeApply<Sandbox>>,
-    /// Components before their last apply, until the result of that apply is known, by name.
+    /// Components before their last apply, by name. A result of the apply removes the entry.
     pub before_apply: BTreeMap<String, BeforeApply<Deployed>>,
-    /// Order of output changes and of the steps that read outputs.
     pub output_versions: OutputVersions,
-    /// Outputs of scripts, by action.
+    /// Outputs of the last successful execution of each action, by name.
     pub actions: BTreeMap<String, Outputs>,
-    /// Runs that may change the install now.
+    /// Admitted runs that have not finished.
     pub runs: BTreeMap<RunId, Admitted>,
-    /// True once a run that deploys was admitted, whatever its outcome.
+    /// True after a run that deploys was admitted, regardless of its outcome.
     pub had_deploy: bool,
-    /// Step that may change the sandbox now.
+    /// Step that reserved the sandbox.
     pub sandbox_holder: Option<Holder>,
-    /// Steps that may change a component now, by component name.
+    /// Steps that reserved a component, by component name.
     pub holders: BTreeMap<String, Holder>,
-    /// True while the install is deprovisioned.
+    /// True if the account has no resources of the install any more.
     pub deprovisioned: bool,
-    /// State of components, by name; the sandbox is `sandbox`.
+    /// Known state versions of the components, by name. The sandbox has the name `sandbox`.
     #[serde(default)]
     pub states: BTreeMap<String, KnownState>,
 }
 
-/// Approval of the plans of the first provision.
+/// Approval in advance of the plans of the first provision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(rename_all = "snake_case")]
 pub enum FirstProvision {
-    /// Each plan needs its own decision, as in any other run.
+    /// Each plan of the first provision needs its own approval.
     #[default]
     ByDecision,
-    /// The first run that deploys needs no approval of its plans, if this run is a provision.
+    /// The plans of the first run that deploys need no approval, if this run is a provision.
     Automatic,
-    /// This run, the first one that deploys, needs no approval of its plans.
+    /// The plans of this run need no approval. The run is a provision, and the first run that
+    /// deploys.
     AutomaticIn(RunId),
 }
 
-/// Stack outputs that the runner reported.
+/// Stack outputs of an enrolled runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Stack {
-    /// Runner that reported the outputs.
     pub runner: RunnerId,
-    /// Account, region and all other outputs of the stack.
+    /// Outputs by name, for example account and region.
     pub outputs: Outputs,
 }
 
-/// The base infrastructure of an install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Sandbox {
-    /// Deployed build.
     pub build: BuildId,
-    /// Config version of the run that deployed the sandbox.
+    /// Config version of the last run that started an apply of the sandbox.
     pub config_version: u32,
-    /// Digest of everything that determines the result; none during an apply and after one that did
-    /// not succeed.
+    /// See [`crate::run::StepSpec::fingerprint`]. `None` during an apply, and after an apply that
+    /// did not succeed.
     pub fingerprint: Option<Digest>,
     /// Outputs that templates may read.
     pub outputs: Outputs,
 }
 
-/// Deployed component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Deployed {
     pub component: ComponentId,
-    /// Deployed build.
     pub build: BuildId,
-    /// Config version of the run that deployed the component.
+    /// Config version of the last run that started an apply of the component.
     pub config_version: u32,
-    /// Digest of everything that determines the result; none during an apply and after one that did
-    /// not succeed.
+    /// See [`crate::run::StepSpec::fingerprint`]. `None` during an apply, and after an apply that
+    /// did not succeed.
     pub fingerprint: Option<Digest>,
-    /// Names of the components that this component depends on. During an apply, and after one that
-    /// did not succeed, these include the earlier dependencies.
+    /// Names of the direct dependencies. During an apply, and after an apply that did not succeed,
+    /// they include the earlier dependencies.
     pub depends_on: BTreeSet<String>,
     /// Outputs that templates may read.
     pub outputs: Outputs,
-    /// Number of output changes when the deploying step began to read outputs.
+    /// Number of output changes of the install when the step that deployed the component began.
     pub read_at: u64,
 }
 
-/// Resource as it was before an apply of it started.
+/// State of a resource before its last apply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct BeforeApply<T> {
-    /// Step of the apply.
     pub by: Holder,
-    /// Earlier state; none if the resource did not exist.
+    /// `None` if the resource did not exist.
     pub previous: Option<T>,
 }
 
-/// A run that may change the install now.
+/// Admitted run that has not finished.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Admitted {
-    /// Operation of the run.
     pub kind: RunKind,
     /// Names of the components that the run changes. Empty: all components.
     pub components: BTreeSet<String>,
 }
 
-/// Step that holds a resource.
+/// Step that reserved a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct Holder {
-    /// Run of the step.
     pub run: RunId,
     pub step: StepId,
 }
 
 impl Install {
-    /// Returns the components whose inclusion in deploys does not depend on the config's default. A
-    /// deployed component stays included until a user disables it, so that a default of a later
-    /// config version destroys nothing.
+    /// Returns the components whose inclusion in deploys does not depend on the default of the
+    /// config.
+    ///
+    /// A deployed component stays included until a user disables it. Otherwise another default in a
+    /// later config version would destroy the component.
     pub fn component_choices(&self) -> BTreeMap<String, bool> {
         let deployed = self.components.keys().map(|name| (name.clone(), true));
         deployed.chain(self.toggles.clone()).collect()
@@ -159,22 +152,19 @@ impl Install {
 
     /// Returns the actual state for the planner of a run.
     pub fn actual_state(&self) -> ActualState {
-        let component = |(name, has): (&String, &Deployed)| {
-            let missed = self.stale_outputs(has);
-            let Deployed { component, build, fingerprint, depends_on, .. } = has.clone();
+        let component = |(name, deployed): (&String, &Deployed)| {
+            let stale_outputs = self.stale_outputs(deployed);
+            let Deployed { component, build, fingerprint, depends_on, .. } = deployed.clone();
             (
                 name.clone(),
-                ActualComponent {
-                    component,
-                    build,
-                    fingerprint,
-                    depends_on,
-                    stale_outputs: missed,
-                },
+                ActualComponent { component, build, fingerprint, depends_on, stale_outputs },
             )
         };
         ActualState {
-            sandbox: self.sandbox.as_ref().map(|has| (has.build, has.fingerprint.clone())),
+            sandbox: self
+                .sandbox
+                .as_ref()
+                .map(|deployed| (deployed.build, deployed.fingerprint.clone())),
             components: self.components.iter().map(component).collect(),
         }
     }
@@ -184,8 +174,7 @@ impl Install {
         self.first_provision == FirstProvision::AutomaticIn(run)
     }
 
-    /// Returns true if the install is deprovisioned and has no run in progress. It is then
-    /// read-only.
+    /// Returns true if the install is deprovisioned and no run is in progress.
     pub fn is_over(&self) -> bool {
         self.deprovisioned && self.runs.is_empty()
     }
@@ -223,7 +212,7 @@ impl Install {
             }
             InstallEvent::StackOutputsSet { outputs, .. } => self.vendor_outputs = outputs,
             InstallEvent::RunAdmitted { run, kind, components } => {
-                if self.first_provision == FirstProvision::Automatic && super::deploys(kind) {
+                if self.first_provision == FirstProvision::Automatic && super::is_deploy(kind) {
                     self.first_provision = match kind {
                         RunKind::Provision => FirstProvision::AutomaticIn(run),
                         RunKind::Reprovision
@@ -236,7 +225,7 @@ impl Install {
                         | RunKind::Action => FirstProvision::ByDecision,
                     };
                 }
-                self.had_deploy |= super::deploys(kind);
+                self.had_deploy |= super::is_deploy(kind);
                 self.runs.insert(run, Admitted { kind, components });
             }
             InstallEvent::RunFinished { run, .. } => {
@@ -258,10 +247,11 @@ impl Install {
             }
             InstallEvent::SandboxReleased { .. } => self.sandbox_holder = None,
             InstallEvent::SandboxApplyStarted { run, step, build, config_version } => {
-                let was = self.sandbox.take();
-                let outputs = was.as_ref().map(|was| was.outputs.clone()).unwrap_or_default();
+                let previous = self.sandbox.take();
+                let outputs =
+                    previous.as_ref().map(|previous| previous.outputs.clone()).unwrap_or_default();
                 self.sandbox_before_apply =
-                    Some(BeforeApply { by: Holder { run, step }, previous: was });
+                    Some(BeforeApply { by: Holder { run, step }, previous });
                 self.deprovisioned = false;
                 let fingerprint = None;
                 self.sandbox = Some(Sandbox { build, config_version, fingerprint, outputs });
@@ -280,7 +270,7 @@ impl Install {
             } => {
                 let fingerprint = Some(fingerprint);
                 let before = self.sandbox.as_ref().map(|before| &before.outputs);
-                self.output_versions.sandbox(before, &outputs);
+                self.output_versions.update_sandbox(before, &outputs);
                 (self.deprovisioned, self.sandbox_before_apply) = (false, None);
                 self.sandbox = Some(Sandbox { build, config_version, fingerprint, outputs });
             }
@@ -297,16 +287,16 @@ impl Install {
                 config_version,
                 mut depends_on,
             } => {
-                let was = self.components.remove(&name);
+                let previous = self.components.remove(&name);
                 let mut outputs = Outputs::new();
-                if let Some(was) = &was {
-                    // The deployed version may still use its earlier dependencies. They must not be
-                    // destroyed before it is replaced.
-                    depends_on.extend(was.depends_on.iter().cloned());
-                    outputs.clone_from(&was.outputs);
+                if let Some(previous) = &previous {
+                    // The deployed version may still use its earlier dependencies, so they must
+                    // exist until the apply has replaced that version.
+                    depends_on.extend(previous.depends_on.iter().cloned());
+                    outputs.clone_from(&previous.outputs);
                 }
-                let (fingerprint, read_at) = (None, self.output_versions.begun(&name));
-                let begun = Deployed {
+                let (fingerprint, read_at) = (None, self.output_versions.began_at(&name));
+                let applying = Deployed {
                     component,
                     build,
                     config_version,
@@ -317,13 +307,13 @@ impl Install {
                 };
                 self.deprovisioned = false;
                 self.before_apply
-                    .insert(name.clone(), BeforeApply { by: Holder { run, step }, previous: was });
-                self.components.insert(name, begun);
+                    .insert(name.clone(), BeforeApply { by: Holder { run, step }, previous });
+                self.components.insert(name, applying);
             }
             InstallEvent::ComponentApplyNotRun { name, .. } => {
                 if let Some(before) = self.before_apply.remove(&name) {
                     self.components.remove(&name);
-                    self.components.extend(before.previous.map(|was| (name, was)));
+                    self.components.extend(before.previous.map(|component| (name, component)));
                 }
             }
             InstallEvent::ComponentDeployed {
@@ -337,8 +327,9 @@ impl Install {
                 ..
             } => {
                 let before = self.components.get(&name).map(|before| &before.outputs);
-                self.output_versions.component(&name, before, &outputs);
-                let (fingerprint, read_at) = (Some(fingerprint), self.output_versions.begun(&name));
+                self.output_versions.update_component(&name, before, &outputs);
+                let (fingerprint, read_at) =
+                    (Some(fingerprint), self.output_versions.began_at(&name));
                 let deployed = Deployed {
                     component,
                     build,

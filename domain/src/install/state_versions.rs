@@ -1,5 +1,5 @@
-//! Known states of the components. An older state, or one of another lineage, needs a decision of a
-//! user.
+//! Known state versions of components. The runner refuses an older state or another lineage unless
+//! a user accepts it.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -10,23 +10,24 @@ use crate::{
     state_version::{LINEAGE_BYTES, StateVersion},
 };
 
-/// Name of the sandbox among the components.
+/// Name of the sandbox in maps by component name.
 const SANDBOX: &str = "sandbox";
 
-/// Known state of one component.
+/// Known state version of one component.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct KnownState {
-    /// Newest state that was reported or accepted; none after the component was destroyed.
+    /// Newest version that a runner reported or a user accepted. `None` after the component was
+    /// destroyed.
     pub newest: Option<StateVersion>,
-    /// State that a user accepted last.
+    /// Version that a user accepted last.
     pub accepted: Option<StateVersion>,
-    /// Number of decisions so far.
+    /// Number of accepted versions so far.
     pub decisions: u64,
 }
 
 impl Install {
-    /// Records a state that is newer than the known one. The runner has already refused an older
-    /// one.
+    /// Records a state version that is newer than the known version or has another lineage. The
+    /// runner has already checked that the state is allowed.
     pub(super) fn record_state(
         &self,
         name: String,
@@ -43,7 +44,8 @@ impl Install {
         vec![InstallEvent::StateRecorded { name, run, step, state }]
     }
 
-    /// Accepts a state by decision of a user. Repeating the last decision changes nothing.
+    /// Accepts a state version by decision of a user. A repetition of the last decision changes
+    /// nothing.
     pub(super) fn accept_state(
         &self,
         name: String,
@@ -52,9 +54,9 @@ impl Install {
         reason: String,
     ) -> Decision {
         let known = self.states.get(&name);
-        let is_there =
+        let is_deployed =
             self.components.contains_key(&name) || (name == SANDBOX && self.sandbox.is_some());
-        if known.is_none() && !is_there {
+        if known.is_none() && !is_deployed {
             return Err(InstallError::NoSuchComponent { name });
         }
         let is_repeated = known.is_some_and(|known| {
@@ -80,8 +82,8 @@ impl Install {
         known.accepted = Some(state);
     }
 
-    /// Forgets the newest state, because the next apply creates a new one. The number of decisions
-    /// does not restart.
+    /// Removes the newest version, because the next apply creates a new state. The number of
+    /// decisions stays.
     pub(super) fn state_destroyed(&mut self, name: &str) {
         if let Some(known) = self.states.get_mut(name) {
             known.newest = None;

@@ -10,12 +10,12 @@ use crate::{
     testing::{Given, given},
 };
 
-mod begun;
+mod applies;
 mod components;
 mod examples;
 mod first_provision;
-mod holding;
-mod readings;
+mod outdated_outputs;
+mod reservations;
 mod runs;
 mod stack;
 mod state_versions;
@@ -51,7 +51,7 @@ fn state_version(serial: u64) -> StateVersion {
     StateVersion { lineage: "8907c070-aa91-8603-a355-2d2006a6c7aa".into(), serial }
 }
 
-fn because() -> Option<String> {
+fn change_reason() -> Option<String> {
     Some("CHG-1204".into())
 }
 
@@ -154,33 +154,43 @@ fn only_inputs_that_differ_are_a_change() {
         set: text(set),
         unset: names(unset),
         by: ANN,
-        reason: because(),
+        reason: change_reason(),
     };
     install(created()).when(change(&[("size", "3")], &["zone"])).then_nothing();
     let set = text(&[("zone", "b")]);
-    let event =
-        InstallEvent::InputsChanged { set, unset: names(&["size"]), by: ANN, reason: because() };
+    let event = InstallEvent::InputsChanged {
+        set,
+        unset: names(&["size"]),
+        by: ANN,
+        reason: change_reason(),
+    };
     install(created()).when(change(&[("zone", "b")], &["size"])).then([event]);
     install(vec![]).when(change(&[], &[])).then_rejected(InstallError::NotFound);
 }
 
 #[test]
 fn an_install_follows_one_config_version() {
-    let pin =
-        |config_version| InstallCommand::PinConfig { config_version, by: ANN, reason: because() };
+    let pin = |config_version| InstallCommand::PinConfig {
+        config_version,
+        by: ANN,
+        reason: change_reason(),
+    };
     install(created()).when(pin(1)).then_nothing();
-    let pinned = InstallEvent::ConfigPinned { config_version: 2, by: ANN, reason: because() };
+    let pinned = InstallEvent::ConfigPinned { config_version: 2, by: ANN, reason: change_reason() };
     install(created()).when(pin(2)).then([pinned]);
     install(vec![]).when(pin(2)).then_rejected(InstallError::NotFound);
 }
 
 #[test]
-fn an_install_approves_by_itself_or_not() {
-    let set =
-        |auto_approve| InstallCommand::SetAutoApprove { auto_approve, by: ANN, reason: because() };
+fn auto_approve_is_turned_on_and_off() {
+    let set = |auto_approve| InstallCommand::SetAutoApprove {
+        auto_approve,
+        by: ANN,
+        reason: change_reason(),
+    };
     install(created()).when(set(false)).then_nothing();
     let changed =
-        InstallEvent::AutoApproveChanged { auto_approve: true, by: ANN, reason: because() };
+        InstallEvent::AutoApproveChanged { auto_approve: true, by: ANN, reason: change_reason() };
     install(created()).when(set(true)).then([changed]);
     install(vec![]).when(set(true)).then_rejected(InstallError::NotFound);
 }
@@ -188,10 +198,10 @@ fn an_install_approves_by_itself_or_not() {
 #[test]
 fn an_install_is_over_when_deprovisioned_without_a_run_in_progress() {
     let is_over = |history: Vec<InstallEvent>| crate::testing::replay::<Install>(history).is_over();
-    let down = and(ready(), [admitted(ONE, RunKind::Deprovision, &[])]);
-    let gone = || InstallEvent::Deprovisioned { run: Some(ONE) };
-    let closed = InstallEvent::RunFinished { run: ONE, outcome: Outcome::Succeeded };
-    assert!(!is_over(ready()) && !is_over(down.clone()));
-    assert!(!is_over(and(down.clone(), [gone()])), "its run is in progress");
-    assert!(is_over(and(down, [closed, gone()])));
+    let deprovisioning = and(ready(), [admitted(ONE, RunKind::Deprovision, &[])]);
+    let deprovisioned = || InstallEvent::Deprovisioned { run: Some(ONE) };
+    let finished = InstallEvent::RunFinished { run: ONE, outcome: Outcome::Succeeded };
+    assert!(!is_over(ready()) && !is_over(deprovisioning.clone()));
+    assert!(!is_over(and(deprovisioning.clone(), [deprovisioned()])), "its run is in progress");
+    assert!(is_over(and(deprovisioning, [finished, deprovisioned()])));
 }

@@ -1,4 +1,3 @@
-//! Commands of a job, in the order of its lifecycle.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -11,181 +10,172 @@ use crate::{
     state_version::StateVersion,
 };
 
-/// Command that the aggregate may reject.
+/// Commands of a job, in the order of its lifecycle.
 #[derive(Debug, Clone, PartialEq)]
 pub enum JobCommand {
-    /// Queue the work for a runner.
     Queue(Work),
-    /// Claim the job. The same session and claim id again mean the same claim.
+    /// Claim the job. A repeated command with the same session and claim id changes nothing.
     Claim {
-        /// Id of the new execution; ignored if this claim already has one.
+        /// Id of the new execution. Ignored in a repeated command.
         execution: ExecutionId,
-        /// Runner that claims the job.
         runner: RunnerId,
-        /// Session of the runner.
         session: SessionId,
-        /// Claim id that the runner chose.
+        /// Random id from the runner's journal.
         claim_id: String,
     },
-    /// Record a report of the runner.
+    /// Record a report of the runner, once and in order.
     Report {
-        /// Execution that reports.
+        /// Execution that the report is about.
         execution: ExecutionId,
-        /// Sequence number among the reports of the execution, from 1.
+        /// Sequence number among the reports of the execution, from 1 and without gaps.
         seq: u64,
         report: Report,
-        /// Signature, if this is the final report and the runner signed it.
+        /// Signature of the final report. `None` for other reports, and from runners that do not
+        /// sign.
         signed: Option<SignedResult>,
     },
-    /// Record that the runner is disconnected.
+    /// Record that the lease of the execution has elapsed without contact.
     Disconnect {
-        /// Execution of the runner.
         execution: ExecutionId,
     },
-    /// Record that the runner reconnected.
+    /// Record that the runner called again with this execution.
     Reattach {
-        /// Execution of the runner.
         execution: ExecutionId,
     },
-    /// Give up an execution.
+    /// Declare an execution lost. Depending on class and reason, the job is queued again, lost, or
+    /// has an unknown outcome.
     DeclareLost {
-        /// Execution to give up.
         execution: ExecutionId,
-        /// Reason to give it up.
         loss_reason: LossReason,
     },
-    /// Resolve the unknown outcome of an execution.
+    /// Resolve the unknown outcome of an execution by decision of an actor.
     Resolve {
         execution: ExecutionId,
-        /// Actor that resolves it.
         by: Actor,
-        /// Resolution of the outcome.
         resolution: Resolution,
         reason: String,
     },
-    /// Request the cancellation of the job.
+    /// Request the cancellation of the job. A queued job is cancelled immediately; otherwise the
+    /// runner must confirm.
     RequestCancel {
-        /// Actor of the request.
         by: Actor,
-        /// Reason that was given.
         reason: String,
-        /// True to shorten the grace period.
+        /// True to shorten the grace period between SIGTERM and SIGKILL.
         force: bool,
     },
-    /// Record that the runner did not confirm a cancel in time.
-    DeclareCancelUnconfirmed { execution: ExecutionId },
+    /// Record that the runner did not confirm the cancellation in time.
+    DeclareCancelUnconfirmed {
+        execution: ExecutionId,
+    },
     /// Fail the job, because no runner claimed it in time.
     Expire {
         /// Number of the attempt that no runner claimed in time. The command fails if a later
         /// attempt waits.
         attempt: u32,
     },
-    /// Finalize the log of an execution. Either the log is complete, or the wait for its end timed
-    /// out.
+    /// Finalize the log of an ended or lost execution: the log is complete, or the wait for the
+    /// rest timed out.
     FinalizeLog(FinalizedLog),
-    /// Record that the runner sent other bytes for a part of the log that the server has stored.
+    /// Record that the runner sent bytes that differ from the stored bytes of the log.
     RecordDivergence {
-        /// Execution of the log.
         execution: ExecutionId,
         /// Offset of the first byte of the rejected chunk.
         offset_bytes: u64,
     },
-    /// Record a result that arrived after the end of the job, or after the execution had lost the
-    /// job.
+    /// Record a result that arrived too late: the job had ended, or the execution had lost it.
     RecordLateResult {
-        /// Execution that reports.
+        /// Execution that the report is about.
         execution: ExecutionId,
-        /// Sequence number among the reports of the execution.
+        /// Sequence number of the report.
         seq: u64,
-        /// Reported result.
         result: ExecutionResult,
-        /// Signature, if the runner signed it.
+        /// Signature of the report, if the runner signed it.
         signed: Option<SignedResult>,
     },
 }
 
-/// Report of a runner about its work.
+/// Report of a runner about an execution.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Report {
-    /// The child process is about to run.
+    /// The plugin starts its work.
     Started,
-    /// The work entered a phase.
     Phase {
-        /// Name of the phase.
         phase: String,
     },
-    /// Plan: the changes that an apply would make.
+    /// Changes that an apply would make.
     Plan(PlanReport),
     /// Outputs that other components may read.
-    Outputs { outputs: Outputs },
-    /// State that a plan was made from, or that an apply wrote.
-    State { state: StateVersion },
-    /// Artifact of a build.
+    Outputs {
+        outputs: Outputs,
+    },
+    /// Version of the state that a plan read or an apply wrote.
+    State {
+        state: StateVersion,
+    },
+    /// Artifact that a build pushed.
     Artifact(Artifact),
-    /// The work has ended.
+    /// The execution ended with this result.
     Finished(ExecutionResult),
 }
 
-/// Result of an execution, as its runner reports it.
+/// Result of an execution in the final report of its runner.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExecutionResult {
     Succeeded {
-        /// Exit code of the child process, if there was one.
+        /// Exit code of the child process. `None` if no process ran.
         exit_code: Option<i32>,
-        /// Processes of the job that could not be ended.
+        /// Processes of the job that the runner could not end, each as `name (pid 7)`.
         not_ended: Vec<String>,
     },
     Failed {
-        /// Kind of failure.
         reason: FailureReason,
-        /// Explanation for users.
         detail: String,
-        /// Exit code of the child process, if it exited.
+        /// Exit code of the child process. `None` if a signal ended the process or none ran.
         exit_code: Option<i32>,
-        /// Signal that ended the child process, if one did.
+        /// Number of the signal that ended the child process.
         signal: Option<i32>,
-        /// Processes of the job that could not be ended.
+        /// Processes of the job that the runner could not end, each as `name (pid 7)`.
         not_ended: Vec<String>,
     },
-    /// The runner stopped the work on request.
+    /// The runner stopped the execution because of a cancel request.
     Cancelled {
-        /// True if the runner had to kill the child process.
+        /// True if the child process did not stop after SIGTERM and the runner sent SIGKILL.
         forced: bool,
-        /// Processes of the job that could not be ended.
+        /// Processes of the job that the runner could not end, each as `name (pid 7)`.
         not_ended: Vec<String>,
     },
 }
 
-/// Reason to give up an execution.
+/// Reason to declare an execution lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LossReason {
-    /// The runner reconnected, and its journal does not have the execution.
+    /// The runner reconnected, and its journal has no entry for the execution.
     ExecutionNotInJournal,
-    /// The deadline passed.
+    /// The deadline of the execution passed without a result.
     DeadlinePassed,
     /// The runner was disconnected for longer than the server waits for pure work.
     Disconnected,
-    /// The runner's journal proves that it started no process for the claim.
+    /// The runner's journal shows that the runner started no process for the claim.
     NeverSpawned,
 }
 
-/// Manual resolution of an unknown outcome.
+/// Decision of an actor on an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
-    /// The work was done.
+    /// The work was done. The job counts as succeeded.
     Succeeded,
-    /// The work was not done.
+    /// The work was not done. The job counts as failed.
     Failed,
-    /// The job runs again, because repeating the work is safe.
+    /// The job is queued again, because a repetition of the work is safe.
     Retry,
 }
 
 impl Resolution {
-    /// Returns the outcome of this resolution; none for a retry.
+    /// Returns the resulting outcome of the job. `None` for a retry.
     pub fn outcome(self) -> Option<Outcome> {
         match self {
             Resolution::Succeeded => Some(Outcome::Succeeded),

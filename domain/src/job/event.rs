@@ -14,257 +14,238 @@ use crate::{
     state_version::StateVersion,
 };
 
-/// Event of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum JobEvent {
-    /// The job waits for a runner.
+    /// The job waits for a runner to claim it.
     Queued(Work),
-    /// A runner claimed the job.
+    /// A runner claimed the job. A later claim has another execution.
     Claimed {
-        /// Execution of this attempt, whose id is the fencing token.
+        /// Execution of this attempt. Its id is the fencing token.
         execution: ExecutionId,
-        /// Runner that claimed the job.
         runner: RunnerId,
-        /// Session of the runner.
         session: SessionId,
-        /// Claim id that the runner chose.
+        /// Random id from the runner's journal.
         claim_id: String,
         /// Number of the attempt, from 1.
         attempt: u32,
-        /// Time by which the execution must have ended.
+        /// Time by which the execution must end.
         #[serde(with = "crate::moment")]
         #[cfg_attr(test, schemars(with = "Timestamp"))]
         #[bincode(with_serde)]
         deadline: Timestamp,
     },
-    /// The child process runs.
+    /// The plugin started its work.
     Started {
-        /// Execution that reports.
+        /// Execution that the report is about.
         execution: ExecutionId,
-        /// Sequence number among its reports.
+        /// Sequence number among the reports of the execution, from 1.
         seq: u64,
     },
-    /// The work entered a phase.
+    /// The plugin entered a phase of its work. Phases are for display only.
     PhaseEntered {
-        /// Execution that reports.
+        /// Execution that the report is about.
         execution: ExecutionId,
-        /// Sequence number among its reports.
+        /// Sequence number among the reports of the execution, from 1.
         seq: u64,
-        /// Name of the phase.
         phase: String,
     },
     /// The runner reported a plan: the changes that an apply would make.
     PlanProduced {
-        /// Execution that reports.
+        /// Execution that the report is about.
         execution: ExecutionId,
-        /// Sequence number among its reports.
+        /// Sequence number among the reports of the execution, from 1.
         seq: u64,
-        /// The plan.
         plan: PlanReport,
     },
     /// The runner reported outputs that other components may read.
     OutputsReported {
-        /// Execution that reports.
+        /// Execution that the report is about.
         execution: ExecutionId,
-        /// Sequence number among its reports.
+        /// Sequence number among the reports of the execution, from 1.
         seq: u64,
         /// Output values by name.
         outputs: Outputs,
     },
-    /// The runner reported the state that a plan was made from, or that an apply wrote.
+    /// The runner reported the version of the state that a plan read or an apply wrote.
     StateReported {
-        /// Execution that reports.
+        /// Execution that the report is about.
         execution: ExecutionId,
-        /// Sequence number among its reports.
+        /// Sequence number among the reports of the execution, from 1.
         seq: u64,
-        /// Lineage and serial of the state.
         state: StateVersion,
     },
-    /// The runner pushed the artifact of a build.
+    /// The runner pushed the artifact of a build to the registry.
     ArtifactPushed {
-        /// Execution that reports.
+        /// Execution that the report is about.
         execution: ExecutionId,
-        /// Sequence number among its reports.
+        /// Sequence number among the reports of the execution, from 1.
         seq: u64,
-        /// The artifact.
         artifact: Artifact,
     },
-    /// The runner is disconnected.
-    Disconnected {
-        /// Execution of the runner.
-        execution: ExecutionId,
-    },
-    /// The runner reconnected and continues the job.
-    Reattached {
-        /// Execution of the runner.
-        execution: ExecutionId,
-    },
+    /// The lease of the execution elapsed without contact. The job may still run.
+    Disconnected { execution: ExecutionId },
+    /// The runner called again with this execution and continues the job.
+    Reattached { execution: ExecutionId },
     /// The job waits for a runner again. The loss reason is absent after a manual resolution.
     Requeued {
-        /// Execution that is over.
+        /// Former execution. Its late reports have no effect.
         execution: ExecutionId,
         /// Number of the next attempt.
         attempt: u32,
-        /// Reason to give up the former attempt.
+        /// Reason for the loss of the former execution.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         loss_reason: Option<LossReason>,
     },
-    /// The outcome of the execution is unknown and must be resolved.
+    /// The execution was declared lost, and the work may have had effects. A late final report or a
+    /// resolution determines the outcome.
     OutcomeUnknown {
         /// Execution with the unknown outcome.
         execution: ExecutionId,
-        /// Reason to give up the attempt.
+        /// Reason for the loss of the execution.
         loss_reason: LossReason,
     },
-    /// An actor resolved the unknown outcome. The next event records the consequence.
+    /// An actor resolved the unknown outcome. The next event of the job records the consequence.
     OutcomeResolved {
         /// Execution with the unknown outcome.
         execution: ExecutionId,
-        /// Actor that decided.
+        /// Actor of the resolution.
         by: Actor,
-        /// Resolution of the outcome.
         resolution: Resolution,
-        /// Reason that was given.
+        /// Reason of the actor.
         reason: String,
     },
     /// An actor requested the cancellation of the job.
     CancelRequested {
         /// Actor of the request.
         by: Actor,
-        /// Reason that was given.
+        /// Reason of the actor.
         reason: String,
-        /// True to shorten the grace period.
+        /// True to shorten the grace period between SIGTERM and SIGKILL.
         force: bool,
     },
-    /// The runner did not confirm the cancel in time. It may still do so.
-    CancelUnconfirmed {
-        /// Execution of the runner.
-        execution: ExecutionId,
-    },
-    /// The work succeeded. The sequence number is absent if an actor resolved the outcome.
+    /// The runner did not confirm the cancellation in time. A later confirmation is still possible.
+    CancelUnconfirmed { execution: ExecutionId },
+    /// The work succeeded. Without a sequence number, an actor resolved the unknown outcome.
     Succeeded {
-        /// Execution that succeeded.
         execution: ExecutionId,
-        /// Sequence number among its reports.
+        /// Sequence number among the reports of the execution, from 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seq: Option<u64>,
-        /// Exit code of the child process, if there was one.
+        /// Exit code of the child process. Absent if no process ran.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
-        /// Result that the runner signed.
+        /// Signed result. Absent if the runner did not sign.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<SignedResult>,
-        /// Processes of the job that could not be ended, as `name (pid 7)`.
+        /// Processes of the job that the runner could not end, each as `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
     },
-    /// The work failed. The execution is absent if no runner claimed the job in time.
+    /// The work failed, or no runner claimed the job in time. In the latter case, the execution is
+    /// absent.
     Failed {
-        /// Execution that failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         execution: Option<ExecutionId>,
-        /// Sequence number among its reports.
+        /// Sequence number among the reports of the execution, from 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seq: Option<u64>,
-        /// Kind of failure.
+        /// Stable code of the failure.
         reason: FailureReason,
-        /// Explanation for users.
+        /// Explanation of the failure for users.
         detail: String,
-        /// Exit code of the child process, if it exited.
+        /// Exit code of the child process. Absent if a signal ended the process or none ran.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
-        /// Signal that ended the child process, if one did.
+        /// Number of the signal that ended the child process.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<i32>,
-        /// Result that the runner signed.
+        /// Signed result. Absent if the runner did not sign.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<SignedResult>,
-        /// Processes of the job that could not be ended, as `name (pid 7)`.
+        /// Processes of the job that the runner could not end, each as `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
     },
     /// The job was cancelled on request. The execution is absent if no runner had claimed the job.
     Cancelled {
-        /// Execution that was cancelled.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         execution: Option<ExecutionId>,
-        /// Sequence number among its reports.
+        /// Sequence number among the reports of the execution, from 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seq: Option<u64>,
-        /// True if the runner had to kill the child process.
+        /// True if the child process did not stop after SIGTERM and the runner sent SIGKILL.
         forced: bool,
-        /// Result that the runner signed.
+        /// Signed result. Absent if the runner did not sign.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<SignedResult>,
-        /// Processes of the job that could not be ended, as `name (pid 7)`.
+        /// Processes of the job that the runner could not end, each as `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
     },
-    /// The server gave up on the job: its outcome is unknown, and giving up is safe.
+    /// The server gave up on the job, because no attempt is left or a cancel was requested. The
+    /// loss is safe: the work is pure or never started.
     Lost {
-        /// Execution that was lost.
         execution: ExecutionId,
-        /// Reason to give up the attempt.
+        /// Reason for the loss of the execution.
         loss_reason: LossReason,
     },
-    /// The log of an execution was finalized.
+    /// The log of an execution has its final length and digest.
     LogFinalized(FinalizedLog),
-    /// The runner sent other bytes for a part of the log that the server has stored. The stored
-    /// bytes do not change. Recorded once per execution.
+    /// The runner sent bytes that differ from the stored bytes of the log. The stored bytes do not
+    /// change. Recorded once per execution.
     LogDiverged {
-        /// Execution of the log.
         execution: ExecutionId,
         /// Offset of the first byte of the rejected chunk.
         offset_bytes: u64,
     },
-    /// The runner reported a result after the end of the job, or after its execution had lost the
-    /// job. The result has no effect. Recorded once per execution.
+    /// The runner reported a result too late: the job had ended, or the execution had lost it. The
+    /// result has no effect. Recorded once per execution.
     LateResultReported {
-        /// Execution that reports.
+        /// Execution that the report is about.
         execution: ExecutionId,
-        /// Sequence number among its reports.
+        /// Sequence number among the reports of the execution, from 1.
         seq: u64,
         /// Outcome that the runner reported.
         outcome: Outcome,
-        /// Kind of failure.
+        /// Stable code of the failure.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<FailureReason>,
-        /// Explanation for users.
+        /// Explanation of the failure for users.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
-        /// Exit code of the child process, if it exited.
+        /// Exit code of the child process. Absent if a signal ended the process or none ran.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
-        /// Signal that ended the child process, if one did.
+        /// Number of the signal that ended the child process.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<i32>,
-        /// Result that the runner signed.
+        /// Signed result. Absent if the runner did not sign.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<SignedResult>,
-        /// Processes of the job that could not be ended, as `name (pid 7)`.
+        /// Processes of the job that the runner could not end, each as `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
     },
 }
 
 impl JobEvent {
-    /// Returns the event without its signature, for comparison: after a rekey, a runner signs the
-    /// same report with another key.
+    /// Returns the event without its signature, for comparisons. After a key replacement, a runner
+    /// signs a repeated report with the new key.
     pub(super) fn unsigned(&self) -> JobEvent {
-        let mut fact = self.clone();
+        let mut event = self.clone();
         if let JobEvent::Succeeded { signed, .. }
         | JobEvent::Failed { signed, .. }
         | JobEvent::Cancelled { signed, .. }
-        | JobEvent::LateResultReported { signed, .. } = &mut fact
+        | JobEvent::LateResultReported { signed, .. } = &mut event
         {
             *signed = None;
         }
-        fact
+        event
     }
 
-    /// Outcome that the job has with this event.
+    /// Returns the outcome of the job if this event ends it.
     pub fn outcome(&self) -> Option<Outcome> {
         match self {
             JobEvent::Succeeded { .. } => Some(Outcome::Succeeded),

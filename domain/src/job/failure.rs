@@ -1,9 +1,8 @@
-//! Reasons of failed jobs.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Reason of a failed job. The list is closed: particulars belong in the detail.
+/// Stable code of the reason for which a job failed. The failure's `detail` has the particulars.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Encode, Decode, ToSchema,
 )]
@@ -12,35 +11,35 @@ use utoipa::ToSchema;
 pub enum FailureReason {
     /// The process exited with a code other than 0.
     ExitCode,
-    /// A signal that the runner did not send killed the process.
+    /// A signal from outside the runner ended the process.
     Signal,
     /// The deadline passed, or the process wrote no output for too long.
     TimedOut,
-    /// The runner or its customer refused the job.
+    /// The runner refused the job: its verification or the customer's policy does not allow it.
     Refused,
     /// A tool that the plugin needs is not installed.
     ToolMissing,
     /// The artifact cannot be pulled, or does not match its digest.
     ArtifactUnavailable,
-    /// The plan no longer matches its inputs.
+    /// The approved plan no longer matches the state of the component.
     PlanStale,
     /// The plugin violated its contract.
     PluginFailed,
     /// The process cannot be started.
     SpawnFailed,
-    /// The runner stopped its jobs on request.
+    /// The agent was stopped together with its jobs.
     AgentStopped,
     /// No runner claimed the job in time. Set by the server only.
     QueueExpired,
-    /// A principal resolved an unknown outcome as failed. Set by the server only.
+    /// An actor resolved an unknown outcome as failed. Set by the server only.
     Resolved,
-    /// A bug in the runner or the server.
+    /// An unexpected error in the runner or the server.
     Internal,
 }
 
 impl FailureReason {
     /// Returns true if a runner may report this reason.
-    pub fn is_the_runners(self) -> bool {
+    pub fn may_be_reported(self) -> bool {
         use FailureReason::*;
         match self {
             ExitCode | Signal | TimedOut | Refused | ToolMissing | ArtifactUnavailable
@@ -49,7 +48,7 @@ impl FailureReason {
         }
     }
 
-    /// Text for users.
+    /// Returns a short description for users, without the detail.
     pub fn text(self) -> &'static str {
         match self {
             FailureReason::ExitCode => "the process failed",

@@ -1,11 +1,12 @@
-//! Kinds of jobs and their properties. A new kind declares all of them in [`JobKind::properties`].
+//! Kinds of jobs and their properties. A new kind declares its properties in
+//! [`JobKind::properties`].
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::runner::RunnerMode;
 
-/// Kind of work that a job does.
+/// Kind of a job, which determines its class, the mode of its runner and its result.
 #[derive(
     Debug,
     Clone,
@@ -34,29 +35,32 @@ pub enum JobKind {
     Action,
 }
 
-/// Consequence of an unknown outcome: whether the work may be repeated, and who may decide.
+/// Effects of a job. The class determines if a lost job may run again, and which actors may resolve
+/// an unknown outcome.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Encode, Decode, ToSchema,
 )]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JobClass {
-    /// Changes nothing; may be repeated.
+    /// Changes no resources. A lost job runs again while attempts are left.
     Pure,
-    /// Changes resources; repeated only with proof that it did not run, or after a decision.
+    /// Changes resources. A lost job runs again only with evidence that no process started, or
+    /// after a decision.
     Mutating,
-    /// Changes resources in unknown ways; only a principal may decide.
+    /// Runs a script with unknown effects. As `mutating`, but only a principal may resolve an
+    /// unknown outcome.
     Unsafe,
 }
 
 /// Result of a successful job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobProduct {
-    /// An artifact in the registry. The job belongs to a build.
+    /// Artifact in the registry. The job belongs to a build.
     Artifact,
-    /// A plan to approve. The step of the job continues with an apply.
+    /// Plan to approve. The step of the job continues with an apply.
     Plan,
-    /// Outputs of the component or action. The step of the job is complete.
+    /// Outputs of the component or action. The step of the job ends.
     Outputs,
 }
 
@@ -71,7 +75,7 @@ struct Properties {
 }
 
 impl JobKind {
-    /// All kinds, in the order of a deploy.
+    /// All kinds.
     pub const ALL: [JobKind; 4] = [JobKind::Build, JobKind::Plan, JobKind::Apply, JobKind::Action];
 
     const fn properties(self) -> Properties {
@@ -115,12 +119,12 @@ impl JobKind {
         }
     }
 
-    /// Name in every contract.
+    /// Returns the name in events and in the APIs.
     pub const fn as_str(self) -> &'static str {
         self.properties().name
     }
 
-    /// Returns the class that the server gives to jobs of this kind.
+    /// Returns the class of jobs of this kind.
     pub const fn class(self) -> JobClass {
         self.properties().class
     }
@@ -140,20 +144,20 @@ impl JobKind {
         self.properties().uses_state
     }
 
-    /// Returns true if jobs of this kind may take the slot that a runner with several slots
-    /// reserves for short work.
+    /// Returns true if jobs of this kind may use the reserved slot of a runner with several slots.
+    /// The slot is for short work.
     pub const fn uses_reserved_slot(self) -> bool {
         self.properties().uses_reserved_slot
     }
 
-    /// Returns the name of the manifest input that identifies the component or action.
+    /// Returns the key of the manifest input that names the component or action.
     pub const fn subject(self) -> &'static str {
         self.properties().subject
     }
 }
 
 impl JobClass {
-    /// Name in every contract.
+    /// Returns the name in events and in the APIs.
     pub const fn as_str(self) -> &'static str {
         match self {
             JobClass::Pure => "pure",
@@ -162,7 +166,8 @@ impl JobClass {
         }
     }
 
-    /// Seconds from SIGTERM to SIGKILL. Terraform needs minutes to write its state when it is interrupted.
+    /// Returns the grace period between SIGTERM and SIGKILL, in seconds. An interrupted Terraform
+    /// may need minutes to write its state.
     pub const fn grace_s(self) -> u64 {
         match self {
             JobClass::Mutating => 300,

@@ -1,10 +1,10 @@
-//! Divergent logs and late results. Neither changes the job. The job records each once per
-//! execution, so repeated calls of a runner do not fill the log.
+//! Divergent logs and late results, which do not affect the outcome of a job. Each is recorded once
+//! per execution, so that a runner cannot fill the event log with repeated calls.
 use super::{Decision, ExecutionResult, Job, JobError, JobEvent, Outcome, SignedResult, State};
 use crate::ids::ExecutionId;
 
 impl Job {
-    pub(super) fn note_divergence(&self, execution: ExecutionId, offset_bytes: u64) -> Decision {
+    pub(super) fn record_divergence(&self, execution: ExecutionId, offset_bytes: u64) -> Decision {
         if self.diverged.contains(&execution) {
             return Ok(vec![]);
         }
@@ -14,7 +14,7 @@ impl Job {
         Ok(vec![JobEvent::LogDiverged { execution, offset_bytes }])
     }
 
-    pub(super) fn note_late(
+    pub(super) fn record_late_result(
         &self,
         execution: ExecutionId,
         seq: u64,
@@ -26,9 +26,9 @@ impl Job {
         }
         if !self.has_lost(execution) {
             match self.fence(execution)? {
-                // The runner has already sent its final report, so this is a different one.
+                // The runner has already sent its final report, so this result is a different one.
                 State::Ended { .. } if self.reports.last().is_some_and(JobEvent::is_end) => {
-                    return Err(self.refusal());
+                    return Err(self.rejection());
                 }
                 State::Ended { .. } => {}
                 State::NotCreated
@@ -38,12 +38,17 @@ impl Job {
                 | State::OutcomeUnknown(_) => return Err(JobError::StillRunning),
             }
         }
-        Ok(vec![result.late(execution, seq, signed)])
+        Ok(vec![result.into_late_event(execution, seq, signed)])
     }
 }
 
 impl ExecutionResult {
-    fn late(self, execution: ExecutionId, seq: u64, signed: Option<SignedResult>) -> JobEvent {
+    fn into_late_event(
+        self,
+        execution: ExecutionId,
+        seq: u64,
+        signed: Option<SignedResult>,
+    ) -> JobEvent {
         let (outcome, reason, detail, exit_code, signal, not_ended) = match self {
             ExecutionResult::Succeeded { exit_code, not_ended } => {
                 (Outcome::Succeeded, None, None, exit_code, None, not_ended)

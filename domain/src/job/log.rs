@@ -1,4 +1,4 @@
-//! The log of an execution: finalized once, when nothing can be added to it.
+//! Finalized logs. The log of an execution is finalized once, after the end of the execution.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -11,31 +11,31 @@ use crate::{digest::Digest, ids::ExecutionId};
 pub struct FinalizedLog {
     /// Execution of the log.
     pub execution: ExecutionId,
-    /// Length of the log as the runner sent it, in bytes.
+    /// Length of the stored log in bytes.
     pub length_bytes: u64,
-    /// Digest of the log as the runner sent it.
+    /// Digest of the stored log.
     pub sha256: Digest,
-    /// Number of output bytes that the log omits.
+    /// Number of output bytes that the runner omitted from the middle of the log.
     pub omitted_bytes: u64,
-    /// True if the server received the end of the log.
+    /// True if the server received the complete log. False if the wait for the rest timed out.
     pub complete: bool,
 }
 
 impl Job {
-    /// Finalizes the log of an execution. A lost execution also has a log, which helps most to
-    /// resolve its outcome.
+    /// Finalizes the log of an execution. The log of a lost execution is also finalized, because a
+    /// user may need it to resolve the outcome.
     pub(super) fn finalize(&self, log: FinalizedLog) -> Decision {
         if !self.has_lost(log.execution) {
             match self.fence(log.execution)? {
                 State::OutcomeUnknown(_) | State::Ended { .. } => {}
                 State::Claimed(_) => return Err(JobError::NotStarted),
                 State::Running(_) => return Err(JobError::StillRunning),
-                State::NotCreated | State::Queued { .. } => return Err(self.refusal()),
+                State::NotCreated | State::Queued { .. } => return Err(self.rejection()),
             }
         }
-        match self.logs.iter().find(|kept| kept.execution == log.execution) {
+        match self.logs.iter().find(|existing| existing.execution == log.execution) {
             None => Ok(vec![JobEvent::LogFinalized(log)]),
-            Some(kept) if *kept == log => Ok(vec![]),
+            Some(existing) if *existing == log => Ok(vec![]),
             Some(_) => Err(JobError::LogAlreadyFinalized),
         }
     }

@@ -1,4 +1,4 @@
-//! Lost executions, and the manual resolution of unknown outcomes.
+//! Loss of executions, and resolution of unknown outcomes.
 use super::{
     Contact, Decision, Execution, FailureReason, Job, JobClass, JobError, JobEvent, LossReason,
     Resolution,
@@ -6,7 +6,7 @@ use super::{
 use crate::{actor::Actor, decider::Timestamp};
 
 impl Job {
-    pub(super) fn lose(
+    pub(super) fn declare_lost(
         &self,
         held: &Execution,
         loss_reason: LossReason,
@@ -15,7 +15,7 @@ impl Job {
         use {JobClass::*, LossReason::*};
         match (self.class(), loss_reason) {
             (Pure | Mutating | Unsafe, DeadlinePassed) if now < held.deadline => {
-                Err(JobError::DeadlineAhead { deadline: held.deadline })
+                Err(JobError::DeadlineNotPassed { deadline: held.deadline })
             }
             (Pure, Disconnected) if held.contact == Contact::Connected => {
                 Err(JobError::StillConnected)
@@ -25,10 +25,10 @@ impl Job {
             }
             (Pure, ExecutionNotInJournal | DeadlinePassed | Disconnected)
             | (Pure | Mutating | Unsafe, NeverSpawned) => {
-                // A job that is being cancelled is not retried.
-                let again = held.attempt < self.attempts() && held.cancel.is_none();
+                // A job that is being cancelled does not run again.
+                let is_requeued = held.attempt < self.attempts() && held.cancel.is_none();
                 let lost = JobEvent::Lost { execution: held.id, loss_reason };
-                Ok(vec![if again { held.requeued(Some(loss_reason)) } else { lost }])
+                Ok(vec![if is_requeued { held.requeued(Some(loss_reason)) } else { lost }])
             }
             (Mutating | Unsafe, ExecutionNotInJournal | DeadlinePassed) => {
                 Ok(vec![JobEvent::OutcomeUnknown { execution: held.id, loss_reason }])
@@ -46,10 +46,10 @@ impl Job {
     ) -> Decision {
         match (self.class(), &by) {
             (JobClass::Pure | JobClass::Mutating | JobClass::Unsafe, Actor::Runner(_)) => {
-                return Err(JobError::ARunnerMayNotResolve);
+                return Err(JobError::RunnerMayNotResolve);
             }
             (JobClass::Unsafe, Actor::Policy(_) | Actor::Timer(_) | Actor::System) => {
-                return Err(JobError::OnlyAPrincipalMayResolve);
+                return Err(JobError::PrincipalRequired);
             }
             (JobClass::Pure | JobClass::Mutating | JobClass::Unsafe, Actor::Principal(_))
             | (
@@ -76,7 +76,7 @@ impl Job {
                 signed: None,
                 not_ended: vec![],
             },
-            // A job that is being cancelled is not retried; only its outcome can be resolved.
+            // A job that is being cancelled does not run again. Only its outcome can be resolved.
             Resolution::Retry if held.cancel.is_some() => return Err(JobError::Cancelling),
             Resolution::Retry => held.requeued(None),
         };

@@ -1,11 +1,11 @@
-//! Reports of a runner, each recorded once and in order.
+//! Reports of a runner. Each report is recorded once and in order.
 use super::{
     Decision, Execution, ExecutionResult, Job, JobError, JobEvent, JobKind, JobProduct, Outcome,
     Report, SignedResult, State,
 };
 use crate::ids::ExecutionId;
 
-/// Maximum number of phases that are stored for one execution.
+/// Maximum number of phases that one execution may report.
 pub const PHASES: usize = 64;
 
 impl Job {
@@ -17,38 +17,40 @@ impl Job {
         signed: Option<SignedResult>,
     ) -> Decision {
         let state = self.fence(execution)?;
-        let fact = report.clone().fact(execution, seq, signed);
+        let event = report.clone().into_event(execution, seq, signed);
         let before = usize::try_from(seq).ok().and_then(|seq| seq.checked_sub(1));
-        if let Some(said) = before.and_then(|before| self.reports.get(before)) {
-            let same = said.unsigned() == fact.unsigned();
-            return if same { Ok(vec![]) } else { Err(JobError::SeqConflict { seq }) };
+        if let Some(recorded) = before.and_then(|before| self.reports.get(before)) {
+            let is_repeated = recorded.unsigned() == event.unsigned();
+            return if is_repeated { Ok(vec![]) } else { Err(JobError::SeqConflict { seq }) };
         }
         match state {
-            // Also accepted while the outcome is unknown: earlier reports must be recorded before
-            // the final one.
+            // Reports are also accepted while the outcome is unknown, because the final report can
+            // follow only after all earlier reports.
             State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => {
                 let expected = self.reports.len() as u64 + 1;
                 if seq != expected {
                     return Err(JobError::SeqGap { expected });
                 }
-                self.accepts(held, &report)?;
-                Ok(vec![fact])
+                self.check_report(held, &report)?;
+                Ok(vec![event])
             }
-            // An actor resolved the outcome before the runner reported the same one.
+            // An actor resolved the outcome, and the late report has the same outcome.
             State::Ended { outcome, .. } if report.outcome() == Some(*outcome) => Ok(vec![]),
-            State::NotCreated | State::Queued { .. } | State::Ended { .. } => Err(self.refusal()),
+            State::NotCreated | State::Queued { .. } | State::Ended { .. } => Err(self.rejection()),
         }
     }
 
-    fn accepts(&self, held: &Execution, report: &Report) -> Result<(), JobError> {
-        let ensure = |holds: bool, error| if holds { Ok(()) } else { Err(error) };
+    fn check_report(&self, held: &Execution, report: &Report) -> Result<(), JobError> {
+        let ensure = |condition: bool, error| if condition { Ok(()) } else { Err(error) };
         let kind = self.work.as_ref().map(|work| work.kind);
-        let makes = |product| kind.is_some_and(|kind| kind.product() == product);
-        let said = |known: fn(&JobEvent) -> bool| self.reports.iter().filter(|f| known(f)).count();
+        let has_product = |product| kind.is_some_and(|kind| kind.product() == product);
+        let count = |matches: fn(&JobEvent) -> bool| {
+            self.reports.iter().filter(|event| matches(event)).count()
+        };
         match report {
             Report::Started => ensure(!held.started, JobError::AlreadyStarted),
             Report::Finished(ExecutionResult::Failed { reason, .. }) => {
-                ensure(reason.is_the_runners(), JobError::NotARunnersReason)
+                ensure(reason.may_be_reported(), JobError::ReasonNotReportable)
             }
             Report::Finished(ExecutionResult::Cancelled { .. }) => {
                 ensure(held.cancel.is_some(), JobError::CancelNotRequested)
@@ -60,34 +62,39 @@ impl Job {
                 let what = "a state";
                 ensure(held.started, JobError::NotStarted)?;
                 ensure(kind.is_some_and(JobKind::uses_state), JobError::NotThisKind { what })?;
-                let states = said(|fact| matches!(fact, JobEvent::StateReported { .. }));
+                let states = count(|event| matches!(event, JobEvent::StateReported { .. }));
                 ensure(states == 0, JobError::AlreadyReported { what })
             }
             Report::Phase { .. } => {
                 ensure(held.started, JobError::NotStarted)?;
-                let entered = said(|fact| matches!(fact, JobEvent::PhaseEntered { .. }));
+                let entered = count(|event| matches!(event, JobEvent::PhaseEntered { .. }));
                 ensure(entered < PHASES, JobError::TooManyPhases { most: PHASES })
             }
             Report::Plan(_) => {
                 let what = "a plan";
                 ensure(held.started, JobError::NotStarted)?;
-                ensure(makes(JobProduct::Plan), JobError::NotThisKind { what })?;
-                let plans = said(|fact| matches!(fact, JobEvent::PlanProduced { .. }));
+                ensure(has_product(JobProduct::Plan), JobError::NotThisKind { what })?;
+                let plans = count(|event| matches!(event, JobEvent::PlanProduced { .. }));
                 ensure(plans == 0, JobError::AlreadyReported { what })
             }
             Report::Artifact(_) => {
                 let what = "an artifact";
                 ensure(held.started, JobError::NotStarted)?;
-                ensure(makes(JobProduct::Artifact), JobError::NotThisKind { what })?;
-                let made = said(|fact| matches!(fact, JobEvent::ArtifactPushed { .. }));
-                ensure(made == 0, JobError::AlreadyReported { what })
+                ensure(has_product(JobProduct::Artifact), JobError::NotThisKind { what })?;
+                let artifacts = count(|event| matches!(event, JobEvent::ArtifactPushed { .. }));
+                ensure(artifacts == 0, JobError::AlreadyReported { what })
             }
         }
     }
 }
 
 impl Report {
-    fn fact(self, execution: ExecutionId, seq: u64, signed: Option<SignedResult>) -> JobEvent {
+    fn into_event(
+        self,
+        execution: ExecutionId,
+        seq: u64,
+        signed: Option<SignedResult>,
+    ) -> JobEvent {
         match self {
             Report::Started => JobEvent::Started { execution, seq },
             Report::Phase { phase } => JobEvent::PhaseEntered { execution, seq, phase },
@@ -95,7 +102,7 @@ impl Report {
             Report::Outputs { outputs } => JobEvent::OutputsReported { execution, seq, outputs },
             Report::State { state } => JobEvent::StateReported { execution, seq, state },
             Report::Artifact(artifact) => JobEvent::ArtifactPushed { execution, seq, artifact },
-            Report::Finished(result) => result.fact(execution, Some(seq), signed),
+            Report::Finished(result) => result.into_event(execution, Some(seq), signed),
         }
     }
 
@@ -115,7 +122,7 @@ impl Report {
 }
 
 impl ExecutionResult {
-    fn fact(
+    fn into_event(
         self,
         execution: ExecutionId,
         seq: Option<u64>,

@@ -1,4 +1,4 @@
-//! Signed result of a runner, which anyone can verify without the server.
+//! Signed result of a runner. Any party can verify it without the server.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ pub struct SignedResult {
     /// Signed JSON, byte for byte: the payload of a DSSE envelope of type
     /// `application/vnd.stead.execution.v1+json`.
     pub statement: String,
-    /// Identity key of the runner at that time, hexadecimal.
+    /// Ed25519 public key that verifies the signature, hexadecimal.
     pub key: String,
     /// Ed25519 signature of the envelope's pre-authentication encoding, base64.
     pub signature: String,

@@ -12,113 +12,104 @@ use crate::{
     ids::{ExecutionId, RunnerId, SessionId},
 };
 
-/// One unit of work for one runner.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Job {
-    /// Work to do; none before the job is queued.
+    /// `None` before the job is queued.
     pub work: Option<Work>,
-    /// Executions that lost this job. They never get the job back, so their late reports have no
-    /// effect.
+    /// Executions that lost this job. A lost execution never gets the job back, so its late reports
+    /// have no effect.
     pub lost: Vec<Execution>,
-    /// True if a lost execution may have run without a report.
+    /// True if a lost execution may have started a process.
     pub may_have_run: bool,
-    /// Reports of the last execution, in order; the first has `seq` 1.
+    /// Reports of the last execution, in order of their sequence numbers, from 1.
     pub reports: Vec<JobEvent>,
-    /// Finalized logs, at most one per execution.
+    /// Finalized logs, at most one for each execution.
     pub logs: Vec<FinalizedLog>,
-    /// Last execution of this job and its runner, also after the job has ended.
+    /// Last execution of the job, with its runner. Also set after the end of the job.
     pub last: Option<(ExecutionId, RunnerId)>,
-    /// Executions that sent other bytes for a part of the log that the server has stored.
+    /// Executions that sent bytes that differ from the stored bytes of their log.
     pub diverged: Vec<ExecutionId>,
-    /// Executions whose result arrived too late.
+    /// Executions with a recorded late result.
     pub late: Vec<ExecutionId>,
-    /// Lifecycle state.
     pub state: State,
 }
 
-/// Lifecycle state of a job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub enum State {
-    /// Does not exist yet.
     #[default]
     NotCreated,
-    /// The job waits for a runner.
+    /// The job waits for a runner to claim it.
     Queued {
         /// Number of the next attempt, from 1.
         attempt: u32,
     },
-    /// A runner claimed the job.
     Claimed(Execution),
-    /// The child process runs.
+    /// The plugin started its work.
     Running(Execution),
-    /// The outcome is unknown and must be resolved.
+    /// The server gave up the execution, and the work may have had effects.
     OutcomeUnknown(Execution),
-    /// The job has ended. Only its logs may change.
+    /// The job has ended. Only finalized logs, divergent logs and late results are still recorded.
     Ended {
         outcome: Outcome,
-        /// Execution with the final result; none if no runner held the job at its end.
+        /// Execution with the final result. `None` if no runner had claimed the job.
         execution: Option<ExecutionId>,
     },
 }
 
-/// One attempt at a job by one runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Execution {
-    /// The fencing token.
+    /// Id of the execution, which is the fencing token.
     pub id: ExecutionId,
-    /// Runner of the execution.
     pub runner: RunnerId,
     /// Session that claimed the job.
     pub session: SessionId,
-    /// Claim id that the runner chose.
+    /// Random id from the runner's journal.
     pub claim_id: String,
     /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// Time by which the execution must have ended.
+    /// Time by which the execution must end.
     #[bincode(with_serde)]
     pub deadline: Timestamp,
-    /// True if the runner reported that the child process has started.
+    /// True if the runner reported the start of the plugin.
     pub started: bool,
-    /// Contact of the runner.
+    /// Contact of the runner about this execution.
     pub contact: Contact,
-    /// Cancel request, if there is one.
+    /// Last cancel request.
     pub cancel: Option<CancelRequest>,
 }
 
-/// Contact of a runner with the server.
+/// Contact of a runner about an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub enum Contact {
-    /// The runner calls.
+    /// The runner calls within its lease.
     Connected,
-    /// The runner no longer calls.
+    /// The lease elapsed without a call.
     Disconnected,
 }
 
 /// Request to cancel an execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct CancelRequest {
-    /// Actor of the request.
     pub by: Actor,
-    /// Reason that was given.
     pub reason: String,
-    /// True to shorten the grace period.
+    /// True to shorten the grace period between SIGTERM and SIGKILL.
     pub force: bool,
-    /// True if the runner did not confirm the cancel in time.
+    /// True if the runner did not confirm the cancellation in time.
     pub unconfirmed: bool,
 }
 
-/// Outcome of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The work succeeded.
+    /// The runner reported success, or an actor resolved the outcome as succeeded.
     Succeeded,
-    /// The work failed, or no runner claimed the job in time.
+    /// The runner reported a failure, an actor resolved the outcome as failed, or no runner claimed
+    /// the job in time.
     Failed,
-    /// The job was cancelled on request.
+    /// The runner stopped the job on request, or no runner had claimed it.
     Cancelled,
-    /// The outcome is unknown, and giving up was safe.
+    /// The server gave up on the job. The loss is safe: the work is pure or never started.
     Lost,
 }
 
@@ -134,17 +125,17 @@ impl fmt::Display for Outcome {
 }
 
 impl Job {
-    /// Returns the class of the work; the strictest one before the work is known.
+    /// Returns the class of the work. The strictest class before the job is queued.
     pub fn class(&self) -> JobClass {
         self.work.as_ref().map_or(JobClass::Unsafe, |work| work.class)
     }
 
-    /// Returns the maximum number of attempts.
+    /// Returns the maximum number of attempts. 0 before the job is queued.
     pub fn attempts(&self) -> u32 {
         self.work.as_ref().map_or(0, |work| work.attempts)
     }
 
-    /// Returns the execution that holds the job now, if one does.
+    /// Returns the execution that holds the job, also while its outcome is unknown.
     pub fn execution(&self) -> Option<&Execution> {
         match &self.state {
             State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => Some(held),
@@ -152,7 +143,7 @@ impl Job {
         }
     }
 
-    /// Returns the runner that has or had this execution.
+    /// Returns the runner of an execution of this job, also of a former execution.
     pub fn runner_of(&self, execution: ExecutionId) -> Option<RunnerId> {
         let lost = self.lost.iter().map(|lost| (lost.id, lost.runner));
         let mut all = self.last.into_iter().chain(lost);
@@ -164,24 +155,25 @@ impl Job {
         self.lost.iter().any(|lost| lost.id == execution)
     }
 
-    /// Returns true if the job has ended and changed nothing. Either no child process ran, or the
-    /// runner found the plan stale or refused the job, both before the apply began.
+    /// Returns true if the job has ended and certainly changed nothing. Either no process ran, or
+    /// the runner refused the job or found the plan stale before the apply began.
     pub fn changed_nothing(&self) -> bool {
         let State::Ended { outcome, execution } = &self.state else { return false };
         if self.may_have_run {
             return false;
         }
-        let ran = || self.reports.iter().any(|said| matches!(said, JobEvent::Started { .. }));
+        let has_started =
+            || self.reports.iter().any(|event| matches!(event, JobEvent::Started { .. }));
         match (outcome, self.reports.last()) {
             (Outcome::Succeeded, _) => false,
             (Outcome::Failed | Outcome::Cancelled, _) if execution.is_none() => true,
-            // Mutating and unsafe work is lost only if it never ran.
+            // Mutating and unsafe work is lost only if no process started.
             (Outcome::Lost, _) => self.class() != JobClass::Pure,
             (Outcome::Failed, Some(JobEvent::Failed { reason, .. })) => match reason {
                 FailureReason::PlanStale | FailureReason::Refused => true,
-                // A missing start report alone proves nothing, because only the final report of a
-                // job may arrive. This reason itself says that nothing started.
-                FailureReason::SpawnFailed => !ran(),
+                // The final report may arrive without the start report, so a missing start report
+                // proves nothing. `SpawnFailed` itself states that no process started.
+                FailureReason::SpawnFailed => !has_started(),
                 FailureReason::ExitCode
                 | FailureReason::Signal
                 | FailureReason::TimedOut
@@ -193,23 +185,22 @@ impl Job {
                 | FailureReason::Resolved
                 | FailureReason::Internal => false,
             },
-            // An actor resolved the outcome without the runner, or the job was cancelled while it
-            // ran.
+            // An actor resolved the outcome, or the job was cancelled while it ran.
             (Outcome::Failed | Outcome::Cancelled, _) => false,
         }
     }
 
-    /// Returns the deadline of an execution that is claimed at this time.
+    /// Returns the deadline of an execution that claims the job at this time.
     pub(super) fn deadline(&self, claimed_at: Timestamp) -> Timestamp {
-        let length = self.work.as_ref().and_then(|work| i64::try_from(work.deadline_ms).ok());
-        length
+        let duration = self.work.as_ref().and_then(|work| i64::try_from(work.deadline_ms).ok());
+        duration
             .and_then(TimeDelta::try_milliseconds)
-            .and_then(|length| claimed_at.checked_add_signed(length))
+            .and_then(|duration| claimed_at.checked_add_signed(duration))
             .unwrap_or(Timestamp::MAX_UTC)
     }
 
     pub(super) fn apply(&mut self, event: JobEvent) {
-        self.remember(&event);
+        self.store_report(&event);
         match event {
             JobEvent::Queued(work) => {
                 let (work, state) = (Some(work), State::Queued { attempt: 1 });
@@ -231,7 +222,7 @@ impl Job {
                 });
             }
             JobEvent::Started { .. } => {
-                if let Some(held) = self.held() {
+                if let Some(held) = self.current_mut() {
                     held.started = true;
                 }
                 if let State::Claimed(held) = &self.state {
@@ -244,35 +235,35 @@ impl Job {
             | JobEvent::StateReported { .. }
             | JobEvent::ArtifactPushed { .. } => {}
             JobEvent::Disconnected { .. } => {
-                if let Some(held) = self.held() {
+                if let Some(held) = self.current_mut() {
                     held.contact = Contact::Disconnected;
                 }
             }
             JobEvent::Reattached { .. } => {
-                if let Some(held) = self.held() {
+                if let Some(held) = self.current_mut() {
                     held.contact = Contact::Connected;
                 }
             }
             JobEvent::Requeued { attempt, loss_reason, .. } => {
                 self.may_have_run |= loss_reason != Some(LossReason::NeverSpawned);
-                let lost = self.held().map(|held| held.clone());
+                let lost = self.current_mut().map(|held| held.clone());
                 self.lost.extend(lost);
                 self.state = State::Queued { attempt };
             }
             JobEvent::OutcomeUnknown { .. } => {
-                if let Some(held) = self.held() {
+                if let Some(held) = self.current_mut() {
                     self.state = State::OutcomeUnknown(held.clone());
                 }
             }
             // The next event records the consequence.
             JobEvent::OutcomeResolved { .. } => {}
             JobEvent::CancelRequested { by, reason, force } => {
-                if let Some(held) = self.held() {
+                if let Some(held) = self.current_mut() {
                     held.cancel = Some(CancelRequest { by, reason, force, unconfirmed: false });
                 }
             }
             JobEvent::CancelUnconfirmed { .. } => {
-                if let Some(cancel) = self.held().and_then(|held| held.cancel.as_mut()) {
+                if let Some(cancel) = self.current_mut().and_then(|held| held.cancel.as_mut()) {
                     cancel.unconfirmed = true;
                 }
             }
@@ -286,9 +277,9 @@ impl Job {
         }
     }
 
-    /// Stores a report as the runner sent it, to distinguish a repeated report from a different
-    /// one.
-    fn remember(&mut self, event: &JobEvent) {
+    /// Stores a report, to distinguish a repeated report from a different report with the same
+    /// number.
+    fn store_report(&mut self, event: &JobEvent) {
         match event {
             JobEvent::Claimed { .. } => self.reports.clear(),
             JobEvent::Started { .. }
@@ -318,7 +309,7 @@ impl Job {
         }
     }
 
-    fn held(&mut self) -> Option<&mut Execution> {
+    fn current_mut(&mut self) -> Option<&mut Execution> {
         match &mut self.state {
             State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => Some(held),
             State::NotCreated | State::Queued { .. } | State::Ended { .. } => None,

@@ -1,4 +1,4 @@
-//! Work of a job, as it was queued, and the plan that the job reports.
+//! Work of a job, and the plan that a plan job reports.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -9,13 +9,11 @@ use crate::{
     ids::{AppId, BuildId, ComponentId, InstallId, RunId, StepId},
 };
 
-/// Work of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Work {
-    /// Kind of the work.
     pub kind: JobKind,
-    /// Consequence of an unknown outcome.
+    /// Class of the work, which determines the handling of a lost execution.
     pub class: JobClass,
     /// Maximum number of attempts.
     pub attempts: u32,
@@ -54,11 +52,11 @@ pub enum Origin {
     },
 }
 
-/// Plan that a runner made.
+/// Plan that a runner made, without the planned values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode, ToSchema)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlanReport {
-    /// Digest that an approval covers: see `proof::plan`.
+    /// Plan digest, which an approval covers. `proof::plan` defines its content.
     #[schema(value_type = String)]
     pub digest: Digest,
     /// Digest of the plan file, which stays on the runner.
@@ -75,8 +73,8 @@ pub struct PlanReport {
     pub change: u64,
     /// Number of resources to destroy.
     pub destroy: u64,
-    /// Tool that planned, and its version.
+    /// Name and version of the tool that made the plan, for example `terraform 1.9.0`.
     pub tool: String,
-    /// Signature of `proof::plan::statement` by the identity key, base64 as in a DSSE envelope.
+    /// Ed25519 signature of `proof::plan::statement` by the runner's identity key, base64.
     pub signature: String,
 }

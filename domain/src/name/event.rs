@@ -3,17 +3,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::decider::Event;
 
-/// Event of a name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum NameEvent {
-    /// An owner took the name.
+    /// The name belongs to this owner from now on.
     Taken {
-        /// Id of the owner.
+        /// Id of the owner, for example of an app or an install.
         owner: String,
     },
-    /// The owner released the name.
+    /// The owner released the name, so another object can take it.
     Released {
         /// Id of the former owner.
         owner: String,

@@ -1,9 +1,9 @@
-//! Continues the runs that wait for an artifact when its build has ended.
+//! Continues the runs that wait for a build, after the end of the build.
 use super::{PolicyEvent, Reaction};
 use crate::build::BuildEvent;
 
-pub(super) fn react(fact: &PolicyEvent) -> Option<Reaction> {
-    match fact {
+pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {
+    match event {
         PolicyEvent::Build(build, BuildEvent::Succeeded { .. } | BuildEvent::Failed { .. }) => {
             Some(Reaction::ContinueRunsOfBuild(*build))
         }

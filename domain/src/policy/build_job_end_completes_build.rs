@@ -1,8 +1,8 @@
-//! Completes a build when its job has ended.
+//! Completes a build after the end of its job.
 use super::{PolicyEvent, Reaction};
 
-pub(super) fn react(fact: &PolicyEvent) -> Option<Reaction> {
-    match fact {
+pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {
+    match event {
         PolicyEvent::Job(job, event) if event.is_end() => Some(Reaction::CompleteBuild(*job)),
         PolicyEvent::Build(..)
         | PolicyEvent::Install(..)

@@ -1,9 +1,9 @@
-//! Queues the job of a build when the build is requested.
+//! Queues the job of a requested build.
 use super::{PolicyEvent, Reaction};
 use crate::build::BuildEvent;
 
-pub(super) fn react(fact: &PolicyEvent) -> Option<Reaction> {
-    match fact {
+pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {
+    match event {
         PolicyEvent::Build(build, BuildEvent::Requested(_)) => Some(Reaction::QueueBuild(*build)),
         PolicyEvent::Build(..)
         | PolicyEvent::Install(..)

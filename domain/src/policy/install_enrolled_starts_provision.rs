@@ -1,10 +1,10 @@
-//! Requests the first provision when an install's runner has reported the stack outputs, unless a
-//! run that deploys was admitted before.
+//! Requests the first provision after a runner enrolled with the stack outputs. The use case
+//! ignores the request if a run that deploys was admitted before.
 use super::{PolicyEvent, Reaction};
 use crate::install::InstallEvent;
 
-pub(super) fn react(fact: &PolicyEvent) -> Option<Reaction> {
-    match fact {
+pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {
+    match event {
         PolicyEvent::Install(install, InstallEvent::StackOutputsReported { .. }) => {
             Some(Reaction::Provision(*install))
         }

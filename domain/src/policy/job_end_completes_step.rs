@@ -1,8 +1,8 @@
-//! Completes a step when its job has ended.
+//! Completes a step after the end of its job.
 use super::{PolicyEvent, Reaction};
 
-pub(super) fn react(fact: &PolicyEvent) -> Option<Reaction> {
-    match fact {
+pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {
+    match event {
         PolicyEvent::Job(job, event) if event.is_end() => Some(Reaction::CompleteStep(*job)),
         PolicyEvent::Build(..)
         | PolicyEvent::Install(..)

@@ -1,9 +1,10 @@
-//! Continues the runs of an install when a step has released a resource.
+//! Continues the runs of an install after a step released a resource, because other steps may wait
+//! for the resource.
 use super::{PolicyEvent, Reaction};
 use crate::install::InstallEvent;
 
-pub(super) fn react(fact: &PolicyEvent) -> Option<Reaction> {
-    match fact {
+pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {
+    match event {
         PolicyEvent::Install(
             install,
             InstallEvent::ComponentReleased { .. } | InstallEvent::SandboxReleased { .. },

@@ -1,9 +1,9 @@
-//! Advances a run when one of its events requires further work.
+//! Performs the effects of a run after an event that may require further effects.
 use super::{PolicyEvent, Reaction};
 use crate::run::RunEvent;
 
-pub(super) fn react(fact: &PolicyEvent) -> Option<Reaction> {
-    let PolicyEvent::Run(run, event) = fact else { return None };
+pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {
+    let PolicyEvent::Run(run, event) = event else { return None };
     match event {
         RunEvent::Planned { .. }
         | RunEvent::Approved { .. }

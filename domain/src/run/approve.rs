@@ -1,7 +1,7 @@
 //! Plans of a step, and their approval or denial.
 use super::{
-    Approval, Decision, MAX_PLANS, PlanDecision, PlanFacts, Run, RunError, RunEvent, RunKind, Skip,
-    Step, StepFailure, StepState,
+    Approval, Decision, MAX_PLANS, PlanDecision, Run, RunError, RunEvent, RunKind, Skip, Step,
+    StepFailure, StepPlan, StepState,
 };
 use crate::{
     actor::Actor,
@@ -11,13 +11,13 @@ use crate::{
 };
 
 impl Run {
-    pub(super) fn record(&self, job: JobId, plan: PlanFacts, approval: Approval) -> Decision {
+    pub(super) fn record_plan(&self, job: JobId, plan: StepPlan, approval: Approval) -> Decision {
         let at = match self.current_step_of(job)? {
             Some(at) => at,
             None => return Ok(vec![]),
         };
         if !matches!(at.state, StepState::Planning { .. }) {
-            return Err(RunError::NotWaitingForThat);
+            return Err(RunError::WrongStepState);
         }
         let kind = self.request.as_ref().map(|request| request.kind);
         if approval == Approval::FirstProvision && kind != Some(RunKind::Provision) {
@@ -25,11 +25,11 @@ impl Run {
         }
         let (step, digest) = (at.spec.step, plan.digest.clone());
         let noop = plan.noop && !at.spec.options.applies_noops;
-        let mut facts = vec![RunEvent::PlanProduced { step, job, plan }];
+        let mut events = vec![RunEvent::PlanProduced { step, job, plan }];
         if noop {
-            facts.push(RunEvent::StepSucceeded { step, noop });
+            events.push(RunEvent::StepSucceeded { step, noop });
         } else {
-            facts.push(match approval {
+            events.push(match approval {
                 Approval::Principal { expires_at } => {
                     RunEvent::ApprovalRequested { step, digest, expires_at }
                 }
@@ -45,46 +45,45 @@ impl Run {
                 }
             });
         }
-        self.and_then(facts)
+        self.with_consequences(events)
     }
 
-    /// Approves a plan. Rejects an approval after its expiry time, even if the timer has not
+    /// Approves a plan. Rejects the approval from the expiry time on, even if the timer has not
     /// recorded the expiry yet.
-    pub(super) fn approve(&self, word: PlanDecision, now: Timestamp) -> Decision {
-        let at = self.open(word.step)?;
+    pub(super) fn approve(&self, decision: PlanDecision, now: Timestamp) -> Decision {
+        let at = self.step_in_progress(decision.step)?;
         if let StepState::Approved { plan } | StepState::Applying { plan, .. } = &at.state
-            && plan.digest == word.digest
+            && plan.digest == decision.digest
         {
             return Ok(vec![]);
         }
-        self.check_decision(at, &word)?;
+        self.check_decision(at, &decision)?;
         if let StepState::AwaitingApproval { expires_at, .. } = &at.state
             && now >= *expires_at
         {
             return Err(RunError::ApprovalExpired { at: *expires_at });
         }
-        let PlanDecision { step, digest, by, reason } = word;
+        let PlanDecision { step, digest, by, reason } = decision;
         Ok(vec![RunEvent::Approved { step, digest, by, reason }])
     }
 
-    pub(super) fn deny(&self, word: PlanDecision) -> Decision {
-        let at = self.open(word.step)?;
-        self.check_decision(at, &word)?;
-        let PlanDecision { step, digest, by, reason } = word;
-        self.and_then(vec![
+    pub(super) fn deny(&self, decision: PlanDecision) -> Decision {
+        let at = self.step_in_progress(decision.step)?;
+        self.check_decision(at, &decision)?;
+        let PlanDecision { step, digest, by, reason } = decision;
+        self.with_consequences(vec![
             RunEvent::Denied { step, digest, by, reason },
             RunEvent::StepSkipped { step, reason: Skip::Denied },
         ])
     }
 
-    pub(super) fn expire(&self, step: StepId, digest: Digest) -> Decision {
-        match &self.open(step)?.state {
-            StepState::AwaitingApproval { plan, .. } if plan.digest == digest => {
-                self.and_then(vec![
+    pub(super) fn expire_approval(&self, step: StepId, digest: Digest) -> Decision {
+        match &self.step_in_progress(step)?.state {
+            StepState::AwaitingApproval { plan, .. } if plan.digest == digest => self
+                .with_consequences(vec![
                     RunEvent::ApprovalExpired { step, digest },
                     RunEvent::StepSkipped { step, reason: Skip::Expired },
-                ])
-            }
+                ]),
             StepState::AwaitingApproval { .. }
             | StepState::Waiting
             | StepState::Planning { .. }
@@ -99,7 +98,7 @@ impl Run {
     }
 
     pub(super) fn start_apply(&self, step: StepId, job: JobId) -> Decision {
-        let at = self.open(step)?;
+        let at = self.step_in_progress(step)?;
         match &at.state {
             StepState::Applying { job: by, .. } if *by == job => Ok(vec![]),
             StepState::Approved { .. } if self.cancel.is_some() => Err(RunError::Cancelling),
@@ -112,33 +111,33 @@ impl Run {
             | StepState::RetryScheduled { .. }
             | StepState::Succeeded { .. }
             | StepState::Failed { .. }
-            | StepState::Skipped { .. } => Err(RunError::NotWaitingForThat),
+            | StepState::Skipped { .. } => Err(RunError::WrongStepState),
         }
     }
 
-    /// Invalidates a plan that can no longer be applied, with its approval. The step plans again,
-    /// up to a limit.
+    /// Invalidates a stale plan together with its approval. The step plans again, but fails after
+    /// [`MAX_PLANS`] stale plans.
     pub(super) fn invalidate_plan(&self, job: JobId, reason: String) -> Decision {
         let Some(at) = self.current_step_of(job)? else { return Ok(vec![]) };
         let StepState::Applying { plan, .. } = &at.state else {
-            return Err(RunError::NotWaitingForThat);
+            return Err(RunError::WrongStepState);
         };
         let (step, digest) = (at.spec.step, plan.digest.clone());
-        let voided = RunEvent::PlanInvalidated { step, digest, reason: reason.clone() };
+        let invalidated = RunEvent::PlanInvalidated { step, digest, reason: reason.clone() };
         if at.voided + 1 < MAX_PLANS {
-            return self.and_then(vec![voided]);
+            return self.with_consequences(vec![invalidated]);
         }
         let failed =
             RunEvent::StepFailed { step, reason: StepFailure::PlanUnstable, detail: reason };
-        self.and_then(vec![voided, failed])
+        self.with_consequences(vec![invalidated, failed])
     }
 
-    fn check_decision(&self, at: &Step, word: &PlanDecision) -> Result<(), RunError> {
-        if word.reason.trim().is_empty() {
+    fn check_decision(&self, at: &Step, decision: &PlanDecision) -> Result<(), RunError> {
+        if decision.reason.trim().is_empty() {
             return Err(RunError::NoReason);
         }
         match &at.state {
-            StepState::AwaitingApproval { plan, .. } if plan.digest == word.digest => Ok(()),
+            StepState::AwaitingApproval { plan, .. } if plan.digest == decision.digest => Ok(()),
             StepState::AwaitingApproval { plan, .. } => {
                 Err(RunError::AnotherPlan { waiting: plan.digest.clone() })
             }
@@ -154,8 +153,7 @@ impl Run {
         }
     }
 
-    /// Returns the step that the job works on. Returns `None` if the job worked on a step but no
-    /// longer does.
+    /// Returns the step that the job works on. `None` if the job worked on a step earlier.
     pub(super) fn current_step_of(&self, job: JobId) -> Result<Option<&Step>, RunError> {
         if self.request.is_none() {
             return Err(RunError::NotFound);
@@ -163,7 +161,7 @@ impl Run {
         if let Some(at) = self.step_of(job) {
             return Ok(Some(at));
         }
-        let worked = self.steps.iter().any(|step| step.jobs.contains(&job));
-        if worked { Ok(None) } else { Err(RunError::NotItsJob) }
+        let has_worked = self.steps.iter().any(|step| step.jobs.contains(&job));
+        if has_worked { Ok(None) } else { Err(RunError::WrongJob) }
     }
 }

@@ -1,5 +1,4 @@
-//! Commands of a run, in the order of its lifecycle.
-use super::{PlanFacts, Request, StepFailure, StepSpec};
+use super::{Request, StepFailure, StepPlan, StepSpec};
 use crate::{
     actor::Actor,
     decider::Timestamp,
@@ -7,31 +6,27 @@ use crate::{
     ids::{JobId, StepId},
 };
 
-/// Command that the aggregate may reject.
+/// Commands of a run, in the order of its lifecycle.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunCommand {
-    /// Request an operation with its planned steps.
+    /// Request an operation on an install, with its planned steps.
     Request {
-        /// Requested operation.
         request: Request,
         /// Steps of the run, each after its dependencies.
         steps: Vec<StepSpec>,
-        /// Log position that the planner had read up to.
+        /// Last log position that the planner had read.
         position: u64,
     },
-    /// Queue the first job of a step.
+    /// Record the first job of a step. The same commit queues the job.
     StartStep {
         step: StepId,
-        /// First job of the step.
+        /// Job that plans the step, or executes it if there is nothing to plan.
         job: JobId,
     },
-    /// Record the result of a plan job.
+    /// Record the plan of a plan job, and request approval if the plan needs it.
     RecordPlan {
-        /// Plan job.
         job: JobId,
-        /// Planned changes.
-        plan: PlanFacts,
-        /// Approval that the plan needs.
+        plan: StepPlan,
         approval: Approval,
     },
     Approve(PlanDecision),
@@ -39,59 +34,51 @@ pub enum RunCommand {
     /// Expire a plan that was not approved in time.
     ExpireApproval {
         step: StepId,
-        /// Digest of the plan.
         digest: Digest,
     },
-    /// Queue the apply of an approved plan.
+    /// Record the job that applies the approved plan. The same commit queues the job.
     StartApply {
         step: StepId,
-        /// Apply job.
         job: JobId,
     },
-    /// Invalidate an approved plan that can no longer be applied.
+    /// Invalidate the approved plan of an apply job, because the plan is stale.
     InvalidatePlan {
-        /// Apply job whose plan is stale.
+        /// Apply job that found its plan stale.
         job: JobId,
-        /// Change that made the plan stale.
+        /// Explanation of the runner for users.
         reason: String,
     },
-    /// Record that the job of a step succeeded.
+    /// Complete the step of a job that succeeded.
     CompleteStep {
-        /// Job that succeeded.
         job: JobId,
     },
     /// Record that a step failed or could not start.
     FailStep {
         step: StepId,
-        /// Job that failed; none if the step could not start.
+        /// Failed job. `None` if the step could not start.
         job: Option<JobId>,
-        /// Kind of failure.
         reason: StepFailure,
-        /// Explanation for users.
         detail: String,
-        /// True if the result is known and another attempt may succeed.
+        /// True if an automatic retry is safe and may succeed.
         may_retry: bool,
     },
-    /// Start a step again after its back-off.
+    /// Start a step again after the back-off of an automatic retry.
     StartRetry {
         step: StepId,
-        /// Number of the retry.
+        /// Number of the automatic retry, from 1.
         attempt: u32,
     },
-    /// Retry a failed step of a run in progress.
+    /// Start a failed step of a run in progress again.
     RetryStep {
         step: StepId,
-        /// Actor of the request.
         by: Actor,
-        /// Reason, if one was given.
         reason: Option<String>,
     },
-    /// Cancel the run.
+    /// Request the cancellation of the run and of its running jobs.
     RequestCancel {
-        /// Actor of the request.
         by: Actor,
         reason: String,
-        /// True to shorten the grace period of running jobs.
+        /// True to shorten the grace period between SIGTERM and SIGKILL of running jobs.
         force: bool,
     },
 }
@@ -99,14 +86,14 @@ pub enum RunCommand {
 /// Approval that a plan with changes needs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Approval {
-    /// A principal must approve the plan in time.
+    /// Approval by a principal before the expiry time.
     Principal {
-        /// Time at which the request for approval expires.
+        /// Time from which the aggregate rejects an approval.
         expires_at: Timestamp,
     },
-    /// None, because the install applies plans without approval.
+    /// Automatic approval, because the install approves all plans.
     Automatic,
-    /// None, because the first provision of the install was approved in advance.
+    /// Automatic approval, because a user approved the first provision in advance.
     FirstProvision,
 }
 
@@ -116,8 +103,6 @@ pub struct PlanDecision {
     pub step: StepId,
     /// Digest of the plan that the principal reviewed.
     pub digest: Digest,
-    /// Actor that decides.
     pub by: Actor,
-    /// Reason that was given.
     pub reason: String,
 }

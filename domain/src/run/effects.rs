@@ -1,16 +1,16 @@
-//! Effects that a run requires now. The caller performs them and handles the resulting commands on
-//! the run. The list may be requested repeatedly.
+//! Effects that a run requires now. The caller performs an effect and handles the resulting command
+//! on the run, which removes the effect from the list.
 use super::{Run, Step, StepState};
 use crate::ids::{JobId, StepId};
 
-/// Effect that a run requires now.
+/// Effect of a run on its install and on jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// Reserve the resource of the step, and queue its first job.
     Start(StepId),
-    /// Queue the apply of the approved plan.
+    /// Queue the job that applies the approved plan of the step.
     Apply(StepId),
-    /// Cancel the job.
+    /// Request the cancellation of the job.
     CancelJob(JobId),
 }
 
@@ -20,7 +20,7 @@ impl Run {
         if self.outcome.is_some() {
             return vec![];
         }
-        let wanted = |at: &Step| match &at.state {
+        let effect = |at: &Step| match &at.state {
             StepState::Planning { job }
             | StepState::Applying { job, .. }
             | StepState::Executing { job } => self.cancel.as_ref().map(|_| Effect::CancelJob(*job)),
@@ -38,13 +38,14 @@ impl Run {
             | StepState::Failed { .. }
             | StepState::Skipped { .. } => None,
         };
-        self.steps.iter().filter_map(wanted).collect()
+        self.steps.iter().filter_map(effect).collect()
     }
 
     /// Returns true if all dependencies of the step have succeeded.
     pub(super) fn is_ready(&self, at: &Step) -> bool {
         let states = self.states();
-        let done = |need| matches!(states.get(need), Some(StepState::Succeeded { .. }));
-        at.spec.depends_on.iter().all(done)
+        let has_succeeded =
+            |dependency| matches!(states.get(dependency), Some(StepState::Succeeded { .. }));
+        at.spec.depends_on.iter().all(has_succeeded)
     }
 }

@@ -1,62 +1,54 @@
-//! Reasons to reject a run command.
 use super::Outcome;
 use crate::{decider::Timestamp, digest::Digest};
 
-/// Reason to reject a command.
+/// Reason to reject a run command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RunError {
-    /// No run has this id.
     #[error("run does not exist")]
     NotFound,
-    /// The id belongs to a run with another request.
-    #[error("run was already requested with other values")]
+    #[error("cannot request the run: the id belongs to a run with other values; use a new id")]
     AlreadyRequested,
-    /// A run needs at least one step.
-    #[error("run has no steps")]
+    #[error("cannot request the run: it has no steps")]
     NoSteps,
-    /// Steps depend on each other in a cycle, or on steps that do not exist.
-    #[error("steps are not sorted by dependency")]
+    /// Each step must follow the steps that it depends on, and each id must be unique.
+    #[error("cannot request the run: its steps are not sorted by dependency")]
     StepsOutOfOrder,
-    /// No step of the run has this id.
-    #[error("run has no such step")]
+    #[error("run has no such step; `stead runs show` lists the steps")]
     NoSuchStep,
-    /// A dependency of the step has not succeeded.
-    #[error("a step that this one needs has not succeeded")]
+    #[error("cannot start the step: a dependency has not succeeded")]
     NotReady,
-    /// The command does not apply to the state of the step.
-    #[error("step is not in a state that allows this")]
-    NotWaitingForThat,
-    /// Another job works on the step.
-    #[error("this job does not work on any step of the run")]
-    NotItsJob,
-    /// No plan waits for approval.
-    #[error("no plan of this step is waiting for approval")]
+    /// The state of the step does not allow the command.
+    #[error("the state of the step does not allow this command")]
+    WrongStepState,
+    #[error("the job does not work on the step")]
+    WrongJob,
+    #[error(
+        "cannot decide: no plan of this step waits for approval; `stead runs show` lists the steps"
+    )]
     NothingToApprove,
-    /// The decision covers another plan.
+    /// The decision covers another plan than the one that waits for approval.
     #[error("another plan waits for approval: {waiting}; review it and decide again")]
     AnotherPlan {
-        /// Digest of the plan that waits.
+        /// Digest of the plan that waits for approval.
         waiting: Digest,
     },
-    /// The request for approval has expired.
-    #[error("approval expired at {at}: retry the run to plan again")]
+    #[error("cannot approve the plan: the approval expired at {at}; retry the run to plan again")]
     ApprovalExpired {
-        /// Time limit.
+        /// Time from which the aggregate rejects an approval.
         at: Timestamp,
     },
-    /// A decision needs a reason.
-    #[error("reason is empty: give a reason")]
+    /// Decisions and cancel requests need a reason, because the log is an audit trail.
+    #[error("the reason is empty; give a reason")]
     NoReason,
-    /// Only a first provision can be approved in advance.
-    #[error("only the first provision of an install can be approved in advance")]
+    #[error(
+        "cannot approve the plan: only the first provision of an install can be approved in advance"
+    )]
     NotAProvision,
-    /// Only failed steps are retried.
-    #[error("only a failed step can be retried")]
+    #[error("cannot retry the step: it has not failed")]
     NotFailed,
-    /// A cancelled run starts nothing.
-    #[error("run is being cancelled")]
+    /// A run that is being cancelled starts no jobs.
+    #[error("run is being cancelled; retry the run after its end")]
     Cancelling,
-    /// A finished run does not change.
     #[error("run has already ended: {outcome}")]
     AlreadyEnded { outcome: Outcome },
 }

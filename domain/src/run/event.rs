@@ -1,7 +1,7 @@
 //! Events of a run. The log stores their names: add events, never rename them.
 use serde::{Deserialize, Serialize};
 
-use super::{Cause, Outcome, PlanFacts, RunKind, Skip, StepFailure, StepSpec};
+use super::{Cause, Outcome, RunKind, Skip, StepFailure, StepPlan, StepSpec};
 use crate::{
     actor::Actor,
     decider::{Event, Timestamp},
@@ -9,167 +9,133 @@ use crate::{
     ids::{InstallId, JobId, StepId},
 };
 
-/// Event of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RunEvent {
     /// An actor requested an operation on an install.
     Requested {
-        /// Install to change.
         install: InstallId,
-        /// Requested operation.
         kind: RunKind,
-        /// Cause of the request.
         cause: Cause,
-        /// Actor of the request.
         by: Actor,
-        /// Config version that the run is planned from.
+        /// Config version from which the steps are planned.
         config_version: u32,
-        /// Reason, if one was given.
+        /// Reason of the actor. Absent if the actor gave none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The steps were planned at a position of the log.
+    /// The steps of the run were planned from the actual state of the install. Committed with
+    /// `run.requested`.
     Planned {
         /// Steps of the run, each after its dependencies.
         steps: Vec<StepSpec>,
-        /// Log position that the planner had read up to.
+        /// Last log position that the planner had read.
         position: u64,
     },
-    /// A step reserved its resource, and its first job is queued.
+    /// A step started: its resource is reserved, and its first job is queued.
     StepStarted {
-        /// Id of the step.
         step: StepId,
         /// Job that plans the step, or executes it if there is nothing to plan.
         job: JobId,
     },
     /// The runner reported a plan: the changes that an apply would make.
     PlanProduced {
-        /// Id of the step.
         step: StepId,
-        /// Job that made the plan.
         job: JobId,
-        /// Planned changes.
         #[serde(flatten)]
-        plan: PlanFacts,
+        plan: StepPlan,
     },
-    /// The step waits for approval of the plan.
+    /// The plan of the step waits for the approval of a principal.
     ApprovalRequested {
-        /// Id of the step.
         step: StepId,
-        /// Digest of the plan to approve.
         digest: Digest,
-        /// Time at which the request for approval expires.
+        /// Time from which the server rejects an approval.
         #[serde(with = "crate::moment")]
         #[cfg_attr(test, schemars(with = "Timestamp"))]
         expires_at: Timestamp,
     },
-    /// An actor approved exactly this plan.
+    /// An actor approved exactly this plan: a principal, or a policy for automatic approval.
     Approved {
-        /// Id of the step.
         step: StepId,
-        /// Digest of the approved plan.
         digest: Digest,
-        /// Actor that approved the plan.
+        /// Actor of the approval.
         by: Actor,
-        /// Reason that was given.
+        /// Reason of the actor.
         reason: String,
     },
-    /// An actor denied exactly this plan.
+    /// An actor denied exactly this plan. The step is skipped.
     Denied {
-        /// Id of the step.
         step: StepId,
-        /// Digest of the denied plan.
         digest: Digest,
-        /// Actor that denied the plan.
+        /// Actor of the denial.
         by: Actor,
-        /// Reason for the decision.
+        /// Reason of the actor.
         reason: String,
     },
-    /// The plan was not approved in time.
-    ApprovalExpired {
-        /// Id of the step.
-        step: StepId,
-        /// Digest of the plan.
-        digest: Digest,
-    },
-    /// The approved plan can no longer be applied. The step plans again.
+    /// No actor approved the plan in time. The step is skipped.
+    ApprovalExpired { step: StepId, digest: Digest },
+    /// The approved plan is stale, so its approval is void. The step plans again, or fails after
+    /// three stale plans.
     PlanInvalidated {
-        /// Id of the step.
         step: StepId,
-        /// Digest of the invalid plan.
         digest: Digest,
-        /// Change that made the plan stale.
+        /// Explanation of the runner for users.
         reason: String,
     },
     /// The job that applies the approved plan is queued.
-    ApplyStarted {
-        /// Id of the step.
-        step: StepId,
-        /// Job that applies the plan.
-        job: JobId,
-    },
-    /// The work of the step succeeded, or its plan had no changes.
+    ApplyStarted { step: StepId, job: JobId },
+    /// The jobs of the step succeeded, or its plan had no changes.
     StepSucceeded {
-        /// Id of the step.
         step: StepId,
         /// True if the plan had no changes.
         noop: bool,
     },
-    /// The step failed, and no automatic retry follows.
+    /// The step failed, and no automatic retry follows. Its dependents do not start.
     StepFailed {
-        /// Id of the step.
         step: StepId,
-        /// Kind of failure.
+        /// Stable code of the failure.
         reason: StepFailure,
-        /// Explanation for users.
+        /// Explanation of the failure for users.
         detail: String,
     },
-    /// The work of a step failed, and the step starts again automatically after a back-off.
+    /// A job of the step failed. The step starts again automatically after a back-off.
     StepRetryScheduled {
-        /// Id of the step.
         step: StepId,
-        /// Number of the retry, from 1.
+        /// Number of the automatic retry, from 1.
         attempt: u32,
-        /// Kind of failure.
+        /// Stable code of the failure.
         reason: StepFailure,
-        /// Explanation for users.
+        /// Explanation of the failure for users.
         detail: String,
-        /// Earliest start.
+        /// Earliest start of the retry.
         not_before: Timestamp,
     },
-    /// The step is skipped in this run.
+    /// The step does not run in this run.
     StepSkipped {
-        /// Id of the step.
         step: StepId,
-        /// Reason for which the step is skipped.
+        /// Stable code of the reason.
         reason: Skip,
     },
-    /// A failed step starts again, by request of a user or after its back-off.
+    /// A failed step starts again: a user requested a retry, or the back-off has elapsed.
     StepRetried {
-        /// Id of the step.
         step: StepId,
-        /// Actor of the request.
         by: Actor,
-        /// Reason, if one was given.
+        /// Reason of the actor. Absent if the actor gave none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// An actor requested the cancellation of the run.
+    /// An actor requested the cancellation of the run. Running jobs are cancelled, and other steps
+    /// are skipped.
     CancelRequested {
-        /// Actor of the request.
         by: Actor,
-        /// Reason that was given.
+        /// Reason of the actor.
         reason: String,
-        /// True to shorten the grace period of running jobs.
+        /// True to shorten the grace period between SIGTERM and SIGKILL of running jobs.
         force: bool,
     },
-    /// The run has finished.
-    Finished {
-        /// Outcome of the run.
-        outcome: Outcome,
-    },
+    /// No step can continue, so the run has its final outcome.
+    Finished { outcome: Outcome },
 }
 
 impl Event for RunEvent {

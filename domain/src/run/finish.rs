@@ -7,11 +7,14 @@ use crate::{
 };
 
 impl Run {
-    pub(super) fn complete(&self, job: JobId) -> Decision {
+    pub(super) fn complete_step(&self, job: JobId) -> Decision {
         let Some(at) = self.current_step_of(job)? else { return Ok(vec![]) };
         match at.state {
             StepState::Applying { .. } | StepState::Executing { .. } => {
-                self.and_then(vec![RunEvent::StepSucceeded { step: at.spec.step, noop: false }])
+                self.with_consequences(vec![RunEvent::StepSucceeded {
+                    step: at.spec.step,
+                    noop: false,
+                }])
             }
             StepState::Waiting
             | StepState::Planning { .. }
@@ -20,11 +23,11 @@ impl Run {
             | StepState::RetryScheduled { .. }
             | StepState::Succeeded { .. }
             | StepState::Failed { .. }
-            | StepState::Skipped { .. } => Err(RunError::NotWaitingForThat),
+            | StepState::Skipped { .. } => Err(RunError::WrongStepState),
         }
     }
 
-    pub(super) fn fail(
+    pub(super) fn fail_step(
         &self,
         step: StepId,
         job: Option<JobId>,
@@ -35,20 +38,20 @@ impl Run {
         if let Some(job) = job {
             match self.current_step_of(job)? {
                 None => return Ok(vec![]),
-                Some(at) if at.spec.step != step => return Err(RunError::NotItsJob),
+                Some(at) if at.spec.step != step => return Err(RunError::WrongJob),
                 Some(_) => {}
             }
         } else if self.step(step).is_some_and(|at| at.state.is_over()) {
             return Ok(vec![]);
         } else {
-            let at = self.open(step)?;
-            // While a job works on the step, only that job may report a failure.
+            let at = self.step_in_progress(step)?;
+            // While a job works on the step, the step fails only with that job.
             if at.state.job().is_some() {
-                return Err(RunError::NotWaitingForThat);
+                return Err(RunError::WrongStepState);
             }
         }
-        let retry = retry_at.and_then(|now| self.retry_of(step, now));
-        self.and_then(vec![match retry {
+        let retry = retry_at.and_then(|now| self.next_retry(step, now));
+        self.with_consequences(vec![match retry {
             Some((attempt, not_before)) => {
                 RunEvent::StepRetryScheduled { step, attempt, reason, detail, not_before }
             }
@@ -56,8 +59,8 @@ impl Run {
         }])
     }
 
-    pub(super) fn retry(&self, step: StepId, by: Actor, reason: Option<String>) -> Decision {
-        let at = self.open(step)?;
+    pub(super) fn retry_step(&self, step: StepId, by: Actor, reason: Option<String>) -> Decision {
+        let at = self.step_in_progress(step)?;
         if self.cancel.is_some() {
             return Err(RunError::Cancelling);
         }
@@ -76,30 +79,31 @@ impl Run {
         }
     }
 
-    /// Returns these events with their consequences: skipped steps and the end of the run.
-    pub(super) fn and_then(&self, mut facts: Vec<RunEvent>) -> Decision {
+    /// Returns these events and their consequences: skipped steps, and the end of the run if no
+    /// step can continue.
+    pub(super) fn with_consequences(&self, mut events: Vec<RunEvent>) -> Decision {
         let mut after = self.clone();
-        facts.iter().cloned().for_each(|fact| after.evolve(fact));
+        events.iter().cloned().for_each(|event| after.evolve(event));
         if after.cancel.is_some() {
             for step in after.steps.iter().filter(|at| at.can_be_skipped()) {
                 let (step, reason) = (step.spec.step, Skip::Cancelled);
-                facts.push(RunEvent::StepSkipped { step, reason });
+                events.push(RunEvent::StepSkipped { step, reason });
             }
         }
         let mut after = self.clone();
-        facts.iter().cloned().for_each(|fact| after.evolve(fact));
-        if after.goes_on() {
-            return Ok(facts);
+        events.iter().cloned().for_each(|event| after.evolve(event));
+        if after.can_continue() {
+            return Ok(events);
         }
         for step in after.steps.iter().filter(|at| !at.state.is_over()) {
-            facts.push(RunEvent::StepSkipped { step: step.spec.step, reason: Skip::Blocked });
+            events.push(RunEvent::StepSkipped { step: step.spec.step, reason: Skip::Blocked });
         }
-        facts.push(RunEvent::Finished { outcome: after.final_outcome() });
-        Ok(facts)
+        events.push(RunEvent::Finished { outcome: after.final_outcome() });
+        Ok(events)
     }
 
-    /// Returns true if a step is in progress, waits for approval or can still start.
-    fn goes_on(&self) -> bool {
+    /// Returns true if a step is in progress, waits for approval or a retry, or can still start.
+    fn can_continue(&self) -> bool {
         self.steps.iter().any(|at| match at.state {
             StepState::Waiting => !self.is_blocked(at),
             StepState::Planning { .. }
@@ -117,9 +121,11 @@ impl Run {
     /// Returns true if a direct or indirect dependency of the step has ended without success.
     fn is_blocked(&self, at: &Step) -> bool {
         let states = self.states();
-        at.spec.depends_on.iter().any(|need| match states.get(need) {
+        at.spec.depends_on.iter().any(|dependency| match states.get(dependency) {
             Some(StepState::Failed { .. } | StepState::Skipped { .. }) => true,
-            Some(StepState::Waiting) => self.step(*need).is_some_and(|at| self.is_blocked(at)),
+            Some(StepState::Waiting) => {
+                self.step(*dependency).is_some_and(|at| self.is_blocked(at))
+            }
             Some(
                 StepState::Planning { .. }
                 | StepState::AwaitingApproval { .. }
@@ -134,7 +140,7 @@ impl Run {
     }
 
     fn final_outcome(&self) -> Outcome {
-        let any = |wanted: fn(&StepState) -> bool| self.steps.iter().any(|at| wanted(&at.state));
+        let any = |matches: fn(&StepState) -> bool| self.steps.iter().any(|at| matches(&at.state));
         let cancelled = |state: &StepState| {
             matches!(state, StepState::Failed { reason: StepFailure::JobCancelled, .. })
         };
@@ -154,7 +160,8 @@ impl Run {
 }
 
 impl Step {
-    /// Returns true if a cancel skips the step at once, because no job works on it.
+    /// Returns true if a cancel request skips the step immediately, because no job works on the
+    /// step.
     fn can_be_skipped(&self) -> bool {
         match self.state {
             StepState::Waiting

@@ -1,8 +1,8 @@
 //! Plans the steps that change an install from its actual to its desired state.
 //!
 //! A deploy plans only the components that a change affects. Such a component is new, has another
-//! fingerprint than the deployed one, uses outdated outputs, or reads from a planned component. The
-//! planner has no clock, and the caller provides new ids.
+//! fingerprint than the deployed one, uses outdated outputs, or reads outputs of a planned
+//! component. The planner has no clock, and the caller provides new ids.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Operation, RemainingWork, StepOptions, StepSpec, Target};
@@ -16,65 +16,59 @@ mod toposort;
 
 pub use destroy::{deprovision, teardown};
 
-/// State that a config version asks for.
+/// State that a config version requires.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DesiredState {
-    /// The base infrastructure, if the app has one.
+    /// The base infrastructure. `None` if the app has none.
     pub sandbox: Option<DesiredSandbox>,
-    /// Components by name.
+    /// Components, by name.
     pub components: BTreeMap<String, DesiredComponent>,
-    /// Scripts that run after everything is deployed, in this order.
+    /// Names of the actions to execute after all deploys, in this order.
     pub after: Vec<String>,
 }
 
-/// Desired base infrastructure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredSandbox {
-    /// Build of the artifact.
     pub build: BuildId,
-    /// Digest of everything that determines the result.
+    /// See [`StepSpec::fingerprint`].
     pub fingerprint: Digest,
 }
 
-/// Desired component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredComponent {
     pub component: ComponentId,
-    /// Build of the artifact.
     pub build: BuildId,
-    /// Names of the components that this component depends on.
+    /// Names of the direct dependencies.
     pub depends_on: BTreeSet<String>,
     /// True if the component reads outputs of the sandbox.
     pub reads_sandbox: bool,
-    /// Digest of everything that determines the result, except outputs of other components.
+    /// See [`StepSpec::fingerprint`].
     pub fingerprint: Digest,
 }
 
 /// State that an install has.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ActualState {
-    /// Build and fingerprint of the deployed sandbox; see [`ActualComponent`].
+    /// Build and fingerprint of the deployed sandbox, as in [`ActualComponent`].
     pub sandbox: Option<(BuildId, Option<Digest>)>,
-    /// Components by name.
+    /// Components, by name.
     pub components: BTreeMap<String, ActualComponent>,
 }
 
-/// Deployed component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ActualComponent {
     pub component: ComponentId,
-    /// Deployed build.
     pub build: BuildId,
-    /// Digest of everything that determined the result. None if an apply did not succeed, so that
-    /// the actual state is unknown.
+    /// Fingerprint of the last successful apply. `None` during an apply, and after an apply that
+    /// did not succeed: the actual state is then unknown.
     pub fingerprint: Option<Digest>,
-    /// Names of the components that this component depended on.
+    /// Names of the direct dependencies at the last apply.
     pub depends_on: BTreeSet<String>,
-    /// Outputs that changed after the component had read them for the last time.
     pub stale_outputs: StaleOutputs,
 }
 
-/// Outputs that changed after the last deploy of a component, whether or not it reads them.
+/// Outputs that changed since the last deploy of a component began. Includes outputs that the
+/// component does not read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StaleOutputs {
     /// True if outputs of the sandbox changed.
@@ -88,63 +82,64 @@ pub struct StaleOutputs {
 pub enum Scope {
     /// Components that a change affects.
     Changed,
-    /// Everything, changed or not.
+    /// The sandbox and all components, changed or not.
     Everything,
-    /// Components with these names, changed or not.
+    /// The named components, changed or not.
     Named {
-        /// Names of components.
         names: BTreeSet<String>,
-        /// True to include the components that depend on them.
+        /// True to include direct and indirect dependents of the named components.
         dependents: bool,
     },
-    /// Work that an earlier run left unfinished, and nothing else.
-    Undone(RemainingWork),
+    /// Only the unfinished work of an earlier run.
+    Remaining(RemainingWork),
 }
 
-/// Name that no component has.
+/// Component name that the config version does not define.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("no component is named {0:?}")]
+#[error("no component is named {0:?}; `stead installs show` lists the components")]
 pub struct NoSuchComponent(pub String);
 
 /// Plans the steps of a provision, reprovision, deploy, input update, upgrade or rollback.
 ///
-/// A component that the config no longer has is destroyed. If no planned component uses it, it is
-/// destroyed first. Otherwise it is destroyed after its planned users have been applied.
+/// Removed components, which the config no longer has, are destroyed. A removed component that no
+/// planned component uses is destroyed first. Other removed components are destroyed after the
+/// applies of the planned components that use them.
 pub fn plan_deploy(
-    wanted: &DesiredState,
-    present: &ActualState,
+    desired: &DesiredState,
+    actual: &ActualState,
     scope: &Scope,
     mut new_id: impl FnMut() -> StepId,
 ) -> Result<Vec<StepSpec>, NoSuchComponent> {
     let named = match scope {
         Scope::Named { names, .. } => Some(names),
-        Scope::Undone(undone) => Some(&undone.deploy),
+        Scope::Remaining(remaining) => Some(&remaining.deploy),
         Scope::Changed | Scope::Everything => None,
     };
     if let Some(unknown) =
-        named.into_iter().flatten().find(|name| !wanted.components.contains_key(*name))
+        named.into_iter().flatten().find(|name| !desired.components.contains_key(*name))
     {
         return Err(NoSuchComponent(unknown.clone()));
     }
-    let has_sandbox = present.sandbox.as_ref().and_then(|(_, fingerprint)| fingerprint.as_ref());
-    let sandbox_moves = wanted.sandbox.as_ref().is_some_and(|sandbox| match scope {
+    let has_sandbox = actual.sandbox.as_ref().and_then(|(_, fingerprint)| fingerprint.as_ref());
+    let sandbox_changes = desired.sandbox.as_ref().is_some_and(|sandbox| match scope {
         Scope::Everything => true,
         Scope::Changed => has_sandbox != Some(&sandbox.fingerprint),
         Scope::Named { .. } => has_sandbox.is_none(),
-        Scope::Undone(undone) => undone.sandbox || has_sandbox.is_none(),
+        Scope::Remaining(remaining) => remaining.sandbox || has_sandbox.is_none(),
     });
-    let reached = affected(wanted, present, scope, sandbox_moves);
-    let mut down = destroy::DestroyPlan::new(gone(wanted, present, scope), &mut new_id);
-    let moves = present.components.iter().filter(|(name, _)| reached.contains(*name));
+    let affected_names = affected(desired, actual, scope, sandbox_changes);
+    let mut destroy_plan =
+        destroy::DestroyPlan::new(removed_components(desired, actual, scope), &mut new_id);
+    let planned = actual.components.iter().filter(|(name, _)| affected_names.contains(*name));
     let used: BTreeMap<&str, &BTreeSet<String>> =
-        moves.map(|(name, has)| (name.as_str(), &has.depends_on)).collect();
-    let (late, free) = down.late(&used);
+        planned.map(|(name, component)| (name.as_str(), &component.depends_on)).collect();
+    let (used_names, unused) = destroy_plan.split_by_use(&used);
 
     let mut steps = vec![];
-    let destroyed = down.take(&free, &mut steps, |_| vec![]);
+    let destroyed = destroy_plan.plan_steps(&unused, &mut steps, |_| vec![]);
     let mut sandbox_step = None;
-    if let (true, Some(sandbox)) = (sandbox_moves, &wanted.sandbox) {
-        let step = down.new_id();
+    if let (true, Some(sandbox)) = (sandbox_changes, &desired.sandbox) {
+        let step = destroy_plan.new_id();
         sandbox_step = Some(step);
         steps.push(StepSpec {
             step,
@@ -156,13 +151,17 @@ pub fn plan_deploy(
         });
     }
     let mut ids: BTreeMap<&str, StepId> = BTreeMap::new();
-    for name in toposort::topological_order(&wanted.components, |c| &c.depends_on) {
-        let Some(component) = wanted.components.get(name).filter(|_| reached.contains(name)) else {
+    for name in toposort::topological_order(&desired.components, |c| &c.depends_on) {
+        let Some(component) =
+            desired.components.get(name).filter(|_| affected_names.contains(name))
+        else {
             continue;
         };
-        let step = down.new_id();
+        let step = destroy_plan.new_id();
         let mut depends_on: Vec<StepId> = sandbox_step.into_iter().collect();
-        depends_on.extend(component.depends_on.iter().filter_map(|need| ids.get(need.as_str())));
+        depends_on.extend(
+            component.depends_on.iter().filter_map(|dependency| ids.get(dependency.as_str())),
+        );
         ids.insert(name, step);
         steps.push(StepSpec {
             step,
@@ -178,41 +177,41 @@ pub fn plan_deploy(
             options: StepOptions::default(),
         });
     }
-    down.take(&late, &mut steps, |name| {
+    destroy_plan.plan_steps(&used_names, &mut steps, |name| {
         let users = used.iter().filter(|(_, depends_on)| depends_on.contains(name));
         users.filter_map(|(user, _)| ids.get(user).copied()).collect()
     });
 
     let after = match scope {
-        Scope::Undone(undone) => &undone.actions,
+        Scope::Remaining(remaining) => &remaining.actions,
         Scope::Changed | Scope::Everything | Scope::Named { .. } if steps.is_empty() => &vec![],
-        Scope::Changed | Scope::Everything | Scope::Named { .. } => &wanted.after,
+        Scope::Changed | Scope::Everything | Scope::Named { .. } => &desired.after,
     };
     let mut before: Vec<StepId> = steps.iter().map(|step| step.step).collect();
     for name in after {
-        let step = down.new_id();
+        let step = destroy_plan.new_id();
         steps.push(action(step, name.clone(), before));
         before = vec![step];
     }
     Ok(steps)
 }
 
-/// Returns the deployed components to destroy, because the config no longer has them.
-fn gone<'p>(
-    wanted: &DesiredState,
-    present: &'p ActualState,
+/// Returns the deployed components that the config no longer has and that the scope destroys.
+fn removed_components<'p>(
+    desired: &DesiredState,
+    actual: &'p ActualState,
     scope: &Scope,
 ) -> BTreeMap<&'p str, &'p ActualComponent> {
-    let goes = |name: &str| match scope {
+    let is_in_scope = |name: &str| match scope {
         Scope::Changed | Scope::Everything => true,
         Scope::Named { .. } => false,
-        Scope::Undone(undone) => undone.destroy.contains(name),
+        Scope::Remaining(remaining) => remaining.destroy.contains(name),
     };
-    let left_out = |name: &str| !wanted.components.contains_key(name) && goes(name);
-    present.components.iter().map(|(n, c)| (n.as_str(), c)).filter(|(n, _)| left_out(n)).collect()
+    let is_removed = |name: &str| !desired.components.contains_key(name) && is_in_scope(name);
+    actual.components.iter().map(|(n, c)| (n.as_str(), c)).filter(|(n, _)| is_removed(n)).collect()
 }
 
-/// Returns the single step of an action.
+/// Returns a step that executes an action.
 pub fn action(step: StepId, name: String, depends_on: Vec<StepId>) -> StepSpec {
     let target = Target::Action { name };
     let (operation, options) = (Operation::Execute, StepOptions::default());
@@ -221,64 +220,72 @@ pub fn action(step: StepId, name: String, depends_on: Vec<StepId>) -> StepSpec {
 
 /// Returns the names of the components to plan.
 ///
-/// A change of the sandbox includes all deployed components that read it, even if a user named
-/// others: they may not run on the new sandbox at all.
+/// A change of the sandbox includes all deployed components that read its outputs, even if a user
+/// named other components. Such a component may not work on the changed sandbox.
 ///
-/// A fingerprint does not cover outputs of other components. A component therefore keeps its
-/// desired fingerprint if such outputs change and its own step is denied, refused or cancelled. It
-/// is planned until it has read the new outputs.
+/// A fingerprint does not cover outputs of the sandbox and of other components. A component
+/// therefore keeps its desired fingerprint if such outputs change and its own step is denied,
+/// refused or cancelled. The component stays planned until it has read the new outputs.
 fn affected(
-    wanted: &DesiredState,
-    present: &ActualState,
+    desired: &DesiredState,
+    actual: &ActualState,
     scope: &Scope,
-    sandbox_moves: bool,
+    sandbox_changes: bool,
 ) -> BTreeSet<String> {
-    let changed = |name: &str, component: &DesiredComponent| {
-        let same = |has: &ActualComponent| has.fingerprint.as_ref() == Some(&component.fingerprint);
-        let missed = |has: &ActualComponent| {
-            (has.stale_outputs.sandbox && component.reads_sandbox)
-                || !has.stale_outputs.components.is_disjoint(&component.depends_on)
+    let is_changed = |name: &str, component: &DesiredComponent| {
+        let is_same = |deployed: &ActualComponent| {
+            deployed.fingerprint.as_ref() == Some(&component.fingerprint)
         };
-        !present.components.get(name).is_some_and(|has| same(has) && !missed(has))
-            || (sandbox_moves && component.reads_sandbox)
+        let has_stale_outputs = |deployed: &ActualComponent| {
+            (deployed.stale_outputs.sandbox && component.reads_sandbox)
+                || !deployed.stale_outputs.components.is_disjoint(&component.depends_on)
+        };
+        !actual
+            .components
+            .get(name)
+            .is_some_and(|deployed| is_same(deployed) && !has_stale_outputs(deployed))
+            || (sandbox_changes && component.reads_sandbox)
     };
-    let on_sandbox = || {
+    let sandbox_readers = || {
         let reads = |(name, c): &(&String, &DesiredComponent)| {
-            sandbox_moves && c.reads_sandbox && present.components.contains_key(*name)
+            sandbox_changes && c.reads_sandbox && actual.components.contains_key(*name)
         };
-        let of = wanted.components.iter().filter(reads).map(|(name, _)| name.clone());
-        with_readers(wanted, of.collect(), |name| present.components.contains_key(name))
+        let readers = desired.components.iter().filter(reads).map(|(name, _)| name.clone());
+        add_dependents(desired, readers.collect(), |name| actual.components.contains_key(name))
     };
-    let (reached, follow): (BTreeSet<String>, bool) = match scope {
-        Scope::Everything => (wanted.components.keys().cloned().collect(), false),
-        Scope::Named { names, dependents } => (&on_sandbox() | names, *dependents),
-        Scope::Undone(undone) => (&on_sandbox() | &undone.deploy, false),
+    let (affected_names, with_dependents): (BTreeSet<String>, bool) = match scope {
+        Scope::Everything => (desired.components.keys().cloned().collect(), false),
+        Scope::Named { names, dependents } => (&sandbox_readers() | names, *dependents),
+        Scope::Remaining(remaining) => (&sandbox_readers() | &remaining.deploy, false),
         Scope::Changed => {
-            let of = wanted.components.iter().filter(|(name, c)| changed(name, c));
-            (of.map(|(name, _)| name.clone()).collect(), true)
+            let names = desired.components.iter().filter(|(name, c)| is_changed(name, c));
+            (names.map(|(name, _)| name.clone()).collect(), true)
         }
     };
-    if follow { with_readers(wanted, reached, |_| true) } else { reached }
+    if with_dependents { add_dependents(desired, affected_names, |_| true) } else { affected_names }
 }
 
-/// Adds the components that read from these, directly or indirectly, if `counts` allows them.
-fn with_readers(
-    wanted: &DesiredState,
-    mut reached: BTreeSet<String>,
-    counts: impl Fn(&str) -> bool,
+/// Adds the direct and indirect dependents of these components for which `includes` returns true.
+fn add_dependents(
+    desired: &DesiredState,
+    mut affected_names: BTreeSet<String>,
+    includes: impl Fn(&str) -> bool,
 ) -> BTreeSet<String> {
     loop {
-        let reads_reached =
-            |c: &DesiredComponent| c.depends_on.iter().any(|need| reached.contains(need));
-        let more: Vec<String> = wanted
+        let reads_affected = |c: &DesiredComponent| {
+            c.depends_on.iter().any(|dependency| affected_names.contains(dependency))
+        };
+        let more: Vec<String> = desired
             .components
             .iter()
-            .filter(|(name, c)| counts(name) && !reached.contains(*name) && reads_reached(c))
+            .filter(|(name, c)| {
+                includes(name) && !affected_names.contains(*name) && reads_affected(c)
+            })
             .map(|(name, _)| name.clone())
             .collect();
         if more.is_empty() {
-            return reached;
+            return affected_names;
         }
-        reached.extend(more);
+        affected_names.extend(more);
     }
 }

@@ -1,23 +1,21 @@
-//! Unfinished work of a run that has finished. A retry repeats exactly this work.
+//! Unfinished work of a finished run. A retry of the run repeats exactly this work.
 use std::collections::BTreeSet;
 
 use super::{Operation, Run, StepState, Target};
 
-/// Unfinished work of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RemainingWork {
-    /// True if the sandbox is unfinished.
+    /// True if the step of the sandbox did not succeed.
     pub sandbox: bool,
     /// Names of the components to deploy.
     pub deploy: BTreeSet<String>,
     /// Names of the components to destroy.
     pub destroy: BTreeSet<String>,
-    /// Scripts to run, in their planned order.
+    /// Names of the actions to execute, in their planned order.
     pub actions: Vec<String>,
 }
 
 impl RemainingWork {
-    /// Returns true if no work remains.
     pub fn is_empty(&self) -> bool {
         *self == RemainingWork::default()
     }
@@ -26,21 +24,21 @@ impl RemainingWork {
 impl Run {
     /// Returns the work of all steps that did not succeed.
     pub fn remaining_work(&self) -> RemainingWork {
-        let mut undone = RemainingWork::default();
-        let is_done = |state: &StepState| matches!(state, StepState::Succeeded { .. });
-        for at in self.steps.iter().filter(|at| !is_done(&at.state)) {
+        let mut remaining = RemainingWork::default();
+        let has_succeeded = |state: &StepState| matches!(state, StepState::Succeeded { .. });
+        for at in self.steps.iter().filter(|at| !has_succeeded(&at.state)) {
             match &at.spec.target {
-                Target::Sandbox { .. } => undone.sandbox = true,
+                Target::Sandbox { .. } => remaining.sandbox = true,
                 Target::Component { name, .. } => {
                     let names = match at.spec.operation {
-                        Operation::Destroy => &mut undone.destroy,
-                        Operation::Apply | Operation::Execute => &mut undone.deploy,
+                        Operation::Destroy => &mut remaining.destroy,
+                        Operation::Apply | Operation::Execute => &mut remaining.deploy,
                     };
                     names.insert(name.clone());
                 }
-                Target::Action { name } => undone.actions.push(name.clone()),
+                Target::Action { name } => remaining.actions.push(name.clone()),
             }
         }
-        undone
+        remaining
     }
 }

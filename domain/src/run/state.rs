@@ -14,44 +14,35 @@ use crate::{
     ids::{BuildId, ComponentId, InstallId, JobId, RunId, StepId},
 };
 
-/// One orchestrated operation on an install.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Run {
-    /// Request; none before the run is requested.
+    /// `None` before the run is requested.
     pub request: Option<Request>,
     /// Steps of the run, each after its dependencies.
     pub steps: Vec<Step>,
-    /// Cancel request, if there is one.
+    /// Last cancel request.
     pub cancel: Option<Cancel>,
-    /// Outcome, once the run has finished.
+    /// `None` before the run finishes.
     pub outcome: Option<Outcome>,
 }
 
-/// Request to cancel a run, with its actor and reason.
+/// Request to cancel a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Cancel {
-    /// Actor of the request.
     pub by: Actor,
-    /// Reason that was given.
     pub reason: String,
-    /// True to shorten the grace period of running jobs.
+    /// True to shorten the grace period between SIGTERM and SIGKILL of running jobs.
     pub force: bool,
 }
 
-/// Request for a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Request {
-    /// Install to change.
     pub install: InstallId,
-    /// Requested operation.
     pub kind: RunKind,
-    /// Cause of the request.
     pub cause: Cause,
-    /// Actor of the request.
     pub by: Actor,
-    /// Config version that the run is planned from.
+    /// Config version from which the steps are planned.
     pub config_version: u32,
-    /// Reason, if one was given.
     pub reason: Option<String>,
 }
 
@@ -60,23 +51,23 @@ pub struct Request {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunKind {
-    /// Create sandbox and components.
+    /// Create the sandbox and all components.
     Provision,
-    /// Plan and apply sandbox and components again.
+    /// Plan and apply the sandbox and all components again, changed or not.
     Reprovision,
-    /// Deploy the components of the pinned config version.
+    /// Deploy some components of the pinned config version, or all.
     Deploy,
-    /// Deploy the components that changed inputs affect.
+    /// Deploy the components that changed inputs or stack outputs affect.
     InputUpdate,
-    /// Deploy a later config version, or what is missing of the pinned one.
+    /// Move to a later config version, or deploy missing changes of the current version.
     Upgrade,
-    /// Return to an earlier config version.
+    /// Move to an earlier config version.
     Rollback,
-    /// Destroy the components.
+    /// Destroy all components. The sandbox stays.
     Teardown,
-    /// Destroy the components and the sandbox.
+    /// Destroy all components and the sandbox.
     Deprovision,
-    /// Run one action.
+    /// Execute one action.
     Action,
 }
 
@@ -96,51 +87,46 @@ impl fmt::Display for RunKind {
     }
 }
 
-/// Cause of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Cause {
-    /// A person or a service requested it through the Control API.
+    /// Request of a principal through the Control API.
     Requested,
-    /// The runner enrolled, so that the install provisions itself.
+    /// Enrolment of the first runner, which starts the first provision.
     RunnerEnrolled,
-    /// Retry of the unfinished steps of an earlier run.
-    Retry {
-        /// Earlier run.
-        run: RunId,
-    },
+    /// Retry of the unfinished work of an earlier run.
+    Retry { run: RunId },
 }
 
-/// Step of a run as it was planned: a node of the run's graph.
+/// Planned step of a run: one node of the run's graph.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StepSpec {
-    /// Id of the step.
     pub step: StepId,
-    /// Target of the operation.
     pub target: Target,
-    /// Operation on the target.
     pub operation: Operation,
-    /// Steps that must succeed before this step starts.
+    /// Ids of the steps that must succeed before this step starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<StepId>,
-    /// Digest of everything that determines the result, except outputs of other components.
+    /// Digest of the module, inputs, environment variables and stack outputs that determine the
+    /// result. Outputs of the sandbox and of components are not included. Absent for destroys and
+    /// actions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Digest>,
-    /// Settings of the config for this step.
+    /// Settings from the config. Absent if the config sets none.
     #[serde(default, skip_serializing_if = "StepOptions::is_default")]
     pub options: StepOptions,
 }
 
-/// Settings of the config for one step.
+/// Settings of a step from the config.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StepOptions {
-    /// Number of automatic retries after failed jobs.
+    /// Maximum number of automatic retries after failed jobs.
     #[serde(default)]
     pub max_auto_retries: u32,
-    /// True if a plan without changes is approved and applied like any other plan.
+    /// True to approve and apply plans without changes, too.
     #[serde(default)]
     pub applies_noops: bool,
 }
@@ -152,30 +138,28 @@ impl StepOptions {
     }
 }
 
-/// Target of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Target {
-    /// The base infrastructure.
+    /// The base infrastructure of the install.
     Sandbox {
-        /// Build of the artifact.
+        /// Build to deploy. For a destroy, the deployed build.
         build: BuildId,
     },
-    /// One component.
     Component {
         component: ComponentId,
-        /// Name that templates use.
+        /// Name of the component in the config and in templates.
         name: String,
-        /// Build of the artifact.
+        /// Build to deploy. For a destroy, the deployed build.
         build: BuildId,
-        /// Names of the components that this component depends on.
+        /// Names of the direct dependencies.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         depends_on: BTreeSet<String>,
     },
     /// Script of the vendor, which changes no component.
     Action {
-        /// The action's name.
+        /// Name of the action in the config.
         name: String,
     },
 }
@@ -185,18 +169,18 @@ pub enum Target {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
-    /// Plan, approve and apply.
+    /// Plan, wait for approval, and apply.
     Apply,
-    /// Plan the destruction, approve and destroy.
+    /// Plan the destruction, wait for approval, and destroy.
     Destroy,
-    /// Run the script.
+    /// Execute the script, without plan and approval.
     Execute,
 }
 
-/// Planned changes in numbers, and the digest that an approval covers.
+/// Plan of a step, without the planned values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PlanFacts {
+pub struct StepPlan {
     /// Plan digest, which the runner signs and an approval covers.
     pub digest: Digest,
     /// Digest of the redacted summary, which is stored as a blob.
@@ -211,16 +195,15 @@ pub struct PlanFacts {
     pub destroy: u64,
 }
 
-/// Outcome of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Every step succeeded.
     Succeeded,
-    /// A step failed.
+    /// A step failed for a reason other than the cancellation of its job.
     Failed,
-    /// The run was cancelled on request, and its jobs have ended.
+    /// The run or one of its jobs was cancelled on request, and all jobs have ended.
     Cancelled,
     /// A plan was denied.
     Denied,
@@ -241,12 +224,11 @@ impl fmt::Display for Outcome {
 }
 
 impl Run {
-    /// Returns the step with this id.
     pub fn step(&self, id: StepId) -> Option<&Step> {
         self.steps.iter().find(|step| step.spec.step == id)
     }
 
-    /// Returns the step that this job works on now.
+    /// Returns the step that the job works on now.
     pub fn step_of(&self, job: JobId) -> Option<&Step> {
         self.steps.iter().find(|step| step.state.job() == Some(job))
     }

@@ -1,57 +1,44 @@
-//! State of a step of a run.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{Operation, PlanFacts, StepSpec};
+use super::{Operation, StepPlan, StepSpec};
 use crate::{decider::Timestamp, ids::JobId};
 
-/// Step of a run with its state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Step {
-    /// Step as it was planned.
     pub spec: StepSpec,
-    /// Lifecycle state.
     pub state: StepState,
     /// Number of approved plans that became stale since the last retry of the step.
     pub voided: u32,
-    /// Number of automatic retries since a user retried the failed step.
+    /// Number of automatic retries. A user's retry of the failed step resets the number.
     pub retries: u32,
     /// All jobs of the step, in order.
     pub jobs: Vec<JobId>,
 }
 
-/// Lifecycle state of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum StepState {
-    /// The step waits for other steps or for its resource.
+    /// The step waits for its dependencies, its build or its resource.
     Waiting,
-    /// A job plans the step.
+    /// The plan job is queued or running.
     Planning { job: JobId },
-    /// The plan needs approval.
+    /// The plan waits for the approval of a principal.
     AwaitingApproval {
-        /// Plan to approve.
-        plan: PlanFacts,
-        /// Time at which the request for approval expires.
+        plan: StepPlan,
+        /// Time from which the aggregate rejects an approval.
         #[bincode(with_serde)]
         expires_at: Timestamp,
     },
-    /// The plan is approved, and the apply is not queued yet.
-    Approved {
-        /// Approved plan.
-        plan: PlanFacts,
-    },
-    /// A job applies the plan.
-    Applying {
-        job: JobId,
-        /// Plan that the job applies.
-        plan: PlanFacts,
-    },
-    /// A job runs the script.
+    /// The plan is approved, but its apply job is not queued yet.
+    Approved { plan: StepPlan },
+    /// The apply job is queued or running.
+    Applying { job: JobId, plan: StepPlan },
+    /// The job of the action is queued or running.
     Executing { job: JobId },
-    /// The job failed, and the step starts again automatically.
+    /// A job failed, and the step starts again automatically after a back-off.
     RetryScheduled {
-        /// Earliest start.
+        /// Earliest start of the retry.
         #[bincode(with_serde)]
         not_before: Timestamp,
     },
@@ -60,54 +47,50 @@ pub enum StepState {
         noop: bool,
     },
     Failed {
-        /// Kind of failure.
         reason: StepFailure,
-        /// Explanation for users.
+        /// Explanation of the failure for users.
         detail: String,
     },
-    /// The step is skipped in this run.
-    Skipped {
-        /// Reason for which the step is skipped.
-        reason: Skip,
-    },
+    /// The step does not run in this run.
+    Skipped { reason: Skip },
 }
 
-/// Kind of failure of a step.
+/// Reason for which a step failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepFailure {
-    /// The job failed.
+    /// The job failed. `detail` is the message of the job's failure.
     JobFailed,
-    /// The job was cancelled, and its runner confirmed.
+    /// The job was cancelled on request.
     JobCancelled,
-    /// The outcome of the job is unknown, and giving up was safe.
+    /// The server gave up on the job. The loss is safe: the work is pure or never started.
     JobLost,
-    /// The artifact could not be built.
+    /// The build of the artifact failed.
     BuildFailed,
-    /// The manifest cannot be rendered from the templates and inputs.
+    /// The server cannot render the manifest, for example because of invalid inputs.
     RenderFailed,
-    /// The plan became stale after its approval too often.
+    /// Three approved plans became stale before their apply.
     PlanUnstable,
 }
 
-/// Reason that a step is skipped in this run.
+/// Reason for which a step does not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Skip {
-    /// Its plan was denied.
+    /// An actor denied the plan of the step.
     Denied,
-    /// Its plan was not approved in time.
+    /// No actor approved the plan of the step in time.
     Expired,
-    /// The run was cancelled.
+    /// The run was cancelled while no job worked on the step.
     Cancelled,
-    /// A dependency did not succeed.
+    /// A direct or indirect dependency did not succeed.
     Blocked,
 }
 
 impl StepFailure {
-    /// Text for users.
+    /// Returns a short description for users, without the detail.
     pub fn text(self, operation: Operation) -> &'static str {
         match self {
             StepFailure::JobFailed => "job failed",

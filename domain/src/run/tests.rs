@@ -6,7 +6,7 @@ use crate::{
 };
 
 mod approvals;
-mod circles;
+mod cycles;
 mod ending;
 mod examples;
 mod planning;
@@ -20,7 +20,7 @@ const SANDBOX: StepId = StepId(ulid::Ulid(1));
 const LEFT: StepId = StepId(ulid::Ulid(2));
 const RIGHT: StepId = StepId(ulid::Ulid(3));
 const TOP: StepId = StepId(ulid::Ulid(4));
-/// Expiry time of approvals. The commands of the tests come earlier unless a test sets the time.
+/// Returns the expiry time of approvals, which is later than the default time of commands.
 fn later() -> Timestamp {
     Timestamp::UNIX_EPOCH + chrono::TimeDelta::days(7)
 }
@@ -61,7 +61,7 @@ fn request() -> Request {
     Request { install: INSTALL, kind, cause, by: ANN, config_version: 1, reason: None }
 }
 
-fn ask(steps: Vec<StepSpec>) -> RunCommand {
+fn request_command(steps: Vec<StepSpec>) -> RunCommand {
     RunCommand::Request { request: request(), steps, position: 7 }
 }
 
@@ -73,8 +73,8 @@ fn planned(steps: Vec<StepSpec>) -> Vec<RunEvent> {
     ]
 }
 
-pub fn plan(n: u8, noop: bool) -> PlanFacts {
-    PlanFacts {
+pub fn plan(n: u8, noop: bool) -> StepPlan {
+    StepPlan {
         digest: digest(n),
         summary: digest(n + 100),
         noop,
@@ -88,7 +88,7 @@ fn produced(step: StepId, job: JobId, n: u8) -> RunEvent {
     RunEvent::PlanProduced { step, job, plan: plan(n, false) }
 }
 
-fn asked(step: StepId, n: u8) -> RunEvent {
+fn approval_requested(step: StepId, n: u8) -> RunEvent {
     RunEvent::ApprovalRequested { step, digest: digest(n), expires_at: later() }
 }
 
@@ -96,11 +96,11 @@ fn approved(step: StepId, n: u8) -> RunEvent {
     RunEvent::Approved { step, digest: digest(n), by: ANN, reason: "looks right".into() }
 }
 
-fn word(step: StepId, n: u8) -> PlanDecision {
+fn decision(step: StepId, n: u8) -> PlanDecision {
     PlanDecision { step, digest: digest(n), by: ANN, reason: "looks right".into() }
 }
 
-fn record(job: JobId, plan: PlanFacts) -> RunCommand {
+fn record(job: JobId, plan: StepPlan) -> RunCommand {
     RunCommand::RecordPlan { job, plan, approval: Approval::Principal { expires_at: later() } }
 }
 
@@ -113,7 +113,7 @@ fn failed(step: StepId) -> RunEvent {
     RunEvent::StepFailed { step, reason: StepFailure::JobFailed, detail: "exit 1".into() }
 }
 
-fn done(step: StepId) -> RunEvent {
+fn succeeded(step: StepId) -> RunEvent {
     RunEvent::StepSucceeded { step, noop: false }
 }
 
@@ -121,7 +121,7 @@ fn skipped(step: StepId, reason: Skip) -> RunEvent {
     RunEvent::StepSkipped { step, reason }
 }
 
-fn ended(outcome: Outcome) -> RunEvent {
+fn run_finished(outcome: Outcome) -> RunEvent {
     RunEvent::Finished { outcome }
 }
 
@@ -138,7 +138,7 @@ fn planning() -> Vec<RunEvent> {
 }
 
 fn awaiting() -> Vec<RunEvent> {
-    and(planning(), [produced(SANDBOX, J1, 1), asked(SANDBOX, 1)])
+    and(planning(), [produced(SANDBOX, J1, 1), approval_requested(SANDBOX, 1)])
 }
 
 fn applying() -> Vec<RunEvent> {
@@ -146,9 +146,9 @@ fn applying() -> Vec<RunEvent> {
     and(awaiting(), [approved(SANDBOX, 1), apply])
 }
 
-fn over() -> Vec<RunEvent> {
+fn finished() -> Vec<RunEvent> {
     let one = and(planned(vec![step(SANDBOX, &[])]), [started(SANDBOX, J1)]);
-    and(one, [done(SANDBOX), ended(Outcome::Succeeded)])
+    and(one, [succeeded(SANDBOX), run_finished(Outcome::Succeeded)])
 }
 
 fn run(history: Vec<RunEvent>) -> Given<Run> {
@@ -159,49 +159,49 @@ const TOO_LATE: RunError = RunError::AlreadyEnded { outcome: Outcome::Succeeded 
 
 #[test]
 fn a_run_is_requested_once_with_its_steps_in_order() {
-    run(vec![]).when(ask(diamond())).then(planned(diamond()));
-    run(planned(diamond())).when(ask(diamond())).then_nothing();
-    run(vec![]).when(ask(vec![])).then_rejected(RunError::NoSteps);
+    run(vec![]).when(request_command(diamond())).then(planned(diamond()));
+    run(planned(diamond())).when(request_command(diamond())).then_nothing();
+    run(vec![]).when(request_command(vec![])).then_rejected(RunError::NoSteps);
     let backwards = diamond().into_iter().rev().collect();
-    run(vec![]).when(ask(backwards)).then_rejected(RunError::StepsOutOfOrder);
+    run(vec![]).when(request_command(backwards)).then_rejected(RunError::StepsOutOfOrder);
     let twice = vec![step(SANDBOX, &[]), step(SANDBOX, &[])];
-    run(vec![]).when(ask(twice)).then_rejected(RunError::StepsOutOfOrder);
+    run(vec![]).when(request_command(twice)).then_rejected(RunError::StepsOutOfOrder);
     let other = Request { kind: RunKind::Teardown, ..request() };
     let other = RunCommand::Request { request: other, steps: diamond(), position: 7 };
     run(planned(diamond())).when(other).then_rejected(RunError::AlreadyRequested);
 }
 
 #[test]
-fn a_step_starts_when_what_it_needs_has_succeeded() {
+fn a_step_starts_when_its_dependencies_have_succeeded() {
     let start = |step, job| RunCommand::StartStep { step, job };
     run(planned(diamond())).when(start(SANDBOX, J1)).then([started(SANDBOX, J1)]);
     run(planning()).when(start(SANDBOX, J1)).then_nothing();
-    run(planning()).when(start(SANDBOX, J2)).then_rejected(RunError::NotWaitingForThat);
+    run(planning()).when(start(SANDBOX, J2)).then_rejected(RunError::WrongStepState);
     run(planned(diamond())).when(start(LEFT, J1)).then_rejected(RunError::NotReady);
-    run(and(planning(), [done(SANDBOX)])).when(start(LEFT, J2)).then([started(LEFT, J2)]);
+    run(and(planning(), [succeeded(SANDBOX)])).when(start(LEFT, J2)).then([started(LEFT, J2)]);
     run(vec![]).when(start(SANDBOX, J1)).then_rejected(RunError::NotFound);
     run(planned(diamond()))
         .when(start(StepId(ulid::Ulid(77)), J1))
         .then_rejected(RunError::NoSuchStep);
-    run(over()).when(start(SANDBOX, J2)).then_rejected(TOO_LATE);
+    run(finished()).when(start(SANDBOX, J2)).then_rejected(TOO_LATE);
 }
 
 #[test]
-fn independent_steps_are_wanted_at_the_same_time() {
-    let state = crate::testing::replay::<Run>(and(planning(), [done(SANDBOX)]));
+fn independent_steps_start_concurrently() {
+    let state = crate::testing::replay::<Run>(and(planning(), [succeeded(SANDBOX)]));
     assert_eq!(state.effects(), [Effect::Start(LEFT), Effect::Start(RIGHT)]);
     let state = crate::testing::replay::<Run>(planned(diamond()));
     assert_eq!(state.effects(), [Effect::Start(SANDBOX)]);
 }
 
 #[test]
-fn ids_are_read_from_text_in_one_spelling_only() {
+fn run_ids_parse_from_their_text() {
     assert!("run_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse::<RunId>().is_ok());
 }
 
 #[test]
-fn the_whole_machine_fits_in_a_table() {
-    let started_left = and(applying(), [done(SANDBOX), started(LEFT, J1)]);
+fn transitions_match_the_golden_table() {
+    let started_left = and(applying(), [succeeded(SANDBOX), started(LEFT, J1)]);
     let cancelling = and(
         planning(),
         [RunEvent::CancelRequested { by: ANN, reason: "wrong day".into(), force: false }],
@@ -217,16 +217,16 @@ fn the_whole_machine_fits_in_a_table() {
             ("step failed", and(started_left, [failed(LEFT)])),
             ("retry scheduled", retries::scheduled()),
             ("cancelling", cancelling),
-            ("ended", over()),
+            ("ended", finished()),
         ],
         vec![
-            ("request", ask(diamond())),
+            ("request", request_command(diamond())),
             ("start step", RunCommand::StartStep { step: SANDBOX, job: J1 }),
             ("record plan", record(J1, plan(1, false))),
             ("record noop", record(J1, plan(1, true))),
-            ("approve", RunCommand::Approve(word(SANDBOX, 1))),
-            ("approve other plan", RunCommand::Approve(word(SANDBOX, 2))),
-            ("deny", RunCommand::Deny(word(SANDBOX, 1))),
+            ("approve", RunCommand::Approve(decision(SANDBOX, 1))),
+            ("approve other plan", RunCommand::Approve(decision(SANDBOX, 2))),
+            ("deny", RunCommand::Deny(decision(SANDBOX, 1))),
             ("expire approval", RunCommand::ExpireApproval { step: SANDBOX, digest: digest(1) }),
             ("start apply", RunCommand::StartApply { step: SANDBOX, job: J2 }),
             (

@@ -1,4 +1,3 @@
-//! Commands of a runner.
 use super::{Identity, Refusal, Side};
 use crate::{
     actor::Actor,
@@ -9,75 +8,60 @@ use crate::{
 /// Command that the aggregate may reject.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunnerCommand {
-    /// Enrol the runner.
     Enrol(Identity),
-    /// Replace the key that the runner signs with.
+    /// Replace the identity key of the runner.
     Rekey {
-        /// New public key, hexadecimal.
+        /// New Ed25519 public key, hexadecimal.
         identity_key: String,
     },
-    /// Request that the runner replaces its key.
+    /// Request that the runner replaces its identity key.
     RequestRekey {
-        /// Actor that decides.
         by: Actor,
-        /// Reason, if one was given.
         reason: Option<String>,
     },
-    /// Record that the runner has not called for minutes, or announced its end.
+    /// Record that the runner is disconnected: it has made no call for minutes, or announced its
+    /// shutdown.
     Disconnect {
-        /// Time of the last call of the runner.
         last_contact_at: Timestamp,
-        /// True if the runner announced its end.
+        /// True if the runner announced its shutdown.
         stopped: bool,
     },
-    /// Record that the runner reconnected.
     Reconnect,
     /// Drain the runner: it finishes its jobs and gets no new ones.
     Drain {
-        /// Actor that decides.
         by: Actor,
-        /// Reason, if one was given.
         reason: Option<String>,
     },
-    /// Resume new work after a drain.
+    /// End the drain, so that the runner gets new jobs.
     Resume {
-        /// Actor that decides.
         by: Actor,
-        /// Reason, if one was given.
         reason: Option<String>,
     },
-    /// Disable the runner for one side.
+    /// Disable the runner by decision of one side: it gets no new jobs.
     Disable {
-        /// Side that disables the runner.
         side: Side,
-        /// Actor that decides.
         by: Actor,
         reason: String,
     },
-    /// Enable the runner for one side.
+    /// Reverse the disable decision of one side. The decision of the other side stays.
     Enable {
-        /// Side that enables the runner.
         side: Side,
-        /// Actor that decides.
         by: Actor,
-        /// Reason, if one was given.
         reason: Option<String>,
     },
-    /// Revoke the runner permanently.
+    /// Revoke the runner permanently: the server rejects every later call of the runner.
     Revoke {
-        /// Actor that decides.
         by: Actor,
-        /// Reason that was given.
         reason: String,
     },
-    /// Record that the runner refused a job.
+    /// Record a refusal of a job. A repeated command changes nothing.
     Refuse(Refusal),
-    /// Record that more than one agent may use the credential of the runner.
+    /// Record that more than one agent may use the identity key of the runner.
     SuspectClone {
         /// Number of sessions that the runner opened in a short time.
         sessions: u32,
     },
-    /// Record calls about a job that the runner does not own.
+    /// Record that the runner made forged calls about jobs.
     SuspectForgery {
         /// Job of the last such call.
         job: JobId,

@@ -1,36 +1,36 @@
-//! Reasons to reject a runner command.
 use super::{Identity, RunnerMode};
 
 /// Reason to reject a runner command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RunnerError {
-    /// No runner has this id.
     #[error("runner does not exist")]
     NotFound,
-    /// The id belongs to another runner.
-    #[error("runner is already enrolled with other values")]
+    #[error("cannot enrol the runner: the id belongs to another runner; use a new enrolment token")]
     AlreadyEnrolled,
-    /// A runner of an install is bound to exactly one install.
-    #[error("a runner of installs belongs to one install and needs its encryption key")]
-    NeedsAnInstall,
-    /// A build runner is bound to no install.
-    #[error("a build runner belongs to no install and has no encryption key")]
-    BelongsToNoInstall,
-    /// A replaced key is not accepted again, because it may be compromised.
-    #[error("key was replaced before: generate a new key")]
+    /// A runner in install mode has one install, and an encryption key for the secrets of the
+    /// install.
+    #[error(
+        "cannot enrol the runner: a runner in install mode needs an install and an encryption key"
+    )]
+    InstallRequired,
+    /// A build runner has no install and receives no secrets.
+    #[error("cannot enrol the runner: a build runner has no install and no encryption key")]
+    InstallNotAllowed,
+    /// A replaced key may be compromised, so it is never accepted again.
+    #[error("cannot replace the key: the runner had this key before; generate a new key")]
     KeyWasReplaced,
-    /// A revoked runner is not accepted again.
-    #[error("runner was revoked")]
+    /// A revocation is permanent.
+    #[error("runner was revoked; enrol a new runner with a new token")]
     Revoked,
 }
 
 impl Identity {
     pub(super) fn check(&self) -> Result<(), RunnerError> {
-        let bound = (self.install.is_some(), self.encryption_key.is_some());
-        match (self.mode, bound) {
+        let fields = (self.install.is_some(), self.encryption_key.is_some());
+        match (self.mode, fields) {
             (RunnerMode::Install, (true, true)) | (RunnerMode::Build, (false, false)) => Ok(()),
-            (RunnerMode::Install, (_, _)) => Err(RunnerError::NeedsAnInstall),
-            (RunnerMode::Build, (_, _)) => Err(RunnerError::BelongsToNoInstall),
+            (RunnerMode::Install, (_, _)) => Err(RunnerError::InstallRequired),
+            (RunnerMode::Build, (_, _)) => Err(RunnerError::InstallNotAllowed),
         }
     }
 }

@@ -8,89 +8,86 @@ use crate::{
     ids::{ExecutionId, JobId},
 };
 
-/// Event of a runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RunnerEvent {
-    /// The runner enrolled.
+    /// The runner enrolled with an enrolment token.
     Enrolled(Identity),
-    /// The runner replaced the key that it signs with.
+    /// The runner replaced its identity key. The former key is permanently invalid.
     Rekeyed {
-        /// New public key, hexadecimal.
+        /// New Ed25519 public key, hexadecimal.
         identity_key: String,
     },
-    /// An actor requested that the runner replaces its key.
+    /// An actor requested that the runner replaces its identity key.
     RekeyRequested {
-        /// Actor that decided.
+        /// Actor of the change.
         by: Actor,
-        /// Reason, if one was given.
+        /// Reason of the actor. Absent if the actor gave none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The runner has not called for minutes, or announced its end.
+    /// The runner is disconnected: it has made no call for minutes, or announced its shutdown.
     Disconnected {
-        /// Time of the last call of the runner.
         #[serde(with = "crate::moment")]
         #[cfg_attr(test, schemars(with = "Timestamp"))]
         last_contact_at: Timestamp,
-        /// True if the runner announced its end.
+        /// True if the runner announced its shutdown.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         stopped: bool,
     },
-    /// The runner reconnected.
+    /// The runner called again after it was recorded as disconnected.
     Reconnected,
     /// The runner finishes its jobs and gets no new ones.
     Drained {
-        /// Actor that decided.
+        /// Actor of the change.
         by: Actor,
-        /// Reason, if one was given.
+        /// Reason of the actor. Absent if the actor gave none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The runner gets jobs again.
+    /// The drain ended, so the runner can get jobs again.
     Resumed {
-        /// Actor that decided.
+        /// Actor of the change.
         by: Actor,
-        /// Reason, if one was given.
+        /// Reason of the actor. Absent if the actor gave none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// One side disabled the runner.
+    /// One side disabled the runner, which gets no new jobs until the same side enables it.
     Disabled {
-        /// Side that disabled the runner.
         side: Side,
-        /// Actor that decided.
+        /// Actor of the change.
         by: Actor,
-        /// Reason that was given.
+        /// Reason of the actor.
         reason: String,
     },
-    /// The vendor or the customer enabled the runner.
+    /// One side reversed its disable decision. The runner gets jobs if the other side has not
+    /// disabled it.
     Enabled {
-        /// Side that enabled the runner.
         side: Side,
-        /// Actor that decided.
+        /// Actor of the change.
         by: Actor,
-        /// Reason, if one was given.
+        /// Reason of the actor. Absent if the actor gave none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The runner was revoked permanently.
+    /// The runner was revoked permanently. The server rejects every later call of the runner.
     Revoked {
-        /// Actor that decided.
+        /// Actor of the change.
         by: Actor,
-        /// Reason that was given.
+        /// Reason of the actor.
         reason: String,
     },
-    /// The runner refused a job.
+    /// The runner refused a job, for example because of the customer's policy.
     Refused(Refusal),
-    /// More than one agent may use the credential of the runner.
+    /// More than one agent may use the identity key of the runner.
     CloneSuspected {
         /// Number of sessions that the runner opened in a short time.
         sessions: u32,
     },
-    /// The runner reported on a job that it does not own, or signed a false statement about its own
-    /// job. The server rejected the calls.
+    /// The runner made calls about a job that it does not own, or signed a false statement about
+    /// its own job. The server rejected the calls.
     ForgerySuspected {
         /// Job of the last such call.
         job: JobId,

@@ -10,63 +10,59 @@ use crate::{
     ids::{ExecutionId, InstallId, JobId, TokenId},
 };
 
-/// State of a runner.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Runner {
-    /// Identity; none before the runner enrolled.
+    /// `None` before the runner enrolled.
     pub identity: Option<Identity>,
-    /// Replaced public keys, hexadecimal.
+    /// Replaced identity keys, hexadecimal. The runner may not use them again.
     pub former_keys: BTreeSet<String>,
-    /// True if the runner was asked to replace its key and has not done so.
+    /// True if an actor requested a new identity key and the runner has not replaced its key yet.
     pub rekey_requested: bool,
-    /// Sides that disabled the runner.
     pub disabled: BTreeSet<Side>,
-    /// True if the runner finishes its jobs and gets no new ones.
+    /// True during a drain: the runner finishes its jobs and gets no new ones.
     pub draining: bool,
-    /// True if the runner is permanently revoked.
     pub revoked: bool,
-    /// Time of the last call; none while the runner is connected.
+    /// Time of the last call before the disconnect. `None` while the runner is connected.
     #[bincode(with_serde)]
     pub disconnected_since: Option<Timestamp>,
-    /// True if the runner announced its end before it disconnected.
+    /// True if the runner announced its shutdown before the disconnect.
     #[serde(default)]
     pub stopped: bool,
-    /// Last refusals, to detect a repeated one.
+    /// Last refusals, to ignore a repeated report of a refusal.
     pub refusals: Vec<Refusal>,
 }
 
-/// Identity of a runner, as it enrolled.
+/// Identity of a runner since its enrolment. Only the identity key can change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Identity {
-    /// Purpose of the runner.
+    /// Kind of work that the runner accepts.
     pub mode: RunnerMode,
-    /// Install that the runner is bound to; absent for a build runner.
+    /// Install of the runner. Absent for a build runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<InstallId>,
-    /// Public key that the runner signs with, hexadecimal.
+    /// Ed25519 public key of the runner, hexadecimal.
     pub identity_key: String,
-    /// Public key of the install for encrypting secrets to it, hexadecimal.
+    /// X25519 public key to encrypt secrets of the install, hexadecimal. Absent for a build runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption_key: Option<String>,
-    /// Version of the runner program.
+    /// Version of `stead-runner` at the enrolment.
     pub version: String,
-    /// Host of the runner.
     pub host: Host,
-    /// Enrolment token of the runner.
+    /// Id of the redeemed enrolment token.
     pub enrolment: TokenId,
 }
 
-/// Purpose of a runner.
+/// Mode of a runner, which determines the jobs that it accepts.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Encode, Decode, ToSchema,
 )]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunnerMode {
-    /// Works in one install.
+    /// Plans, applies and actions of one install.
     Install,
-    /// Builds artifacts for the vendor.
+    /// Builds of the vendor's artifacts.
     Build,
 }
 
@@ -74,60 +70,59 @@ pub enum RunnerMode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode, ToSchema)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Host {
-    /// `linux`, `macos` …
+    /// Operating system, for example `linux` or `macos`.
     pub os: String,
-    /// `x86_64`, `aarch64` …
+    /// Processor architecture, for example `x86_64` or `aarch64`.
     pub arch: String,
-    /// Name of the host, if the customer reports it.
+    /// Host name. Absent if the runner does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
 }
 
-/// Side that can disable a runner.
+/// Side that can disable a runner independently of the other side.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Encode, Decode,
 )]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// The vendor, on the server.
+    /// The vendor, through the Control API.
     Vendor,
-    /// The customer that owns the account.
+    /// The customer, on the host of the runner.
     Customer,
 }
 
-/// Refusal of a job by a runner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Refusal {
     pub job: JobId,
-    /// Execution, if the runner had claimed the job.
+    /// Execution of the runner. Absent if the runner had not claimed the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<ExecutionId>,
-    /// Source of the refusal.
+    /// Check that caused the refusal.
     pub refused_by: RefusedBy,
-    /// Rule that caused the refusal.
+    /// Name of the violated rule.
     pub rule: String,
-    /// Explanation for users.
+    /// Explanation of the refusal for users.
     pub detail: String,
 }
 
-/// Source of a refusal.
+/// Check that caused a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode, ToSchema)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RefusedBy {
     /// Policy file or disable file of the customer.
     CustomerPolicy,
-    /// Invalid signature, digest or proof.
+    /// Verification of signatures, digests and proofs.
     Verification,
-    /// Plugin or tool that this runner does not have.
+    /// Availability of the required plugin and tools.
     Capability,
     /// Veto command of the customer.
     Veto,
 }
 
-/// Maximum number of stored refusals.
+/// Maximum number of stored refusals. A new one replaces the oldest.
 const REFUSALS: usize = 32;
 
 impl Runner {
@@ -136,12 +131,12 @@ impl Runner {
         self.identity.is_some() && !self.revoked && self.disabled.is_empty() && !self.draining
     }
 
-    /// Returns the public key that the runner signs with now, hexadecimal.
+    /// Returns the current identity key of the runner, hexadecimal.
     pub fn key(&self) -> Option<&String> {
         self.identity.as_ref().map(|identity| &identity.identity_key)
     }
 
-    pub(super) fn remember(&mut self, refusal: Refusal) {
+    pub(super) fn store_refusal(&mut self, refusal: Refusal) {
         if self.refusals.len() >= REFUSALS {
             self.refusals.remove(0);
         }

@@ -1,12 +1,10 @@
-//! Reasons to reject a subject command.
-
 /// Reason to reject a subject command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SubjectError {
-    /// Shredding is permanent, so it needs a recorded reason.
-    #[error("shredding needs a reason")]
+    /// Deletion of a key is permanent, so the log must contain the reason.
+    #[error("cannot shred the key: the reason is empty; give a reason")]
     NoReason,
-    /// Erasure follows only after the decision to shred.
-    #[error("subject is not shredded")]
+    /// Erasure of copies follows the decision to delete the key.
+    #[error("cannot complete the erasure: the key of the subject is not shredded")]
     NotShredded,
 }

@@ -3,19 +3,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{actor::Actor, decider::Event};
 
-/// Event of a data subject.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SubjectEvent {
-    /// The data of the subject is unreadable from now on, and its key is deleted.
+    /// The data of the subject is unreadable from now on. The server deletes the subject's key.
     Shredded {
-        /// Actor that decided.
+        /// Actor of the decision.
         by: Actor,
-        /// Reason that was given.
+        /// Reason of the actor.
         reason: String,
     },
-    /// The server has no copy of the data left that it can reach.
+    /// The server has erased all reachable copies of the key and of the data.
     ErasureCompleted,
 }
 

@@ -9,33 +9,31 @@ use crate::{
     ids::{InstallId, PrincipalId},
 };
 
-/// Shredding and erasure of a subject's data.
+/// Progress of the erasure of a subject's data.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Subject {
-    /// Decision to shred the key; none while the data is readable.
+    /// Decision to delete the key. `None` while the data is readable.
     pub shredded: Option<Shredding>,
-    /// True if the server has no copy left.
+    /// True if the server has erased all reachable copies.
     pub erased: bool,
 }
 
-/// Decision to shred the key of a subject.
+/// Decision to delete the key of a subject.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Shredding {
-    /// Actor that decided.
     pub by: Actor,
-    /// Reason that was given.
     pub reason: String,
 }
 
-/// Id of a data subject.
+/// Id of a data subject: of an install or a principal.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Encode, Decode,
 )]
 #[serde(try_from = "String", into = "String")]
 pub enum SubjectId {
-    /// Customer, by their install.
+    /// Customer, identified by an install.
     Install(InstallId),
-    /// Person or service.
+    /// User or service.
     Principal(PrincipalId),
 }
 

@@ -17,14 +17,14 @@ fn shredded() -> SubjectEvent {
 }
 
 #[test]
-fn it_is_shredded_once_and_for_a_reason() {
+fn a_subject_is_shredded_once_and_with_a_reason() {
     given::<Subject>([]).when(shred("asked on 3 May")).then([shredded()]);
     given::<Subject>([]).when(shred(" ")).then_rejected(SubjectError::NoReason);
     given::<Subject>([shredded()]).when(shred("again")).then_nothing();
 }
 
 #[test]
-fn its_copies_are_gone_only_after_that() {
+fn erasure_completes_only_after_the_shredding() {
     let erased = || SubjectEvent::ErasureCompleted;
     given::<Subject>([])
         .when(SubjectCommand::CompleteErasure)
@@ -46,14 +46,14 @@ fn a_subject_is_an_install_or_a_principal() {
 
 #[test]
 fn every_event_has_an_example() {
-    examples::<Subject>(shredded(), |fact| match fact {
+    examples::<Subject>(shredded(), |event| match event {
         SubjectEvent::Shredded { .. } => Some(SubjectEvent::ErasureCompleted),
         SubjectEvent::ErasureCompleted => None,
     });
 }
 
 #[test]
-fn the_whole_machine_fits_in_a_table() {
+fn transitions_match_the_golden_table() {
     transitions::<Subject>(
         vec![
             ("not shredded", vec![]),

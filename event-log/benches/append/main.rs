@@ -4,8 +4,8 @@
 //!     cargo bench -p event-log --features testing --bench append -- --rounds 5 --seconds 3
 //!
 //! Each append of Stead includes: stream guard, idempotency key, chain, tree and an inline
-//! projection. One command in twenty is rejected as a conflict and does not count. The others
-//! do none of that. The rows are counted afterwards.
+//! projection. One command in twenty is rejected as a conflict and does not count. The other
+//! systems do none of that. The benchmark counts the rows afterwards.
 //!
 //! `--npm DIR` names a directory where `bench/npm` was installed. Without it,
 //! emmett-postgresql and message-db are skipped, with a message. `--only CALLERS` compares
@@ -32,12 +32,12 @@ use event_log::testing::{
 
 use cells::{CELLS, Cell, RATIOS};
 
-/// The allocator of the server.
+/// The allocator that the server also uses.
 #[global_allocator]
 static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() {
-    let ask = Ask {
+    let ask = RoundParams {
         rounds: number("--rounds", 5),
         period: Duration::from_secs(number("--seconds", 3)),
         only: number("--only", 0) as usize,
@@ -49,18 +49,17 @@ fn main() {
     runtime.block_on(run(ask));
 }
 
-/// Arguments of the command line.
-struct Ask {
+struct RoundParams {
     rounds: u64,
     period: Duration,
-    /// Number of callers to compare with INSERT, instead of all cases.
+    /// Number of callers to compare with INSERT; 0 runs all cases.
     only: usize,
     /// Directory with the packages from npm.
     modules: Option<PathBuf>,
     json: bool,
 }
 
-async fn run(ask: Ask) {
+async fn run(ask: RoundParams) {
     let directory = std::env::temp_dir().join(format!("stead-bench-{}", std::process::id()));
     let cluster = Cluster::start(&directory, &cluster_settings()).await.unwrap();
     if ask.modules.is_none() && ask.only == 0 {
@@ -70,7 +69,8 @@ async fn run(ask: Ask) {
     let mut conditions = None;
     for round in 1..=ask.rounds {
         eprintln!("round {round} of {}", ask.rounds);
-        // Each round has its own database, so that rows of an earlier round do not slow it down.
+        // Each round has its own database, so that rows of an earlier round do not slow down its
+        // appends.
         let database = fresh_in(&cluster).await.unwrap();
         verified.push(one_round(&ask, &cluster, &database, &mut report).await);
         conditions = Some(Conditions::of(&database.pool, ask.rounds, ask.period).await);
@@ -91,7 +91,7 @@ async fn run(ask: Ask) {
 
 /// Runs each case once. Returns the number of Stead events verified per second afterwards.
 async fn one_round(
-    ask: &Ask,
+    ask: &RoundParams,
     cluster: &Cluster,
     database: &Database,
     report: &mut Report<Cell>,

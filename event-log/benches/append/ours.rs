@@ -21,7 +21,7 @@ use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use ulid::Ulid;
 
-/// Number of commands of which one conflicts.
+/// One command in this many conflicts.
 const CONFLICT: u64 = 20;
 /// Number of streams that conflicting commands use.
 const TAKEN: u64 = 1_000;

@@ -24,7 +24,7 @@ impl HeadPublisher {
         tree.grow(&events);
         self.head.send_replace(head.published());
         if !events.is_empty() {
-            // An error means that nothing is subscribed.
+            // An error means that there is no subscriber.
             let _ = self.tail.send(events.into());
         }
         self.positions.send_replace(head.position);
@@ -63,7 +63,8 @@ impl PendingAcks {
         self.acks.extend(acks);
     }
 
-    /// Publishes the events, then acknowledges their commits: a caller that has its acknowledgement can read them.
+    /// Publishes the events before it acknowledges their commits, so that a caller with an
+    /// acknowledgement can read its events.
     pub(crate) fn send(&mut self, head: &Head, tree: &TreeCache, publisher: &HeadPublisher) {
         if !self.events.is_empty() {
             publisher.publish(head, tree, std::mem::take(&mut self.events));

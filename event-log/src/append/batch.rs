@@ -48,7 +48,8 @@ impl Batch {
     ) -> Batch {
         let mut head = before.clone();
         head.commit_no += 1;
-        // A clock that goes back must not order times against positions: the search for a time is a binary search.
+        // Times must never decrease along positions, even if the clock goes back, because the
+        // search for a time is a binary search.
         head.recorded_at = before.recorded_at.max(now);
         let mut batch = Batch {
             keys_expire_at: head.recorded_at + key_ttl,
@@ -169,12 +170,12 @@ impl Batch {
         }
     }
 
-    /// Returns whether the batch has nothing to send: all its commits are stale and have no key.
+    /// Returns true if the batch has nothing to send: all its commits are stale and have no key.
     pub(crate) fn is_empty(&self) -> bool {
         self.spans.is_empty() && self.stale_keys.is_empty()
     }
 
-    /// Rows that the inline projections write with the batch.
+    /// Returns the rows that the inline projections write with the batch.
     pub(crate) fn inline_rows<'a>(
         &'a self,
         projections: &'a [Arc<dyn InlineProjection>],

@@ -10,7 +10,7 @@ use super::{
 use crate::{Invalidate, KeyRing, StoredEvent};
 
 /// Events after which a subject's data cannot be decrypted. The server records the second event
-/// after it has also removed copies of the data, such as cached states.
+/// after it has erased all copies of the data.
 const SHREDDED: [&str; 2] = ["subject.shredded", "subject.erasure_completed"];
 
 impl Appender {
@@ -81,7 +81,8 @@ impl Appender {
             if let ForeignWrites::Events(events) = &mut writes {
                 forget_shredded_keys(keys, events);
                 if let Err(error) = keys.open(connection, events).await {
-                    // The head is ahead of the published one, so subscribers notice the gap and read it.
+                    // The head is now ahead of the published head. Subscribers notice the gap and
+                    // read the missing events.
                     warn!(error = %error, "Cannot decrypt events of other servers");
                     writes = ForeignWrites::Unknown;
                 }
@@ -130,7 +131,8 @@ impl Appender {
     }
 }
 
-/// Marks the keys of subjects that these events shred. Returns whether there are any.
+/// Marks the keys of subjects that these events shred. Returns true if there is at least one such
+/// event.
 fn forget_shredded_keys(keys: &KeyRing, events: &[StoredEvent]) -> bool {
     let mut shredded = false;
     for event in events.iter().filter(|event| SHREDDED.contains(&&*event.event_type)) {

@@ -10,11 +10,12 @@ use crate::{AppendError, StreamId, stored::number};
 /// Failed guards of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Conflicts {
-    /// Streams that do not have the expected version, with their version.
+    /// Streams that do not have the expected version, with their current version; 0 if the batch
+    /// did not query it.
     pub stale: HashMap<(String, String), u64>,
     /// Idempotency keys in use, by principal and key.
     pub used_keys: HashMap<(String, String), UsedKey>,
-    /// Consumers by name, version and shard.
+    /// Consumers whose position or owner changed, by name, version and shard.
     pub consumers: HashSet<(String, i32, i32)>,
     /// Runners whose session another server owns.
     pub sessions: HashSet<String>,
@@ -25,7 +26,7 @@ pub(crate) struct Conflicts {
 pub(crate) struct UsedKey {
     pub principal: String,
     pub key: String,
-    /// Hexadecimal.
+    /// SHA-256 in hexadecimal.
     pub request_hash: String,
     pub first: i64,
     pub last: i64,
@@ -37,7 +38,7 @@ impl Conflicts {
         self.has_only_keys() && self.used_keys.is_empty()
     }
 
-    /// Returns whether all failed guards, if any, are idempotency keys.
+    /// Returns true if all failed guards, if any, are idempotency keys.
     pub(crate) fn has_only_keys(&self) -> bool {
         self.stale.is_empty() && self.consumers.is_empty() && self.sessions.is_empty()
     }

@@ -23,7 +23,6 @@ pub(super) fn acknowledge_before_commit(
     }
 }
 
-/// Panics before a batch is written.
 #[allow(clippy::panic, reason = "this is the injected fault")]
 pub(super) fn panic_before_write() {
     if has(Fault::PanicInAppender) {
@@ -31,7 +30,7 @@ pub(super) fn panic_before_write() {
     }
 }
 
-/// Returns whether the fault makes the appender send an in-doubt batch again without a check.
+/// Returns true if the fault makes the appender send an in-doubt batch again without a check.
 pub(super) fn retries_in_doubt() -> bool {
     has(Fault::RetryInDoubt)
 }

@@ -23,7 +23,7 @@ pub(crate) struct Head {
     pub log_id: String,
     pub position: u64,
     pub commit_no: u64,
-    /// Fencing token, column `fence`: a statement that was sent with an older one writes nothing.
+    /// Fencing token, column `fence`. A statement that was sent with an older token writes nothing.
     pub fence: i64,
     pub epoch: i64,
     pub format: i32,
@@ -104,7 +104,7 @@ impl Head {
         Ok(writes)
     }
 
-    /// Returns whether both are the same head of the same history.
+    /// Returns true if both are the same head of the same history.
     pub(crate) fn is_same(&self, other: &Head) -> bool {
         let row = |head: &Head| {
             let Head { position, commit_no, fence, epoch, format, chain, recorded_at, .. } = head;
@@ -167,10 +167,11 @@ async fn connect_without_timeout(
 ) -> Result<PgConnection, sqlx::Error> {
     let options = options.clone().disable_statement_logging();
     let mut connection = PgConnection::connect_with(&options).await?;
-    // To plan this long statement for each batch would cost more than to run it. Postgres may make
-    // the one generic plan while the tables are still empty. The settings therefore force a plan
-    // that finds every row by its key. An acknowledged event must be durable, so
-    // `synchronous_commit` must not be off.
+    // Planning the append statement for each batch would cost more than running it, so Postgres
+    // uses one generic plan. It may make that plan while the tables are still empty. The settings
+    // therefore force a plan that finds every row by its key.
+    //
+    // An acknowledged event must be durable, so `synchronous_commit` must not be off.
     let settings = "set plan_cache_mode = force_generic_plan; set jit = off; \
          set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off; \
          set enable_bitmapscan = off; \

@@ -10,13 +10,13 @@ use uuid::Uuid;
 use super::{Appender, Batch, head};
 use crate::stored::bigint;
 
-/// First back-off between attempts to reach the database; it doubles up to [`MAX_BACKOFF`].
+/// First back-off between attempts to reach the database; each attempt doubles it up to [`MAX_BACKOFF`].
 const FIRST_BACKOFF: Duration = Duration::from_millis(5);
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
 impl Appender {
-    /// Determines whether a batch was committed. It retries without limit: until then no commit can be acknowledged,
-    /// numbered or sent.
+    /// Determines whether a batch was committed. Retries without limit, because until then the
+    /// appender cannot acknowledge, number or send a commit.
     pub(super) async fn resolve_in_doubt(&mut self, batch: &Batch) -> bool {
         let mut backoff = FIRST_BACKOFF;
         loop {
@@ -43,7 +43,7 @@ impl Appender {
     }
 }
 
-/// Returns whether a batch is in the log. A batch is written completely or not at all, so one row
+/// Returns true if a batch is in the log. A batch is written completely or not at all, so one row
 /// decides.
 async fn is_committed(connection: &mut PgConnection, batch: &Batch) -> Result<bool, sqlx::Error> {
     if let Some(event) = batch.events.first() {
@@ -54,7 +54,8 @@ async fn is_committed(connection: &mut PgConnection, batch: &Batch) -> Result<bo
         let found = row.map(|row| row.try_get::<Uuid, _>(0)).transpose()?;
         return Ok(found.is_some_and(|found| Ulid::from_bytes(*found.as_bytes()) == event.event_id));
     }
-    // Another server may have written the same request under the same key. Without events the response is the same.
+    // Another server may have stored the same key for the same request. For a commit without
+    // events, the response is then the same.
     let Some(key) = batch.keys.first() else { return Ok(false) };
     let row = sqlx::query(
         "select 1 from log_command where principal = $1 and idempotency_key = $2 \

@@ -34,7 +34,7 @@ pub(crate) struct Intake {
     pub bytes: usize,
 }
 
-/// A commit of events for one stream.
+/// Events of a commit for one stream.
 pub(crate) struct IntakeWrite {
     pub stream: StreamId,
     pub expected: u64,

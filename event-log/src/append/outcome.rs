@@ -18,7 +18,7 @@ pub(crate) enum Outcome {
     /// Nothing was written: the head is not the expected one.
     HeadMoved,
     /// Nothing was written: a stream that should be new exists, or a key is in use. The next
-    /// attempt queries which.
+    /// attempt determines the stream or the key.
     NotUnique,
     /// Nothing was written: the database rejected the statement.
     Rejected(sqlx::Error),
@@ -26,7 +26,7 @@ pub(crate) enum Outcome {
     InDoubt(sqlx::Error),
 }
 
-/// Columns of the row, each named like the part of the statement that reports it.
+// Columns of the result row. Each has the name of the part of the statement that reports it.
 const STALE_STREAM: &str = "stale_stream";
 const USED_KEY: &str = "used_key";
 const STALE_KEY: &str = "stale_key";
@@ -86,7 +86,7 @@ fn list<T: serde::de::DeserializeOwned>(row: &PgRow, column: &str) -> Result<Vec
     }
 }
 
-/// Returns whether the error proves that nothing was written. A FATAL error does not prove it: the
+/// Returns true if the error proves that nothing was written. A FATAL error does not prove it: the
 /// database may have committed before it closed the connection.
 fn is_rolled_back(error: &sqlx::Error) -> bool {
     match error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>()) {
@@ -101,7 +101,7 @@ fn is_not_unique(error: &sqlx::Error) -> bool {
     constraint.is_some_and(|name| matches!(name, "log_stream_pkey" | "log_command_pkey"))
 }
 
-/// Returns whether a retry may succeed: deadlock, serialization failure, lock timeout, or a
+/// Returns true if a retry may succeed: deadlock, serialization failure, lock timeout, or a
 /// partition that was attached while rows were routed to the default partition. Nothing was
 /// written.
 pub(super) fn is_transient(error: &sqlx::Error) -> bool {
@@ -113,7 +113,7 @@ pub(super) fn is_transient(error: &sqlx::Error) -> bool {
         .is_some_and(|code| matches!(&*code, "40P01" | "40001" | "55P03") || attached(&code))
 }
 
-/// Returns whether a commit in the batch may cause the error, as opposed to an unavailable
+/// Returns true if a commit in the batch may cause the error, as opposed to an unavailable
 /// database.
 pub(super) fn is_rejection(error: &sqlx::Error) -> bool {
     // An inline projection that cannot decode a row fails before the appender sends anything. That

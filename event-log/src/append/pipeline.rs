@@ -24,7 +24,7 @@ pub(crate) struct NumberedBatch {
 }
 
 impl NumberedBatch {
-    /// Returns whether the batch is still correct: the head is the one that it follows, and no
+    /// Returns true if the batch is still correct: the head is the one that it follows, and no
     /// other commit is stale.
     pub(crate) fn is_current(
         &self,

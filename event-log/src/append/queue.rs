@@ -19,7 +19,8 @@ pub(crate) const FULL_BATCH: usize = 32;
 pub(crate) struct PendingCommit {
     pub intake: Intake,
     pub response: oneshot::Sender<Result<Appended, AppendError>>,
-    /// Capacity of the queue, released with the response: a commit that waits for a stream counts too.
+    /// Slots of the queue, released with the response. A commit that waits for an earlier commit of
+    /// its stream also occupies slots.
     pub _capacity: OwnedSemaphorePermit,
 }
 
@@ -38,7 +39,7 @@ pub(crate) struct Queue {
     last_batch: usize,
 }
 
-/// Resource that at most one commit of a batch may change, and that many may guard.
+/// Resource that at most one commit of a batch may change. Any number of commits may guard it.
 #[derive(PartialEq, Eq, Hash)]
 enum Resource {
     Stream(StreamId),
@@ -60,7 +61,7 @@ impl Queue {
         Queue { arrivals, waiting: VecDeque::new(), last_batch: 0 }
     }
 
-    /// Waits until a commit waits or all senders are gone.
+    /// Waits until a commit arrives or all senders are dropped.
     pub(crate) async fn wait_for_commit(&mut self) {
         if self.waiting.is_empty()
             && let Some(first) = self.arrivals.recv().await
@@ -69,14 +70,14 @@ impl Queue {
         }
     }
 
-    /// Returns the next batch, or `None` if the queue is empty and all senders are gone.
+    /// Returns the next batch, or `None` if the queue is empty and all senders are dropped.
     pub(crate) async fn next(&mut self) -> Option<Vec<PendingCommit>> {
         self.wait_for_commit().await;
         self.drain();
-        // A single caller gains nothing if its commit waits for others. Several callers were
-        // acknowledged together and will soon send again, so this waits for them. It does not wait
-        // if a full batch is in the queue: the callers then prepare their next commits while that
-        // batch is written.
+        // Callers that were acknowledged together soon send their next commits, so the queue waits
+        // briefly for them. It does not wait for a single caller, which would gain nothing. It does
+        // not wait if a full batch is in the queue: the callers prepare their next commits while
+        // that batch is written.
         let (mut yields, mut idle) = (0, 0);
         while (self.waiting.len() > 1 || self.last_batch > 1)
             && yields < MAX_YIELDS
@@ -93,7 +94,7 @@ impl Queue {
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// Waits until more commits arrive. It never returns if all senders are gone.
+    /// Waits until more commits arrive. Never returns if all senders are dropped.
     pub(crate) async fn receive_more(&mut self) {
         match self.arrivals.recv().await {
             Some(pending) => self.waiting.push_back(pending),

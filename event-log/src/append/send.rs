@@ -38,7 +38,7 @@ type Prepared = (NumberedBatch, Option<PreparedValues>);
 enum Attempt {
     /// Every commit is durable or rejected.
     Done,
-    /// Commits are left: send them again.
+    /// Some commits have no result yet and must be sent again.
     Again,
 }
 
@@ -46,8 +46,8 @@ enum Attempt {
 enum Recovery {
     Retry(Duration),
     Reconnect(Duration),
-    /// One of several commits causes the error. Sending the batch in halves isolates it. The other
-    /// commits lose only round trips.
+    /// One of several commits causes the error. Sending the batch in halves isolates that commit.
+    /// The other commits lose only round trips.
     Split,
     Fail,
 }
@@ -132,7 +132,7 @@ impl Appender {
         }
     }
 
-    /// Sends commits once. It rejects those that have a conflict and removes them.
+    /// Sends commits once. Rejects and removes the commits that have a conflict.
     async fn attempt(
         &mut self,
         commits: &mut Vec<PendingCommit>,
@@ -166,8 +166,9 @@ impl Appender {
         self.handle(outcome, numbered, commits, uniqueness, read_at).await
     }
 
-    /// Sends a batch. While it is in flight, acknowledges the one before it and prepares the next one. Returns the outcome
-    /// and, if the statement reads the head, its start.
+    /// Sends a batch. While the batch is in flight, acknowledges the previous batch and prepares
+    /// the next one. Returns the outcome. Also returns the start of the statement if the batch
+    /// writes, because such a statement reads the head.
     async fn send(
         &mut self,
         batch: &Batch,
@@ -228,8 +229,8 @@ impl Appender {
                 let committed = self.resolve_in_doubt(&batch).await;
                 info!(committed, "Determined the outcome of an in-doubt commit");
                 if committed {
-                    // The response that reports the keys of stale commits is lost. Stale commits
-                    // are sent again, to look up their keys.
+                    // The response with the keys of stale commits is lost. The stale commits are
+                    // sent again to look up their keys.
                     let written: Vec<_> =
                         commits.extract_if(.., |pending| !stale.contains(pending)).collect();
                     self.record_commit(batch, written.into_iter(), None);
@@ -251,7 +252,8 @@ impl BoundStatement {
                 Ok(values) => values,
                 Err(error) => return Outcome::Rejected(error),
             };
-            // All rows instead of one: the commit follows the row, so only the end of the response proves durability.
+            // `fetch_all` instead of `fetch_one`: the database commits after it sends the row, so
+            // only the end of the response proves durability.
             let rows = sqlx::query_with(&sql, values).fetch_all(connection);
             match with_timeout(limit, rows).await {
                 Ok(rows) => Outcome::read(&rows).unwrap_or_else(Outcome::InDoubt),

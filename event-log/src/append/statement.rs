@@ -35,7 +35,7 @@ pub(super) use streams::StreamRow;
 pub(super) struct Expected<'a> {
     /// Head that the batch follows.
     pub head: &'a Head,
-    /// Layout of the tables that this program writes.
+    /// Format of the log that this program writes.
     pub format: i32,
     pub uniqueness: Uniqueness,
 }
@@ -47,7 +47,7 @@ pub(crate) struct StatementCache {
     texts: HashMap<(Shape, Vec<InlineShape>), Arc<str>>,
 }
 
-/// Inline projection, and those of its statements that have rows.
+/// Index of an inline projection, and indexes of its statements that have rows.
 type InlineShape = (usize, Vec<usize>);
 
 /// Values of a batch that were bound before the rows of the inline projections were known.
@@ -134,7 +134,7 @@ impl StatementCache {
     }
 }
 
-/// Adds the parts of a batch, all but the inline projections and the final select.
+/// Adds all parts of a batch except the inline projections and the final select.
 fn push(sql: &mut StatementBuilder, shape: Shape, expected: &Expected<'_>, batch: &Batch) {
     let now = batch.head.recorded_at;
     let queried = shape.uniqueness == Uniqueness::Queried;

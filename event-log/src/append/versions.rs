@@ -1,14 +1,15 @@
 //! Versions of recently written streams.
 //!
-//! A version only grows, so a commit that expects a smaller one is stale. It is left out of the batch, which saves the
-//! other commits a round trip. The database still looks up its idempotency key: the commit may be stale because an earlier
-//! attempt wrote it. These versions decide nothing else; the database is the authority.
+//! A version only grows, so a commit that expects a smaller version is stale. The batch omits stale
+//! commits, which saves the other commits a round trip. The statement still looks up their
+//! idempotency keys, because an earlier attempt may have written the same commit. The cached
+//! versions have no other purpose: the database decides every guard.
 use std::collections::{HashMap, HashSet};
 
 use super::queue::PendingCommit;
 use crate::{StoredEvent, StreamId};
 
-/// Number of streams in a generation.
+/// Maximum number of streams in a generation.
 const GENERATION: usize = 32_768;
 
 /// Versions in two generations: a stream that was not written during a whole generation is evicted.
@@ -72,7 +73,7 @@ pub(crate) struct StaleStreams {
 }
 
 impl StaleStreams {
-    /// Returns whether a commit is stale.
+    /// Returns true if a commit is stale.
     pub(crate) fn contains(&self, pending: &PendingCommit) -> bool {
         !self.streams.is_empty()
             && pending.intake.writes.iter().any(|write| {

@@ -18,8 +18,8 @@ use crate::{
 
 /// Maximum number of cached frames: enough for a page, and for a stream that is read page by page.
 const FRAMES: usize = 8;
-/// Maximum age of the cache. A verification must read the files as they are now.
-const KEEP: Duration = Duration::from_secs(5);
+/// Maximum age of a cache entry, so that a verification reads the current files.
+const MAX_AGE: Duration = Duration::from_secs(5);
 
 /// Column for statements that read rows: the last position that only archives have. It shows which
 /// events the same statement could not find as rows.
@@ -29,9 +29,7 @@ pub const FLOOR: &str =
 /// An archive as the database lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchiveRecord {
-    /// First position.
     pub first: u64,
-    /// Last position.
     pub last: u64,
     /// SHA-256 of the manifest.
     pub manifest_sha256: Hash,
@@ -42,7 +40,6 @@ pub struct ArchiveRecord {
 }
 
 impl ArchiveRecord {
-    /// Directory of the archive.
     pub fn directory(&self, archives: &Path) -> PathBuf {
         directory(archives, self.first, self.last)
     }
@@ -104,13 +101,13 @@ pub struct Archives(Arc<ArchiveCatalog>);
 #[derive(Debug, Default)]
 struct ArchiveCatalog {
     directory: Option<PathBuf>,
-    /// Open archives by last position.
+    /// Open archives by last position, with the time at which they were opened.
     open: Mutex<HashMap<u64, (Instant, Arc<Store>)>>,
     frames: Mutex<VecDeque<CachedFrame>>,
 }
 
 impl Archives {
-    /// The archives in a directory.
+    /// Creates a catalog of the archives in a directory.
     pub fn at(directory: impl Into<PathBuf>) -> Archives {
         Archives(Arc::new(ArchiveCatalog {
             directory: Some(directory.into()),
@@ -118,7 +115,7 @@ impl Archives {
         }))
     }
 
-    /// Directory of the archives, if one was named.
+    /// Directory of the archives, if one is set.
     pub fn directory(&self) -> Option<&Path> {
         self.0.directory.as_deref()
     }
@@ -142,10 +139,11 @@ impl Archives {
             let mut position = after.saturating_add(1).max(listed.first);
             while position <= to.min(listed.last) && found.len() < limit {
                 let number = store.manifest.frame_of(position);
-                let number = number.ok_or_else(|| unlisted(&store, &listed, position))?;
+                let number = number.ok_or_else(|| missing_frame(&store, &listed, position))?;
                 let frame = self.frame(&store, &listed, number).await?;
-                let wanted = frame.iter().filter(|event| (position..=to).contains(&event.position));
-                found.extend(wanted.take(limit - found.len()).cloned());
+                let selected =
+                    frame.iter().filter(|event| (position..=to).contains(&event.position));
+                found.extend(selected.take(limit - found.len()).cloned());
                 position = frame.last().map_or(to, |event| event.position).saturating_add(1);
             }
         }
@@ -169,10 +167,10 @@ impl Archives {
     pub(super) async fn open(&self, listed: &ArchiveRecord) -> Result<Arc<Store>, LogError> {
         let known = lock(&self.0.open).get(&listed.last).cloned();
         if let Some((opened, known)) = known
-            && opened.elapsed() < KEEP
+            && opened.elapsed() < MAX_AGE
             && known.sha256 == listed.manifest_sha256
         {
-            return Ok(known);
+            return Ok(events);
         }
         let Some(archives) = self.directory() else {
             let (first, last) = (listed.first, listed.last);
@@ -181,7 +179,7 @@ impl Archives {
         };
         let path = directory(archives, listed.first, listed.last);
         let (opening, hash) = (path.clone(), listed.manifest_sha256);
-        let opened = blocking(move || Store::open(&opening, Some(&hash))).await?;
+        let opened = run_blocking(move || Store::open(&opening, Some(&hash))).await?;
         let store = Arc::new(opened.map_err(|why| unreadable(&path, listed, &why))?);
         lock(&self.0.open).insert(listed.last, (Instant::now(), store.clone()));
         Ok(store)
@@ -194,11 +192,11 @@ impl Archives {
         frame: usize,
     ) -> Result<Events, LogError> {
         let key = (listed.last, frame);
-        if let Some(known) = self.kept(key) {
-            return Ok(known);
+        if let Some(events) = self.cached_frame(key) {
+            return Ok(events);
         }
         let reading = store.clone();
-        let read = blocking(move || reading.frame(frame)).await?;
+        let read = run_blocking(move || reading.frame(frame)).await?;
         let read: Events = read.map_err(|why| unreadable(&store.directory, listed, &why))?.into();
         let mut frames = lock(&self.0.frames);
         frames.truncate(FRAMES - 1);
@@ -208,15 +206,15 @@ impl Archives {
 }
 
 impl Archives {
-    /// Returns a frame from the cache.
-    fn kept(&self, key: (u64, usize)) -> Option<Events> {
-        let mut kept = lock(&self.0.frames);
-        kept.retain(|(_, read, _)| read.elapsed() < KEEP);
-        kept.iter().find(|(at, ..)| *at == key).map(|(.., known)| known.clone())
+    /// Returns a frame from the cache, after the removal of expired entries.
+    fn cached_frame(&self, key: (u64, usize)) -> Option<Events> {
+        let mut frames = lock(&self.0.frames);
+        frames.retain(|(_, read, _)| read.elapsed() < MAX_AGE);
+        frames.iter().find(|(at, ..)| *at == key).map(|(.., events)| events.clone())
     }
 }
 
-async fn blocking<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, LogError> {
     let done = tokio::task::spawn_blocking(work).await;
@@ -236,7 +234,7 @@ pub(super) fn unreadable(
     LogError::Archived { first, last, path: path.display().to_string(), why: why.to_string() }
 }
 
-fn unlisted(store: &Store, listed: &ArchiveRecord, position: u64) -> LogError {
+fn missing_frame(store: &Store, listed: &ArchiveRecord, position: u64) -> LogError {
     let why = format!("it has no frame with position {position}");
     unreadable(&store.directory, listed, &why)
 }

@@ -8,17 +8,15 @@ use proof::{
 };
 
 use super::{
-    ArchiveError, EVENTS, INDEX, Manifest,
+    ArchiveError, EVENTS, INDEX, Manifest, corrupt,
     index::{Entries, Frames},
-    spoiled,
     store::{Store, measure},
 };
 
-/// Reads all files and verifies digests, frames, event hashes, the chain and the index, and
-/// that they lead to the signed checkpoint. Returns the manifest and the verified range.
+/// Reads all files and verifies digests, frames, event hashes, the chain and the index. Verifies that the events lead to the signed checkpoint. Returns the manifest and the verified range.
 ///
 /// # Errors
-/// [`ArchiveError::Corrupt`] with the error and its location.
+/// [`ArchiveError::Corrupt`] with the error and its location, or [`ArchiveError::Signer`].
 pub fn check(
     directory: &Path,
     keys: &[TrustedKey],
@@ -33,11 +31,11 @@ pub fn check(
                 "it has {} bytes and digest {}, expected {} bytes and {}",
                 found.bytes, found.sha256, file.bytes, file.sha256
             );
-            return Err(spoiled(&directory.join(&file.name), why));
+            return Err(corrupt(&directory.join(&file.name), why));
         }
     }
     let events = directory.join(EVENTS);
-    let wrong = |why: &dyn std::fmt::Display| spoiled(&events, why.to_string());
+    let wrong = |why: &dyn std::fmt::Display| corrupt(&events, why.to_string());
     let begun = Range::begin(manifest.proof.clone(), keys, None).map_err(|why| {
         if matches!(why, BundleError::UntrustedSigner { .. }) {
             let path = directory.display().to_string();
@@ -54,22 +52,22 @@ pub fn check(
             let leaf = leaf.ok_or_else(|| wrong(&"an event's version is not a number"))?;
             range.take(&leaf, &event.leaf, &event.chain).map_err(|why| wrong(&why))?;
             let frame = u32::try_from(number).unwrap_or(u32::MAX);
-            entries.seen(&mut seen, &event.stream, frame, event.sequence);
+            entries.add(&mut seen, &event.stream, frame, event.sequence);
             last = Some(event);
         }
         progress(range.next() - 1);
     }
     let proven = range.end().map_err(|why| wrong(&why))?;
     if proven.checkpoint.log_id != manifest.log_id {
-        return Err(spoiled(directory, "its checkpoint is from another log"));
+        return Err(corrupt(directory, "its checkpoint is from another log"));
     }
     if last.is_none_or(|event| event.chain != manifest.chain.0) {
-        return Err(spoiled(directory, "its last chain link does not match"));
+        return Err(corrupt(directory, "its last chain link does not match"));
     }
     let index = entries.bytes();
     let named = manifest.files.iter().find(|file| file.name == INDEX);
     if named.is_none_or(|file| file.sha256 != hex::encode(proof::sha256(&index))) {
-        return Err(spoiled(&directory.join(INDEX), "it does not match the streams of the events"));
+        return Err(corrupt(&directory.join(INDEX), "it does not match the streams of the events"));
     }
     Ok((store.manifest, proven))
 }

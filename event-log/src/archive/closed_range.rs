@@ -54,19 +54,20 @@ pub(super) async fn range_proof(
         )));
     }
     if let Some(Reader { name, position }) = readers.iter().find(|reader| reader.position < last) {
-        let why = format!("{name} is at {position}; let the server run until it has passed them");
+        let why =
+            format!("{name} is at {position}; let the server run until {name} has passed {last}");
         return Err(open(why));
     }
-    let seal = sqlx::query(
+    let published = sqlx::query(
         "select position, note, published_at from log_checkpoint where position >= $1 order by position limit 1",
     );
-    let seal = seal.bind(bigint(last)).fetch_optional(&mut *connection).await?;
-    let Some(seal) = seal else {
+    let published = published.bind(bigint(last)).fetch_optional(&mut *connection).await?;
+    let Some(published) = published else {
         let why = "no published checkpoint covers them yet; let the server run for a minute";
         return Err(open(why.into()));
     };
-    let (size, note): (u64, String) = (number(seal.try_get(0)?), seal.try_get(1)?);
-    let keys = note_keys_at(&mut *connection, size, seal.try_get(2)?).await?;
+    let (size, note): (u64, String) = (number(published.try_get(0)?), published.try_get(1)?);
+    let keys = note_keys_at(&mut *connection, size, published.try_get(2)?).await?;
     let signer = |key: &ed25519_dalek::VerifyingKey| {
         let checkpoint = Checkpoint::open(&note, std::slice::from_ref(key)).ok()?;
         Some(VerifierKey { name: checkpoint.origin(), key: *key })

@@ -6,11 +6,12 @@ use proof::{Hash, range::Range};
 use sqlx::PgPool;
 
 use super::{
-    ArchiveError, Archives, Manifest, at, check,
+    ArchiveError, Archives, Manifest, check,
     closed_range::{RangeProof, Reader, range_proof},
+    corrupt,
     draft::Draft,
+    io_error,
     manifest::directory,
-    spoiled,
 };
 use crate::{Clock, StoredEvent, partitions::Partition, read::read_range, stored::bigint};
 
@@ -41,28 +42,28 @@ pub async fn create(
     (readers, frame): (&[Reader], u32),
     progress: &mut (dyn FnMut(Step) + Send),
 ) -> Result<Manifest, ArchiveError> {
-    let sealed = range_proof(pool, archives, of, readers).await?;
+    let proof = range_proof(pool, archives, of, readers).await?;
     let above = archives.directory().unwrap_or(Path::new("archives"));
     let whole = directory(above, of.first, of.last);
     if !whole.exists() {
         let mut draft = Draft::begin(above, &whole)?;
-        draft.write(pool, of, &sealed, frame, progress).await?;
-        checked(draft.path.clone(), &sealed, progress).await?;
+        draft.write(pool, of, &proof, frame, progress).await?;
+        verify_files(draft.path.clone(), &proof, progress).await?;
         draft.finish(&whole)?;
         progress(Step::Whole);
     }
     // This also verifies an archive that existed: a crash may have prevented its entry in the
     // database.
-    let manifest = checked(whole.clone(), &sealed, progress).await?;
-    prove_rows(pool, of, &sealed, |_| Ok(())).await?;
+    let manifest = verify_files(whole.clone(), &proof, progress).await?;
+    prove_rows(pool, of, &proof, |_| Ok(())).await?;
     let (_, sha256) = Manifest::read(&whole, None)?;
-    name(pool, of, &sha256).await?;
+    record_archive(pool, of, &sha256).await?;
     Ok(manifest)
 }
 
 /// Records the archive in the database. Replaces the entry of an archive that was lost while its
 /// rows still exist.
-async fn name(pool: &PgPool, of: &Partition, sha256: &Hash) -> Result<(), ArchiveError> {
+async fn record_archive(pool: &PgPool, of: &Partition, sha256: &Hash) -> Result<(), ArchiveError> {
     sqlx::query(
         "insert into log_archive (last_position, first_position, manifest_sha256, created_at) \
          values ($1, $2, $3, $4) on conflict (last_position) do update \
@@ -82,11 +83,11 @@ async fn name(pool: &PgPool, of: &Partition, sha256: &Hash) -> Result<(), Archiv
 pub(super) async fn prove_rows(
     pool: &PgPool,
     of: &Partition,
-    sealed: &RangeProof,
+    expected: &RangeProof,
     mut each: impl FnMut(&StoredEvent) -> Result<(), ArchiveError>,
 ) -> Result<(), ArchiveError> {
     let wrong = |why: String| ArchiveError::Rows { first: of.first, last: of.last, why };
-    let mut range = Range::begin(sealed.proof.clone(), &sealed.keys, None)
+    let mut range = Range::begin(expected.proof.clone(), &expected.keys, None)
         .map_err(|why| wrong(why.to_string()))?;
     while range.next() <= of.last {
         let to = of.last.min(range.next() - 1 + u64::from(FRAME));
@@ -106,26 +107,26 @@ pub(super) async fn prove_rows(
     range.end().map(drop).map_err(|why| wrong(why.to_string()))
 }
 
-/// Reads the files back on a thread where this does not block other tasks.
-async fn checked(
+/// Verifies the files on a blocking thread, so that other tasks can run.
+async fn verify_files(
     path: PathBuf,
-    sealed: &RangeProof,
+    proof: &RangeProof,
     progress: &mut (dyn FnMut(Step) + Send),
 ) -> Result<Manifest, ArchiveError> {
-    let (said, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let (keys, log_id, place) = (sealed.keys.clone(), sealed.log_id.clone(), path.clone());
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+    let (keys, log_id, place) = (proof.keys.clone(), proof.log_id.clone(), path.clone());
     let checking = tokio::task::spawn_blocking(move || {
         check(&path, &keys, &mut |position| {
-            let _ = said.send(position);
+            let _ = sender.send(position);
         })
     });
-    while let Some(position) = heard.recv().await {
+    while let Some(position) = receiver.recv().await {
         progress(Step::Checked(position));
     }
-    let done = checking.await.map_err(|error| at(&place)(error.into()))?;
+    let done = checking.await.map_err(|error| io_error(&place)(error.into()))?;
     let (manifest, proven) = done?;
     if proven.checkpoint.log_id != log_id {
-        return Err(spoiled(&place, "it is an archive of another log"));
+        return Err(corrupt(&place, "it is an archive of another log"));
     }
     Ok(manifest)
 }

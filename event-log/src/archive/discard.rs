@@ -1,5 +1,5 @@
-//! Drops the rows of an archived range. This cannot be undone, so rows and files are verified again
-//! first.
+//! Drops the rows of an archived range. Dropping rows cannot be undone, so rows and files are
+//! verified again first.
 use std::{path::Path, time::Duration};
 
 use proof::key::TrustedKey;
@@ -26,7 +26,7 @@ use crate::{
 const LOCK_MS: u32 = 40;
 /// Timeout in milliseconds after which the database ends an idle transaction, for example after a
 /// lost connection.
-const SILENCE_MS: u32 = 5_000;
+const IDLE_TIMEOUT_MS: u32 = 5_000;
 /// Number of attempts before the range is reported as busy.
 const TRIES: u32 = 200;
 
@@ -42,7 +42,7 @@ pub async fn discard(
     readers: &[Reader],
 ) -> Result<Partition, ArchiveError> {
     let mut connection = pool.acquire().await?;
-    let listed = listed(&mut connection, last).await?;
+    let listed = find_record(&mut connection, last).await?;
     let of = Partition { table: String::new(), first: listed.first, last };
     if listed.dropped_at.is_some() {
         return Ok(of);
@@ -54,12 +54,12 @@ pub async fn discard(
         return Err(ArchiveError::Order { first: of.first });
     }
     drop(connection);
-    let sealed = range_proof(pool, archives, &of, readers).await?;
+    let proof = range_proof(pool, archives, &of, readers).await?;
     verify(pool, archives, &listed).await?;
-    prove_rows(pool, &of, &sealed, |_| Ok(())).await?;
+    prove_rows(pool, &of, &proof, |_| Ok(())).await?;
     for _ in 0..TRIES {
         let mut tx = pool.begin().await?;
-        match once(&mut tx, &of).await {
+        match try_discard(&mut tx, &of).await {
             Ok(()) => {
                 tx.commit().await?;
                 return Ok(of);
@@ -89,21 +89,21 @@ pub async fn verify(
     let keys: Vec<TrustedKey> = note_keys(pool).await?.into_iter().map(TrustedKey::Bare).collect();
     let place = path.clone();
     let checking = tokio::task::spawn_blocking(move || check(&place, &keys, &mut |_| {}));
-    checking.await.map_err(|error| super::at(&path)(error.into()))??;
+    checking.await.map_err(|error| super::io_error(&path)(error.into()))??;
     Ok(Manifest::read(&path, Some(&listed.manifest_sha256))?.0)
 }
 
-async fn once(connection: &mut PgConnection, of: &Partition) -> Result<(), sqlx::Error> {
+async fn try_discard(connection: &mut PgConnection, of: &Partition) -> Result<(), sqlx::Error> {
     // The lock waits for readers that have read the end of the archives and still read rows.
     let table = &of.table;
-    let gone = format!(
+    let drop = format!(
         "set local lock_timeout = '{LOCK_MS}ms'; \
-         set local idle_in_transaction_session_timeout = '{SILENCE_MS}ms'; \
+         set local idle_in_transaction_session_timeout = '{IDLE_TIMEOUT_MS}ms'; \
          lock table log_event in access exclusive mode; \
          lock table log_archive in access exclusive mode; \
          alter table log_event detach partition {table}; drop table {table}"
     );
-    connection.execute(&*gone).await?;
+    connection.execute(&*drop).await?;
     sqlx::query("update log_archive set dropped_at = $2 where last_position = $1")
         .bind(bigint(of.last))
         .bind(Clock::system().now())
@@ -112,12 +112,15 @@ async fn once(connection: &mut PgConnection, of: &Partition) -> Result<(), sqlx:
     Ok(())
 }
 
-async fn listed(connection: &mut PgConnection, last: u64) -> Result<ArchiveRecord, ArchiveError> {
+async fn find_record(
+    connection: &mut PgConnection,
+    last: u64,
+) -> Result<ArchiveRecord, ArchiveError> {
     let found = list(connection).await?.into_iter().find(|one| one.last == last);
     found.ok_or(ArchiveError::Unknown(last))
 }
 
-/// Returns true if another transaction holds a lock, or if a deadlock ended this one.
+/// Returns true if another transaction holds a lock, or if a deadlock ended this transaction.
 fn is_locked(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     code.is_some_and(|code| matches!(&*code, "55P03" | "40P01"))

@@ -9,21 +9,20 @@ use std::{
 use sqlx::PgPool;
 
 use super::{
-    ArchiveError, EVENTS, FORMAT, INDEX, MANIFEST, Manifest, Step, at,
+    ArchiveError, EVENTS, FORMAT, INDEX, MANIFEST, Manifest, Step,
     closed_range::RangeProof,
+    corrupt,
     create::prove_rows,
     index::{Entries, Frames},
-    line,
-    manifest::{Frame, Measured},
-    spoiled,
+    io_error, line,
+    manifest::{ArchiveFile, Frame},
     store::measure,
 };
 use crate::{StoredEvent, partitions::Partition};
 
-/// Compression level.
+/// Zstandard compression level.
 const LEVEL: i32 = 6;
 
-/// An unfinished archive.
 pub(super) struct Draft {
     pub path: PathBuf,
     above: PathBuf,
@@ -36,18 +35,18 @@ impl Draft {
     pub(super) fn begin(above: &Path, whole: &Path) -> Result<Draft, ArchiveError> {
         let mut directories = fs::DirBuilder::new();
         directories.recursive(true).mode(0o700);
-        directories.create(above).map_err(at(above))?;
+        directories.create(above).map_err(io_error(above))?;
         let path = whole.with_extension("partial");
-        directories.create(&path).map_err(at(&path))?;
-        let held = fs::File::open(&path).map_err(at(&path))?;
+        directories.create(&path).map_err(io_error(&path))?;
+        let held = fs::File::open(&path).map_err(io_error(&path))?;
         held.try_lock().map_err(|_| {
-            at(&path)(std::io::Error::other("another process is creating the same archive"))
+            io_error(&path)(std::io::Error::other("another process is creating the same archive"))
         })?;
         // An interrupted attempt may have left these files.
         for name in [EVENTS, INDEX, MANIFEST] {
             match fs::remove_file(path.join(name)) {
                 Err(why) if why.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(at(&path.join(name))(why));
+                    return Err(io_error(&path.join(name))(why));
                 }
                 Ok(()) | Err(_) => {}
             }
@@ -59,11 +58,11 @@ impl Draft {
         &mut self,
         pool: &PgPool,
         of: &Partition,
-        sealed: &RangeProof,
+        expected: &RangeProof,
         frame: u32,
         progress: &mut (dyn FnMut(Step) + Send),
     ) -> Result<(), ArchiveError> {
-        let mut writing = Writing {
+        let mut writer = EventsWriter {
             file: self.file(EVENTS)?,
             path: self.path.join(EVENTS),
             lines: vec![],
@@ -74,42 +73,42 @@ impl Draft {
             first: None,
             last: None,
         };
-        prove_rows(pool, of, sealed, |event| {
-            writing.take(event)?;
-            let count = event.position - writing.begun() + 1;
+        prove_rows(pool, of, expected, |event| {
+            writer.add(event)?;
+            let count = event.position - writer.frame_start() + 1;
             if count == u64::from(frame.max(1)) || event.position == of.last {
-                writing.end_frame(event.position)?;
+                writer.end_frame(event.position)?;
                 progress(Step::Written(event.position));
             }
             Ok(())
         })
         .await?;
-        let Writing { file, path, frames, entries, first, last, .. } = writing;
-        file.sync_all().map_err(at(&path))?;
+        let EventsWriter { file, path, frames, entries, first, last, .. } = writer;
+        file.sync_all().map_err(io_error(&path))?;
         self.put(INDEX, &entries.bytes())?;
         let (Some(first), Some(last)) = (first, last) else {
-            return Err(spoiled(&path, "it has no events"));
+            return Err(corrupt(&path, "it has no events"));
         };
-        let files: Vec<Measured> = [EVENTS, INDEX]
+        let files: Vec<ArchiveFile> = [EVENTS, INDEX]
             .iter()
             .map(|name| measure(&self.path, name))
             .collect::<Result<_, _>>()?;
         let manifest = Manifest {
             format: FORMAT.into(),
-            log_id: sealed.log_id.clone(),
+            log_id: expected.log_id.clone(),
             first_position: of.first,
             last_position: of.last,
             events: of.last - of.first + 1,
             first_recorded_at: first.recorded_at,
             last_recorded_at: last.recorded_at,
-            chain_before: sealed.proof.chain,
+            chain_before: expected.proof.chain,
             chain: proof::bundle::Base64(last.chain),
-            proof: sealed.proof.clone(),
+            proof: expected.proof.clone(),
             files,
             frames,
         };
         let text = serde_json::to_vec_pretty(&manifest)
-            .map_err(|why| at(&self.path.join(MANIFEST))(why.into()))?;
+            .map_err(|why| io_error(&self.path.join(MANIFEST))(why.into()))?;
         self.put(MANIFEST, &text)?;
         sync(&self.path)
     }
@@ -117,29 +116,29 @@ impl Draft {
     fn file(&self, name: &str) -> Result<fs::File, ArchiveError> {
         let path = self.path.join(name);
         let mut options = fs::OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600).open(&path).map_err(at(&path))
+        options.write(true).create_new(true).mode(0o600).open(&path).map_err(io_error(&path))
     }
 
     fn put(&self, name: &str, bytes: &[u8]) -> Result<(), ArchiveError> {
         let mut file = self.file(name)?;
         let done = file.write_all(bytes).and_then(|()| file.sync_all());
-        done.map_err(at(&self.path.join(name)))
+        done.map_err(io_error(&self.path.join(name)))
     }
 
     /// Renames the directory to its final name.
     pub(super) fn finish(self, whole: &Path) -> Result<(), ArchiveError> {
-        fs::rename(&self.path, whole).map_err(at(whole))?;
+        fs::rename(&self.path, whole).map_err(io_error(whole))?;
         sync(&self.above)
     }
 }
 
 /// Flushes the entries of a directory to disk.
 fn sync(directory: &Path) -> Result<(), ArchiveError> {
-    fs::File::open(directory).and_then(|open| open.sync_all()).map_err(at(directory))
+    fs::File::open(directory).and_then(|open| open.sync_all()).map_err(io_error(directory))
 }
 
 /// Writer of the events file.
-struct Writing {
+struct EventsWriter {
     file: fs::File,
     path: PathBuf,
     /// Lines of the current frame.
@@ -152,29 +151,29 @@ struct Writing {
     last: Option<StoredEvent>,
 }
 
-impl Writing {
-    fn take(&mut self, event: &StoredEvent) -> Result<(), ArchiveError> {
+impl EventsWriter {
+    fn add(&mut self, event: &StoredEvent) -> Result<(), ArchiveError> {
         line::write(event, &mut self.lines)
-            .map_err(|why| spoiled(&self.path, format!("position {}: {why}", event.position)))?;
+            .map_err(|why| corrupt(&self.path, format!("position {}: {why}", event.position)))?;
         let frame = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);
-        self.entries.seen(&mut self.seen, &event.stream, frame, event.sequence);
+        self.entries.add(&mut self.seen, &event.stream, frame, event.sequence);
         self.first.get_or_insert_with(|| event.clone());
         self.last = Some(event.clone());
         Ok(())
     }
 
     /// First position of the current frame.
-    fn begun(&self) -> u64 {
+    fn frame_start(&self) -> u64 {
         let first = self.first.as_ref().map_or(1, |event| event.position);
         self.frames.last().map_or(first, |frame| frame.last + 1)
     }
 
     fn end_frame(&mut self, last: u64) -> Result<(), ArchiveError> {
-        let packed = zstd::bulk::compress(&self.lines, LEVEL).map_err(at(&self.path))?;
-        self.file.write_all(&packed).map_err(at(&self.path))?;
+        let packed = zstd::bulk::compress(&self.lines, LEVEL).map_err(io_error(&self.path))?;
+        self.file.write_all(&packed).map_err(io_error(&self.path))?;
         let bytes = packed.len() as u64;
         let sha256 = hex::encode(proof::sha256(&packed));
-        let (first, offset) = (self.begun(), self.offset);
+        let (first, offset) = (self.frame_start(), self.offset);
         let raw_bytes = self.lines.len() as u64;
         self.frames.push(Frame { first, last, offset, bytes, raw_bytes, sha256 });
         self.offset += bytes;

@@ -7,7 +7,7 @@ use std::{fs::File, io, os::unix::fs::FileExt as _};
 
 use crate::StreamId;
 
-/// Size of an entry: stream, frame and first sequence.
+/// Size in bytes of an entry: stream, frame and first sequence.
 const ENTRY: usize = 16 + 4 + 8;
 
 /// Truncated hash of a stream.
@@ -19,7 +19,7 @@ pub(super) struct Entries(Vec<(Key, u32, u64)>);
 
 impl Entries {
     /// Adds an event of a frame. Events must be added in order.
-    pub(super) fn seen(
+    pub(super) fn add(
         &mut self,
         frames: &mut Frames,
         stream: &StreamId,

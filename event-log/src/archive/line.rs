@@ -7,7 +7,7 @@ use domain::ids::EventId;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{StoredEvent, StreamId, stored::unopened};
+use crate::{StoredEvent, StreamId, stored::not_decrypted};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -80,18 +80,18 @@ pub(super) fn read(line: &[u8]) -> Result<StoredEvent, String> {
         sequence: line.sequence,
         event_type: Cow::Owned(line.event_type.into_owned()),
         event_version: Cow::Owned(line.event_version.into_owned()),
-        said: unopened(line.payload.get()),
+        said: not_decrypted(line.payload.get()),
         payload: line.payload.get().into(),
         metadata: line.metadata.get().into(),
-        salt: fixed(&line.salt, "salt")?,
-        leaf: fixed(&line.leaf, "leaf")?,
-        chain: fixed(&line.chain, "chain")?,
+        salt: parse_hex(&line.salt, "salt")?,
+        leaf: parse_hex(&line.leaf, "leaf")?,
+        chain: parse_hex(&line.chain, "chain")?,
         commit_no: line.commit_no,
         recorded_at: line.recorded_at,
     })
 }
 
-fn fixed<const N: usize>(text: &str, what: &str) -> Result<[u8; N], String> {
+fn parse_hex<const N: usize>(text: &str, what: &str) -> Result<[u8; N], String> {
     let mut bytes = [0; N];
     hex::decode_to_slice(text, &mut bytes).map_err(|why| format!("{what}: {why}"))?;
     Ok(bytes)

@@ -1,4 +1,3 @@
-//! Manifest of an archive.
 use std::{
     fs::File,
     io::Read as _,
@@ -9,7 +8,7 @@ use domain::decider::Timestamp;
 use proof::{Hash, bundle::Base64, range::Head};
 use serde::{Deserialize, Serialize};
 
-use super::{ArchiveError, at, spoiled};
+use super::{ArchiveError, corrupt, io_error};
 
 /// Format of the archive.
 pub const FORMAT: &str = "stead/archive/v2";
@@ -19,10 +18,11 @@ pub const EVENTS: &str = "events.ndjson.zst";
 pub const INDEX: &str = "streams.index";
 /// File with the manifest.
 pub const MANIFEST: &str = "manifest.json";
-/// Maximum size of a manifest. The manifest of ten million events has a hundredth of it.
-const LONGEST: u64 = 256 << 20;
+/// Maximum size of a manifest in bytes. A manifest of ten million events has about a hundredth of
+/// this size.
+const MAX_BYTES: u64 = 256 << 20;
 
-/// Content of an archive.
+/// Manifest of an archive: its range, digests, frames and proof.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -45,7 +45,7 @@ pub struct Manifest {
     /// first line of an export has the same format.
     pub proof: Head,
     /// The files other than the manifest.
-    pub files: Vec<Measured>,
+    pub files: Vec<ArchiveFile>,
     /// Frames of the events file.
     pub frames: Vec<Frame>,
 }
@@ -53,7 +53,7 @@ pub struct Manifest {
 /// A file of the archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Measured {
+pub struct ArchiveFile {
     pub name: String,
     /// Size in bytes.
     pub bytes: u64,
@@ -65,11 +65,9 @@ pub struct Measured {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Frame {
-    /// First position.
     pub first: u64,
-    /// Last position.
     pub last: u64,
-    /// Offset in the file.
+    /// Offset of the frame in the events file, in bytes.
     pub offset: u64,
     /// Compressed size in bytes.
     pub bytes: u64,
@@ -88,26 +86,26 @@ impl Manifest {
     ) -> Result<(Manifest, Hash), ArchiveError> {
         let path = directory.join(MANIFEST);
         let mut bytes = vec![];
-        let file = File::open(&path).map_err(at(&path))?;
-        file.take(LONGEST).read_to_end(&mut bytes).map_err(at(&path))?;
+        let file = File::open(&path).map_err(io_error(&path))?;
+        file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(io_error(&path))?;
         let hash = proof::sha256(&bytes);
         if known.is_some_and(|known| *known != hash) {
-            return Err(spoiled(&path, "its manifest does not match the recorded digest"));
+            return Err(corrupt(&path, "its manifest does not match the recorded digest"));
         }
         let read: Manifest =
-            serde_json::from_slice(&bytes).map_err(|why| spoiled(&path, why.to_string()))?;
+            serde_json::from_slice(&bytes).map_err(|why| corrupt(&path, why.to_string()))?;
         if read.format != FORMAT {
             return Err(ArchiveError::Format {
                 path: path.display().to_string(),
                 found: read.format,
             });
         }
-        read.fits().map_err(|why| spoiled(&path, why))?;
+        read.check().map_err(|why| corrupt(&path, why))?;
         Ok((read, hash))
     }
 
-    /// Checks that the frames cover the range without gaps.
-    fn fits(&self) -> Result<(), &'static str> {
+    /// Checks that the frames, the proof and the files match the range.
+    fn check(&self) -> Result<(), &'static str> {
         let (mut next, mut offset) = (self.first_position, 0_u64);
         for frame in &self.frames {
             if frame.first != next || frame.last < frame.first || frame.offset != offset {
@@ -117,16 +115,17 @@ impl Manifest {
             offset = offset.saturating_add(frame.bytes);
         }
         let count = self.last_position.saturating_sub(self.first_position).saturating_add(1);
-        let said = (self.proof.from, self.proof.to) == (self.first_position, self.last_position);
+        let same_range =
+            (self.proof.from, self.proof.to) == (self.first_position, self.last_position);
         if self.first_position == 0 || next != self.last_position.saturating_add(1) {
             return Err("its frames do not cover its range");
         }
-        if !said || self.events != count || self.chain_before != self.proof.chain {
+        if !same_range || self.events != count || self.chain_before != self.proof.chain {
             return Err("its proof covers another range");
         }
         let names: Vec<&str> = self.files.iter().map(|file| &*file.name).collect();
         if names != [EVENTS, INDEX] || self.files.first().is_none_or(|file| file.bytes != offset) {
-            return Err("its files are not those of an archive");
+            return Err("its list of files does not match the archive format");
         }
         Ok(())
     }

@@ -11,14 +11,13 @@ use proof::Hash;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    ArchiveError, EVENTS, INDEX, Manifest, at, index, line,
-    manifest::{Frame, Measured},
-    spoiled,
+    ArchiveError, EVENTS, INDEX, Manifest, corrupt, index, io_error, line,
+    manifest::{ArchiveFile, Frame},
 };
 use crate::{StoredEvent, StreamId};
 
-/// Maximum size of a frame, many times that of 1,024 events of the largest size.
-const LONGEST: u64 = 1 << 30;
+/// Maximum size of a frame in bytes, many times the size of 1,024 events of the largest size.
+const MAX_BYTES: u64 = 1 << 30;
 
 /// An open archive.
 #[derive(Debug)]
@@ -36,7 +35,7 @@ impl Store {
         let (manifest, sha256) = Manifest::read(directory, known)?;
         let open = |name: &str| {
             let path = directory.join(name);
-            File::open(&path).map_err(at(&path))
+            File::open(&path).map_err(io_error(&path))
         };
         let (events, index) = (open(EVENTS)?, open(INDEX)?);
         Ok(Store { directory: directory.into(), manifest, sha256, events, index })
@@ -46,17 +45,17 @@ impl Store {
     pub(super) fn frame(&self, number: usize) -> Result<Vec<Arc<StoredEvent>>, ArchiveError> {
         let path = self.directory.join(EVENTS);
         let Some(frame) = self.manifest.frames.get(number) else {
-            return Err(spoiled(&path, format!("it has no frame {number}")));
+            return Err(corrupt(&path, format!("it has no frame {number}")));
         };
         let Frame { first, last, offset, bytes, raw_bytes, .. } = frame;
-        let wrong = |why: String| spoiled(&path, format!("positions {first} to {last}: {why}"));
-        if *bytes > LONGEST || *raw_bytes > LONGEST {
+        let wrong = |why: String| corrupt(&path, format!("positions {first} to {last}: {why}"));
+        if *bytes > MAX_BYTES || *raw_bytes > MAX_BYTES {
             return Err(wrong("the frame exceeds the maximum size".into()));
         }
         let mut packed = vec![0; usize::try_from(*bytes).unwrap_or(0)];
-        self.events.read_exact_at(&mut packed, *offset).map_err(at(&path))?;
+        self.events.read_exact_at(&mut packed, *offset).map_err(io_error(&path))?;
         if hex::encode(proof::sha256(&packed)) != frame.sha256 {
-            return Err(wrong("its bytes are not those that were written".into()));
+            return Err(wrong("its digest does not match the manifest".into()));
         }
         let capacity = usize::try_from(*raw_bytes).unwrap_or(0);
         let lines =
@@ -84,22 +83,22 @@ impl Store {
         let bytes = self.manifest.files.iter().find(|file| file.name == INDEX);
         let entries = index::entries(bytes.map_or(0, |file| file.bytes));
         index::find(&self.index, entries, stream, from_sequence)
-            .map_err(at(&self.directory.join(INDEX)))
+            .map_err(io_error(&self.directory.join(INDEX)))
     }
 }
 
 /// Size and SHA-256 of a file.
-pub(super) fn measure(directory: &Path, name: &str) -> Result<Measured, ArchiveError> {
+pub(super) fn measure(directory: &Path, name: &str) -> Result<ArchiveFile, ArchiveError> {
     let path = directory.join(name);
-    let mut file = File::open(&path).map_err(at(&path))?;
+    let mut file = File::open(&path).map_err(io_error(&path))?;
     let (mut hasher, mut bytes, mut buffer) = (Sha256::new(), 0_u64, vec![0; 1 << 18]);
     loop {
-        let read = file.read(&mut buffer).map_err(at(&path))?;
+        let read = file.read(&mut buffer).map_err(io_error(&path))?;
         if read == 0 {
             break;
         }
         hasher.update(&buffer[..read]);
         bytes += read as u64;
     }
-    Ok(Measured { name: name.into(), bytes, sha256: hex::encode(hasher.finalize()) })
+    Ok(ArchiveFile { name: name.into(), bytes, sha256: hex::encode(hasher.finalize()) })
 }

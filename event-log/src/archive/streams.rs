@@ -8,9 +8,7 @@ use super::{ArchiveRecord, Archives, catalog::unreadable, list, store::Store};
 use crate::{LogError, StoredEvent, StreamId, stored::number};
 
 impl Archives {
-    /// Returns the events of a stream after a sequence and up to a position that only archives
-    /// have, in order, at most `limit`. An event that is missing between them and the first row
-    /// of the database is an error.
+    /// Returns the events of a stream after a sequence and up to a position that only archives have, in order, at most `limit`. If an event between the returned events and the first row of the database is missing, that is an error.
     ///
     /// # Errors
     /// [`LogError::Archived`].
@@ -22,7 +20,7 @@ impl Archives {
         limit: u32,
     ) -> Result<Vec<Arc<StoredEvent>>, LogError> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let (since, until) = archived(&mut *connection, stream).await?;
+        let (since, until) = archived_part(&mut *connection, stream).await?;
         let (mut found, mut next) = (Vec::new(), after_sequence.saturating_add(1));
         if next > until {
             return Ok(found);
@@ -41,9 +39,10 @@ impl Archives {
                     if event.stream != *stream || event.sequence < next {
                         continue;
                     }
-                    // Checked first: the missing event may be at or before the requested position.
+                    // This check comes first, because the missing event may be at or before the
+                    // requested position.
                     if event.sequence != next {
-                        return Err(gap(&store, &listed, stream, next));
+                        return Err(index_gap(&store, &listed, stream, next));
                     }
                     if event.position > to || found.len() == limit {
                         return Ok(found);
@@ -62,7 +61,7 @@ impl Archives {
                 self.follows(connection, (stream, next, to), (&store, &listed)).await?;
             }
             Some((store, listed)) if next <= until => {
-                return Err(gap(&store, &listed, stream, next));
+                return Err(index_gap(&store, &listed, stream, next));
             }
             Some(_) | None => {}
         }
@@ -92,17 +91,17 @@ impl Archives {
                     return if event.position > position {
                         Ok(())
                     } else {
-                        Err(gap(store, listed, stream, sequence))
+                        Err(index_gap(store, listed, stream, sequence))
                     };
                 }
             }
         }
-        Err(gap(store, listed, stream, sequence))
+        Err(index_gap(store, listed, stream, sequence))
     }
 }
 
 /// Returns a position before which the stream has no event, and the last sequence that no row has.
-async fn archived(
+async fn archived_part(
     connection: &mut PgConnection,
     stream: &StreamId,
 ) -> Result<(u64, u64), sqlx::Error> {
@@ -119,7 +118,7 @@ async fn archived(
     Ok((number(row.try_get(0)?), number(row.try_get(1)?)))
 }
 
-fn gap(store: &Store, listed: &ArchiveRecord, stream: &StreamId, sequence: u64) -> LogError {
+fn index_gap(store: &Store, listed: &ArchiveRecord, stream: &StreamId, sequence: u64) -> LogError {
     let why = format!("its index does not lead to event {sequence} of {stream}");
     unreadable(&store.directory, listed, &why)
 }

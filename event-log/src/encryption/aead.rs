@@ -20,8 +20,12 @@ pub(super) fn encrypt(key: &[u8; 32], context: &[u8], plain: &[u8]) -> Option<Ve
 }
 
 /// Decrypts bytes. Returns `None` for another key or context, or after tampering.
-pub(super) fn decrypt(key: &[u8; 32], context: &[u8], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-    let (nonce, text) = sealed.split_first_chunk::<NONCE_LEN>()?;
+pub(super) fn decrypt(
+    key: &[u8; 32],
+    context: &[u8],
+    ciphertext: &[u8],
+) -> Option<Zeroizing<Vec<u8>>> {
+    let (nonce, text) = ciphertext.split_first_chunk::<NONCE_LEN>()?;
     let mut text = Zeroizing::new(text.to_vec());
     let nonce = Nonce::assume_unique_for_key(*nonce);
     let plain = cipher(key)?.open_in_place(nonce, Aad::from(context), &mut text).ok()?.len();
@@ -38,17 +42,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_opens_with_its_key_in_its_context_and_unchanged() {
-        let sealed = encrypt(&[1; 32], b"here", b"words").unwrap();
-        assert_ne!(sealed, encrypt(&[1; 32], b"here", b"words").unwrap());
-        assert_eq!(**decrypt(&[1; 32], b"here", &sealed).unwrap(), *b"words");
-        assert_eq!(decrypt(&[2; 32], b"here", &sealed), None);
-        assert_eq!(decrypt(&[1; 32], b"there", &sealed), None);
-        for at in 0..sealed.len() {
-            let mut other = sealed.clone();
+    fn decryption_needs_the_same_key_context_and_ciphertext() {
+        let ciphertext = encrypt(&[1; 32], b"here", b"words").unwrap();
+        assert_ne!(ciphertext, encrypt(&[1; 32], b"here", b"words").unwrap());
+        assert_eq!(**decrypt(&[1; 32], b"here", &ciphertext).unwrap(), *b"words");
+        assert_eq!(decrypt(&[2; 32], b"here", &ciphertext), None);
+        assert_eq!(decrypt(&[1; 32], b"there", &ciphertext), None);
+        for at in 0..ciphertext.len() {
+            let mut other = ciphertext.clone();
             other[at] ^= 1;
             assert_eq!(decrypt(&[1; 32], b"here", &other), None, "{at}");
         }
-        assert_eq!(decrypt(&[1; 32], b"here", &sealed[..11]), None);
+        assert_eq!(decrypt(&[1; 32], b"here", &ciphertext[..11]), None);
     }
 }

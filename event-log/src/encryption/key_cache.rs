@@ -21,7 +21,7 @@ struct Generations {
 
 impl KeyCache {
     /// Returns the cached keys of these subjects, and the subjects without a cached key.
-    pub(super) fn known(&self, subjects: BTreeSet<String>) -> (Keys, Vec<String>) {
+    pub(super) fn cached(&self, subjects: BTreeSet<String>) -> (Keys, Vec<String>) {
         let mut generations = self.lock();
         let (mut keys, mut missing) = (Keys::default(), vec![]);
         for subject in subjects {
@@ -49,14 +49,13 @@ impl KeyCache {
         }
     }
 
-    /// Caches a key in place of any other.
+    /// Caches the state of a subject's key, and replaces an earlier one.
     pub(super) fn put(&self, subject: String, key: Key) {
         let mut generations = self.lock();
         generations.old.remove(&subject);
         generations.put(subject, key);
     }
 
-    /// Removes all keys.
     pub(super) fn clear(&self) {
         *self.lock() = Generations::default();
     }

@@ -1,4 +1,4 @@
-//! Members of a JSON object in their order. A member that is not replaced stays byte for byte.
+//! Members of a JSON object in their order. A member that is not replaced keeps its exact bytes.
 use std::fmt;
 
 use serde::{
@@ -12,8 +12,8 @@ pub(super) struct Members(pub Vec<(String, Box<RawValue>)>);
 
 impl<'de> Deserialize<'de> for Members {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Members, D::Error> {
-        struct InOrder;
-        impl<'de> Visitor<'de> for InOrder {
+        struct MembersVisitor;
+        impl<'de> Visitor<'de> for MembersVisitor {
             type Value = Members;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -26,7 +26,7 @@ impl<'de> Deserialize<'de> for Members {
                 Ok(Members(members))
             }
         }
-        deserializer.deserialize_map(InOrder)
+        deserializer.deserialize_map(MembersVisitor)
     }
 }
 
@@ -41,27 +41,27 @@ impl Serialize for Members {
 }
 
 /// Returns a replacement for the value at a pointer, if there is one.
-pub(super) type Instead<'a> = &'a mut dyn FnMut(&str, &RawValue) -> Option<Box<RawValue>>;
+pub(super) type ReplaceValue<'a> = &'a mut dyn FnMut(&str, &RawValue) -> Option<Box<RawValue>>;
 
-/// Replaces values under an object by their JSON pointers (RFC 6901). `wanted` classifies each
+/// Replaces values under an object by their JSON pointers (RFC 6901). `classify` maps each
 /// pointer; a value that contains no match is not parsed. Returns `None` if nothing was replaced.
-pub(super) fn replaced(
+pub(super) fn replace_values(
     value: &RawValue,
     at: &str,
-    wanted: &dyn Fn(&str) -> Way,
-    instead: Instead<'_>,
+    classify: &dyn Fn(&str) -> Relation,
+    instead: ReplaceValue<'_>,
 ) -> Result<Option<Box<RawValue>>, serde_json::Error> {
-    match wanted(at) {
-        Way::Past => return Ok(None),
-        Way::Here => return Ok(instead(at, value)),
-        Way::Through => {}
+    match classify(at) {
+        Relation::Outside => return Ok(None),
+        Relation::Match => return Ok(instead(at, value)),
+        Relation::Above => {}
     }
     // A pointer may lead through a value that is not an object. Then it matches nothing.
     let Ok(mut members) = serde_json::from_str::<Members>(value.get()) else { return Ok(None) };
     let mut changed = false;
     for (name, value) in &mut members.0 {
         let at = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
-        if let Some(new) = replaced(value, &at, wanted, &mut *instead)? {
+        if let Some(new) = replace_values(value, &at, classify, &mut *instead)? {
             *value = new;
             changed = true;
         }
@@ -70,11 +70,11 @@ pub(super) fn replaced(
 }
 
 /// Relation of a pointer to the values to replace.
-pub(super) enum Way {
+pub(super) enum Relation {
     /// The value at the pointer is to be replaced.
-    Here,
+    Match,
     /// The value at the pointer contains a value to replace.
-    Through,
+    Above,
     /// The value at the pointer contains no value to replace.
-    Past,
+    Outside,
 }

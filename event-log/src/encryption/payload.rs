@@ -16,14 +16,14 @@ use zeroize::Zeroizing;
 use super::{
     KeyState, Keys,
     aead::{decrypt, encrypt},
-    members::{Members, Way, replaced},
+    members::{Members, Relation, replace_values},
 };
 
 /// Stored value of an encrypted field.
 pub(super) const PLACEHOLDER: &str = "[encrypted]";
 const MEMBER: &str = "encrypted";
 
-/// Encrypted fields of one set of subjects. Decryption needs the keys of all of them.
+/// Encrypted fields of one set of subjects. Decryption needs the keys of all these subjects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct EncryptedFields {
     /// Subjects whose keys together decrypt the fields.
@@ -92,65 +92,70 @@ pub(super) fn encrypt_payload(
         }
     };
     let whole: Box<RawValue> = serde_json::from_str(payload).map_err(bad)?;
-    let kept = to_raw_value(PLACEHOLDER).map_err(bad)?;
+    let placeholder = to_raw_value(PLACEHOLDER).map_err(bad)?;
     let erased = to_raw_value(ERASED).map_err(bad)?;
-    let (mut stored, mut said) = (whole.clone(), whole);
+    let (mut stored, mut readable) = (whole.clone(), whole);
     let mut parts: BTreeMap<Vec<String>, Parts> = BTreeMap::new();
     for place in places {
         let of = whose(place);
         if of.is_empty() {
             continue;
         }
-        let way = |pointer: &str| way(pointer, place.path);
-        match keys.standing(&of) {
+        let classify = |pointer: &str| relation(pointer, place.path);
+        match keys.combined_state(&of) {
             KeyState::Open(_) => {
                 let (at, values) = parts.entry(of).or_default();
                 let mut take = |pointer: &str, value: &RawValue| {
                     at.push(pointer.to_owned());
                     values.push(value.to_owned());
-                    Some(kept.clone())
+                    Some(placeholder.clone())
                 };
-                stored = replaced(&stored, "", &way, &mut take).map_err(bad)?.unwrap_or(stored);
+                stored = replace_values(&stored, "", &classify, &mut take)
+                    .map_err(bad)?
+                    .unwrap_or(stored);
             }
-            // A shredded key encrypts nothing more.
+            // New data of a shredded subject is stored as erased.
             KeyState::Shredded => {
                 let mut erase = |_: &str, _: &RawValue| Some(erased.clone());
-                stored = replaced(&stored, "", &way, &mut erase).map_err(bad)?.unwrap_or(stored);
-                said = replaced(&said, "", &way, &mut erase).map_err(bad)?.unwrap_or(said);
+                stored = replace_values(&stored, "", &classify, &mut erase)
+                    .map_err(bad)?
+                    .unwrap_or(stored);
+                readable = replace_values(&readable, "", &classify, &mut erase)
+                    .map_err(bad)?
+                    .unwrap_or(readable);
             }
             // Without the key, the commit fails. The data must not be written in plaintext.
             KeyState::Missing(why) => return Err(why),
         }
     }
-    let mut seals = vec![];
+    let mut encrypted = vec![];
     for (of, (at, values)) in parts {
-        let KeyState::Open(key) = keys.standing(&of) else { continue };
+        let KeyState::Open(key) = keys.combined_state(&of) else { continue };
         if at.is_empty() {
             continue;
         }
         let plain = Zeroizing::new(serde_json::to_vec(&values).map_err(bad)?);
         let context = which.context(&of, &at);
         let text = encrypt(&key, &context, &plain).map(|text| STANDARD.encode(text));
-        let text = text.ok_or("it is too long to be encrypted")?;
-        seals.push(EncryptedFields { subjects: of, paths: at, ciphertext: text });
+        let text = text.ok_or("the personal data of the event is too long")?;
+        encrypted.push(EncryptedFields { subjects: of, paths: at, ciphertext: text });
     }
     if stored.get() == payload {
         return Ok(None);
     }
-    if seals.is_empty() {
-        return Ok(Some((stored.get().to_owned(), said.get().to_owned())));
+    if encrypted.is_empty() {
+        return Ok(Some((stored.get().to_owned(), readable.get().to_owned())));
     }
     let mut members: Members = serde_json::from_str(stored.get()).map_err(bad)?;
-    members.0.push((MEMBER.to_owned(), to_raw_value(&seals).map_err(bad)?));
+    members.0.push((MEMBER.to_owned(), to_raw_value(&encrypted).map_err(bad)?));
     let stored = serde_json::to_string(&members).map_err(bad)?;
-    Ok(Some((stored, said.get().to_owned())))
+    Ok(Some((stored, readable.get().to_owned())))
 }
 
 /// Returns the encrypted fields of a payload. Empty if the payload is stored in plaintext.
 ///
 /// # Errors
-/// The payload has a member `encrypted` that cannot be read. Such a payload is never taken for
-/// plaintext.
+/// The payload has a member `encrypted` that cannot be read. Such a payload is never treated as plaintext.
 pub(super) fn encrypted_fields(payload: &str) -> Result<Vec<EncryptedFields>, String> {
     #[derive(Deserialize)]
     struct Encrypted<'p> {
@@ -166,11 +171,11 @@ pub(super) fn encrypted_fields(payload: &str) -> Result<Vec<EncryptedFields>, St
     else {
         return Ok(vec![]);
     };
-    let seals: Vec<EncryptedFields> = serde_json::from_str(encrypted.get()).map_err(bad)?;
-    if seals.is_empty() {
+    let fields: Vec<EncryptedFields> = serde_json::from_str(encrypted.get()).map_err(bad)?;
+    if fields.is_empty() {
         return Err("its member `encrypted` is empty".into());
     }
-    Ok(seals)
+    Ok(fields)
 }
 
 /// Returns the payload with decrypted fields, `None` if no field is encrypted, or the reason why
@@ -180,15 +185,15 @@ pub(super) fn open(
     which: EventContext<'_>,
     keys: &Keys,
 ) -> Result<Option<String>, String> {
-    let seals = encrypted_fields(payload)?;
-    if seals.is_empty() {
+    let fields = encrypted_fields(payload)?;
+    if fields.is_empty() {
         return Ok(None);
     }
     let bad = |error: serde_json::Error| error.to_string();
     let erased = to_raw_value(ERASED).map_err(bad)?;
     let mut values: HashMap<String, Box<RawValue>> = HashMap::new();
-    for EncryptedFields { subjects: of, paths: at, ciphertext: text } in seals {
-        let key = match keys.standing(&of) {
+    for EncryptedFields { subjects: of, paths: at, ciphertext: text } in fields {
+        let key = match keys.combined_state(&of) {
             KeyState::Open(key) => key,
             KeyState::Shredded => {
                 values.extend(at.into_iter().map(|at| (at, erased.clone())));
@@ -196,10 +201,10 @@ pub(super) fn open(
             }
             KeyState::Missing(why) => return Err(why),
         };
-        let sealed = STANDARD.decode(&text).ok();
-        let plain = sealed.and_then(|text| decrypt(&key, &which.context(&of, &at), &text));
+        let encrypted = STANDARD.decode(&text).ok();
+        let plain = encrypted.and_then(|text| decrypt(&key, &which.context(&of, &at), &text));
         let changed = || {
-            format!("what is encrypted for {} was changed, or is from another event", of.join(", "))
+            format!("the encrypted data of {} was changed, or is from another event", of.join(", "))
         };
         let plain = plain.ok_or_else(changed)?;
         let there: Vec<Box<RawValue>> = serde_json::from_slice(&plain).map_err(bad)?;
@@ -209,31 +214,31 @@ pub(super) fn open(
     members.0.retain(|(name, _)| name != MEMBER);
     let whole = to_raw_value(&members).map_err(bad)?;
     let places: Vec<String> = values.keys().cloned().collect();
-    let way = |pointer: &str| {
+    let classify = |pointer: &str| {
         let within =
             |place: &String| place.strip_prefix(pointer).is_some_and(|rest| rest.starts_with('/'));
         match places.iter().any(|place| place == pointer) {
-            true => Way::Here,
-            false if places.iter().any(within) => Way::Through,
-            false => Way::Past,
+            true => Relation::Match,
+            false if places.iter().any(within) => Relation::Above,
+            false => Relation::Outside,
         }
     };
     let mut fill = |pointer: &str, _: &RawValue| values.remove(pointer);
-    let read = replaced(&whole, "", &way, &mut fill).map_err(bad)?;
+    let read = replace_values(&whole, "", &classify, &mut fill).map_err(bad)?;
     Ok(Some(read.unwrap_or(whole).get().to_owned()))
 }
 
 /// Relation of a pointer to the path of a personal data field.
-fn way(pointer: &str, path: &[&str]) -> Way {
+fn relation(pointer: &str, path: &[&str]) -> Relation {
     let mut steps = pointer.split('/').skip(1);
     for part in path {
         match steps.next() {
-            None => return Way::Through,
+            None => return Relation::Above,
             Some(step) if *part == "*" || step == *part => {}
-            Some(_) => return Way::Past,
+            Some(_) => return Relation::Outside,
         }
     }
-    if steps.next().is_some() { Way::Past } else { Way::Here }
+    if steps.next().is_some() { Relation::Outside } else { Relation::Match }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Rotation of the wrapping key: the current one wraps every key that an earlier one wrapped, so
-//! that the earlier one can be deleted.
+//! Rotation of the wrapping key. The current key wraps every subject key that an earlier key
+//! wrapped, so that the earlier key can be deleted.
 use sqlx::{PgPool, Row};
 
 use super::{KeyRing, wrap::WrappingKey};
@@ -46,7 +46,7 @@ impl KeyRing {
                 subjects.push(subject);
                 by.push(former);
             }
-            // Leaves out keys that were shredded meanwhile.
+            // Skips keys that were shredded meanwhile.
             let again = sqlx::query(
                 "update subject_key k set wrapped = u.wrapped, wrapped_by = $4 \
                  from unnest($1::text[], $2::bytea[], $3::text[]) as u(subject, wrapped, by) \

@@ -1,5 +1,5 @@
-//! Shredding of subject keys. The key bytes are deleted. The row records that time, and the time at
-//! which the last copy of the data was erased.
+//! Shredding of subject keys. The key bytes are deleted. The row records the time of the deletion,
+//! and the time at which the last copy of the data was erased.
 use domain::decider::Timestamp;
 use sqlx::{PgExecutor, PgPool};
 
@@ -21,13 +21,13 @@ pub async fn delete_key(pool: &PgPool, subject: &str, now: Timestamp) -> Result<
     Ok(())
 }
 
-/// Returns the subjects whose shredding is in the log but whose key still exists, because a
-/// server crashed in between.
+/// Returns the subjects whose shredding is in the log but whose key still exists, because a server crashed between both steps.
 ///
 /// # Errors
 /// If a database operation fails.
-pub async fn undone(executor: impl PgExecutor<'_>) -> Result<Vec<String>, sqlx::Error> {
-    // The first event of such a stream is the shredding. The second records that no copy is left.
+pub async fn unfinished(executor: impl PgExecutor<'_>) -> Result<Vec<String>, sqlx::Error> {
+    // The first event of a subject's stream is the shredding. The second event records that the
+    // last copy was erased.
     let decided = "select s.aggregate_id from log_stream s where s.aggregate_type = 'subject' \
          and s.version = 1 and not exists (select 1 from subject_key k \
            where k.subject = s.aggregate_id and k.shredded_at is not null)";
@@ -66,7 +66,7 @@ pub async fn without_copies(executor: impl PgExecutor<'_>) -> Result<Vec<String>
 
 /// Makes the database reject copies of data that any server read up to the current head. The
 /// keys of these subjects must be deleted already. Running statements may still write copies:
-/// [`barrier`] waits for them.
+/// [`wait_for_writers`] waits for them.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -80,12 +80,11 @@ pub async fn raise_fence(
     Ok(())
 }
 
-/// Waits for every statement that writes one of these tables. Later statements see what was
-/// committed before.
+/// Waits until no transaction writes to one of these tables. Later statements see all data that was committed before.
 ///
 /// # Errors
 /// If writers hold a table for 2 s, or the role may not lock it.
-pub async fn barrier(owner: &PgPool, tables: &[&str]) -> Result<(), sqlx::Error> {
+pub async fn wait_for_writers(owner: &PgPool, tables: &[&str]) -> Result<(), sqlx::Error> {
     for table in tables {
         let mut tx = owner.begin().await?;
         let lock = format!("set local lock_timeout = '2s'; lock table {table} in share mode");
@@ -106,12 +105,11 @@ pub async fn erase_again(executor: impl PgExecutor<'_>, subject: &str) -> Result
     Ok(())
 }
 
-/// Records that no copy is left, unless another erasure was requested after this one began.
-/// Returns true if it was recorded.
+/// Records that the last copy was erased, unless another erasure was requested after this one began. Returns true if it was recorded.
 ///
 /// # Errors
 /// If a database operation fails.
-pub async fn erased(
+pub async fn record_erasure(
     executor: impl PgExecutor<'_>,
     due: &DueErasure,
     now: Timestamp,

@@ -17,8 +17,8 @@ impl Shared {
         let mut wrapped = Vec::with_capacity(subjects.len());
         for subject in subjects {
             let fresh = Secret::new(rand::random());
-            let sealed = self.wrapping.wrap(subject, &fresh);
-            wrapped.push(sealed.ok_or(sqlx::Error::Encode("cannot wrap a key".into()))?);
+            let encrypted = self.wrapping.wrap(subject, &fresh);
+            wrapped.push(encrypted.ok_or(sqlx::Error::Encode("cannot wrap a key".into()))?);
         }
         sqlx::query(
             "insert into subject_key (subject, wrapped, wrapped_by, created_at) \

@@ -8,6 +8,6 @@ pub(super) const FORMAT: i32 = super::FORMAT + 1;
 pub(super) const MIGRATION: (&str, &str) =
     ("9999_next.sql", "update log_head set format = format + 1");
 
-pub(super) fn is() -> bool {
+pub(super) fn is_enabled() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }

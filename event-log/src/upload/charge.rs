@@ -8,10 +8,10 @@ use sqlx::{PgConnection, PgPool, Row as _};
 use super::Uploader;
 use crate::blob::BlobError;
 
-/// Minimum charge of an upload, because a row costs more than its bytes.
-const LEAST: u64 = 4096;
+/// Minimum charge of an upload in bytes, because a row costs more than its bytes.
+const MIN_CHARGE: u64 = 4096;
 
-/// Lock of a runner's counters.
+/// SQL expression: key of the advisory lock on a runner's counters.
 const LOCK: &str = "hashtextextended('blob_upload ' || $1, 0)";
 
 /// Maximum number of bytes that may be uploaded. Each upload counts at least 4 KiB.
@@ -38,7 +38,7 @@ pub enum Limit {
 
 /// Remaining quota for an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
+pub enum RemainingQuota {
     /// The execution has uploaded these bytes already.
     Stored,
     /// The execution has uploaded these bytes, but they are missing.
@@ -54,28 +54,28 @@ pub enum Room {
 
 /// Bytes that an upload of this size counts.
 pub fn charge(size: u64) -> u64 {
-    size.max(LEAST)
+    size.max(MIN_CHARGE)
 }
 
 /// Returns the remaining quota for the bytes of a digest.
 ///
 /// # Errors
 /// [`BlobError`].
-pub async fn room(
+pub async fn remaining_quota(
     pool: &PgPool,
     by: Uploader<'_>,
     named: &Digest,
     quota: Quota,
-) -> Result<Room, BlobError> {
-    room_of(&mut *pool.acquire().await?, by, named, quota).await
+) -> Result<RemainingQuota, BlobError> {
+    remaining_quota_in(&mut *pool.acquire().await?, by, named, quota).await
 }
 
-pub(super) async fn room_of(
+pub(super) async fn remaining_quota_in(
     connection: &mut PgConnection,
     by: Uploader<'_>,
     named: &Digest,
     quota: Quota,
-) -> Result<Room, BlobError> {
+) -> Result<RemainingQuota, BlobError> {
     let sql = "select \
            coalesce((select bytes from upload_charge where holder = $1), 0) as by_runner, \
            coalesce((select bytes from upload_charge where holder = $2), 0) as by_execution, \
@@ -88,8 +88,8 @@ pub(super) async fn room_of(
         .fetch_one(connection)
         .await?;
     match row.try_get::<Option<bool>, _>("is_there")? {
-        Some(true) => return Ok(Room::Stored),
-        Some(false) => return Ok(Room::Missing),
+        Some(true) => return Ok(RemainingQuota::Stored),
+        Some(false) => return Ok(RemainingQuota::Missing),
         None => {}
     }
     let left = |column, most: u64| {
@@ -99,27 +99,27 @@ pub(super) async fn room_of(
     let (execution, runner) =
         (left("by_execution", quota.execution)?, left("by_runner", quota.runner)?);
     Ok(if execution <= runner {
-        Room::Left { bytes: execution, limit: Limit::Execution }
+        RemainingQuota::Left { bytes: execution, limit: Limit::Execution }
     } else {
-        Room::Left { bytes: runner, limit: Limit::Runner }
+        RemainingQuota::Left { bytes: runner, limit: Limit::Runner }
     })
 }
 
 /// Locks the counters of a runner until the transaction ends. Returns false if another transaction
-/// holds them.
+/// holds the lock.
 pub(super) async fn try_lock(tx: &mut PgConnection, runner: &str) -> Result<bool, sqlx::Error> {
     let lock = format!("select pg_try_advisory_xact_lock({LOCK})");
     sqlx::query_scalar(&lock).bind(runner).fetch_one(tx).await
 }
 
-/// Locks the counters of a runner, and waits for another transaction that holds them.
+/// Locks the counters of a runner, and waits for another transaction that holds the lock.
 pub(super) async fn lock(tx: &mut PgConnection, runner: &str) -> Result<(), sqlx::Error> {
     let lock = format!("select pg_advisory_xact_lock({LOCK})");
     sqlx::query(&lock).bind(runner).execute(tx).await?;
     Ok(())
 }
 
-/// Counts an upload that was stored.
+/// Adds a stored upload to the counters of its runner and its execution.
 pub(super) async fn add(
     tx: &mut PgConnection,
     by: Uploader<'_>,
@@ -139,10 +139,10 @@ pub(super) async fn add(
 /// Statement that deletes the uploads of runner `$1` that meet a condition, and subtracts them from
 /// the counters. It returns the number of deleted uploads, and the number of those that no report
 /// referenced.
-pub(super) fn returned(condition: &str) -> String {
+pub(super) fn delete_statement(condition: &str) -> String {
     format!(
         "with gone as (delete from blob_upload where {condition} \
-           returning execution, greatest(size, {LEAST}) as charge, bytes is not null as unnamed), \
+           returning execution, greatest(size, {MIN_CHARGE}) as charge, bytes is not null as unnamed), \
          less as (select execution as holder, sum(charge) as bytes from gone group by execution \
            union all select $1::text, coalesce(sum(charge), 0) from gone), \
          counted as (update upload_charge c set bytes = c.bytes - less.bytes \
@@ -152,7 +152,7 @@ pub(super) fn returned(condition: &str) -> String {
 }
 
 /// Deletes counters that are zero.
-pub(super) async fn forget(pool: &PgPool) -> Result<(), sqlx::Error> {
+pub(super) async fn delete_empty_counters(pool: &PgPool) -> Result<(), sqlx::Error> {
     sqlx::query("delete from upload_charge where bytes <= 0").execute(pool).await?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use sqlx::{PgPool, Row};
 
 use super::{
     Difference, VerifyError,
-    segment::{LEVEL, Seen, Segment},
+    segment::{LEVEL, Segment, StreamEnds},
 };
 use crate::{
     StreamId,
@@ -24,10 +24,10 @@ pub(super) struct LogSummary {
     pub position: u64,
     pub chain: Hash,
     pub edge: Edge,
-    /// Time and batch of the last event.
+    /// Time in microseconds and commit number of the last event.
     pub last: Option<(i64, i64)>,
     /// Streams, with their first and last event.
-    pub streams: HashMap<StreamId, Seen>,
+    pub streams: HashMap<StreamId, StreamEnds>,
     /// Nodes above those of the segments, to compare with the stored ones.
     pub nodes: Vec<(Node, Hash)>,
     pub whole: bool,
@@ -43,7 +43,7 @@ impl LogSummary {
             return differs(position, "the event is older than the one before it");
         }
         let mut wrong = None;
-        for (stream, Seen { first, last }) in part.streams {
+        for (stream, StreamEnds { first, last }) in part.streams {
             let known = self.streams.get(&stream);
             let expected = match known {
                 Some(known) => Some(known.last.0 + 1),
@@ -53,7 +53,7 @@ impl LogSummary {
                 wrong = wrong.into_iter().chain([first.1]).min();
             }
             let first = known.map_or(first, |known| known.first);
-            self.streams.insert(stream, Seen { first, last });
+            self.streams.insert(stream, StreamEnds { first, last });
         }
         if let Some(position) = wrong {
             return differs(position, "the event is not the next of its stream");
@@ -75,7 +75,7 @@ impl LogSummary {
         Ok(())
     }
 
-    /// Compares the nodes that the segments completed together with the stored ones.
+    /// Compares the nodes above the segments with the stored nodes.
     pub async fn compare_nodes(&mut self, pool: &PgPool) -> Result<(), VerifyError> {
         let nodes = std::mem::take(&mut self.nodes);
         let rows = sqlx::query(
@@ -125,14 +125,14 @@ impl LogSummary {
                 let since = number(row.try_get(4)?);
                 let differs = |position| Err(differs(position, &stream).into());
                 match self.streams.remove(&stream) {
-                    // A concurrent append may have written this event after the verified end. The
-                    // database must have it by now.
+                    // The stream's last event may be from a concurrent append after the verified
+                    // end. That event must be in the database by now.
                     seen if position > end => {
-                        let told = seen.map_or(position, |seen| seen.last.1);
-                        later.push(stream, version, position, told);
+                        let reported = seen.map_or(position, |seen| seen.last.1);
+                        later.push(stream, version, position, reported);
                     }
                     // Reads of the stream skip events before its recorded beginning.
-                    Some(Seen { first, .. }) if self.whole && first.1 < since => {
+                    Some(StreamEnds { first, .. }) if self.whole && first.1 < since => {
                         let (position, what) =
                             (first.1, format!("{stream} has events before its recorded beginning"));
                         return Err(Difference { position, what }.into());
@@ -162,16 +162,16 @@ struct GrownStreams {
     version: Vec<i64>,
     position: Vec<i64>,
     /// Position to report in case of an error: the last verified event of the stream.
-    told: Vec<i64>,
+    reported: Vec<i64>,
 }
 
 impl GrownStreams {
-    fn push(&mut self, stream: StreamId, version: u64, position: u64, told: u64) {
+    fn push(&mut self, stream: StreamId, version: u64, position: u64, reported: u64) {
         self.kind.push(stream.aggregate_type);
         self.id.push(stream.aggregate_id);
         self.version.push(bigint(version));
         self.position.push(bigint(position));
-        self.told.push(bigint(told));
+        self.reported.push(bigint(reported));
     }
 
     /// Checks that each stream has an event with this position and sequence, since both are written
@@ -192,7 +192,7 @@ impl GrownStreams {
         .bind(self.id)
         .bind(self.version)
         .bind(self.position)
-        .bind(self.told)
+        .bind(self.reported)
         .fetch_optional(pool)
         .await?;
         let Some(row) = row else { return Ok(()) };

@@ -7,10 +7,10 @@ use super::{Difference, VerifyError};
 
 /// Number of signatures that one task checks.
 const BATCH: usize = 256;
-/// Maximum number of waiting tasks.
+/// Maximum number of signature tasks that run concurrently.
 const TASKS: usize = 16;
 /// Maximum number of findings in the result.
-const TOLD: usize = 100;
+const MAX_FINDINGS: usize = 100;
 
 /// Result for the reports of runners.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,43 +40,43 @@ impl ReportVerifier {
     pub async fn take(&mut self, facts: Vec<(u64, ReportEvent)>) -> Result<(), VerifyError> {
         for (position, fact) in facts {
             match self.reports.take(position, fact) {
-                Ok(asked) => self.waiting.extend(asked),
-                Err(wrong) => self.found(wrong),
+                Ok(signatures) => self.waiting.extend(signatures),
+                Err(wrong) => self.add_error(wrong),
             }
             if self.waiting.len() >= BATCH {
-                self.check();
+                self.spawn_batch();
             }
             // Waits for tasks, so that the memory never holds the signatures of a whole log.
             while self.tasks.len() > TASKS {
-                self.checked().await?;
+                self.next_batch().await?;
             }
         }
         Ok(())
     }
 
     /// Waits for one batch. Returns false if there is none.
-    async fn checked(&mut self) -> Result<bool, VerifyError> {
+    async fn next_batch(&mut self) -> Result<bool, VerifyError> {
         let Some(found) = self.tasks.join_next().await else { return Ok(false) };
         self.wrong.extend(found.map_err(|error| sqlx::Error::Io(error.into()))?);
         self.wrong.sort_unstable();
-        self.wrong.truncate(TOLD);
+        self.wrong.truncate(MAX_FINDINGS);
         Ok(true)
     }
 
-    fn check(&mut self) {
+    fn spawn_batch(&mut self) {
         let batch = std::mem::take(&mut self.waiting);
-        self.tasks.spawn(async move { Signature::check_all(&batch).take(TOLD).collect() });
+        self.tasks.spawn(async move { Signature::check_all(&batch).take(MAX_FINDINGS).collect() });
     }
 
-    fn found(&mut self, wrong: ReportError) {
-        if self.wrong.len() < TOLD {
+    fn add_error(&mut self, wrong: ReportError) {
+        if self.wrong.len() < MAX_FINDINGS {
             self.wrong.push(wrong);
         }
     }
 
     pub async fn end(mut self) -> Result<Reported, VerifyError> {
-        self.check();
-        while self.checked().await? {}
+        self.spawn_batch();
+        while self.next_batch().await? {}
         self.wrong.sort_unstable();
         let wrong = self
             .wrong

@@ -41,10 +41,10 @@ pub(super) struct Range {
 pub(super) struct Segment {
     /// Last link of the chain.
     pub chain: Hash,
-    /// Time and batch of the first and of the last event.
+    /// Time in microseconds and commit number of the first and of the last event.
     pub times: Option<((i64, i64), (i64, i64))>,
     /// Streams, with sequence and position of their first and last event.
-    pub streams: Vec<(StreamId, Seen)>,
+    pub streams: Vec<(StreamId, StreamEnds)>,
     /// Nodes that the segment completes.
     pub nodes: Vec<Hash>,
     /// Leaves after the last complete node.
@@ -55,7 +55,7 @@ pub(super) struct Segment {
 
 /// Sequence and position of a stream's first and last event in a segment.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen {
+pub(super) struct StreamEnds {
     pub first: (u64, u64),
     pub last: (u64, u64),
 }
@@ -69,7 +69,7 @@ pub(super) async fn check(source: Source, range: Range) -> Result<Segment, Verif
     loop {
         let mut connection = source.pool.acquire().await?;
         let before = floor(&mut connection).await?;
-        let checked = once(&source, &mut connection, &range, before).await;
+        let checked = try_check(&source, &mut connection, &range, before).await;
         // Rows that were dropped meanwhile are in an archive, so the next attempt reads them there.
         if checked.is_err() && floor(&mut connection).await? > before {
             continue;
@@ -81,7 +81,7 @@ pub(super) async fn check(source: Source, range: Range) -> Result<Segment, Verif
     }
 }
 
-async fn once(
+async fn try_check(
     source: &Source,
     connection: &mut PgConnection,
     range: &Range,
@@ -102,8 +102,8 @@ async fn once(
             begun.push(fixed(leaf, range.after, "leaf")?);
         }
         if begun.is_empty() {
-            let gone = (range.block, range.after);
-            let archived = source.archives.events(connection, gone, u32::MAX).await?;
+            let archived_range = (range.block, range.after);
+            let archived = source.archives.events(connection, archived_range, u32::MAX).await?;
             begun.extend(archived.iter().map(|event| event.leaf));
         }
     }
@@ -158,7 +158,7 @@ struct Walk<'r> {
     leaves: Vec<Hash>,
     times: Option<((i64, i64), (i64, i64))>,
     /// Streams by type and id, joined by a byte that neither contains.
-    streams: HashMap<String, Seen>,
+    streams: HashMap<String, StreamEnds>,
     /// Buffer for the joined name of a stream, so that a known stream needs no allocation.
     name: String,
     facts: Vec<(u64, ReportEvent)>,
@@ -199,7 +199,7 @@ impl<'r> Walk<'r> {
             Some(seen) if event.sequence == seen.last.0.wrapping_add(1) => seen.last = here,
             Some(_) => return Err(differs("the event is not the next of its stream").into()),
             None => {
-                self.streams.insert(self.name.clone(), Seen { first: here, last: here });
+                self.streams.insert(self.name.clone(), StreamEnds { first: here, last: here });
             }
         }
         self.leaves.push(event.leaf);
@@ -220,7 +220,7 @@ impl<'r> Walk<'r> {
         let blocks = leaves.chunks_exact(1 << LEVEL);
         let rest = blocks.remainder().to_vec();
         let nodes = blocks.filter_map(tree::perfect).collect();
-        let named = |(name, seen): (String, Seen)| {
+        let named = |(name, seen): (String, StreamEnds)| {
             let (kind, id) = name.split_once('\0').unwrap_or((&name, ""));
             (StreamId::new(kind, id), seen)
         };
@@ -341,7 +341,7 @@ impl<'r> Raw<'r> {
     }
 }
 
-/// Postgres counts microseconds from the year 2000.
+/// Start of the times of Postgres, the year 2000, in microseconds of Unix time.
 const POSTGRES_EPOCH_US: i64 = 946_684_800_000_000;
 
 fn array<const N: usize>(bytes: &[u8], position: u64) -> Result<[u8; N], LogError> {

@@ -1,4 +1,3 @@
-//! Tests of appends and rejected commits.
 use crate::support;
 
 use std::time::Duration;
@@ -28,7 +27,7 @@ async fn events_get_dense_positions_and_sequences() {
 }
 
 #[tokio::test]
-async fn a_commit_with_nothing_in_it_is_refused_by_name() {
+async fn empty_commit_is_rejected() {
     let database = database().await;
     let log = server(&database).await;
     let refused = log.append(Commit::of(meta(), vec![])).await;
@@ -38,7 +37,7 @@ async fn a_commit_with_nothing_in_it_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_stale_writer_is_told_which_streams_moved() {
+async fn stale_write_is_rejected_with_the_changed_streams() {
     let database = database().await;
     let log = server(&database).await;
     log.append(commit("a", 0, 1)).await.unwrap();
@@ -49,7 +48,7 @@ async fn a_stale_writer_is_told_which_streams_moved() {
 }
 
 #[tokio::test]
-async fn an_absent_stream_is_not_at_version_five() {
+async fn write_at_version_5_of_a_missing_stream_is_rejected() {
     let database = database().await;
     let log = server(&database).await;
     let refused = log.append(commit("a", 5, 1)).await;
@@ -61,7 +60,7 @@ async fn an_absent_stream_is_not_at_version_five() {
 }
 
 #[tokio::test]
-async fn several_streams_are_written_together_or_not_at_all() {
+async fn streams_of_one_commit_are_written_atomically() {
     let database = database().await;
     let log = server(&database).await;
     let both = || Commit::of(meta(), vec![write("a", 0, 2), write("b", 0, 1), write("c", 0, 0)]);
@@ -71,7 +70,7 @@ async fn several_streams_are_written_together_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_bad_commit_costs_its_neighbours_nothing() {
+async fn invalid_commit_does_not_affect_others_in_its_batch() {
     let database = database().await;
     let log = server(&database).await;
     log.append(commit("taken", 0, 1)).await.unwrap();
@@ -92,7 +91,7 @@ async fn a_bad_commit_costs_its_neighbours_nothing() {
 }
 
 #[tokio::test]
-async fn commits_for_one_stream_go_one_after_the_other() {
+async fn commits_of_one_stream_are_sequential() {
     let database = database().await;
     let log = server(&database).await;
     let (first, second, third) = tokio::join!(
@@ -105,7 +104,7 @@ async fn commits_for_one_stream_go_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_repeated_command_gets_the_first_answer() {
+async fn repeated_command_gets_the_first_response() {
     let database = database().await;
     let log = server(&database).await;
     let first = log.append(keyed("k", 1, commit("a", 0, 2))).await.unwrap();
@@ -117,9 +116,9 @@ async fn a_repeated_command_gets_the_first_answer() {
     assert_eq!(response.unwrap()["key"], "k");
     let other = log.append(keyed("k", 2, commit("b", 0, 1))).await;
     assert!(matches!(other, Err(AppendError::KeyMismatch)));
-    let mut somebody = keyed("k", 2, commit("b", 0, 1));
-    somebody.key.as_mut().unwrap().principal = "prn_2".into();
-    log.append(somebody).await.unwrap();
+    let mut other_principal = keyed("k", 2, commit("b", 0, 1));
+    other_principal.key.as_mut().unwrap().principal = "prn_2".into();
+    log.append(other_principal).await.unwrap();
     // Two concurrent commits with the same key: one is written, the other gets its result.
     let (one, two) = tokio::join!(
         log.append(keyed("same", 1, commit("c", 0, 1))),
@@ -130,7 +129,7 @@ async fn a_repeated_command_gets_the_first_answer() {
 }
 
 #[tokio::test]
-async fn a_command_without_events_is_remembered_too() {
+async fn idempotency_key_of_a_command_without_events_is_stored() {
     let database = database().await;
     let log = server(&database).await;
     log.append(commit("a", 0, 1)).await.unwrap();
@@ -142,7 +141,7 @@ async fn a_command_without_events_is_remembered_too() {
 }
 
 #[tokio::test]
-async fn an_expired_key_may_be_used_again() {
+async fn expired_idempotency_key_can_be_reused() {
     let database = database().await;
     let options = Options { key_ttl: Duration::ZERO, ..Options::default() };
     let log = database.log_with(options).await.unwrap();
@@ -153,7 +152,7 @@ async fn an_expired_key_may_be_used_again() {
 }
 
 #[tokio::test]
-async fn a_commit_of_a_moved_or_lost_consumer_is_rejected() {
+async fn commit_of_an_advanced_or_lost_consumer_is_rejected() {
     let database = database().await;
     let log = server(&database).await;
     let lease = Duration::from_secs(60);
@@ -181,7 +180,8 @@ async fn a_commit_of_a_moved_or_lost_consumer_is_rejected() {
     let mut only = with("b", 0, held.owner_epoch);
     only.writes.clear();
     log.append(only).await.unwrap();
-    // The consumer has not moved, and its last event is the one that was caused before it moved.
+    // A guarded commit does not move the consumer. After the consumer has moved, a guard on its
+    // earlier position fails.
     assert_eq!(consumer::position(&database.pool, name).await.unwrap(), Some(0));
     assert!(consumer::advance(&database.pool, &held, 9).await.unwrap());
     let refused = log.append(with("b", 0, held.owner_epoch)).await;
@@ -214,7 +214,7 @@ async fn commits_of_one_consumer_share_a_batch() {
 }
 
 #[tokio::test]
-async fn a_session_of_another_server_keeps_a_commit_out() {
+async fn commit_is_rejected_if_another_server_has_the_session() {
     let database = database().await;
     let log = server(&database).await;
     run(
@@ -234,7 +234,7 @@ async fn a_session_of_another_server_keeps_a_commit_out() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_refused_before_it_is_queued() {
+async fn too_large_commit_is_rejected_before_it_is_queued() {
     let database = database().await;
     let log = server(&database).await;
     let mut large = commit("a", 0, 1);
@@ -256,7 +256,7 @@ async fn what_is_too_large_is_refused_before_it_is_queued() {
 }
 
 #[tokio::test]
-async fn a_full_queue_rejects_with_a_retry_delay() {
+async fn full_queue_rejects_with_a_retry_delay() {
     let database = database().await;
     let log = database.log_with(Options { queue: 1, ..Options::default() }).await.unwrap();
     let calls = (0..50).map(|n| {
@@ -273,7 +273,7 @@ async fn a_full_queue_rejects_with_a_retry_delay() {
 }
 
 #[tokio::test]
-async fn pentest_a_large_commit_is_served_while_small_ones_keep_the_queue_full() {
+async fn pentest_large_commit_succeeds_while_small_ones_keep_the_queue_full() {
     let database = database().await;
     let log = database.log_with(Options { queue: 8, ..Options::default() }).await.unwrap();
     let mut small = tokio::task::JoinSet::new();
@@ -294,9 +294,10 @@ async fn pentest_a_large_commit_is_served_while_small_ones_keep_the_queue_full()
     small.shutdown().await;
 }
 
-/// Each batch has one commit of a stream. The others wait in the queue, whose size is limited.
+/// A batch can write only one commit of the stream. The other commits wait in the queue, whose size
+/// is limited.
 #[tokio::test]
-async fn a_queue_that_grows_faster_than_it_is_written_is_full_at_some_time() {
+async fn queue_that_grows_faster_than_it_is_written_gets_full() {
     let database = database().await;
     let log = server(&database).await;
     let mut calls = tokio::task::JoinSet::new();
@@ -317,7 +318,7 @@ async fn a_queue_that_grows_faster_than_it_is_written_is_full_at_some_time() {
 }
 
 #[tokio::test]
-async fn a_program_of_another_format_does_not_write() {
+async fn program_of_another_format_does_not_write() {
     let database = database().await;
     let log = alone(&database).await;
     run(&database, "update log_head set format = format + 1").await;
@@ -330,7 +331,7 @@ async fn a_program_of_another_format_does_not_write() {
 }
 
 #[tokio::test]
-async fn migrating_twice_changes_nothing_and_a_database_without_tables_has_no_log() {
+async fn second_migration_changes_nothing_and_database_without_tables_has_no_log() {
     let database = testing::fresh_empty_database().await.unwrap();
     assert!(database.log().await.is_err());
     assert!(!event_log::migrate(&database.pool).await.unwrap().is_empty());
@@ -340,7 +341,7 @@ async fn migrating_twice_changes_nothing_and_a_database_without_tables_has_no_lo
 }
 
 #[tokio::test]
-async fn programs_that_migrate_at_the_same_time_make_one_log() {
+async fn concurrent_migrations_create_one_log() {
     for _ in 0..3 {
         let database = testing::fresh_empty_database().await.unwrap();
         let migrate = || event_log::migrate(&database.pool);
@@ -352,7 +353,7 @@ async fn programs_that_migrate_at_the_same_time_make_one_log() {
 }
 
 #[tokio::test]
-async fn bytes_are_found_by_their_digest_or_not_at_all() {
+async fn blob_is_found_by_its_digest_only() {
     let database = database().await;
     let digest = event_log::blob::put(&database.pool, b"manifest").await.unwrap();
     assert_eq!(event_log::blob::put(&database.pool, b"manifest").await.unwrap(), digest);
@@ -365,7 +366,7 @@ async fn bytes_are_found_by_their_digest_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn the_application_may_not_change_or_remove_an_event() {
+async fn application_role_cannot_change_or_delete_events() {
     let database = database().await;
     let role = "do $$ begin create role stead_app nologin; exception when others then null; end $$";
     run(&database, role).await;
@@ -376,7 +377,7 @@ async fn the_application_may_not_change_or_remove_an_event() {
         "update log_event set payload = '{}'",
         "delete from log_event",
         "truncate log_event",
-        // The role also cannot change the event's partition, or attach another one.
+        // The role also cannot change events through a partition, or attach another partition.
         "update log_event_1 set payload = '{}'",
         "delete from log_event_default",
         "update log_archive set dropped_at = now()",

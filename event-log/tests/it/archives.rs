@@ -96,7 +96,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn what_is_archived_and_dropped_reads_as_it_did() {
+async fn archived_and_dropped_events_read_as_before() {
     let world = World::new().await;
     let before = world.log().await;
     let root = before.root(700).await.unwrap();
@@ -152,7 +152,7 @@ async fn what_is_archived_and_dropped_reads_as_it_did() {
 }
 
 #[tokio::test]
-async fn an_archive_is_proven_by_its_files_alone() {
+async fn archive_can_be_verified_by_its_files_alone() {
     let world = World::new().await;
     world.create(257).await.unwrap();
     let path = world.directory.path().join("257-512");
@@ -179,19 +179,19 @@ async fn an_archive_is_proven_by_its_files_alone() {
 }
 
 #[tokio::test]
-async fn a_range_that_a_reader_needs_is_not_closed() {
+async fn range_that_a_reader_needs_is_not_closed() {
     let world = World::new().await;
     let of = world.partition(1).await;
     let behind = [Reader { name: "projection_jobs".into(), position: 255 }];
     let mut unheard = |_| {};
-    let asked = (&behind[..], 64);
-    let making = create(&world.database.pool, &world.archives, &of, asked, &mut unheard);
+    let readers = (&behind[..], 64);
+    let making = create(&world.database.pool, &world.archives, &of, readers, &mut unheard);
     let refused = making.await.unwrap_err().to_string();
     assert_eq!(
         refused,
-        "positions 1 to 256 are not closed: projection_jobs is at 255; let the server run until it has passed them"
+        "positions 1 to 256 are not closed: projection_jobs is at 255; let the server run until projection_jobs has passed 256"
     );
-    // The current partition, and one that no published checkpoint covers.
+    // A partition is not closed if it is the current one, or if no published checkpoint covers it.
     assert!(matches!(world.create(513).await, Err(ArchiveError::NotClosed { .. })));
     support::run(&world.database, "delete from log_checkpoint").await;
     assert!(matches!(world.create(1).await, Err(ArchiveError::NotClosed { .. })));
@@ -199,7 +199,7 @@ async fn a_range_that_a_reader_needs_is_not_closed() {
 }
 
 #[tokio::test]
-async fn rows_are_dropped_in_order_and_only_when_they_and_the_files_are_what_was_published() {
+async fn rows_are_dropped_in_order_and_only_if_rows_and_files_match_the_checkpoint() {
     let world = World::new().await;
     world.create(1).await.unwrap();
     world.create(257).await.unwrap();
@@ -229,7 +229,7 @@ async fn rows_are_dropped_in_order_and_only_when_they_and_the_files_are_what_was
 }
 
 #[tokio::test]
-async fn a_row_that_was_changed_is_never_archived() {
+async fn changed_row_is_never_archived() {
     let world = World::new().await;
     let spoil = "update log_event set payload = replace(payload::text, 'queued', 'queuer')::json where position = 9";
     support::run(&world.database, spoil).await;
@@ -239,7 +239,7 @@ async fn a_row_that_was_changed_is_never_archived() {
 }
 
 #[tokio::test]
-async fn a_killed_creation_is_repeated_and_keeps_the_rows() {
+async fn killed_archive_creation_can_be_repeated_and_keeps_the_rows() {
     let world = World::new().await;
     let steps = [Step::Written(64), Step::Written(256), Step::Checked(128), Step::Whole];
     for at in steps {
@@ -263,7 +263,7 @@ async fn a_killed_creation_is_repeated_and_keeps_the_rows() {
     assert_eq!(left.len(), 1);
 }
 
-/// The error of a log with a corrupt archive.
+/// Returns the reason why an archive is corrupt, after it checks that every read reports the error.
 async fn said(world: &World) -> String {
     let log = world.log().await;
     let VerifyError::Log(error) = verify(&world.source(), 0, |_| {}).await.unwrap_err() else {
@@ -277,12 +277,12 @@ async fn said(world: &World) -> String {
         let read = log.read_stream(&stream(&format!("s{n}")), 0).await;
         assert!(matches!(read, Err(LogError::Archived { .. })), "{why}");
     }
-    assert!(error.to_string().contains("put it back from a backup"), "{error}");
+    assert!(error.to_string().contains("restore it from a backup"), "{error}");
     why.clone()
 }
 
 #[tokio::test]
-async fn a_spoiled_archive_is_an_error_that_says_which_and_what_to_do() {
+async fn error_of_a_corrupt_archive_has_its_path_and_the_remedy() {
     let world = World::archived().await;
     let (events, index) = (world.file("1-256", EVENTS), world.file("1-256", INDEX));
     let manifest = world.file("1-256", MANIFEST);
@@ -296,7 +296,7 @@ async fn a_spoiled_archive_is_an_error_that_says_which_and_what_to_do() {
     let mut bytes = files[0].clone();
     bytes[40] ^= 0x20;
     fs::write(&events, bytes).unwrap();
-    assert!(said(&world).await.contains("its bytes are not those that were written"));
+    assert!(said(&world).await.contains("its digest does not match the manifest"));
     put_back();
     // Two swapped lines, compressed again, with a matching manifest.
     swap_lines(&world, &files);
@@ -311,7 +311,7 @@ async fn a_spoiled_archive_is_an_error_that_says_which_and_what_to_do() {
     assert!(said(&world).await.contains("No such file"));
     fs::rename(&away, &there).unwrap();
     verify(&world.source(), 0, |_| {}).await.unwrap();
-    // No directory of archives was named.
+    // No directory of archives is set.
     let unsaid = verify(&world.database.pool, 0, |_| {}).await.unwrap_err().to_string();
     assert!(unsaid.contains("no archive directory is set"), "{unsaid}");
 }
@@ -331,18 +331,18 @@ fn swap_lines(world: &World, [events, _, manifest]: &[Vec<u8>; 3]) {
 }
 
 #[tokio::test]
-async fn an_index_that_hides_events_is_found_out_by_the_streams_own_sequences() {
+async fn index_with_missing_entries_is_detected_by_the_stream_sequences() {
     let world = World::archived().await;
     let index = world.file("1-256", INDEX);
     let bytes = fs::read(&index).unwrap();
     let all = bytes.len() / 28;
     let log = world.log().await;
-    for gone in 0..all {
-        // An entry is replaced by a copy of another one, so the size of the file and the search
-        // stay valid.
+    for hidden in 0..all {
+        // A copy of a neighboring entry replaces the entry, so the file keeps its size and its sort
+        // order.
         let mut spoiled = bytes.clone();
-        let other = if gone == 0 { 1 } else { gone - 1 };
-        spoiled.copy_within(other * 28..other * 28 + 28, gone * 28);
+        let other = if hidden == 0 { 1 } else { hidden - 1 };
+        spoiled.copy_within(other * 28..other * 28 + 28, hidden * 28);
         fs::write(&index, spoiled).unwrap();
         let mut refused = 0;
         for n in 0..8 {
@@ -355,18 +355,18 @@ async fn an_index_that_hides_events_is_found_out_by_the_streams_own_sequences() 
                     .cloned()
                     .collect();
                 match log.read_page(&of, (0, to), 1_000).await {
-                    Ok(read) => assert_eq!(read, expected, "{of} to {to} without entry {gone}"),
+                    Ok(read) => assert_eq!(read, expected, "{of} to {to} without entry {hidden}"),
                     Err(LogError::Archived { .. }) => refused += 1,
                     Err(other) => panic!("{other}"),
                 }
             }
         }
-        assert!(refused > 0, "no read detected the missing entry {gone}");
+        assert!(refused > 0, "no read detected the missing entry {hidden}");
     }
 }
 
 #[tokio::test]
-async fn rows_that_are_dropped_beside_readers_are_never_missed() {
+async fn readers_miss_no_events_while_rows_are_dropped() {
     let world = World::new().await;
     for first in [1, 257] {
         world.create(first).await.unwrap();

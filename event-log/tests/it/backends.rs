@@ -46,7 +46,7 @@ async fn terminate_waiting(pool: &PgPool, event: &str) {
 }
 
 #[tokio::test]
-async fn one_that_is_ended_inside_its_statement_has_written_nothing_and_the_batch_is_sent_again() {
+async fn backend_terminated_in_its_statement_writes_nothing_and_the_batch_is_retried() {
     let database = database().await;
     let log = patient(&database).await;
     let mut answers = append(&log, 0..5).await;
@@ -63,7 +63,7 @@ async fn one_that_is_ended_inside_its_statement_has_written_nothing_and_the_batc
 }
 
 #[tokio::test]
-async fn one_that_is_ended_between_its_statement_and_its_commit_has_written_nothing() {
+async fn backend_terminated_before_its_commit_writes_nothing() {
     let database = database().await;
     let log = patient(&database).await;
     let mut answers = append(&log, 0..5).await;
@@ -104,7 +104,7 @@ async fn one_that_is_ended_between_its_statement_and_its_commit_has_written_noth
 
 /// A commit that waits for a replica is on disk, but not acknowledged yet.
 #[tokio::test]
-async fn one_that_is_ended_between_its_commit_and_its_answer_is_not_repeated() {
+async fn batch_is_not_retried_if_the_backend_was_terminated_after_its_commit() {
     let dir = tempfile::Builder::new().prefix("stead-sync-").tempdir().unwrap();
     let more = vec!["max_connections=40".into()];
     let cluster = Cluster::start(dir.path(), &Settings { fsync: false, more }).await.unwrap();

@@ -49,7 +49,7 @@ async fn cluster(at: &Path) -> Result<Cluster, TestingError> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_without_room_refuse_events_and_take_them_again_when_there_is_room() {
+async fn full_tablespace_rejects_events_until_it_has_free_space() {
     let Some(disk) = disk(12) else { return };
     let dir = tempfile::Builder::new().prefix("stead-full-").tempdir().unwrap();
     let cluster = cluster(dir.path()).await.unwrap();
@@ -83,7 +83,7 @@ async fn tables_without_room_refuse_events_and_take_them_again_when_there_is_roo
 
 /// Without space for the write-ahead log, Postgres stops, and recovers when there is space.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_postgres_that_stopped_on_a_full_disk_keeps_acknowledged_events() {
+async fn postgres_that_stopped_on_a_full_disk_keeps_acknowledged_events() {
     let Some(disk) = disk(48) else { return };
     let dir = tempfile::Builder::new().prefix("stead-full-").tempdir().unwrap();
     let running = cluster(dir.path()).await.unwrap();
@@ -98,10 +98,10 @@ async fn a_postgres_that_stopped_on_a_full_disk_keeps_acknowledged_events() {
     let pool = event_log::connect(&database.url, 8).await.unwrap();
     let database = Database { pool, ..database };
     let log = opened(&database).await;
-    let said = || fs::read_to_string(dir.path().join("log")).unwrap();
+    let log_text = || fs::read_to_string(dir.path().join("log")).unwrap();
     // Callers wait or are rejected until there is space again.
     let rescue = async {
-        until(|| said().contains("PANIC")).await;
+        until(|| log_text().contains("PANIC")).await;
         pause(500).await;
         assert!(disk.resize(512));
         for _ in 0..50 {
@@ -111,11 +111,11 @@ async fn a_postgres_that_stopped_on_a_full_disk_keeps_acknowledged_events() {
                 Err(_) => pause(200).await,
             }
         }
-        panic!("Postgres does not restart: {}", said());
+        panic!("Postgres does not restart: {}", log_text());
     };
     let load = async {
         let (mut answers, mut next) = (Answers::new(), 0);
-        while !said().contains("PANIC") {
+        while !log_text().contains("PANIC") {
             answers.extend(append(&log, next..next + 40).await);
             next += 40;
             assert!(next < 8_000, "the disk did not fill up");
@@ -123,7 +123,7 @@ async fn a_postgres_that_stopped_on_a_full_disk_keeps_acknowledged_events() {
         (answers, next)
     };
     let (running, (mut answers, next)) = tokio::join!(rescue, load);
-    assert!(said().contains("No space left on device"), "{}", said());
+    assert!(log_text().contains("No space left on device"), "{}", log_text());
     let after = append(&log, next..next + 40).await;
     assert!(after.values().all(Result::is_ok), "{after:?}");
     answers.extend(after);

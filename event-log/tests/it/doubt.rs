@@ -47,7 +47,7 @@ async fn one_fault(arm: impl Fn(&Proxy)) {
     let database = database().await;
     let proxy = Proxy::before(&database.url);
     let log = behind(&proxy, &database).await;
-    // After these, the statement is prepared at the server, so a batch takes one exchange.
+    // After these batches, the database has prepared the statement, so a batch takes one exchange.
     for name in ["-warm1", "-warm2"] {
         let (a, b, stale) = three(&log, name).await;
         assert!(a.is_ok() && b.is_ok() && stale.is_err());
@@ -69,30 +69,30 @@ async fn one_fault(arm: impl Fn(&Proxy)) {
 }
 
 #[tokio::test]
-async fn a_request_that_was_lost_is_sent_again() {
+async fn lost_request_is_sent_again() {
     one_fault(|proxy| proxy.arm(Fault::RequestLost)).await;
 }
 
 #[tokio::test]
-async fn a_request_that_was_torn_is_sent_again() {
+async fn truncated_request_is_sent_again() {
     one_fault(|proxy| proxy.arm(Fault::RequestTorn)).await;
 }
 
 #[tokio::test]
-async fn a_request_whose_answer_was_lost_is_not_carried_out_twice() {
+async fn request_with_a_lost_response_is_not_executed_twice() {
     one_fault(|proxy| proxy.arm(Fault::ReplyLost)).await;
 }
 
 /// The operating system takes a quarter of an hour to report a lost network connection.
 #[tokio::test]
-async fn a_request_on_a_silent_connection_is_resolved_on_another() {
+async fn request_on_a_silent_connection_is_resolved_on_another() {
     one_fault(|proxy| proxy.arm(Fault::SilentBefore)).await;
     one_fault(|proxy| proxy.arm(Fault::SilentAfter)).await;
 }
 
 /// A lock timeout or a deadlock means that nothing was written, so the commit is not in doubt.
 #[tokio::test]
-async fn a_lock_that_is_not_given_and_a_deadlock_are_tried_again() {
+async fn lock_timeout_and_deadlock_are_retried() {
     let database = database().await;
     let options = Options { query_timeout: Duration::from_millis(500), ..Options::default() };
     let hasty = database.log_with(options).await.unwrap();
@@ -108,8 +108,8 @@ async fn a_lock_that_is_not_given_and_a_deadlock_are_tried_again() {
     let (appended, ()) = tokio::join!(hasty.append(commit("a", 0, 1)), release);
     assert_eq!(appended.unwrap().first, 1);
 
-    // Longer than Postgres takes to detect a deadlock, after which it ends the transaction that has
-    // waited longest.
+    // The query timeout of this server is longer than Postgres takes to detect a deadlock and to
+    // end one of the transactions.
     let patient = server(&database).await;
     patient.append(commit("a", 1, 1)).await.unwrap();
     let mut tx = database.pool.begin().await.unwrap();
@@ -129,10 +129,10 @@ async fn a_lock_that_is_not_given_and_a_deadlock_are_tried_again() {
 }
 
 /// A delayed request counts if it arrives before the fencing counter is incremented. The appender
-/// must then find that it was committed. A request that arrives after the increment must write
-/// nothing, even if it arrives before the batch is sent again.
+/// must then find that the batch was committed. A request that arrives after the increment must
+/// write nothing, even if it arrives before the batch is sent again.
 #[tokio::test]
-async fn a_request_that_comes_late_counts_before_the_turn_and_never_after() {
+async fn late_request_is_executed_before_the_fence_only() {
     const ROUNDS: u64 = 24;
     let database = database().await;
     let proxy = Proxy::before(&database.url);
@@ -153,7 +153,7 @@ async fn a_request_that_comes_late_counts_before_the_turn_and_never_after() {
 
 /// The batch wrote only a key, so no event shows whether it was committed.
 #[tokio::test]
-async fn a_batch_without_events_is_settled_too() {
+async fn batch_without_events_is_resolved_too() {
     for fault in [Fault::RequestLost, Fault::ReplyLost, Fault::RequestLate] {
         let database = database().await;
         let proxy = Proxy::before(&database.url);
@@ -167,9 +167,9 @@ async fn a_batch_without_events_is_settled_too() {
     }
 }
 
-/// Two servers and many callers, while a task terminates the servers' connections all the time.
+/// Two servers and many callers, while a task terminates the servers' connections continuously.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_breaks_the_log_is_dense_and_every_answer_true() {
+async fn log_is_dense_and_every_response_true_despite_faults() {
     const CALLERS: u64 = 12;
     const EACH: u64 = 40;
     let database = database().await;

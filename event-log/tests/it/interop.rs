@@ -18,7 +18,7 @@ use support::{
 };
 
 #[tokio::test]
-async fn stock_postgres_es_reads_our_table() {
+async fn stock_postgres_es_reads_the_table() {
     let database = database().await;
     let log = server(&database).await;
     for by in [2, 3, 5] {
@@ -48,7 +48,7 @@ async fn stock_postgres_es_reads_our_table() {
 }
 
 #[test]
-fn the_framework_hears_what_the_domain_decides() {
+fn cqrs_framework_gets_the_decided_events() {
     TestFramework::<Root<Counter>>::with(Now(|| Timestamp::UNIX_EPOCH))
         .given(vec![CqrsEvent(CounterEvent::Added { by: 1 })])
         .when(CounterCommand::Close)
@@ -56,7 +56,7 @@ fn the_framework_hears_what_the_domain_decides() {
 }
 
 #[test]
-fn a_fact_is_stored_under_the_name_the_domain_gave_it() {
+fn event_is_stored_with_its_name_in_the_domain() {
     let fact = CqrsEvent(CounterEvent::Added { by: 1 });
     assert_eq!((fact.event_type(), fact.event_version()), ("counter.added".into(), "1".into()));
     assert_eq!(serde_json::to_string(&fact).unwrap(), r#"{"type":"added","by":1}"#);

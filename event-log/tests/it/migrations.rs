@@ -6,7 +6,7 @@ use event_log::{
 };
 
 #[tokio::test]
-async fn tables_of_a_newer_program_are_left_as_they_are_and_it_is_said_what_to_start() {
+async fn tables_of_a_newer_program_stay_and_the_error_has_the_remedy() {
     let database = fresh_database().await.unwrap();
     assert_eq!(migrate(&database.pool).await.unwrap(), Vec::<String>::new(), "nothing is left");
     let newer =
@@ -16,12 +16,12 @@ async fn tables_of_a_newer_program_are_left_as_they_are_and_it_is_said_what_to_s
     assert!(matches!(&error, MigrateError::Unknown(name) if name == "9999_later"), "{error}");
     assert_eq!(
         error.to_string(),
-        "the database was migrated by a newer Stead (migration 9999_later); start that version"
+        "cannot migrate the database: a newer Stead ran migration 9999_later; start that version"
     );
 }
 
 #[tokio::test]
-async fn a_migration_that_was_changed_after_it_ran_is_named() {
+async fn error_names_a_migration_that_was_changed_after_it_ran() {
     let database = fresh_database().await.unwrap();
     let changed = "update migration set sha256 = '\\x00' where name = (select min(name) from migration) \
                    returning name";
@@ -32,7 +32,7 @@ async fn a_migration_that_was_changed_after_it_ran_is_named() {
 }
 
 #[tokio::test]
-async fn whether_servers_have_a_role_is_known() {
+async fn application_role_is_detected() {
     let database = fresh_database().await.unwrap();
     let role: bool =
         sqlx::query_scalar("select exists (select from pg_roles where rolname = 'stead_app')")
@@ -43,7 +43,7 @@ async fn whether_servers_have_a_role_is_known() {
 }
 
 #[tokio::test]
-async fn a_log_of_a_pre_release_version_is_refused_by_every_way_in() {
+async fn log_of_a_pre_release_version_is_rejected() {
     let database = fresh_database().await.unwrap();
     let old = "alter table log_head rename column format to layout; \
                alter table log_head rename column fence to turn; update log_head set layout = 2";

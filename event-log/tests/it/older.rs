@@ -77,7 +77,7 @@ async fn append(log: &EventLog, expected: u64, events: Vec<NewEvent>) {
 }
 
 #[tokio::test]
-async fn an_upcast_event_counts_once_in_its_stream_however_many_it_becomes() {
+async fn upcast_event_counts_once_in_its_stream() {
     let database = database().await;
     let log = server(&database).await;
     let old = vec![
@@ -112,7 +112,7 @@ async fn an_upcast_event_counts_once_in_its_stream_however_many_it_becomes() {
 }
 
 #[tokio::test]
-async fn an_unreadable_event_is_named_by_position_type_and_version() {
+async fn error_of_an_unreadable_event_has_its_position_type_and_version() {
     let database = database().await;
     let log = server(&database).await;
     append(&log, 0, vec![event("sum.added", "2", r#"{"type":"added","by":1}"#)]).await;

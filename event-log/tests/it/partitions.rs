@@ -1,4 +1,4 @@
-//! Partitions of the log. Appends never wait for one.
+//! Partitions of the log. Appends never wait for a partition.
 use crate::support;
 
 use event_log::{
@@ -9,7 +9,7 @@ use event_log::{
 };
 use support::{alone, checked, commit, count, run, stream};
 
-/// A log whose events go to the default partition until others are created.
+/// A log whose events go to the default partition until a test creates partitions.
 async fn without_ranges() -> Database {
     let database = fresh_empty_database().await.unwrap();
     migrate(&database.pool).await.unwrap();
@@ -27,7 +27,7 @@ async fn in_table(database: &Database, table: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn a_batch_goes_over_the_end_of_a_partition_and_appends_never_wait_for_the_next() {
+async fn batch_crosses_the_end_of_a_partition_without_waiting() {
     let database = without_ranges().await;
     create_missing(&database.pool, 256, 0).await.unwrap();
     assert_eq!(ranges(&database).await, [(1, 256)]);
@@ -37,8 +37,8 @@ async fn a_batch_goes_over_the_end_of_a_partition_and_appends_never_wait_for_the
     log.append(commit("a", 250, 100)).await.unwrap();
     assert_eq!(in_table(&database, "log_event_default").await, 94);
     checked(&database).await;
-    // The default partition becomes the missing range as it is, and the next commit continues
-    // there.
+    // The default partition, with its rows, becomes the missing range. The next commit appends to
+    // that range.
     create_missing(&database.pool, 256, 1).await.unwrap();
     assert_eq!(ranges(&database).await, [(1, 256), (257, 512), (513, 768)]);
     assert_eq!(in_table(&database, "log_event_default").await, 0);
@@ -61,7 +61,7 @@ async fn a_batch_goes_over_the_end_of_a_partition_and_appends_never_wait_for_the
 }
 
 #[tokio::test]
-async fn ranges_are_made_while_others_append() {
+async fn partitions_are_created_during_appends() {
     let database = without_ranges().await;
     let log = alone(&database).await;
     let appending = tokio::spawn(async move {
@@ -79,7 +79,7 @@ async fn ranges_are_made_while_others_append() {
 }
 
 #[tokio::test]
-async fn rows_of_before_the_partitions_stay_byte_for_byte() {
+async fn rows_from_before_the_partitions_stay_identical() {
     // given the table of an earlier version, here the default partition, with the text of every row
     let database = without_ranges().await;
     let log = alone(&database).await;
@@ -103,7 +103,7 @@ async fn rows_of_before_the_partitions_stay_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_stream_is_read_from_the_partitions_it_is_in() {
+async fn stream_is_read_from_its_partitions_only() {
     let database = without_ranges().await;
     create_missing(&database.pool, 256, 8).await.unwrap();
     let log = alone(&database).await;
@@ -119,24 +119,24 @@ async fn a_stream_is_read_from_the_partitions_it_is_in() {
            order by sequence limit 1000) e on true \
          where s.aggregate_type = 'job' and s.aggregate_id = 's6'";
     let plan: Vec<String> = sqlx::query_scalar(plan).fetch_all(&database.pool).await.unwrap();
-    let looked = |table: &str| {
+    let is_read = |table: &str| {
         let line = plan.iter().find(|line| line.contains(&format!("on {table} ")));
         line.is_some_and(|line| !line.contains("never executed"))
     };
-    assert!(looked("log_event_1537"), "{plan:#?}");
+    assert!(is_read("log_event_1537"), "{plan:#?}");
     for table in ["log_event_1", "log_event_257", "log_event_513", "log_event_1025"] {
-        assert!(!looked(table), "{table}: {plan:#?}");
+        assert!(!is_read(table), "{table}: {plan:#?}");
     }
     assert_eq!(log.read_stream(&stream("s6"), 0).await.unwrap().len(), 256);
 }
 
 #[tokio::test]
-async fn a_sequence_that_is_there_twice_is_found_in_whatever_partitions() {
+async fn duplicate_sequence_is_found_across_partitions() {
     let database = without_ranges().await;
     create_missing(&database.pool, 256, 2).await.unwrap();
     let log = alone(&database).await;
     log.append(commit("a", 0, 256)).await.unwrap();
-    // Only the guard is changed; leaves and chain are valid.
+    // Only the stream's version is changed; leaves and chain are valid.
     let back = "update log_stream set version = 255 where aggregate_id = 'a'";
     run(&database, back).await;
     alone(&database).await.append(commit("a", 255, 1)).await.unwrap();

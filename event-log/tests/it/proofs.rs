@@ -24,7 +24,7 @@ async fn grown(database: &Database) -> EventLog {
 }
 
 #[tokio::test]
-async fn everything_can_be_proven_from_stored_nodes() {
+async fn all_proofs_can_be_computed_from_stored_nodes() {
     let database = database().await;
     let log = grown(&database).await;
     let (verified, events) = checked(&database).await;
@@ -53,7 +53,7 @@ async fn everything_can_be_proven_from_stored_nodes() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_covers_what_was_acknowledged() {
+async fn checkpoint_covers_acknowledged_events() {
     let database = database().await;
     let log = grown(&database).await;
     let key = SigningKey::from_bytes(&[7; 32]);
@@ -65,7 +65,7 @@ async fn a_checkpoint_covers_what_was_acknowledged() {
 }
 
 #[tokio::test]
-async fn a_published_checkpoint_is_compared_with_the_log() {
+async fn published_checkpoint_is_compared_with_the_log() {
     let database = database().await;
     let log = server(&database).await;
     let key = SigningKey::from_bytes(&[7; 32]);
@@ -88,7 +88,7 @@ async fn a_published_checkpoint_is_compared_with_the_log() {
 }
 
 #[tokio::test]
-async fn a_part_can_be_verified_from_any_position() {
+async fn range_can_be_verified_from_any_position() {
     let database = database().await;
     let log = grown(&database).await;
     for from in [1, 255, 256, 700, 1_075, 1_076] {
@@ -120,7 +120,7 @@ async fn many_published_checkpoints_are_compared_page_by_page() {
 
 /// The error is corruption, not a database failure.
 #[tokio::test]
-async fn a_server_that_starts_on_a_log_with_a_hole_says_so() {
+async fn start_on_a_log_with_a_gap_is_an_error() {
     let database = database().await;
     drop(grown(&database).await);
     run(&database, "delete from log_event where position = 1070").await;
@@ -249,7 +249,7 @@ async fn computed_anew(database: &Database) {
 /// With one segment, each contradiction is within it. With five segments, it is across the boundary
 /// of two.
 #[tokio::test]
-async fn contradictions_between_rows_are_found_behind_valid_hashes() {
+async fn contradictions_between_rows_are_found_despite_valid_hashes() {
     for (what, tampering, position) in [
         (
             "a later time",
@@ -295,9 +295,9 @@ async fn contradictions_between_rows_are_found_behind_valid_hashes() {
     }
 }
 
-/// Data before the verified range that cannot be read.
+/// Unreadable data before the verified range.
 #[tokio::test]
-async fn a_part_that_has_nothing_to_begin_with_is_a_difference() {
+async fn range_with_a_missing_start_is_a_difference() {
     for (what, tampering, position) in [
         ("a missing head", "delete from log_head", 1),
         ("a head of other bytes", "update log_head set chain = '\\x00'", 1),
@@ -316,15 +316,16 @@ async fn a_part_that_has_nothing_to_begin_with_is_a_difference() {
     }
 }
 
-/// Recomputing every hash deceives the chain, but not a party that kept a checkpoint.
+/// A log with recomputed hashes passes verification, but does not match an earlier checkpoint.
 #[tokio::test]
-async fn a_kept_checkpoint_detects_a_rewritten_log() {
+async fn earlier_checkpoint_detects_a_rewritten_log() {
     let (honest, forged) = (database().await, database().await);
     let log = grown(&honest).await;
-    let kept = log.head();
+    let checkpoint = log.head();
     // A log with the same id and size, with every link recomputed from the first event on.
-    let genesis = hex::encode(proof::chain::genesis(&kept.log_id));
-    let same = format!("update log_head set log_id = '{}', chain = '\\x{genesis}'", kept.log_id);
+    let genesis = hex::encode(proof::chain::genesis(&checkpoint.log_id));
+    let same =
+        format!("update log_head set log_id = '{}', chain = '\\x{genesis}'", checkpoint.log_id);
     run(&forged, &same).await;
     let other = server(&forged).await;
     for (id, events) in [("other", 600), ("history", 476)] {
@@ -332,25 +333,25 @@ async fn a_kept_checkpoint_detects_a_rewritten_log() {
     }
     checked(&forged).await;
     let rewritten = other.head();
-    assert_eq!((&rewritten.log_id, rewritten.size), (&kept.log_id, kept.size));
-    assert_ne!(rewritten.root, kept.root);
+    assert_eq!((&rewritten.log_id, rewritten.size), (&checkpoint.log_id, checkpoint.size));
+    assert_ne!(rewritten.root, checkpoint.root);
     other.append(commit("more", 0, 100)).await.unwrap();
-    let path = other.consistency(kept.size, 1_176).await.unwrap();
+    let path = other.consistency(checkpoint.size, 1_176).await.unwrap();
     let root = other.root(1_176).await.unwrap();
-    assert!(verify_consistency(kept.size, &kept.root, 1_176, &root, &path).is_err());
+    assert!(verify_consistency(checkpoint.size, &checkpoint.root, 1_176, &root, &path).is_err());
     assert!(verify_consistency(rewritten.size, &rewritten.root, 1_176, &root, &path).is_ok());
 }
 
 /// given a key that was retired immediately, then it validates checkpoints from before, and none
 /// after its end.
 #[tokio::test]
-async fn pentest_a_retired_key_validates_nothing_that_was_published_after_its_end() {
+async fn pentest_retired_key_validates_no_later_checkpoint() {
     let database = database().await;
     let now = std::sync::Arc::new(std::sync::Mutex::new(
         chrono::DateTime::from_timestamp(1_800_000_000, 0).unwrap(),
     ));
-    let told = now.clone();
-    let clock = event_log::Clock::of(move || *told.lock().unwrap());
+    let clock_time = now.clone();
+    let clock = event_log::Clock::of(move || *clock_time.lock().unwrap());
     let log = database.log_with(event_log::Options { clock, ..Default::default() }).await.unwrap();
     let key = ed25519_dalek::SigningKey::from_bytes(&[7; 32]);
     let end = *now.lock().unwrap() + chrono::TimeDelta::hours(1);
@@ -363,7 +364,8 @@ async fn pentest_a_retired_key_validates_nothing_that_was_published_after_its_en
     log.publish_checkpoint(&key).await.unwrap();
     assert!(log.verify_checkpoints(&retired).await.is_err());
     assert_eq!(log.verify_checkpoints(&[key.verifying_key().into()]).await.unwrap(), 2);
-    // This holds even if the database states an earlier time of publication.
+    // The database can state an earlier time of publication, which the signature does not cover.
+    // `last_size` rejects the checkpoint in that case.
     let last_size = log.last_size_of(&key.verifying_key(), end).await.unwrap();
     assert_eq!(last_size, 1);
     sqlx::query("update log_checkpoint set published_at = $1")

@@ -63,19 +63,19 @@ async fn city(log: &EventLog, install: InstallId) -> String {
 }
 
 #[tokio::test]
-async fn what_is_hashed_and_kept_is_sealed_and_what_is_read_is_not() {
+async fn stored_payload_is_encrypted_and_read_payload_is_not() {
     let database = database().await;
     let log = opened(&database, ring(1, &[])).await;
     let mut tail = log.tail();
     let install = InstallId(Ulid::new());
     create(&log, install).await;
-    let heard = tail.recv().await.unwrap();
+    let received = tail.recv().await.unwrap();
     let read = log.read(0, 10).await.unwrap();
-    assert_eq!(*heard, *read, "the tail and a read return the same payload");
+    assert_eq!(*received, *read, "the tail and a read return the same payload");
     assert!(
         !read[0].payload.contains("Ada") && read[0].payload.contains(r#""city":"[encrypted]""#)
     );
-    assert!(read[0].words().unwrap().contains(r#""city":"Ada's""#), "{:?}", read[0].words());
+    assert!(read[0].readable().unwrap().contains(r#""city":"Ada's""#), "{:?}", read[0].readable());
     assert_eq!(city(&log, install).await, "Ada's");
     // A program with the database but without keys can read no personal data, and reports an error.
     let bare = database.log().await.unwrap();
@@ -85,7 +85,7 @@ async fn what_is_hashed_and_kept_is_sealed_and_what_is_read_is_not() {
 }
 
 #[tokio::test]
-async fn two_servers_that_meet_a_subject_at_once_use_one_key() {
+async fn servers_that_create_a_subject_key_concurrently_use_one_key() {
     let database = database().await;
     let logs = [opened(&database, ring(1, &[])).await, opened(&database, ring(1, &[])).await];
     let install = InstallId(Ulid::new());
@@ -106,16 +106,16 @@ async fn two_servers_that_meet_a_subject_at_once_use_one_key() {
     one.unwrap();
     two.unwrap();
     for log in logs {
-        let said = log.read(0, 10).await.unwrap();
+        let read = log.read(0, 10).await.unwrap();
         assert!(
-            said.iter().all(|event| !event.words().unwrap().contains("[encrypted]")),
-            "{said:?}"
+            read.iter().all(|event| !event.readable().unwrap().contains("[encrypted]")),
+            "{read:?}"
         );
     }
 }
 
 #[tokio::test]
-async fn a_known_subject_costs_an_append_no_connection_of_the_pool() {
+async fn append_for_a_cached_subject_needs_no_pool_connection() {
     let database = database().await;
     let pool = event_log::connect(&database.url, 1).await.unwrap();
     let options = Options { keys: ring(1, &[]), ..Options::default() };
@@ -141,7 +141,7 @@ async fn a_known_subject_costs_an_append_no_connection_of_the_pool() {
 }
 
 #[tokio::test]
-async fn every_server_forgets_a_shredded_key() {
+async fn every_server_drops_a_shredded_key() {
     let database = database().await;
     let (one, two) = (opened(&database, ring(1, &[])).await, opened(&database, ring(1, &[])).await);
     let (install, other) = (InstallId(Ulid::new()), InstallId(Ulid::new()));
@@ -151,7 +151,7 @@ async fn every_server_forgets_a_shredded_key() {
     let before = one.head();
     // Only the shredding is recorded, as after a crash before the key was deleted.
     shredded(&one, install).await;
-    assert_eq!(shred::undone(&database.pool).await.unwrap(), [install.to_string()]);
+    assert_eq!(shred::unfinished(&database.pool).await.unwrap(), [install.to_string()]);
     two.wait_for(one.position()).await.unwrap();
     for log in [&one, &two] {
         assert_eq!(city(log, install).await, "[erased]");
@@ -164,7 +164,7 @@ async fn every_server_forgets_a_shredded_key() {
     let now = one.clock().now();
     shred::delete_key(&database.pool, &install.to_string(), now).await.unwrap();
     shred::delete_key(&database.pool, &install.to_string(), now).await.unwrap();
-    assert_eq!(shred::undone(&database.pool).await.unwrap(), Vec::<String>::new());
+    assert_eq!(shred::unfinished(&database.pool).await.unwrap(), Vec::<String>::new());
     let due = DueErasure { subject: install.to_string(), requests: 0 };
     assert_eq!(shred::with_copies(&database.pool).await.unwrap(), [due]);
     // A server that starts now reads the shredded key from the database.
@@ -185,7 +185,7 @@ async fn every_server_forgets_a_shredded_key() {
 }
 
 #[tokio::test]
-async fn an_erasure_does_not_answer_a_request_that_came_while_it_ran() {
+async fn erasure_does_not_complete_a_request_that_came_meanwhile() {
     let database = database().await;
     let (pool, subject) = (&database.pool, InstallId(Ulid::new()).to_string());
     let now = "2026-11-23T12:00:00Z".parse().unwrap();
@@ -193,15 +193,15 @@ async fn an_erasure_does_not_answer_a_request_that_came_while_it_ran() {
     shred::erase_again(pool, &subject).await.unwrap();
     let begun = shred::with_copies(pool).await.unwrap().remove(0);
     shred::erase_again(pool, &subject).await.unwrap();
-    assert!(!shred::erased(pool, &begun, now).await.unwrap(), "it is to be erased again");
+    assert!(!shred::record_erasure(pool, &begun, now).await.unwrap(), "it is to be erased again");
     let again = shred::with_copies(pool).await.unwrap().remove(0);
-    assert!(shred::erased(pool, &again, now).await.unwrap());
+    assert!(shred::record_erasure(pool, &again, now).await.unwrap());
     assert_eq!(shred::with_copies(pool).await.unwrap(), []);
     assert_eq!(shred::without_copies(pool).await.unwrap(), [subject]);
 }
 
 #[tokio::test]
-async fn a_server_with_another_wrapping_key_does_not_start_and_one_that_knows_the_former_does() {
+async fn start_needs_the_current_or_a_former_wrapping_key() {
     let database = database().await;
     let install = InstallId(Ulid::new());
     create(&opened(&database, ring(1, &[])).await, install).await;
@@ -218,7 +218,7 @@ async fn a_server_with_another_wrapping_key_does_not_start_and_one_that_knows_th
 }
 
 #[tokio::test]
-async fn what_was_written_before_there_were_keys_is_read_as_it_was() {
+async fn events_from_before_the_encryption_are_readable() {
     let database = database().await;
     let install = InstallId(Ulid::new());
     create(&database.log().await.unwrap(), install).await;

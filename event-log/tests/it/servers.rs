@@ -12,7 +12,7 @@ use support::{
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn racing_appenders_stay_dense_and_one_of_them_wins_each_stream() {
+async fn concurrent_servers_keep_the_log_dense_and_one_wins_each_stream() {
     let database = database().await;
     let logs = [alone(&database).await, alone(&database).await, alone(&database).await];
     let mut calls = Vec::new();
@@ -37,7 +37,7 @@ async fn racing_appenders_stay_dense_and_one_of_them_wins_each_stream() {
 }
 
 #[tokio::test]
-async fn a_server_with_a_stale_head_reads_it_and_writes() {
+async fn server_with_a_stale_head_reads_it_and_writes() {
     let database = database().await;
     let (one, two) = (alone(&database).await, alone(&database).await);
     for n in 0..5 {
@@ -46,7 +46,7 @@ async fn a_server_with_a_stale_head_reads_it_and_writes() {
     let mut tail = two.tail();
     assert_eq!(two.position(), 0);
     assert_eq!(two.append(commit("b", 0, 1)).await.unwrap().first, 6);
-    // The server receives the other's events in order.
+    // The second server receives the events of the first one in order.
     let others = tail.recv().await.unwrap();
     assert_eq!(others.iter().map(|event| event.position).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     assert_eq!(tail.recv().await.unwrap()[0].position, 6);
@@ -54,7 +54,7 @@ async fn a_server_with_a_stale_head_reads_it_and_writes() {
 }
 
 #[tokio::test]
-async fn a_server_that_writes_nothing_hears_of_the_others() {
+async fn idle_server_follows_the_head() {
     let database = database().await;
     let (one, two) = (server(&database).await, server(&database).await);
     one.append(commit("a", 0, 3)).await.unwrap();
@@ -63,7 +63,7 @@ async fn a_server_that_writes_nothing_hears_of_the_others() {
 }
 
 #[tokio::test]
-async fn a_raised_epoch_is_taken_over() {
+async fn raised_epoch_is_adopted() {
     let database = database().await;
     let log = alone(&database).await;
     run(&database, "update log_head set epoch = 9").await;
@@ -91,7 +91,7 @@ async fn handle(
 }
 
 #[tokio::test]
-async fn a_decision_without_events_needs_a_current_state() {
+async fn decision_without_events_needs_a_current_state() {
     let database = database().await;
     let (one, two) = (alone(&database).await, alone(&database).await);
     handle(&one, CounterCommand::Add(2)).await.unwrap();
@@ -110,7 +110,7 @@ async fn a_decision_without_events_needs_a_current_state() {
 
 /// A database that is restored while a server runs has another history from some position on.
 #[tokio::test]
-async fn states_of_a_lost_history_are_dropped() {
+async fn cached_states_of_a_lost_history_are_removed() {
     let database = database().await;
     let one = alone(&database).await;
     for _ in 0..7 {
@@ -127,7 +127,7 @@ async fn states_of_a_lost_history_are_dropped() {
          delete from log_head; insert into log_head select * from saved_head; \
          update log_head set epoch = epoch + 1";
     run(&database, restore).await;
-    // Another server appends one event more than the first has seen.
+    // Another server appends one event more than the first server has read.
     let two = alone(&database).await;
     for _ in 0..3 {
         handle(&two, CounterCommand::Add(100)).await.unwrap();
@@ -142,7 +142,7 @@ async fn states_of_a_lost_history_are_dropped() {
 
 /// The server can prove the last event of a head as soon as it reports that head.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_head_says_can_be_proved_at_once() {
+async fn head_can_be_proven_immediately() {
     let database = database().await;
     let log = server(&database).await;
     let writer = tokio::spawn({
@@ -165,10 +165,10 @@ async fn what_the_head_says_can_be_proved_at_once() {
     writer.await.unwrap();
 }
 
-/// The order in which a rebuild takes its locks: tables, then the head, then a raised fencing
-/// counter.
+/// The order in which a rebuild takes its locks: tables, then the head. Then it increments the
+/// fencing counter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rebuild_locks_under_load_lose_no_acknowledgement() {
+async fn no_acknowledged_event_is_lost_during_rebuild_locks() {
     let database = database().await;
     let log = alone(&database).await;
     let writers = (0..8).map(|writer| {
@@ -205,7 +205,7 @@ async fn rebuild_locks_under_load_lose_no_acknowledgement() {
 }
 
 #[tokio::test]
-async fn a_moment_is_found_as_a_position() {
+async fn time_is_resolved_to_a_position() {
     let database = database().await;
     let log = server(&database).await;
     let mut times = Vec::new();

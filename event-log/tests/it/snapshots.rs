@@ -41,7 +41,7 @@ async fn kept(database: &Database, at_least: i64) -> i64 {
 }
 
 #[tokio::test]
-async fn a_stream_that_says_it_is_short_is_read_to_its_end_all_the_same() {
+async fn stream_with_a_too_low_version_is_read_to_its_end() {
     let database = database().await;
     let log = server(&database).await;
     add(&log, 150).await;
@@ -56,7 +56,7 @@ async fn a_stream_that_says_it_is_short_is_read_to_its_end_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_state_is_kept_every_200_events_and_only_what_follows_is_read() {
+async fn snapshot_is_stored_every_200_events_and_only_later_events_are_read() {
     let database = database().await;
     let log = server(&database).await;
     add(&log, 150).await;
@@ -84,7 +84,7 @@ async fn put(database: &Database, state: &[u8]) {
 }
 
 #[tokio::test]
-async fn a_snapshot_that_cannot_be_right_is_as_good_as_none() {
+async fn invalid_snapshot_is_ignored() {
     let set = |state: &[u8]| format!("update log_snapshot set state = '\\x{}'", hex::encode(state));
     let right = kept_as("c", 205, 205);
     let last = right.len() - 1;
@@ -129,14 +129,14 @@ async fn a_snapshot_that_cannot_be_right_is_as_good_as_none() {
         }
         let row = sqlx::query("select sequence, codec, state from log_snapshot");
         let row = row.fetch_one(&database.pool).await.unwrap();
-        let kept = (row.get::<i64, _>(0), row.get::<i16, _>(1), row.get::<Vec<u8>, _>(2));
-        assert_eq!(kept, (205, 3, right.clone()), "{spoil}");
+        let stored = (row.get::<i64, _>(0), row.get::<i16, _>(1), row.get::<Vec<u8>, _>(2));
+        assert_eq!(stored, (205, 3, right.clone()), "{spoil}");
     }
 }
 
 /// Flips every bit, and truncates at every byte.
 #[test]
-fn no_other_bytes_are_taken_for_a_snapshot() {
+fn changed_bytes_are_not_a_valid_snapshot() {
     let stream = StreamId::new("counter", "c");
     let right = kept_as("c", 205, 205);
     let read = |bytes: &[u8]| snapshot::decode::<Counter>(&stream, 205, bytes);
@@ -152,7 +152,7 @@ fn no_other_bytes_are_taken_for_a_snapshot() {
 }
 
 #[tokio::test]
-async fn a_long_stream_is_read_page_by_page() {
+async fn long_stream_is_read_page_by_page() {
     let database = database().await;
     let log = server(&database).await;
     for _ in 0..3 {
@@ -169,7 +169,7 @@ async fn a_long_stream_is_read_page_by_page() {
 /// For every aggregate, a state from a decoded snapshot and the later events must equal the state
 /// from all events.
 #[test]
-fn no_aggregate_loses_anything_in_a_snapshot() {
+fn snapshot_of_every_aggregate_is_lossless() {
     fn check<D: Decider>() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events");
         let mut events: Vec<D::Event> = Vec::new();
@@ -195,15 +195,15 @@ fn no_aggregate_loses_anything_in_a_snapshot() {
             state
         };
         let stream = StreamId::of::<D>("x");
-        let said = |state: &D| serde_json::to_value(state).unwrap();
+        let json = |state: &D| serde_json::to_value(state).unwrap();
         for start in 0..count {
             let whole = fold(D::default(), &all[start..]);
             for middle in start..all.len() {
-                let kept = fold(D::default(), &all[start..middle]);
-                let bytes = snapshot::encode(&stream, middle as u64, &kept).unwrap();
+                let restored = fold(D::default(), &all[start..middle]);
+                let bytes = snapshot::encode(&stream, middle as u64, &restored).unwrap();
                 let read = snapshot::decode(&stream, middle as u64, &bytes).unwrap();
                 let again = fold(read, &all[middle..]);
-                assert_eq!(said(&again), said(&whole), "{} {start} {middle}", D::NAME);
+                assert_eq!(json(&again), json(&whole), "{} {start} {middle}", D::NAME);
             }
         }
     }

@@ -113,7 +113,6 @@ pub async fn every_answer_is_true(database: &Database, answers: &Answers) -> (us
     (written, refused)
 }
 
-/// Lets other tasks run.
 pub async fn pause(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
 }

@@ -105,7 +105,7 @@ async fn total(database: &Database, id: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn rows_are_there_when_the_append_returns() {
+async fn projection_rows_exist_when_the_append_returns() {
     let database = database().await;
     let (log, view) = with_view(&database).await;
     for n in 0..4 {
@@ -119,7 +119,7 @@ async fn rows_are_there_when_the_append_returns() {
 }
 
 #[tokio::test]
-async fn a_moved_head_makes_cached_rows_be_read_again() {
+async fn advanced_head_invalidates_cached_rows() {
     let database = database().await;
     let ((one, _), (two, _)) = (with_view(&database).await, with_view(&database).await);
     for n in 0..6 {
@@ -130,7 +130,7 @@ async fn a_moved_head_makes_cached_rows_be_read_again() {
 }
 
 #[tokio::test]
-async fn a_view_that_fails_keeps_the_event_out() {
+async fn failed_projection_rejects_the_event() {
     let database = database().await;
     let (log, _) = with_view(&database).await;
     run(&database, "alter table rm_total add check (total < 3)").await;

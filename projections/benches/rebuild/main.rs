@@ -31,14 +31,14 @@ fn main() {
     runtime.block_on(run(events));
 }
 
-async fn run(wanted: u64) {
+async fn run(count: u64) {
     let directory = std::env::temp_dir().join(format!("stead-bench-views-{}", std::process::id()));
     let cluster = Cluster::start(&directory, &cluster_settings()).await.unwrap();
     let database = fresh_in(&cluster).await.unwrap();
     let pool = &database.pool;
     let log = database.log_with(Options::default()).await.unwrap();
-    let filling = timed(async { History::of(None).fill(&log, wanted).await });
-    let took = filling.await;
+    let written_in = timed(async { History::of(None).fill(&log, count).await });
+    let took = written_in.await;
     let events = log.position();
     eprintln!("{events} events written at {:.0}/s", events as f64 / took);
     projections::projector::prepare(pool).await.unwrap();
@@ -73,10 +73,10 @@ async fn run(wanted: u64) {
         projections::list(&mut connection).await.unwrap().iter().map(|one| one.name).collect();
     drop(connection);
     for name in ["installs", "runs", "jobs", "job_queue"] {
-        again(pool, &[name], 1, events).await;
+        measure_rebuild(pool, &[name], 1, events).await;
     }
     for parallel in [1, 2, 4] {
-        again(pool, &all, parallel, events).await;
+        measure_rebuild(pool, &all, parallel, events).await;
     }
     let took = timed(async {
         rollback(pool, "jobs", |_| {}).await.unwrap();
@@ -96,7 +96,7 @@ async fn run(wanted: u64) {
     cluster.remove().unwrap();
 }
 
-async fn again(pool: &PgPool, names: &[&str], parallel: u32, events: u64) {
+async fn measure_rebuild(pool: &PgPool, names: &[&str], parallel: u32, events: u64) {
     let (began, before) = (Instant::now(), processor());
     let mut replayed = 0.0;
     rebuild_all(pool, names, parallel, |progress| {
@@ -121,9 +121,9 @@ fn processor() -> f64 {
     ticks.map(|ticks| ticks.parse::<f64>().unwrap()).sum::<f64>() / 100.0
 }
 
-async fn timed(doing: impl Future<Output = ()>) -> f64 {
+async fn timed(future: impl Future<Output = ()>) -> f64 {
     let began = Instant::now();
-    doing.await;
+    future.await;
     began.elapsed().as_secs_f64()
 }
 

@@ -28,9 +28,9 @@ pub async fn measure(database: &Database) {
     let options =
         Options { inline_projections: projections::inline_projections(), ..Options::default() };
     let log = database.log_with(options).await.unwrap();
-    let (times, over) = (Acknowledged::default(), Arc::new(AtomicBool::new(false)));
+    let (times, stopped) = (Acknowledged::default(), Arc::new(AtomicBool::new(false)));
     let callers: Vec<_> = (0..CALLERS)
-        .map(|_| tokio::spawn(append(log.clone(), times.clone(), over.clone())))
+        .map(|_| tokio::spawn(append(log.clone(), times.clone(), stopped.clone())))
         .collect();
     let mut windows = vec![];
     for _ in 0..SWAPS {
@@ -44,22 +44,22 @@ pub async fn measure(database: &Database) {
         .unwrap();
         windows.push((began.unwrap(), Instant::now()));
     }
-    over.store(true, Ordering::Relaxed);
+    stopped.store(true, Ordering::Relaxed);
     for caller in callers {
         caller.await.unwrap();
     }
     let mut times = std::mem::take(&mut *times.lock().unwrap());
     times.sort();
     let gaps: Vec<_> = times.windows(2).map(|pair| (pair[0], pair[1])).collect();
-    let touches = |gap: &(Instant, Instant), window: &(Instant, Instant)| {
+    let overlaps = |gap: &(Instant, Instant), window: &(Instant, Instant)| {
         gap.1 >= window.0 && gap.0 <= window.1
     };
     let mut pauses: Vec<f64> = windows
         .iter()
-        .map(|window| longest(gaps.iter().filter(|gap| touches(gap, window))))
+        .map(|window| longest(gaps.iter().filter(|gap| overlaps(gap, window))))
         .collect();
     pauses.sort_by(f64::total_cmp);
-    let otherwise = gaps.iter().filter(|gap| !windows.iter().any(|window| touches(gap, window)));
+    let otherwise = gaps.iter().filter(|gap| !windows.iter().any(|window| overlaps(gap, window)));
     println!(
         "\nA projection was swapped {SWAPS} times while {CALLERS} callers appended {} events: the longest time without an acknowledgement was {:.1} ms around a swap (median {:.1} ms), and {:.1} ms otherwise.",
         times.len(),
@@ -74,11 +74,11 @@ fn longest<'a>(gaps: impl Iterator<Item = &'a (Instant, Instant)>) -> f64 {
     longest.unwrap_or(Duration::ZERO).as_secs_f64() * 1e3
 }
 
-async fn append(log: EventLog, times: Acknowledged, over: Arc<AtomicBool>) {
+async fn append(log: EventLog, times: Acknowledged, stopped: Arc<AtomicBool>) {
     let payload: String = QUEUED.lines().map(str::trim_start).collect();
     let event_type = "job.queued".into();
     let queued = NewEvent { event_type, event_version: "1".into(), payload, customer: None };
-    while !over.load(Ordering::Relaxed) {
+    while !stopped.load(Ordering::Relaxed) {
         let stream = StreamId::new("job", format!("job_{}", Ulid::new()));
         let write = Write { stream, expected: 0, events: vec![queued.clone()] };
         let commit = Commit::of(Meta::new(Actor::System, Ulid::new().to_string()), vec![write]);

@@ -36,7 +36,7 @@ pub(super) fn job(event: &RecordedEvent) -> Option<JobId> {
     Some(*job)
 }
 
-pub(super) fn happened(event: &RecordedEvent) -> EventSummary {
+pub(super) fn summary(event: &RecordedEvent) -> EventSummary {
     EventSummary {
         position: event.position,
         at: event.at,
@@ -50,21 +50,20 @@ pub(super) fn happened(event: &RecordedEvent) -> EventSummary {
 /// Builds the history from events in the order of their positions. Events up to `from` only provide
 /// context. `before` is the install at `from`.
 pub(super) fn build_history(before: &Install, from: u64, events: &[RecordedEvent]) -> History {
-    let mut story = HistoryBuilder { install: before.clone(), ..HistoryBuilder::default() };
+    let mut builder = HistoryBuilder { install: before.clone(), ..HistoryBuilder::default() };
     for event in events {
-        story.take(event, event.position > from);
+        builder.take(event, event.position > from);
     }
-    let happened = story.runs.into_values().filter(|told| told.happened);
-    let mut runs: Vec<RunHistory> = happened.filter_map(RunBuilder::finish).collect();
-    runs.sort_by_key(|told| (told.requested_at, told.run));
-    History { runs, other_events: story.others, complete_through: 0 }
+    let runs = builder.runs.into_values().filter(|run| run.is_in_range);
+    let mut runs: Vec<RunHistory> = runs.filter_map(RunBuilder::finish).collect();
+    runs.sort_by_key(|run| (run.requested_at, run.run));
+    History { runs, other_events: builder.others, complete_through: 0 }
 }
 
 #[derive(Default)]
 struct HistoryBuilder {
     install: Install,
     runs: BTreeMap<RunId, RunBuilder>,
-    /// Run of each job.
     of_job: HashMap<JobId, RunId>,
     others: Vec<EventSummary>,
 }
@@ -74,14 +73,13 @@ struct RunBuilder {
     history: Option<RunHistory>,
     steps: Vec<StepSpec>,
     jobs: Jobs,
-    /// Step of each job.
     step_of: HashMap<JobId, StepId>,
     components: BTreeMap<String, ComponentChange>,
-    happened: bool,
+    is_in_range: bool,
 }
 
 impl HistoryBuilder {
-    fn take(&mut self, event: &RecordedEvent, between: bool) {
+    fn take(&mut self, event: &RecordedEvent, in_range: bool) {
         let run = match &event.fact {
             DomainEvent::Install(_, fact) => {
                 let run = of_install(fact);
@@ -89,8 +87,7 @@ impl HistoryBuilder {
                 run
             }
             DomainEvent::Run(run, fact) => {
-                let told = self.told(*run);
-                told.take(fact, event);
+                self.run(*run).take(fact, event);
                 if let Some(job) = job(event) {
                     self.of_job.insert(job, *run);
                 }
@@ -104,7 +101,7 @@ impl HistoryBuilder {
                 }
                 let run = self.of_job.get(id).copied();
                 if let Some(run) = run {
-                    self.told(run).take_job(*id, fact, event, between);
+                    self.run(run).take_job(*id, fact, event, in_range);
                 }
                 run
             }
@@ -117,16 +114,16 @@ impl HistoryBuilder {
             | DomainEvent::Runner(..)
             | DomainEvent::Subject(..) => None,
         };
-        if !between {
+        if !in_range {
             return;
         }
         match run {
             Some(run) => {
-                let told = self.told(run);
-                told.happened = true;
-                told.history(run).events.push(happened(event));
+                let builder = self.run(run);
+                builder.is_in_range = true;
+                builder.history(run).events.push(summary(event));
             }
-            None => self.others.push(happened(event)),
+            None => self.others.push(summary(event)),
         }
     }
 
@@ -139,19 +136,19 @@ impl HistoryBuilder {
         };
         let before = ComponentChange::settled(&self.install, name, run);
         self.install.evolve(fact.clone());
-        let known = self.told(run).components.remove(name.unwrap_or(SANDBOX));
-        let touched = known.unwrap_or(before).with(&self.install, name, fact);
-        self.told(run).components.insert(name.unwrap_or(SANDBOX).to_owned(), touched);
+        let earlier = self.run(run).components.remove(name.unwrap_or(SANDBOX));
+        let change = earlier.unwrap_or(before).with(&self.install, name, fact);
+        self.run(run).components.insert(name.unwrap_or(SANDBOX).to_owned(), change);
     }
 
-    fn told(&mut self, run: RunId) -> &mut RunBuilder {
-        let told = self.runs.entry(run).or_default();
-        told.history(run);
-        told
+    fn run(&mut self, run: RunId) -> &mut RunBuilder {
+        let builder = self.runs.entry(run).or_default();
+        builder.history(run);
+        builder
     }
 }
 
-/// Name of the sandbox among the components, as in the other contracts.
+/// Name of the sandbox among the components, as in the public contracts.
 const SANDBOX: &str = "sandbox";
 
 impl RunBuilder {
@@ -171,7 +168,7 @@ impl RunBuilder {
 
     fn take(&mut self, fact: &RunEvent, event: &RecordedEvent) {
         let Some(history) = &mut self.history else { return };
-        let word =
+        let new =
             |kind, step: Option<StepId>, digest, by: &_, reason: Option<&String>| Intervention {
                 kind,
                 target: step.and_then(|step| name_of(&self.steps, step)),
@@ -181,7 +178,7 @@ impl RunBuilder {
                 at: event.at,
                 position: event.position,
             };
-        let word = match fact {
+        let intervention = match fact {
             RunEvent::Requested { install, kind, cause, by, config_version, reason } => {
                 let (install, kind, config_version) = (*install, *kind, *config_version);
                 let (cause, by, reason) = (cause.clone(), by.clone(), reason.clone());
@@ -203,17 +200,13 @@ impl RunBuilder {
                 history.ended_at = Some(event.at);
                 return;
             }
-            RunEvent::Approved { step, digest, by, reason } => word(
-                InterventionKind::Approved,
-                Some(*step),
-                Some(digest.clone()),
-                by,
-                Some(reason),
-            ),
-            RunEvent::Denied { step, digest, by, reason } => {
-                word(InterventionKind::Denied, Some(*step), Some(digest.clone()), by, Some(reason))
+            RunEvent::Approved { step, digest, by, reason } => {
+                new(InterventionKind::Approved, Some(*step), Some(digest.clone()), by, Some(reason))
             }
-            RunEvent::ApprovalExpired { step, digest } => word(
+            RunEvent::Denied { step, digest, by, reason } => {
+                new(InterventionKind::Denied, Some(*step), Some(digest.clone()), by, Some(reason))
+            }
+            RunEvent::ApprovalExpired { step, digest } => new(
                 InterventionKind::Expired,
                 Some(*step),
                 Some(digest.clone()),
@@ -221,10 +214,10 @@ impl RunBuilder {
                 None,
             ),
             RunEvent::StepRetried { step, by, reason } => {
-                word(InterventionKind::Retried, Some(*step), None, by, reason.as_ref())
+                new(InterventionKind::Retried, Some(*step), None, by, reason.as_ref())
             }
             RunEvent::CancelRequested { by, reason, .. } => {
-                word(InterventionKind::CancelRequested, None, None, by, Some(reason))
+                new(InterventionKind::CancelRequested, None, None, by, Some(reason))
             }
             RunEvent::PlanProduced { .. }
             | RunEvent::ApprovalRequested { .. }
@@ -234,23 +227,23 @@ impl RunBuilder {
             | RunEvent::StepRetryScheduled { .. }
             | RunEvent::StepSkipped { .. } => return,
         };
-        history.interventions.push(word);
+        history.interventions.push(intervention);
     }
 
-    fn take_job(&mut self, job: JobId, fact: &JobEvent, event: &RecordedEvent, between: bool) {
+    fn take_job(&mut self, job: JobId, fact: &JobEvent, event: &RecordedEvent, in_range: bool) {
         let step = self.step_of.get(&job).copied();
-        let of = step.and_then(|step| name_of(&self.steps, step));
-        let word = self.jobs.take((job, of), fact, event, between);
+        let target = step.and_then(|step| name_of(&self.steps, step));
+        let intervention = self.jobs.take((job, target), fact, event, in_range);
         if let Some(history) = &mut self.history {
-            history.interventions.extend(word);
+            history.interventions.extend(intervention);
         }
     }
 
     fn finish(self) -> Option<RunHistory> {
         let mut history = self.history?;
-        history.jobs = self.jobs.told();
+        history.jobs = self.jobs.finish();
         let all = self.components.into_iter();
-        history.components = all.filter_map(|(name, touched)| touched.told(name)).collect();
+        history.components = all.filter_map(|(name, change)| change.finish(name)).collect();
         Some(history)
     }
 }

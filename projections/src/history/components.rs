@@ -39,7 +39,6 @@ pub(super) fn changed_component(fact: &InstallEvent) -> Option<Option<&str>> {
     }
 }
 
-/// Change of a component by a run.
 pub(super) struct ComponentChange {
     before: Option<Version>,
     after: Option<Version>,
@@ -78,14 +77,14 @@ impl ComponentChange {
     ) -> ComponentChange {
         let (after, incomplete) = match name {
             Some(name) => {
-                let there = install.components.get(name);
-                let open = there.is_some_and(|has| has.fingerprint.is_none());
-                (there.map(deployed), open)
+                let component = install.components.get(name);
+                let open = component.is_some_and(|deployed| deployed.fingerprint.is_none());
+                (component.map(deployed), open)
             }
             None => {
-                let there = install.sandbox.as_ref();
-                let open = there.is_some_and(|has| has.fingerprint.is_none());
-                (there.map(sandbox), open)
+                let current = install.sandbox.as_ref();
+                let open = current.is_some_and(|sandbox| sandbox.fingerprint.is_none());
+                (current.map(sandbox), open)
             }
         };
         let untouched = matches!(
@@ -96,16 +95,16 @@ impl ComponentChange {
     }
 
     /// Returns the history of the component, or `None` if nothing changed.
-    pub(super) fn told(self, name: String) -> Option<ComponentHistory> {
+    pub(super) fn finish(self, name: String) -> Option<ComponentHistory> {
         let ComponentChange { before, after, incomplete, untouched } = self;
         (!untouched).then_some(ComponentHistory { name, before, after, incomplete })
     }
 }
 
-fn deployed(has: &Deployed) -> Version {
-    Version { config_version: has.config_version, build: has.build }
+fn deployed(component: &Deployed) -> Version {
+    Version { config_version: component.config_version, build: component.build }
 }
 
-fn sandbox(has: &Sandbox) -> Version {
-    Version { config_version: has.config_version, build: has.build }
+fn sandbox(sandbox: &Sandbox) -> Version {
+    Version { config_version: sandbox.config_version, build: sandbox.build }
 }

@@ -1,4 +1,3 @@
-//! History of a run's jobs.
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{ids::JobId, job::JobEvent};
@@ -6,12 +5,11 @@ use domain::{ids::JobId, job::JobEvent};
 use super::{Intervention, InterventionKind, JobHistory};
 use crate::RecordedEvent;
 
-/// Jobs of a run.
 #[derive(Default)]
 pub(super) struct Jobs {
     all: BTreeMap<JobId, JobHistory>,
     /// Jobs with an event within the range.
-    seen: BTreeSet<JobId>,
+    in_range: BTreeSet<JobId>,
 }
 
 impl Jobs {
@@ -19,18 +17,18 @@ impl Jobs {
     /// that the event records.
     pub(super) fn take(
         &mut self,
-        (job, of): (JobId, Option<String>),
+        (job, target): (JobId, Option<String>),
         fact: &JobEvent,
         event: &RecordedEvent,
-        between: bool,
+        is_in_range: bool,
     ) -> Option<Intervention> {
-        if between {
-            self.seen.insert(job);
+        if is_in_range {
+            self.in_range.insert(job);
         }
-        let told = self.all.entry(job).or_insert_with(|| JobHistory {
+        let history = self.all.entry(job).or_insert_with(|| JobHistory {
             job,
             kind: None,
-            target: of.clone(),
+            target: target.clone(),
             runner: None,
             attempts: 0,
             outcome: None,
@@ -39,18 +37,18 @@ impl Jobs {
             ended_at: None,
         });
         if let Some(outcome) = fact.outcome() {
-            (told.outcome, told.ended_at) = (Some(outcome), Some(event.at));
+            (history.outcome, history.ended_at) = (Some(outcome), Some(event.at));
         }
         if let JobEvent::Queued(work) = fact {
-            (told.kind, told.queued_at) = (Some(work.kind), Some(event.at));
+            (history.kind, history.queued_at) = (Some(work.kind), Some(event.at));
         } else if let JobEvent::Claimed { runner, attempt, .. } = fact {
-            (told.runner, told.attempts) = (Some(*runner), *attempt);
+            (history.runner, history.attempts) = (Some(*runner), *attempt);
         } else if let JobEvent::Failed { detail, .. } = fact {
-            told.detail = Some(detail.clone());
+            history.detail = Some(detail.clone());
         } else if let JobEvent::OutcomeResolved { by, reason, .. } = fact {
             return Some(Intervention {
                 kind: InterventionKind::Resolved,
-                target: of,
+                target,
                 digest: None,
                 by: by.clone(),
                 reason: Some(reason.clone()),
@@ -62,10 +60,11 @@ impl Jobs {
     }
 
     /// Returns the jobs with an event within the range, in the order in which they were queued.
-    pub(super) fn told(self) -> Vec<JobHistory> {
-        let Jobs { all, seen } = self;
-        let mut told: Vec<_> = all.into_values().filter(|told| seen.contains(&told.job)).collect();
-        told.sort_by_key(|told| (told.queued_at, told.job));
-        told
+    pub(super) fn finish(self) -> Vec<JobHistory> {
+        let Jobs { all, in_range } = self;
+        let mut jobs: Vec<_> =
+            all.into_values().filter(|job| in_range.contains(&job.job)).collect();
+        jobs.sort_by_key(|job| (job.queued_at, job.job));
+        jobs
     }
 }

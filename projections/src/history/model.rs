@@ -1,4 +1,3 @@
-//! Types of an install's history.
 use domain::{
     actor::Actor,
     decider::Timestamp,
@@ -18,17 +17,15 @@ pub struct History {
     pub complete_through: u64,
 }
 
-/// History of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunHistory {
     pub run: RunId,
     /// Request, with its principal and reason.
     pub request: Option<run::Request>,
-    /// Time of the request.
     pub requested_at: Option<Timestamp>,
     /// Outcome, if the run finished.
     pub outcome: Option<run::Outcome>,
-    /// Time at which it finished.
+    /// Time at which the run finished.
     pub ended_at: Option<Timestamp>,
     /// Interventions by principals and policies. Includes those before the range: an apply on
     /// Tuesday may follow an approval on Monday.
@@ -41,25 +38,20 @@ pub struct RunHistory {
     pub events: Vec<EventSummary>,
 }
 
-/// An intervention in a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Intervention {
-    /// Kind of intervention.
     pub kind: InterventionKind,
     /// Name of the component, sandbox or action of the step, or `None` for the whole run.
     pub target: Option<String>,
-    /// Digest of the plan that was decided.
+    /// Digest of the plan that the decision covers, or `None` for other interventions.
     pub digest: Option<Digest>,
-    /// Actor that intervened.
     pub by: Actor,
     pub reason: Option<String>,
     /// Time of the event.
     pub at: Timestamp,
-    /// Position in the log.
     pub position: u64,
 }
 
-/// Kinds of interventions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InterventionKind {
     /// A plan was approved.
@@ -76,12 +68,11 @@ pub enum InterventionKind {
     Resolved,
 }
 
-/// History of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobHistory {
     pub job: JobId,
     pub kind: Option<job::JobKind>,
-    /// Name of the component, sandbox or action of its step.
+    /// Name of the component, sandbox or action of the job's step.
     pub target: Option<String>,
     /// Runner of the last execution.
     pub runner: Option<RunnerId>,
@@ -91,9 +82,9 @@ pub struct JobHistory {
     pub outcome: Option<job::Outcome>,
     /// Description of the failure.
     pub detail: Option<String>,
-    /// Time at which it was queued.
+    /// Time at which the job was first queued.
     pub queued_at: Option<Timestamp>,
-    /// Time at which it finished.
+    /// Time at which the job finished.
     pub ended_at: Option<Timestamp>,
 }
 
@@ -118,10 +109,8 @@ pub struct Version {
     pub build: BuildId,
 }
 
-/// An event of a history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventSummary {
-    /// Position in the log.
     pub position: u64,
     /// Time of the event.
     pub at: Timestamp,

@@ -196,54 +196,58 @@ fn version(n: u32) -> Option<Version> {
 /// A complete upgrade of the component that the first run deployed.
 fn upgrade() -> Vec<RecordedEvent> {
     let before = [vec![created(), admitted(1)], requested(1).into(), vec![deployed(1, 1)]];
-    let asked = [finished(1).to_vec(), vec![admitted(2)], requested(2).into()];
+    let second_run = [finished(1).to_vec(), vec![admitted(2)], requested(2).into()];
     let planned = [worked(2, 21, JobKind::Plan, false), vec![approved(2)]];
     let applied =
         [vec![changing(2, 2)], worked(2, 22, JobKind::Apply, false), vec![deployed(2, 2)]];
-    let all = [before.concat(), asked.concat(), planned.concat(), applied.concat()];
+    let all = [before.concat(), second_run.concat(), planned.concat(), applied.concat()];
     log([all.concat(), finished(2).to_vec()].concat())
 }
 
 /// The history after a position, built from the install at that position.
-fn told_from(from: u64, events: &[RecordedEvent]) -> History {
+fn history_from(from: u64, events: &[RecordedEvent]) -> History {
     let mut install = Install::default();
     for event in events.iter().filter(|event| event.position <= from) {
         if let DomainEvent::Install(_, fact) = &event.fact {
             domain::decider::Decider::evolve(&mut install, fact.clone());
         }
     }
-    // Only the events of the install within the range are read.
+    // Like [`of_install`], reads the events of the install only within the range, and all other
+    // events from the start.
     let read = |event: &&RecordedEvent| event.position > from || event.aggregate() != "install";
     let events: Vec<RecordedEvent> = events.iter().filter(read).cloned().collect();
     build_history(&install, from, &events)
 }
 
 #[test]
-fn a_run_says_who_asked_who_approved_what_ran_and_what_became_another_version() {
+fn a_run_lists_request_approval_jobs_and_component_changes() {
     let events = upgrade();
     let before = events.iter().position(|event| event.stream().aggregate_id == run(2).to_string());
-    let told = told_from(before.unwrap() as u64 - 1, &events);
-    assert_eq!((told.runs.len(), told.other_events), (1, vec![]));
-    let upgrade = &told.runs[0];
+    let history = history_from(before.unwrap() as u64 - 1, &events);
+    assert_eq!((history.runs.len(), history.other_events), (1, vec![]));
+    let upgrade = &history.runs[0];
     let request = upgrade.request.as_ref().unwrap();
     assert_eq!((upgrade.run, &request.by, request.config_version), (run(2), &ann(), 2));
     assert_eq!(request.reason.as_deref(), Some("CHG-1204"));
     assert_eq!(upgrade.outcome, Some(run::Outcome::Succeeded));
-    let word = &upgrade.interventions[0];
+    let approval = &upgrade.interventions[0];
     assert_eq!(
-        (word.kind, word.target.as_deref(), &word.by),
+        (approval.kind, approval.target.as_deref(), &approval.by),
         (InterventionKind::Approved, Some("api"), &bo())
     );
-    assert_eq!((&word.digest, word.reason.as_deref()), (&Some(digest()), Some("read it")));
+    assert_eq!((&approval.digest, approval.reason.as_deref()), (&Some(digest()), Some("read it")));
     let jobs: Vec<_> = upgrade
         .jobs
         .iter()
         .map(|job| (job.kind, job.target.as_deref(), job.outcome, job.attempts))
         .collect();
-    let done = Some(job::Outcome::Succeeded);
+    let succeeded = Some(job::Outcome::Succeeded);
     assert_eq!(
         jobs,
-        [(Some(JobKind::Plan), Some("api"), done, 2), (Some(JobKind::Apply), Some("api"), done, 2)]
+        [
+            (Some(JobKind::Plan), Some("api"), succeeded, 2),
+            (Some(JobKind::Apply), Some("api"), succeeded, 2)
+        ]
     );
     let api = ComponentHistory {
         name: "api".into(),
@@ -255,12 +259,12 @@ fn a_run_says_who_asked_who_approved_what_ran_and_what_became_another_version() 
 }
 
 #[test]
-fn what_was_approved_before_the_first_point_belongs_to_what_ran_after_it() {
+fn an_approval_before_the_range_belongs_to_a_later_job() {
     let events = upgrade();
     let at = |of: &str| events.iter().rfind(|event| event.event_type() == of).unwrap().position;
     // The history begins after the apply was started.
-    let told = told_from(at("install.component_apply_started"), &events);
-    let upgrade = &told.runs[0];
+    let history = history_from(at("install.component_apply_started"), &events);
+    let upgrade = &history.runs[0];
     assert_eq!(upgrade.interventions[0].kind, InterventionKind::Approved);
     // The plan job ended before the range, so it is not listed.
     let jobs: Vec<_> = upgrade.jobs.iter().map(|job| job.kind).collect();
@@ -274,24 +278,27 @@ fn what_was_approved_before_the_first_point_belongs_to_what_ran_after_it() {
 }
 
 #[test]
-fn nothing_is_told_of_a_run_that_was_over_before() {
+fn a_run_that_ended_before_the_range_is_not_listed() {
     let events = upgrade();
-    assert_eq!(told_from(events.len() as u64, &events).runs, []);
-    let told = told_from(0, &events);
-    assert_eq!(told.runs.iter().map(|told| told.run).collect::<Vec<_>>(), [run(1), run(2)]);
+    assert_eq!(history_from(events.len() as u64, &events).runs, []);
+    let history = history_from(0, &events);
+    assert_eq!(
+        history.runs.iter().map(|history| history.run).collect::<Vec<_>>(),
+        [run(1), run(2)]
+    );
     // Before the first run, the component did not exist.
     assert_eq!(
-        (&told.runs[0].components[0].before, &told.runs[0].components[0].after),
+        (&history.runs[0].components[0].before, &history.runs[0].components[0].after),
         (&None, &version(1))
     );
     assert_eq!(
-        told.other_events.iter().map(|event| event.event_type).collect::<Vec<_>>(),
+        history.other_events.iter().map(|event| event.event_type).collect::<Vec<_>>(),
         ["install.created"]
     );
 }
 
 #[test]
-fn an_apply_that_failed_leaves_its_component_incomplete_and_one_that_never_ran_leaves_it_alone() {
+fn a_failed_apply_leaves_its_component_incomplete_and_an_apply_that_never_ran_changes_nothing() {
     let failed = |end: Vec<DomainEvent>| {
         let facts = [
             vec![created(), admitted(1)],
@@ -300,9 +307,9 @@ fn an_apply_that_failed_leaves_its_component_incomplete_and_one_that_never_ran_l
         ];
         log([facts.concat(), worked(1, 11, JobKind::Apply, true), end].concat())
     };
-    let told = told_from(1, &failed(vec![])).runs.remove(0);
-    assert!(told.components[0].incomplete);
-    assert_eq!(told.jobs[0].detail.as_deref(), Some("the child ended with 1"));
+    let history = history_from(1, &failed(vec![])).runs.remove(0);
+    assert!(history.components[0].incomplete);
+    assert_eq!(history.jobs[0].detail.as_deref(), Some("the child ended with 1"));
     let unchanged = on_install(InstallEvent::ComponentApplyNotRun {
         name: "api".into(),
         component: ComponentId(Ulid(1)),
@@ -312,18 +319,18 @@ fn an_apply_that_failed_leaves_its_component_incomplete_and_one_that_never_ran_l
     let events = failed(vec![unchanged]);
     // The history begins before the apply was started. The apply changed nothing.
     let began = events.iter().find(|event| event.event_type() == "install.component_apply_started");
-    assert_eq!(told_from(began.unwrap().position - 1, &events).runs[0].components, []);
+    assert_eq!(history_from(began.unwrap().position - 1, &events).runs[0].components, []);
 }
 
 #[test]
-fn what_belongs_to_no_run_says_why() {
+fn an_event_outside_any_run_has_its_reason() {
     let changed = on_install(InstallEvent::ConfigPinned {
         config_version: 2,
         by: ann(),
         reason: Some("CHG-1204".into()),
     });
-    let told = told_from(1, &log(vec![created(), changed]));
-    let other = &told.other_events[0];
+    let history = history_from(1, &log(vec![created(), changed]));
+    let other = &history.other_events[0];
     assert_eq!(
         (other.event_type, other.reason.as_deref()),
         ("install.config_pinned", Some("CHG-1204"))

@@ -1,21 +1,20 @@
-//! Indexes of a shadow table.
 use sqlx::{PgConnection, PgPool, Row};
 
 use super::ShadowBuild;
 
 impl ShadowBuild {
-    /// Creates the indexes of the live table on the shadow table. Creating them on existing rows
-    /// takes a fraction of the time of updating them row by row.
+    /// Creates the indexes of the live table on the shadow table. Creating indexes on existing rows
+    /// is much faster than updating them row by row.
     pub(crate) async fn index(&self, pool: &PgPool) -> Result<(), sqlx::Error> {
         let mut tx = pool.begin().await?;
         // The lock on the positions excludes a concurrent rebuild of the same projection.
         if self.positions(&mut tx).await?.is_empty() {
             return Ok(());
         }
-        let known = indexes(&mut tx, &self.shadow).await?;
-        let mut wanted = indexes(&mut tx, &self.live).await?;
-        wanted.retain(|index| !known.contains(index));
-        for Index { unique, definition } in wanted {
+        let existing = indexes(&mut tx, &self.shadow).await?;
+        let mut missing = indexes(&mut tx, &self.live).await?;
+        missing.retain(|index| !existing.contains(index));
+        for Index { unique, definition } in missing {
             let unique = if unique { "unique " } else { "" };
             let sql = format!("create {unique}index on {} using {definition}", self.shadow);
             sqlx::Executor::execute(&mut *tx, &*sql).await?;

@@ -32,7 +32,8 @@ pub(super) fn worker_of(stream: &str, workers: u32) -> u32 {
     hash % workers.max(1)
 }
 
-/// Events of one worker's streams, after one position and up to another.
+/// Part of a page of the log: the events of one worker's streams, after one position and up to
+/// another.
 struct Page {
     after: u64,
     to: u64,
@@ -43,27 +44,27 @@ struct Page {
 /// Applies the log to the shadow tables of these projections, up to the current head.
 pub(super) async fn scan(
     pool: &PgPool,
-    makings: &[ShadowBuild],
+    builds: &[ShadowBuild],
     workers: u32,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<(), RebuildError> {
-    let Some(source) = makings.first().map(|making| &making.source) else { return Ok(()) };
-    let names: Vec<&'static str> = makings.iter().map(|making| making.view.name()).collect();
+    let Some(source) = builds.first().map(|build| &build.source) else { return Ok(()) };
+    let names: Vec<&'static str> = builds.iter().map(|build| build.view.name()).collect();
     let mut aggregates: Vec<&str> = vec![];
-    makings.iter().for_each(|making| aggregates.extend(making.view.aggregates()));
+    builds.iter().for_each(|build| aggregates.extend(build.view.aggregates()));
     let mut reader = pool.acquire().await?;
     let mut at = behind(&mut reader, &names).await?;
     let done: Arc<[AtomicU64]> = (0..workers).map(|_| AtomicU64::new(at)).collect();
-    let told = || done.iter().map(|at| at.load(Ordering::Relaxed)).min().unwrap_or(0);
+    let applied = || done.iter().map(|at| at.load(Ordering::Relaxed)).min().unwrap_or(0);
     let (mut doing, mut lanes) = (JoinSet::new(), vec![]);
     for number in 1..=workers {
         // One page waits while another is applied. More pages would only use memory.
         let (lane, pages) = mpsc::channel::<Page>(1);
         lanes.push(lane);
-        let worker = Worker::new(pool, (number, workers), makings).await?;
+        let worker = Worker::new(pool, (number, workers), builds).await?;
         doing.spawn(worker.run(pages, done.clone()));
     }
-    let (mut said, mut total) = (at, at);
+    let (mut reported, mut total) = (at, at);
     loop {
         total = head(&mut reader).await?.max(total);
         let to = total.min(at.saturating_add(PAGE));
@@ -87,9 +88,9 @@ pub(super) async fn scan(
             break;
         }
         at = to;
-        let events = told();
-        if events > said && events < total {
-            said = events;
+        let events = applied();
+        if events > reported && events < total {
+            reported = events;
             progress(Progress::Replaying { events, total });
         }
     }
@@ -97,7 +98,7 @@ pub(super) async fn scan(
     while let Some(done) = doing.join_next().await {
         done.map_err(|error| LogError::Database(sqlx::Error::Io(error.into())))??;
     }
-    let events = told();
+    let events = applied();
     progress(Progress::Replaying { events, total: total.max(events) });
     Ok(())
 }
@@ -114,7 +115,7 @@ async fn behind(connection: &mut PgConnection, names: &[&str]) -> Result<u64, sq
     Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))
 }
 
-/// Applies the events of its streams for all projections.
+/// Worker of a scan: applies the events of its share of the streams to all shadow tables.
 struct Worker {
     number: u32,
     /// Number of workers.
@@ -130,7 +131,7 @@ struct WorkerProjection {
     view: Box<dyn DynProjection>,
     shadow: String,
     aim: Option<&'static str>,
-    folding: Box<dyn RowWriter>,
+    writer: Box<dyn RowWriter>,
     /// Position that this worker last wrote.
     left_at: Option<u64>,
 }
@@ -139,16 +140,16 @@ impl Worker {
     async fn new(
         pool: &PgPool,
         (number, of): (u32, u32),
-        makings: &[ShadowBuild],
+        builds: &[ShadowBuild],
     ) -> Result<Worker, sqlx::Error> {
         let mut connection = PgConnection::connect_with(&pool.connect_options()).await?;
         sqlx::Executor::execute(&mut connection, "set synchronous_commit = off").await?;
-        let part = |making: &ShadowBuild| {
-            let (view, shadow) = (view(making.view.name())?, making.shadow.clone());
-            let folding = view.folding();
-            Some(WorkerProjection { view, shadow, aim: making.aim, folding, left_at: None })
+        let part = |build: &ShadowBuild| {
+            let (view, shadow) = (view(build.view.name())?, build.shadow.clone());
+            let writer = view.writer();
+            Some(WorkerProjection { view, shadow, aim: build.aim, writer, left_at: None })
         };
-        let parts = makings.iter().filter_map(part).collect();
+        let parts = builds.iter().filter_map(part).collect();
         Ok(Worker { number, of, connection, parts })
     }
 
@@ -169,27 +170,27 @@ impl Worker {
         Ok(())
     }
 
-    /// Applies a page to every shadow table that still exists and has not included it.
+    /// Applies a page to every shadow table that still exists and does not include the page yet.
     async fn take(&mut self, page: &Page, events: &[RecordedEvent]) -> Result<(), LogError> {
         let mut tx = self.connection.begin().await?;
         let at = positions(&mut tx, (self.number, self.of), &self.parts).await?;
         let mut taken = vec![];
         for part in &mut self.parts {
-            // A shadow table with an earlier position is a new one. The one of this rebuild was
-            // swapped already.
+            // A shadow table with an earlier position belongs to a later rebuild: the shadow table
+            // of this rebuild was already swapped.
             let at = at.get(part.view.name()).copied();
             let Some(at) = at.filter(|at| (page.after..page.to).contains(at)) else { continue };
             if part.left_at != Some(at) {
-                // A concurrent rebuild of the projection wrote meanwhile, so the cached rows are
+                // A concurrent rebuild of the projection has written rows, so the cached rows are
                 // outdated.
-                part.folding.forget();
+                part.writer.forget();
             }
-            let wanted = |event: &&RecordedEvent| {
+            let is_relevant = |event: &&RecordedEvent| {
                 event.position > at && part.view.aggregates().contains(&event.aggregate())
             };
-            let ours: Vec<&RecordedEvent> = events.iter().filter(wanted).collect();
-            if !ours.is_empty() {
-                part.folding.project(&mut tx, &part.shadow, &ours).await?;
+            let relevant: Vec<&RecordedEvent> = events.iter().filter(is_relevant).collect();
+            if !relevant.is_empty() {
+                part.writer.project(&mut tx, &part.shadow, &relevant).await?;
             }
             part.left_at = Some(page.to);
             taken.push(part.view.name());
@@ -211,7 +212,7 @@ impl Worker {
 }
 
 /// Reads the worker's position for each projection and locks it until the end of the transaction.
-/// Leaves out shadow tables with another purpose or number of workers than this rebuild's.
+/// Leaves out shadow tables whose purpose or number of workers differs from this rebuild.
 async fn positions(
     connection: &mut PgConnection,
     (number, of): (u32, u32),
@@ -232,11 +233,11 @@ async fn positions(
     for row in &rows {
         let (name, version): (String, i32) = (row.try_get(0)?, row.try_get(1)?);
         let (aim, workers): (Option<String>, i64) = (row.try_get(3)?, row.try_get(4)?);
-        let ours = |part: &WorkerProjection| {
+        let relevant = |part: &WorkerProjection| {
             let (own, known) = (part.view.name() == name, part.view.version() == version);
             own && known && part.aim == aim.as_deref() && workers == i64::from(of)
         };
-        if parts.iter().any(ours) {
+        if parts.iter().any(relevant) {
             at.insert(name, u64::try_from(row.try_get::<i64, _>(2)?).unwrap_or(0));
         }
     }
@@ -248,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_falls_to_the_same_worker_for_ever() {
+    fn a_stream_always_belongs_to_the_same_worker() {
         let of = |workers| ["job_1", "job_2", "job_3", ""].map(|stream| worker_of(stream, workers));
         assert_eq!(of(1), [0, 0, 0, 0]);
         assert_eq!(of(4), [0, 1, 2, 1]);

@@ -14,7 +14,6 @@ use crate::{
 /// A rebuild of one projection: its shadow table and the state in memory.
 pub(crate) struct ShadowBuild {
     pub view: Box<dyn DynProjection>,
-    /// Live table.
     pub live: String,
     /// Shadow table, which replaces the live one.
     pub shadow: String,
@@ -25,7 +24,7 @@ pub(crate) struct ShadowBuild {
     pub(crate) aim: Option<&'static str>,
     /// Epoch of the live rows when the rebuild began. Every swap increments it.
     was: Option<i64>,
-    folding: Box<dyn RowWriter>,
+    writer: Box<dyn RowWriter>,
     /// Position that this process last wrote. A concurrent rebuild of the same projection may have
     /// advanced it.
     left_at: Option<u64>,
@@ -49,7 +48,7 @@ pub(crate) struct AppliedPage {
 
 impl ShadowBuild {
     pub(crate) fn of(view: Box<dyn DynProjection>, source: &Source) -> ShadowBuild {
-        let (live, folding) = (view.table(), view.folding());
+        let (live, writer) = (view.table(), view.writer());
         let shadow = format!("{live}_shadow");
         ShadowBuild {
             view,
@@ -58,7 +57,7 @@ impl ShadowBuild {
             workers: 1,
             aim: None,
             was: None,
-            folding,
+            writer,
             left_at: None,
             by: PAGE,
             source: source.clone(),
@@ -121,8 +120,8 @@ impl ShadowBuild {
         Ok(())
     }
 
-    /// Copies the live rows to the shadow table, and rebuilds the rows of these streams (kind and
-    /// id). The rest of the log is not read.
+    /// Copies the live rows to the shadow table, and rebuilds the rows of these streams (aggregate
+    /// type and id). Does not read the rest of the log.
     pub(crate) async fn take_up_live(
         &mut self,
         pool: &PgPool,
@@ -158,10 +157,10 @@ impl ShadowBuild {
                 event::streams::page(&mut tx, &self.source, stream, range, u32::MAX).await?;
             if !found.events.is_empty() {
                 let events: Vec<_> = found.events.iter().collect();
-                self.folding.project(&mut tx, &self.shadow, &events).await?;
+                self.writer.project(&mut tx, &self.shadow, &events).await?;
             }
         }
-        self.folding.forget();
+        self.writer.forget();
         self.was = self.in_use(&mut tx).await?;
         Ok(tx.commit().await?)
     }
@@ -183,8 +182,8 @@ impl ShadowBuild {
         }
     }
 
-    /// Makes the previous rows the shadow table, in place of any other. If a rollback was
-    /// interrupted, continues it.
+    /// Makes the previous rows the shadow table, in place of any other shadow table. If a rollback
+    /// was interrupted, continues it.
     pub(crate) async fn take_up_previous(&mut self, pool: &PgPool) -> Result<(), RebuildError> {
         let mut tx = pool.begin().await?;
         let (name, known) = (self.view.name(), self.view.version());
@@ -202,9 +201,9 @@ impl ShadowBuild {
         .fetch_optional(&mut *tx)
         .await?;
         let row = row.ok_or(RebuildError::NoPreviousRows(name))?;
-        let (kept, position): (i32, i64) = (row.try_get(0)?, row.try_get(1)?);
-        if kept != known {
-            return Err(RebuildError::OtherVersion { name, kept, known });
+        let (version, position): (i32, i64) = (row.try_get(0)?, row.try_get(1)?);
+        if version != known {
+            return Err(RebuildError::OtherVersion { name, kept: version, known });
         }
         sqlx::query("delete from log_consumer where name = $1 and shard >= $2")
             .bind(name)
@@ -221,7 +220,7 @@ impl ShadowBuild {
         Ok(())
     }
 
-    /// Epoch of the live rows, or `None` if there are none.
+    /// Epoch of the live rows, or `None` if no live rows exist.
     async fn in_use(&self, connection: &mut PgConnection) -> Result<Option<i64>, sqlx::Error> {
         let epoch = "select max(owner_epoch) from log_consumer where name = $1 and shard = $2";
         let epoch = sqlx::query_scalar(epoch).bind(self.view.name()).bind(LIVE);
@@ -283,7 +282,7 @@ impl ShadowBuild {
 
     /// Applies the next page for all workers, after they have finished. Returns `None` if the
     /// shadow table no longer exists. If the live rows changed, a concurrent rebuild of the same
-    /// projection has swapped it.
+    /// projection has swapped the shadow table.
     pub(crate) fn page<'a>(
         &'a mut self,
         connection: &'a mut PgConnection,
@@ -298,8 +297,8 @@ impl ShadowBuild {
         let positions = self.positions(connection).await?;
         let Some(before) = positions.iter().copied().min() else { return Ok(None) };
         if self.left_at != Some(before) || positions.iter().any(|at| *at != before) {
-            // A concurrent rebuild wrote meanwhile, so the cached rows are outdated.
-            self.folding.forget();
+            // A concurrent rebuild has written rows, so the cached rows are outdated.
+            self.writer.forget();
         }
         let at = head(connection).await?.min(before.saturating_add(self.by)).max(before);
         let rows =
@@ -314,7 +313,7 @@ impl ShadowBuild {
         let events = event::read(&rows, &keys, missing)?;
         if !events.is_empty() {
             let events: Vec<_> = events.iter().collect();
-            self.folding.project(connection, &self.shadow, &events).await?;
+            self.writer.project(connection, &self.shadow, &events).await?;
         }
         sqlx::query(
             "update log_consumer set position = $4, lease_until = now() + $5::interval \
@@ -333,7 +332,7 @@ impl ShadowBuild {
 
     /// Clears the cache after a page was rolled back.
     pub(crate) fn forget(&mut self) {
-        self.folding.forget();
+        self.writer.forget();
         self.left_at = None;
     }
 }

@@ -17,24 +17,24 @@ use crate::{
 const LONG: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn two_rebuilds_of_one_view_share_the_work_and_not_what_they_remember() {
+async fn two_rebuilds_of_one_projection_share_the_table_but_not_their_caches() {
     let database = database().await;
     let log = open(&database).await;
     Projections::start(&log).await.unwrap();
     Noise::new(20).write(&log, 120).await;
-    let making = || {
-        let mut making = ShadowBuild::of(view("jobs").unwrap(), &Source::from(&database.pool));
-        making.by = 7;
-        making
+    let build = || {
+        let mut build = ShadowBuild::of(view("jobs").unwrap(), &Source::from(&database.pool));
+        build.by = 7;
+        build
     };
-    let mut both = [making(), making()];
-    for one in &mut both {
+    let mut builds = [build(), build()];
+    for one in &mut builds {
         one.begin(&database.pool, 3).await.unwrap();
     }
     // The rebuilds alternate, so that each skips every second page.
     for turn in 0.. {
         let mut tx = database.pool.begin().await.unwrap();
-        let Some(AppliedPage { before, at }) = both[turn % 2].page(&mut tx).await.unwrap() else {
+        let Some(AppliedPage { before, at }) = builds[turn % 2].page(&mut tx).await.unwrap() else {
             panic!("the shadow is gone")
         };
         tx.commit().await.unwrap();
@@ -42,7 +42,7 @@ async fn two_rebuilds_of_one_view_share_the_work_and_not_what_they_remember() {
             break;
         }
     }
-    let [one, two] = &mut both;
+    let [one, two] = &mut builds;
     assert_eq!(swap(&database.pool, one).await.unwrap(), log.position());
     let verified = verify(&database.pool, "jobs", |_| {}).await.unwrap();
     assert_eq!(verified.differences, []);
@@ -52,26 +52,26 @@ async fn two_rebuilds_of_one_view_share_the_work_and_not_what_they_remember() {
 }
 
 #[tokio::test]
-async fn a_view_that_follows_the_log_is_swapped_while_the_log_goes_on() {
+async fn an_asynchronous_projection_is_swapped_during_appends() {
     let database = database().await;
     let log = open(&database).await;
     prepare(&database.pool).await.unwrap();
     Noise::new(21).write(&log, 60).await;
-    let mut making = ShadowBuild::of(view("jobs").unwrap(), &Source::from(&database.pool));
+    let mut build = ShadowBuild::of(view("jobs").unwrap(), &Source::from(&database.pool));
     // Pages are small, as if other callers appended faster than the rebuild reads.
-    making.by = 3;
-    making.begin(&database.pool, 1).await.unwrap();
-    let swapped = swap(&database.pool, &mut making).await.unwrap();
+    build.by = 3;
+    build.begin(&database.pool, 1).await.unwrap();
+    let swapped = swap(&database.pool, &mut build).await.unwrap();
     assert!(swapped < log.position(), "{swapped} of {}", log.position());
     // The projector continues from the position of the swap.
     let views = Projections::start(&log).await.unwrap();
     views.wait_for(log.position(), LONG).await.unwrap();
     assert_eq!(verify(&database.pool, "jobs", |_| {}).await.unwrap().differences, []);
     // A second rebuild ends at the position that readers have already seen, never before it.
-    let mut making = ShadowBuild::of(view("jobs").unwrap(), &Source::from(&database.pool));
-    making.by = 3;
-    making.begin(&database.pool, 1).await.unwrap();
-    assert_eq!(swap(&database.pool, &mut making).await.unwrap(), log.position());
+    let mut build = ShadowBuild::of(view("jobs").unwrap(), &Source::from(&database.pool));
+    build.by = 3;
+    build.begin(&database.pool, 1).await.unwrap();
+    assert_eq!(swap(&database.pool, &mut build).await.unwrap(), log.position());
 }
 
 #[tokio::test]
@@ -81,12 +81,12 @@ async fn a_rebuild_without_its_shadow_table_fails() {
     Projections::start(&log).await.unwrap();
     Noise::new(22).write(&log, 20).await;
     for name in ["jobs", "job_queue"] {
-        let mut making = ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
-        making.begin(&database.pool, 1).await.unwrap();
-        let gone = sqlx::query("delete from log_consumer where name = $1 and shard >= 1");
-        gone.bind(name).execute(&database.pool).await.unwrap();
-        let nothing = swap(&database.pool, &mut making).await;
-        assert!(matches!(nothing, Err(RebuildError::Busy(_))), "{nothing:?}");
+        let mut build = ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
+        build.begin(&database.pool, 1).await.unwrap();
+        let delete_workers = sqlx::query("delete from log_consumer where name = $1 and shard >= 1");
+        delete_workers.bind(name).execute(&database.pool).await.unwrap();
+        let result = swap(&database.pool, &mut build).await;
+        assert!(matches!(result, Err(RebuildError::Busy(_))), "{result:?}");
     }
 }
 
@@ -100,29 +100,30 @@ async fn an_active_rollback_is_not_replaced_and_a_replaced_rebuild_fails() {
     let pool = &database.pool;
     for name in ["jobs", "job_queue"] {
         rebuild(pool, name, |_| {}).await.unwrap();
-        let making = || ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
+        let build = || ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
         // given an active rollback
-        let mut back = making();
-        back.take_up_previous(pool).await.unwrap();
-        // when a rebuild starts between two pages of it, or while it holds its locks longer than
-        // the lock timeout
-        let refused = rebuild(pool, name, |_| {}).await;
-        assert!(matches!(refused, Err(RebuildError::Busy(_))), "{refused:?}");
+        let mut rollback_build = build();
+        rollback_build.take_up_previous(pool).await.unwrap();
+        // when a rebuild starts between two pages of the rollback, or while the rollback holds its
+        // locks longer than the lock timeout
+        let result = rebuild(pool, name, |_| {}).await;
+        assert!(matches!(result, Err(RebuildError::Busy(_))), "{result:?}");
         let mut tx = pool.begin().await.unwrap();
         let locked = "update log_consumer set lease_until = now() where name = $1 and shard = 1";
         sqlx::query(locked).bind(name).execute(&mut *tx).await.unwrap();
-        let refused = rebuild(pool, name, |_| {}).await;
-        assert!(matches!(refused, Err(RebuildError::Busy(_))), "{refused:?}");
+        let result = rebuild(pool, name, |_| {}).await;
+        assert!(matches!(result, Err(RebuildError::Busy(_))), "{result:?}");
         tx.rollback().await.unwrap();
         // then the rollback succeeds
-        back.index(pool).await.unwrap();
-        assert_eq!(swap(pool, &mut back).await.unwrap(), log.position());
-        // and a rebuild that meets another rollback changes nothing, even if it finishes first
-        let mut again = making();
-        again.begin(pool, 1).await.unwrap();
+        rollback_build.index(pool).await.unwrap();
+        assert_eq!(swap(pool, &mut rollback_build).await.unwrap(), log.position());
+        // and a rebuild whose shadow table was replaced by another rollback fails and changes
+        // nothing
+        let mut replaced = build();
+        replaced.begin(pool, 1).await.unwrap();
         rollback(pool, name, |_| {}).await.unwrap();
-        let lost = swap(pool, &mut again).await;
-        assert!(matches!(lost, Err(RebuildError::Busy(_))), "{lost:?}");
+        let result = swap(pool, &mut replaced).await;
+        assert!(matches!(result, Err(RebuildError::Busy(_))), "{result:?}");
         assert_eq!(verify(pool, name, |_| {}).await.unwrap().differences, []);
     }
 }
@@ -134,7 +135,7 @@ async fn workers(pool: &PgPool, name: &str) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn a_worker_leaves_a_shadow_alone_that_is_not_the_one_it_was_started_for() {
+async fn a_worker_leaves_the_shadow_table_of_another_rebuild_unchanged() {
     let database = database().await;
     let log = open(&database).await;
     let views = Projections::start(&log).await.unwrap();
@@ -145,26 +146,26 @@ async fn a_worker_leaves_a_shadow_alone_that_is_not_the_one_it_was_started_for()
     rebuild(pool, name, |_| {}).await.unwrap();
     noise.write(&log, 60).await;
     // given a rebuild with one worker, replaced by a rollback
-    let mut begun = ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
-    begun.begin(pool, 1).await.unwrap();
-    let mut back = ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
-    back.take_up_previous(pool).await.unwrap();
-    let kept = workers(pool, name).await;
-    assert!(kept.len() == 1 && kept[0] > 0, "{kept:?}");
+    let mut rebuild_build = ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
+    rebuild_build.begin(pool, 1).await.unwrap();
+    let mut rollback_build = ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
+    rollback_build.take_up_previous(pool).await.unwrap();
+    let positions = workers(pool, name).await;
+    assert!(positions.len() == 1 && positions[0] > 0, "{positions:?}");
     // when the worker continues
-    scan(pool, std::slice::from_ref(&begun), 1, &mut |_| {}).await.unwrap();
-    assert_eq!(workers(pool, name).await, kept);
+    scan(pool, std::slice::from_ref(&rebuild_build), 1, &mut |_| {}).await.unwrap();
+    assert_eq!(workers(pool, name).await, positions);
     // and when another command assumes two workers for a rebuild that has three
-    let gone = "delete from log_consumer where name = 'jobs' and shard >= 1";
-    sqlx::raw_sql(gone).execute(pool).await.unwrap();
-    begun.begin(pool, 3).await.unwrap();
-    scan(pool, std::slice::from_ref(&begun), 2, &mut |_| {}).await.unwrap();
+    let delete_workers = "delete from log_consumer where name = 'jobs' and shard >= 1";
+    sqlx::raw_sql(delete_workers).execute(pool).await.unwrap();
+    rebuild_build.begin(pool, 3).await.unwrap();
+    scan(pool, std::slice::from_ref(&rebuild_build), 2, &mut |_| {}).await.unwrap();
     assert_eq!(workers(pool, name).await, [0, 0, 0]);
     // then a command with three workers applies every event once
-    scan(pool, std::slice::from_ref(&begun), 3, &mut |_| {}).await.unwrap();
+    scan(pool, std::slice::from_ref(&rebuild_build), 3, &mut |_| {}).await.unwrap();
     assert_eq!(workers(pool, name).await, [log.position().cast_signed(); 3]);
-    begun.index(pool).await.unwrap();
-    swap(pool, &mut begun).await.unwrap();
+    rebuild_build.index(pool).await.unwrap();
+    swap(pool, &mut rebuild_build).await.unwrap();
     views.wait_for(log.position(), LONG).await.unwrap();
     assert_eq!(verify(pool, name, |_| {}).await.unwrap().differences, []);
 }

@@ -65,7 +65,7 @@ impl Projection for Apps {
     }
 }
 
-/// Returns an app.
+/// Returns the row of an app, if the app exists.
 ///
 /// # Errors
 /// If a database operation fails.

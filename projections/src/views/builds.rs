@@ -13,7 +13,6 @@ use crate::{
     table::{Where, get, select},
 };
 
-/// States of a build.
 pub const STATES: [&str; 4] = ["requested", "queued", "succeeded", "failed"];
 
 #[derive(Debug)]
@@ -22,10 +21,8 @@ pub struct Builds;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     pub build: BuildId,
-    /// Request of the build.
     pub order: BuildRequest,
     pub state: State,
-    /// Job of the build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
     /// Runs that waited for the artifact.
@@ -115,7 +112,7 @@ impl Projection for Builds {
     }
 }
 
-/// Returns a build.
+/// Returns the row of a build, if the build exists.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -161,11 +158,11 @@ pub async fn page(
     // For a queued build, only the row of its job shows whether it runs.
     const RUNS: &str = "exists (select from projection_jobs j where j.key = job and not j.finished and j.state <> 'queued')";
     let Filter { app, component, state } = filter;
-    let asked = Where::default().and("app = ?", *app).and("component = ?", *component);
-    let asked = match state.as_deref() {
-        Some("running") => asked.holds("state = 'queued'").holds(RUNS),
-        Some("queued") => asked.holds("state = 'queued'").holds(&format!("not {RUNS}")),
-        state => asked.and("state = ?", state),
+    let filtered = Where::default().and("app = ?", *app).and("component = ?", *component);
+    let filtered = match state.as_deref() {
+        Some("running") => filtered.holds("state = 'queued'").holds(RUNS),
+        Some("queued") => filtered.holds("state = 'queued'").holds(&format!("not {RUNS}")),
+        state => filtered.and("state = ?", state),
     };
-    asked.and("key < ?", before).first::<Builds>(executor, "key desc", limit).await
+    filtered.and("key < ?", before).first::<Builds>(executor, "key desc", limit).await
 }

@@ -74,7 +74,7 @@ impl Projection for Components {
     }
 }
 
-/// Returns a component.
+/// Returns the row of a component, if the component exists.
 ///
 /// # Errors
 /// If a database operation fails.

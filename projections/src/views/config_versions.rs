@@ -24,9 +24,9 @@ pub struct Row {
     /// Content of the version.
     pub published: Published,
     pub published_at: Timestamp,
-    /// Actor that published it.
+    /// Actor that published the version.
     pub by: Actor,
-    /// Position of the event.
+    /// Position of the `app.config_published` event.
     pub position: u64,
 }
 
@@ -70,7 +70,7 @@ fn key(app: AppId, version: u32) -> String {
     format!("{app}/{version}")
 }
 
-/// Returns these versions of apps, in one statement.
+/// Returns the rows of config versions, in one statement. Omits versions that do not exist.
 ///
 /// # Errors
 /// If a database operation fails.

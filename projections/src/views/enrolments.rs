@@ -80,7 +80,7 @@ pub async fn by_secret(
     Ok(select::<Enrolments>(executor, "where sha256 = $1", binds).await?.pop())
 }
 
-/// Returns an enrolment token.
+/// Returns the row of an enrolment token, if the token exists.
 ///
 /// # Errors
 /// If a database operation fails.

@@ -59,7 +59,6 @@ pub struct LastRun {
 }
 
 impl Row {
-    /// Runner of the install.
     pub fn runner(&self) -> Option<RunnerId> {
         self.state.stack.as_ref().map(|stack| stack.runner)
     }
@@ -198,7 +197,7 @@ impl Projection for Installs {
     }
 }
 
-/// Returns an install.
+/// Returns the row of an install, if the install exists.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -245,6 +244,6 @@ pub async fn page(
     after: Option<InstallId>,
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
-    let asked = Where::default().and("app = ?", app).and("key > ?", after);
-    asked.first::<Installs>(executor, "key", limit).await
+    let filtered = Where::default().and("app = ?", app).and("key > ?", after);
+    filtered.first::<Installs>(executor, "key", limit).await
 }

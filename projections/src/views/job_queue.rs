@@ -19,7 +19,7 @@ pub struct JobQueue;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     pub job: JobId,
-    /// Capability that the runner needs.
+    /// Kind of job, which the runner must support.
     pub kind: JobKind,
     /// Class, which determines whether a lost execution may be repeated.
     pub class: JobClass,
@@ -41,7 +41,6 @@ pub struct Row {
 /// Runners that may claim a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// The runner of this install.
     Install(InstallId),
     /// Any build runner.
     Build,
@@ -171,7 +170,7 @@ pub async fn all_held(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx::E
     select::<JobQueue>(executor, "where not waiting order by position", vec![]).await
 }
 
-/// Returns an open job.
+/// Returns the row of a job, if the job is open.
 ///
 /// # Errors
 /// If a database operation fails.

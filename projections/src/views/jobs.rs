@@ -63,7 +63,7 @@ impl Projection for Jobs {
     }
 }
 
-/// Returns a job.
+/// Returns the row of a job, if the job exists.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -99,7 +99,6 @@ pub struct Filter {
     pub install: Option<InstallId>,
     pub run: Option<RunId>,
     pub build: Option<BuildId>,
-    /// Name of a state.
     pub state: Option<String>,
 }
 
@@ -114,11 +113,11 @@ pub async fn page(
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
     let Filter { install, run, build, state } = filter;
-    let asked = Where::default()
+    let filtered = Where::default()
         .and("install = ?", *install)
         .and("run = ?", *run)
         .and("build = ?", *build)
         .and("state = ?", state.as_ref())
         .and("key < ?", before);
-    asked.first::<Jobs>(executor, "key desc", limit).await
+    filtered.first::<Jobs>(executor, "key desc", limit).await
 }

@@ -67,7 +67,7 @@ impl Projection for Principals {
     }
 }
 
-/// Returns a principal.
+/// Returns the row of a principal, if the principal exists.
 ///
 /// # Errors
 /// If a database operation fails.

@@ -105,7 +105,7 @@ impl Projection for Runners {
     }
 }
 
-/// Returns a runner.
+/// Returns the row of a runner, if the runner exists.
 ///
 /// # Errors
 /// If a database operation fails.

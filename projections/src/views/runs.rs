@@ -6,7 +6,7 @@ use domain::{
     decider::{Decider, Timestamp},
     digest::Digest,
     ids::{InstallId, RunId, StepId},
-    run::{Outcome, PlanFacts, Run, RunEvent, StepState},
+    run::{Outcome, Run, RunEvent, StepPlan, StepState},
 };
 use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
@@ -16,7 +16,6 @@ use crate::{
     table::{Where, get, select},
 };
 
-/// States of a run.
 pub const STATES: [&str; 9] = [
     "requested",
     "running",
@@ -38,7 +37,7 @@ pub struct Row {
     /// State of the aggregate.
     pub state: Run,
     /// Latest plan of each step.
-    pub plans: BTreeMap<StepId, PlanFacts>,
+    pub plans: BTreeMap<StepId, StepPlan>,
     /// Decision on the latest plan of each step.
     pub decisions: BTreeMap<StepId, Decision>,
     /// Start and end of each step.
@@ -51,14 +50,10 @@ pub struct Row {
     pub position: u64,
 }
 
-/// Decision on a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Digest of the plan.
     pub digest: Digest,
-    /// Result of the decision.
     pub verdict: DecisionKind,
-    /// Actor that decided.
     pub by: Actor,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -79,10 +74,10 @@ pub enum DecisionKind {
 /// Start and end of a step.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// Time at which its first job was queued.
+    /// Time at which the first job of the step was queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// Time at which it finished.
+    /// Time at which the step finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
 }
@@ -119,7 +114,6 @@ impl Row {
         }
     }
 
-    /// Install of the run.
     pub fn install(&self) -> Option<InstallId> {
         self.state.request.as_ref().map(|request| request.install)
     }
@@ -151,7 +145,7 @@ impl Projection for Runs {
             ended_at: None,
             position: event.position,
         });
-        let said = |verdict, digest: &Digest, by: &Actor, reason: Option<&String>| Decision {
+        let decision = |verdict, digest: &Digest, by: &Actor, reason: Option<&String>| Decision {
             digest: digest.clone(),
             verdict,
             by: by.clone(),
@@ -169,14 +163,15 @@ impl Projection for Runs {
                 row.decisions.remove(step);
             }
             RunEvent::Approved { step, digest, by, reason } => {
-                let yes = said(DecisionKind::Approved, digest, by, Some(reason));
-                row.decisions.insert(*step, yes);
+                let approved = decision(DecisionKind::Approved, digest, by, Some(reason));
+                row.decisions.insert(*step, approved);
             }
             RunEvent::Denied { step, digest, by, reason } => {
-                row.decisions.insert(*step, said(DecisionKind::Denied, digest, by, Some(reason)));
+                row.decisions
+                    .insert(*step, decision(DecisionKind::Denied, digest, by, Some(reason)));
             }
             RunEvent::ApprovalExpired { step, digest } => {
-                let expired = said(DecisionKind::Expired, digest, &event.actor, None);
+                let expired = decision(DecisionKind::Expired, digest, &event.actor, None);
                 row.decisions.insert(*step, expired);
             }
             RunEvent::StepSucceeded { step, .. }
@@ -210,7 +205,7 @@ impl Projection for Runs {
     }
 }
 
-/// Returns a run.
+/// Returns the row of a run, if the run exists.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -256,6 +251,6 @@ pub async fn page(
     before: Option<RunId>,
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
-    let asked = Where::default().and("install = ?", install).and("state = ?", state);
-    asked.and("key < ?", before).first::<Runs>(executor, "key desc", limit).await
+    let filtered = Where::default().and("install = ?", install).and("state = ?", state);
+    filtered.and("key < ?", before).first::<Runs>(executor, "key desc", limit).await
 }

@@ -21,7 +21,6 @@ pub struct Timers;
 /// Timeouts of one job or run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Timeouts by name.
     pub timers: BTreeMap<String, Due>,
     /// Maximum time in the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,12 +54,7 @@ pub enum Timer {
     /// The job log did not become complete in time and is finalized as it is.
     LogFinalization { job: JobId, execution: ExecutionId },
     /// No principal decided on a plan in time.
-    ApprovalExpiry {
-        run: RunId,
-        step: StepId,
-        /// Digest of the plan.
-        digest: Digest,
-    },
+    ApprovalExpiry { run: RunId, step: StepId, digest: Digest },
     /// The back-off of an automatic retry is over.
     StepRetry {
         run: RunId,
@@ -70,12 +64,13 @@ pub enum Timer {
     },
 }
 
-/// Longest grace period of a manifest, plus one minute.
+/// Time in which a runner must confirm a cancel: the longest grace period of a manifest, plus one
+/// minute.
 const CANCEL_MS: u64 = 360_000;
-/// A forced cancel has no grace period.
+/// Time in which a runner must confirm a forced cancel, which has no grace period.
 const FORCED_CANCEL_MS: u64 = 60_000;
 /// Time after the end of an execution in which its log may become complete.
-const SEAL_MS: u64 = 600_000;
+const LOG_FINALIZE_MS: u64 = 600_000;
 
 impl Timer {
     /// Name in the API and in logs.
@@ -117,7 +112,7 @@ impl Row {
         self.execution = None;
         if let Some(execution) = execution {
             let timer = Timer::LogFinalization { job, execution };
-            self.set(seal(execution), after(at, SEAL_MS), timer);
+            self.set(finalize_timer(execution), after(at, LOG_FINALIZE_MS), timer);
         }
     }
 
@@ -155,7 +150,7 @@ impl Row {
                 self.queue_ttl_ms = None;
                 self.ends(job, *execution, at);
             }
-            JobEvent::LogFinalized(log) => self.stop(&[&seal(log.execution)]),
+            JobEvent::LogFinalized(log) => self.stop(&[&finalize_timer(log.execution)]),
             JobEvent::Started { .. }
             | JobEvent::PhaseEntered { .. }
             | JobEvent::PlanProduced { .. }
@@ -246,7 +241,7 @@ impl Projection for Timers {
     }
 }
 
-fn seal(execution: ExecutionId) -> String {
+fn finalize_timer(execution: ExecutionId) -> String {
     format!("seal {execution}")
 }
 

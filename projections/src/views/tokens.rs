@@ -107,7 +107,7 @@ pub async fn by_secret(
     Ok(principal.map(|principal| (token, principal)))
 }
 
-/// Returns a token.
+/// Returns the row of a token, if the token exists.
 ///
 /// # Errors
 /// If a database operation fails.

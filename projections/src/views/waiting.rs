@@ -1,5 +1,5 @@
-//! Explains in one sentence why a job or a step waits. It is read from the rows, and no code
-//! decides from it.
+//! Explains in one sentence why a job or a step waits. The explanation is derived from rows, and no
+//! code decides from it.
 use std::collections::BTreeMap;
 
 use domain::{
@@ -16,20 +16,19 @@ use super::{
     runners, runs,
 };
 
-/// Reason of a wait.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waiting {
     /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `server`, `retry` or `resolution`.
     pub on: &'static str,
     /// Sentence for the user, with the required action if there is one.
     pub detail: String,
-    /// Job that blocks.
+    /// Job to which `detail` refers.
     pub job: Option<JobId>,
-    /// Run that blocks.
+    /// Run to which `detail` refers.
     pub run: Option<RunId>,
-    /// Install whose resource is reserved.
+    /// Install to which `detail` refers.
     pub install: Option<InstallId>,
-    /// Runner that is required.
+    /// Runner to which `detail` refers.
     pub runner: Option<RunnerId>,
 }
 
@@ -37,17 +36,13 @@ pub struct Waiting {
 #[derive(Debug, Clone, Copy)]
 pub struct WaitContext<'a> {
     pub run: &'a runs::Row,
-    /// Install of the run.
     pub install: &'a installs::Row,
-    /// Jobs of the run.
     pub jobs: &'a BTreeMap<JobId, jobs::Row>,
     /// Builds that the steps deploy.
     pub builds: &'a BTreeMap<BuildId, builds::Row>,
-    /// Runner of the install.
     pub runner: Option<JobRunner<'a>>,
 }
 
-/// A runner that a job waits for.
 #[derive(Debug, Clone, Copy)]
 pub struct JobRunner<'a> {
     pub row: &'a runners::Row,
@@ -71,8 +66,8 @@ impl Waiting {
     }
 }
 
-/// Returns the reason why a job waits. `runner` is the runner that may claim it, and `held` its
-/// number of other jobs.
+/// Returns the reason why a job waits. `runner` is the runner that may claim the job, and `held`
+/// the number of other jobs that the runner has.
 pub fn of_job(job: &jobs::Row, runner: Option<JobRunner<'_>>, held: usize) -> Option<Waiting> {
     let contact = runner.and_then(|runner| runner.contact);
     let last = contact.and_then(|contact| contact.last).map(|at| domain::moment::text(&at));
@@ -87,7 +82,7 @@ pub fn of_job(job: &jobs::Row, runner: Option<JobRunner<'_>>, held: usize) -> Op
                 "no build runner has enrolled; `stead runners create-enrolment-token` gives the command that starts one",
             ),
             None => on_runner("no runner has enrolled; run the enrolment command in the account"),
-            Some("revoked") => on_runner("the runner was revoked; enrol another"),
+            Some("revoked") => on_runner("the runner was revoked; enrol another runner"),
             Some("disabled") => {
                 on_runner("the runner is disabled; the party that disabled it must enable it")
             }
@@ -103,7 +98,7 @@ pub fn of_job(job: &jobs::Row, runner: Option<JobRunner<'_>>, held: usize) -> Op
             },
             Some("drained") => on_runner("the runner is draining and accepts no jobs"),
             Some(_) if held > 0 => {
-                let detail = format!("the runner has {held} other jobs and accepts this one later");
+                let detail = format!("the runner has {held} other jobs and accepts this job later");
                 let runner = runner.map(|row| row.runner);
                 Some(Waiting { runner, ..Waiting::of("slot", detail) })
             }
@@ -131,11 +126,11 @@ pub fn of_job(job: &jobs::Row, runner: Option<JobRunner<'_>>, held: usize) -> Op
 }
 
 /// Returns the reason why a step of a run waits.
-pub fn of_step(step: &Step, around: WaitContext<'_>) -> Option<Waiting> {
+pub fn of_step(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
     match &step.state {
-        StepState::Waiting => of_waiting(step, around),
+        StepState::Waiting => of_waiting(step, context),
         StepState::AwaitingApproval { plan, expires_at } => {
-            let (run, id) = (around.run.run, step.spec.step);
+            let (run, id) = (context.run.run, step.spec.step);
             let detail = format!(
                 "a principal must approve plan {} before {}: stead runs approve {run} --step {id}",
                 plan.digest,
@@ -147,8 +142,8 @@ pub fn of_step(step: &Step, around: WaitContext<'_>) -> Option<Waiting> {
         | StepState::Applying { job, .. }
         | StepState::Executing { job } => {
             let others = |row: &&jobs::Row| row.job != *job && row.held().is_some();
-            let held = around.jobs.values().filter(others).count();
-            of_job(around.jobs.get(job)?, around.runner, held)
+            let held = context.jobs.values().filter(others).count();
+            of_job(context.jobs.get(job)?, context.runner, held)
         }
         StepState::RetryScheduled { not_before } => {
             let detail = format!(
@@ -160,7 +155,7 @@ pub fn of_step(step: &Step, around: WaitContext<'_>) -> Option<Waiting> {
             Some(Waiting::of("retry", detail))
         }
         // The server continues such a step immediately. If it does not, the policies are delayed.
-        StepState::Approved { .. } if around.run.state.outcome.is_none() => {
+        StepState::Approved { .. } if context.run.state.outcome.is_none() => {
             let detail = "the plan is approved; the server queues its apply within seconds (if not, \
                           `stead projections list` shows the lag of the policies)";
             Some(Waiting::of("server", detail))
@@ -172,8 +167,8 @@ pub fn of_step(step: &Step, around: WaitContext<'_>) -> Option<Waiting> {
     }
 }
 
-fn of_waiting(step: &Step, around: WaitContext<'_>) -> Option<Waiting> {
-    let WaitContext { run, install, builds, .. } = around;
+fn of_waiting(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
+    let WaitContext { run, install, builds, .. } = context;
     if run.state.outcome.is_some() {
         return None;
     }
@@ -222,7 +217,6 @@ fn of_waiting(step: &Step, around: WaitContext<'_>) -> Option<Waiting> {
     }
 }
 
-/// Name of the target of a step.
 pub fn name(target: &Target) -> &str {
     match target {
         Target::Sandbox { .. } => "sandbox",

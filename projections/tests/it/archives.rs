@@ -11,7 +11,7 @@ use event_log::{
     testing::{Database, in_partitions_of},
 };
 use projections::{AsOfQuery, Projections, history, rebuild_all, verify};
-use support::{Noise, database, dump, names, same};
+use support::{Noise, assert_same, database, dump, names};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -23,18 +23,18 @@ async fn open(database: &Database, archives: &Archives) -> EventLog {
         .unwrap()
 }
 
-type Then = BTreeMap<(&'static str, u64), Vec<(String, String)>>;
+type RowsAsOf = BTreeMap<(&'static str, u64), Vec<(String, String)>>;
 
 /// All rows of all projections as of these positions.
-async fn as_of(source: &Source, positions: &[u64]) -> Then {
+async fn as_of(source: &Source, positions: &[u64]) -> RowsAsOf {
     let mut all = BTreeMap::new();
     for name in names(&source.pool).await {
         for position in positions {
-            let mut past = AsOfQuery::begin(source, name, *position, None).await.unwrap();
-            while past.fold().await.unwrap().is_some() {}
+            let mut query = AsOfQuery::begin(source, name, *position, None).await.unwrap();
+            while query.fold().await.unwrap().is_some() {}
             let mut rows = vec![];
             loop {
-                let page = past.rows(100).await.unwrap();
+                let page = query.rows(100).await.unwrap();
                 if page.is_empty() {
                     break;
                 }
@@ -47,7 +47,7 @@ async fn as_of(source: &Source, positions: &[u64]) -> Then {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rebuilds_pasts_and_histories_are_the_same_from_archives() {
+async fn rebuilds_as_of_queries_and_histories_are_the_same_from_archives() {
     let (database, directory) = (database().await, tempfile::tempdir().unwrap());
     in_partitions_of(&database.pool, 256).await.unwrap();
     let archives = Archives::at(directory.path());
@@ -63,11 +63,11 @@ async fn rebuilds_pasts_and_histories_are_the_same_from_archives() {
     views.wait_for(head, LONG).await.unwrap();
     let source = Source::from(&log);
     let positions = [1, 100, 256, 257, 500, 600];
-    let (before, past) = (dump(&database.pool).await, as_of(&source, &positions).await);
+    let (before, earlier) = (dump(&database.pool).await, as_of(&source, &positions).await);
     let installs = "select distinct aggregate_id from log_event where aggregate_type = 'install'";
     let installs: Vec<String> =
         sqlx::query_scalar(installs).fetch_all(&database.pool).await.unwrap();
-    let told = async || {
+    let read_histories = async || {
         let mut all = vec![];
         for install in &installs {
             for range in [(0, 300), (200, head), (260, 400)] {
@@ -81,24 +81,24 @@ async fn rebuilds_pasts_and_histories_are_the_same_from_archives() {
         }
         all
     };
-    let histories = told().await;
+    let histories = read_histories().await;
     // when only archives have the first two ranges
     let ranges = partitions::list(&mut database.pool.acquire().await.unwrap()).await.unwrap();
-    for of in &ranges[..2] {
-        create(&database.pool, &archives, of, (&[], 64), &mut |_| {}).await.unwrap();
-        discard(&database.pool, &archives, of.last, &[]).await.unwrap();
+    for partition in &ranges[..2] {
+        create(&database.pool, &archives, partition, (&[], 64), &mut |_| {}).await.unwrap();
+        discard(&database.pool, &archives, partition.last, &[]).await.unwrap();
     }
     // then as-of queries, rebuilds and histories return the same as before
     let fresh = Source { archives: Archives::at(directory.path()), ..Source::from(&database.pool) };
-    assert!(as_of(&fresh, &positions).await == past);
-    assert_eq!(told().await, histories);
+    assert!(as_of(&fresh, &positions).await == earlier);
+    assert_eq!(read_histories().await, histories);
     let names = names(&database.pool).await;
     rebuild_all(&fresh, &names, 3, |_| {}).await.unwrap();
-    same(&before, &dump(&database.pool).await);
+    assert_same(&before, &dump(&database.pool).await);
     for name in &names {
         assert_eq!(verify(&fresh, name, |_| {}).await.unwrap().differences, [], "{name}");
         // Without the archives, the call fails instead of returning fewer rows.
-        let unsaid = verify(&database.pool, name, |_| {}).await.unwrap_err().to_string();
-        assert!(unsaid.contains("no archive directory is set"), "{name}: {unsaid}");
+        let error = verify(&database.pool, name, |_| {}).await.unwrap_err().to_string();
+        assert!(error.contains("no archive directory is set"), "{name}: {error}");
     }
 }

@@ -1,4 +1,4 @@
-//! State of an install after every end of a run: a function of its components, its open runs and its last run.
+//! Tests the state of an install, a function of its components, its open runs and its last run.
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::TimeDelta;
@@ -18,7 +18,7 @@ use ulid::Ulid;
 const INSTALL: InstallId = InstallId(Ulid(1));
 
 /// An install of an app with a sandbox and the components `web` and `api`.
-struct Story {
+struct Scenario {
     install: Install,
     row: Option<installs::Row>,
     events: u64,
@@ -26,38 +26,38 @@ struct Story {
     runs: u128,
 }
 
-impl Story {
+impl Scenario {
     /// Returns the install before a runner enrolled.
-    fn begin() -> Story {
+    fn begin() -> Scenario {
         let install = Install::default();
-        let mut story = Story { install, row: None, events: 0, commits: 0, runs: 0 };
-        story.commit([InstallCommand::Create {
+        let mut scenario = Scenario { install, row: None, events: 0, commits: 0, runs: 0 };
+        scenario.commit([InstallCommand::Create {
             app: AppId(Ulid(2)),
             name: "acme".into(),
             config_version: 1,
             inputs: BTreeMap::new(),
             auto_approve: false,
         }]);
-        story
+        scenario
     }
 
     /// Returns the install after its runner enrolled.
-    fn enrolled() -> Story {
-        let mut story = Story::begin();
+    fn enrolled() -> Scenario {
+        let mut scenario = Scenario::begin();
         let (runner, outputs) = (RunnerId(Ulid(3)), Outputs::new());
-        story.commit([InstallCommand::ReportStackOutputs { runner, outputs, replaces: None }]);
-        story
+        scenario.commit([InstallCommand::ReportStackOutputs { runner, outputs, replaces: None }]);
+        scenario
     }
 
     /// Returns the install after a provision that succeeded.
-    fn provisioned() -> Story {
-        let mut story = Story::enrolled();
-        let run = story.admit(RunKind::Provision);
-        story.provision_sandbox(run);
-        story.deploy(run, "web");
-        story.deploy(run, "api");
-        story.close(run, Outcome::Succeeded);
-        story
+    fn provisioned() -> Scenario {
+        let mut scenario = Scenario::enrolled();
+        let run = scenario.admit(RunKind::Provision);
+        scenario.provision_sandbox(run);
+        scenario.deploy(run, "web");
+        scenario.deploy(run, "api");
+        scenario.close(run, Outcome::Succeeded);
+        scenario
     }
 
     fn commit(&mut self, commands: impl IntoIterator<Item = InstallCommand>) {
@@ -87,7 +87,7 @@ impl Story {
         run
     }
 
-    /// Changes the config version, and admits a run of this kind if there is one.
+    /// Changes the config version. With a `kind`, admits a run of this kind in the same commit.
     fn pin(&mut self, config_version: u32, kind: Option<RunKind>) -> Option<RunId> {
         let pin = InstallCommand::PinConfig { config_version, by: Actor::System, reason: None };
         let admission = kind.map(|kind| self.admission(kind));
@@ -168,185 +168,185 @@ impl Story {
 
 #[test]
 fn an_install_is_empty_until_its_first_provision_succeeds() {
-    assert_eq!(Story::begin().state(), State::WaitingForRunner);
-    let mut story = Story::enrolled();
-    assert_eq!(story.state(), State::Empty);
-    let run = story.admit(RunKind::Provision);
-    assert_eq!(story.state(), State::Provisioning);
-    story.close(run, Outcome::Denied);
-    assert_eq!(story.state(), State::Empty);
-    assert_eq!(Story::provisioned().state(), State::Active);
+    assert_eq!(Scenario::begin().state(), State::WaitingForRunner);
+    let mut scenario = Scenario::enrolled();
+    assert_eq!(scenario.state(), State::Empty);
+    let run = scenario.admit(RunKind::Provision);
+    assert_eq!(scenario.state(), State::Provisioning);
+    scenario.close(run, Outcome::Denied);
+    assert_eq!(scenario.state(), State::Empty);
+    assert_eq!(Scenario::provisioned().state(), State::Active);
 }
 
 #[test]
 fn a_provision_that_failed_stays_failed_when_the_inputs_change_without_a_run() {
-    let mut story = Story::enrolled();
-    let run = story.admit(RunKind::Provision);
-    story.close(run, Outcome::Failed);
-    assert_eq!(story.pin(2, None), None);
-    assert_eq!(story.state(), State::Failed);
+    let mut scenario = Scenario::enrolled();
+    let run = scenario.admit(RunKind::Provision);
+    scenario.close(run, Outcome::Failed);
+    assert_eq!(scenario.pin(2, None), None);
+    assert_eq!(scenario.state(), State::Failed);
 }
 
 #[test]
 fn an_open_run_that_deploys_makes_the_install_updating() {
     for kind in [RunKind::Deploy, RunKind::InputUpdate, RunKind::Upgrade, RunKind::Rollback] {
-        let mut story = Story::provisioned();
-        let run = story.admit(kind);
-        story.begin_apply(run, "web");
-        assert_eq!(story.state(), State::Updating, "{kind:?}");
+        let mut scenario = Scenario::provisioned();
+        let run = scenario.admit(kind);
+        scenario.begin_apply(run, "web");
+        assert_eq!(scenario.state(), State::Updating, "{kind:?}");
     }
 }
 
 #[test]
 fn a_run_that_failed_makes_the_install_failed_until_another_succeeds() {
-    let mut story = Story::provisioned();
-    let run = story.pin(2, Some(RunKind::Upgrade)).unwrap();
-    story.close(run, Outcome::Failed);
-    assert_eq!(story.state(), State::Failed);
-    let denied = story.admit(RunKind::Upgrade);
-    story.close(denied, Outcome::Denied);
-    assert_eq!(story.state(), State::Failed, "the denied run changed nothing");
-    let retry = story.admit(RunKind::Upgrade);
-    story.deploy(retry, "web");
-    story.close(retry, Outcome::Succeeded);
-    assert_eq!(story.state(), State::Active);
+    let mut scenario = Scenario::provisioned();
+    let run = scenario.pin(2, Some(RunKind::Upgrade)).unwrap();
+    scenario.close(run, Outcome::Failed);
+    assert_eq!(scenario.state(), State::Failed);
+    let denied = scenario.admit(RunKind::Upgrade);
+    scenario.close(denied, Outcome::Denied);
+    assert_eq!(scenario.state(), State::Failed, "the denied run changed nothing");
+    let retry = scenario.admit(RunKind::Upgrade);
+    scenario.deploy(retry, "web");
+    scenario.close(retry, Outcome::Succeeded);
+    assert_eq!(scenario.state(), State::Active);
 }
 
 /// A lost job and an unknown outcome that a user resolved as failed fail their step, and their run.
 #[test]
 fn a_lost_apply_leaves_the_install_failed_and_its_component_incomplete() {
-    let mut story = Story::provisioned();
-    let run = story.pin(2, Some(RunKind::Upgrade)).unwrap();
-    story.begin_apply(run, "web");
-    assert_eq!(story.state(), State::Updating, "the outcome is unknown while the run is open");
-    story.close(run, Outcome::Failed);
-    assert_eq!(story.state(), State::Failed);
-    assert_eq!(story.row.as_ref().unwrap().state.components["web"].fingerprint, None);
+    let mut scenario = Scenario::provisioned();
+    let run = scenario.pin(2, Some(RunKind::Upgrade)).unwrap();
+    scenario.begin_apply(run, "web");
+    assert_eq!(scenario.state(), State::Updating, "the outcome is unknown while the run is open");
+    scenario.close(run, Outcome::Failed);
+    assert_eq!(scenario.state(), State::Failed);
+    assert_eq!(scenario.row.as_ref().unwrap().state.components["web"].fingerprint, None);
 }
 
 #[test]
 fn a_rollback_without_changes_makes_a_failed_install_active() {
-    let mut story = Story::provisioned();
-    let run = story.pin(2, Some(RunKind::Upgrade)).unwrap();
-    story.close(run, Outcome::Failed);
-    assert_eq!(story.pin(1, None), None);
-    assert_eq!(story.state(), State::Active);
+    let mut scenario = Scenario::provisioned();
+    let run = scenario.pin(2, Some(RunKind::Upgrade)).unwrap();
+    scenario.close(run, Outcome::Failed);
+    assert_eq!(scenario.pin(1, None), None);
+    assert_eq!(scenario.state(), State::Active);
     // The failure stays superseded when a later run changes nothing.
-    let denied = story.pin(3, Some(RunKind::Upgrade)).unwrap();
-    assert_eq!(story.state(), State::Updating);
-    story.close(denied, Outcome::Denied);
-    assert_eq!(story.state(), State::Active);
+    let denied = scenario.pin(3, Some(RunKind::Upgrade)).unwrap();
+    assert_eq!(scenario.state(), State::Updating);
+    scenario.close(denied, Outcome::Denied);
+    assert_eq!(scenario.state(), State::Active);
 }
 
 #[test]
 fn a_rollback_that_needs_a_run_supersedes_a_failure_only_when_the_run_succeeds() {
-    let mut story = Story::provisioned();
-    let run = story.pin(2, Some(RunKind::Upgrade)).unwrap();
-    story.deploy(run, "web");
-    story.close(run, Outcome::Failed);
-    let denied = story.pin(1, Some(RunKind::Rollback)).unwrap();
-    story.close(denied, Outcome::Denied);
-    assert_eq!(story.state(), State::Failed);
-    let rollback = story.admit(RunKind::Rollback);
-    story.deploy(rollback, "web");
-    story.close(rollback, Outcome::Succeeded);
-    assert_eq!(story.state(), State::Active);
+    let mut scenario = Scenario::provisioned();
+    let run = scenario.pin(2, Some(RunKind::Upgrade)).unwrap();
+    scenario.deploy(run, "web");
+    scenario.close(run, Outcome::Failed);
+    let denied = scenario.pin(1, Some(RunKind::Rollback)).unwrap();
+    scenario.close(denied, Outcome::Denied);
+    assert_eq!(scenario.state(), State::Failed);
+    let rollback = scenario.admit(RunKind::Rollback);
+    scenario.deploy(rollback, "web");
+    scenario.close(rollback, Outcome::Succeeded);
+    assert_eq!(scenario.state(), State::Active);
 }
 
 #[test]
-fn a_run_that_ended_early_leaves_the_install_as_it_was_or_incomplete() {
+fn a_run_that_ended_early_leaves_the_install_unchanged_or_incomplete() {
     for outcome in [Outcome::Cancelled, Outcome::Denied, Outcome::Expired] {
-        let mut story = Story::provisioned();
-        let run = story.admit(RunKind::Upgrade);
-        story.close(run, outcome);
-        assert_eq!(story.state(), State::Active, "{outcome:?} before a change");
-        let run = story.admit(RunKind::Upgrade);
-        story.deploy(run, "web");
-        story.close(run, outcome);
-        assert_eq!(story.state(), State::Incomplete, "{outcome:?} after a change");
+        let mut scenario = Scenario::provisioned();
+        let run = scenario.admit(RunKind::Upgrade);
+        scenario.close(run, outcome);
+        assert_eq!(scenario.state(), State::Active, "{outcome:?} before a change");
+        let run = scenario.admit(RunKind::Upgrade);
+        scenario.deploy(run, "web");
+        scenario.close(run, outcome);
+        assert_eq!(scenario.state(), State::Incomplete, "{outcome:?} after a change");
     }
 }
 
 #[test]
 fn a_cancelled_apply_that_left_a_component_incomplete_makes_the_install_incomplete() {
-    let mut story = Story::provisioned();
-    let run = story.admit(RunKind::Deploy);
-    let step = story.begin_apply(run, "web");
-    story.commit([InstallCommand::Release { run, step }]);
-    story.close(run, Outcome::Cancelled);
-    assert_eq!(story.state(), State::Incomplete);
-    let other = story.admit(RunKind::Deploy);
-    story.deploy(other, "api");
-    story.close(other, Outcome::Succeeded);
-    assert_eq!(story.state(), State::Incomplete, "another component does not mend this one");
+    let mut scenario = Scenario::provisioned();
+    let run = scenario.admit(RunKind::Deploy);
+    let step = scenario.begin_apply(run, "web");
+    scenario.commit([InstallCommand::Release { run, step }]);
+    scenario.close(run, Outcome::Cancelled);
+    assert_eq!(scenario.state(), State::Incomplete);
+    let other = scenario.admit(RunKind::Deploy);
+    scenario.deploy(other, "api");
+    scenario.close(other, Outcome::Succeeded);
+    assert_eq!(scenario.state(), State::Incomplete, "another component does not mend this one");
 }
 
 #[test]
 fn a_cancelled_apply_after_a_failed_run_makes_the_install_incomplete() {
-    let mut story = Story::provisioned();
-    let failed = story.admit(RunKind::Deploy);
-    let step = story.begin_apply(failed, "web");
-    story.commit([InstallCommand::Release { run: failed, step }]);
-    story.close(failed, Outcome::Failed);
-    assert_eq!(story.state(), State::Failed);
-    let cancelled = story.admit(RunKind::Deploy);
-    let step = story.begin_apply(cancelled, "web");
-    story.commit([InstallCommand::Release { run: cancelled, step }]);
-    story.close(cancelled, Outcome::Cancelled);
-    assert_eq!(story.state(), State::Incomplete);
+    let mut scenario = Scenario::provisioned();
+    let failed = scenario.admit(RunKind::Deploy);
+    let step = scenario.begin_apply(failed, "web");
+    scenario.commit([InstallCommand::Release { run: failed, step }]);
+    scenario.close(failed, Outcome::Failed);
+    assert_eq!(scenario.state(), State::Failed);
+    let cancelled = scenario.admit(RunKind::Deploy);
+    let step = scenario.begin_apply(cancelled, "web");
+    scenario.commit([InstallCommand::Release { run: cancelled, step }]);
+    scenario.close(cancelled, Outcome::Cancelled);
+    assert_eq!(scenario.state(), State::Incomplete);
 }
 
 #[test]
 fn a_cancelled_apply_that_changed_nothing_leaves_the_install_active() {
-    let mut story = Story::provisioned();
-    let run = story.admit(RunKind::Deploy);
-    let step = story.begin_apply(run, "web");
+    let mut scenario = Scenario::provisioned();
+    let run = scenario.admit(RunKind::Deploy);
+    let step = scenario.begin_apply(run, "web");
     let resource = Resource::Component("web".into());
-    story.commit([
+    scenario.commit([
         InstallCommand::RecordApplyNotRun { run, step, resource },
         InstallCommand::Release { run, step },
     ]);
-    story.close(run, Outcome::Cancelled);
-    assert_eq!(story.state(), State::Active);
+    scenario.close(run, Outcome::Cancelled);
+    assert_eq!(scenario.state(), State::Active);
 }
 
 #[test]
-fn a_teardown_and_a_deprovision_end_where_their_names_say() {
-    let mut story = Story::provisioned();
-    let teardown = story.admit(RunKind::Teardown);
-    story.destroy(teardown, "web");
-    assert_eq!(story.state(), State::TearingDown);
-    story.close(teardown, Outcome::Cancelled);
-    assert_eq!(story.state(), State::Incomplete, "api is left");
-    let rest = story.admit(RunKind::Teardown);
-    story.destroy(rest, "api");
-    story.close(rest, Outcome::Succeeded);
-    assert_eq!(story.state(), State::TornDown);
-    let deprovision = story.admit(RunKind::Deprovision);
-    assert_eq!(story.state(), State::Deprovisioning);
-    story.destroy_sandbox(deprovision);
-    story.close(deprovision, Outcome::Succeeded);
-    assert_eq!(story.state(), State::Deprovisioned);
+fn a_teardown_and_a_deprovision_end_in_their_states() {
+    let mut scenario = Scenario::provisioned();
+    let teardown = scenario.admit(RunKind::Teardown);
+    scenario.destroy(teardown, "web");
+    assert_eq!(scenario.state(), State::TearingDown);
+    scenario.close(teardown, Outcome::Cancelled);
+    assert_eq!(scenario.state(), State::Incomplete, "api is left");
+    let rest = scenario.admit(RunKind::Teardown);
+    scenario.destroy(rest, "api");
+    scenario.close(rest, Outcome::Succeeded);
+    assert_eq!(scenario.state(), State::TornDown);
+    let deprovision = scenario.admit(RunKind::Deprovision);
+    assert_eq!(scenario.state(), State::Deprovisioning);
+    scenario.destroy_sandbox(deprovision);
+    scenario.close(deprovision, Outcome::Succeeded);
+    assert_eq!(scenario.state(), State::Deprovisioned);
 }
 
 #[test]
 fn an_upgrade_that_removes_every_component_leaves_the_install_active() {
-    let mut story = Story::provisioned();
-    let run = story.pin(2, Some(RunKind::Upgrade)).unwrap();
-    story.destroy(run, "web");
-    story.destroy(run, "api");
-    story.close(run, Outcome::Succeeded);
-    assert_eq!(story.state(), State::Active, "its sandbox is there, and no teardown ran");
+    let mut scenario = Scenario::provisioned();
+    let run = scenario.pin(2, Some(RunKind::Upgrade)).unwrap();
+    scenario.destroy(run, "web");
+    scenario.destroy(run, "api");
+    scenario.close(run, Outcome::Succeeded);
+    assert_eq!(scenario.state(), State::Active, "its sandbox is there, and no teardown ran");
 }
 
 #[test]
 fn an_action_does_not_change_the_state() {
     for outcome in [Outcome::Succeeded, Outcome::Failed, Outcome::Cancelled] {
-        let mut story = Story::provisioned();
-        let run = story.admit(RunKind::Action);
-        assert_eq!(story.state(), State::Active);
-        story.close(run, outcome);
-        assert_eq!(story.state(), State::Active, "{outcome:?}");
+        let mut scenario = Scenario::provisioned();
+        let run = scenario.admit(RunKind::Action);
+        assert_eq!(scenario.state(), State::Active);
+        scenario.close(run, outcome);
+        assert_eq!(scenario.state(), State::Active, "{outcome:?}");
     }
 }
 

@@ -5,7 +5,7 @@ mod archives;
 mod as_of;
 mod histories;
 mod install_state;
-mod questions;
+mod queries;
 mod rebuilds;
 mod support;
 mod views;

@@ -69,7 +69,8 @@ pub fn examples() -> BTreeMap<String, Vec<NewEvent>> {
     all
 }
 
-/// The order of the keys is kept, because the first key is the type.
+/// Removes the indentation of JSON and keeps the order of the keys, because the first key is the
+/// type.
 fn compact(pretty: &str) -> String {
     pretty.lines().map(str::trim_start).collect()
 }
@@ -97,9 +98,9 @@ impl Noise {
         }
     }
 
-    /// Appends while connections are cut. After an in-doubt commit, it reads the versions from the
+    /// Appends while connections are cut. After an in-doubt commit, reads the versions from the
     /// log.
-    pub async fn write_whatever_happens(&mut self, log: &EventLog, commits: usize) {
+    pub async fn write_during_faults(&mut self, log: &EventLog, commits: usize) {
         for _ in 0..commits {
             let commit = self.commit();
             if log.append(commit).await.is_ok() {
@@ -169,7 +170,6 @@ fn stream(kind: &str, n: u128) -> StreamId {
     StreamId::new(kind, format!("{prefix}{}", ulid(n)))
 }
 
-/// Names of all projections.
 pub async fn names(pool: &PgPool) -> Vec<&'static str> {
     let all = projections::list(&mut pool.acquire().await.unwrap()).await.unwrap();
     all.iter().map(|view| view.name).collect()
@@ -194,14 +194,14 @@ pub async fn rows(pool: &PgPool, name: &str) -> Vec<String> {
 
 /// Asserts that both have the same rows.
 #[track_caller]
-pub fn same(left: &Rows, right: &Rows) {
+pub fn assert_same(left: &Rows, right: &Rows) {
     for (name, rows) in left {
         assert_eq!(*rows, right[name], "{name}");
     }
 }
 
 /// Asserts that every projection matches the log.
-pub async fn verified(pool: &PgPool) {
+pub async fn assert_verified(pool: &PgPool) {
     for name in names(pool).await {
         let verified = projections::verify(pool, name, |_| {}).await.unwrap();
         assert_eq!(verified.differences, [], "{name}");

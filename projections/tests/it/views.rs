@@ -16,19 +16,21 @@ use domain::{
 };
 use projections::{Progress, Projections, rebuild, verify};
 use sqlx::Row;
-use support::{Noise, database, dump, handle, names, open, rows, same, ulid, verified};
+use support::{
+    Noise, assert_same, assert_verified, database, dump, handle, names, open, rows, ulid,
+};
 
 const LONG: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn any_facts_in_any_order_give_the_rows_that_the_log_says() {
+async fn any_events_in_any_order_give_correct_rows() {
     let database = database().await;
     let log = open(&database).await;
     let views = Projections::start(&log).await.unwrap();
     let (mut a, mut b) = (Noise::new(1), Noise::new(2));
     tokio::join!(a.write(&log, 150), b.write(&log, 150));
     views.wait_for(log.position(), LONG).await.unwrap();
-    verified(&database.pool).await;
+    assert_verified(&database.pool).await;
 
     let live = dump(&database.pool).await;
     assert!(live.values().all(|rows| !rows.is_empty()), "a projection has no rows");
@@ -37,16 +39,16 @@ async fn any_facts_in_any_order_give_the_rows_that_the_log_says() {
         assert_eq!(rebuilt.rows as usize, live[name].len(), "{name}");
         assert_eq!(rebuilt.position, log.position(), "{name}");
     }
-    same(&dump(&database.pool).await, &live);
+    assert_same(&dump(&database.pool).await, &live);
 
     // The appender and the projector continue with the new tables and their cached rows.
     a.write(&log, 50).await;
     views.wait_for(log.position(), LONG).await.unwrap();
-    verified(&database.pool).await;
+    assert_verified(&database.pool).await;
 }
 
 #[tokio::test]
-async fn two_servers_count_every_event_once() {
+async fn two_servers_apply_every_event_once() {
     let database = database().await;
     let (one, two) = (open(&database).await, open(&database).await);
     let views = [Projections::start(&one).await.unwrap(), Projections::start(&two).await.unwrap()];
@@ -57,7 +59,7 @@ async fn two_servers_count_every_event_once() {
     for view in &views {
         view.wait_for(one.position(), LONG).await.unwrap();
     }
-    verified(&database.pool).await;
+    assert_verified(&database.pool).await;
 }
 
 #[tokio::test]
@@ -72,17 +74,17 @@ async fn cached_rows_are_reloaded_after_another_server_wrote() {
     }
     one.wait_for(two.position()).await.unwrap();
     views.wait_for(one.position(), LONG).await.unwrap();
-    verified(&database.pool).await;
+    assert_verified(&database.pool).await;
 }
 
 #[tokio::test]
-async fn views_that_start_late_catch_up() {
+async fn projections_that_start_late_catch_up() {
     let database = database().await;
     let log = open(&database).await;
     Noise::new(5).write(&log, 100).await;
     let views = Projections::start(&log).await.unwrap();
     views.wait_for(log.position(), LONG).await.unwrap();
-    verified(&database.pool).await;
+    assert_verified(&database.pool).await;
     let statuses = projections::list(&mut database.pool.acquire().await.unwrap()).await.unwrap();
     assert_eq!(statuses.len(), names(&database.pool).await.len());
     assert!(statuses.iter().all(|status| status.lag == 0), "{statuses:?}");
@@ -98,7 +100,7 @@ async fn a_wait_for_a_position_times_out() {
 }
 
 #[tokio::test]
-async fn a_view_is_made_again_while_others_write() {
+async fn a_projection_is_rebuilt_during_appends() {
     let database = database().await;
     let log = open(&database).await;
     let views = Projections::start(&log).await.unwrap();
@@ -112,11 +114,11 @@ async fn a_view_is_made_again_while_others_write() {
     };
     tokio::join!(writing, rebuilding);
     views.wait_for(log.position(), LONG).await.unwrap();
-    verified(&database.pool).await;
+    assert_verified(&database.pool).await;
 }
 
 #[tokio::test]
-async fn a_rebuild_that_was_killed_goes_on_where_it_was() {
+async fn a_killed_rebuild_continues_at_its_position() {
     let database = database().await;
     let log = open(&database).await;
     Projections::start(&log).await.unwrap();
@@ -151,15 +153,15 @@ async fn a_rebuild_that_was_killed_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn progress_is_exact() {
+async fn the_reported_progress_is_exact() {
     let database = database().await;
     let log = open(&database).await;
     Noise::new(8).write(&log, 40).await;
     Projections::start(&log).await.unwrap();
-    let mut seen = vec![];
-    rebuild(&database.pool, "runs", |progress| seen.push(progress)).await.unwrap();
+    let mut reported = vec![];
+    rebuild(&database.pool, "runs", |progress| reported.push(progress)).await.unwrap();
     let all = log.position();
-    assert_eq!(seen, [Progress::Replaying { events: all, total: all }, Progress::Swapping]);
+    assert_eq!(reported, [Progress::Replaying { events: all, total: all }, Progress::Swapping]);
     let unknown = rebuild(&database.pool, "rums", |_| {}).await.unwrap_err();
     assert!(unknown.to_string().contains("rums"), "{unknown}");
 }
@@ -177,7 +179,7 @@ async fn every_kind_of_difference_is_explained() {
         .await
         .unwrap();
     let key = |at: usize| keys[at].get::<String, _>(0);
-    let tamper = format!(
+    let damage = format!(
         "delete from projection_apps where key = '{}'; \
          update projection_apps set data = replace(data::text, '\"shop\"', '\"shed\"')::json \
            where key = '{}'; \
@@ -187,9 +189,9 @@ async fn every_kind_of_difference_is_explained() {
         key(1),
         key(2)
     );
-    sqlx::raw_sql(&tamper).execute(&database.pool).await.unwrap();
-    let found = verify(&database.pool, "apps", |_| {}).await.unwrap().differences;
-    let said: Vec<String> = found.iter().map(ToString::to_string).collect();
+    sqlx::raw_sql(&damage).execute(&database.pool).await.unwrap();
+    let differences = verify(&database.pool, "apps", |_| {}).await.unwrap().differences;
+    let messages: Vec<String> = differences.iter().map(ToString::to_string).collect();
     let name = &rows(&database.pool, "apps").await[1];
     let expected = [
         format!("{} is missing", key(0)),
@@ -197,16 +199,16 @@ async fn every_kind_of_difference_is_explained() {
         format!("{}: name does not match the data of the row", key(2)),
         "zzz is unexpected".to_string(),
     ];
-    assert_eq!(said, expected, "{name}");
+    assert_eq!(messages, expected, "{name}");
     rebuild(&database.pool, "apps", |_| {}).await.unwrap();
     assert_eq!(verify(&database.pool, "apps", |_| {}).await.unwrap().differences, []);
-    // The old rows are kept as the previous ones.
-    let kept = sqlx::query("select 1 from projection_apps_previous where key = 'zzz'");
-    assert!(kept.fetch_optional(&database.pool).await.unwrap().is_some());
+    // The old rows remain as the previous ones.
+    let previous = sqlx::query("select 1 from projection_apps_previous where key = 'zzz'");
+    assert!(previous.fetch_optional(&database.pool).await.unwrap().is_some());
 }
 
 #[tokio::test]
-async fn rows_of_another_version_are_made_again_at_the_start() {
+async fn rows_of_another_version_are_rebuilt_at_the_start() {
     let database = database().await;
     let log = open(&database).await;
     let views = Projections::start(&log).await.unwrap();
@@ -219,11 +221,11 @@ async fn rows_of_another_version_are_made_again_at_the_start() {
     sqlx::raw_sql(older).execute(&database.pool).await.unwrap();
     let views = Projections::start(&log).await.unwrap();
     views.wait_for(log.position(), LONG).await.unwrap();
-    same(&dump(&database.pool).await, &live);
+    assert_same(&dump(&database.pool).await, &live);
 }
 
 #[tokio::test]
-async fn deleting_all_views_loses_nothing() {
+async fn deleting_all_projections_loses_no_data() {
     let database = database().await;
     let log = open(&database).await;
     let views = Projections::start(&log).await.unwrap();
@@ -235,12 +237,12 @@ async fn deleting_all_views_loses_nothing() {
         sqlx::raw_sql(&all).execute(&database.pool).await.unwrap();
         rebuild(&database.pool, name, |_| {}).await.unwrap();
     }
-    same(&dump(&database.pool).await, &live);
+    assert_same(&dump(&database.pool).await, &live);
 }
 
-/// A damaged row in the database, which a server then cached and updated.
+/// Tests that a rebuild repairs damaged rows that a server has cached and updated.
 #[tokio::test]
-async fn a_row_that_was_repaired_stays_repaired() {
+async fn a_repaired_row_stays_repaired() {
     let database = database().await;
     let (ann, shop) = (PrincipalId(ulid(1)), AppId(ulid(2)));
     let log = open(&database).await;
@@ -257,25 +259,25 @@ async fn a_row_that_was_repaired_stays_repaired() {
     // A server starts and continues from the damaged rows.
     let log = open(&database).await;
     let views = Projections::start(&log).await.unwrap();
-    let goes_on = async |role: Role, bundle: &str| {
+    let append = async |role: Role, bundle: &str| {
         handle::<Access>(&log, ann, now, AccessCommand::GrantRole { role }).await;
         let bundle = format!("sha256:{bundle:0>64}").parse().unwrap();
         let publish = AppCommand::Publish { bundle, components: vec![] };
         handle::<App>(&log, shop, now, publish).await;
         views.wait_for(log.position(), LONG).await.unwrap();
     };
-    goes_on(Role::Approver, "1").await;
+    append(Role::Approver, "1").await;
     for name in ["principals", "apps"] {
         assert_ne!(verify(&database.pool, name, |_| {}).await.unwrap().differences, [], "{name}");
         rebuild(&database.pool, name, |_| {}).await.unwrap();
     }
-    verified(&database.pool).await;
-    goes_on(Role::Viewer, "2").await;
-    verified(&database.pool).await;
+    assert_verified(&database.pool).await;
+    append(Role::Viewer, "2").await;
+    assert_verified(&database.pool).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn synchronous_views_are_swapped_under_load_and_stay_exact() {
+async fn inline_projections_are_swapped_under_load_and_stay_exact() {
     let database = database().await;
     let logs = [open(&database).await, open(&database).await];
     let views = Projections::start(&logs[0]).await.unwrap();
@@ -301,11 +303,11 @@ async fn synchronous_views_are_swapped_under_load_and_stay_exact() {
     logs[0].wait_for(logs[1].position()).await.unwrap();
     logs[1].wait_for(logs[0].position()).await.unwrap();
     views.wait_for(logs[0].position(), LONG).await.unwrap();
-    verified(&database.pool).await;
+    assert_verified(&database.pool).await;
 }
 
 #[tokio::test]
-async fn a_view_made_again_is_stored_as_before_and_for_the_same_roles() {
+async fn a_rebuilt_table_has_the_same_options_and_privileges() {
     let database = database().await;
     let log = open(&database).await;
     Projections::start(&log).await.unwrap();
@@ -317,7 +319,7 @@ async fn a_view_made_again_is_stored_as_before_and_for_the_same_roles() {
         "create role \"{role}\"; grant select, insert, update on projection_job_queue to \"{role}\""
     ))
     .await;
-    let said = async || {
+    let options_and_privileges = async || {
         let sql = "select array_to_string(reloptions, ','), \
              has_table_privilege($1, 'projection_job_queue', 'insert'), \
              has_table_privilege($1, 'projection_job_queue', 'delete') \
@@ -326,10 +328,10 @@ async fn a_view_made_again_is_stored_as_before_and_for_the_same_roles() {
         let options: Option<String> = row.get(0);
         (options, row.get::<bool, _>(1), row.get::<bool, _>(2))
     };
-    let before = said().await;
+    let before = options_and_privileges().await;
     assert_eq!(before, (Some("fillfactor=70".into()), true, false));
     rebuild(&database.pool, "job_queue", |_| {}).await.unwrap();
-    assert_eq!(said().await, before);
+    assert_eq!(options_and_privileges().await, before);
     run(format!("drop owned by \"{role}\"; drop role \"{role}\"")).await;
 }
 
@@ -343,14 +345,14 @@ async fn a_rebuild_needs_the_owner_of_the_tables() {
     event_log::migrate(&database.pool).await.unwrap();
     let options = (*database.pool.connect_options()).clone().options([("role", "stead_app")]);
     let pool = sqlx::postgres::PgPoolOptions::new().connect_with(options).await.unwrap();
-    let refused = rebuild(&pool, "apps", |_| {}).await.unwrap_err().to_string();
-    assert!(refused.contains("DATABASE_OWNER_URL"), "{refused}");
+    let error = rebuild(&pool, "apps", |_| {}).await.unwrap_err().to_string();
+    assert!(error.contains("DATABASE_OWNER_URL"), "{error}");
 }
 
 /// given projections that servers of another version maintain, then this server does not read the
 /// log for them repeatedly
 #[tokio::test]
-async fn pentest_a_server_without_a_view_of_its_version_comes_to_rest() {
+async fn pentest_a_server_without_rows_of_its_version_stops_reading_the_log() {
     let database = database().await;
     // Each page takes a connection from the pool.
     let pages = Arc::new(AtomicUsize::new(0));
@@ -371,13 +373,13 @@ async fn pentest_a_server_without_a_view_of_its_version_comes_to_rest() {
     let views = Projections::start(&log).await.unwrap();
     Noise::new(1).write(&log, 20).await;
     views.wait_for(log.position(), LONG).await.unwrap();
-    let others = "update log_consumer set version = version + 1000";
-    sqlx::query(others).execute(&database.pool).await.unwrap();
+    let other_version = "update log_consumer set version = version + 1000";
+    sqlx::query(other_version).execute(&database.pool).await.unwrap();
     // Longer than the interval of the projector's checks.
     tokio::time::sleep(Duration::from_secs(6)).await;
     let before = pages.load(Ordering::Relaxed);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let taken = pages.load(Ordering::Relaxed) - before;
-    assert!(taken < 10, "{taken} pages in a second");
+    let read = pages.load(Ordering::Relaxed) - before;
+    assert!(read < 10, "{read} pages in a second");
     assert!(views.is_running());
 }

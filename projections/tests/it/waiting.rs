@@ -9,7 +9,7 @@ use domain::{
     ids::*,
     install::InstallEvent,
     job::{JobClass, JobEvent, JobKind, LossReason, Origin, Work},
-    run::{Cause, Operation, PlanFacts, RunEvent, RunKind, StepOptions, StepSpec, Target},
+    run::{Cause, Operation, RunEvent, RunKind, StepOptions, StepPlan, StepSpec, Target},
     runner::{Host, Identity, RunnerEvent, RunnerMode, Side},
 };
 use projections::{
@@ -51,7 +51,7 @@ fn row<P: Projection>(facts: impl IntoIterator<Item = DomainEvent>) -> P::Row {
     row.unwrap()
 }
 
-fn install(then: Vec<InstallEvent>) -> installs::Row {
+fn install(later: Vec<InstallEvent>) -> installs::Row {
     let created = InstallEvent::Created {
         app: AppId(Ulid(9)),
         name: "acme".into(),
@@ -59,7 +59,7 @@ fn install(then: Vec<InstallEvent>) -> installs::Row {
         inputs: BTreeMap::new(),
         auto_approve: false,
     };
-    let facts = [vec![created], then].concat();
+    let facts = [vec![created], later].concat();
     row::<Installs>(facts.into_iter().map(|fact| DomainEvent::Install(INSTALL, fact)))
 }
 
@@ -68,7 +68,7 @@ fn spec(step: StepId, target: Target, depends_on: Vec<StepId>) -> StepSpec {
     StepSpec { step, target, operation: Operation::Apply, depends_on, fingerprint: None, options }
 }
 
-fn run(then: Vec<RunEvent>) -> runs::Row {
+fn run(later: Vec<RunEvent>) -> runs::Row {
     let requested = RunEvent::Requested {
         install: INSTALL,
         kind: RunKind::Provision,
@@ -88,7 +88,7 @@ fn run(then: Vec<RunEvent>) -> runs::Row {
         spec(SANDBOX, Target::Sandbox { build: BUILD }, vec![]),
         spec(WEB, web, vec![SANDBOX]),
     ];
-    let facts = [vec![requested, RunEvent::Planned { steps, position: 1 }], then].concat();
+    let facts = [vec![requested, RunEvent::Planned { steps, position: 1 }], later].concat();
     row::<Runs>(facts.into_iter().map(|fact| DomainEvent::Run(RUN, fact)))
 }
 
@@ -99,7 +99,7 @@ fn done(step: StepId) -> RunEvent {
     RunEvent::StepSucceeded { step, noop: false }
 }
 
-fn job(then: Vec<JobEvent>) -> jobs::Row {
+fn job(later: Vec<JobEvent>) -> jobs::Row {
     let queued = JobEvent::Queued(Work {
         kind: JobKind::Plan,
         class: JobClass::Mutating,
@@ -109,7 +109,7 @@ fn job(then: Vec<JobEvent>) -> jobs::Row {
         deadline_ms: 1000,
         queue_ttl_ms: 1000,
     });
-    let facts = [vec![queued], then].concat();
+    let facts = [vec![queued], later].concat();
     row::<Jobs>(facts.into_iter().map(|fact| DomainEvent::Job(JOB, fact)))
 }
 
@@ -124,7 +124,7 @@ fn claimed() -> JobEvent {
     }
 }
 
-fn runner(then: Vec<RunnerEvent>) -> runners::Row {
+fn runner(later: Vec<RunnerEvent>) -> runners::Row {
     let enrolled = RunnerEvent::Enrolled(Identity {
         mode: RunnerMode::Install,
         install: Some(INSTALL),
@@ -134,11 +134,11 @@ fn runner(then: Vec<RunnerEvent>) -> runners::Row {
         host: Host { os: "linux".into(), arch: "x86_64".into(), hostname: None },
         enrolment: TokenId(Ulid(13)),
     });
-    let facts = [vec![enrolled], then].concat();
+    let facts = [vec![enrolled], later].concat();
     row::<Runners>(facts.into_iter().map(|fact| DomainEvent::Runner(RUNNER, fact)))
 }
 
-fn build(then: Vec<BuildEvent>) -> builds::Row {
+fn build(later: Vec<BuildEvent>) -> builds::Row {
     let requested = BuildEvent::Requested(BuildRequest {
         app: AppId(Ulid(9)),
         component: ComponentId(Ulid(10)),
@@ -147,17 +147,17 @@ fn build(then: Vec<BuildEvent>) -> builds::Row {
         source: digest(2),
         kind: "terraform_module".into(),
     });
-    let facts = [vec![requested], then].concat();
+    let facts = [vec![requested], later].concat();
     row::<Builds>(facts.into_iter().map(|fact| DomainEvent::Build(BUILD, fact)))
 }
 
 fn why(step: StepId, run: &runs::Row, install: &installs::Row) -> Option<Waiting> {
-    why_among(step, run, install, vec![], build(vec![made()]))
+    why_with(step, run, install, vec![], build(vec![succeeded()]))
 }
 
 #[test]
-fn an_approved_step_waits_for_the_server_itself() {
-    let plan = domain::run::PlanFacts {
+fn an_approved_step_waits_for_the_server() {
+    let plan = domain::run::StepPlan {
         digest: digest(4),
         summary: digest(5),
         noop: false,
@@ -176,13 +176,13 @@ fn an_approved_step_waits_for_the_server_itself() {
     assert_eq!(waiting.on, "server");
 }
 
-fn made() -> BuildEvent {
+fn succeeded() -> BuildEvent {
     let repository = "shop/web".into();
     let artifact = domain::artifact::Artifact { repository, digest: digest(3), size_bytes: 1 };
     BuildEvent::Succeeded { job: JOB, artifact }
 }
 
-fn why_among(
+fn why_with(
     step: StepId,
     run: &runs::Row,
     install: &installs::Row,
@@ -192,9 +192,9 @@ fn why_among(
     let jobs = jobs.into_iter().map(|row| (row.job, row)).collect();
     let builds = [(BUILD, build)].into();
     let runner = runner(vec![]);
-    let around =
+    let context =
         WaitContext { run, install, jobs: &jobs, builds: &builds, runner: Some(awaited(&runner)) };
-    of_step(run.state.step(step).unwrap(), around)
+    of_step(run.state.step(step).unwrap(), context)
 }
 
 fn awaited(row: &runners::Row) -> JobRunner<'_> {
@@ -206,9 +206,9 @@ fn on(waiting: Option<Waiting>) -> Option<&'static str> {
 }
 
 #[test]
-fn a_step_waits_for_the_steps_it_needs() {
-    let said = why(WEB, &run(vec![]), &install(vec![])).unwrap();
-    assert_eq!((said.on, &*said.detail), ("dependency", "sandbox must succeed first"));
+fn a_step_waits_for_its_dependencies() {
+    let waiting = why(WEB, &run(vec![]), &install(vec![])).unwrap();
+    assert_eq!((waiting.on, &*waiting.detail), ("dependency", "sandbox must succeed first"));
     assert_eq!(why(SANDBOX, &run(vec![]), &install(vec![])), None);
     assert_eq!(why(WEB, &run(vec![started(SANDBOX), done(SANDBOX)]), &install(vec![])), None);
 }
@@ -218,19 +218,19 @@ fn a_step_waits_for_its_build() {
     let (run, install) = (run(vec![]), install(vec![]));
     let detail = "exit 1".to_string();
     let failed = BuildEvent::Failed { job: Some(JOB), reason: BuildFailure::JobFailed, detail };
-    for (then, word) in [
+    for (later, text) in [
         (vec![], "has no job yet"),
         (vec![BuildEvent::JobQueued { job: JOB }], "its job is job_"),
         (vec![failed], "failed: exit 1"),
     ] {
-        let said = why_among(SANDBOX, &run, &install, vec![], build(then)).unwrap();
-        assert_eq!(said.on, "build");
-        assert!(said.detail.contains(word), "{}", said.detail);
+        let waiting = why_with(SANDBOX, &run, &install, vec![], build(later)).unwrap();
+        assert_eq!(waiting.on, "build");
+        assert!(waiting.detail.contains(text), "{}", waiting.detail);
     }
 }
 
 #[test]
-fn a_step_waits_for_whoever_holds_what_it_changes() {
+fn a_step_waits_for_the_run_that_reserved_its_target() {
     let step = StepId(Ulid(99));
     let sandbox = InstallEvent::SandboxReserved { run: OTHER, step };
     let web = InstallEvent::ComponentReserved { name: "web".into(), run: OTHER, step };
@@ -241,8 +241,11 @@ fn a_step_waits_for_whoever_holds_what_it_changes() {
         (WEB, ready.clone(), &sandbox),
         (WEB, ready.clone(), &web),
     ] {
-        let said = why(step, &run, &install(vec![held.clone()])).unwrap();
-        assert_eq!((said.on, said.run, said.install), ("reservation", Some(OTHER), Some(INSTALL)));
+        let waiting = why(step, &run, &install(vec![held.clone()])).unwrap();
+        assert_eq!(
+            (waiting.on, waiting.run, waiting.install),
+            ("reservation", Some(OTHER), Some(INSTALL))
+        );
     }
     let db = InstallEvent::ComponentReserved { name: "db".into(), run: OTHER, step };
     assert_eq!(why(WEB, &ready, &install(vec![db])), None);
@@ -250,7 +253,7 @@ fn a_step_waits_for_whoever_holds_what_it_changes() {
 
 #[test]
 fn a_plan_waits_for_a_principal() {
-    let plan = PlanFacts {
+    let plan = StepPlan {
         digest: digest(4),
         summary: digest(5),
         noop: false,
@@ -259,26 +262,27 @@ fn a_plan_waits_for_a_principal() {
         destroy: 0,
     };
     let produced = RunEvent::PlanProduced { step: SANDBOX, job: JOB, plan };
-    let asked = RunEvent::ApprovalRequested { step: SANDBOX, digest: digest(4), expires_at: NOW };
-    let run = run(vec![started(SANDBOX), produced, asked]);
+    let approval =
+        RunEvent::ApprovalRequested { step: SANDBOX, digest: digest(4), expires_at: NOW };
+    let run = run(vec![started(SANDBOX), produced, approval]);
     assert_eq!(run.state_name(), "waiting_for_approval");
-    let said = why(SANDBOX, &run, &install(vec![])).unwrap();
-    assert_eq!((said.on, said.run), ("approval", Some(RUN)));
-    assert!(said.detail.contains(&digest(4).to_string()), "{}", said.detail);
+    let waiting = why(SANDBOX, &run, &install(vec![])).unwrap();
+    assert_eq!((waiting.on, waiting.run), ("approval", Some(RUN)));
+    assert!(waiting.detail.contains(&digest(4).to_string()), "{}", waiting.detail);
 }
 
 #[test]
-fn a_step_at_work_waits_for_what_its_job_waits_for() {
+fn a_running_step_waits_like_its_job() {
     let (run, install) = (run(vec![started(SANDBOX)]), install(vec![]));
-    let made = || build(vec![made()]);
-    let queued = why_among(SANDBOX, &run, &install, vec![job(vec![])], made()).unwrap();
+    let succeeded = || build(vec![succeeded()]);
+    let queued = why_with(SANDBOX, &run, &install, vec![job(vec![])], succeeded()).unwrap();
     assert_eq!((queued.on, queued.runner), ("runner", Some(RUNNER)));
     let working = job(vec![claimed()]);
-    assert_eq!(why_among(SANDBOX, &run, &install, vec![working], made()), None);
+    assert_eq!(why_with(SANDBOX, &run, &install, vec![working], succeeded()), None);
 }
 
 #[test]
-fn a_job_waits_for_its_runner_for_a_slot_or_for_a_verdict() {
+fn a_job_waits_for_its_runner_a_slot_or_a_resolution() {
     let queued = job(vec![]);
     let disabled = RunnerEvent::Disabled {
         side: Side::Customer,
@@ -315,7 +319,7 @@ fn a_job_waits_for_its_runner_for_a_slot_or_for_a_verdict() {
 }
 
 #[test]
-fn a_queued_job_says_when_its_runner_called_last() {
+fn a_queued_job_shows_the_last_contact_of_its_runner() {
     let (queued, active) = (job(vec![]), runner(vec![]));
     let detail = |online, last| {
         let contact = Some(Contact { online, last });
@@ -333,6 +337,6 @@ fn a_queued_job_says_when_its_runner_called_last() {
     );
     let stopped = runner(vec![RunnerEvent::Disconnected { last_contact_at: NOW, stopped: true }]);
     assert_eq!(stopped.state_name(), "stopped");
-    let said = of_job(&queued, Some(awaited(&stopped)), 0).unwrap();
-    assert_eq!(said.detail, "the runner was stopped; start it");
+    let waiting = of_job(&queued, Some(awaited(&stopped)), 0).unwrap();
+    assert_eq!(waiting.detail, "the runner was stopped; start it");
 }

@@ -1,9 +1,8 @@
-//! Verification of a bundle.
 use ulid::Ulid;
 
 use super::{
     Bundle, BundleError, Complete, Content, Event, PositionError, Subject,
-    complete::{self, Shown},
+    complete::{self, ProvenEvent},
     note::{follows, kept, opened},
     streams::{self, StreamProven, Streams},
 };
@@ -26,7 +25,7 @@ pub struct VerifiedBundle {
     pub other_signatures: usize,
     /// Older checkpoint in the bundle. The log has only grown since.
     pub since: Option<Checkpoint>,
-    /// Checkpoint from another source, if one was given. It belongs to the same log.
+    /// Checkpoint from another source, if the caller passed one. It belongs to the same log.
     pub kept: Option<Checkpoint>,
     /// Completeness of the subject's streams.
     pub complete: Complete,
@@ -57,17 +56,18 @@ impl Bundle {
         };
         self.since(&mut proven, keys)?;
         let mut streams = Streams::of(&self.subject)?;
-        let shown = self.events(&mut streams, &proven.checkpoint)?;
-        self.annotated(&shown)?;
+        let events = self.events(&mut streams, &proven.checkpoint)?;
+        self.annotated(&events)?;
         let kept = kept.map(|note| self.kept(note, &proven, keys)).transpose()?;
-        let seen = complete::check(self, (&shown, &streams), &proven.checkpoint, kept.as_ref())?;
-        proven.streams = streams.proven(&seen.complete);
-        proven.complete = streams::weakest(seen.complete, &proven.streams);
+        let checked =
+            complete::check(self, (&events, &streams), &proven.checkpoint, kept.as_ref())?;
+        proven.streams = streams.proven(&checked.complete);
+        proven.complete = streams::weakest(checked.complete, &proven.streams);
         if let Some(kept) = &kept
-            && !(seen.kept || leads_from(kept, &proven))
+            && !(checked.compared || leads_from(kept, &proven))
         {
             let (kept, size) = (kept.size, proven.checkpoint.size);
-            let remedy = "request a new bundle with --since and the kept checkpoint";
+            let remedy = "request a new bundle with --since and the stored checkpoint";
             return Err(BundleError::Uncompared { kept, size, remedy });
         }
         proven.kept = kept;
@@ -101,8 +101,8 @@ impl Bundle {
     ) -> Result<Checkpoint, BundleError> {
         let named = self.since.iter().filter_map(|since| since.signer.parse().ok());
         let kept = kept(note, &proven.checkpoint, named.chain([proven.signer.clone()]), keys)?;
-        for same in [Some(&proven.checkpoint), proven.since.as_ref()].into_iter().flatten() {
-            if same.size == kept.size && same.root != kept.root {
+        for known in [Some(&proven.checkpoint), proven.since.as_ref()].into_iter().flatten() {
+            if known.size == kept.size && known.root != kept.root {
                 return Err(BundleError::Rewritten { size: kept.size, why: TreeError::Root });
             }
         }
@@ -111,12 +111,13 @@ impl Bundle {
 
     /// Checks that each annotated position is an event of the bundle. An unchecked position could
     /// be changed without detection.
-    fn annotated(&self, shown: &[Shown]) -> Result<(), BundleError> {
+    fn annotated(&self, events: &[ProvenEvent]) -> Result<(), BundleError> {
         let reasons = self.annotations.iter().filter_map(|added| added.reasons.as_ref());
         for position in reasons.flat_map(|reasons| reasons.keys()) {
-            if shown.binary_search_by_key(position, |event| event.position).is_err() {
-                let why =
-                    format!("it has a reason for position {position}, which is none of its events");
+            if events.binary_search_by_key(position, |event| event.position).is_err() {
+                let why = format!(
+                    "the bundle has a reason for position {position}, but no event at this position"
+                );
                 return Err(BundleError::Unreadable(why));
             }
         }
@@ -128,12 +129,12 @@ impl Bundle {
         &self,
         streams: &mut Streams<'_>,
         checkpoint: &Checkpoint,
-    ) -> Result<Vec<Shown>, BundleError> {
-        let mut shown: Vec<Shown> = Vec::with_capacity(self.events.len());
+    ) -> Result<Vec<ProvenEvent>, BundleError> {
+        let mut events: Vec<ProvenEvent> = Vec::with_capacity(self.events.len());
         for event in &self.events {
             let wrong = |wrong| BundleError::at(event.position, wrong);
             let leaf = event.leaf()?;
-            let before = shown.last().map_or(0, |last| last.position);
+            let before = events.last().map_or(0, |last| last.position);
             if event.position <= before {
                 return Err(wrong(PositionError::Order(before)));
             }
@@ -150,7 +151,7 @@ impl Bundle {
                 let found = event.sequence;
                 return Err(wrong(PositionError::Sequence { expected, found }));
             }
-            if shown.last().is_some_and(|last| event.recorded_at_us < last.recorded_at_us) {
+            if events.last().is_some_and(|last| event.recorded_at_us < last.recorded_at_us) {
                 return Err(wrong(PositionError::Time));
             }
             let hash = leaf.hash();
@@ -160,12 +161,16 @@ impl Bundle {
             verify_inclusion(&hash, index, checkpoint.size, &path, &checkpoint.root)
                 .map_err(|error| wrong(PositionError::Included(error)))?;
             let (position, recorded_at_us) = (event.position, event.recorded_at_us);
-            shown.push(Shown { position, recorded_at_us, hash });
+            events.push(ProvenEvent { position, recorded_at_us, hash });
         }
         if let Some(empty) = streams.empty() {
             return Err(BundleError::Empty(empty.to_owned()));
         }
-        if shown.is_empty() { Err(BundleError::Empty(self.subject.to_string())) } else { Ok(shown) }
+        if events.is_empty() {
+            Err(BundleError::Empty(self.subject.to_string()))
+        } else {
+            Ok(events)
+        }
     }
 }
 

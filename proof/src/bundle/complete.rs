@@ -36,37 +36,37 @@ pub enum Complete {
 }
 
 /// Event that is proven to be in the log.
-pub(super) struct Shown {
+pub(super) struct ProvenEvent {
     pub position: u64,
     pub recorded_at_us: i64,
     pub hash: Hash,
 }
 
 /// Result of the check of the other entries.
-pub(super) struct Seen {
+pub(super) struct CheckedEntries {
     pub complete: Complete,
     /// True if the check compared the roots at the size of the given checkpoint.
-    pub kept: bool,
+    pub compared: bool,
 }
 
 /// Checks the other entries and determines the completeness of the subject's streams.
 pub(super) fn check(
     bundle: &Bundle,
-    (shown, streams): (&[Shown], &Streams<'_>),
+    (proven, streams): (&[ProvenEvent], &Streams<'_>),
     checkpoint: &Checkpoint,
     kept: Option<&Checkpoint>,
-) -> Result<Seen, BundleError> {
-    let last = shown.last().map_or(0, |event| event.position);
+) -> Result<CheckedEntries, BundleError> {
+    let last = proven.last().map_or(0, |event| event.position);
     let others = match (&bundle.subject, &bundle.others) {
         (Subject::Position(_), None) => {
-            return Ok(Seen { complete: Complete::NotApplicable, kept: false });
+            return Ok(CheckedEntries { complete: Complete::NotApplicable, compared: false });
         }
         (Subject::Position(_), Some(_)) => {
             let why = "a bundle about one event must not have other entries";
             return Err(BundleError::Unreadable(why.into()));
         }
         (Subject::Stream(_) | Subject::Streams(_), None) => {
-            return Ok(Seen { complete: Complete::Unknown { last }, kept: false });
+            return Ok(CheckedEntries { complete: Complete::Unknown { last }, compared: false });
         }
         (Subject::Stream(_) | Subject::Streams(_), Some(others)) => others,
     };
@@ -74,9 +74,9 @@ pub(super) fn check(
     if from > last.saturating_add(1) {
         return Err(BundleError::at(from, PositionError::Gap(last)));
     }
-    let mut events = shown.iter().skip_while(|event| event.position < from).peekable();
-    let within = shown.iter().filter(|event| event.position >= from).count() as u64;
-    // The bundle states both numbers, so they may be out of range.
+    let mut events = proven.iter().skip_while(|event| event.position < from).peekable();
+    let within = proven.iter().filter(|event| event.position >= from).count() as u64;
+    // `from` is not signed: it may be 0 or larger than the log.
     let before = from.checked_sub(1).filter(|before| *before <= size);
     let all = before.map(|before| size - before).ok_or(root(from, size))?;
     let found = others.entries.len() as u64;
@@ -87,7 +87,7 @@ pub(super) fn check(
     let edge = others.edge.iter().map(|hash| hash.0).collect();
     let mut edge = Edge::of(size - all, edge).ok_or(root(from, size))?;
     let mut entries = others.entries.iter();
-    let (mut time, mut met) = (i64::MIN, meets(&edge, kept));
+    let (mut time, mut matched) = (i64::MIN, root_matches(&edge, kept));
     for position in from..=size {
         let wrong = |wrong| BundleError::at(position, wrong);
         let (hash, recorded_at_us) = match events.next_if(|event| event.position == position) {
@@ -107,18 +107,18 @@ pub(super) fn check(
         }
         time = recorded_at_us;
         edge.push(hash, |_, _| {});
-        met = met.or(meets(&edge, kept));
+        matched = matched.or(root_matches(&edge, kept));
     }
     if edge.root() != checkpoint.root {
         return Err(root(from, size));
     }
-    // The root matches here, so a different root of the given checkpoint means a rewritten log. The
-    // statements of the bundle itself are consistent.
-    if let (Some(false), Some(kept)) = (met, kept) {
+    // The root matches at this point, so a different root of the given checkpoint means a rewritten
+    // log. The statements of the bundle itself are consistent.
+    if let (Some(false), Some(kept)) = (matched, kept) {
         return Err(BundleError::Rewritten { size: kept.size, why: TreeError::Root });
     }
     let complete = if from == 1 { Complete::Whole } else { Complete::FromSequences { from } };
-    Ok(Seen { complete, kept: met.is_some() })
+    Ok(CheckedEntries { complete, compared: matched.is_some() })
 }
 
 fn root(from: u64, to: u64) -> BundleError {
@@ -127,6 +127,6 @@ fn root(from: u64, to: u64) -> BundleError {
 
 /// Returns whether the roots match at the size of the given checkpoint. Returns `None` without a
 /// checkpoint, or if the edge has another size.
-pub(crate) fn meets(edge: &Edge, kept: Option<&Checkpoint>) -> Option<bool> {
+pub(crate) fn root_matches(edge: &Edge, kept: Option<&Checkpoint>) -> Option<bool> {
     kept.filter(|kept| kept.size == edge.size()).map(|kept| kept.root == edge.root())
 }

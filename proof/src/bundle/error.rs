@@ -8,7 +8,7 @@ pub enum BundleError {
     #[error("invalid bundle: {0}")]
     Unreadable(String),
     /// The file exceeds the size limit.
-    #[error("invalid bundle: it exceeds {limit} bytes")]
+    #[error("invalid bundle: it exceeds the limit of {limit} bytes")]
     TooLarge {
         /// Size limit in bytes.
         limit: usize,
@@ -35,12 +35,10 @@ pub enum BundleError {
     #[error("cannot verify the older checkpoint: {0}")]
     Older(CheckpointError),
     /// The checkpoint from another source is malformed, or no trusted key signed it.
-    #[error("cannot verify the kept checkpoint: {0}")]
+    #[error("cannot verify the stored checkpoint: {0}")]
     Kept(CheckpointError),
     /// The signer belongs to another log.
-    #[error(
-        "the signer belongs to {signer} and the checkpoint to {checkpoint}, which are different logs"
-    )]
+    #[error("the signer belongs to log {signer}, but the checkpoint to log {checkpoint}")]
     OtherLog {
         /// Log of the signer.
         signer: String,
@@ -49,7 +47,7 @@ pub enum BundleError {
     },
     /// The log is not a continuation of the older checkpoint.
     #[error(
-        "log tampering: the log at the older checkpoint's size {size} is not the beginning of this one ({why})"
+        "log tampering: the first {size} events of the file's log differ from the older checkpoint of that size ({why})"
     )]
     Rewritten {
         /// Size of the older checkpoint.
@@ -59,7 +57,7 @@ pub enum BundleError {
     },
     /// The checkpoint precedes a restore that an operator declared.
     #[error(
-        "the older checkpoint has epoch {older} and this one {newer}: this one precedes a restore"
+        "the file's checkpoint precedes a restore: its epoch is {newer}, but the older checkpoint has epoch {older}; request a new file"
     )]
     Epoch {
         /// Epoch of the older checkpoint.
@@ -69,14 +67,14 @@ pub enum BundleError {
     },
     /// The file has no proof from the checkpoint of another source to the signed one.
     #[error(
-        "cannot compare the kept checkpoint at {kept} with the signed one at {size}: no path between them; {remedy}"
+        "cannot compare the stored checkpoint at {kept} with the file's checkpoint at {size}: the file has no proof from the first to the second; {remedy}"
     )]
     Uncompared {
         /// Size of the checkpoint from another source.
         kept: u64,
         /// Size of the signed checkpoint.
         size: u64,
-        /// Required action.
+        /// Action that the user must take.
         remedy: &'static str,
     },
     /// A check failed at one position.
@@ -92,7 +90,7 @@ pub enum BundleError {
     Empty(String),
     /// The number of other entries is wrong.
     #[error(
-        "positions {from} to {size} need {expected} other entries, but {found} are here: entries are missing or were added"
+        "the file has {found} entries for positions {from} to {size}, expected {expected}: entries are missing or were added"
     )]
     Count {
         /// First position of the range.
@@ -126,13 +124,15 @@ pub enum PositionError {
     #[error("the event does not belong to {0}")]
     Subject(String),
     /// The position is out of order or repeated.
-    #[error("it follows position {0}, out of order")]
+    #[error("out of order: the previous event in the file has position {0}")]
     Order(u64),
     /// The range skips a position.
     #[error("the event is missing: position {0} is in its place")]
     Missing(u64),
     /// The stream skips a sequence.
-    #[error("sequence {found} in place of {expected}: an earlier event of the stream is missing")]
+    #[error(
+        "found sequence {found}, expected {expected}: an earlier event of the stream is missing"
+    )]
     Sequence {
         /// Expected sequence.
         expected: u64,
@@ -143,17 +143,17 @@ pub enum PositionError {
     #[error("its recording time is before that of the previous position")]
     Time,
     /// The log has another event at this position.
-    #[error("the event differs from the log: it or its proof was changed ({0})")]
+    #[error("the event differs from the log: its content or its proof was changed ({0})")]
     Included(TreeError),
     /// The entry is not a leaf.
     #[error("the entry of another stream is not a valid log entry")]
     Entry,
     /// The entry belongs to the subject's stream and should be an event.
-    #[error("the entry is an event of {0} that the bundle left out")]
+    #[error("the entry is an event of {0}, but the events of the bundle do not contain it")]
     LeftOut(String),
     /// The other entries do not start directly after the stream's last event.
     #[error(
-        "the other entries begin only here, but the stream's last event is at {0}: the positions in between are not shown"
+        "the other entries begin at this position, but the stream's last event is at {0}: the file omits the positions in between"
     )]
     Gap(u64),
     /// The line's leaf hash does not match its content.

@@ -13,10 +13,10 @@ use crate::{
 pub fn opened(
     note: &str,
     signer: &str,
-    believed: &[TrustedKey],
+    trusted: &[TrustedKey],
 ) -> Result<(Checkpoint, VerifierKey, usize), BundleError> {
     let signer: VerifierKey = signer.parse()?;
-    if !believed.iter().any(|key| key.is(&signer)) {
+    if !trusted.iter().any(|key| key.is(&signer)) {
         return Err(BundleError::UntrustedSigner { signer: signer.to_string() });
     }
     let checkpoint = Checkpoint::open(note, &[signer.key])?;
@@ -28,13 +28,13 @@ pub fn opened(
         let (signer, checkpoint) = (signer.name, checkpoint.origin());
         return Err(BundleError::OtherLog { signer, checkpoint });
     }
-    let others = others(note, &signer)?;
+    let others = other_signatures(note, &signer)?;
     Ok((checkpoint, signer, others))
 }
 
 /// Returns the number of signature lines that are not the signer's. Each line must match the
 /// specification, so that a note has exactly one valid encoding.
-fn others(note: &str, signer: &VerifierKey) -> Result<usize, CheckpointError> {
+fn other_signatures(note: &str, signer: &VerifierKey) -> Result<usize, CheckpointError> {
     let malformed = CheckpointError::Format("a signature line is malformed");
     let (body, signatures) = note.rsplit_once("\n\n").ok_or(malformed.clone())?;
     let lines = signatures.strip_suffix('\n').ok_or(malformed.clone())?;
@@ -55,17 +55,18 @@ pub(crate) fn kept(
     note: &str,
     now: &Checkpoint,
     named: impl Iterator<Item = VerifierKey>,
-    believed: &[TrustedKey],
+    trusted: &[TrustedKey],
 ) -> Result<Checkpoint, BundleError> {
-    let known = named.filter(|key| believed.iter().any(|one| one.is(key))).map(|key| key.key);
-    let whole = believed.iter().filter_map(|key| key.key_for(&now.origin()));
-    let known: Vec<_> = known.chain(whole).collect();
-    let kept = Checkpoint::open(note, &known).map_err(BundleError::Kept)?;
+    let named = named.filter(|key| trusted.iter().any(|one| one.is(key))).map(|key| key.key);
+    let complete = trusted.iter().filter_map(|key| key.key_for(&now.origin()));
+    let keys: Vec<_> = named.chain(complete).collect();
+    let kept = Checkpoint::open(note, &keys).map_err(BundleError::Kept)?;
     follows(&kept, now)?;
     Ok(kept)
 }
 
-/// Checks that `older` may be an earlier checkpoint of the same log as `newer`.
+/// Checks that `older` can precede `newer`: it belongs to the same log, and its epoch is not
+/// higher.
 pub(super) fn follows(older: &Checkpoint, newer: &Checkpoint) -> Result<(), BundleError> {
     if older.log_id != newer.log_id {
         let (signer, checkpoint) = (newer.origin(), older.origin());

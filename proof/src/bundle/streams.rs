@@ -9,9 +9,9 @@ use crate::leaf::Leaf;
 pub struct StreamProven {
     /// `<aggregate type>/<aggregate id>`.
     pub stream: String,
-    /// Number of its events in the bundle, with sequences from 1 to this number.
+    /// Number of the stream's events in the bundle. Their sequences are 1 to this number.
     pub events: u64,
-    /// Position of its last event in the bundle.
+    /// Position of the stream's last event in the bundle.
     pub last: u64,
     /// Completeness of the stream in the bundle.
     pub complete: Complete,
@@ -69,16 +69,16 @@ impl<'a> Streams<'a> {
         self.streams.iter().find(|stream| stream.events == 0).map(|stream| stream.name)
     }
 
-    /// Returns each stream with its completeness. A stream may have further events between its last
-    /// event and the first checked position.
-    pub fn proven(&self, seen: &Complete) -> Vec<StreamProven> {
-        let complete = |last: u64| match seen {
+    /// Returns each stream with its completeness: [`Complete::Unknown`] if unchecked positions
+    /// follow its last event.
+    pub fn proven(&self, all: &Complete) -> Vec<StreamProven> {
+        let complete = |last: u64| match all {
             Complete::FromSequences { from } if last.saturating_add(1) < *from => {
                 Complete::Unknown { last }
             }
             Complete::Unknown { .. } => Complete::Unknown { last },
             Complete::NotApplicable | Complete::FromSequences { .. } | Complete::Whole => {
-                seen.clone()
+                all.clone()
             }
         };
         let proven = |stream: &Progress<'_>| StreamProven {
@@ -92,10 +92,10 @@ impl<'a> Streams<'a> {
 }
 
 /// Returns the completeness of all streams together, which is the weakest one.
-pub(super) fn weakest(seen: Complete, streams: &[StreamProven]) -> Complete {
+pub(super) fn weakest(all: Complete, streams: &[StreamProven]) -> Complete {
     let unknown = streams.iter().filter(|stream| match stream.complete {
         Complete::Unknown { .. } => true,
         Complete::NotApplicable | Complete::FromSequences { .. } | Complete::Whole => false,
     });
-    unknown.min_by_key(|stream| stream.last).map_or(seen, |stream| stream.complete.clone())
+    unknown.min_by_key(|stream| stream.last).map_or(all, |stream| stream.complete.clone())
 }

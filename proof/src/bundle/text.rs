@@ -32,9 +32,9 @@ impl Bundle {
 /// # Errors
 /// [`BundleError::NotCanonical`].
 pub fn check_canonical<T: Serialize>(bytes: &[u8], value: &T) -> Result<(), BundleError> {
-    let mut same = Same { left: bytes };
-    let written = serde_json::to_writer(&mut same, value);
-    let rest = same.left.len();
+    let mut comparison = Comparison { rest: bytes };
+    let written = serde_json::to_writer(&mut comparison, value);
+    let rest = comparison.rest.len();
     if written.is_ok() && rest == 0 {
         Ok(())
     } else {
@@ -43,15 +43,15 @@ pub fn check_canonical<T: Serialize>(bytes: &[u8], value: &T) -> Result<(), Bund
 }
 
 /// Writer that compares the output with existing bytes.
-struct Same<'a> {
-    left: &'a [u8],
+struct Comparison<'a> {
+    rest: &'a [u8],
 }
 
-impl Write for Same<'_> {
+impl Write for Comparison<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.left.strip_prefix(bytes) {
+        match self.rest.strip_prefix(bytes) {
             Some(rest) => {
-                self.left = rest;
+                self.rest = rest;
                 Ok(bytes.len())
             }
             None => Err(io::Error::other("different bytes")),
@@ -74,7 +74,7 @@ impl BundleEncoder {
     /// Returns the encoding of everything before the events. Ignores the bundle's events and others.
     ///
     /// # Errors
-    /// Never fails in practice: the data is plain.
+    /// Never fails in practice.
     pub fn head(&mut self, bundle: &Bundle) -> Result<String, serde_json::Error> {
         let empty = Bundle { events: Vec::new(), others: None, ..bundle.clone() };
         let text = serde_json::to_string(&empty)?;
@@ -111,7 +111,7 @@ impl BundleEncoder {
         Ok(self.comma() + &serde_json::to_string(&Base64(entry))?)
     }
 
-    /// Returns the end of the bundle.
+    /// Returns the text after the last event or entry.
     pub fn end(self) -> &'static str {
         if self.others { "]}}\n" } else { "]}\n" }
     }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Hash, canonical, digest_text, dsse, plan};
 
-/// Numbers of reports.
+/// Counts of signed and unsigned reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReportCounts {
     /// Number of signed plans and execution results.
@@ -28,9 +28,9 @@ pub struct Reports {
     /// True if the verifier started at the first event of the log. Then every enrolment and claim
     /// must precede the reports that depend on it.
     whole: bool,
-    known: ReportState,
+    state: ReportState,
     /// Last resolution: its position, job and content.
-    decided: Option<(u64, String, Resolved)>,
+    last_resolution: Option<(u64, String, Resolved)>,
     tally: ReportCounts,
 }
 
@@ -60,12 +60,12 @@ struct Statement {
 
 impl Reports {
     /// Returns a verifier that starts before the first event (`whole`) or within a log. Within a
-    /// log, it skips reports of jobs that were claimed earlier.
+    /// log, such a verifier skips reports of jobs that were claimed earlier.
     pub fn new(whole: bool) -> Reports {
         Reports { whole, ..Reports::default() }
     }
 
-    /// Returns the counts so far.
+    /// Returns the counts over all events so far.
     pub fn tally(&self) -> ReportCounts {
         self.tally
     }
@@ -77,28 +77,30 @@ impl Reports {
     pub fn take(
         &mut self,
         position: u64,
-        fact: ReportEvent,
+        event: ReportEvent,
     ) -> Result<Option<Signature>, ReportError> {
-        let ReportEvent { of, kind } = fact;
+        let ReportEvent { id, kind } = event;
         match kind {
-            Kind::Key(key) => self.known.runner(of).key = Some(key),
+            Kind::Key(key) => self.state.runner(id).key = Some(key),
             Kind::Revoked => {
-                self.known.runner(of).revoked.get_or_insert(position);
+                self.state.runner(id).revoked.get_or_insert(position);
             }
-            Kind::Queued(manifest) => self.known.job(&of).manifest = hash(&manifest),
-            Kind::Claimed(claimed) => self.known.claimed(&of, claimed),
+            Kind::Queued(manifest) => self.state.job(&id).manifest = hash(&manifest),
+            Kind::Claimed(claimed) => self.state.claimed(&id, claimed),
             Kind::Requeued(EndedExecution { execution }) => {
-                self.known.job(&of).is_held = false;
-                self.known.over(&of, &execution);
+                self.state.job(&id).is_held = false;
+                self.state.end_execution(&id, &execution);
             }
-            Kind::Lost(EndedExecution { execution }) => drop(self.known.over(&of, &execution)),
-            Kind::Resolved(resolved) => self.decided = Some((position, of, resolved)),
+            Kind::Lost(EndedExecution { execution }) => {
+                drop(self.state.end_execution(&id, &execution));
+            }
+            Kind::Resolved(resolved) => self.last_resolution = Some((position, id, resolved)),
             Kind::Outputs(Outputs { execution, outputs }) => {
-                self.known.reported(&of, &execution, outputs);
+                self.state.add_outputs(&id, &execution, outputs);
             }
-            Kind::Planned(planned) => return self.planned(position, &of, &planned),
-            Kind::Ended(ended) => return self.ended(position, &of, &ended),
-            Kind::LogFinalized(sealed) => self.sealed(position, &of, sealed)?,
+            Kind::Planned(planned) => return self.planned(position, &id, &planned),
+            Kind::Ended(ended) => return self.ended(position, &id, &ended),
+            Kind::LogFinalized(end) => self.log_finalized(position, &id, end)?,
             Kind::Unreadable(what) => {
                 let what = format!("cannot read the reported {what}");
                 return Err(ReportError { position, what });
@@ -107,15 +109,15 @@ impl Reports {
         Ok(None)
     }
 
-    /// Returns the runner of an execution and its key. Returns `None` if the job was claimed before
-    /// the first event that was read.
+    /// Returns the runner of an execution and the runner's key. Returns `None` if the claim or the
+    /// enrolment precedes the first event that the verifier took.
     fn holder(
         &mut self,
         position: u64,
         job: &str,
         execution: &str,
     ) -> Result<Option<(String, String)>, ReportError> {
-        let Some((_, runner)) = self.known.run(job, execution) else {
+        let Some((_, runner)) = self.state.execution(job, execution) else {
             let what = format!("forged report: no runner claimed {execution}");
             return if self.whole { Err(ReportError { position, what }) } else { Ok(None) };
         };
@@ -125,7 +127,9 @@ impl Reports {
         }
         match &runner.key {
             Some(key) => Ok(Some((runner.id.clone(), key.clone()))),
-            None if self.whole => Err(ReportError::of(position, &runner.id, "it never enrolled")),
+            None if self.whole => {
+                Err(ReportError::of(position, &runner.id, "the runner never enrolled"))
+            }
             None => Ok(None),
         }
     }
@@ -138,15 +142,16 @@ impl Reports {
     ) -> Result<Option<Signature>, ReportError> {
         let Planned { execution, plan } = planned;
         let Some((runner, key)) = self.holder(position, job, execution)? else { return Ok(None) };
-        let manifest = self.known.seen(job).and_then(|job| job.manifest);
-        // The job was queued before the first event that was read. Only a reader of the whole log
-        // knows its manifest.
+        let manifest = self.state.find_job(job).and_then(|job| job.manifest);
+        // The job was queued before the first event that the verifier took, so its manifest is
+        // unknown.
         if manifest.is_none() && !self.whole {
             return Ok(None);
         }
         self.tally.signed += 1;
         let wrong = |why: &str| ReportError::of(position, &runner, why);
-        let [digest, file, summary] = [&plan.digest, &plan.file, &plan.summary].map(|of| hash(of));
+        let [digest, file, summary] =
+            [&plan.digest, &plan.file, &plan.summary].map(|text| hash(text));
         let (Some(digest), Some(file), Some(summary), Some(manifest)) =
             (digest, file, summary, manifest)
         else {
@@ -155,10 +160,10 @@ impl Reports {
         if plan::digest_of(&file, &summary, &manifest, &plan.tool) != digest {
             return Err(wrong("file, summary, tool and manifest differ from the signed plan"));
         }
-        let said = plan::statement(&digest, job, execution);
-        let said = dsse::pre_authentication(plan::STATEMENT, &said);
+        let statement = plan::statement(&digest, job, execution);
+        let signed_bytes = dsse::pre_authentication(plan::STATEMENT, &statement);
         let signature = plan.signature.clone();
-        Ok(Some(Signature { position, runner, key, said, signature }))
+        Ok(Some(Signature { position, runner, key, signed_bytes, signature }))
     }
 
     fn ended(
@@ -169,7 +174,7 @@ impl Reports {
     ) -> Result<Option<Signature>, ReportError> {
         let Some(signed) = &ended.signed else {
             if let Some(execution) = &ended.execution {
-                self.known.over(job, execution);
+                self.state.end_execution(job, execution);
             }
             self.unsigned(position, job, ended)?;
             return Ok(None);
@@ -181,41 +186,46 @@ impl Reports {
         if signed.key != key {
             return Err(wrong("its signing key was not the runner's at this position"));
         }
-        let said: Statement = serde_json::from_str(&signed.statement)
+        let statement: Statement = serde_json::from_str(&signed.statement)
             .map_err(|_| wrong("its stored statement cannot be read"))?;
-        let of = (said.version, &*said.runner, &*said.job, &*said.execution);
-        if of != (1, &*runner, job, execution) {
+        let subject =
+            (statement.version, &*statement.runner, &*statement.job, &*statement.execution);
+        if subject != (1, &*runner, job, execution) {
             return Err(wrong("the statement belongs to another runner, job or execution"));
         }
-        if !says(ended, &said) {
+        if !matches_statement(ended, &statement) {
             let why = format!(
                 "the event records {}, but the runner signed {}",
-                told(&ended.outcome, ended.reason.as_deref(), ended.exit_code, ended.signal)
-                    + &left(&ended.not_ended),
-                told(&said.outcome, said.reason.as_deref(), said.exit_code, said.signal)
-                    + &left(&said.not_ended),
+                describe(&ended.outcome, ended.reason.as_deref(), ended.exit_code, ended.signal)
+                    + &survivors(&ended.not_ended),
+                describe(
+                    &statement.outcome,
+                    statement.reason.as_deref(),
+                    statement.exit_code,
+                    statement.signal
+                ) + &survivors(&statement.not_ended),
             );
             return Err(wrong(&why));
         }
-        let manifest = self.known.seen(job).and_then(|job| job.manifest);
+        let manifest = self.state.find_job(job).and_then(|job| job.manifest);
         let is_known = self.whole || manifest.is_some();
         let is_another = |stated: &String| hash(stated).is_none_or(|hash| Some(hash) != manifest);
-        let ran_another = is_known && said.manifest.as_ref().is_some_and(is_another);
-        if ran_another || (said.manifest.is_none() && ended.outcome == "succeeded") {
+        let ran_another = is_known && statement.manifest.as_ref().is_some_and(is_another);
+        if ran_another || (statement.manifest.is_none() && ended.outcome == "succeeded") {
             return Err(wrong("the runner signed another manifest than the job's"));
         }
         // A late result has no outputs to compare: the server ignored its outputs.
-        if let Some(outputs) = self.known.over(job, execution).filter(|_| !ended.late)
-            && digest_of(&outputs) != said.outputs
+        if let Some(outputs) = self.state.end_execution(job, execution).filter(|_| !ended.late)
+            && digest_of(&outputs) != statement.outputs
         {
             return Err(wrong("the reported outputs differ from the signed ones"));
         }
-        if let Some((run, _)) = self.known.run(job, execution) {
-            run.log = said.log.map(|log| log.id());
+        if let Some((found, _)) = self.state.execution(job, execution) {
+            found.log = statement.log.map(|log| log.id());
         }
-        let said = dsse::pre_authentication(STATEMENT, signed.statement.as_bytes());
+        let signed_bytes = dsse::pre_authentication(STATEMENT, signed.statement.as_bytes());
         let signature = signed.signature.clone();
-        Ok(Some(Signature { position, runner, key, said, signature }))
+        Ok(Some(Signature { position, runner, key, signed_bytes, signature }))
     }
 
     /// Checks a result without a signature. A result with a report number, or a late result, is the
@@ -227,35 +237,37 @@ impl Reports {
             self.tally.first_unsigned.get_or_insert(position);
             return Ok(());
         }
-        let known = self.known.seen(job);
-        let is_decided = match (&ended.execution, &self.decided) {
+        let found_job = self.state.find_job(job);
+        let is_resolved = match (&ended.execution, &self.last_resolution) {
             (Some(execution), Some((at, of, resolved))) => {
                 (at + 1, &**of, &*resolved.execution, &*resolved.resolution)
                     == (position, job, &**execution, &*ended.outcome)
             }
             (Some(_), None) => false,
             // The job had no runner: it was cancelled, or its queue time expired.
-            (None, _) => ended.outcome != "succeeded" && !known.is_some_and(|job| job.is_held),
+            (None, _) => ended.outcome != "succeeded" && !found_job.is_some_and(|job| job.is_held),
         };
-        // In a part of the log, the resolution of a job from before the part can be the last event
-        // before the part.
-        if is_decided || (known.is_none() && !self.whole) {
+        // A part of the log can begin directly after a resolution, so the resolution of an unknown
+        // job may be missing.
+        if is_resolved || (found_job.is_none() && !self.whole) {
             return Ok(());
         }
         let what = "the result has neither a runner report nor a resolution".into();
         Err(ReportError { position, what })
     }
 
-    fn sealed(
+    fn log_finalized(
         &mut self,
         position: u64,
         job: &str,
-        sealed: LogFinalized,
+        end: LogFinalized,
     ) -> Result<(), ReportError> {
-        let LogFinalized { execution, length_bytes, sha256, omitted_bytes, complete } = sealed;
-        let kept = Log { length_bytes, sha256, omitted_bytes }.id();
-        match self.known.run(job, &execution) {
-            Some((run, runner)) if complete && run.log.is_some_and(|signed| signed != kept) => {
+        let LogFinalized { execution, length_bytes, sha256, omitted_bytes, complete } = end;
+        let stored = Log { length_bytes, sha256, omitted_bytes }.id();
+        match self.state.execution(job, &execution) {
+            Some((found, runner))
+                if complete && found.log.is_some_and(|signed| signed != stored) =>
+            {
                 let what = format!(
                     "the stored log differs from the one that the runner {} signed",
                     runner.id
@@ -275,37 +287,38 @@ impl Log {
 }
 
 /// Returns whether the event matches the signed statement in every field that both have.
-fn says(ended: &Ended, said: &Statement) -> bool {
-    let code = ended.exit_code == said.exit_code;
-    ended.outcome == said.outcome
-        && ended.not_ended == said.not_ended
+fn matches_statement(ended: &Ended, statement: &Statement) -> bool {
+    let code = ended.exit_code == statement.exit_code;
+    ended.outcome == statement.outcome
+        && ended.not_ended == statement.not_ended
         && match &*ended.outcome {
             "succeeded" => code,
-            "failed" => code && ended.signal == said.signal && reason(said) == ended.reason,
+            "failed" => {
+                code && ended.signal == statement.signal && reason(statement) == ended.reason
+            }
             _ => true,
         }
 }
 
 /// Returns the reason that the event must have: the runner's reason, or the type of the failure if
 /// the runner gave none.
-fn reason(said: &Statement) -> Option<String> {
-    let given = said.reason.clone();
-    let kind = match (said.signal, said.exit_code) {
+fn reason(statement: &Statement) -> Option<String> {
+    let kind = match (statement.signal, statement.exit_code) {
         (Some(_), _) => "signal",
         (None, Some(_)) => "exit_code",
         (None, None) => "internal",
     };
-    given.or_else(|| Some(kind.to_owned()))
+    statement.reason.clone().or_else(|| Some(kind.to_owned()))
 }
 
-fn told(outcome: &str, reason: Option<&str>, code: Option<i64>, signal: Option<i64>) -> String {
+fn describe(outcome: &str, reason: Option<&str>, code: Option<i64>, signal: Option<i64>) -> String {
     let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
     let code = code.map(|code| format!(", exit code {code}")).unwrap_or_default();
     let signal = signal.map(|signal| format!(", signal {signal}")).unwrap_or_default();
     format!("{outcome}{reason}{code}{signal}")
 }
 
-fn left(not_ended: &[String]) -> String {
+fn survivors(not_ended: &[String]) -> String {
     if not_ended.is_empty() {
         return String::new();
     }

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use ed25519_dalek::{Signature as Ed25519, VerifyingKey};
 
-/// Report that is not its runner's, or was altered.
+/// Forged, altered or unreadable report.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error("position {position}: {what}")]
 pub struct ReportError {
-    /// Position of the event.
+    /// Position of the event in the log.
     pub position: u64,
-    /// Mismatch that was found, for a user.
+    /// Description of the mismatch, for a user.
     pub what: String,
 }
 
@@ -29,13 +29,13 @@ pub struct Signature {
     /// Key of the runner at this position, hexadecimal.
     pub(super) key: String,
     /// Bytes that the signature covers: the pre-authentication encoding of the statement.
-    pub(super) said: Vec<u8>,
+    pub(super) signed_bytes: Vec<u8>,
     /// Signature, base64.
     pub(super) signature: String,
 }
 
 impl Signature {
-    /// Verifies the signature.
+    /// Verifies the signature with the runner's key at this position.
     ///
     /// # Errors
     /// [`ReportError`]: the signature does not match the runner's key and the event.
@@ -54,16 +54,16 @@ impl Signature {
     }
 
     fn check_by(&self, key: Option<&VerifyingKey>) -> Result<(), ReportError> {
-        if key.and_then(|key| self.holds(key)) == Some(true) {
+        if key.and_then(|key| self.verifies(key)) == Some(true) {
             return Ok(());
         }
         let why = "its signature does not match the runner's key and the event";
         Err(ReportError::of(self.position, &self.runner, why))
     }
 
-    fn holds(&self, key: &VerifyingKey) -> Option<bool> {
+    fn verifies(&self, key: &VerifyingKey) -> Option<bool> {
         let signature = Ed25519::from_slice(&BASE64.decode(&self.signature).ok()?).ok()?;
-        Some(key.verify_strict(&self.said, &signature).is_ok())
+        Some(key.verify_strict(&self.signed_bytes, &signature).is_ok())
     }
 }
 

@@ -28,7 +28,7 @@ impl Id {
 #[derive(Debug)]
 pub(super) struct Runner {
     pub id: String,
-    /// Identity key, hexadecimal. `None`: no enrolment was read yet.
+    /// Identity key, hexadecimal. `None` before the enrolment.
     pub key: Option<String>,
     /// Position of the revocation. A later key does not undo the revocation.
     pub revoked: Option<u64>,
@@ -37,12 +37,12 @@ pub(super) struct Runner {
 #[derive(Debug, Default)]
 pub(super) struct Job {
     pub manifest: Option<Hash>,
-    /// True if a runner has the job, or had it last.
+    /// True from the claim of the job until the job is requeued.
     pub is_held: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct Execution {
     runner: Id,
     /// Length, digest and omitted bytes of the log, as the runner signed them.
     pub log: Option<Id>,
@@ -57,8 +57,9 @@ pub(super) struct Run {
 pub(super) struct ReportState {
     runners: HashMap<Id, Runner>,
     jobs: HashMap<Id, Job>,
-    runs: HashMap<Id, Run>,
-    /// Reported outputs of executions that are not over. `None`: some of them cannot be read.
+    executions: HashMap<Id, Execution>,
+    /// Reported outputs of executions that are not over. `None`: some outputs are encrypted or
+    /// erased.
     outputs: HashMap<Id, Option<Map<String, Value>>>,
 }
 
@@ -73,27 +74,27 @@ impl ReportState {
         self.jobs.entry(Id::of(&[job])).or_default()
     }
 
-    pub fn seen(&self, job: &str) -> Option<&Job> {
+    pub fn find_job(&self, job: &str) -> Option<&Job> {
         self.jobs.get(&Id::of(&[job]))
     }
 
     pub fn claimed(&mut self, job: &str, claimed: Claimed) {
         let Claimed { execution, runner } = claimed;
         self.job(job).is_held = true;
-        let run = Run { runner: Id::of(&[&runner]), log: None };
+        let added = Execution { runner: Id::of(&[&runner]), log: None };
         self.runner(runner);
         let id = Id::of(&[job, &execution]);
-        self.runs.entry(id).or_insert(run);
+        self.executions.entry(id).or_insert(added);
         self.outputs.insert(id, Some(Map::new()));
     }
 
-    pub fn run(&mut self, job: &str, execution: &str) -> Option<(&mut Run, &Runner)> {
-        let run = self.runs.get_mut(&Id::of(&[job, execution]))?;
-        let runner = self.runners.get(&run.runner)?;
-        Some((run, runner))
+    pub fn execution(&mut self, job: &str, execution: &str) -> Option<(&mut Execution, &Runner)> {
+        let found = self.executions.get_mut(&Id::of(&[job, execution]))?;
+        let runner = self.runners.get(&found.runner)?;
+        Some((found, runner))
     }
 
-    pub fn reported(&mut self, job: &str, execution: &str, outputs: Map<String, Value>) {
+    pub fn add_outputs(&mut self, job: &str, execution: &str, outputs: Map<String, Value>) {
         let Some(all) = self.outputs.get_mut(&Id::of(&[job, execution])) else { return };
         let is_known = |value: &Value| value != "[encrypted]" && value != "[erased]";
         match all {
@@ -103,8 +104,8 @@ impl ReportState {
     }
 
     /// Ends the execution and returns its reported outputs. Returns `None` if some outputs are
-    /// unreadable or the execution was already over.
-    pub fn over(&mut self, job: &str, execution: &str) -> Option<Map<String, Value>> {
+    /// encrypted or erased, or if the execution was already over.
+    pub fn end_execution(&mut self, job: &str, execution: &str) -> Option<Map<String, Value>> {
         self.outputs.remove(&Id::of(&[job, execution])).flatten()
     }
 }
@@ -114,17 +115,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_job_that_is_over_no_text_is_kept() {
-        let mut known = ReportState::default();
+    fn the_state_of_a_finished_execution_contains_no_text() {
+        let mut state = ReportState::default();
         for job in ["job_1", "job_2"] {
             let (execution, runner) = ("exe_1".to_owned(), "rnr_1".to_owned());
-            known.claimed(job, Claimed { execution, runner });
+            state.claimed(job, Claimed { execution, runner });
         }
-        known.reported("job_1", "exe_1", Map::from_iter([("a".to_owned(), Value::Null)]));
-        assert_eq!(known.over("job_1", "exe_1").map(|all| all.len()), Some(1));
-        assert_eq!(known.over("job_1", "exe_1"), None);
-        assert_eq!((known.outputs.len(), known.runs.len(), known.runners.len()), (1, 2, 1));
-        assert!(size_of::<(Id, Job)>() + size_of::<(Id, Run)>() <= 100);
-        assert!(!std::mem::needs_drop::<(Job, Run)>());
+        state.add_outputs("job_1", "exe_1", Map::from_iter([("a".to_owned(), Value::Null)]));
+        assert_eq!(state.end_execution("job_1", "exe_1").map(|all| all.len()), Some(1));
+        assert_eq!(state.end_execution("job_1", "exe_1"), None);
+        assert_eq!((state.outputs.len(), state.executions.len(), state.runners.len()), (1, 2, 1));
+        assert!(size_of::<(Id, Job)>() + size_of::<(Id, Execution)>() <= 100);
+        assert!(!std::mem::needs_drop::<(Job, Execution)>());
     }
 }

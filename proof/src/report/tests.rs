@@ -31,9 +31,9 @@ fn outputs_digest() -> String {
 }
 
 fn signed(statement: &Value, by: u8) -> Value {
-    let said = String::from_utf8(canonical::json(statement).unwrap()).unwrap();
-    let envelope = dsse::sign(STATEMENT, said.as_bytes(), &key(by));
-    json!({"statement": said, "key": public(by), "signature": envelope.signatures[0].sig})
+    let text = String::from_utf8(canonical::json(statement).unwrap()).unwrap();
+    let envelope = dsse::sign(STATEMENT, text.as_bytes(), &key(by));
+    json!({"statement": text, "key": public(by), "signature": envelope.signatures[0].sig})
 }
 
 fn end(statement: &Value, by: u8) -> Value {
@@ -71,45 +71,48 @@ fn log() -> Events {
     ]
 }
 
-fn told(whole: bool, events: &Events) -> (Vec<ReportError>, ReportCounts) {
-    let (mut reports, mut wrong) = (Reports::new(whole), vec![]);
+fn verify(whole: bool, events: &Events) -> (Vec<ReportError>, ReportCounts) {
+    let (mut reports, mut errors) = (Reports::new(whole), vec![]);
     for (position, (event_type, payload)) in (1..).zip(events) {
         let kind = event_type.split('.').next().unwrap();
         let of = if kind == "job" { "job_1" } else { RUNNER };
         let payload = serde_json::to_vec(payload).unwrap();
-        let Some(fact) = ReportEvent::read((kind, of), event_type, &payload) else { continue };
-        let taken = reports.take(position, fact);
-        wrong.extend(taken.and_then(|asked| asked.map_or(Ok(()), |asked| asked.check())).err());
+        let Some(event) = ReportEvent::read((kind, of), event_type, &payload) else { continue };
+        let signature = reports.take(position, event);
+        errors.extend(signature.and_then(|found| found.map_or(Ok(()), |one| one.check())).err());
     }
-    (wrong, reports.tally())
+    (errors, reports.tally())
 }
 
 #[test]
-fn what_a_runner_said_is_believed_with_the_key_that_it_had_there() {
-    assert_eq!(told(true, &log()), (vec![], ReportCounts { signed: 2, ..ReportCounts::default() }));
+fn reports_are_valid_under_the_runner_key_at_their_position() {
+    assert_eq!(
+        verify(true, &log()),
+        (vec![], ReportCounts { signed: 2, ..ReportCounts::default() })
+    );
     // Encrypted or erased outputs have no digest to compare.
     for unknown in ["[encrypted]", "[erased]"] {
         let mut log = log();
         log[6].1["outputs"]["bucket"] = json!(unknown);
-        assert_eq!(told(true, &log).0, []);
+        assert_eq!(verify(true, &log).0, []);
     }
     // The server sets a reason that the runner left out.
-    let mut silent = statement();
-    silent.as_object_mut().unwrap().remove("reason");
+    let mut without_reason = statement();
+    without_reason.as_object_mut().unwrap().remove("reason");
     let mut log = log();
-    log[7].1 = end(&silent, 2);
-    assert_eq!(told(true, &log).0, []);
+    log[7].1 = end(&without_reason, 2);
+    assert_eq!(verify(true, &log).0, []);
 }
 
 #[test]
-fn a_report_that_was_changed_or_invented_is_found_and_named() {
+fn changed_and_forged_reports_are_detected() {
     let wrong = |change: &dyn Fn(&mut Events), position: u64, why: &str| {
         let mut log = log();
         change(&mut log);
-        let (found, _) = told(true, &log);
-        assert_eq!(found.len(), 1, "{why}: {found:?}");
-        assert_eq!(found[0].position, position, "{found:?}");
-        assert!(found[0].what.contains(why), "{found:?}");
+        let (errors, _) = verify(true, &log);
+        assert_eq!(errors.len(), 1, "{why}: {errors:?}");
+        assert_eq!(errors[0].position, position, "{errors:?}");
+        assert!(errors[0].what.contains(why), "{errors:?}");
     };
     let other = |change: &dyn Fn(&mut Value)| {
         let mut statement = statement();
@@ -129,17 +132,17 @@ fn a_report_that_was_changed_or_invented_is_found_and_named() {
     // A changed statement with the old signature.
     let forged = |log: &mut Events| {
         log[7].1["exit_code"] = json!(3);
-        let said = serde_json::to_string(&other(&|said| said["exit_code"] = json!(3))).unwrap();
-        log[7].1["signed"]["statement"] = json!(said);
+        let changed = other(&|statement| statement["exit_code"] = json!(3));
+        log[7].1["signed"]["statement"] = json!(serde_json::to_string(&changed).unwrap());
     };
     wrong(&forged, at, "its signature does not match");
     wrong(&|log| log[7].1 = end(&statement(), 3), at, "not the runner's at this position");
     wrong(&|log| log[7].1 = end(&statement(), 1), at, "not the runner's at this position");
     for (member, other_one) in [("job", "job_2"), ("execution", "exe_2"), ("runner", "rnr_2")] {
-        let said = other(&|said| said[member] = json!(other_one));
-        wrong(&|log| log[7].1 = end(&said, 2), at, "to another runner, job or execution");
+        let changed = other(&|statement| statement[member] = json!(other_one));
+        wrong(&|log| log[7].1 = end(&changed, 2), at, "to another runner, job or execution");
     }
-    let ran = other(&|said| said["manifest"] = json!(digest(9)));
+    let ran = other(&|statement| statement["manifest"] = json!(digest(9)));
     wrong(&|log| log[7].1 = end(&ran, 2), at, "another manifest");
     wrong(&|log| log[6].1["outputs"]["bucket"] = json!("c"), at, "the reported outputs");
     wrong(&|log| log[8].1["sha256"] = json!(digest(9)), 9, "the stored log differs");
@@ -152,35 +155,38 @@ fn a_report_that_was_changed_or_invented_is_found_and_named() {
 }
 
 #[test]
-fn what_nobody_signed_is_counted_and_what_was_claimed_before_is_left_to_others() {
+fn unsigned_results_are_counted_and_jobs_claimed_before_a_part_are_skipped() {
     let mut log = log();
     log[7].1.as_object_mut().unwrap().remove("signed");
     let unsigned = ReportCounts { signed: 1, unsigned: 1, first_unsigned: Some(8) };
-    assert_eq!(told(true, &log), (vec![], unsigned));
+    assert_eq!(verify(true, &log), (vec![], unsigned));
     let mut late = end(&statement(), 2);
     late["outcome"] = json!("failed");
     log[7] = ("job.late_result_reported", late);
-    assert_eq!(told(true, &log).0, []);
+    assert_eq!(verify(true, &log).0, []);
     let tail = log.split_off(3);
-    assert_eq!(told(false, &tail), (vec![], ReportCounts::default()));
-    assert_eq!(told(true, &tail).0.len(), 2);
+    assert_eq!(verify(false, &tail), (vec![], ReportCounts::default()));
+    assert_eq!(verify(true, &tail).0.len(), 2);
 }
 
 #[test]
-fn a_job_that_was_queued_before_what_is_looked_at_is_no_forgery() {
+fn a_job_queued_before_the_verified_part_is_not_a_forgery() {
     // Given a part of the log that begins after `job.queued`. A runner enrols, claims and reports
     // in this part.
     let mut log = log();
     log.remove(1);
     // Then the verifier checks the result without the manifest, and skips the plan.
-    assert_eq!(told(false, &log), (vec![], ReportCounts { signed: 1, ..ReportCounts::default() }));
-    assert_eq!(told(true, &log).0.len(), 2);
+    assert_eq!(
+        verify(false, &log),
+        (vec![], ReportCounts { signed: 1, ..ReportCounts::default() })
+    );
+    assert_eq!(verify(true, &log).0.len(), 2);
     // And the verifier also detects a false statement that needs no manifest in this part.
     log[6].1["exit_code"] = json!(0);
-    assert_eq!(told(false, &log).0.len(), 1);
+    assert_eq!(verify(false, &log).0.len(), 1);
 }
 
-/// Log of a job that ended by a resolution in the preceding event.
+/// Log of a job whose result directly follows its resolution.
 fn resolved(resolution: &str) -> Events {
     let mut log = log();
     log.truncate(7);
@@ -192,13 +198,13 @@ fn resolved(resolution: &str) -> Events {
 }
 
 #[test]
-fn an_end_that_no_runner_reported_and_nobody_decided_is_found() {
-    let well = (vec![], ReportCounts { signed: 1, ..ReportCounts::default() });
-    assert_eq!(told(true, &resolved("succeeded")), well);
-    let found = |whole: bool, log: &Events| {
-        let (found, tally) = told(whole, log);
+fn a_result_without_a_report_or_resolution_is_detected() {
+    let valid = (vec![], ReportCounts { signed: 1, ..ReportCounts::default() });
+    assert_eq!(verify(true, &resolved("succeeded")), valid);
+    let errors = |whole: bool, log: &Events| {
+        let (errors, tally) = verify(whole, log);
         assert_eq!(tally.unsigned, 0);
-        found.into_iter().map(|wrong| (wrong.position, wrong.what)).collect::<Vec<_>>()
+        errors.into_iter().map(|error| (error.position, error.what)).collect::<Vec<_>>()
     };
     let wrong =
         |at: u64| vec![(at, "the result has neither a runner report nor a resolution".to_owned())];
@@ -206,32 +212,32 @@ fn an_end_that_no_runner_reported_and_nobody_decided_is_found() {
     // another execution; another event after the resolution.
     let mut none = resolved("succeeded");
     none.remove(7);
-    assert_eq!((found(true, &none), found(false, &none)), (wrong(8), wrong(8)));
-    assert_eq!(found(true, &resolved("failed")), wrong(9));
+    assert_eq!((errors(true, &none), errors(false, &none)), (wrong(8), wrong(8)));
+    assert_eq!(errors(true, &resolved("failed")), wrong(9));
     let mut other = resolved("succeeded");
     other[7].1["execution"] = json!("exe_2");
-    assert_eq!(found(true, &other), wrong(9));
+    assert_eq!(errors(true, &other), wrong(9));
     let mut later = resolved("succeeded");
     later.insert(8, ("job.log_diverged", json!({"execution": "exe_1", "offset_bytes": 1})));
-    assert_eq!(found(true, &later), wrong(10));
+    assert_eq!(errors(true, &later), wrong(10));
     // A result without an execution is wrong while a runner has the job.
     let mut unnamed = none.clone();
     unnamed[7] = ("job.cancelled", json!({"type": "cancelled", "forced": false}));
-    assert_eq!(found(true, &unnamed), wrong(8));
+    assert_eq!(errors(true, &unnamed), wrong(8));
     unnamed.insert(7, ("job.requeued", json!({"execution": "exe_1", "attempt": 2})));
-    assert!(found(true, &unnamed).is_empty());
+    assert!(errors(true, &unnamed).is_empty());
     unnamed[8] = ("job.succeeded", json!({"type": "succeeded"}));
-    assert_eq!(found(true, &unnamed), wrong(9));
-    // A part that begins after the resolution cannot show it.
-    assert!(found(false, &resolved("succeeded").split_off(8)).is_empty());
+    assert_eq!(errors(true, &unnamed), wrong(9));
+    // A part of the log that begins after the resolution does not contain the resolution.
+    assert!(errors(false, &resolved("succeeded").split_off(8)).is_empty());
 }
 
 #[test]
-fn what_is_signed_by_a_key_that_was_revoked_before_is_found() {
+fn a_report_signed_with_a_revoked_key_is_detected() {
     let revoked = || ("runner.revoked", json!({"type": "revoked", "reason": "stolen"}));
-    let found = |whole: bool, log: &Events| {
-        let told = told(whole, log).0.into_iter();
-        told.map(|wrong| (wrong.position, wrong.what)).collect::<Vec<_>>()
+    let errors = |whole: bool, log: &Events| {
+        let errors = verify(whole, log).0.into_iter();
+        errors.map(|error| (error.position, error.what)).collect::<Vec<_>>()
     };
     let why = |at: u64| {
         format!(
@@ -240,21 +246,21 @@ fn what_is_signed_by_a_key_that_was_revoked_before_is_found() {
     };
     let mut log = log();
     log.insert(7, revoked());
-    assert_eq!(found(true, &log), [(9, why(8))]);
+    assert_eq!(errors(true, &log), [(9, why(8))]);
     // A part of the log with the claim but without the key also shows the revocation. Signatures
     // before the revocation stay valid.
     log.drain(..2);
-    assert_eq!(found(false, &log), [(7, why(6))]);
+    assert_eq!(errors(false, &log), [(7, why(6))]);
     // A later key does not end the revocation.
     let mut log = super::tests::log();
     log.insert(3, revoked());
-    assert_eq!(found(true, &log), [(5, why(4)), (9, why(4))]);
+    assert_eq!(errors(true, &log), [(5, why(4)), (9, why(4))]);
 }
 
-/// Each new version of these events must be parsed here too. Otherwise every report with it would
-/// count as forged.
+/// The verifier must parse every version of these events. Otherwise it rejects reports of a new
+/// version as forged.
 #[test]
-fn every_kept_example_of_a_report_is_read_as_one() {
+fn every_example_event_of_a_report_is_parsed() {
     let of_runner = ["enrolled", "rekeyed", "revoked"].map(|event| ("runner", event));
     let of_job = [
         "queued",
@@ -272,15 +278,15 @@ fn every_kept_example_of_a_report_is_read_as_one() {
     ];
     for (kind, event) in of_runner.into_iter().chain(of_job.map(|event| ("job", event))) {
         let event_type = format!("{kind}.{event}");
-        let kept =
+        let directory =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events").join(&event_type);
-        let files = fs::read_dir(&kept).unwrap().map(|file| file.unwrap().path());
+        let files = fs::read_dir(&directory).unwrap().map(|file| file.unwrap().path());
         let examples: Vec<_> =
             files.filter(|file| file.to_string_lossy().ends_with(".example.json")).collect();
-        assert!(!examples.is_empty(), "{}", kept.display());
+        assert!(!examples.is_empty(), "{}", directory.display());
         for example in examples {
-            let fact = ReportEvent::read((kind, "it"), &event_type, &fs::read(&example).unwrap());
-            let is_read = fact.is_some_and(|fact| !matches!(fact.kind, Kind::Unreadable(_)));
+            let event = ReportEvent::read((kind, "it"), &event_type, &fs::read(&example).unwrap());
+            let is_read = event.is_some_and(|event| !matches!(event.kind, Kind::Unreadable(_)));
             assert!(is_read, "{}", example.display());
         }
     }

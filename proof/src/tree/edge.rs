@@ -11,8 +11,8 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Returns an edge from the hashes of [`Edge::nodes`] of that size. Returns `None` if their
-    /// number is wrong.
+    /// Returns an edge from the hashes of [`Edge::nodes`] of that size. Returns `None` if the
+    /// number of hashes is wrong.
     pub fn of(size: u64, hashes: Vec<Hash>) -> Option<Edge> {
         (hashes.len() == size.count_ones() as usize).then_some(Edge { size, hashes })
     }
@@ -27,14 +27,14 @@ impl Edge {
         self.size
     }
 
-    /// Appends a leaf and calls `completed` for every inner node that it completes.
+    /// Appends a leaf, and calls `completed` for every inner node that the leaf completes.
     pub fn push(&mut self, leaf: Hash, completed: impl FnMut(Node, &Hash)) {
         self.join(0, leaf, completed);
     }
 
     /// Appends a perfect subtree as if its leaves had been pushed one by one. Calls `completed` for
-    /// every inner node above it that it completes. Returns false and appends nothing if a subtree
-    /// of that level cannot begin here.
+    /// every larger subtree that the append completes. Returns false and appends nothing if the
+    /// size is not a multiple of `2^level`.
     pub fn join(
         &mut self,
         level: u8,

@@ -1,8 +1,8 @@
-//! Nodes of a proof, before they are fetched.
+//! Plans of proofs: the nodes that a proof is computed from.
 use super::{Node, TreeError, empty_root, node_hash};
 use crate::Hash;
 
-/// Hashes of a proof, each as the perfect subtrees that it is folded from.
+/// Hashes of a proof: for each hash, the perfect subtrees from which it is folded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProofPlan(Vec<Vec<Node>>);
 
@@ -34,11 +34,11 @@ impl ProofPlan {
         let mut rest = hashes;
         let mut proof = Vec::with_capacity(self.0.len());
         for subtrees in &self.0 {
-            let (mine, others) = rest.split_at(subtrees.len());
+            let (own, others) = rest.split_at(subtrees.len());
             rest = others;
-            let mut mine = mine.iter().rev();
-            let last = mine.next().copied().unwrap_or_else(empty_root);
-            proof.push(mine.fold(last, |right, left| node_hash(left, &right)));
+            let mut own = own.iter().rev();
+            let last = own.next().copied().unwrap_or_else(empty_root);
+            proof.push(own.fold(last, |right, left| node_hash(left, &right)));
         }
         Ok(proof)
     }
@@ -49,8 +49,8 @@ pub fn root(size: u64) -> ProofPlan {
     ProofPlan(vec![perfect_nodes(0, size)])
 }
 
-/// Returns the proof that a leaf is in the tree of that size. The leaf's index is its position −
-/// 1.
+/// Plans the proof that leaf `index` is in the tree of that size. The index is the event's position
+/// − 1.
 ///
 /// # Errors
 /// [`TreeError::NoSuchLeaf`].
@@ -74,8 +74,8 @@ pub fn inclusion(index: u64, size: u64) -> Result<ProofPlan, TreeError> {
     Ok(ProofPlan(steps))
 }
 
-/// Returns the proof that the tree of `new` leaves begins with the tree of `old` leaves. Empty
-/// when `old` is 0 or equal to `new`.
+/// Plans the proof that the tree of `new` leaves begins with the tree of `old` leaves. The proof is
+/// empty if `old` is 0 or equal to `new`.
 ///
 /// # Errors
 /// [`TreeError::Shrunk`].
@@ -87,9 +87,9 @@ pub fn consistency(old: u64, new: u64) -> Result<ProofPlan, TreeError> {
         return Ok(ProofPlan(Vec::new()));
     }
     let (mut from, mut to) = (0, new);
-    // The verifier already has the old root. The proof omits this hash if the old tree is one
-    // perfect subtree of the new tree.
-    let mut known = true;
+    // If the old tree is one perfect subtree of the new tree, the proof omits the root of the old
+    // tree, because the verifier already has it.
+    let mut is_known = true;
     let mut steps = Vec::new();
     while old != to {
         let middle = from + split(to - from);
@@ -99,10 +99,10 @@ pub fn consistency(old: u64, new: u64) -> Result<ProofPlan, TreeError> {
         } else {
             steps.push(perfect_nodes(from, middle));
             from = middle;
-            known = false;
+            is_known = false;
         }
     }
-    if !known {
+    if !is_known {
         steps.push(perfect_nodes(from, to));
     }
     steps.reverse();
@@ -110,7 +110,7 @@ pub fn consistency(old: u64, new: u64) -> Result<ProofPlan, TreeError> {
 }
 
 /// Returns the perfect subtrees that cover leaves `from..to`. `from` must be a multiple of the
-/// largest of them, which every split of a tree ensures.
+/// largest subtree's size, which every split of a tree ensures.
 pub(super) fn perfect_nodes(from: u64, to: u64) -> Vec<Node> {
     let mut nodes = Vec::new();
     let mut start = from;

@@ -38,7 +38,7 @@ fn wrong(bundle: &Bundle) -> BundleError {
 }
 
 #[test]
-fn a_stream_is_complete_as_far_as_the_rest_of_the_log_is_shown() {
+fn the_completeness_of_a_stream_depends_on_the_other_entries() {
     let log = log();
     let complete = |from| log.bundle(acme(), None, from).check(&keys(), None).unwrap().complete;
     assert_eq!(complete(None), Complete::Unknown { last: 6 });
@@ -47,13 +47,13 @@ fn a_stream_is_complete_as_far_as_the_rest_of_the_log_is_shown() {
     assert_eq!(complete(Some(1)), Complete::Whole);
     let one = log.bundle(Subject::Position(4), None, None).check(&keys(), None).unwrap();
     assert_eq!(one.complete, Complete::NotApplicable);
-    // No event follows the last event of the log.
+    // No position follows the last event of the log, so the bundle needs no other entries.
     let last = log.bundle(Subject::Stream("job/2".into()), None, Some(10));
     assert_eq!(last.check(&keys(), None).unwrap().complete, Complete::FromSequences { from: 10 });
 }
 
 #[test]
-fn an_event_that_was_left_out_is_missed() {
+fn an_omitted_event_is_detected() {
     let log = log();
     for from in [Some(1), Some(7), None] {
         let mut bundle = log.bundle(acme(), None, from);
@@ -82,7 +82,7 @@ fn an_event_that_was_left_out_is_missed() {
 /// A server that gave two events the same sequence shows only one of them. Only the whole log
 /// reveals the other.
 #[test]
-fn two_events_with_one_sequence_are_seen_only_in_the_whole_log() {
+fn two_events_with_one_sequence_are_detected_only_in_the_whole_log() {
     let mut log = Log::of(&["app/a", ACME]);
     log.push(ACME, 2);
     log.push(ACME, 2);
@@ -100,7 +100,7 @@ fn two_events_with_one_sequence_are_seen_only_in_the_whole_log() {
 }
 
 #[test]
-fn an_event_can_be_proven_without_its_content_and_its_salt_is_then_not_there() {
+fn an_event_without_content_is_proven_without_its_salt() {
     let log = log();
     let mut bundle = log.bundle(acme(), None, Some(7));
     for event in &mut bundle.events {
@@ -113,7 +113,7 @@ fn an_event_can_be_proven_without_its_content_and_its_salt_is_then_not_there() {
 }
 
 #[test]
-fn a_kept_checkpoint_must_be_on_the_way() {
+fn a_stored_checkpoint_must_be_connected_to_the_bundle() {
     let log = log();
     let note = |log: &Log, size| log.checkpoint(size).sign(&key());
     let check = |since, from, kept: &str| {
@@ -125,8 +125,8 @@ fn a_kept_checkpoint_must_be_on_the_way() {
     assert_eq!(check(Some(5), None, &note(&log, 5)), Ok(5));
     assert_eq!(check(None, Some(7), &note(&log, 6)), Ok(6));
     assert_eq!(check(None, Some(1), &note(&log, 3)), Ok(3));
-    let on_another_way = check(Some(4), Some(7), &note(&log, 5)).unwrap_err();
-    assert!(matches!(on_another_way, BundleError::Uncompared { kept: 5, size: 9, .. }));
+    let unconnected = check(Some(4), Some(7), &note(&log, 5)).unwrap_err();
+    assert!(matches!(unconnected, BundleError::Uncompared { kept: 5, size: 9, .. }));
     let mut rewritten = Log::of(&["app/b"]);
     for event in &log.events[1..] {
         rewritten.push(&log::name(event), event.sequence);
@@ -134,19 +134,19 @@ fn a_kept_checkpoint_must_be_on_the_way() {
     for (since, from, size) in
         [(None, None, 9), (Some(5), None, 5), (None, Some(7), 8), (None, Some(1), 1)]
     {
-        let refused = check(since, from, &note(&rewritten, size)).unwrap_err();
-        assert!(matches!(refused, BundleError::Rewritten { size: found, .. } if found == size));
+        let error = check(since, from, &note(&rewritten, size)).unwrap_err();
+        assert!(matches!(error, BundleError::Rewritten { size: found, .. } if found == size));
     }
     let mut restored = log.checkpoint(9);
     restored.epoch = 2;
-    let refused = check(None, None, &restored.sign(&key())).unwrap_err();
-    assert_eq!(refused, BundleError::Epoch { older: 2, newer: 1 });
-    let stranger = log.checkpoint(9).sign(&SigningKey::from_bytes(&[9; 32]));
-    assert!(matches!(check(None, None, &stranger), Err(BundleError::Kept(_))));
+    let error = check(None, None, &restored.sign(&key())).unwrap_err();
+    assert_eq!(error, BundleError::Epoch { older: 2, newer: 1 });
+    let untrusted = log.checkpoint(9).sign(&SigningKey::from_bytes(&[9; 32]));
+    assert!(matches!(check(None, None, &untrusted), Err(BundleError::Kept(_))));
 }
 
 #[test]
-fn an_older_checkpoint_has_to_be_the_beginning() {
+fn the_log_must_continue_the_older_checkpoint() {
     let log = log();
     let mut bundle = log.bundle(acme(), Some(5), None);
     let proven = bundle.check(&keys(), None).unwrap();
@@ -159,34 +159,34 @@ fn an_older_checkpoint_has_to_be_the_beginning() {
 }
 
 #[test]
-fn a_key_is_believed_in_each_of_its_shapes_and_no_other_key_is() {
+fn a_key_is_trusted_in_each_text_form_and_no_other_key_is_trusted() {
     let bundle = log().bundle(acme(), None, None);
     let signer = signer(&key());
     let bare = hex::encode(signer.key.as_bytes());
     let fingerprint = proof::digest_text(&proof::sha256(signer.key.as_bytes()));
     for text in [signer.to_string(), bare, fingerprint] {
-        let believed: TrustedKey = text.parse().unwrap();
-        bundle.check(&[believed], None).unwrap();
+        let trusted: TrustedKey = text.parse().unwrap();
+        bundle.check(&[trusted], None).unwrap();
     }
     let other =
         VerifierKey { key: SigningKey::from_bytes(&[9; 32]).verifying_key(), ..signer.clone() };
-    let stranger = bundle.check(&[TrustedKey::Verifier(other.clone())], None).unwrap_err();
-    assert_eq!(stranger, BundleError::UntrustedSigner { signer: signer.to_string() });
-    // A bundle that names a trusted key, but was signed by another one.
+    let untrusted = bundle.check(&[TrustedKey::Verifier(other.clone())], None).unwrap_err();
+    assert_eq!(untrusted, BundleError::UntrustedSigner { signer: signer.to_string() });
+    // A bundle that names a trusted key, but was signed by an untrusted key.
     let mut named = bundle.clone();
     named.signer = other.to_string();
-    let refused = named.check(&[TrustedKey::Verifier(other)], None).unwrap_err();
-    assert!(matches!(refused, BundleError::Checkpoint(_)));
+    let error = named.check(&[TrustedKey::Verifier(other)], None).unwrap_err();
+    assert!(matches!(error, BundleError::Checkpoint(_)));
     // The same key for another log.
-    let mut moved = bundle;
-    let elsewhere = VerifierKey { name: "stead/01BX5ZZKBKACTAV9WEVGEMMVRZ".into(), ..signer };
-    moved.signer = elsewhere.to_string();
-    let refused = moved.check(&[TrustedKey::Bare(elsewhere.key)], None).unwrap_err();
-    assert!(matches!(refused, BundleError::OtherLog { .. }));
+    let mut other_log = bundle;
+    let other_signer = VerifierKey { name: "stead/01BX5ZZKBKACTAV9WEVGEMMVRZ".into(), ..signer };
+    other_log.signer = other_signer.to_string();
+    let error = other_log.check(&[TrustedKey::Bare(other_signer.key)], None).unwrap_err();
+    assert!(matches!(error, BundleError::OtherLog { .. }));
 }
 
 #[test]
-fn a_verifier_key_that_was_copied_wrongly_is_none() {
+fn a_mistyped_verifier_key_is_rejected() {
     let text = signer(&key()).to_string();
     assert_eq!(text.parse::<VerifierKey>().unwrap(), signer(&key()));
     for at in 0..text.len() {
@@ -195,14 +195,14 @@ fn a_verifier_key_that_was_copied_wrongly_is_none() {
         let Ok(changed) = String::from_utf8(bytes) else { continue };
         assert!(changed.parse::<VerifierKey>().is_err(), "{changed}");
     }
-    for no_key in ["", "+", "a+b", "++", "sha256:12", &text[1..], "12"] {
-        assert!(no_key.parse::<TrustedKey>().is_err(), "{no_key}");
+    for invalid in ["", "+", "a+b", "++", "sha256:12", &text[1..], "12"] {
+        assert!(invalid.parse::<TrustedKey>().is_err(), "{invalid}");
     }
 }
 
 /// Pieces written by a server are equal to the whole bundle.
 #[test]
-fn the_pieces_make_the_bundle() {
+fn the_encoded_pieces_form_the_bundle() {
     for from in [None, Some(1), Some(7), Some(10)] {
         let subject = if from == Some(10) { Subject::Stream("job/2".into()) } else { acme() };
         let bundle = log().bundle(subject, Some(3), from);
@@ -224,7 +224,7 @@ fn the_pieces_make_the_bundle() {
 
 /// Impossible numbers must cause neither an overflow nor a long computation.
 #[test]
-fn hostile_numbers_are_refused() {
+fn extreme_numbers_are_rejected() {
     let log = log();
     let sized = |size| {
         let checkpoint = Checkpoint { size, ..log.checkpoint(9) };
@@ -249,7 +249,7 @@ proptest! {
 
     /// Tests that a bundle has exactly one valid encoding: every changed byte is detected.
     #[test]
-    fn any_changed_byte_is_found(at in any::<prop::sample::Index>(), to in any::<u8>(), from in 0u64..8, since in 0u64..10) {
+    fn any_changed_byte_is_detected(at in any::<prop::sample::Index>(), to in any::<u8>(), from in 0u64..8, since in 0u64..10) {
         let log = log();
         let from = Some(from).filter(|from| *from > 0);
         let bundle = log.bundle(acme(), Some(since).filter(|since| *since > 0), from);
@@ -263,7 +263,7 @@ proptest! {
     }
 
     #[test]
-    fn an_entry_is_read_as_it_was_written_and_no_other(cut in 0usize..200, log_of in 1u64..9) {
+    fn an_entry_has_exactly_one_encoding(cut in 0usize..200, log_of in 1u64..9) {
         let log = log();
         let entry = log.leaf(log_of).canonical();
         prop_assert_eq!(Leaf::read(&entry), Some(log.leaf(log_of)));
@@ -275,7 +275,7 @@ proptest! {
 
 /// Further signatures are allowed. The check counts them, but cannot verify them.
 #[test]
-fn another_signature_is_not_proven_and_that_is_said() {
+fn further_signatures_are_counted() {
     let log = log();
     let mut bundle = log.bundle(acme(), None, None);
     let other = log.checkpoint(9).sign(&SigningKey::from_bytes(&[9; 32]));

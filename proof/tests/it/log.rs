@@ -1,5 +1,5 @@
 //! Small in-memory log, and the bundles that an honest server makes of it.
-#![allow(clippy::unwrap_used, dead_code, reason = "a helper of tests: each uses a part of it")]
+#![allow(clippy::unwrap_used, dead_code, reason = "shared by several test modules")]
 
 use ed25519_dalek::SigningKey;
 use proof::{
@@ -15,7 +15,6 @@ use proof::{
 
 pub const LOG: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
 
-/// Log from events of some streams, each `(stream, payload)`.
 pub struct Log {
     pub events: Vec<Event>,
 }
@@ -29,7 +28,7 @@ pub fn signer(key: &SigningKey) -> VerifierKey {
 }
 
 impl Log {
-    /// Log with one event per named stream, each with the next sequence of its stream.
+    /// Returns a log with one event per entry of `streams`, with the next sequence of its stream.
     pub fn of(streams: &[&str]) -> Log {
         let mut log = Log { events: Vec::new() };
         for stream in streams {

@@ -29,7 +29,7 @@ fn keys() -> Vec<TrustedKey> {
     vec![TrustedKey::Verifier(signer(&key()))]
 }
 
-fn whole(log: &Log, from: u64, to: u64) -> Result<(), BundleError> {
+fn verify(log: &Log, from: u64, to: u64) -> Result<(), BundleError> {
     let mut range = Range::begin(log.head(from, to), &keys(), None)?;
     let mut link = log.head(from, to).chain.0;
     for position in from..=to {
@@ -41,11 +41,11 @@ fn whole(log: &Log, from: u64, to: u64) -> Result<(), BundleError> {
 }
 
 #[test]
-fn every_range_of_a_log_is_proven_and_one_with_a_hole_is_not() {
+fn every_range_is_proven_and_a_range_with_a_gap_is_rejected() {
     let log = log();
     for from in 1..=9 {
         for to in from..=9 {
-            whole(&log, from, to).unwrap();
+            verify(&log, from, to).unwrap();
         }
     }
     let mut range = Range::begin(log.head(3, 7), &keys(), None).unwrap();
@@ -68,7 +68,7 @@ fn every_range_of_a_log_is_proven_and_one_with_a_hole_is_not() {
 }
 
 #[test]
-fn hostile_numbers_are_refused() {
+fn extreme_numbers_are_rejected() {
     let log = log();
     for size in [0, 1, 8, 1 << 40, u64::MAX] {
         let checkpoint = Checkpoint { size, ..log.checkpoint(9) }.sign(&key());
@@ -87,7 +87,7 @@ proptest! {
     /// Tests that every changed byte of an export's first line is detected. The chain link before
     /// the first event is covered only if the range starts at position 1.
     #[test]
-    fn any_changed_byte_of_a_first_line_is_found(at in any::<prop::sample::Index>(), to in any::<u8>(), from in 1u64..9) {
+    fn any_changed_byte_of_a_first_line_is_detected(at in any::<prop::sample::Index>(), to in any::<u8>(), from in 1u64..9) {
         let log = log();
         let head = log.head(from, 8);
         let mut line = serde_json::to_vec(&head).unwrap();

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 const ACME: &str = "install/acme";
 
-/// Log of nine events: an install with a run that ended at 5, and another install.
+/// Log of nine events. The events of the install are at 2, 4 and 7, those of run 1 at 3 and 5.
 fn log() -> Log {
     Log::of(&["app/a", ACME, "run/1", ACME, "run/1", "install/b", ACME, "run/2", "install/b"])
 }
@@ -36,7 +36,7 @@ fn check(bundle: &Bundle) -> Result<Vec<(String, u64, Complete)>, BundleError> {
 }
 
 #[test]
-fn each_stream_is_complete_as_far_as_the_rest_of_the_log_is_shown() {
+fn the_completeness_of_each_stream_depends_on_the_other_entries() {
     let log = log();
     let complete = |from| {
         let streams = check(&log.bundle(history(), None, from)).unwrap();
@@ -46,7 +46,8 @@ fn each_stream_is_complete_as_far_as_the_rest_of_the_log_is_shown() {
     };
     let unknown = |last| Complete::Unknown { last };
     assert_eq!(complete(None), (unknown(7), unknown(5)));
-    // The end of the run is not shown if the other entries begin after the install's last event.
+    // The bundle does not prove the end of the run if the other entries begin after the install's
+    // last event.
     let from = Complete::FromSequences { from: 8 };
     assert_eq!(complete(Some(8)), (from, unknown(5)));
     let from = Complete::FromSequences { from: 6 };
@@ -57,7 +58,7 @@ fn each_stream_is_complete_as_far_as_the_rest_of_the_log_is_shown() {
 }
 
 #[test]
-fn an_event_or_a_stream_that_was_left_out_is_found() {
+fn an_omitted_event_or_stream_is_detected() {
     let log = log();
     for from in [None, Some(1), Some(6)] {
         let mut bundle = log.bundle(history(), None, from);
@@ -87,7 +88,7 @@ fn an_event_or_a_stream_that_was_left_out_is_found() {
 }
 
 #[test]
-fn streams_are_named_once_and_in_order() {
+fn stream_names_are_sorted_and_unique() {
     let log = log();
     for wrong in [&[][..], &["run/1", ACME], &[ACME, ACME, "run/1"]] {
         let mut bundle = log.bundle(history(), None, None);
@@ -107,8 +108,8 @@ fn an_annotation_belongs_to_an_event_of_the_bundle() {
     };
     assert!(check(&annotated(5)).is_ok());
     assert!(matches!(check(&annotated(6)), Err(BundleError::Unreadable(_))));
-    // Each annotation has exactly one encoding: no second reason for a position, no other form of
-    // it.
+    // Each annotation has exactly one encoding: a second reason for a position and a leading zero
+    // are rejected.
     let text = serde_json::to_string(&annotated(5)).unwrap();
     for other in ["\"5\":\"\",\"5\":\"because\"", "\"05\":\"because\""] {
         let changed = text.replace("\"5\":\"because\"", other);
@@ -122,7 +123,7 @@ proptest! {
     /// Tests that a bundle of several streams has exactly one valid encoding: every changed byte is
     /// detected.
     #[test]
-    fn any_changed_byte_is_found(at in any::<prop::sample::Index>(), to in any::<u8>(), from in 0u64..8) {
+    fn any_changed_byte_is_detected(at in any::<prop::sample::Index>(), to in any::<u8>(), from in 0u64..8) {
         let log = log();
         let from = Some(from).filter(|from| *from > 0);
         let mut bytes = serde_json::to_vec(&log.bundle(history(), None, from)).unwrap();

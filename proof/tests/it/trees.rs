@@ -36,7 +36,7 @@ impl Grown {
 
 proptest! {
     #[test]
-    fn a_proof_holds_for_its_tree_and_for_no_other(size in 1u64..600, index in 0u64..600, flip in 0usize..40) {
+    fn a_proof_is_valid_only_for_its_tree(size in 1u64..600, index in 0u64..600, flip in 0usize..40) {
         let index = index % size;
         let grown = Grown::to(size);
         let leaf = grown.nodes[&Node { level: 0, index }];
@@ -58,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn a_tree_follows_each_of_its_beginnings_and_nothing_else(new in 1u64..600, old in 0u64..600) {
+    fn a_tree_is_consistent_only_with_its_prefixes(new in 1u64..600, old in 0u64..600) {
         let old = old % (new + 1);
         let grown = Grown::to(new);
         let proof = grown.fold(&tree::consistency(old, new).unwrap());
@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn an_edge_can_be_put_together_from_its_nodes(size in 0u64..600) {
+    fn an_edge_can_be_built_from_its_nodes(size in 0u64..600) {
         let grown = Grown::to(size);
         let hashes = Edge::nodes(size).iter().map(|node| grown.nodes[node]).collect::<Vec<_>>();
         let edge = Edge::of(size, hashes).unwrap();
@@ -94,7 +94,7 @@ fn a_perfect_subtree_can_be_computed_from_any_lower_level() {
 /// Leaves and roots of the Certificate Transparency test suite, which early implementations of RFC
 /// 6962 share.
 #[test]
-fn the_tree_is_the_one_that_certificate_transparency_knows() {
+fn the_tree_matches_certificate_transparency() {
     let entries = [
         "",
         "00",

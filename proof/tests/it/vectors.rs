@@ -110,7 +110,7 @@ fn nodes() -> std::collections::BTreeMap<Node, Hash> {
 }
 
 #[test]
-fn leaf_chain_and_root_are_the_bytes_of_the_specification() {
+fn leaf_chain_and_root_match_the_specification() {
     let log = log();
     let mut chain = proof::chain::genesis(&log.log_id);
     assert_eq!(hex::encode(chain), log.genesis);
@@ -140,7 +140,7 @@ fn leaf_chain_and_root_are_the_bytes_of_the_specification() {
 }
 
 #[test]
-fn every_proof_of_a_small_tree_is_the_one_of_rfc_6962() {
+fn every_proof_of_a_small_tree_matches_rfc_6962() {
     let (log, trees, nodes) = (log(), trees(), nodes());
     assert_eq!(hex::encode(tree::empty_root()), trees.empty);
     let root = |size: u64| bytes::<32>(&log.events[size as usize - 1].root);
@@ -163,7 +163,7 @@ fn every_proof_of_a_small_tree_is_the_one_of_rfc_6962() {
 }
 
 #[test]
-fn a_checkpoint_is_a_signed_note_and_any_other_byte_breaks_it() {
+fn any_changed_byte_of_a_checkpoint_is_detected() {
     let (signed, log) = (signed(), log());
     let key = SigningKey::from_bytes(&bytes(&signed.seed));
     assert_eq!(hex::encode(key.verifying_key().as_bytes()), signed.public);
@@ -189,13 +189,13 @@ fn a_checkpoint_is_a_signed_note_and_any_other_byte_breaks_it() {
 /// A runner that is older than a new checkpoint line must still accept the checkpoint. The
 /// signature covers this line, too.
 #[test]
-fn lines_of_a_later_version_are_signed_and_do_no_harm() {
+fn further_checkpoint_lines_are_signed_and_accepted() {
     use base64::{Engine, engine::general_purpose::STANDARD};
     use ed25519_dalek::Signer;
     let signed = signed();
     let key = SigningKey::from_bytes(&bytes(&signed.seed));
     let keys = [key.verifying_key()];
-    let known = Checkpoint::open(&signed.checkpoint, &keys).unwrap();
+    let expected = Checkpoint::open(&signed.checkpoint, &keys).unwrap();
     let (body, signature) = signed.checkpoint.split_once("\n\n").unwrap();
     let (name, encoded) = signature.trim_end().rsplit_once(' ').unwrap();
     let id = STANDARD.decode(encoded).unwrap()[..4].to_vec();
@@ -206,25 +206,25 @@ fn lines_of_a_later_version_are_signed_and_do_no_harm() {
     };
     assert_eq!(note(""), signed.checkpoint);
     let later = note("witnessed 7\nregion eu\n");
-    assert_eq!(Checkpoint::open(&later, &keys).unwrap(), known);
+    assert_eq!(Checkpoint::open(&later, &keys).unwrap(), expected);
     let changed = later.replace("witnessed 7", "witnessed 8");
     assert_eq!(Checkpoint::open(&changed, &keys), Err(CheckpointError::Signature));
-    for no_line in ["\n", "a\n\nb\n", "a\tb\n"] {
-        let refused = Checkpoint::open(&note(no_line), &keys);
-        assert!(refused.is_err(), "{no_line:?}");
+    for invalid in ["\n", "a\n\nb\n", "a\tb\n"] {
+        let result = Checkpoint::open(&note(invalid), &keys);
+        assert!(result.is_err(), "{invalid:?}");
     }
 }
 
 #[test]
-fn an_envelope_is_dsse_and_its_type_is_signed_too() {
+fn an_envelope_is_dsse_and_its_signature_covers_the_type() {
     let signed = signed();
     let key = SigningKey::from_bytes(&bytes(&signed.seed));
     let kind = "application/vnd.stead.manifest.v1+json";
     assert_eq!(dsse::sign(kind, br#"{"job":"job_1"}"#, &key), signed.envelope);
     let keys = [key.verifying_key()];
     assert_eq!(dsse::verify_as(kind, &signed.envelope, &keys).unwrap(), br#"{"job":"job_1"}"#);
-    let refused = dsse::verify_as("text/plain", &signed.envelope, &keys);
-    assert!(matches!(refused, Err(EnvelopeError::Type { .. })));
+    let result = dsse::verify_as("text/plain", &signed.envelope, &keys);
+    assert!(matches!(result, Err(EnvelopeError::Type { .. })));
     let mut other = signed.envelope.clone();
     other.payload_type = "text/plain".into();
     assert_eq!(dsse::verify(&other, &keys), Err(EnvelopeError::Signature));
@@ -236,7 +236,7 @@ fn an_envelope_is_dsse_and_its_type_is_signed_too() {
 }
 
 #[test]
-fn a_plan_has_the_digest_of_the_design() {
+fn the_plan_digest_matches_its_specification() {
     let plan = signed().plan;
     let (file, manifest) = (bytes(&plan.file), bytes(&plan.manifest));
     let digest = proof::plan::digest(&file, &plan.summary, &manifest, &plan.tool).unwrap();
@@ -245,7 +245,7 @@ fn a_plan_has_the_digest_of_the_design() {
 }
 
 #[test]
-fn canonical_json_sorts_keys_and_drops_space() {
+fn canonical_json_sorts_keys_and_has_no_spaces() {
     let value: Value =
         serde_json::from_str(r#"{ "b": 1.0, "a": "\u00e9", "A": [true, null] }"#).unwrap();
     let json = proof::canonical::json(&value).unwrap();
@@ -253,7 +253,7 @@ fn canonical_json_sorts_keys_and_drops_space() {
 }
 
 #[test]
-fn a_journal_has_the_chain_of_its_specification() {
+fn the_journal_chain_matches_its_specification() {
     #[derive(Deserialize)]
     struct Journal {
         journal_id: String,
@@ -265,10 +265,10 @@ fn a_journal_has_the_chain_of_its_specification() {
         entry: String,
         chain: String,
     }
-    let kept: Journal = serde_json::from_str(include_str!("../vectors/journal.json")).unwrap();
-    let mut chain = proof::journal::genesis(&kept.journal_id);
-    assert_eq!(hex::encode(chain), kept.genesis);
-    for Entry { entry, chain: expected } in &kept.entries {
+    let journal: Journal = serde_json::from_str(include_str!("../vectors/journal.json")).unwrap();
+    let mut chain = proof::journal::genesis(&journal.journal_id);
+    assert_eq!(hex::encode(chain), journal.genesis);
+    for Entry { entry, chain: expected } in &journal.entries {
         chain = proof::journal::next(&chain, entry.as_bytes());
         assert_eq!(hex::encode(chain), *expected);
     }

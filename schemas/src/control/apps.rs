@@ -11,22 +11,22 @@ use utoipa::{IntoParams, ToSchema};
 use super::Diagnostic;
 use crate::moment;
 
-/// An app in a list.
+/// App with a summary of its newest version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct App {
-    /// Id of the app. It never changes.
+    /// Id of the app: `app_` and a ULID. The id never changes.
     #[schema(value_type = String)]
     pub id: AppId,
     /// Name of the app, unique on this server.
     pub name: String,
     /// Number of the newest config version. 0 if the app has never been synced.
     pub version: u32,
-    /// Time when the newest version was published.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// Publication time of the newest version. Absent if the app has never been synced.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub published_at: Option<DateTime<Utc>>,
-    /// Number of components in the newest version.
+    /// Number of components of the newest version, including the sandbox.
     pub components: u64,
-    /// Number of installs.
+    /// Number of the app's installs.
     pub installs: u64,
 }
 
@@ -35,55 +35,58 @@ pub struct App {
 pub struct ConfigVersion {
     /// Number of the version, from 1.
     pub version: u32,
-    /// Digest of the bundle.
+    /// Digest of the bundle: the app directory as an uncompressed, deterministic tar.
     #[schema(value_type = String)]
     pub bundle: Digest,
-    /// Time of publication.
+    /// Time when the version was published.
     #[serde(with = "moment")]
     pub published_at: DateTime<Utc>,
-    /// Actor that published the version.
+    /// Actor that published the version: the id of a principal.
     pub published_by: String,
-    /// Display name of the publisher.
+    /// Display name of the publisher. Absent if the publisher has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_by_name: Option<String>,
-    /// Position of `app.config_published`.
+    /// Log position of the event `app.config_published`.
     pub position: u64,
-    /// Components, sorted by name.
+    /// Components of the version. The sandbox is the component `sandbox`.
     pub components: Vec<VersionComponent>,
 }
 
-/// Config version with the content of its directory.
+/// Config version with its parsed configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ConfigVersionDetail {
-    /// The version.
+    /// Number, digest and publication of the version.
     pub version: ConfigVersion,
-    /// Parsed configuration, the object that `stead apps inspect` prints for the directory.
+    /// Parsed configuration: the same object that `stead apps inspect` prints for the app
+    /// directory.
     pub config: Value,
 }
 
 /// Component of a config version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VersionComponent {
-    /// Id of the component, the same in every version.
+    /// Id of the component: `cmp_` and a ULID. The id is the same in every version.
     #[schema(value_type = String)]
     pub id: ComponentId,
-    /// Name of the component in the app.
+    /// Name of the component, unique in the version.
     pub name: String,
-    /// Component type: `terraform_module`, or a type that a plugin defines.
+    /// Component type: `terraform_module`, or the name of a plugin.
     pub kind: String,
-    /// Digest of the definition and the source together.
+    /// Digest of everything that defines the component: source, settings, files and plugin.
     #[schema(value_type = String)]
     pub definition: Digest,
 }
 
-/// Options of a sync.
+/// Publication mode of a sync.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct SyncQuery {
-    /// Validate the bundle and return the diff without writing anything.
+    /// True to validate the bundle and return the diff without publishing a version. Default:
+    /// false.
     pub dry_run: bool,
-    /// Published version to compare with in a dry run. Default: the newest.
+    /// Published version to compare the bundle with. Allowed only in a dry run. Default: the newest
+    /// version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub against: Option<u32>,
 }
@@ -91,38 +94,38 @@ pub struct SyncQuery {
 /// Result of a sync or of a dry run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SyncReport {
-    /// Id of the app. Absent in a dry run of a new app.
+    /// Id of the app: `app_` and a ULID. Absent in a dry run of a new app.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub app: Option<AppId>,
-    /// Name of the app.
+    /// Name of the app from the path of the request.
     pub name: String,
-    /// Config version that this bundle has, or would get.
+    /// Config version of the bundle. In a dry run, the version that a sync would publish.
     pub version: u32,
-    /// Digest of the bundle.
+    /// Digest of the bundle: the app directory as an uncompressed, deterministic tar.
     #[schema(value_type = String)]
     pub bundle: Digest,
-    /// True if this bundle is already the newest version. Then nothing was written.
+    /// True if the newest version already has this bundle, so that no version was published.
     pub unchanged: bool,
-    /// True if this was a dry run. Then nothing was written.
+    /// True if the request was a dry run, so that no version was published.
     pub dry_run: bool,
-    /// Diff against the previous version.
+    /// Differences from the previous version, or from `against`.
     pub diff: Diff,
-    /// Requested builds, one for each component with a new source.
+    /// Requested builds, one for each component with a new source. Empty in a dry run.
     pub builds: Vec<BuildRequested>,
-    /// Warnings. The server rejects a sync with errors.
+    /// Warnings about the bundle. The server rejects a bundle with errors.
     pub diagnostics: Vec<Diagnostic>,
-    /// Position after which reads include the change.
+    /// Log position of the change. A read with this `min_position` includes the change.
     pub position: u64,
 }
 
-/// Build that a sync or a retry of builds requested.
+/// Build that a sync or a retry requested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BuildRequested {
-    /// Id of the build.
+    /// Id of the build: `bld_` and a ULID.
     #[schema(value_type = String)]
     pub id: BuildId,
-    /// Name of the component.
+    /// Name of the component to build.
     pub component: String,
 }
 
@@ -131,20 +134,21 @@ pub struct BuildRequested {
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct DiffQuery {
-    /// Earlier version. Default: the one before `to`.
+    /// Number of the earlier version. Default: the version before `to`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<u32>,
-    /// Later version. Default: the newest.
+    /// Number of the later version. Default: the newest version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<u32>,
-    /// Install to which the impact is limited, name or id.
+    /// Name or id of the only install whose impact to plan. Default: all installs of the app.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub install: Option<String>,
-    /// Config version whose inputs to use. The install's plan uses the inputs that it had when it
-    /// last followed this version.
+    /// Config version whose inputs to plan with: the inputs that `install` had when it last
+    /// followed that version. Requires `install`. Default: the current inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inputs_of: Option<u32>,
-    /// Position that the response must include. The server waits for it for at most 5 s.
+    /// Log position that the response must include. The server waits at most 5 s for the
+    /// projections to reach the position, then responds with 503 `projection_lag`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
@@ -152,23 +156,24 @@ pub struct DiffQuery {
 /// Differences between two config versions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Diff {
-    /// Earlier version. Absent if there is none.
+    /// Number of the earlier version. Absent if the later version is the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<u32>,
-    /// Later version. Absent if the bundle is not published.
+    /// Number of the later version. Absent in a dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<u32>,
-    /// Changes in this order: inputs, sandbox, components, actions, then the rest by kind.
+    /// Differences in this order: inputs, sandbox, components, actions, other items by kind.
     pub changes: Vec<Change>,
-    /// Plans that the later version would cause in each install, oldest install first. Empty after
-    /// a sync that is not a dry run, because a sync does not change the version of installs.
+    /// Operations that the later version would cause in each install, oldest install first. Empty
+    /// in the response to a sync that is not a dry run, because a sync does not change installs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub impact: Vec<Impact>,
-    /// Number of installs that `impact` omits. Absent: none.
+    /// Number of installs that `impact` omits because of its limit. Absent if `impact` is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining_installs: Option<u64>,
-    /// Settings of the later version that this release parses but ignores, with the effect. Present
-    /// only between published versions. A sync reports them among its warnings.
+    /// Settings of the later version that this release parses but ignores, each with the effect.
+    /// Present only in a comparison of published versions. The report of a sync has these settings
+    /// in `diagnostics`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_acted_on: Vec<Diagnostic>,
 }
@@ -176,37 +181,39 @@ pub struct Diff {
 /// Effect of a config version on one install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Impact {
-    /// Id of the install.
+    /// Id of the install: `ins_` and a ULID.
     #[schema(value_type = String)]
     pub install: InstallId,
-    /// Name of the install.
+    /// Name of the install, unique on the server.
     pub name: String,
     /// Config version that the install follows now.
     pub config_version: u32,
-    /// True if the install has deployed resources. If false, `plans` deploys everything, after a
-    /// runner has enrolled.
+    /// True if the install has deployed resources. If false, `plans` contains all deploys that
+    /// follow the enrolment of a runner.
     pub provisioned: bool,
-    /// Planned operations, in order. Empty: no changes.
+    /// Operations on the sandbox and the components, in the planned order. Empty if the version
+    /// causes no changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plans: Vec<PlannedOperation>,
-    /// Reason why the install cannot follow that version with its current inputs.
+    /// Explanation for users why the install cannot follow the version. Absent if it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Inputs with another value when the install last followed the later version. Present only in
-    /// a request for one install.
+    /// Inputs that had another value when the install last followed the later version. Present only
+    /// if the request has `install`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<InputDifference>,
 }
 
-/// Input whose value differs from the time when the install last followed a config version.
+/// Input whose current value differs from an earlier value. The earlier value is from the time when
+/// the install last followed a config version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct InputDifference {
-    /// Name of the input.
+    /// Name of the input in the config.
     pub name: String,
-    /// Earlier value. Absent if the input was not set.
+    /// Earlier value. Absent if the input was not set at that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub then: Option<String>,
-    /// Current value. Absent if the input is not set.
+    /// Current value. Absent if the input is not set now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
 }
@@ -214,30 +221,30 @@ pub struct InputDifference {
 /// Planned operation on a component or on the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PlannedOperation {
-    /// Name of the component. `sandbox` for the sandbox.
+    /// Name of the component, or `sandbox`.
     pub name: String,
-    /// Operation, `apply` or `destroy`.
+    /// Operation: `apply` or `destroy`.
     pub operation: String,
 }
 
 /// Difference in one item of the configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Change {
-    /// Type of the change: `added`, `changed` or `removed`.
+    /// Type of the difference: `added`, `changed` or `removed`.
     pub change: String,
-    /// Kind of the item: `component`, `input`, `sandbox`, `action` …
+    /// Kind of the item, for example `component`, `input`, `sandbox` or `action`. The set is open.
     pub what: String,
-    /// Name of the item.
+    /// Name of the item, unique within its kind.
     pub name: String,
-    /// Changed fields.
+    /// Fields with different values. Empty for an item that was added or removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<FieldChange>,
 }
 
-/// Changed field. If neither value is present, the field's content differs and is not text.
+/// Field with different values. Both values are absent if the content of the field is not text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FieldChange {
-    /// Path of the field inside the item.
+    /// Path of the field in the item.
     pub field: String,
     /// Earlier value. Absent if the field did not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -10,78 +10,79 @@ use utoipa::{IntoParams, ToSchema};
 use super::Waiting;
 use crate::moment;
 
-/// Attempt to build an artifact.
+/// Attempt to build the artifact of a component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Build {
-    /// Id of the build.
+    /// Id of the build: `bld_` and a ULID.
     #[schema(value_type = String)]
     pub id: BuildId,
-    /// Id of the app.
+    /// Id of the app: `app_` and a ULID.
     #[schema(value_type = String)]
     pub app: AppId,
-    /// Name of the app.
+    /// Name of the app, which never changes.
     pub app_name: String,
-    /// Id of the component.
+    /// Id of the component: `cmp_` and a ULID.
     #[schema(value_type = String)]
     pub component: ComponentId,
-    /// Name of the component.
+    /// Name of the component in the config.
     pub component_name: String,
-    /// Type of the component.
+    /// Component type: `terraform_module`, or the name of a plugin.
     pub kind: String,
-    /// First config version that required the build.
+    /// First config version that requested the build.
     pub config_version: u32,
-    /// Digest of the source.
+    /// Digest of the component's source, packed as a deterministic tar.
     #[schema(value_type = String)]
     pub source: Digest,
     /// State: `requested`, `queued`, `running`, `succeeded` or `failed`.
     pub state: String,
-    /// Id of the job that executes the build.
+    /// Id of the job of the build: `job_` and a ULID. Absent before the job is queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub job: Option<JobId>,
-    /// Built artifact.
+    /// Built artifact. Present only if the build succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
-    /// Failure reason, a stable code.
+    /// Stable code of the failure: `job_failed`, `job_cancelled`, `job_lost`, `no_artifact` or
+    /// `render_failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Failure message of the runner or the server.
+    /// Explanation of the failure for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Condition that the build waits for. Absent if the build does not wait.
+    /// Condition that the job of the build waits for. Absent if the job does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
-    /// Time of the request.
+    /// Time when the build was requested.
     #[serde(with = "moment")]
     pub requested_at: DateTime<Utc>,
-    /// Time of the end.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// Time when the build ended. Absent before the end.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub ended_at: Option<DateTime<Utc>>,
 }
 
 /// Immutable output of a build.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Artifact {
-    /// Repository in the vendor's registry, `<app>/<component>`.
+    /// Repository in the server's registry, `<app>/<component>`.
     pub repository: String,
     /// Digest of the OCI manifest.
     #[schema(value_type = String)]
     pub digest: Digest,
-    /// Total size in bytes.
+    /// Total size in bytes: the OCI manifest and the blobs that it references.
     pub size_bytes: u64,
 }
 
 /// Result of a retry of failed builds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BuildsRetried {
-    /// Id of the app.
+    /// Id of the app: `app_` and a ULID.
     #[schema(value_type = String)]
     pub app: AppId,
-    /// Config version that has the new builds.
+    /// New config version, with the same bundle and the new builds.
     pub version: u32,
     /// New builds, one for each component whose build had failed.
     pub builds: Vec<super::apps::BuildRequested>,
-    /// Position after which reads include the change.
+    /// Log position of the change. A read with this `min_position` includes the change.
     pub position: u64,
 }
 
@@ -90,7 +91,7 @@ pub struct BuildsRetried {
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct BuildsQuery {
-    /// Filter by app, name or id.
+    /// Filter by the name or id of an app.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
     /// Filter by state: `requested`, `queued` (includes running builds), `succeeded` or `failed`.
@@ -100,10 +101,11 @@ pub struct BuildsQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 200)]
     pub limit: Option<u32>,
-    /// Pagination cursor, the `next` of the previous page.
+    /// Pagination cursor: `next` of the previous page. Default: the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Position that the response must include. The server waits for it for at most 5 s.
+    /// Log position that the response must include. The server waits at most 5 s for the
+    /// projections to reach the position, then responds with 503 `projection_lag`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Changes between two points of the log: changed fields, and events grouped by run.
+//! Comparison of two points of the log: changed fields, and events grouped by run.
 use chrono::{DateTime, Utc};
 use domain::{
     digest::Digest,
@@ -10,69 +10,74 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::moment;
 
-/// Start and end of the comparison, each a position or a time.
+/// Stream to compare, with start and end point. Each point is a position or a time; the start is
+/// required.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct StreamDiffQuery {
-    /// Stream, `<aggregate type>/<aggregate id>`. The name of an install or an app is accepted in
-    /// place of its id.
+    /// Stream, `<aggregate type>/<aggregate id>`. For an install or an app, its name may replace
+    /// the id.
     pub stream: String,
-    /// Start position. Events after it count as changes.
+    /// Start position, exclusive: changes begin with the next event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_position: Option<u64>,
-    /// Start time. Events after it count as changes.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// Start time, exclusive: changes begin with the next event.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub from_time: Option<DateTime<Utc>>,
-    /// End position, inclusive. Default: the head of the log, if `to_time` is also absent.
+    /// End position, inclusive. Without `to_position` and `to_time`, the end is the head of the
+    /// log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_position: Option<u64>,
-    /// End time.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// End time, inclusive.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub to_time: Option<DateTime<Utc>>,
-    /// Position that the response must include. The server waits for it for at most 5 s.
+    /// Log position that the response must include. The server waits at most 5 s for the
+    /// projections to reach the position, then responds with 503 `projection_lag`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
 
-/// Start and end of a comparison of all installs.
+/// Start and end point of a comparison of all installs. Each point is a position or a time; the
+/// start is required.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct InstallsDiffQuery {
-    /// Start position. Events after it count as changes.
+    /// Start position, exclusive: changes begin with the next event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_position: Option<u64>,
-    /// Start time. Events after it count as changes.
-    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// Start time, exclusive: changes begin with the next event.
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub from_time: Option<DateTime<Utc>>,
-    /// End position, inclusive. Default: the head of the log, if `to_time` is also absent.
+    /// End position, inclusive. Without `to_position` and `to_time`, the end is the head of the
+    /// log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_position: Option<u64>,
-    /// End time.
-    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// End time, inclusive.
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub to_time: Option<DateTime<Utc>>,
     /// Maximum number of installs, 1 to 50. Default: 20.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Pagination cursor, the `next` of the previous page. Send the positions of its `from` and
-    /// `to` with it.
+    /// Pagination cursor: `next` of the previous page. Also send the positions of that page's
+    /// `from` and `to`. Default: the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Position that the response must include. The server waits for it for at most 5 s.
+    /// Log position that the response must include. The server waits at most 5 s for the
+    /// projections to reach the position, then responds with 503 `projection_lag`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
 
-/// Changes of all installs between two points.
+/// Page of the installs with changes between two points.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InstallsDiff {
-    /// Start point, exclusive. It determines every `before` value.
+    /// Start point, exclusive. Every `before` value is as of this point.
     pub from: Point,
-    /// End point, inclusive. It determines every `after` value.
+    /// End point, inclusive. Every `after` value is as of this point.
     pub to: Point,
-    /// Installs with an event between the points, of the install or of one of its runs, sorted by
-    /// id.
+    /// Installs that have an event between the points, or whose run has one, sorted by id.
     pub items: Vec<StreamDiff>,
     /// Cursor of the next page. Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,84 +87,85 @@ pub struct InstallsDiff {
 /// Changes of one aggregate between two points.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StreamDiff {
-    /// Stream, `<aggregate type>/<aggregate id>`.
+    /// Stream, `<aggregate type>/<aggregate id>`, such as `install/ins_…`.
     pub stream: String,
-    /// Name of the install or app.
+    /// Name of the install or app. Absent for other aggregates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Start point, exclusive. It determines every `before` value.
+    /// Start point, exclusive. Every `before` value is as of this point.
     pub from: Point,
-    /// End point, inclusive. It determines every `after` value.
+    /// End point, inclusive. Every `after` value is as of this point.
     pub to: Point,
-    /// Changed fields.
+    /// Changed fields of the aggregate's state, at most 2,000.
     pub changes: Vec<FieldChanged>,
-    /// Number of changed fields that are not listed.
+    /// Number of changed fields that `changes` omits. Absent: 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_changes: u64,
-    /// Events of the install or run between the points, grouped by run.
+    /// Runs with events between the points. Only for an install or a run.
     pub runs: Vec<RunActivity>,
     /// Events between the points that belong to no run.
     pub other_events: Vec<EventSummary>,
-    /// Last position whose events are all listed. If less than `to`, the response has reached its
-    /// limit. To continue, pass it as `from_position`.
+    /// Last position up to which the response has all events. If less than `to`, the response has
+    /// reached its limit: to continue, pass this value as `from_position`.
     pub complete_through: u64,
 }
 
-/// Point in the log.
+/// Point in the log: a position and its recording time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Point {
-    /// Last included position.
+    /// Last log position that the point includes.
     pub position: u64,
     /// Recording time of that position. Absent at position 0.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub recorded_at: Option<DateTime<Utc>>,
 }
 
-/// Field with a different value. A missing `before` or `after` means that the field did not exist
-/// then.
+/// Field with different values at the two points.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FieldChanged {
     /// Path of the field, such as `components.api.config_version` or `steps[1].state`.
     pub path: String,
-    /// Earlier value.
+    /// Value at the start point. Absent if the field did not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
-    /// Later value.
+    /// Value at the end point. Absent if the field does not exist any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
 }
 
-/// Run between two points, with its events.
+/// Run with its events between two points.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunActivity {
-    /// Id of the run.
+    /// Id of the run: `run_` and a ULID.
     #[schema(value_type = String)]
     pub run: RunId,
-    /// Operation: `provision`, `upgrade`, `rollback` …
+    /// Operation, as in the list of runs, for example `provision` or `upgrade`.
     pub kind: String,
-    /// Config version that the run was planned from.
+    /// Config version from which the steps were planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u32>,
-    /// Actor that requested the run.
+    /// Actor that requested the run: `prn_…`, `rnr_…`, `policy:<name>`, `timer:<name>` or `system`.
     pub requested_by: String,
-    /// Current display name of the requester.
+    /// Current display name of the requester. Absent if the requester has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_by_name: Option<String>,
-    /// Reason of the request, if one was given.
+    /// Reason of the requester. Absent if the requester gave none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Time of the request.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// Time when the run was requested.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub requested_at: Option<DateTime<Utc>>,
-    /// Outcome. Absent before the end.
+    /// Outcome at the end point: `succeeded`, `failed`, `cancelled`, `denied` or `expired`. Absent
+    /// before the end of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
-    /// Time of the end.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// Time of the end. Absent before the end.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub ended_at: Option<DateTime<Utc>>,
-    /// Approvals, denials, cancels, retries and resolutions, also those before the first point.
+    /// Approvals, denials, cancels, retries and resolutions of the run. Includes interventions
+    /// before the start point.
     pub interventions: Vec<Intervention>,
-    /// Jobs with an event between the points.
+    /// Jobs of the run that have an event between the points.
     pub jobs: Vec<JobActivity>,
     /// Components that the run changed, or started to change, between the points.
     pub components: Vec<ComponentChange>,
@@ -167,109 +173,112 @@ pub struct RunActivity {
     pub events: Vec<EventSummary>,
 }
 
-/// Decision of a principal, or of a policy, about a run.
+/// Approval, denial, expiry, cancel, retry or resolution in a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Intervention {
-    /// Kind: `approved`, `denied`, `expired`, `cancel_requested`, `retried` or `resolved`.
+    /// Kind of the intervention: `approved`, `denied`, `expired`, `cancel_requested`, `retried` or
+    /// `resolved`.
     pub kind: String,
-    /// Component or action of the step.
+    /// Component or action of the step, or `sandbox`. Absent if the intervention concerns the whole
+    /// run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_name: Option<String>,
-    /// Digest of the plan.
+    /// Digest of the plan. Absent if the intervention concerns no plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub digest: Option<Digest>,
-    /// Actor that caused the intervention.
+    /// Actor of the intervention: `prn_…`, `policy:<name>`, `timer:<name>` or `system`.
     pub by: String,
-    /// Current display name of the actor.
+    /// Current display name of the actor. Absent if the actor has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_name: Option<String>,
-    /// Reason of the intervention, if the actor gave one.
+    /// Reason of the actor. Absent if the actor gave none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Time of the intervention.
+    /// Time when the server recorded the intervention.
     #[serde(with = "moment")]
     pub at: DateTime<Utc>,
-    /// Position of the event in the log.
+    /// Log position of the event.
     pub position: u64,
 }
 
 /// Job of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobActivity {
-    /// Id of the job.
+    /// Id of the job: `job_` and a ULID.
     #[schema(value_type = String)]
     pub job: JobId,
-    /// Kind: `plan`, `apply` or `action`.
+    /// Kind of the job: `plan`, `apply` or `action`.
     pub kind: String,
-    /// Name of the component or action of its step.
+    /// Component or action of the job's step, or `sandbox`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Id of the last runner that had the job.
+    /// Id of the last runner that claimed the job: `rnr_` and a ULID. Absent before a claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub runner: Option<RunnerId>,
-    /// Number of attempts.
+    /// Number of attempts so far.
     pub attempts: u32,
-    /// Outcome. Absent before the end.
+    /// Outcome at the end point: `succeeded`, `failed`, `cancelled`, `denied` or `expired`. Absent
+    /// before the end of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
-    /// Explanation of a failure.
+    /// Explanation of the failure for users. Absent without a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// Time when the job was queued.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub queued_at: Option<DateTime<Utc>>,
-    /// Time of the end.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// Time of the end. Absent before the end.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub ended_at: Option<DateTime<Utc>>,
 }
 
 /// Change of a component or of the sandbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ComponentChange {
-    /// Name of the component.
+    /// Name of the component, or `sandbox`.
     pub name: String,
-    /// State before. Absent if nothing was deployed.
+    /// Deployed version before the run's change. Absent if the component was not deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<DeployedVersion>,
-    /// State after. Absent if nothing is deployed.
+    /// Deployed version after the run's change. Absent if the component is not deployed any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<DeployedVersion>,
-    /// True if the actual state is unknown, because an apply is in progress or has failed.
+    /// True if the component may be partly changed, because an apply is in progress or has failed.
     #[serde(default)]
     pub incomplete: bool,
 }
 
-/// Deployed state of a component.
+/// Deployed version of a component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DeployedVersion {
-    /// Config version that the component was deployed from.
+    /// Config version of the run that deployed the component.
     pub config_version: u32,
-    /// Id of the deployed build.
+    /// Id of the deployed build: `bld_` and a ULID.
     #[schema(value_type = String)]
     pub build: BuildId,
 }
 
-/// Event in a comparison.
+/// Summary of an event, without its payload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EventSummary {
-    /// Position of the event in the log.
+    /// Log position of the event.
     pub position: u64,
-    /// Recording time.
+    /// Time when the server recorded the event.
     #[serde(with = "moment")]
     pub recorded_at: DateTime<Utc>,
     /// Event type, `<aggregate>.<past-tense verb>`, such as `run.approved`.
     #[serde(rename = "type")]
     pub event_type: String,
-    /// Stream, `<aggregate type>/<aggregate id>`.
+    /// Stream, `<aggregate type>/<aggregate id>`, such as `install/ins_…`.
     pub stream: String,
-    /// Actor that caused the event.
+    /// Actor that caused the event: `prn_…`, `rnr_…`, `policy:<name>`, `timer:<name>` or `system`.
     pub actor: String,
-    /// Current display name of the actor that caused the event.
+    /// Current display name of the actor. Absent if the actor has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor_name: Option<String>,
-    /// Reason, if the event has one.
+    /// Reason in the event's payload. Absent if the payload has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

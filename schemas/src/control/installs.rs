@@ -10,30 +10,31 @@ use utoipa::{IntoParams, ToSchema};
 use super::{Diagnostic, apps::InputDifference};
 use crate::moment;
 
-/// Request to create an install. It provisions itself as soon as its runner has enrolled.
+/// Request to create an install. The server provisions the install as soon as its runner has
+/// enrolled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateInstall {
-    /// App, name or id.
+    /// Name or id of the app.
     pub app: String,
-    /// Name, unique on this server: lower-case letters, digits and hyphens.
+    /// Name of the install, unique on the server: lower-case letters, digits, `-` and `_`. The
+    /// first and the last character are letters or digits.
     #[schema(max_length = 63)]
     pub name: String,
-    /// Values of the app's inputs, as text. Omitted inputs have their defaults.
+    /// Input values by name. An omitted input has its default.
     #[serde(default)]
     pub inputs: BTreeMap<String, String>,
-    /// True to apply each plan without approval.
+    /// True to approve all plans automatically.
     #[serde(default)]
     pub auto_approve: bool,
-    /// True to apply each plan of the first provision without approval. Later runs require
-    /// approval.
+    /// True to approve the plans of the first provision automatically. Later runs require approval.
     #[serde(default)]
     pub auto_approve_first: bool,
-    /// Config version. Default: the newest.
+    /// Config version that the install follows. Default: the newest version of the app.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u32>,
-    /// Known outputs of the customer's stack, such as account and region. Outputs that the runner
-    /// reports at its enrolment have precedence. Do not pass secrets.
+    /// Outputs of the customer's stack by name, for example account and region. Outputs that the
+    /// runner reports at its enrolment have precedence. Do not pass secrets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stack_outputs: BTreeMap<String, Value>,
 }
@@ -41,133 +42,140 @@ pub struct CreateInstall {
 /// Created install, with the one-time enrolment command for its customer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InstallCreated {
-    /// Id of the install.
+    /// Id of the install: `ins_` and a ULID.
     #[schema(value_type = String)]
     pub id: InstallId,
-    /// Name of the install.
+    /// Name of the install, unique on the server.
     pub name: String,
-    /// Id of the app.
+    /// Id of the app: `app_` and a ULID.
     #[schema(value_type = String)]
     pub app: AppId,
-    /// Config version that the install starts with.
+    /// Config version that the install follows.
     pub config_version: u32,
-    /// One-time enrolment of a runner. Absent in the response to a repeated request, because the
+    /// Enrolment token with its command. Absent in the response to a repeated request, because the
     /// server does not store the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enrolment: Option<Enrolment>,
-    /// Position after which reads include the change.
+    /// Log position of the change. A read with this `min_position` includes the change.
     pub position: u64,
 }
 
-/// One-time enrolment of one runner. The token is shown once: the server stores only its hash.
+/// Enrolment token of one runner, with the command that uses it. The server stores only a digest of
+/// the token, so this response is the only one with the token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Enrolment {
-    /// Id of the token. Not secret.
+    /// Id of the token: `tok_` and a ULID. The id is not secret.
     #[schema(value_type = String)]
     pub id: TokenId,
-    /// Enrolment token. Secret.
+    /// Enrolment token, a secret.
     pub token: String,
-    /// Expiry of the token.
+    /// Time from which the token is invalid.
     #[serde(with = "moment")]
     pub expires_at: DateTime<Utc>,
-    /// SHA-256 of the server's manifest key, which the runner pins.
+    /// Fingerprint of the server's manifest key, `sha256:<hex>`. The runner trusts only this key at
+    /// its enrolment.
     pub server_key: String,
-    /// URL of the Runner API.
+    /// Base URL of the Runner API.
     pub runner_url: String,
-    /// Command for the customer. It reads the token from standard input and does not contain it.
+    /// Shell command that enrols and starts the runner. The command reads the token from standard
+    /// input.
     pub command: String,
 }
 
 /// New enrolment token for an install or for a build runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EnrolmentIssued {
-    /// Token and command. Absent in the response to a repeated request, because the server does not
-    /// store the token.
+    /// Enrolment token with its command. Absent in the response to a repeated request, because the
+    /// server does not store the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enrolment: Option<Enrolment>,
-    /// Position after which reads include the change.
+    /// Log position of the change. A read with this `min_position` includes the change.
     pub position: u64,
 }
 
-/// Install of an app.
+/// Install with its desired and its actual state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Install {
-    /// Id of the install.
+    /// Id of the install: `ins_` and a ULID.
     #[schema(value_type = String)]
     pub id: InstallId,
-    /// Name of the install.
+    /// Name of the install, unique on the server.
     pub name: String,
-    /// Id of the app.
+    /// Id of the app: `app_` and a ULID.
     #[schema(value_type = String)]
     pub app: AppId,
-    /// Name of the app.
+    /// Name of the app, which never changes.
     pub app_name: String,
     /// Config version that the install follows.
     pub config_version: u32,
     /// State: `waiting_for_runner`, `provisioning`, `updating`, `tearing_down`, `deprovisioning`,
-    /// `active`, `incomplete`, `failed`, `torn_down`, `empty` or `deprovisioned`. See
-    /// docs/operations.md.
+    /// `active`, `incomplete`, `failed`, `torn_down`, `empty` or `deprovisioned`.
+    /// `docs/operations.md` explains each state.
     pub state: String,
-    /// True if plans are applied without approval.
+    /// True if all plans are approved automatically.
     pub auto_approve: bool,
-    /// Values of the inputs, including defaults.
+    /// Input values by name, including defaults.
     pub inputs: BTreeMap<String, Value>,
-    /// Outputs of the customer's stack, reported by the runner at enrolment or set by hand: account, region …
+    /// Outputs of the customer's stack by name, for example account and region. The runner reported
+    /// them at its enrolment, or the vendor set them.
     pub stack_outputs: BTreeMap<String, Value>,
-    /// Id of the install's runner. Absent before a runner enrolled.
+    /// Id of the install's runner: `rnr_` and a ULID. Absent before a runner enrolled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub runner: Option<RunnerId>,
-    /// State of the runner, as in `/v1/runners`. `disconnected` also if the runner is active but
-    /// makes no calls.
+    /// State of the runner, as in `/v1/runners`. In addition, an active runner without recent calls
+    /// is `disconnected`. Absent before a runner enrolled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner_state: Option<String>,
-    /// Time of the last call of the runner.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// Time of the runner's last call. Absent if the server knows no call.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub runner_last_contact: Option<DateTime<Utc>>,
-    /// Sandbox of the install. Absent if the app has none.
+    /// Sandbox of the install. Absent if neither the config version nor the install has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<InstallComponent>,
-    /// Components, sorted by name.
+    /// Components of the config version, and deployed components that the config version no longer
+    /// has, sorted by name.
     pub components: Vec<InstallComponent>,
-    /// Settings of the config version that this release parses but ignores, with the effect.
+    /// Settings of the config version that this release parses but ignores, each with the effect.
     /// Present only in the response for one install.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_acted_on: Vec<Diagnostic>,
-    /// Ids of unfinished runs.
+    /// Ids of the runs that have not finished.
     #[schema(value_type = Vec<String>)]
     pub runs: Vec<RunId>,
-    /// Creation time.
+    /// Time when the install was created.
     #[serde(with = "moment")]
     pub created_at: DateTime<Utc>,
-    /// Last position that the response includes.
+    /// Last log position that the response includes.
     pub position: u64,
 }
 
 /// Component of an install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InstallComponent {
-    /// Name of the component. `sandbox` for the sandbox.
+    /// Name of the component, or `sandbox`.
     pub name: String,
-    /// Type of the component.
+    /// Component type: `terraform_module`, or the name of a plugin. `no longer in the config` for a
+    /// component that the config version does not have.
     pub kind: String,
     /// True if deploys of the install skip the component.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disabled: bool,
-    /// State: `absent`, `deployed`, `incomplete` or `torn_down`. `incomplete` means that an apply
-    /// is in progress or failed, so the actual state is unknown.
+    /// State: `absent`, `deployed`, `incomplete` or `torn_down`. An `incomplete` component may be
+    /// partly changed, because an apply is in progress or has failed.
     pub state: String,
-    /// Config version of the last deploy.
+    /// Config version of the last run that started an apply. Absent if the component is not
+    /// deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u32>,
-    /// Id of the deployed build.
+    /// Id of the deployed build: `bld_` and a ULID. Absent if the component is not deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub build: Option<BuildId>,
-    /// Outputs of the component.
+    /// Output values by name, from the last successful apply.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<String, Value>,
-    /// Id of the run that holds the component's reservation.
+    /// Id of the run that has reserved the component: `run_` and a ULID. Absent if no run has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub reserved_by: Option<RunId>,
@@ -178,67 +186,69 @@ pub struct InstallComponent {
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct InstallsQuery {
-    /// Filter by app, name or id.
+    /// Filter by the name or id of an app.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
     /// Maximum number of items, 1 to 200. Default: 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 200)]
     pub limit: Option<u32>,
-    /// Pagination cursor, the `next` of the previous page.
+    /// Pagination cursor: `next` of the previous page. Default: the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Position that the response must include. The server waits for it for at most 5 s.
+    /// Log position that the response must include. The server waits at most 5 s for the
+    /// projections to reach the position, then responds with 503 `projection_lag`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
 
-/// Change of an install. At least one of inputs, stack outputs, config version, components and
-/// approval is required.
+/// Change of an install. At least one member other than `reason` is required.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateInstall {
-    /// New values of these inputs, for the config version that the install follows after the
-    /// change. `null` removes a value. Omitted inputs keep their values. The change requests a run
-    /// for the affected components.
+    /// New input values by name, valid for the config version after the change. `null` removes a
+    /// value, and omitted inputs keep their values. The change requests a run for the affected
+    /// components.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<BTreeMap<String, Option<String>>>,
-    /// New values of these outputs of the customer's stack. `null` removes a value. Omitted outputs
+    /// New outputs of the customer's stack by name. `null` removes an output, and omitted outputs
     /// keep their values. The change requests a run for the affected components.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack_outputs: Option<BTreeMap<String, Option<Value>>>,
-    /// Config version to move to, later or earlier. The change requests a run for the components
-    /// that differ. Inputs that the version does not define are stored but not passed.
+    /// Later or earlier config version to follow. The change requests a run for the affected
+    /// components. The server stores inputs that the version does not define, but does not pass
+    /// them to components.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u32>,
-    /// Config version whose inputs to restore first, as the install last had them with this
-    /// version. `inputs` has precedence.
+    /// Config version whose inputs to restore: the inputs that the install had when it last
+    /// followed that version. Values in `inputs` have precedence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs_of: Option<u32>,
-    /// Components that deploys include (`true`) or skip (`false`). Omitted components keep their
-    /// setting. The change requests a run that deploys enabled components and tears down disabled
+    /// Components that deploys include (`true`) or exclude (`false`). Omitted components keep their
+    /// setting. The change requests a run that deploys included components and destroys excluded
     /// ones.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub components: BTreeMap<String, bool>,
-    /// True to apply plans without approval.
+    /// True to approve all plans automatically, false to require approval. Absent: no change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_approve: Option<bool>,
-    /// Reason of the caller for the change.
+    /// Reason for the change, which the log stores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 2000)]
     pub reason: Option<String>,
 }
 
-/// Acceptance of a component state although a newer one, or one of another lineage, is known.
+/// Request to accept a state version of a component, even if a newer state or a state of another
+/// lineage is known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AcceptState {
-    /// Lineage of the state, as in the runner's refusal.
+    /// Lineage of the state, from the runner's refusal.
     #[schema(max_length = 128)]
     pub lineage: String,
-    /// Serial number of the state.
+    /// Serial number of the state, from the runner's refusal.
     pub serial: u64,
-    /// Reason of the caller for accepting the state.
+    /// Reason for the acceptance, which the log stores.
     #[schema(max_length = 2000)]
     pub reason: String,
 }
@@ -246,36 +256,37 @@ pub struct AcceptState {
 /// Result of a change of an install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InstallUpdated {
-    /// Id of the install.
+    /// Id of the install: `ins_` and a ULID.
     #[schema(value_type = String)]
     pub id: InstallId,
-    /// True if the request changed anything.
+    /// True if the request changed the install.
     pub changed: bool,
-    /// Id of the run that applies the change. Absent if there are no changes to apply.
+    /// Id of the run that applies the change: `run_` and a ULID. Absent if the change affects no
+    /// component.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub run: Option<RunId>,
-    /// Inputs that a move to an earlier version keeps although they had another value with that
-    /// version. `inputs_of` restores them.
+    /// Inputs that had other values when the install last followed the new config version. The
+    /// change kept the current values. A request with `inputs_of` restores the earlier ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept_inputs: Vec<InputDifference>,
-    /// Position after which reads include the change.
+    /// Log position of the change. A read with this `min_position` includes the change.
     pub position: u64,
 }
 
-/// Point in time of a state. Default: the head of the log. At most one of `position` and `time` is
-/// allowed.
+/// Point in time. At most one of `position` and `time` is allowed. Default: the head of the log.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct StateQuery {
-    /// Position as of which to read.
+    /// Last log position that the response includes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
-    /// Time as of which to read.
-    #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// Last recording time that the response includes.
+    #[serde(skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub time: Option<DateTime<Utc>>,
-    /// Position that the response must include. The server waits for it for at most 5 s.
+    /// Log position that the response must include. The server waits at most 5 s for the
+    /// projections to reach the position, then responds with 503 `projection_lag`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
@@ -283,11 +294,11 @@ pub struct StateQuery {
 /// State of an install as templates read it, under `.nuon` and `.stead`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InstallState {
-    /// Id of the install.
+    /// Id of the install: `ins_` and a ULID.
     #[schema(value_type = String)]
     pub id: InstallId,
-    /// Position that the state is as of.
+    /// Last log position that the state includes.
     pub position: u64,
-    /// State as a JSON object.
+    /// State as a JSON object with the members `nuon` and `stead`.
     pub state: Value,
 }

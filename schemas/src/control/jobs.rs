@@ -13,40 +13,40 @@ use crate::moment;
 /// Unit of work for one runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Job {
-    /// Id of the job.
+    /// Id of the job: `job_` and a ULID.
     #[schema(value_type = String)]
     pub id: JobId,
-    /// Kind of work.
+    /// Kind of the job.
     #[schema(value_type = crate::runner::JobKind)]
     pub kind: String,
-    /// Consequence of an unknown outcome.
+    /// Class of the job, which determines the handling of a lost execution.
     #[schema(value_type = crate::runner::JobClass)]
     pub class: String,
     /// State: `queued`, `claimed`, `running`, `disconnected`, `outcome_unknown`, `succeeded`,
     /// `failed`, `cancelled` or `lost`.
     pub state: String,
-    /// True if a cancel was requested.
+    /// True if a cancel was requested and the job has not ended.
     pub cancelling: bool,
-    /// Digest of the manifest.
+    /// Digest of the manifest, which is the SHA-256 of its payload.
     #[schema(value_type = String)]
     pub manifest: Digest,
-    /// Id of the install.
+    /// Id of the install: `ins_` and a ULID. Absent for a build job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub install: Option<InstallId>,
-    /// Id of the run.
+    /// Id of the run: `run_` and a ULID. Absent for a build job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub run: Option<RunId>,
-    /// Id of the step.
+    /// Id of the step: `stp_` and a ULID. Absent for a build job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub step: Option<StepId>,
-    /// Id of the build.
+    /// Id of the build: `bld_` and a ULID. Absent for a job of a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub build: Option<BuildId>,
-    /// Name of the component or action, or `sandbox`.
+    /// Component or action of the job, or `sandbox`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Executions, oldest first.
@@ -54,98 +54,99 @@ pub struct Job {
     /// Condition that the job waits for. Absent if the job does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
-    /// Failure reason, one of a closed set of codes.
+    /// Stable code of the failure. Absent without a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Explanation of the failure for a user.
+    /// Explanation of the failure for users, or a note about an unconfirmed cancel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Latest resolution of its unknown outcome.
+    /// Last resolution of an unknown outcome. Absent if the job has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<Resolution>,
     /// Time when the job was queued.
     #[serde(with = "moment")]
     pub queued_at: DateTime<Utc>,
-    /// Time of the end.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// Time of the end. Absent before the end.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub ended_at: Option<DateTime<Utc>>,
 }
 
-/// Decision of a user about an execution with an unknown outcome.
+/// Decision on an execution with an unknown outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Resolution {
-    /// Id of the execution.
+    /// Id of the execution: `exe_` and a ULID.
     #[schema(value_type = String)]
     pub execution: ExecutionId,
-    /// Decision: `succeeded`, `failed` or `retry`.
+    /// Resolution: `succeeded`, `failed` or `retry`.
     pub resolution: String,
-    /// Id of the principal.
+    /// Id of the principal: `prn_` and a ULID.
     pub by: String,
-    /// Display name of the principal.
+    /// Display name of the principal. Absent if the principal has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_name: Option<String>,
-    /// Reason of the decision.
+    /// Reason of the principal.
     pub reason: String,
-    /// Time of the decision.
+    /// Time when the server recorded the decision.
     #[serde(with = "moment")]
     pub at: DateTime<Utc>,
 }
 
-/// Execution of a job.
+/// Attempt at a job: one execution by one runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Attempt {
     /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// Id of the execution, which is the fencing token.
+    /// Id of the execution: `exe_` and a ULID. The id is the fencing token of the attempt.
     #[schema(value_type = String)]
     pub execution: ExecutionId,
-    /// Id of the runner.
+    /// Id of the runner: `rnr_` and a ULID.
     #[schema(value_type = String)]
     pub runner: RunnerId,
-    /// Name of the current or last phase.
+    /// Name of the current or last phase. Absent if the plugin reported none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// Time of the claim.
+    /// Time when the runner claimed the job.
     #[serde(with = "moment")]
     pub claimed_at: DateTime<Utc>,
-    /// Time when the child process started.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// Time when the plugin started its work. Absent before the start.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub started_at: Option<DateTime<Utc>>,
-    /// Time of the end.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// Time of the end. Absent before the end.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub ended_at: Option<DateTime<Utc>>,
-    /// Exit code of the child process.
+    /// Exit code of the child process. Absent if a signal ended the process or none ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Number of the signal that ended the child process.
+    /// Number of the signal that ended the child process. Absent if no signal did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Digest of its log, after the log is finalized.
+    /// Length and digest of the log. Absent before the log is finalized.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<FinalizedLog>,
-    /// Statement that the runner signed at the end. Absent if the runner did not report the end, or
-    /// does not sign statements.
+    /// Signed statement of the runner about the result. Absent if the runner reported no result or
+    /// signed none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed: Option<SignedResult>,
-    /// Anomalies that changed nothing: `cancel_too_late` (the job had succeeded), `log_diverged` (the runner sent
-    /// different bytes for a stored range), `late_result: …` (result that arrived after the end).
+    /// Anomalies that did not affect the outcome. `cancel_too_late`: the job had succeeded.
+    /// `log_diverged`: the runner sent bytes that differ from the stored log. `late_result: …`: a
+    /// result arrived after the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// Signed statement of the runner about the end of an execution. A reader can verify it without
-/// trust in the server.
+/// Signed statement of the runner about the result of an execution. A reader can verify the
+/// statement without trust in the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SignedResult {
-    /// Signed JSON ([`crate::runner::Statement`]), byte for byte. It is the payload of a DSSE
-    /// envelope of type `application/vnd.stead.execution.v1+json`.
+    /// Signed JSON ([`crate::runner::Statement`]), byte for byte: the payload of a DSSE envelope of
+    /// type `application/vnd.stead.execution.v1+json`.
     pub statement: String,
     /// Digest of the statement, as in the runner's journal.
     #[schema(value_type = String)]
     pub digest: Digest,
-    /// Identity key that signed the statement, hexadecimal.
+    /// Identity key that verifies the signature, 64 hexadecimal digits.
     pub key: String,
-    /// True if `key` is, or was, the identity key of the runner that executed the job.
+    /// True if `key` is the current or a former identity key of the runner that executed the job.
     pub key_matches_runner: bool,
     /// Ed25519 signature of the envelope's pre-authentication encoding, base64.
     pub signature: String,
@@ -154,14 +155,14 @@ pub struct SignedResult {
 /// Length and digest of a finalized log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FinalizedLog {
-    /// Length in bytes.
+    /// Length of the log in bytes.
     pub length_bytes: u64,
-    /// SHA-256 of all bytes.
+    /// SHA-256 of all bytes of the log.
     #[schema(value_type = String)]
     pub sha256: Digest,
-    /// Number of output bytes that were omitted from the middle.
+    /// Number of output bytes that the runner omitted from the middle of the log.
     pub omitted_bytes: u64,
-    /// True if the server has the complete log. False if the runner did not deliver all of it.
+    /// True if the server received the complete log. False if the wait for the rest timed out.
     pub complete: bool,
 }
 
@@ -170,10 +171,10 @@ pub struct FinalizedLog {
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct JobsQuery {
-    /// Filter by install, name or id.
+    /// Filter by the name or id of an install.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub install: Option<String>,
-    /// Filter by run.
+    /// Filter by the id of a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<String>)]
     pub run: Option<RunId>,
@@ -185,10 +186,11 @@ pub struct JobsQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 200)]
     pub limit: Option<u32>,
-    /// Pagination cursor, the `next` of the previous page.
+    /// Pagination cursor: `next` of the previous page. Default: the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Position that the response must include. The server waits for it for at most 5 s.
+    /// Log position that the response must include. The server waits at most 5 s for the
+    /// projections to reach the position, then responds with 503 `projection_lag`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
@@ -197,10 +199,10 @@ pub struct JobsQuery {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cancel {
-    /// Reason of the caller for the cancel. Required.
+    /// Reason for the cancel, which the log stores.
     #[schema(min_length = 1, max_length = 2000)]
     pub reason: String,
-    /// True to shorten the grace period to 5 seconds.
+    /// True to shorten the grace period between SIGTERM and SIGKILL to 5 seconds.
     #[serde(default)]
     pub force: bool,
 }
@@ -209,48 +211,48 @@ pub struct Cancel {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resolve {
-    /// Execution whose outcome is unknown. Another one is rejected.
+    /// Id of the execution whose outcome is unknown. The server rejects any other execution.
     #[schema(value_type = String)]
     pub execution: ExecutionId,
-    /// Resolution of the unknown outcome.
+    /// Resolution to record.
     pub resolution: ResolveAs,
-    /// Evidence for the resolution; required.
+    /// Evidence for the resolution, which the log stores.
     #[schema(min_length = 1, max_length = 2000)]
     pub reason: String,
 }
 
-/// Resolution of an unknown outcome.
+/// Decision on an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResolveAs {
-    /// The work was done.
+    /// The work was done. The job counts as succeeded.
     Succeeded,
-    /// The work was not done.
+    /// The work was not done. The job counts as failed.
     Failed,
-    /// The job runs again: it is safe to repeat.
+    /// The job is queued again, because a repetition of the work is safe.
     Retry,
 }
 
-/// Start of a log read.
+/// Start position in a log.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct LogQuery {
-    /// Record number after which to start. Cannot be combined with the `Range` header.
+    /// Record number after which the response starts. Cannot be combined with the `Range` header.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_n: Option<u64>,
 }
 
-/// Record of a log, which holds one line.
+/// Record of a log: one line of output, or a part of a long line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LogRecord {
-    /// Record number, from 1, without gaps.
+    /// Record number. Numbers start at 1 and have no gaps.
     pub n: u64,
     /// Time since the start of the execution, in microseconds, from a monotonic clock.
     pub t: u64,
-    /// Origin of the line: `o` standard output, `e` standard error, `x` the shim.
+    /// Origin of the line: `o` for standard output, `e` for standard error, `x` for the shim.
     pub s: String,
-    /// Name of the phase.
+    /// Name of the current phase. Absent before the first phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p: Option<String>,
     /// Text of the line.

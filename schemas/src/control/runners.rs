@@ -7,72 +7,73 @@ use utoipa::ToSchema;
 
 use crate::moment;
 
-/// Runner agent.
+/// Runner with its state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Runner {
-    /// Id of the runner.
+    /// Id of the runner: `rnr_` and a ULID.
     #[schema(value_type = String)]
     pub id: RunnerId,
-    /// Mode: `install` or `build`.
+    /// Mode of the runner: `install` or `build`.
     pub mode: String,
-    /// Id of the runner's install. Absent for a build runner.
+    /// Id of the runner's install: `ins_` and a ULID. Absent for a build runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub install: Option<InstallId>,
-    /// Name of the install.
+    /// Name of the runner's install. Absent for a build runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install_name: Option<String>,
-    /// State: `active`, `disconnected`, `stopped` (after an orderly shutdown), `drained`,
-    /// `disabled` or `revoked`.
+    /// State: `active`, `disconnected`, `stopped`, `drained`, `disabled` or `revoked`. A `stopped`
+    /// runner announced its shutdown.
     pub state: String,
-    /// Sides that disabled the runner: `vendor`, `customer`, or both.
+    /// Sides that disabled the runner: `vendor`, `customer` or both. Absent if no side did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disabled_by: Vec<String>,
-    /// Reason of the state, if one was given.
+    /// Reason of the last disable or revocation. Absent after the runner was enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Current identity key, 64 hexadecimal digits.
     #[serde(default)]
     pub identity_key: String,
-    /// Version of the agent.
+    /// Version of `stead-runner` at the enrolment.
     pub version: String,
-    /// Operating system and processor architecture.
+    /// Host of the runner, `<operating system>/<architecture>`, followed by ` (<host name>)` if the
+    /// runner reported a name.
     pub host: String,
-    /// True if a long poll of the runner is open, or its last contact is within its lease. Only the
-    /// server that holds its session knows.
+    /// True if a long poll of the runner is open, or the last contact is within the lease. Absent
+    /// if this server does not hold the runner's session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub online: Option<bool>,
-    /// Ids of the jobs that the runner holds.
+    /// Ids of the jobs that the runner has claimed and not finished.
     #[schema(value_type = Vec<String>)]
     pub jobs: Vec<JobId>,
-    /// Time of the enrolment.
+    /// Time when the runner enrolled.
     #[serde(with = "moment")]
     pub enrolled_at: DateTime<Utc>,
-    /// Time of the last contact. The current time while a long poll is open. Absent if there was
-    /// none since the server with its session started.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// Time of the last contact; the current time while a long poll is open. Absent if this server
+    /// knows no contact.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub last_contact: Option<DateTime<Utc>>,
-    /// Time since which the runner has made no call.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// Time of the last contact before the recorded disconnect. Absent while the runner is
+    /// connected.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub disconnected_since: Option<DateTime<Utc>>,
 }
 
-/// Latest signed heads of a runner's journals, newest first. There is one head for each journal
-/// that the runner began.
+/// Latest signed heads of a runner's journals.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JournalHeads {
-    /// Journal heads.
+    /// One head for each journal that the runner began, newest first.
     pub heads: Vec<ReceivedJournalHead>,
 }
 
-/// Stored head of a journal.
+/// Signed head of a journal that the server received.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ReceivedJournalHead {
-    /// Id of the journal.
+    /// Random id of the journal, which the runner chose.
     pub journal_id: String,
-    /// Number of entries that the head covers.
+    /// Number of journal entries that the head covers.
     pub entries: u64,
-    /// Time at which the server received the head.
+    /// Time when the server received the head.
     #[serde(with = "moment")]
     pub received_at: DateTime<Utc>,
     /// DSSE envelope around a [`crate::runner::JournalHead`], signed by the runner.

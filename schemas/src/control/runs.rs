@@ -1,4 +1,4 @@
-//! Runs, the orchestrated operations on an install, and the plans that users approve.
+//! Runs, which are operations on an install, and the plans that users approve.
 use chrono::{DateTime, Utc};
 use domain::{
     digest::Digest,
@@ -16,154 +16,157 @@ use crate::moment;
 pub struct RequestRun {
     /// Operation that the run performs on the install.
     pub kind: RequestedKind,
-    /// Components for `deploy`, which also includes their dependents. Default: all. Not allowed for
-    /// other operations.
+    /// Names of the components for `deploy`, which also includes their dependents. Default: all
+    /// components. Not allowed for other operations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub components: Vec<String>,
-    /// Name of the action for `action`.
+    /// Name of the action. Required for `action`, and not allowed for other operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// Reason of the caller for the run.
+    /// Reason for the run, which the log stores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 2000)]
     pub reason: Option<String>,
 }
 
-/// Operations that a user can request directly. Input updates and moves to another config version
-/// result from a change of the install.
+/// Operation that a user can request directly. Input updates and moves to another config version
+/// follow from a change of the install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestedKind {
-    /// Provisions the sandbox, then every component.
+    /// Create the sandbox and all components.
     Provision,
-    /// Provisions the existing sandbox and components again.
+    /// Plan and apply the sandbox and all components again, changed or not.
     Reprovision,
-    /// Deploys some components, or all.
+    /// Deploy some components of the pinned config version, or all.
     Deploy,
-    /// Destroys the components, dependents first.
+    /// Destroy all components, dependents first. The sandbox stays.
     Teardown,
-    /// Destroys the components and the sandbox.
+    /// Destroy all components and the sandbox.
     Deprovision,
-    /// Runs one action.
+    /// Execute one action.
     Action,
 }
 
-/// Admitted run.
+/// Result of a request for a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunRequested {
-    /// Id of the run. Absent if a deprovision found nothing to destroy.
+    /// Id of the run: `run_` and a ULID. Absent if a deprovision found nothing to destroy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub run: Option<RunId>,
-    /// Position after which reads include the change.
+    /// Log position of the change. A read with this `min_position` includes the change.
     pub position: u64,
 }
 
-/// Run in a list.
+/// Run without its steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunSummary {
-    /// Id of the run.
+    /// Id of the run: `run_` and a ULID.
     #[schema(value_type = String)]
     pub id: RunId,
-    /// Id of the install.
+    /// Id of the install: `ins_` and a ULID.
     #[schema(value_type = String)]
     pub install: InstallId,
-    /// Name of the install.
+    /// Name of the install, which never changes.
     pub install_name: String,
     /// Operation: `provision`, `reprovision`, `deploy`, `upgrade`, `rollback`, `input_update`,
-    /// `action`, `teardown` or `deprovision`. An upgrade or rollback moves to `config_version`.
+    /// `action`, `teardown` or `deprovision`.
     pub kind: String,
-    /// Name of the action, for an action run.
+    /// Name of the action. Present only for the operation `action`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// State: `running`, `waiting_for_approval`, `cancelling`, `succeeded`, `failed`, `denied`,
-    /// `expired` or `cancelled`.
+    /// State: `requested`, `running`, `waiting_for_approval`, `cancelling`, `succeeded`, `failed`,
+    /// `denied`, `expired` or `cancelled`.
     pub state: String,
-    /// Actor that requested the run.
+    /// Actor that requested the run: `prn_…`, `rnr_…`, `policy:<name>`, `timer:<name>` or `system`.
     pub requested_by: String,
-    /// Display name of the requester.
+    /// Display name of the requester. Absent if the requester has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_by_name: Option<String>,
-    /// Reason that the requester gave.
+    /// Reason of the requester. Absent if the requester gave none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Config version of the run.
+    /// Config version from which the steps were planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u32>,
-    /// Number of steps.
+    /// Number of planned steps.
     pub steps: u64,
-    /// Number of finished steps.
+    /// Number of steps that succeeded, failed or were skipped.
     pub steps_ended: u64,
-    /// Time of the request.
+    /// Time when the run was requested.
     #[serde(with = "moment")]
     pub requested_at: DateTime<Utc>,
-    /// Time of the end.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// Time of the end. Absent before the end.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub ended_at: Option<DateTime<Utc>>,
 }
 
 /// Run with its steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Run {
-    /// Run as in the list.
+    /// Run without its steps.
     #[serde(flatten)]
     pub run: RunSummary,
-    /// Steps in topological order: a step follows its dependencies.
+    /// Steps in topological order: each step follows its dependencies.
     pub dag: Vec<Step>,
-    /// Id of the run that this run retries.
+    /// Id of the earlier run whose unfinished work this run repeats: `run_` and a ULID. Absent for
+    /// other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub retry_of: Option<RunId>,
-    /// Last position that the response includes.
+    /// Last log position that the response includes.
     pub position: u64,
 }
 
-/// Step of a run.
+/// Step of a run, with its plan and its decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Step {
-    /// Id of the step.
+    /// Id of the step: `stp_` and a ULID.
     #[schema(value_type = String)]
     pub id: StepId,
-    /// Kind: `deploy`, `destroy`, `sandbox`, `action` …
+    /// Kind of the step: `sandbox` or `deploy` for an apply, `destroy` or `action`.
     pub kind: String,
-    /// Name of the component or action, or `sandbox`.
+    /// Component or action of the step, or `sandbox`.
     pub name: String,
-    /// Ids of the steps that must finish first.
+    /// Ids of the steps that must succeed before the step starts.
     #[schema(value_type = Vec<String>)]
     pub depends_on: Vec<StepId>,
-    /// Length of the longest dependency path to the step, from 0.
+    /// Length of the longest dependency path to the step. 0 for a step without dependencies.
     pub layer: u32,
-    /// State: `pending`, `planning`, `waiting_for_approval`, `applying`, `succeeded`, `failed`,
-    /// `skipped` …
+    /// State: `pending`, `planning`, `waiting_for_approval`, `approved`, `applying`, `running`,
+    /// `retry_scheduled`, `succeeded`, `failed`, `cancelled` or `skipped`.
     pub state: String,
-    /// Id of the current or last job.
+    /// Id of the current or last job: `job_` and a ULID. Absent before the first job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub job: Option<JobId>,
-    /// Latest plan of the step. Absent before a runner reported one.
+    /// Last plan of the step. Absent before a runner reported one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
-    /// Decision on the plan. Absent: no actor has decided.
+    /// Last decision on a plan of the step. Absent before a decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
-    /// Resolution of the unknown outcome of its last job.
+    /// Resolution of an unknown outcome of the last job. Absent if the job has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<super::jobs::Resolution>,
     /// Condition that the step waits for. Absent if the step does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
-    /// Reason for which the step failed or was skipped.
+    /// Explanation of a failure, or the code of a skip: `denied`, `expired`, `cancelled` or
+    /// `blocked`. Absent for other steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Plan with the digest that an approval covers.
+/// Plan of a step, without the planned values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Plan {
-    /// Digest that an approval covers.
+    /// Plan digest, which an approval covers.
     #[schema(value_type = String)]
     pub digest: Digest,
-    /// True if the plan has no changes. If so, its apply is skipped.
+    /// True if the plan has no changes. The step then succeeds without an apply, unless the config
+    /// requires one.
     pub noop: bool,
     /// Number of resources to create.
     pub add: u64,
@@ -171,10 +174,10 @@ pub struct Plan {
     pub change: u64,
     /// Number of resources to destroy.
     pub destroy: u64,
-    /// Name and version of the tool that made the plan, if known.
+    /// Name and version of the tool that made the plan. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// Digest of the blob with the redacted summary.
+    /// Digest of the redacted summary, which `GET /v1/blobs/{digest}` returns.
     #[schema(value_type = String)]
     pub summary: Digest,
 }
@@ -184,47 +187,47 @@ pub struct Plan {
 pub struct Decision {
     /// Decision: `approved` or `denied`.
     pub decision: String,
-    /// Actor: a principal, or the policy that approves automatically.
+    /// Actor of the decision: `prn_…`, or `policy:<name>` for an automatic approval.
     pub by: String,
-    /// Display name of the actor.
+    /// Display name of the actor. Absent if the actor has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_name: Option<String>,
-    /// Reason of the decision.
+    /// Reason of the actor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Time of the decision.
+    /// Time when the server recorded the decision.
     #[serde(with = "moment")]
     pub at: DateTime<Utc>,
 }
 
-/// Approval of a plan, by its digest.
+/// Request to approve a plan, by its digest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApproveRun {
-    /// Id of the step.
+    /// Id of the step: `stp_` and a ULID.
     #[schema(value_type = String)]
     pub step: StepId,
     /// Digest of the plan that the user reviewed. The server rejects the approval if the step has
     /// another plan.
     #[schema(value_type = String)]
     pub digest: Digest,
-    /// Reason of the caller for the approval. Required.
+    /// Reason for the approval, which the log stores.
     #[schema(min_length = 1, max_length = 2000)]
     pub reason: String,
 }
 
-/// Denial of a plan, by its digest.
+/// Request to deny a plan, by its digest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DenyRun {
-    /// Id of the step.
+    /// Id of the step: `stp_` and a ULID.
     #[schema(value_type = String)]
     pub step: StepId,
     /// Digest of the plan that the user reviewed. The server rejects the denial if the step has
     /// another plan.
     #[schema(value_type = String)]
     pub digest: Digest,
-    /// Reason of the caller for the denial. Required.
+    /// Reason for the denial, which the log stores.
     #[schema(min_length = 1, max_length = 2000)]
     pub reason: String,
 }
@@ -234,7 +237,7 @@ pub struct DenyRun {
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct RunsQuery {
-    /// Filter by install, name or id.
+    /// Filter by the name or id of an install.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub install: Option<String>,
     /// Filter by state: `requested`, `running`, `waiting_for_approval`, `cancelling`, `succeeded`,
@@ -245,10 +248,11 @@ pub struct RunsQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 200)]
     pub limit: Option<u32>,
-    /// Pagination cursor, the `next` of the previous page.
+    /// Pagination cursor: `next` of the previous page. Default: the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Position that the response must include. The server waits for it for at most 5 s.
+    /// Log position that the response must include. The server waits at most 5 s for the
+    /// projections to reach the position, then responds with 503 `projection_lag`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Principals and their tokens.
+//! API tokens, and the principals that have them.
 use chrono::{DateTime, Utc};
 use domain::ids::{PrincipalId, TokenId};
 use serde::{Deserialize, Serialize};
@@ -6,17 +6,18 @@ use utoipa::ToSchema;
 
 use crate::moment;
 
-/// Role of a principal.
+/// Role of a principal, which determines its permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Full access.
+    /// All permissions.
     Owner,
-    /// Read access to everything. May approve and deny plans.
+    /// Permissions of a viewer, and approval or denial of plans.
     Approver,
-    /// Read access to everything, including the log.
+    /// Permissions of a viewer, and read access to the log, its proofs, blobs, projections and data
+    /// subjects.
     Auditor,
-    /// Read access to apps, installs, runs, jobs and runners.
+    /// Read access to apps, builds, changes, installs, runs, jobs and runners.
     Viewer,
 }
 
@@ -24,86 +25,89 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateToken {
-    /// Display name, shown with the principal's id or in place of it. The server stores it outside
-    /// the log, so it can be changed and erased. At most 80 characters, without `:`.
+    /// Display name of the principal, at most 80 characters and without `:`. The server stores the
+    /// name outside the log, so a user can change and erase it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 80)]
     pub name: Option<String>,
-    /// Role of the principal.
+    /// Only role of the new principal.
     pub role: Role,
-    /// Lifetime in seconds. Default: no expiry.
+    /// Lifetime of the token in seconds. Default: the token does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in_s: Option<u64>,
 }
 
-/// Created token. The secret is shown once: the server stores only its hash.
+/// New principal with its token. The server stores only a digest of the token, so this response is
+/// the only one with the token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TokenCreated {
-    /// Id of the token. Not secret.
+    /// Id of the token: `tok_` and a ULID. The id is not secret.
     #[schema(value_type = String)]
     pub id: TokenId,
-    /// Id of the principal.
+    /// Id of the principal: `prn_` and a ULID.
     #[schema(value_type = String)]
     pub principal: PrincipalId,
-    /// Token secret. Absent in the response to a repeated request.
+    /// API token, a secret. Absent in the response to a repeated request, because the server does
+    /// not store the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// Expiry. Absent: never.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// Time from which the token is invalid. Absent if the token does not expire.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub expires_at: Option<DateTime<Utc>>,
-    /// Position after which reads include the change.
+    /// Log position of the change. A read with this `min_position` includes the change.
     pub position: u64,
 }
 
-/// Change of a principal's display name.
+/// Request to change the display name of a principal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RenamePrincipal {
-    /// New display name. Absent: erases the current one.
+    /// New display name, at most 80 characters and without `:`. Absent: the server erases the
+    /// current name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 80)]
     pub name: Option<String>,
 }
 
-/// Token in a list.
+/// API token, without its secret.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Token {
-    /// Id of the token.
+    /// Id of the token: `tok_` and a ULID. The id is not secret.
     #[schema(value_type = String)]
     pub id: TokenId,
-    /// Id of the principal.
+    /// Id of the principal: `prn_` and a ULID.
     #[schema(value_type = String)]
     pub principal: PrincipalId,
-    /// Display name of the principal.
+    /// Display name of the principal. Absent if the principal has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Roles of the principal.
+    /// Roles of the principal: `owner`, `approver`, `auditor` or `viewer`.
     pub roles: Vec<String>,
     /// State: `active`, `expired` or `revoked`.
     pub state: String,
-    /// Issue time.
+    /// Time when the token was issued.
     #[serde(with = "moment")]
     pub issued_at: DateTime<Utc>,
-    /// Expiry. Absent: never.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
+    /// Time from which the token is invalid. Absent if the token does not expire.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub expires_at: Option<DateTime<Utc>>,
 }
 
-/// Caller and server of the request.
+/// Calling principal, and the server that responds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Whoami {
-    /// Id of the calling principal.
+    /// Id of the calling principal: `prn_` and a ULID.
     #[schema(value_type = String)]
     pub principal: PrincipalId,
-    /// Display name of the calling principal.
+    /// Display name of the calling principal. Absent if the principal has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Roles of the calling principal.
+    /// Roles of the calling principal: `owner`, `approver`, `auditor` or `viewer`.
     pub roles: Vec<String>,
-    /// Origin of the server's log, `stead/<log id>`.
+    /// Origin of the server's log in checkpoints, `stead/<log id>`.
     pub log: String,
-    /// Version of the server.
+    /// Version of the server program.
     pub version: String,
-    /// Position of the head of the log.
+    /// Log position of the head.
     pub position: u64,
 }

@@ -13,96 +13,99 @@ use crate::moment;
 
 /// Request of `POST /runner/v1/enrol`.
 ///
-/// Responses: 200 [`Enrolled`]. 401 for an unknown, used or expired token. 409 for a token that was
-/// used with another key. 422 if the token is for another mode.
+/// Responses: 200 [`Enrolled`]. 401 for an unknown, revoked or expired token. 409 for a token that
+/// was used with another key, and for an install with another runner. 422 for an invalid request,
+/// and for a token of the other mode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Enrol {
-    /// Single-use enrolment token.
+    /// Enrolment token, which is valid for one runner.
     pub token: String,
-    /// Mode that the agent was started in.
+    /// Mode of the runner. The purpose of the token must match.
     pub mode: RunnerMode,
-    /// Ed25519 public key of the runner, 64 hexadecimal digits.
+    /// Ed25519 public key of the runner, 64 lower-case hexadecimal digits.
     pub identity_key: String,
-    /// X25519 public key of the install, 64 hexadecimal digits. Absent for a build runner.
+    /// X25519 public key for the secrets of the install, 64 lower-case hexadecimal digits. Absent
+    /// for a build runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption_key: Option<String>,
-    /// Version of the agent.
+    /// Version of `stead-runner`.
     pub version: String,
-    /// Description of the host.
+    /// Host of the runner.
     pub host: Host,
-    /// Outputs of the customer's stack, such as account and region: strings, lists and objects.
-    /// Numbers are sent as strings.
+    /// Outputs of the customer's stack by name, for example account and region. Numbers are sent as
+    /// strings. Empty for a build runner.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stack_outputs: BTreeMap<String, Value>,
 }
 
-/// Response to [`Enrol`]. A repeated request with the same token and key returns it again until the
-/// token expires.
+/// Response to [`Enrol`]. Until the token expires, a repeated request with the same token and key
+/// returns the same runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Enrolled {
-    /// Id of the runner.
+    /// Id of the runner: `rnr_` and a ULID.
     #[schema(value_type = String)]
     pub runner: RunnerId,
-    /// Mode of the runner.
+    /// Mode of the runner, as in the request.
     pub mode: RunnerMode,
-    /// Id of the runner's install. Absent for a build runner.
+    /// Id of the runner's install: `ins_` and a ULID. Absent for a build runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub install: Option<InstallId>,
-    /// Id of the log that the runner will witness.
+    /// Id of the server's log, which the runner witnesses.
     pub log_id: String,
     /// Signed list of the server's keys ([`crate::keys::KeyList`]).
     #[schema(value_type = Object)]
     pub keys: Envelope,
-    /// Time on the server.
+    /// Current time of the server's clock.
     #[serde(with = "moment")]
     pub server_time: DateTime<Utc>,
 }
 
 /// Request of `POST /runner/v1/rekey`.
 ///
-/// Responses: 200 [`Rekeyed`]; 401 if a signature is missing or too old; 403 if the runner was
-/// revoked; 409 if the runner had this key before.
+/// Responses: 200 [`Rekeyed`]. 401 for an invalid signature, and for an assertion outside its
+/// validity. 403 if the runner was revoked. 409 if the runner had this key before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RekeyRequest {
-    /// Assertion ([`crate::token::RekeyAssertion`]), signed by the old identity key.
+    /// Assertion ([`crate::token::RekeyAssertion`]), signed by the current identity key.
     pub assertion: String,
-    /// The same assertion, signed by the new identity key.
+    /// Assertion with the same claims, signed by the new identity key.
     pub proof: String,
 }
 
-/// Response to [`RekeyRequest`]. A repeated request with the same new key returns it again.
+/// Response to [`RekeyRequest`]. A repeated request with the same new key returns the same
+/// response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Rekeyed {
-    /// Id of the runner.
+    /// Id of the runner: `rnr_` and a ULID.
     #[schema(value_type = String)]
     pub runner: RunnerId,
     /// New identity key, 64 hexadecimal digits.
     pub identity_key: String,
-    /// Time on the server.
+    /// Current time of the server's clock.
     #[serde(with = "moment")]
     pub server_time: DateTime<Utc>,
 }
 
 /// Request of `POST /runner/v1/token`.
 ///
-/// Responses: 200 [`TokenResponse`]; 401 if the assertion has a wrong signature, is too old or was
-/// used before; 403 if the runner was revoked.
+/// Responses: 200 [`TokenResponse`]. 401 for an invalid signature, an assertion outside its
+/// validity, and a repeated assertion. 403 if the runner was revoked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TokenRequest {
     /// Assertion ([`crate::token::TokenAssertion`]), signed by the identity key.
     pub assertion: String,
 }
 
-/// Response to [`TokenRequest`]. A 401 that is caused by a wrong clock also carries `server_time`
-/// in the problem.
+/// Response to [`TokenRequest`]. If only the clocks differ, the 401 problem has the member
+/// `server_time`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TokenResponse {
     /// Access token for the header `Authorization: Bearer`.
     pub access_token: String,
-    /// Remaining lifetime in seconds.
+    /// Remaining lifetime of the access token in seconds.
     pub expires_in_s: u64,
-    /// Time on the server.
+    /// Current time of the server's clock.
     #[serde(with = "moment")]
     pub server_time: DateTime<Utc>,
 }

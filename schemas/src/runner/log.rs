@@ -1,11 +1,12 @@
-//! Job logs: newline-delimited records, uploaded as byte ranges.
+//! Job logs: newline-delimited JSON records, uploaded as byte ranges.
 //!
 //! A runner sends `PATCH /runner/v1/jobs/{job}/log` with `Execution`, `Content-Range: bytes A-B/*`,
 //! [`super::REPR_DIGEST`] and `Content-Encoding` (`zstd`, `gzip` or none).
 //!
-//! Responses: 202 with `Range: bytes=0-B` and [`LogResponse`]. 416 with `Range: bytes=0-N`, to
-//! continue at N + 1 (at 0 without `Range`). 409 `log_divergence`. 413 for a chunk that is too
-//! long. 429 and 503 with `Retry-After`. 507 if the quota is used up.
+//! Responses: 202 with `Range: bytes=0-B` and [`LogResponse`]. 416 with `Range: bytes=0-N` if bytes
+//! after N are missing; without `Range`, all bytes are missing. 409 `log_divergence` if bytes
+//! differ from the stored ones. 413 for a chunk that is too large. 429 and 503 with `Retry-After`.
+//! 507 if the log quota is exceeded.
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -20,12 +21,12 @@ pub const TAIL_BYTES: u64 = 16 * 1024 * 1024;
 /// Maximum size of one record's text, in bytes. A longer line continues in the next record.
 pub const LINE_BYTES: usize = 64 * 1024;
 
-/// Settings for sending logs.
+/// Settings for uploading logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogSettings {
-    /// Delay between chunks, in milliseconds.
+    /// Delay between two chunks, in milliseconds.
     pub interval_ms: u64,
-    /// Number of pending bytes that triggers an immediate chunk.
+    /// Number of pending bytes from which the runner uploads a chunk immediately.
     pub chunk_bytes: u64,
 }
 
@@ -35,27 +36,26 @@ impl Default for LogSettings {
     }
 }
 
-/// Response to a stored chunk.
+/// Response to a log upload.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LogResponse {
-    /// Log bytes that the server has stored durably.
+    /// Number of log bytes that the server has stored durably.
     pub committed_bytes: u64,
-    /// Cancel request for this execution, if one is pending.
+    /// Pending cancel request for the execution. Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<PendingCancel>,
 }
 
-/// Record of a log, which holds one line of output or a part of one.
+/// Record of a log: one line of output, or a part of a long line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LogRecord {
-    /// Record number in the execution, from 1. Record 1 comes from the shim and holds the start
-    /// time.
+    /// Record number in the log, from 1. Record 1 is from the shim and contains the start time.
     pub n: u64,
-    /// Time since the start time, in microseconds, from a monotonic clock.
+    /// Time since the start of the execution, in microseconds, from a monotonic clock.
     pub t: u64,
-    /// Origin of the line.
+    /// Origin of the text.
     pub s: LogStream,
-    /// Name of the phase.
+    /// Name of the current phase. Absent before the first phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p: Option<String>,
     /// Text of the line, without its newline.
@@ -63,12 +63,13 @@ pub struct LogRecord {
     /// True if the line continues in the next record.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub c: bool,
-    /// Number of output bytes that were omitted at this point of the log. Absent: none.
+    /// Number of output bytes that the shim omitted at this point of the log. Absent if it omitted
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted: Option<u64>,
 }
 
-/// Origin of a line.
+/// Origin of the text of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum LogStream {
     /// Standard output.
@@ -77,7 +78,7 @@ pub enum LogStream {
     /// Standard error.
     #[serde(rename = "e")]
     Err,
-    /// Shim of the execution.
+    /// The shim itself.
     #[serde(rename = "x")]
     Shim,
 }
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_has_its_keys_in_one_order() {
+    fn a_record_has_a_fixed_member_order() {
         let record = LogRecord {
             n: 1,
             t: 20,

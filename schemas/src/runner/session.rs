@@ -8,105 +8,107 @@ use utoipa::ToSchema;
 use super::{FailureReason, JobKind, LogSettings, Outcome};
 use crate::moment;
 
-/// Request of `POST /runner/v1/sessions`. A repeated request returns the same session.
+/// Request of `POST /runner/v1/sessions`. A repeated request with the same session id returns the
+/// same session.
 ///
-/// Responses: 200 [`SessionOpened`]; 401 if the signature is wrong or too old; 426 with the
-/// supported range in `protocol`.
+/// Responses: 200 [`SessionOpened`]. 401 for an invalid signature, and for an assertion outside its
+/// validity. 403 if the runner was revoked. 426 with the supported range in `protocol`.
 ///
-/// The newest session wins. The next call of an older session gets 409 `session_superseded`.
-/// `DELETE /runner/v1/sessions/{id}` closes a session.
+/// The newest session of a runner replaces all earlier ones. The next call of an earlier session
+/// gets 409 `session_superseded`. `DELETE /runner/v1/sessions/{id}` closes a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OpenSession {
-    /// Assertion ([`crate::token::SessionAssertion`]) with the session id, signed by the identity
-    /// key.
+    /// Assertion ([`crate::token::SessionAssertion`]) with the session id, signed by the current
+    /// identity key.
     pub assertion: String,
     /// Process id of the agent.
     pub pid: u32,
-    /// Version of the agent.
+    /// Version of `stead-runner`.
     pub version: String,
     /// Protocol versions that the agent supports.
     pub protocol: ProtocolRange,
-    /// Kinds of jobs that the runner accepts. An unknown kind of a later version is skipped.
-    #[serde(deserialize_with = "known")]
+    /// Kinds of jobs that the runner accepts. The server ignores unknown kinds.
+    #[serde(deserialize_with = "known_job_kinds")]
     #[schema(value_type = Vec<String>)]
     pub capabilities: Vec<JobKind>,
     /// Maximum number of concurrent jobs.
     pub slots: u32,
-    /// Executions that are not both finished and reported.
+    /// Executions in the runner's journal that are unfinished or not completely reported.
     #[serde(default)]
     pub journal: Vec<JournalEntry>,
-    /// Latest signed checkpoint that this runner has verified.
+    /// Newest signed checkpoint that this runner has verified. Absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
-    /// DSSE envelope around a [`super::JournalHead`]. The server stores the newest one.
+    /// DSSE envelope around a [`super::JournalHead`]. The server stores the newest head of each
+    /// journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub journal_head: Option<Envelope>,
 }
 
-fn known<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<JobKind>, D::Error> {
+fn known_job_kinds<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<JobKind>, D::Error> {
     let all = Vec::<serde_json::Value>::deserialize(from)?;
     Ok(all.into_iter().filter_map(|kind| serde_json::from_value(kind).ok()).collect())
 }
 
-/// Range of protocol versions, both ends inclusive.
+/// Range of protocol versions, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProtocolRange {
-    /// Oldest version.
+    /// Oldest supported version.
     pub min: u32,
-    /// Newest version.
+    /// Newest supported version.
     pub max: u32,
 }
 
-/// Entry of the runner's journal about one claim.
+/// State of one claim in the runner's journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JournalEntry {
-    /// Id of the job.
+    /// Id of the job: `job_` and a ULID.
     #[schema(value_type = String)]
     pub job: JobId,
-    /// Id of the execution. Absent if the response to the claim never arrived.
+    /// Id of the execution: `exe_` and a ULID. Absent if the response to the claim never arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub execution: Option<ExecutionId>,
-    /// Idempotency key of the claim.
+    /// Random id of the claim, as in the claim request.
     pub claim_id: String,
     /// State of the execution.
     pub state: ExecutionState,
-    /// Bytes of the log on the runner's disk.
+    /// Number of log bytes on the runner's disk.
     pub log_len: u64,
-    /// Result, if the execution has ended.
+    /// Result of the execution. Absent if the shim has recorded none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
 }
 
-/// State of an execution that a runner can report.
+/// State of an execution in the runner's journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionState {
     /// The shim is running.
     Alive,
-    /// The shim recorded the result.
+    /// The shim has recorded the result.
     Exited,
-    /// The journal shows that no process was started.
+    /// The runner has started no process.
     NeverSpawned,
-    /// A process was started, and its result is unknown. Also the value for a state that this
-    /// version does not know.
+    /// The runner has started a process, and the result is unknown. A reader uses this value for
+    /// unknown states, too.
     #[serde(other)]
     Unknown,
 }
 
-/// Result of a child process.
+/// Result of an execution in the runner's journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Exit {
     /// Outcome of the execution.
     pub outcome: Outcome,
-    /// Exit code of the child process.
+    /// Exit code of the child process. Absent if a signal ended the process or none ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
-    /// Number of the signal that ended the child process.
+    /// Number of the signal that ended the child process. Absent if no signal did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Reason of a failure.
+    /// Stable code of the failure. Absent without a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<FailureReason>,
 }
@@ -114,118 +116,121 @@ pub struct Exit {
 /// Response to [`OpenSession`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SessionOpened {
-    /// Id of the session.
+    /// Id of the session: `ses_` and a ULID.
     #[schema(value_type = String)]
     pub session_id: SessionId,
-    /// Generation, greater for every later session of the runner.
+    /// Generation of the session, greater for every later session of the runner.
     pub generation: u64,
-    /// Access token for the header `Authorization: Bearer`, valid while the session is the newest.
+    /// Access token for the header `Authorization: Bearer`. A newer session of the runner
+    /// invalidates the token.
     pub access_token: String,
     /// Remaining lifetime of the access token in seconds. `POST /runner/v1/token` returns a new
     /// one.
     pub expires_in_s: u64,
-    /// Duration of a long poll in seconds.
+    /// Maximum duration of a long poll in seconds.
     pub wait_s: u64,
-    /// Seconds without contact after which executions become disconnected.
+    /// Time without contact after which an execution counts as disconnected, in seconds.
     pub lease_s: u64,
-    /// Settings for sending logs.
+    /// Settings for uploading logs.
     pub log: LogSettings,
-    /// Instruction for each entry of the journal.
+    /// Instructions, one for each entry of `journal`.
     #[serde(default)]
     pub resume: Vec<Resume>,
-    /// Time on the server.
+    /// Current time of the server's clock.
     #[serde(with = "moment")]
     pub server_time: DateTime<Utc>,
 }
 
-/// Instruction for one entry of the journal.
+/// Instruction for one claim in the runner's journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Resume {
-    /// Id of the job.
+    /// Id of the job: `job_` and a ULID.
     #[schema(value_type = String)]
     pub job: JobId,
-    /// Id of the execution, if the entry had one.
+    /// Id of the execution: `exe_` and a ULID. Absent if the journal entry has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub execution: Option<ExecutionId>,
-    /// Instruction.
+    /// Instruction to the runner.
     pub action: ResumeAction,
 }
 
-/// Instruction for an execution after a restart of the agent.
+/// Instruction for an execution of an earlier session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResumeAction {
-    /// The execution is current: continue it.
+    /// Continue the execution, which still holds its job.
     Resume,
-    /// The execution ended on the runner: send the remaining reports.
+    /// Send the remaining reports of the execution, which has ended on the runner.
     Report,
-    /// The runner no longer owns the execution: stop it, keep its files and send no more reports.
+    /// Stop the execution, which no longer holds its job. Keep its files and send no more reports.
     Abandon,
 }
 
-/// Request of `POST /runner/v1/poll?wait=50`.
+/// Request of `POST /runner/v1/poll?wait=50`, a long poll.
 ///
-/// Responses: 200 [`PollResponse`], or 204 after `wait` seconds without directives; 409
+/// Responses: 200 [`PollResponse`], or 204 after `wait` seconds without directives. 409
 /// `session_superseded`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Poll {
-    /// Id of the session.
+    /// Id of the session: `ses_` and a ULID.
     #[schema(value_type = String)]
     pub session_id: SessionId,
-    /// Generation of the session.
+    /// Generation of the session, as in [`SessionOpened`].
     pub generation: u64,
-    /// Number of further jobs that the runner accepts now. 0 while it is draining or disabled.
+    /// Number of further jobs that the runner accepts now. 0 while the runner is draining or
+    /// disabled.
     pub free_slots: u32,
-    /// Ids of directives that were applied or have no effect.
+    /// Ids of directives that the runner has applied or ignored.
     #[serde(default)]
     pub ack: Vec<String>,
-    /// Running executions.
+    /// Executions that are in progress on the runner.
     #[serde(default)]
     pub running: Vec<Running>,
-    /// Disk usage of the host.
+    /// Disk usage of the host. Absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pressure: Option<DiskUsage>,
-    /// Reason why the customer disabled the runner locally. Absent while it is enabled.
+    /// Reason for which the customer disabled the runner on its host. Absent while the runner is
+    /// enabled there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled: Option<String>,
 }
 
-/// Running execution.
+/// Execution that is in progress on the runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Running {
-    /// Id of the job.
+    /// Id of the job: `job_` and a ULID.
     #[schema(value_type = String)]
     pub job: JobId,
-    /// Id of the execution.
+    /// Id of the execution: `exe_` and a ULID.
     #[schema(value_type = String)]
     pub execution: ExecutionId,
-    /// Name of its current phase.
+    /// Name of the current phase. Absent before the first phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// Bytes of the log on the runner's disk.
+    /// Number of log bytes on the runner's disk.
     pub log_len: u64,
 }
 
-/// Disk usage of a host.
+/// Disk usage of the runner's host.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DiskUsage {
-    /// Bytes that are waiting to be sent.
+    /// Number of log bytes that the runner has not uploaded yet.
     pub spool_bytes: u64,
-    /// Free bytes on the data disk.
+    /// Number of free bytes on the disk of the data directory.
     pub disk_free: u64,
 }
 
 /// Response to [`Poll`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PollResponse {
-    /// Time on the server.
+    /// Current time of the server's clock.
     #[serde(with = "moment")]
     pub server_time: DateTime<Utc>,
-    /// Directives, in order. The server sends each one again until the runner acknowledges it.
+    /// Directives in their order. The server repeats a directive until the runner acknowledges it.
     #[serde(default)]
     pub directives: Vec<SentDirective>,
-    /// Remaining lease of each running execution.
+    /// Remaining time of the lease of each execution in progress.
     #[serde(default)]
     pub leases: Vec<Lease>,
     /// Timing of the next poll.
@@ -233,12 +238,12 @@ pub struct PollResponse {
     pub next: PollTiming,
 }
 
-/// Directive with its id.
+/// Directive with an id for its acknowledgement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SentDirective {
-    /// Opaque, unique id for the acknowledgement.
+    /// Opaque unique id, which the runner sends in `ack`.
     pub id: String,
-    /// Directive to apply.
+    /// Type and fields of the directive.
     #[serde(flatten)]
     pub directive: Directive,
 }
@@ -247,84 +252,84 @@ pub struct SentDirective {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Directive {
-    /// Offers a job to claim.
+    /// Offers a job, which the runner may claim.
     Offer {
-        /// Id of the job.
+        /// Id of the job: `job_` and a ULID.
         #[schema(value_type = String)]
         job: JobId,
-        /// Kind of the job, one of the session's capabilities.
+        /// Kind of the job, one of the capabilities of the session.
         kind: JobKind,
-        /// Time when the offer expires.
+        /// Time from which the offer is invalid.
         #[serde(with = "moment")]
         deadline: DateTime<Utc>,
     },
-    /// Cancels an execution.
+    /// Requests the cancellation of an execution.
     Cancel {
-        /// Id of the job.
+        /// Id of the job: `job_` and a ULID.
         #[schema(value_type = String)]
         job: JobId,
-        /// Id of the execution.
+        /// Id of the execution: `exe_` and a ULID.
         #[schema(value_type = String)]
         execution: ExecutionId,
-        /// Reason, for display to a user.
+        /// Reason of the request, for users.
         reason: String,
-        /// Seconds between SIGTERM and SIGKILL.
+        /// Grace period between SIGTERM and SIGKILL, in seconds.
         grace_s: u64,
-        /// True to shorten the grace period. Set by a second request.
+        /// True if a forced request has shortened the grace period.
         #[serde(default)]
         force: bool,
     },
-    /// Starts or stops low-latency log delivery for a reader.
+    /// Starts or ends log uploads with low latency, for readers that follow a log.
     Tail {
-        /// Id of the job.
+        /// Id of the job: `job_` and a ULID.
         #[schema(value_type = String)]
         job: JobId,
-        /// True if a reader follows the log.
+        /// True while a reader follows the log.
         on: bool,
     },
-    /// Stops the acceptance of new jobs.
+    /// Requests that the runner accepts no new jobs.
     Drain {
-        /// Reason, for display to a user.
+        /// Reason of the request, for users.
         reason: String,
     },
-    /// Resumes the acceptance of new jobs.
+    /// Ends a drain, so that the runner accepts new jobs.
     Resume,
-    /// Announces a newer agent.
+    /// Announces a newer version of `stead-runner`.
     Upgrade {
-        /// Version of the newer agent.
+        /// Newer version.
         version: String,
-        /// Digest of the newer agent.
+        /// Digest of the executable of the newer version.
         digest: String,
-        /// Time by which the upgrade should be done.
+        /// Time by which the operator should upgrade the runner.
         #[serde(with = "moment")]
         by: DateTime<Utc>,
     },
-    /// Requests a new identity key.
+    /// Requests that the runner replaces its identity key.
     Rekey,
-    /// Changes settings.
+    /// Changes settings of the session.
     Config {
-        /// Settings for sending logs.
+        /// Settings for uploading logs.
         log: LogSettings,
     },
-    /// Unknown directive of a later version. The runner acknowledges and ignores it.
+    /// Unknown directive of a later version, which the runner acknowledges and ignores.
     #[serde(other)]
     Unknown,
 }
 
-/// Remaining time of a lease.
+/// Remaining time of the lease of one execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Lease {
-    /// Id of the job.
+    /// Id of the job: `job_` and a ULID.
     #[schema(value_type = String)]
     pub job: JobId,
-    /// Remaining time in milliseconds.
+    /// Remaining time of the lease in milliseconds.
     pub remaining_ms: u64,
 }
 
 /// Timing of the next poll.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PollTiming {
-    /// Duration of the next long poll in seconds. Default: the session's `wait_s`.
+    /// Duration of the next long poll in seconds. Default: `wait_s` of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_s: Option<u64>,
     /// Delay before the next poll in milliseconds.
@@ -337,11 +342,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directive_of_a_later_version_is_read_and_left_alone() {
+    fn an_unknown_directive_deserializes() {
         let text = r#"{"server_time":"2026-01-01T00:00:00Z","directives":[{"id":"1","type":"dance","to":7},
             {"id":"2","type":"resume"},{"id":"3","type":"drain","reason":"r","more":true}],"new":1}"#;
-        let answer: PollResponse = serde_json::from_str(text).unwrap();
-        let read: Vec<_> = answer.directives.into_iter().map(|sent| sent.directive).collect();
+        let response: PollResponse = serde_json::from_str(text).unwrap();
+        let read: Vec<_> = response.directives.into_iter().map(|sent| sent.directive).collect();
         let drain = Directive::Drain { reason: "r".into() };
         assert_eq!(read, [Directive::Unknown, Directive::Resume, drain]);
     }

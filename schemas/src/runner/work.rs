@@ -1,4 +1,4 @@
-//! Claims and reports of a runner, from the claim of a job to its result.
+//! Claims of jobs, and reports about executions.
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
@@ -14,36 +14,37 @@ use crate::{manifest::StateVersion, moment};
 /// Request of `PUT /runner/v1/jobs/{job}/claim`. A repeated request with the same session and
 /// `claim_id` returns the same claim.
 ///
-/// Responses: 200 [`Claimed`]; 409 `claimed_by_other` or `session_superseded`; 410 `cancelled` or
-/// `expired`; 403 `not_offered`.
+/// Responses: 200 [`Claimed`]. 403 `not_offered`. 409 `claimed_by_other` or `session_superseded`.
+/// 410 `cancelled` or `expired`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Claim {
-    /// Id of the session.
+    /// Id of the session: `ses_` and a ULID.
     #[schema(value_type = String)]
     pub session_id: SessionId,
-    /// Generation of the session.
+    /// Generation of the session, as in [`super::SessionOpened`].
     pub generation: u64,
-    /// Random id. The runner writes it to its journal before the request.
+    /// Random id of the claim. The runner writes the id to its journal before the request.
     pub claim_id: String,
-    /// Latest signed checkpoint that this runner has verified.
+    /// Newest signed checkpoint that this runner has verified. Absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
 }
 
-/// Claimed job, with the proof of the claim.
+/// Claimed job, with proofs that the log contains the claim.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Claimed {
-    /// Id of the execution, the fencing token of every later call.
+    /// Id of the execution: `exe_` and a ULID. The id is the fencing token of every later call.
     #[schema(value_type = String)]
     pub execution: ExecutionId,
     /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// Seconds without contact after which the execution becomes disconnected.
+    /// Time without contact after which the execution counts as disconnected, in seconds.
     pub lease_s: u64,
-    /// Deadline, as in the grant.
+    /// Time by which the execution must end, as in the grant.
     #[serde(with = "moment")]
     pub deadline: DateTime<Utc>,
-    /// Time on the server. The runner measures the deadline from it.
+    /// Current time of the server's clock. The runner measures the remaining time to the deadline
+    /// from this time.
     #[serde(with = "moment")]
     pub server_time: DateTime<Utc>,
     /// DSSE envelope around a [`crate::manifest::Manifest`].
@@ -52,23 +53,24 @@ pub struct Claimed {
     /// DSSE envelope around a [`crate::manifest::Grant`].
     #[schema(value_type = Object)]
     pub grant: Envelope,
-    /// Token for the registry and for tools that cannot send the `Execution` header.
+    /// Job token, for the registry and for tools that cannot send the header `Execution`.
     pub job_token: String,
-    /// Settings for sending the log.
+    /// Settings for uploading the log.
     pub log: LogSettings,
-    /// Signed checkpoint that includes the claim.
+    /// Signed checkpoint of a log that contains the claim, as a C2SP signed note.
     pub checkpoint: String,
-    /// Inclusion proof of the claim in the checkpoint's log.
+    /// Inclusion proof of the claim in the tree of `checkpoint`.
     pub inclusion: Inclusion,
-    /// Consistency proof from the runner's checkpoint to this one. Absent if the runner had none.
+    /// Consistency proof from the runner's checkpoint to `checkpoint`. Absent if the request had no
+    /// checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consistency: Option<Consistency>,
 }
 
-/// Proof that `job.claimed` is at a position of the checkpoint's tree.
+/// Proof that the event `job.claimed` is at a position of the checkpoint's tree.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Inclusion {
-    /// Position of the event. Its leaf index is one less.
+    /// Log position of the event. The index of its leaf is one less.
     pub position: u64,
     /// Canonical RFC 6962 entry of the leaf, hexadecimal.
     pub entry: String,
@@ -76,10 +78,10 @@ pub struct Inclusion {
     pub path: Vec<String>,
 }
 
-/// Proof that the tree of a checkpoint is a continuation of an older one.
+/// Proof that the tree of a checkpoint is a continuation of an older tree.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Consistency {
-    /// Size of the older tree.
+    /// Number of leaves of the older tree.
     pub from: u64,
     /// RFC 6962 consistency path, each hash as 64 hexadecimal digits.
     pub path: Vec<String>,
@@ -92,18 +94,18 @@ pub struct Consistency {
 /// `log_mismatch`. 422 `statement_invalid`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Report {
-    /// Id of the execution.
+    /// Id of the execution: `exe_` and a ULID.
     #[schema(value_type = String)]
     pub execution: ExecutionId,
-    /// Sequence number of the report, from 1, without gaps.
+    /// Sequence number of the report. Numbers start at 1 in each execution and have no gaps.
     pub seq: u64,
     /// Type and payload of the report.
     #[serde(flatten)]
     pub body: ReportBody,
-    /// Bytes of the log on the runner's disk at the time of the report.
+    /// Number of log bytes on the runner's disk at the time of the report.
     pub log_len: u64,
-    /// Signature of the runner, in a report that ends the job. Absent from runners that do not sign
-    /// results.
+    /// Signed documents of a report that ends the job. Absent in other reports, and from runners
+    /// that do not sign results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<SignedEnd>,
 }
@@ -114,84 +116,85 @@ pub struct SignedEnd {
     /// DSSE envelope around a [`super::Statement`].
     #[schema(value_type = Object)]
     pub statement: Envelope,
-    /// DSSE envelope around a [`super::JournalHead`] of a journal that contains the statement's
-    /// digest.
+    /// DSSE envelope around a [`super::JournalHead`]. The journal contains the digest of the
+    /// statement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub journal_head: Option<Envelope>,
 }
 
-/// Maximum size of a job's outputs as JSON, names and values together, in bytes. It is half of an
-/// event's limit, because the outputs are stored again with their component. The runner and the
-/// server drop the rest.
+/// Maximum size of a job's outputs in bytes: names, and values as JSON. Runner and server drop the
+/// largest outputs above this limit. The limit is half of an event's limit, because a second event
+/// stores the outputs with their component.
 pub const OUTPUTS_BYTES: usize = 32 * 1024;
 
-/// Body of a report. Content over 64 KiB is uploaded to `PUT /runner/v1/blobs/{sha256}` first.
+/// Type and payload of a report. The runner first uploads content of more than 64 KiB to `PUT
+/// /runner/v1/blobs/{sha256}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", content = "payload", rename_all = "snake_case")]
 pub enum ReportBody {
-    /// The plugin has started.
+    /// The plugin starts its work.
     Started {},
-    /// The plugin has entered a phase.
+    /// The plugin enters a phase of its work. Phases are for display only.
     Phase {
         /// Name of the phase.
         name: String,
     },
-    /// A plan was made.
+    /// Changes that an apply would make.
     Plan(PlanReport),
-    /// The component has outputs.
+    /// Outputs that other components may read.
     Outputs {
-        /// Outputs by name, redacted.
+        /// Output values by name, without secrets.
         #[schema(value_type = Object)]
         outputs: BTreeMap<String, Value>,
     },
-    /// State that a plan was made from, or that an apply wrote.
+    /// Version of the state that a plan read or an apply wrote.
     State(StateVersion),
-    /// An artifact was pushed.
+    /// Artifact that a build pushed to the registry.
     Artifact(Artifact),
-    /// The runner refuses the job.
+    /// The runner refuses the job, which ends the execution.
     Refused {
-        /// Source of the refusal.
+        /// Check that caused the refusal.
         by: RefusedBy,
         /// Name of the violated rule.
         rule: String,
-        /// Explanation for a user.
+        /// Explanation of the refusal for users.
         detail: String,
     },
-    /// The runner is cancelling the execution.
+    /// The runner is cancelling the execution. For display only.
     CancelProgress {
-        /// Last signal that was sent.
+        /// Name of the last signal that the runner sent.
         signal: String,
     },
-    /// The execution has ended.
+    /// The execution ended with this result.
     Finished(Finished),
 }
 
-/// Final report of an execution.
+/// Result of an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Finished {
     /// Outcome of the execution.
     pub outcome: Outcome,
-    /// Exit code of the child process.
+    /// Exit code of the child process. Absent if a signal ended the process or none ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Number of the signal that ended the child process.
+    /// Number of the signal that ended the child process. Absent if no signal did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Reason of a failure.
+    /// Stable code of the failure. Absent without a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<FailureReason>,
-    /// Explanation for a user.
+    /// Explanation of a failure for users. Empty without a failure.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// True if a cancel required SIGKILL.
+    /// True if the child process did not stop after SIGTERM and the runner sent SIGKILL.
     #[serde(default)]
     pub forced: bool,
     /// Size of the complete log in bytes.
     pub log_len: u64,
     /// SHA-256 of the complete log, 64 hexadecimal digits.
     pub log_sha256: String,
-    /// Number of bytes that were omitted from the middle of the log.
+    /// Number of output bytes that the shim omitted from the middle of the log.
     #[serde(default)]
     pub omitted: u64,
     /// Processes of the job that the runner could not end, at most [`NOT_ENDED`], each as `name
@@ -200,24 +203,24 @@ pub struct Finished {
     pub not_ended: Vec<String>,
 }
 
-/// Maximum number of entries in [`Finished::not_ended`]. If there are more processes, the last
-/// entry gives the number of the others.
+/// Maximum number of entries in [`Finished::not_ended`]. If more processes remain, the last entry
+/// is the number of the unlisted processes.
 pub const NOT_ENDED: usize = 16;
 
 /// Outcome of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The child process succeeded.
+    /// The work succeeded.
     Succeeded,
-    /// The child process failed, or could not run.
+    /// The work failed or could not start.
     Failed,
-    /// The execution was stopped by a cancel.
+    /// The runner stopped the execution because of a cancel request.
     Cancelled,
 }
 
 impl Outcome {
-    /// Returns the value on the wire.
+    /// Returns the name of the outcome in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Outcome::Succeeded => "succeeded",
@@ -227,29 +230,29 @@ impl Outcome {
     }
 }
 
-/// Response to a report.
+/// Response to a [`Report`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ReportResponse {
-    /// State of the job.
+    /// State of the job after the report, for example `running`.
     #[serde(default)]
     pub job_state: String,
-    /// Log bytes that the server has stored durably. Present only while the server waits for the
-    /// rest of the log.
+    /// Number of log bytes that the server has stored durably. Present only while the server waits
+    /// for the rest of the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub committed_bytes: Option<u64>,
-    /// Cancel request for this execution, if one is pending.
+    /// Pending cancel request for the execution. Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<PendingCancel>,
 }
 
-/// Cancel request for an execution.
+/// Pending cancel request for an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PendingCancel {
-    /// Reason, for display to a user.
+    /// Reason of the cancel request, for users.
     pub reason: String,
-    /// Seconds between SIGTERM and SIGKILL.
+    /// Grace period between SIGTERM and SIGKILL, in seconds.
     pub grace_s: u64,
-    /// True to shorten the grace period. Set by a second request.
+    /// True if a forced request has shortened the grace period.
     #[serde(default)]
     pub force: bool,
 }
@@ -264,8 +267,8 @@ mod tests {
         let body = ReportBody::Phase { name: "init".into() };
         let report = Report { execution, seq: 2, body, log_len: 7, end: None };
         let text = serde_json::to_string(&report).unwrap();
-        let kept = r#"{"execution":"exe_01ARZ3NDEKTSV4RRFFQ69G5FAV","seq":2,"type":"phase","payload":{"name":"init"},"log_len":7}"#;
-        assert_eq!(text, kept);
+        let expected = r#"{"execution":"exe_01ARZ3NDEKTSV4RRFFQ69G5FAV","seq":2,"type":"phase","payload":{"name":"init"},"log_len":7}"#;
+        assert_eq!(text, expected);
         assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
         let started = Report { body: ReportBody::Started {}, ..report };
         let text = serde_json::to_string(&started).unwrap();

@@ -1,5 +1,6 @@
-//! Principals and runners with an event that this release cannot read. The event may revoke
-//! them, so they are rejected until it can be read; all others continue.
+//! Principals and runners with an event that this release cannot read. The event may revoke the
+//! caller, so the server rejects the caller until it can read the event. Other callers are not
+//! affected.
 use std::{
     collections::{HashMap, HashSet},
     fmt,
@@ -47,7 +48,7 @@ impl fmt::Display for CallerId {
 /// Callers with an unreadable event, and the runners whose streams were read.
 #[derive(Default)]
 pub(super) struct Unreadable {
-    /// Position of the event by caller.
+    /// Position of the unreadable event of each caller.
     callers: HashMap<CallerId, u64>,
     /// Runners whose streams were read once. After that, the tail of the log keeps them up to date.
     read: HashSet<RunnerId>,
@@ -62,7 +63,7 @@ impl Unreadable {
         let caller = caller.into();
         let Some(position) = self.callers.get(&caller) else { return Ok(()) };
         let detail = format!(
-            "{caller} was rejected: this server cannot read event {position} of its history; \
+            "{caller} was rejected: this server cannot read the event at position {position} of its history; \
              upgrade the server to the release that wrote the event, restore a missing archive, \
              or repair the log (`stead audit doctor` shows the event)"
         );
@@ -101,10 +102,11 @@ impl PrincipalCache {
         }
     }
 
-    /// Rejects a runner with an unreadable event. Reads its stream when the runner first calls this
-    /// server, unless it was read before.
+    /// Rejects a runner with an unreadable event. At the first call of the runner to this server,
+    /// reads its stream unless `was_read` returns true.
     ///
     /// # Errors
+    ///
     /// 503 `caller_unreadable`, or an error of reading the stream.
     pub async fn check_runner(
         &self,

@@ -17,7 +17,7 @@ tokio::task_local! {
 #[tokio::test]
 async fn panicking_reaction_is_an_internal_error_and_stops_no_other() {
     let clock = Arc::new(|| {
-        assert!(BROKEN.try_with(|()| ()).is_err(), "nobody knows what time it is");
+        assert!(BROKEN.try_with(|()| ()).is_err(), "injected clock failure");
         system_clock()()
     });
     let started = Started::by(clock).await;
@@ -41,7 +41,7 @@ async fn panicking_reaction_is_an_internal_error_and_stops_no_other() {
     let place = PolicyConsumer::of(held);
     // when its reaction panics
     let panicked = BROKEN.scope((), to(app, &place, &event)).await.unwrap_err();
-    // then it becomes a dead letter and is retried like any other internal error
+    // then the event becomes a dead letter and is retried like after any other internal error
     assert_eq!(classify(panicked.code), FailureClass::Internal);
     to(app, &place, &event).await.unwrap();
     started.server.stop().await;

@@ -1,7 +1,7 @@
 //! Tests of interrupted backups.
 use super::*;
 
-/// Removes files in the reverse order of their creation: only the last one completes a backup.
+/// Removes files in the reverse order of their creation. Only the last file completes a backup.
 #[tokio::test]
 async fn incomplete_backup_is_rejected_and_replaced() {
     let (started, place) = served().await;
@@ -16,7 +16,7 @@ async fn incomplete_backup_is_rejected_and_replaced() {
     // State after kill -9 just before the end: all files exist, but may not be on the disk.
     fs::rename(&out, &partial).unwrap();
     let said = refused(&partial);
-    assert!(said.contains("without `.partial`"), "{said}");
+    assert!(said.contains("its creation did not finish"), "{said}");
     let link = place.path().join("link");
     std::os::unix::fs::symlink(&partial, &link).unwrap();
     assert_eq!(refused(&link).replace("link", "backup.partial"), said);
@@ -51,7 +51,8 @@ async fn incomplete_backup_is_rejected_and_replaced() {
     started.server.stop().await;
 }
 
-/// Others could read the dump, or a symbolic link could make the backup empty another directory.
+/// Other users could read the dump, or a symbolic link could make the backup empty another
+/// directory.
 #[tokio::test]
 async fn partial_directory_of_another_user_is_rejected_and_unchanged() {
     let place = tempfile::tempdir().unwrap();

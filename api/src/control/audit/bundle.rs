@@ -24,8 +24,8 @@ use proof::{
 };
 use schemas::control::bundles::{BundleQuery, OtherEntries};
 
-use self::asked::{found, last, named, rest, since};
-use super::broken;
+use self::asked::{entries_from, last_position, parse_stream, position_of_event, prior_checkpoint};
+use super::aborted;
 use crate::{
     extract::{Caller, Query},
     problem::{Code, Problem},
@@ -41,7 +41,7 @@ const MAX_GAP: u64 = 1000;
 
 /// Get a bundle that proves an event, a stream, or an install with its runs, jobs and builds
 ///
-/// The bundle can be verified offline. docs/audit.md lists its content and what it proves.
+/// The bundle can be verified offline. docs/audit.md describes its content and its guarantees.
 #[utoipa::path(
     get, path = "/v1/audit/bundle", tag = "audit", params(BundleQuery),
     responses((status = 200, body = Object, content_type = "application/vnd.stead.bundle.v1+json")),
@@ -57,8 +57,8 @@ pub async fn bundle(
         yield Bytes::from(text.head(&made.bundle)?);
         let mut after = 0;
         loop {
-            who.recheck(&app).map_err(broken)?;
-            let (page, last) = made.events(&app, after).await.map_err(broken)?;
+            who.recheck(&app).map_err(aborted)?;
+            let (page, last) = made.events(&app, after).await.map_err(aborted)?;
             for event in page {
                 yield Bytes::from(text.event(&event)?);
             }
@@ -69,8 +69,8 @@ pub async fn bundle(
             yield Bytes::from(text.others(*from, edge)?);
             let mut position = from - 1;
             while position < head {
-                who.recheck(&app).map_err(broken)?;
-                let (entries, last) = made.entries(&app, position).await.map_err(broken)?;
+                who.recheck(&app).map_err(aborted)?;
+                let (entries, last) = made.entries(&app, position).await.map_err(aborted)?;
                 position = last;
                 let mut page = String::new();
                 for entry in entries {
@@ -126,33 +126,37 @@ impl BundleWriter {
         let log = app.log();
         let head = log.head();
         let since = match &which.prior_checkpoint {
-            Some(note) => Some(since(app, note, &head).await?),
+            Some(note) => Some(prior_checkpoint(app, note, &head).await?),
             None => None,
         };
         if which.hashes_only == Some(true) && collect::is_annotated(which) {
-            let detail = "names and reasons need the content of the events: omit hashes_only";
+            let detail = "names and reasons need the content of the events; omit hashes_only";
             return Err(Problem::new(Code::BadRequest, detail));
         }
-        let (source, subject, others, annotations) =
-            match (&which.install, &which.stream, which.position, which.event) {
-                (Some(install), None, None, None) => {
-                    BundleWriter::history(app, (which, who), install, head.size).await?
-                }
-                (None, Some(stream), None, None) => {
-                    BundleWriter::stream(app, which, stream, head.size).await?
-                }
-                (None, None, Some(position), None) => {
-                    BundleWriter::event(app, which, position, head.size).await?
-                }
-                (None, None, None, Some(event)) => {
-                    let position = found(app, event).await?;
-                    BundleWriter::event(app, which, position, head.size).await?
-                }
-                _ => {
-                    let detail = "send exactly one of install, stream, position and event";
-                    return Err(Problem::new(Code::BadRequest, detail));
-                }
-            };
+        let (source, subject, others, annotations) = match (
+            &which.install,
+            &which.stream,
+            which.position,
+            which.event,
+        ) {
+            (Some(install), None, None, None) => {
+                BundleWriter::history(app, (which, who), install, head.size).await?
+            }
+            (None, Some(stream), None, None) => {
+                BundleWriter::stream(app, which, stream, head.size).await?
+            }
+            (None, None, Some(position), None) => {
+                BundleWriter::event(app, which, position, head.size).await?
+            }
+            (None, None, None, Some(event)) => {
+                let position = position_of_event(app, event).await?;
+                BundleWriter::event(app, which, position, head.size).await?
+            }
+            _ => {
+                let detail = "the request needs exactly one of install, stream, position and event; send one";
+                return Err(Problem::new(Code::BadRequest, detail));
+            }
+        };
         let keys = app.keys.current();
         let signer = VerifierKey { name: head.origin(), key: keys.checkpoints().verifying_key() };
         let bundle = Bundle {
@@ -179,12 +183,12 @@ impl BundleWriter {
     }
 
     async fn stream(app: &App, which: &BundleQuery, stream: &str, size: u64) -> Selected {
-        let stream = named(app, stream).await?;
-        let last = last(app, &stream, size).await?;
+        let stream = parse_stream(app, stream).await?;
+        let last = last_position(app, &stream, size).await?;
         let others = match which.other_entries.unwrap_or_default() {
             OtherEntries::None => None,
-            OtherEntries::After => Some(rest(app, last + 1, size).await?),
-            OtherEntries::All => Some(rest(app, 1, size).await?),
+            OtherEntries::After => Some(entries_from(app, last + 1, size).await?),
+            OtherEntries::All => Some(entries_from(app, 1, size).await?),
         };
         let annotations = match collect::is_annotated(which) {
             true => collect::of_stream(app, which, &stream, size).await?,
@@ -200,19 +204,19 @@ impl BundleWriter {
         install: &str,
         size: u64,
     ) -> Selected {
-        let install = named(app, &format!("{}/{install}", Install::NAME)).await?;
+        let install = parse_stream(app, &format!("{}/{install}", Install::NAME)).await?;
         let own = install.to_string();
         let found = collect::history(app, (which, who), install, size).await?;
-        // Starts after the earliest last event of a stream, to prove that every stream ended. A
-        // bundle has a size limit. If the limit moves the start, the streams that ended before it
-        // are covered by their sequence numbers only.
+        // The other entries start after the earliest last event of a stream, to prove that every
+        // stream ended. If the size limit of a bundle moves this start, only sequence numbers cover
+        // the streams that ended before it.
         let earliest = found.streams.values().min().copied().unwrap_or(size);
         let last = found.streams.get(&own).copied().unwrap_or(size);
         let from = (earliest + 1).max((size + 1).saturating_sub(MAX_OTHERS)).min(last + 1);
         let others = match which.other_entries.unwrap_or_default() {
             OtherEntries::None => None,
-            OtherEntries::After => Some(rest(app, from, size).await?),
-            OtherEntries::All => Some(rest(app, 1, size).await?),
+            OtherEntries::After => Some(entries_from(app, from, size).await?),
+            OtherEntries::All => Some(entries_from(app, 1, size).await?),
         };
         let streams = found.streams.keys().filter_map(|name| name.split_once('/'));
         let streams = streams.map(|(kind, id)| StreamId::new(kind, id)).collect();
@@ -235,7 +239,8 @@ impl BundleWriter {
             Source::History { positions, .. } => {
                 let left = &positions[positions.partition_point(|position| *position <= after)..];
                 let Some(first) = left.first() else { return Ok((vec![], None)) };
-                // One query reads the events that are close together, including those between them.
+                // One query reads events that are close together, including other events between
+                // them.
                 let near = left.iter().take_while(|position| **position - first < MAX_GAP);
                 let Some(last) = near.take(EVENT_PAGE as usize).last() else {
                     return Ok((vec![], None));

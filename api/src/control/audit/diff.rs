@@ -14,7 +14,7 @@ use projections::{
 use schemas::control::history::{FieldChanged, StreamDiff, StreamDiffQuery};
 use serde_json::Value;
 
-use super::{point, position, states};
+use super::{point_at, resolve_position, states};
 use crate::{
     auth::names,
     control::show,
@@ -38,24 +38,24 @@ pub async fn diff(
     State(app): State<App>,
     Query(which): Query<StreamDiffQuery>,
 ) -> ApiResult<StreamDiff> {
-    let stream = states::stream(&app, &which.stream).await?;
+    let stream = states::parse_stream(&app, &which.stream).await?;
     let from = (which.from_position, which.from_time);
-    let range = range(&app, from, (which.to_position, which.to_time)).await?;
-    Ok(Json(of_stream(&app, &stream, range).await?))
+    let range = resolve_range(&app, from, (which.to_position, which.to_time)).await?;
+    Ok(Json(compare_stream(&app, &stream, range).await?))
 }
 
 /// Resolves the two points to positions.
-pub(super) async fn range(
+pub(super) async fn resolve_range(
     app: &App,
     from: (Option<u64>, Option<Timestamp>),
     to: (Option<u64>, Option<Timestamp>),
 ) -> Result<(u64, u64), Problem> {
     if from == (None, None) {
-        let detail = "from_position or from_time is required";
+        let detail = "the request has no first point; send from_position or from_time";
         return Err(Problem::new(Code::BadRequest, detail));
     }
-    let from = position(app, from.0, from.1).await?;
-    let to = position(app, to.0, to.1).await?;
+    let from = resolve_position(app, from.0, from.1).await?;
+    let to = resolve_position(app, to.0, to.1).await?;
     if from > to {
         let detail = format!(
             "the first point (position {from}) is after the second (position {to}); swap them"
@@ -66,7 +66,7 @@ pub(super) async fn range(
 }
 
 /// Compares one stream at two positions.
-pub(super) async fn of_stream(
+pub(super) async fn compare_stream(
     app: &App,
     stream: &StreamId,
     (from, to): (u64, u64),
@@ -74,7 +74,7 @@ pub(super) async fn of_stream(
     let before = states::as_of(app, stream, from).await?;
     let after = states::as_of(app, stream, to).await?;
     if after.sequence == 0 {
-        return Err(states::unborn(app, stream, to).await?);
+        return Err(states::not_created_yet(app, stream, to).await?);
     }
     // An aggregate that did not exist has no fields, although its default state has some.
     let was = if before.sequence == 0 { Value::Null } else { before.state };
@@ -83,18 +83,22 @@ pub(super) async fn of_stream(
     changes.truncate(MAX_FIELDS);
     let history = history(app, stream, (from, to)).await?;
     let names = names::get(&app.pool, principals(&history)).await?;
-    let told = show::HistoryConverter { names: &names };
+    let converter = show::HistoryConverter { names: &names };
     let name = after.state.get("name").and_then(Value::as_str).map(str::to_owned);
     Ok(StreamDiff {
         stream: stream.to_string(),
         name,
-        from: point(app, from).await?,
-        to: point(app, to).await?,
+        from: point_at(app, from).await?,
+        to: point_at(app, to).await?,
         changes: changes.into_iter().map(field_to_wire).collect(),
         more_changes,
         complete_through: history.complete_through,
-        runs: history.runs.into_iter().map(|run| told.run(run)).collect(),
-        other_events: history.other_events.into_iter().map(|event| told.event(event)).collect(),
+        runs: history.runs.into_iter().map(|run| converter.run(run)).collect(),
+        other_events: history
+            .other_events
+            .into_iter()
+            .map(|event| converter.event(event))
+            .collect(),
     })
 }
 
@@ -118,7 +122,7 @@ fn principals(history: &History) -> HashSet<PrincipalId> {
     let mut all: Vec<&Actor> = history.other_events.iter().map(|event| &event.actor).collect();
     for run in &history.runs {
         all.extend(run.request.iter().map(|request| &request.by));
-        all.extend(run.interventions.iter().map(|word| &word.by));
+        all.extend(run.interventions.iter().map(|intervention| &intervention.by));
         all.extend(run.events.iter().map(|event| &event.actor));
     }
     let principal = |actor: &Actor| match actor {

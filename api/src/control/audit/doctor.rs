@@ -49,31 +49,31 @@ pub async fn examine(
         Problem::new(Code::Rejected, "another doctor run is in progress on this server: it reads the whole log; try again when it has finished")
     })?;
     let (progress, mut updates) = unbounded_channel::<DoctorProgress>();
-    let looking = async move {
+    let check = async move {
         let total = app.log().position();
-        let mut look = Doctor { progress, total, findings: vec![], permit: Arc::new(only) };
-        let state = match look.all(&app).await {
+        let mut doctor = Doctor { progress, total, findings: vec![], permit: Arc::new(only) };
+        let state = match doctor.all(&app).await {
             Ok(()) => DoctorProgress {
                 events: total,
-                findings: std::mem::take(&mut look.findings),
-                ..look.at("all", "done")
+                findings: std::mem::take(&mut doctor.findings),
+                ..doctor.at("all", "done")
             },
             Err(problem) => {
-                DoctorProgress { detail: Some(problem.detail), ..look.at("all", "failed") }
+                DoctorProgress { detail: Some(problem.detail), ..doctor.at("all", "failed") }
             }
         };
-        let _ = look.progress.send(state);
+        let _ = doctor.progress.send(state);
     };
     let events = async_stream::stream! {
         // If the client disconnects, the check stops. It writes nothing, so nothing is left
         // incomplete.
-        let mut looking = std::pin::pin!(looking);
+        let mut check = std::pin::pin!(check);
         let mut over = false;
         loop {
             let examined = tokio::select! {
                 biased;
                 updates = updates.recv() => updates,
-                () = &mut looking, if !over => { over = true; continue }
+                () = &mut check, if !over => { over = true; continue }
             };
             let Some(examined) = examined else { break };
             let event = Event::default().event("progress").json_data(&examined);
@@ -88,10 +88,12 @@ pub async fn examine(
 
 /// Describes job results without a runner's signature. They are not findings, because older runners
 /// sign nothing.
-fn unsigned(ReportCounts { unsigned, first_unsigned, .. }: &ReportCounts) -> Option<String> {
+fn unsigned_results(
+    ReportCounts { unsigned, first_unsigned, .. }: &ReportCounts,
+) -> Option<String> {
     first_unsigned.map(|first| {
         format!(
-            "{unsigned} results of jobs have no runner's signature, the first at position {first}: only the server vouches for them"
+            "{unsigned} results of jobs have no runner's signature, the first at position {first}, so only the server attests them"
         )
     })
 }
@@ -131,8 +133,9 @@ impl Doctor {
         self.checked("erasure", remaining, None);
         let parked = dead_letters::progress(&app.pool).await?.dead_letters;
         if parked > 0 {
-            self.findings
-                .push(format!("policies: {parked} dead letters; the server's log has the reasons"));
+            self.findings.push(format!(
+                "policies: {parked} dead letters; see the reasons in the server's log"
+            ));
         }
         Ok(())
     }
@@ -144,21 +147,22 @@ impl Doctor {
 
     fn checked(&mut self, check: &str, findings: Vec<String>, detail: Option<String>) {
         let (events, found) = (self.total, findings.clone());
-        let told = DoctorProgress { events, findings: found, detail, ..self.at(check, "checked") };
-        let _ = self.progress.send(told);
+        let report =
+            DoctorProgress { events, findings: found, detail, ..self.at(check, "checked") };
+        let _ = self.progress.send(report);
         self.findings.extend(findings.into_iter().map(|finding| format!("{check}: {finding}")));
     }
 
     async fn log(&mut self, app: &App) -> Result<(), Problem> {
-        let (said, mut told) = (self.progress.clone(), self.at("log", "running"));
+        let (sender, mut report) = (self.progress.clone(), self.at("log", "running"));
         let (log, only) = (app.log().clone(), self.permit.clone());
         // The verification tasks continue after the client disconnects, so they hold the permit
         // until they finish.
         let verified = tokio::spawn(async move {
             let _only = only;
             let progress = move |events| {
-                told.events = events;
-                let _ = said.send(told.clone());
+                report.events = events;
+                let _ = sender.send(report.clone());
             };
             verify(&log, 0, progress).await
         });
@@ -166,7 +170,7 @@ impl Doctor {
         let findings = match verified.await.map_err(Problem::internal)? {
             Ok(verified) => {
                 self.total = verified.size;
-                detail = unsigned(&verified.reported.tally);
+                detail = unsigned_results(&verified.reported.tally);
                 verified.reported.wrong.iter().map(ToString::to_string).collect()
             }
             Err(VerifyError::Differs(difference)) => vec![difference.to_string()],
@@ -179,7 +183,7 @@ impl Doctor {
 
     async fn checkpoints(&mut self, app: &App) -> Result<(), Problem> {
         // Uses the keys of the server, not those in the database. An attacker who changes the log
-        // and its checkpoints could also add a key there.
+        // and its checkpoints could also add a key to the database.
         let keys = app.keys.current().seal_keys();
         let mut findings = match app.log().verify_checkpoints(&keys).await {
             Ok(_) => vec![],
@@ -253,7 +257,7 @@ impl Doctor {
             // columns.
             Err(RebuildError::Log(LogError::Database(error))) if is_incompatible_table(&error) => {
                 vec![format!(
-                    "cannot compare the rows: another version created the table; {remedy}"
+                    "cannot compare the rows: the table was dropped, or another version created it; {remedy}"
                 )]
             }
             Err(RebuildError::Log(LogError::Damaged { position, what })) => {
@@ -267,15 +271,15 @@ impl Doctor {
     }
 
     async fn projection(&mut self, app: &App, name: &str) -> Result<(), Problem> {
-        let (said, mut told) = (self.progress.clone(), self.at(name, "running"));
+        let (sender, mut report) = (self.progress.clone(), self.at(name, "running"));
         let mut hundredth = 0;
         let verified = projections::verify(app.log(), name, move |progress| {
             if let projections::Progress::Replaying { events, total } = progress
                 && hundredth != events.saturating_mul(100) / total.max(1)
             {
                 hundredth = events.saturating_mul(100) / total.max(1);
-                (told.events, told.total) = (events, total);
-                let _ = said.send(told.clone());
+                (report.events, report.total) = (events, total);
+                let _ = sender.send(report.clone());
             }
         });
         let findings = match verified.await {
@@ -297,12 +301,12 @@ mod tests {
 
     #[test]
     fn unsigned_results_are_reported_but_are_no_finding() {
-        assert_eq!(unsigned(&ReportCounts { signed: 3, ..ReportCounts::default() }), None);
+        assert_eq!(unsigned_results(&ReportCounts { signed: 3, ..ReportCounts::default() }), None);
         let tally = ReportCounts { signed: 3, unsigned: 2, first_unsigned: Some(7) };
-        let told = unsigned(&tally).unwrap();
+        let text = unsigned_results(&tally).unwrap();
         assert!(
-            told.contains("2 results of jobs have no runner's signature, the first at position 7"),
-            "{told}"
+            text.contains("2 results of jobs have no runner's signature, the first at position 7"),
+            "{text}"
         );
     }
 }

@@ -17,8 +17,8 @@ use schemas::control::history::{InstallsDiff, InstallsDiffQuery};
 use sqlx::Row as _;
 
 use super::{
-    diff::{of_stream, range},
-    point,
+    diff::{compare_stream, resolve_range},
+    point_at,
 };
 use crate::{
     changed_installs::Range,
@@ -37,7 +37,7 @@ const ARCHIVE_PAGE: u32 = 2_000;
 /// Compare every install at two points
 ///
 /// Lists the fields that differ, and the runs with their requests, approvals and steps. Includes
-/// each install that has an event in between, or whose run has one.
+/// each install with an event between the points, and each install whose run has such an event.
 #[utoipa::path(
     get, path = "/v1/audit/diff/installs", tag = "audit", params(InstallsDiffQuery),
     responses((status = 200, body = InstallsDiff)),
@@ -50,7 +50,7 @@ pub async fn installs_diff(
     if limit == 0 || limit > MAX_LIMIT {
         return Err(Problem::new(
             Code::BadRequest,
-            format!("limit must be between 1 and {MAX_LIMIT}"),
+            format!("invalid limit {limit}: it must be between 1 and {MAX_LIMIT}"),
         ));
     }
     let bad = |_| {
@@ -62,11 +62,11 @@ pub async fn installs_diff(
     let after: Option<InstallId> =
         which.cursor.as_deref().map(str::parse).transpose().map_err(bad)?;
     let from = (which.from_position, which.from_time);
-    let range = range(&app, from, (which.to_position, which.to_time)).await?;
+    let range = resolve_range(&app, from, (which.to_position, which.to_time)).await?;
     let changed = match app.changed_installs.find(range) {
         Some(changed) => changed,
         None => {
-            let changed = Arc::new(changed(&app, range).await?);
+            let changed = Arc::new(changed_installs(&app, range).await?);
             app.changed_installs.keep(range, Arc::clone(&changed));
             changed
         }
@@ -77,14 +77,14 @@ pub async fn installs_diff(
     let next = page.last().filter(|_| left.next().is_some()).map(ToString::to_string);
     let mut items = Vec::with_capacity(page.len());
     for install in page {
-        items.push(of_stream(&app, &StreamId::of::<Install>(install), range).await?);
+        items.push(compare_stream(&app, &StreamId::of::<Install>(install), range).await?);
     }
-    let (from, to) = (point(&app, range.0).await?, point(&app, range.1).await?);
+    let (from, to) = (point_at(&app, range.0).await?, point_at(&app, range.1).await?);
     Ok(Json(InstallsDiff { from, to, items, next }))
 }
 
-/// Returns the installs that have an event in the range, or whose run has one.
-async fn changed(app: &App, (from, to): Range) -> Result<BTreeSet<InstallId>, Problem> {
+/// Returns the installs that have an event in the range, or whose run has such an event.
+async fn changed_installs(app: &App, (from, to): Range) -> Result<BTreeSet<InstallId>, Problem> {
     let (mut installs, mut runs) = (BTreeSet::new(), BTreeSet::new());
     let mut take = |kind: &str, id: &str| {
         match kind {

@@ -18,7 +18,7 @@ use schemas::control::{
     bundles::RangeQuery,
 };
 
-use super::{EXPORT_PAGE, broken, records};
+use super::{EXPORT_PAGE, aborted, records};
 use crate::{
     extract::{Caller, Query},
     problem::{Code, Problem},
@@ -28,7 +28,7 @@ use crate::{
 /// Export a range of the log with a proof of completeness
 ///
 /// The first line has the signed checkpoint and the proofs. Each further line is an event, as in an
-/// export. docs/audit.md describes both.
+/// export. docs/audit.md describes both formats.
 #[utoipa::path(
     get, path = "/v1/audit/range", tag = "audit", params(RangeQuery),
     responses((status = 200, body = EventRecord, content_type = "application/x-ndjson")),
@@ -40,16 +40,16 @@ pub async fn range(
 ) -> Result<Response, Problem> {
     let head = head(&app, &which).await?;
     let all = EventsQuery { after: Some(head.from - 1), ..EventsQuery::default() };
-    let mut wanted = records::EventSelection::of(&app, &all).await?;
-    wanted.until = head.to;
+    let mut selection = records::EventSelection::of(&app, &all).await?;
+    selection.until = head.to;
     let lines = async_stream::try_stream! {
         let mut first = serde_json::to_vec(&head)?;
         first.push(b'\n');
         yield Bytes::from(first);
-        let mut after = wanted.after;
-        while after < wanted.until {
-            who.recheck(&app).map_err(broken)?;
-            let (page, searched) = wanted.next(&app, after, EXPORT_PAGE).await.map_err(broken)?;
+        let mut after = selection.after;
+        while after < selection.until {
+            who.recheck(&app).map_err(aborted)?;
+            let (page, searched) = selection.next(&app, after, EXPORT_PAGE).await.map_err(aborted)?;
             let mut text = Vec::new();
             for event in &page {
                 serde_json::to_writer(&mut text, event)?;
@@ -75,12 +75,13 @@ async fn head(app: &App, which: &RangeQuery) -> Result<Head, Problem> {
     let from = which.from.unwrap_or(1).max(within.after + 1);
     let to = which.to.unwrap_or(checkpoint.size).min(within.until).min(checkpoint.size);
     if from > to || which.from == Some(0) || which.to.is_some_and(|to| to > checkpoint.size) {
-        let asked_to = which.to.unwrap_or(to);
-        let asked = match (since, until) {
-            (None, None) => format!("from position {} to {asked_to}", which.from.unwrap_or(1)),
+        let requested_to = which.to.unwrap_or(to);
+        let requested = match (since, until) {
+            (None, None) => format!("from position {} to {requested_to}", which.from.unwrap_or(1)),
             _ => "in that time range".into(),
         };
-        let detail = format!("no events {asked}: the log has positions 1 to {}", checkpoint.size);
+        let detail =
+            format!("no events {requested}: the log has positions 1 to {}", checkpoint.size);
         return Err(Problem::new(Code::NotFound, detail));
     }
     let before = match from {

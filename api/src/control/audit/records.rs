@@ -38,9 +38,9 @@ const SQL: &str = "select position, encode(uuid_send(event_id), 'hex') as event_
     and ($6::text is null or starts_with(event_type, $6)) \
     and ($7::text is null or metadata ->> 'actor' = $7) \
     and ";
-/// Conditions for one stream and for all streams. A stream has an index, so its statement needs no
-/// window. The two statements are separate because a generic plan for an optional condition cannot
-/// use the index.
+// Conditions for one stream and for all streams. A stream has an index, so its statement needs no
+// window. The two statements are separate because a generic plan for an optional condition cannot
+// use the index.
 const ONE_STREAM: &str = "aggregate_type = $3 and aggregate_id = $4";
 const ANY_STREAM: &str = "($3::text is null or aggregate_type = $3) and $4::text is null";
 
@@ -63,7 +63,9 @@ fn check_aggregate_type(filter: &str, kind: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let kinds = states::AGGREGATE_TYPES.join(", ");
-    let detail = format!("`{filter}`: {kind:?} is not an aggregate type; allowed: {kinds}");
+    let detail = format!(
+        "invalid filter `{filter}`: {kind:?} is not an aggregate type; use one of: {kinds}"
+    );
     Err(Problem::new(Code::BadRequest, detail))
 }
 
@@ -89,7 +91,7 @@ impl EventSelection {
         }
         let (aggregate_type, aggregate_id) = match query.stream.as_deref() {
             Some(stream) if stream.contains('/') => {
-                let stream = states::stream(app, stream).await?;
+                let stream = states::parse_stream(app, stream).await?;
                 if app.log().version(&stream).await? == 0 {
                     return Err(Problem::not_found(format!("the stream {stream}")));
                 }
@@ -106,7 +108,7 @@ impl EventSelection {
         if let Some(named) = &named {
             let Some((kind, _)) = named.split_once('.') else {
                 let detail = format!(
-                    "`type`: {named:?} is not an event type; for all events of an \
+                    "invalid filter `type`: {named:?} is not an event type; for all events of an \
                              aggregate, use a prefix such as `run.`"
                 );
                 return Err(Problem::new(Code::BadRequest, detail));
@@ -178,7 +180,7 @@ impl EventSelection {
 }
 
 /// Adds the current names of actors. For pages only: exports must stay identical over time.
-pub async fn named(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
+pub async fn add_actor_names(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
     let principals: HashSet<PrincipalId> =
         records.iter().filter_map(|record| record.actor.parse().ok()).collect();
     let names = names::get(&app.pool, principals).await?;
@@ -190,7 +192,7 @@ pub async fn named(app: &App, records: &mut [EventRecord]) -> Result<(), Problem
 
 /// Adds decrypted payloads, upcast to the current version. For pages only: exports must stay
 /// identical over time.
-pub async fn opened(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
+pub async fn add_readable_payloads(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
     let mut connection = app.pool.acquire().await?;
     let payloads = records.iter().map(|record| record.payload.get());
     let keys = app.log().key_ring().decryption_keys(&mut connection, payloads).await?;

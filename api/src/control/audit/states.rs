@@ -50,7 +50,7 @@ pub struct Folded {
 }
 
 /// Parses `<aggregate type>/<aggregate id>`. Apps and installs can also be given by name.
-pub async fn stream(app: &App, text: &str) -> Result<StreamId, Problem> {
+pub async fn parse_stream(app: &App, text: &str) -> Result<StreamId, Problem> {
     let (kind, id) = text.split_once('/').ok_or_else(|| {
         Problem::new(Code::BadRequest, "invalid stream; use <aggregate type>/<aggregate id>")
     })?;
@@ -108,7 +108,11 @@ async fn fold<D: Decider>(app: &App, id: &str, position: u64) -> Result<Folded, 
 
 /// Problem for a stream without events at this position. Names the stream's first event, if there
 /// is one.
-pub async fn unborn(app: &App, stream: &StreamId, position: u64) -> Result<Problem, Problem> {
+pub async fn not_created_yet(
+    app: &App,
+    stream: &StreamId,
+    position: u64,
+) -> Result<Problem, Problem> {
     let first = app.log().read_page(stream, (0, u64::MAX), 1).await?;
     let detail = match first.first() {
         Some(first) => {

@@ -15,33 +15,37 @@ use crate::{
     state::App,
 };
 
-/// Response to a command, as far as its events contain it. `first` is greater than `last` if there
-/// are no events.
+/// Recovers the response to a command from its events. `first` is greater than `last` if there are no events.
 ///
 /// # Errors
 /// 409 if the response contained more than the events. The problem names the position.
-pub async fn answer(app: &App, route: &str, first: u64, last: u64) -> Result<Value, Problem> {
+pub async fn recover_response(
+    app: &App,
+    route: &str,
+    first: u64,
+    last: u64,
+) -> Result<Value, Problem> {
     let count = u32::try_from((last + 1).saturating_sub(first)).unwrap_or(u32::MAX);
     let events = match count {
         0 => vec![],
         count => app.log().read(first.saturating_sub(1), count).await?,
     };
-    let said = Value::Object(known_members(&events, last)?);
-    if is_response_of(route, &said) {
-        return Ok(said);
+    let response = Value::Object(known_members(&events, last)?);
+    if is_response_of(route, &response) {
+        return Ok(response);
     }
     let detail = format!(
-        "the change was made, up to position {last}, but its response was lost with a server; do \
-         not send it again with another key; `stead audit events` shows its events"
+        "cannot repeat the response: the change is committed up to position {last}, but a server failed before \
+         it stored the response; see `stead audit events`, and do not send the request with another key"
     );
     Err(Problem::new(Code::Conflict, detail).with("position", last))
 }
 
 /// Collects all members of a response that the events contain.
 fn known_members(events: &[StoredEvent], last: u64) -> Result<Map<String, Value>, Problem> {
-    let mut said = Map::new();
-    said.insert("position".into(), last.into());
-    said.insert("changed".into(), (!events.is_empty()).into());
+    let mut members = Map::new();
+    members.insert("position".into(), last.into());
+    members.insert("changed".into(), (!events.is_empty()).into());
     for event in events {
         let id = json!(event.stream.aggregate_id);
         let payload: Value = serde_json::from_str(&event.payload).map_err(Problem::internal)?;
@@ -52,39 +56,39 @@ fn known_members(events: &[StoredEvent], last: u64) -> Result<Map<String, Value>
         };
         for name in names {
             if let Some(value) = payload.get(name) {
-                said.insert((*name).into(), value.clone());
+                members.insert((*name).into(), value.clone());
             }
         }
         match &*event.stream.aggregate_type {
-            "install" => said.entry("id").or_insert(id),
-            "run" => said.entry("run").or_insert(id),
+            "install" => members.entry("id").or_insert(id),
+            "run" => members.entry("run").or_insert(id),
             "access" => {
                 if let Some(token) = payload.get("token") {
-                    said.insert("id".into(), token.clone());
+                    members.insert("id".into(), token.clone());
                 }
-                said.entry("principal").or_insert(id)
+                members.entry("principal").or_insert(id)
             }
             _ => continue,
         };
     }
-    Ok(said)
+    Ok(members)
 }
 
 /// Returns true if the value is a valid response of this route.
-fn is_response_of(route: &str, said: &Value) -> bool {
-    fn is<T: DeserializeOwned>(said: &Value) -> bool {
-        serde_json::from_value::<T>(said.clone()).is_ok()
+fn is_response_of(route: &str, response: &Value) -> bool {
+    fn is<T: DeserializeOwned>(response: &Value) -> bool {
+        serde_json::from_value::<T>(response.clone()).is_ok()
     }
     match route {
-        "/v1/installs" => is::<InstallCreated>(said),
-        "/v1/installs/{install}" => is::<InstallUpdated>(said),
-        "/v1/installs/{install}/runs" | "/v1/runs/{run}/retry" => is::<RunRequested>(said),
-        "/v1/tokens" => is::<TokenCreated>(said),
+        "/v1/installs" => is::<InstallCreated>(response),
+        "/v1/installs/{install}" => is::<InstallUpdated>(response),
+        "/v1/installs/{install}/runs" | "/v1/runs/{run}/retry" => is::<RunRequested>(response),
+        "/v1/tokens" => is::<TokenCreated>(response),
         "/v1/installs/{install}/enrolment-tokens" | "/v1/runners/enrolment-tokens" => {
-            is::<EnrolmentIssued>(said)
+            is::<EnrolmentIssued>(response)
         }
         // These responses contain more than their events.
         "/v1/apps/{app}/sync" | "/v1/builds/{build}/retry" => false,
-        _ => is::<ChangeResult>(said),
+        _ => is::<ChangeResult>(response),
     }
 }

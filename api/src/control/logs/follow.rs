@@ -18,7 +18,7 @@ use crate::{extract::Caller, problem::Problem, state::App};
 /// Interval at which the state of an idle log is checked.
 const IDLE_CHECK: Duration = Duration::from_secs(1);
 
-/// Record number. The rest of a record is passed on unparsed.
+/// Number of a record. The other members are not parsed.
 #[derive(Deserialize)]
 struct RecordNumber {
     n: u64,
@@ -66,7 +66,7 @@ pub async fn follow(
             }
             // Checks for finalization before it reads the length. Records that arrived before the
             // finalization are then sent before the end.
-            let sealed = sealed(&app, job, execution).await;
+            let finalized = is_finalized(&app, job, execution).await;
             let Ok(length) = app.logs.length(execution).await else { break };
             while at < length {
                 let read = app.logs.read(execution, at..length.min(at + CHUNK)).await;
@@ -82,7 +82,7 @@ pub async fn follow(
                     yield Ok(event.data(text));
                 }
             }
-            if sealed {
+            if finalized {
                 yield Ok(Event::default().event("end").data("finalized"));
                 break;
             }
@@ -110,19 +110,19 @@ struct TailGuard {
 
 impl TailGuard {
     fn of(app: &App, job: JobId) -> TailGuard {
-        app.dispatch.tail(job, true);
+        app.dispatch.set_log_reader(job, true);
         TailGuard { app: app.clone(), job }
     }
 }
 
 impl Drop for TailGuard {
     fn drop(&mut self) {
-        self.app.dispatch.tail(self.job, false);
+        self.app.dispatch.set_log_reader(self.job, false);
     }
 }
 
 /// Returns true if the log is finalized, so that no bytes can follow.
-async fn sealed(app: &App, job: JobId, execution: ExecutionId) -> bool {
+async fn is_finalized(app: &App, job: JobId, execution: ExecutionId) -> bool {
     let loaded = app.engine.load::<Job>(job).await;
     loaded.is_ok_and(|job| job.logs.iter().any(|log| log.execution == execution))
 }

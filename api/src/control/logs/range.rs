@@ -6,7 +6,8 @@ use crate::problem::{Code, Problem};
 /// Parses `bytes=0-99`, `bytes=100-` or `bytes=-100`, limited to the length of the log.
 pub fn of(text: &str, length: u64) -> Result<Range<u64>, Problem> {
     let wrong = || {
-        let detail = format!("{text:?} is not a valid range: the log has {length} bytes");
+        let detail =
+            format!("invalid range {text:?}: the log has {length} bytes; request bytes that exist");
         let range = format!("bytes */{length}");
         Problem::new(Code::RangeNotSatisfiable, detail)
             .header(axum::http::header::CONTENT_RANGE, range)

@@ -22,7 +22,6 @@ use crate::auth::names;
 type PrefetchResult = Result<(), sqlx::Error>;
 
 impl Lookup<'_> {
-    /// Prefetches the rows for a page of builds.
     pub async fn for_builds(&mut self, rows: &[builds::Row]) -> PrefetchResult {
         prefetch::<Apps, _>(self.pool, &mut self.apps, rows.iter().map(|row| row.order.app))
             .await?;
@@ -36,7 +35,6 @@ impl Lookup<'_> {
         prefetch::<Jobs, _>(self.pool, &mut self.jobs, jobs).await
     }
 
-    /// Prefetches the rows for a page of runs.
     pub async fn for_runs(&mut self, rows: &[runs::Row]) -> PrefetchResult {
         let requests = || rows.iter().filter_map(|row| row.state.request.as_ref());
         let installs = requests().map(|request| request.install);
@@ -53,11 +51,10 @@ impl Lookup<'_> {
         if row.state.outcome.is_none() {
             prefetch::<Builds, _>(self.pool, &mut self.builds, builds).await?;
         }
-        let asked = row.state.request.iter().map(|request| &request.by);
-        self.for_actors(asked.chain(row.decisions.values().map(|said| &said.by))).await
+        let requesters = row.state.request.iter().map(|request| &request.by);
+        self.for_actors(requesters.chain(row.decisions.values().map(|decision| &decision.by))).await
     }
 
-    /// Prefetches the rows for a page of installs.
     pub async fn for_installs(&mut self, rows: &[installs::Row]) -> PrefetchResult {
         let apps = rows.iter().filter_map(|row| row.state.app);
         prefetch::<Apps, _>(self.pool, &mut self.apps, apps).await?;
@@ -79,14 +76,12 @@ impl Lookup<'_> {
         Ok(())
     }
 
-    /// Prefetches the rows for a page of runners.
     pub async fn for_runners(&mut self, rows: &[runners::Row]) -> PrefetchResult {
         let installs = rows.iter().filter_map(runners::Row::install);
         prefetch::<Installs, _>(self.pool, &mut self.installs, installs).await?;
         self.read_held(rows.iter().map(|row| row.runner).collect()).await
     }
 
-    /// Prefetches the rows for a page of jobs.
     pub async fn for_jobs(&mut self, rows: &[jobs::Row]) -> PrefetchResult {
         let builds = rows.iter().filter_map(jobs::Row::build);
         prefetch::<Builds, _>(self.pool, &mut self.builds, builds).await?;
@@ -109,12 +104,12 @@ async fn prefetch<P: Projection, Id: Copy + Eq + Hash + Display>(
     known: &mut RowCache<Id, P::Row>,
     ids: impl IntoIterator<Item = Id>,
 ) -> PrefetchResult {
-    let wanted: HashSet<Id> = ids.into_iter().filter(|id| !known.contains_key(id)).collect();
-    if wanted.is_empty() {
+    let missing: HashSet<Id> = ids.into_iter().filter(|id| !known.contains_key(id)).collect();
+    if missing.is_empty() {
         return Ok(());
     }
-    let keys = wanted.iter().map(Id::to_string).collect();
+    let keys = missing.iter().map(Id::to_string).collect();
     let mut rows = projections::many::<P>(pool, keys).await?;
-    known.extend(wanted.into_iter().map(|id| (id, rows.remove(&id.to_string()).map(Arc::new))));
+    known.extend(missing.into_iter().map(|id| (id, rows.remove(&id.to_string()).map(Arc::new))));
     Ok(())
 }

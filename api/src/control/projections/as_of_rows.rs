@@ -10,7 +10,7 @@ use projections::{AsOfQuery, RebuildError, as_of::AsOfRow};
 use schemas::control::projections::{ProjectionRow, RowsProgress, RowsQuery};
 use tokio::time::Instant;
 
-use super::known;
+use super::check_exists;
 use crate::{
     control::audit,
     extract::{Caller, Path, Query},
@@ -41,20 +41,20 @@ pub async fn rows(
     Query(which): Query<RowsQuery>,
     who: Caller,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
-    known(&app, &name).await?;
+    check_exists(&app, &name).await?;
     if which.key.as_ref().is_some_and(|key| key.len() > MAX_KEY_BYTES) {
         return Err(Problem::new(Code::BadRequest, "key is longer than 200 bytes; shorten it"));
     }
     // Each as-of query holds a database connection until it ends.
-    let one_of_few = app.as_of_permits.clone().try_acquire_owned().map_err(|_| {
+    let permit = app.as_of_permits.clone().try_acquire_owned().map_err(|_| {
         let detail = "too many as-of queries are in progress on this server; try again later";
         Problem::new(Code::Busy, detail).retry_after(5)
     })?;
-    let position = audit::position(&app, which.position, which.time).await?;
-    let recorded_at = audit::point(&app, position).await?.recorded_at;
-    let mut past =
+    let position = audit::resolve_position(&app, which.position, which.time).await?;
+    let recorded_at = audit::point_at(&app, position).await?.recorded_at;
+    let mut query =
         AsOfQuery::begin(app.log(), &name, position, which.key).await.map_err(to_problem)?;
-    let said = move |state: &str| RowsProgress {
+    let message = move |state: &str| RowsProgress {
         state: state.into(),
         events: 0,
         total: position,
@@ -64,16 +64,16 @@ pub async fn rows(
         detail: None,
     };
     let events = async_stream::stream! {
-        let _one_of_few = one_of_few;
-        let mut told = Instant::now();
+        let _permit = permit;
+        let mut last_progress = Instant::now();
         let failed = loop {
             if let Err(problem) = who.recheck(&app) {
                 break Some(problem.detail);
             }
-            match past.fold().await {
-                Ok(Some(folded)) if told.elapsed() >= PROGRESS_INTERVAL => {
-                    told = Instant::now();
-                    yield event(&RowsProgress { events: folded.events, ..said("replaying") });
+            match query.fold().await {
+                Ok(Some(folded)) if last_progress.elapsed() >= PROGRESS_INTERVAL => {
+                    last_progress = Instant::now();
+                    yield event(&RowsProgress { events: folded.events, ..message("replaying") });
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => break None,
@@ -81,34 +81,34 @@ pub async fn rows(
             }
         };
         if let Some(detail) = failed {
-            yield event(&RowsProgress { detail: Some(detail), ..said("failed") });
+            yield event(&RowsProgress { detail: Some(detail), ..message("failed") });
             return;
         }
         loop {
             if let Err(problem) = who.recheck(&app) {
-                yield event(&RowsProgress { detail: Some(problem.detail), ..said("failed") });
+                yield event(&RowsProgress { detail: Some(problem.detail), ..message("failed") });
                 return;
             }
-            match past.rows(ROWS_PER_MESSAGE).await {
+            match query.rows(ROWS_PER_MESSAGE).await {
                 Ok(rows) if rows.is_empty() => break,
                 Ok(rows) => {
                     let rows = rows.into_iter().map(row_to_wire).collect();
-                    yield event(&RowsProgress { events: position, rows, ..said("rows") });
+                    yield event(&RowsProgress { events: position, rows, ..message("rows") });
                 }
                 Err(error) => {
                     let detail = Some(Problem::from(error).detail);
-                    yield event(&RowsProgress { detail, ..said("failed") });
+                    yield event(&RowsProgress { detail, ..message("failed") });
                     return;
                 }
             }
         }
-        yield event(&RowsProgress { events: position, ..said("done") });
+        yield event(&RowsProgress { events: position, ..message("done") });
     };
     Ok(Sse::new(events).keep_alive(KeepAlive::default()))
 }
 
-fn event(look: &RowsProgress) -> Result<Event, Infallible> {
-    let event = Event::default().event("look").json_data(look);
+fn event(message: &RowsProgress) -> Result<Event, Infallible> {
+    let event = Event::default().event("look").json_data(message);
     Ok(event.unwrap_or_else(|_| Event::default().comment("unreadable")))
 }
 

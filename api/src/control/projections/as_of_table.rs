@@ -6,7 +6,9 @@ use schemas::control::{
     projections::{Progress, RebuildQuery},
 };
 
-use super::{ALL, ProgressStream, known, over, report, told};
+use super::{
+    ALL, ProgressStream, check_exists, done_progress, progress_reporter, run_with_progress,
+};
 use crate::{
     control::audit,
     extract::Path,
@@ -15,24 +17,24 @@ use crate::{
 };
 
 /// Creates an as-of table in a separate task, completely or not at all.
-pub async fn make(app: App, name: String, how: RebuildQuery) -> Result<ProgressStream, Problem> {
+pub async fn create(app: App, name: String, how: RebuildQuery) -> Result<ProgressStream, Problem> {
     let refused = |detail: &str| Err(Problem::new(Code::BadRequest, detail));
     if name == ALL {
-        return refused("an as-of rebuild covers one projection: name it instead of all");
+        return refused("an as-of rebuild covers one projection; pass its name instead of `all`");
     }
     if how.parallel.is_some_and(|parallel| parallel != 1) {
-        return refused("an as-of rebuild uses one worker: omit parallel");
+        return refused("an as-of rebuild uses one worker; omit parallel");
     }
-    known(&app, &name).await?;
-    let position = audit::position(&app, how.as_of_position, how.as_of_time).await?;
-    Ok(told(name, move |name, said| {
+    check_exists(&app, &name).await?;
+    let position = audit::resolve_position(&app, how.as_of_position, how.as_of_time).await?;
+    Ok(run_with_progress(name, move |name, sender| {
         Box::pin(async move {
-            let report = report(&name, &said);
-            let kept =
+            let report = progress_reporter(&name, &sender);
+            let created =
                 projections::as_of_table::create(app.owner_source(), &name, position, report)
                     .await?;
-            let over = over(&name, kept.position);
-            Ok(Progress { rows: Some(kept.rows), table: Some(kept.table), ..over })
+            let over = done_progress(&name, created.position);
+            Ok(Progress { rows: Some(created.rows), table: Some(created.table), ..over })
         })
     }))
 }
@@ -50,7 +52,7 @@ pub async fn discard(
     State(app): State<App>,
     Path((name, position)): Path<(String, u64)>,
 ) -> ApiResult<ChangeResult> {
-    known(&app, &name).await?;
+    check_exists(&app, &name).await?;
     let dropped = projections::as_of_table::discard(app.owner(), &name, position).await;
     let changed = dropped.map_err(|error| match error {
         RebuildError::Log(error) => error.into(),

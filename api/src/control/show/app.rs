@@ -17,7 +17,7 @@ pub fn app(row: &apps::Row, newest: Option<&config_versions::Row>, installs: u64
 }
 
 /// Converts a config version with its publisher.
-pub fn version(look: &Lookup<'_>, row: &config_versions::Row) -> ConfigVersion {
+pub fn version(lookup: &Lookup<'_>, row: &config_versions::Row) -> ConfigVersion {
     let components = row.published.components.iter().map(|part| VersionComponent {
         id: part.component,
         name: part.name.clone(),
@@ -29,7 +29,7 @@ pub fn version(look: &Lookup<'_>, row: &config_versions::Row) -> ConfigVersion {
         bundle: row.published.bundle.clone(),
         published_at: row.published_at,
         published_by: row.by.to_string(),
-        published_by_name: look.name(&row.by),
+        published_by_name: lookup.name(&row.by),
         position: row.position,
         components: components.collect(),
     }

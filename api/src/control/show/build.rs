@@ -3,13 +3,13 @@ use domain::build::State;
 use projections::views::{builds, waiting};
 use schemas::control::builds::{Artifact, Build};
 
-use super::{waiting, word};
+use super::{variant_name, waiting};
 use crate::control::lookup::Lookup;
 
-/// Converts a build, with what its job waits for.
-pub async fn build(look: &mut Lookup<'_>, row: &builds::Row) -> Result<Build, sqlx::Error> {
+/// Converts a build, with the condition that its job waits for.
+pub async fn build(lookup: &mut Lookup<'_>, row: &builds::Row) -> Result<Build, sqlx::Error> {
     let order = &row.order;
-    let app = look.app(order.app).await?;
+    let app = lookup.app(order.app).await?;
     let mut build = Build {
         id: row.build,
         app: order.app,
@@ -31,13 +31,13 @@ pub async fn build(look: &mut Lookup<'_>, row: &builds::Row) -> Result<Build, sq
     match &row.state {
         State::NotCreated | State::Requested => {}
         State::Building { job } => {
-            if let Some(job) = look.job(*job).await? {
+            if let Some(job) = lookup.job(*job).await? {
                 if job.held().is_some() {
                     build.state = "running".into();
                 }
-                let runner = look.build_runner().await?;
+                let runner = lookup.build_runner().await?;
                 build.waiting = {
-                    let runner = runner.as_deref().map(|row| look.awaited(row));
+                    let runner = runner.as_deref().map(|row| lookup.awaited(row));
                     waiting::of_job(&job, runner, 0).map(waiting)
                 };
             }
@@ -50,7 +50,7 @@ pub async fn build(look: &mut Lookup<'_>, row: &builds::Row) -> Result<Build, sq
             });
         }
         State::Failed { reason, detail } => {
-            (build.reason, build.detail) = (Some(word(reason)), Some(detail.clone()));
+            (build.reason, build.detail) = (Some(variant_name(reason)), Some(detail.clone()));
         }
     }
     Ok(build)

@@ -24,9 +24,9 @@ pub fn diff(before: Option<(u32, &AppConfig)>, to: Option<u32>, after: &AppConfi
 }
 
 /// Adds the impact on installs to a diff.
-pub fn reached(diff: Diff, (reached, more): (Vec<InstallImpact>, u64)) -> Diff {
+pub fn with_impact(diff: Diff, (impacts, more): (Vec<InstallImpact>, u64)) -> Diff {
     let remaining_installs = Some(more).filter(|more| *more > 0);
-    Diff { impact: reached.into_iter().map(impact_to_wire).collect(), remaining_installs, ..diff }
+    Diff { impact: impacts.into_iter().map(impact_to_wire).collect(), remaining_installs, ..diff }
 }
 
 fn impact_to_wire(reached: InstallImpact) -> Impact {

@@ -7,7 +7,7 @@ use schemas::control::history::{
     ComponentChange, DeployedVersion, EventSummary, Intervention, JobActivity, RunActivity,
 };
 
-use super::word;
+use super::variant_name;
 
 /// Converter that knows the names of the principals.
 pub struct HistoryConverter<'a> {
@@ -24,11 +24,11 @@ impl HistoryConverter<'_> {
             run: run.run,
             requested_by: by.to_string(),
             requested_by_name: self.name(by),
-            kind: request.as_ref().map(|request| word(&request.kind)).unwrap_or_default(),
+            kind: request.as_ref().map(|request| variant_name(&request.kind)).unwrap_or_default(),
             config_version: request.as_ref().map(|request| request.config_version),
             reason: request.and_then(|request| request.reason),
             requested_at: run.requested_at,
-            outcome: run.outcome.as_ref().map(word),
+            outcome: run.outcome.as_ref().map(variant_name),
             ended_at: run.ended_at,
             interventions: run
                 .interventions
@@ -75,26 +75,26 @@ impl HistoryConverter<'_> {
     }
 }
 
-fn job(told: JobHistory) -> JobActivity {
+fn job(history: JobHistory) -> JobActivity {
     JobActivity {
-        job: told.job,
-        kind: told.kind.map(|kind| kind.as_str().to_owned()).unwrap_or_default(),
-        name: told.target,
-        runner: told.runner,
-        attempts: told.attempts,
-        outcome: told.outcome.map(|outcome| outcome.to_string()),
-        detail: told.detail,
-        queued_at: told.queued_at,
-        ended_at: told.ended_at,
+        job: history.job,
+        kind: history.kind.map(|kind| kind.as_str().to_owned()).unwrap_or_default(),
+        name: history.target,
+        runner: history.runner,
+        attempts: history.attempts,
+        outcome: history.outcome.map(|outcome| outcome.to_string()),
+        detail: history.detail,
+        queued_at: history.queued_at,
+        ended_at: history.ended_at,
     }
 }
 
-fn component(told: ComponentHistory) -> ComponentChange {
+fn component(history: ComponentHistory) -> ComponentChange {
     let version = |Version { config_version, build }| DeployedVersion { config_version, build };
     ComponentChange {
-        name: told.name,
-        before: told.before.map(version),
-        after: told.after.map(version),
-        incomplete: told.incomplete,
+        name: history.name,
+        before: history.before.map(version),
+        after: history.after.map(version),
+        incomplete: history.incomplete,
     }
 }

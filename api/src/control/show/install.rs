@@ -27,12 +27,12 @@ const NOT_IN_CONFIG: &str = "no longer in the config";
 /// Converts an install with the components of its config version.
 pub async fn install(
     app: &App,
-    look: &mut Lookup<'_>,
+    lookup: &mut Lookup<'_>,
     row: &installs::Row,
 ) -> Result<Option<Install>, Problem> {
     let state = &row.state;
     let Some(app_id) = state.app else { return Ok(None) };
-    let config = look.config(app_id, state.config_version).await?;
+    let config = lookup.config(app_id, state.config_version).await?;
     // Values that the config no longer accepts are shown as entered.
     let inputs = passed(&config, &state.inputs).unwrap_or_else(|_| state.inputs.clone());
     let held = |name: &str| state.holders.get(name).map(|holder| holder.run);
@@ -57,21 +57,22 @@ pub async fn install(
     let left = state.components.keys().map(|name| (name.as_str(), NOT_IN_CONFIG));
     let choices = state.component_choices();
     for (name, kind) in declared.chain(left) {
-        let gone = row.torn_down.contains(name);
+        let is_torn_down = row.torn_down.contains(name);
         let part = || {
-            let mut shown = component(name, kind, state.components.get(name), gone, held(name));
+            let mut converted =
+                component(name, kind, state.components.get(name), is_torn_down, held(name));
             let declared = config.app.component(name);
-            shown.disabled = declared.is_some_and(|one| !is_enabled(one, &choices));
-            shown
+            converted.disabled = declared.is_some_and(|one| !is_enabled(one, &choices));
+            converted
         };
         components.entry(name).or_insert_with(part);
     }
-    let app_name = look.app(app_id).await?.map(|of| of.name.clone());
+    let app_name = lookup.app(app_id).await?.map(|of| of.name.clone());
     let runner = match row.runner() {
-        Some(runner) => look.runner(runner).await?,
+        Some(runner) => lookup.runner(runner).await?,
         None => None,
     };
-    let contact = row.runner().and_then(|runner| look.contact(runner));
+    let contact = row.runner().and_then(|runner| lookup.contact(runner));
     Ok(Some(Install {
         id: row.install,
         name: state.name.clone(),
@@ -100,17 +101,17 @@ pub async fn install(
 }
 
 /// Settings of the install's config version that this release parses but ignores.
-pub async fn not_acted_on(
-    look: &mut Lookup<'_>,
+pub async fn ignored_settings_of(
+    lookup: &mut Lookup<'_>,
     row: &installs::Row,
 ) -> Result<Vec<Diagnostic>, Problem> {
     let Some(app_id) = row.state.app else { return Ok(vec![]) };
-    let config = look.config(app_id, row.state.config_version).await?;
-    Ok(unacted(&config))
+    let config = lookup.config(app_id, row.state.config_version).await?;
+    Ok(ignored_settings(&config))
 }
 
 /// Settings of a config version that this release parses but ignores.
-pub fn unacted(config: &configs::Config) -> Vec<Diagnostic> {
+pub fn ignored_settings(config: &configs::Config) -> Vec<Diagnostic> {
     let warnings = config.warnings.iter().filter(|warning| warning.is_about_something_unacted());
     warnings.map(diagnostic).collect()
 }
@@ -152,8 +153,8 @@ pub fn enrolment(app: &App, issued: NewEnrolment, mode: &str) -> Enrolment {
     Enrolment { id: TokenId(id.0), token, expires_at, server_key, runner_url, command }
 }
 
-/// Command that reads the token from standard input. An argument would be visible in the shell
-/// history and in the process list.
+/// Returns a command that reads the token from standard input. An argument would be visible in the
+/// shell history and in the process list.
 fn command(mode: &str, config: &Config, key: &str) -> String {
     let url = &config.runner_url;
     let pin = config.runner_ca.as_ref().map(|root| format!(" --ca-fingerprint {root}"));

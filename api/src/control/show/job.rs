@@ -5,16 +5,16 @@ use schemas::control::{
     jobs::{Attempt, FinalizedLog, Job, Resolution, SignedResult},
 };
 
-use super::{waiting, word};
+use super::{variant_name, waiting};
 use crate::control::lookup::Lookup;
 
-/// Converts a job with its purpose and what it waits for.
-pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Error> {
+/// Converts a job with its purpose and the condition that it waits for.
+pub async fn job(lookup: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Error> {
     let cancel = row.cancel.as_ref().filter(|_| row.ended_at.is_none());
     let mut job = Job {
         id: row.job,
-        kind: word(&row.work.kind),
-        class: word(&row.work.class),
+        kind: variant_name(&row.work.kind),
+        class: variant_name(&row.work.class),
         state: row.state.as_str().into(),
         cancelling: cancel.is_some(),
         manifest: row.work.manifest.clone(),
@@ -25,19 +25,19 @@ pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Er
         name: None,
         attempts: Vec::new(),
         waiting: None,
-        reason: row.failure.as_ref().map(|failure| word(&failure.reason)),
+        reason: row.failure.as_ref().map(|failure| variant_name(&failure.reason)),
         detail: row.failure.as_ref().map(|failure| failure.detail.clone()),
         resolution: None,
         queued_at: row.queued_at,
         ended_at: row.ended_at,
     };
     if let Some(resolved) = &row.resolution {
-        look.for_actors([&resolved.by]).await?;
-        job.resolution = Some(resolution(look, resolved));
+        lookup.for_actors([&resolved.by]).await?;
+        job.resolution = Some(resolution(lookup, resolved));
     }
     for row in &row.attempts {
         let signed = match &row.signed {
-            Some(said) => Some(signed(look, row, said).await?),
+            Some(result) => Some(signed(lookup, row, result).await?),
             None => None,
         };
         job.attempts.push(Attempt { signed, ..attempt(row) });
@@ -46,17 +46,17 @@ pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Er
         job.detail = Some("cancellation requested; the runner has not confirmed it yet".into());
     }
     if let Some(build) = row.build() {
-        let build = look.build(build).await?;
+        let build = lookup.build(build).await?;
         job.name = build.map(|build| build.order.component_name.clone());
     }
     if let Some((run, step)) = row.step() {
-        let run = look.run(run).await?;
+        let run = lookup.run(run).await?;
         let step = run.as_ref().and_then(|run| run.state.step(step));
         job.name = step.map(|step| waiting::name(&step.spec.target).to_owned());
     }
     if row.ended_at.is_none() {
-        job.waiting = awaited(look, row).await?.map(waiting);
-        if job.waiting.is_none() && look.is_suspect(row.job) {
+        job.waiting = waiting_for(lookup, row).await?.map(waiting);
+        if job.waiting.is_none() && lookup.is_suspect(row.job) {
             job.waiting = Some(missing_contact(row));
         }
     }
@@ -65,22 +65,22 @@ pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Er
 
 /// Converts the resolution of an unknown outcome. The caller must have prefetched the name of the
 /// resolution's author.
-pub fn resolution(look: &Lookup<'_>, resolved: &jobs::ResolutionRecord) -> Resolution {
+pub fn resolution(lookup: &Lookup<'_>, resolved: &jobs::ResolutionRecord) -> Resolution {
     Resolution {
         execution: resolved.execution,
-        resolution: word(&resolved.resolution),
+        resolution: variant_name(&resolved.resolution),
         by: resolved.by.to_string(),
-        by_name: look.name(&resolved.by),
+        by_name: lookup.name(&resolved.by),
         reason: resolved.reason.clone(),
         at: resolved.at,
     }
 }
 
-/// Shows missing contact before the job counts as disconnected.
+/// Returns the wait of a job whose runner is out of contact, before the job counts as disconnected.
 fn missing_contact(row: &jobs::Row) -> Waiting {
     Waiting {
         on: "runner".into(),
-        detail: "no contact with the runner for a while; it may reconnect at any time".into(),
+        detail: "no contact with the runner; it may still reconnect".into(),
         job: Some(row.job),
         run: None,
         install: row.install(),
@@ -88,45 +88,45 @@ fn missing_contact(row: &jobs::Row) -> Waiting {
     }
 }
 
-async fn awaited(
-    look: &mut Lookup<'_>,
+async fn waiting_for(
+    lookup: &mut Lookup<'_>,
     row: &jobs::Row,
 ) -> Result<Option<waiting::Waiting>, sqlx::Error> {
     let Some(install) = row.install() else {
-        let runner = look.build_runner().await?;
+        let runner = lookup.build_runner().await?;
         let held = match &runner {
-            Some(runner) => look.held(runner.runner).await?.len(),
+            Some(runner) => lookup.held(runner.runner).await?.len(),
             None => 0,
         };
-        return Ok(waiting::of_job(row, runner.as_deref().map(|row| look.awaited(row)), held));
+        return Ok(waiting::of_job(row, runner.as_deref().map(|row| lookup.awaited(row)), held));
     };
-    let runner = look.install(install).await?.and_then(|install| install.runner());
+    let runner = lookup.install(install).await?.and_then(|install| install.runner());
     let runner = match runner {
-        Some(runner) => look.runner(runner).await?,
+        Some(runner) => lookup.runner(runner).await?,
         None => None,
     };
     let held = match &runner {
-        Some(runner) => look.held(runner.runner).await?.len(),
+        Some(runner) => lookup.held(runner.runner).await?.len(),
         None => 0,
     };
-    Ok(waiting::of_job(row, runner.as_deref().map(|row| look.awaited(row)), held))
+    Ok(waiting::of_job(row, runner.as_deref().map(|row| lookup.awaited(row)), held))
 }
 
 async fn signed(
-    look: &mut Lookup<'_>,
+    lookup: &mut Lookup<'_>,
     row: &jobs::Attempt,
-    said: &domain::job::SignedResult,
+    result: &domain::job::SignedResult,
 ) -> Result<SignedResult, sqlx::Error> {
-    let runner = look.runner(row.runner).await?;
+    let runner = lookup.runner(row.runner).await?;
     let key_matches_runner = runner.is_some_and(|runner| {
-        runner.state.key() == Some(&said.key) || runner.state.former_keys.contains(&said.key)
+        runner.state.key() == Some(&result.key) || runner.state.former_keys.contains(&result.key)
     });
     Ok(SignedResult {
-        statement: said.statement.clone(),
-        digest: proof::sha256(said.statement.as_bytes()).into(),
-        key: said.key.clone(),
+        statement: result.statement.clone(),
+        digest: proof::sha256(result.statement.as_bytes()).into(),
+        key: result.key.clone(),
         key_matches_runner,
-        signature: said.signature.clone(),
+        signature: result.signature.clone(),
     })
 }
 

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use domain::{
     ids::{JobId, StepId},
-    run::{Cause, Operation, PlanFacts, RunKind, Step as StepOf, StepFailure, StepState, Target},
+    run::{Cause, Operation, RunKind, Step as StepOf, StepFailure, StepPlan, StepState, Target},
 };
 use projections::views::{
     installs, jobs, runs,
@@ -11,25 +11,25 @@ use projections::views::{
 };
 use schemas::control::runs::{Decision, Plan, Run, RunSummary, Step};
 
-use super::{waiting, word};
+use super::{variant_name, waiting};
 use crate::control::lookup::Lookup;
 
 /// Converts a run of a list. Returns `None` for a run without a request.
 pub async fn summary(
-    look: &mut Lookup<'_>,
+    lookup: &mut Lookup<'_>,
     row: &runs::Row,
 ) -> Result<Option<RunSummary>, sqlx::Error> {
     let Some(request) = &row.state.request else { return Ok(None) };
-    let install = look.install(request.install).await?;
+    let install = lookup.install(request.install).await?;
     Ok(Some(RunSummary {
         id: row.run,
         install: request.install,
         install_name: install.map(|install| install.state.name.clone()).unwrap_or_default(),
-        kind: word(&request.kind),
+        kind: variant_name(&request.kind),
         action: action(row).filter(|_| request.kind == RunKind::Action),
         state: row.state_name().into(),
         requested_by: request.by.to_string(),
-        requested_by_name: look.name(&request.by),
+        requested_by_name: lookup.name(&request.by),
         reason: request.reason.clone(),
         config_version: Some(request.config_version),
         steps: row.state.steps.len() as u64,
@@ -41,23 +41,23 @@ pub async fn summary(
 
 /// Converts a run with its steps. Returns `None` for a run without a request.
 pub async fn run(
-    look: &mut Lookup<'_>,
+    lookup: &mut Lookup<'_>,
     row: &runs::Row,
     position: u64,
 ) -> Result<Option<Run>, sqlx::Error> {
-    look.for_run(row).await?;
-    let Some(head) = summary(look, row).await? else { return Ok(None) };
-    let install = look.install(head.install).await?;
-    let jobs = look.jobs_of(row.run).await?;
+    lookup.for_run(row).await?;
+    let Some(head) = summary(lookup, row).await? else { return Ok(None) };
+    let install = lookup.install(head.install).await?;
+    let jobs = lookup.jobs_of(row.run).await?;
     let waits = match &install {
-        Some(install) => waits(look, row, (install, &jobs)).await?,
+        Some(install) => waiting_by_step(lookup, row, (install, &jobs)).await?,
         None => HashMap::new(),
     };
     let resolved = jobs.values().filter_map(|job| Some(&job.resolution.as_ref()?.by));
-    look.for_actors(resolved).await?;
+    lookup.for_actors(resolved).await?;
     let resolution = |at: &StepOf| {
         let resolved = jobs.get(at.jobs.last()?)?.resolution.as_ref()?;
-        Some(super::job::resolution(look, resolved))
+        Some(super::job::resolution(lookup, resolved))
     };
     let mut layers: HashMap<StepId, u32> = HashMap::new();
     let mut dag = Vec::new();
@@ -75,7 +75,7 @@ pub async fn run(
             state: step_state(&at.state).into(),
             job: at.jobs.last().copied(),
             plan: row.plans.get(&spec.step).map(plan),
-            decision: row.decisions.get(&spec.step).map(|said| decision(look, said)),
+            decision: row.decisions.get(&spec.step).map(|recorded| decision(lookup, recorded)),
             resolution: resolution(at),
             waiting: waits.get(&spec.step).cloned(),
             reason: reason(at),
@@ -88,9 +88,9 @@ pub async fn run(
     Ok(Some(Run { run: head, dag, retry_of, position }))
 }
 
-/// Returns what each step waits for.
-async fn waits(
-    look: &mut Lookup<'_>,
+/// Returns the condition that each step waits for.
+async fn waiting_by_step(
+    lookup: &mut Lookup<'_>,
     row: &runs::Row,
     (install, jobs): (&installs::Row, &BTreeMap<JobId, jobs::Row>),
 ) -> Result<HashMap<StepId, schemas::control::Waiting>, sqlx::Error> {
@@ -100,16 +100,16 @@ async fn waits(
     let mut builds = BTreeMap::new();
     for at in &row.state.steps {
         if let Target::Sandbox { build } | Target::Component { build, .. } = &at.spec.target
-            && let Some(row) = look.build(*build).await?
+            && let Some(row) = lookup.build(*build).await?
         {
             builds.insert(*build, (*row).clone());
         }
     }
     let runner = match install.runner() {
-        Some(runner) => look.runner(runner).await?,
+        Some(runner) => lookup.runner(runner).await?,
         None => None,
     };
-    let runner = runner.as_deref().map(|row| look.awaited(row));
+    let runner = runner.as_deref().map(|row| lookup.awaited(row));
     let around = WaitContext { run: row, install, jobs, builds: &builds, runner };
     let step = |at: &StepOf| Some((at.spec.step, waiting(waiting::of_step(at, around)?)));
     Ok(row.state.steps.iter().filter_map(step).collect())
@@ -153,7 +153,7 @@ fn reason(step: &StepOf) -> Option<String> {
         StepState::Failed { reason, detail } => {
             Some(format!("{}: {detail}", reason.text(step.spec.operation)))
         }
-        StepState::Skipped { reason } => Some(word(reason)),
+        StepState::Skipped { reason } => Some(variant_name(reason)),
         StepState::Waiting
         | StepState::Planning { .. }
         | StepState::AwaitingApproval { .. }
@@ -165,7 +165,7 @@ fn reason(step: &StepOf) -> Option<String> {
     }
 }
 
-fn plan(facts: &PlanFacts) -> Plan {
+fn plan(facts: &StepPlan) -> Plan {
     Plan {
         digest: facts.digest.clone(),
         noop: facts.noop,
@@ -177,12 +177,12 @@ fn plan(facts: &PlanFacts) -> Plan {
     }
 }
 
-fn decision(look: &Lookup<'_>, said: &runs::Decision) -> Decision {
+fn decision(lookup: &Lookup<'_>, recorded: &runs::Decision) -> Decision {
     Decision {
-        decision: said.verdict.as_str().into(),
-        by: said.by.to_string(),
-        by_name: look.name(&said.by),
-        reason: said.reason.clone(),
-        at: said.at,
+        decision: recorded.verdict.as_str().into(),
+        by: recorded.by.to_string(),
+        by_name: lookup.name(&recorded.by),
+        reason: recorded.reason.clone(),
+        at: recorded.at,
     }
 }

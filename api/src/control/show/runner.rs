@@ -2,29 +2,29 @@
 use projections::views::runners;
 use schemas::control::runners::Runner;
 
-use super::word;
+use super::variant_name;
 use crate::control::lookup::Lookup;
 
 /// Converts a runner with its claimed jobs. Returns `None` before enrolment.
 pub async fn runner(
-    look: &mut Lookup<'_>,
+    lookup: &mut Lookup<'_>,
     row: &runners::Row,
 ) -> Result<Option<Runner>, sqlx::Error> {
     let Some(identity) = &row.state.identity else { return Ok(None) };
     let install = match row.install() {
-        Some(install) => look.install(install).await?,
+        Some(install) => lookup.install(install).await?,
         None => None,
     };
-    let jobs = look.held(row.runner).await?.to_vec();
-    let (host, contact) = (&identity.host, look.contact(row.runner));
+    let jobs = lookup.held(row.runner).await?.to_vec();
+    let (host, contact) = (&identity.host, lookup.contact(row.runner));
     let hostname = host.hostname.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
     Ok(Some(Runner {
         id: row.runner,
-        mode: word(&identity.mode),
+        mode: variant_name(&identity.mode),
         install: row.install(),
         install_name: install.map(|install| install.state.name.clone()),
         state: row.state_name().into(),
-        disabled_by: row.state.disabled.iter().map(word).collect(),
+        disabled_by: row.state.disabled.iter().map(variant_name).collect(),
         reason: row.reason.clone(),
         identity_key: identity.identity_key.clone(),
         version: identity.version.clone(),

@@ -18,7 +18,7 @@ use schemas::control::{audit::DoctorProgress, bundles::RangeQuery};
 use serde_json::json;
 
 use super::{
-    reactions::{enrolled, run_of, until},
+    reactions::{enroll, run_of, wait_for},
     with_install,
 };
 use crate::{
@@ -32,10 +32,10 @@ use crate::{
     state::App,
 };
 
-fn quiet(_: String) {}
+fn no_progress(_: String) {}
 
 /// Queries with fixed positions.
-fn questions(install: InstallId) -> Vec<String> {
+fn queries_of(install: InstallId) -> Vec<String> {
     let at = |path: &str| format!("/v1/{path}");
     vec![
         at("audit/events?limit=200"),
@@ -74,10 +74,10 @@ async fn responses_are_identical_when_events_exist_only_in_archives() {
     let app = started.app().clone();
     in_partitions_of(&app.pool, 256).await.unwrap();
     // A revoked runner whose stream has no rows after archiving.
-    let gone = RunnerId(ulid::Ulid::new());
+    let archived_runner = RunnerId(ulid::Ulid::new());
     let revoked =
         RunnerEvent::Revoked { by: domain::actor::Actor::System, reason: "stolen".into() };
-    let stream = StreamId::of::<Runner>(gone);
+    let stream = StreamId::of::<Runner>(archived_runner);
     let events = vec![NewEvent::of(&revoked).unwrap()];
     let meta = event_log::Meta::new(domain::actor::Actor::System, "cmd");
     let write = Write { stream, expected: 0, events };
@@ -90,19 +90,20 @@ async fn responses_are_identical_when_events_exist_only_in_archives() {
     while crate::background::dead_letters::progress(&app.pool).await.unwrap().position < 600 {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    let questions = questions(acme.id);
-    let before = responses(&started, &questions).await;
+    let queries = queries_of(acme.id);
+    let before = responses(&started, &queries).await;
     let directory = app.log().archives().directory().unwrap().to_path_buf();
     // When the first two partitions are archived and dropped while the server runs.
-    let made = archives::create(&app.pool, app.log().archives(), None, &quiet).await.unwrap();
+    let made = archives::create(&app.pool, app.log().archives(), None, &no_progress).await.unwrap();
     let ranges: Vec<_> = made.archives.iter().map(|one| (one.first, one.last)).collect();
     assert_eq!(ranges, [(1, 256), (257, 512)]);
     assert!(made.next.unwrap().contains("positions 513 to 768 are not closed"));
-    let dropped = archives::discard(&app.pool, app.log().archives(), 512, &quiet).await.unwrap();
+    let dropped =
+        archives::discard(&app.pool, app.log().archives(), 512, &no_progress).await.unwrap();
     assert_eq!(dropped, ranges);
-    let after = responses(&started, &questions).await;
-    for ((question, before), after) in questions.iter().zip(&before).zip(&after) {
-        assert_eq!(before, after, "{question}");
+    let after = responses(&started, &queries).await;
+    for ((query, before), after) in queries.iter().zip(&before).zip(&after) {
+        assert_eq!(before, after, "{query}");
     }
     // A range across archives and rows verifies.
     let keys: Vec<TrustedKey> =
@@ -114,7 +115,7 @@ async fn responses_are_identical_when_events_exist_only_in_archives() {
     let mut range = Range::begin(head, &keys, None).unwrap();
     lines.try_for_each(|line| take_exported_line(&mut range, line.as_bytes())).unwrap();
     range.end().unwrap();
-    for name in ["install/acme".to_owned(), format!("runner/{gone}")] {
+    for name in ["install/acme".to_owned(), format!("runner/{archived_runner}")] {
         let which = schemas::control::bundles::BundleQuery {
             stream: Some(name),
             other_entries: Some(schemas::control::bundles::OtherEntries::None),
@@ -124,9 +125,9 @@ async fn responses_are_identical_when_events_exist_only_in_archives() {
         proof::bundle::Bundle::read(&bytes).unwrap().check(&keys, None).unwrap();
     }
     // A server that starts now loads the revocation.
-    let people = PrincipalCache::default();
-    people.load(app.log(), &app.pool).await.unwrap();
-    assert!(people.is_revoked(gone));
+    let principals = PrincipalCache::default();
+    principals.load(app.log(), &app.pool).await.unwrap();
+    assert!(principals.is_revoked(archived_runner));
     // Rebuilt projections equal the live ones, and the log verifies.
     let views: Vec<_> = projections::list(&mut app.pool.acquire().await.unwrap())
         .await
@@ -140,16 +141,16 @@ async fn responses_are_identical_when_events_exist_only_in_archives() {
         assert_eq!(verified.differences, [], "{view}");
     }
     verify(app.log(), 0, |_| {}).await.unwrap();
-    let looks = server_events(owner.examine().await.unwrap());
-    let last = looks.collect::<Vec<_>>().await.pop().unwrap().unwrap();
+    let progress = server_events(owner.examine().await.unwrap());
+    let last = progress.collect::<Vec<_>>().await.pop().unwrap().unwrap();
     let examined: DoctorProgress = serde_json::from_str(&last.data).unwrap();
     assert_eq!((&*examined.state, examined.findings), ("done", vec![]));
     // A server whose open jobs are in a missing archive does not start, and reports the fix.
     let (there, away) = (directory.join("257-512"), directory.join("away"));
     fs::rename(&there, &away).unwrap();
-    let said = Started::try_beside(&started).await.err().unwrap().to_string();
-    assert!(said.contains("positions 257 to 512 are only in the archive"), "{said}");
-    assert!(said.contains("put it back from a backup"), "{said}");
+    let message = Started::try_beside(&started).await.err().unwrap().to_string();
+    assert!(message.contains("positions 257 to 512 are only in the archive"), "{message}");
+    assert!(message.contains("restore it from a backup"), "{message}");
     fs::rename(&away, &there).unwrap();
     let again = Started::beside(&started).await;
     let ask = |path: &str| {
@@ -190,8 +191,8 @@ async fn missing_archive_causes_dead_letters_and_other_policies_continue() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     let gamma = owner.create_install(&super::new_install("gamma")).await.unwrap().id;
-    archives::create(&app.pool, app.log().archives(), None, &quiet).await.unwrap();
-    archives::discard(&app.pool, app.log().archives(), 512, &quiet).await.unwrap();
+    archives::create(&app.pool, app.log().archives(), None, &no_progress).await.unwrap();
+    archives::discard(&app.pool, app.log().archives(), 512, &no_progress).await.unwrap();
     // And a dead letter in the archive.
     let dead = "insert into log_dead_letter (position, reason, attempts, created_at) values (400, 'x', 1, now())";
     sqlx::query(dead).execute(&app.pool).await.unwrap();
@@ -204,18 +205,18 @@ async fn missing_archive_causes_dead_letters_and_other_policies_continue() {
     let server = Server::start(options(data.path(), &database)).await.unwrap();
     let started = Started { server, data, http, database };
     let app = started.app().clone();
-    enrolled(&app, beta).await;
-    enrolled(&app, gamma).await;
-    // Then the install that needs no archive has its run. The event of the other one is a dead
-    // letter.
+    enroll(&app, beta).await;
+    enroll(&app, gamma).await;
+    // Then the install that needs no archive has its run. The event of the other install is a
+    // second dead letter.
     run_of(&app, gamma).await;
     let dead_letters =
         async |app: &App| dead_letters::progress(&app.pool).await.unwrap().dead_letters;
-    until(async || (dead_letters(&app).await == 2).then_some(())).await;
+    wait_for(async || (dead_letters(&app).await == 2).then_some(())).await;
     let reasons = "select string_agg(reason, ' ') from log_dead_letter";
     let reasons: String = sqlx::query_scalar(reasons).fetch_one(&app.pool).await.unwrap();
     assert_eq!(reasons.matches("are only in the archive").count(), 2, "{reasons}");
-    // And when the archive is restored, the other one has its run, too.
+    // And when the archive is restored, the other install has its run, too.
     let Started { server, data, http, database } = started;
     server.stop().await;
     fs::rename(&away, &there).unwrap();
@@ -223,6 +224,6 @@ async fn missing_archive_causes_dead_letters_and_other_policies_continue() {
     let started = Started { server, data, http, database };
     let app = started.app().clone();
     run_of(&app, beta).await;
-    until(async || (dead_letters(&app).await == 0).then_some(())).await;
+    wait_for(async || (dead_letters(&app).await == 0).then_some(())).await;
     started.server.stop().await;
 }

@@ -14,7 +14,7 @@ use schemas::control::{
     installs::UpdateInstall,
 };
 
-use super::{refused, with_install};
+use super::{rejection, with_install};
 
 fn stream(name: &str) -> BundleQuery {
     BundleQuery { stream: Some(name.into()), ..Default::default() }
@@ -37,9 +37,9 @@ async fn lines(client: &Client, which: &RangeQuery) -> Vec<String> {
 fn verify_range(
     lines: &[String],
     keys: &[TrustedKey],
-    kept: Option<&str>,
+    checkpoint: Option<&str>,
 ) -> Result<VerifiedRange, BundleError> {
-    let mut range = Range::begin(Head::read(lines[0].as_bytes())?, keys, kept)?;
+    let mut range = Range::begin(Head::read(lines[0].as_bytes())?, keys, checkpoint)?;
     lines[1..].iter().try_for_each(|line| take_exported_line(&mut range, line.as_bytes()))?;
     range.end()
 }
@@ -47,21 +47,21 @@ fn verify_range(
 #[tokio::test]
 async fn bundle_proves_a_complete_stream_and_an_append_only_log() {
     let (_started, owner, made) = with_install().await;
-    let kept = owner.checkpoint().await.unwrap().note;
+    let earlier = owner.checkpoint().await.unwrap().note;
     let (name, keys) = (format!("{}/acme", Install::NAME), keys(&owner).await);
     let all =
         owner.events(&EventsQuery { limit: Some(200), ..EventsQuery::default() }).await.unwrap();
-    let which = BundleQuery { prior_checkpoint: Some(kept.clone()), ..stream(&name) };
+    let which = BundleQuery { prior_checkpoint: Some(earlier.clone()), ..stream(&name) };
     let found = bundle(&owner, &which).await;
     assert_eq!(found.subject, Subject::Stream(format!("install/{}", made.id)));
-    let proven = found.check(&keys, Some(&kept)).unwrap();
+    let proven = found.check(&keys, Some(&earlier)).unwrap();
     let from = found.events.last().unwrap().position + 1;
     assert_eq!(proven.complete, Complete::FromSequences { from });
-    assert_eq!(proven.kept.map(|kept| kept.size), proven.since.map(|since| since.size));
+    assert_eq!(proven.kept.map(|earlier| earlier.size), proven.since.map(|since| since.size));
 
     let whole = BundleQuery { other_entries: Some(OtherEntries::All), ..stream(&name) };
     let found = bundle(&owner, &whole).await;
-    let proven = found.check(&keys, Some(&kept)).unwrap();
+    let proven = found.check(&keys, Some(&earlier)).unwrap();
     assert_eq!(proven.complete, Complete::Whole);
     // The entries reveal only the stream, type and time of other events.
     let others = &found.others.unwrap().entries;
@@ -95,7 +95,7 @@ async fn bundle_proves_a_complete_stream_and_an_append_only_log() {
 async fn unprovable_request_is_rejected_with_a_reason() {
     let (_started, owner, _) = with_install().await;
     let head = owner.checkpoint().await.unwrap();
-    let ask = async |which: BundleQuery| refused(owner.bundle(&which).await.map(drop));
+    let ask = async |which: BundleQuery| rejection(owner.bundle(&which).await.map(drop));
     let at = |position| BundleQuery { position: Some(position), ..BundleQuery::default() };
     assert_eq!(ask(BundleQuery::default()).await.0, 400);
     assert_eq!(ask(BundleQuery { position: Some(1), ..stream("install/acme") }).await.0, 400);
@@ -107,7 +107,7 @@ async fn unprovable_request_is_rejected_with_a_reason() {
     let since = |note: &str| BundleQuery { prior_checkpoint: Some(note.into()), ..at(1) };
     assert_eq!(ask(since("no checkpoint")).await.0, 422);
     assert_eq!(ask(since(&head.note.replace("epoch 1", "epoch 2"))).await.0, 422);
-    let ask = async |which: RangeQuery| refused(owner.range(&which).await.map(drop));
+    let ask = async |which: RangeQuery| rejection(owner.range(&which).await.map(drop));
     let part = |from, to| RangeQuery { from: Some(from), to: Some(to), ..RangeQuery::default() };
     assert_eq!(ask(part(0, 1)).await.0, 404);
     assert_eq!(ask(part(3, 2)).await.0, 404);
@@ -118,9 +118,9 @@ async fn unprovable_request_is_rejected_with_a_reason() {
 async fn range_export_detects_every_changed_byte() {
     let (started, owner, _) = with_install().await;
     let keys = keys(&owner).await;
-    let kept = owner.checkpoint().await.unwrap();
+    let earlier = owner.checkpoint().await.unwrap();
     let all = lines(&owner, &RangeQuery::default()).await;
-    let proven = verify_range(&all, &keys, Some(&kept.note)).unwrap();
+    let proven = verify_range(&all, &keys, Some(&earlier.note)).unwrap();
     assert_eq!((proven.from, proven.to + 1), (1, all.len() as u64));
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
     owner.update_install("acme", &on).await.unwrap();
@@ -128,7 +128,7 @@ async fn range_export_detects_every_changed_byte() {
     let part = lines(&owner, &part).await;
     assert_eq!(part.len(), 5);
     verify_range(&part, &keys, None).unwrap();
-    let uncompared = verify_range(&part, &keys, Some(&kept.note)).unwrap_err();
+    let uncompared = verify_range(&part, &keys, Some(&earlier.note)).unwrap_err();
     assert!(matches!(uncompared, BundleError::Uncompared { .. }), "{uncompared}");
     // Any changed byte of an event is detected with its position, even a changed case.
     for (at, bit) in (0..part[2].len()).flat_map(|at| [(at, 1), (at, 0x20)]) {
@@ -139,9 +139,9 @@ async fn range_export_detects_every_changed_byte() {
         let found = verify_range(&changed, &keys, None).unwrap_err();
         assert!(matches!(found, BundleError::At { position: 4, .. }), "{at}: {found}");
     }
-    for (gone, position) in [(1, 3), (3, 5)] {
+    for (removed, position) in [(1, 3), (3, 5)] {
         let mut changed = part.clone();
-        changed.remove(gone);
+        changed.remove(removed);
         let found = verify_range(&changed, &keys, None).unwrap_err();
         assert!(matches!(found, BundleError::At { position: at, .. } if at == position), "{found}");
     }

@@ -10,7 +10,7 @@ use cli::client::ClientError;
 use schemas::control::installs::CreateInstall;
 use serde_json::Value;
 
-use super::{new_install, owner, packed, refused};
+use super::{new_install, owner, rejection, request_body};
 use crate::server::testing::Started;
 
 /// Directory of the corpus. Without it, the test is skipped, or fails in CI.
@@ -77,7 +77,7 @@ async fn every_corpus_app_syncs_once_and_matches_inspect() {
     let mut taken = 0;
     for (app, facts) in &facts {
         let (of, bundle) = bundle(&corpus, app);
-        let bytes = packed(&bundle);
+        let bytes = request_body(&bundle);
         let first = owner.sync(app, bytes.clone(), false).await;
         let first = first.unwrap_or_else(|error| panic!("{app}: {error}"));
         assert_eq!((first.version, first.unchanged), (1, false), "{app}");
@@ -88,12 +88,16 @@ async fn every_corpus_app_syncs_once_and_matches_inspect() {
         let would = owner.sync(app, bytes, true).await.unwrap();
         assert!(would.diff.changes.is_empty(), "{app}: {:?}", would.diff);
 
-        let shown = owner.version(app, 1).await.unwrap();
-        assert_eq!(shown.config, inspect(app, &of, &survey(&of, &[])), "{app}");
-        assert_eq!(shown.config["secrets"], facts["secrets"], "{app}");
-        assert_eq!(shown.config["inputs"]["sensitive"], facts["inputs"]["sensitive"], "{app}");
-        let kinds: BTreeMap<_, _> =
-            shown.version.components.iter().map(|c| (c.name.as_str(), c.kind.as_str())).collect();
+        let response = owner.version(app, 1).await.unwrap();
+        assert_eq!(response.config, inspect(app, &of, &survey(&of, &[])), "{app}");
+        assert_eq!(response.config["secrets"], facts["secrets"], "{app}");
+        assert_eq!(response.config["inputs"]["sensitive"], facts["inputs"]["sensitive"], "{app}");
+        let kinds: BTreeMap<_, _> = response
+            .version
+            .components
+            .iter()
+            .map(|c| (c.name.as_str(), c.kind.as_str()))
+            .collect();
         for component in facts["components"]["list"].as_array().unwrap() {
             let name = component["name"].as_str().unwrap();
             assert_eq!(kinds[name], component["type"].as_str().unwrap(), "{app}");
@@ -108,8 +112,10 @@ async fn every_corpus_app_syncs_once_and_matches_inspect() {
         };
         let secret = names(&facts["secrets"]["names"]);
         for name in names(&facts["inputs"]["sensitive"]).into_iter().chain(secret) {
-            let said = owner.create_install(&with(name)).await.unwrap_err();
-            let ClientError::Problem(problem) = said else { panic!("{app} {name}: {said}") };
+            let rejection = owner.create_install(&with(name)).await.unwrap_err();
+            let ClientError::Problem(problem) = rejection else {
+                panic!("{app} {name}: {rejection}")
+            };
             let field = format!("inputs.{name}");
             let about = problem.errors.iter().find(|error| error.field.as_ref() == Some(&field));
             assert!(about.is_some(), "{app}: {problem:?}");
@@ -123,8 +129,8 @@ async fn every_corpus_app_syncs_once_and_matches_inspect() {
     let path = "app/components/other.toml";
     broken.insert(path, File { bytes: typo, executable: false }).unwrap();
     for app in [of, "of-nobody"] {
-        assert_eq!(refused(owner.sync(app, packed(&broken), false).await).0, 422);
+        assert_eq!(rejection(owner.sync(app, request_body(&broken), false).await).0, 422);
     }
     assert_eq!(owner.app(of).await.unwrap().version, 1);
-    assert_eq!(refused(owner.app("of-nobody").await).0, 404);
+    assert_eq!(rejection(owner.app("of-nobody").await).0, 404);
 }

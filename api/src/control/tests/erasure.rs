@@ -29,7 +29,7 @@ use ulid::Ulid;
 mod archived;
 mod pentest;
 
-use super::{bundle, client, new_install, owner, refused};
+use super::{bundle, client, new_install, owner, rejection};
 use crate::{
     execute::Call,
     server::{
@@ -39,7 +39,7 @@ use crate::{
     state::App,
 };
 
-/// Texts that identify the customer.
+// Texts that identify the customer.
 const INPUT: &str = "7313370042";
 const OUTPUT: &str = "ada.lovelace.example";
 const STACK: &str = "account-of-ada";
@@ -54,7 +54,7 @@ fn call() -> Call {
 
 /// Creates an install with personal data: inputs, a reason, stack outputs, and a job with a
 /// manifest, outputs, a log and a failure.
-async fn of_ada(app: &App, owner: &Client) -> (InstallId, JobId) {
+async fn install_with_personal_data(app: &App, owner: &Client) -> (InstallId, JobId) {
     let inputs = BTreeMap::from([("size".to_owned(), INPUT.to_owned())]);
     let made = CreateInstall { inputs, ..new_install("acme") };
     let install = owner.create_install(&made).await.unwrap().id;
@@ -113,7 +113,7 @@ async fn of_ada(app: &App, owner: &Client) -> (InstallId, JobId) {
 
 /// Deprovisions an install. First cancels the provision that its enrolment started, so nothing
 /// remains to destroy.
-async fn deprovisioned(app: &App, owner: &Client, install: InstallId) {
+async fn deprovision(app: &App, owner: &Client, install: InstallId) {
     let mut cancelled = false;
     for _ in 0..400 {
         let runs = app.engine.load::<Install>(install).await.unwrap().runs;
@@ -143,16 +143,16 @@ async fn dump(url: &str) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
-fn found<'a>(dump: &str, words: &[&'a str]) -> Vec<&'a str> {
-    let has = |word: &&&str| dump.contains(**word) || dump.contains(&hex::encode(word));
-    words.iter().filter(has).copied().collect()
+fn texts_in<'a>(dump: &str, texts: &[&'a str]) -> Vec<&'a str> {
+    let has = |text: &&&str| dump.contains(**text) || dump.contains(&hex::encode(text));
+    texts.iter().filter(has).copied().collect()
 }
 
-async fn erased(client: &Client, subject: SubjectId) -> Subject {
+async fn wait_until_erased(client: &Client, subject: SubjectId) -> Subject {
     for _ in 0..300 {
-        let shown = client.subject(subject).await.unwrap();
-        if shown.state == "erased" {
-            return shown;
+        let response = client.subject(subject).await.unwrap();
+        if response.state == "erased" {
+            return response;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -171,11 +171,11 @@ async fn started() -> (Started, Client) {
 }
 
 /// Checks that the rows of every projection match the log.
-async fn views_are_true(client: &Client) {
-    let said = client.examine().await.unwrap().text().await.unwrap();
+async fn check_projections(client: &Client) {
+    let report = client.examine().await.unwrap().text().await.unwrap();
     assert!(
-        said.contains(r#""check":"all","state":"done""#) && !said.contains("findings"),
-        "{said}"
+        report.contains(r#""check":"all","state":"done""#) && !report.contains("findings"),
+        "{report}"
     );
 }
 
@@ -183,42 +183,42 @@ async fn views_are_true(client: &Client) {
 async fn shredding_erases_every_row_and_keeps_proofs_valid() {
     let (started, owner) = started().await;
     let app = started.app();
-    let (install, job) = of_ada(app, &owner).await;
+    let (install, job) = install_with_personal_data(app, &owner).await;
     let subject = SubjectId::Install(install);
     // The log never has the personal data in clear text, unlike the projections.
     let log = "select string_agg(payload::text, '') from log_event";
     let log: String = sqlx::query_scalar(log).fetch_one(&app.pool).await.unwrap();
-    assert_eq!(found(&log, &ALL), Vec::<&str>::new());
+    assert_eq!(texts_in(&log, &ALL), Vec::<&str>::new());
     let state = owner.install_state("acme", &Default::default()).await.unwrap().state.to_string();
     assert!(state.contains(INPUT) && state.contains(STACK), "{state}");
     app.projections.wait_for(app.log().position(), Duration::from_secs(10)).await.unwrap();
-    let there = found(&dump(&started.database).await, &ALL);
+    let there = texts_in(&dump(&started.database).await, &ALL);
     assert!(
         there.contains(&OUTPUT) && there.contains(&DETAIL) && there.contains(&MANIFEST),
         "{there:?}"
     );
     // Evidence from before the shredding.
-    let kept = owner.checkpoint().await.unwrap();
+    let earlier = owner.checkpoint().await.unwrap();
     let which = BundleQuery { stream: Some("install/acme".into()), ..Default::default() };
     let proof = owner.bundle(&which).await.unwrap().bytes().await.unwrap();
 
-    assert_eq!(refused(owner.shred(subject, &why()).await), (409, "rejected".into()));
-    deprovisioned(app, &owner, install).await;
+    assert_eq!(rejection(owner.shred(subject, &why()).await), (409, "rejected".into()));
+    deprovision(app, &owner, install).await;
     assert!(owner.shred(subject, &why()).await.unwrap().changed);
     assert!(!owner.shred(subject, &why()).await.unwrap().changed);
     // The shredding is effective when its response arrives. At that time, the server may still
     // erase copies.
     let then = AsOfQuery {
         stream: "install/acme".into(),
-        position: Some(kept.size),
+        position: Some(earlier.size),
         ..AsOfQuery::default()
     };
     let as_of = owner.as_of(&then).await.unwrap();
     assert_eq!(as_of.state["inputs"]["size"], "[erased]", "{as_of:?}");
 
-    let shown = erased(&owner, subject).await;
-    assert_eq!(shown.reason.as_deref(), Some("asked on 3 May"));
-    assert_eq!(found(&dump(&started.database).await, &ALL), Vec::<&str>::new());
+    let response = wait_until_erased(&owner, subject).await;
+    assert_eq!(response.reason.as_deref(), Some("asked on 3 May"));
+    assert_eq!(texts_in(&dump(&started.database).await, &ALL), Vec::<&str>::new());
     let logs: i64 = sqlx::query_scalar("select count(*) from job_log where start_offset >= 0")
         .fetch_one(&app.pool)
         .await
@@ -228,14 +228,14 @@ async fn shredding_erases_every_row_and_keeps_proofs_valid() {
     assert_eq!(failed.detail.as_deref(), Some("[erased]"), "{failed:?}");
     let state = owner.install_state("acme", &Default::default()).await.unwrap().state;
     assert_eq!(state["nuon"]["inputs"]["inputs"]["size"], "[erased]");
-    views_are_true(&owner).await;
+    check_projections(&owner).await;
     assert_eq!(verify::verify(&app.pool, 0, |_| {}).await.unwrap().size, app.log().position());
     // The earlier bundle still verifies, and so does a new one against the earlier checkpoint.
-    let keys = vec![kept.verifier_key.parse().unwrap()];
-    Bundle::read(&proof).unwrap().check(&keys, Some(&kept.note)).unwrap();
-    let which = BundleQuery { prior_checkpoint: Some(kept.note.clone()), ..which };
+    let keys = vec![earlier.verifier_key.parse().unwrap()];
+    Bundle::read(&proof).unwrap().check(&keys, Some(&earlier.note)).unwrap();
+    let which = BundleQuery { prior_checkpoint: Some(earlier.note.clone()), ..which };
     let now = owner.bundle(&which).await.unwrap().bytes().await.unwrap();
-    Bundle::read(&now).unwrap().check(&keys, Some(&kept.note)).unwrap();
+    Bundle::read(&now).unwrap().check(&keys, Some(&earlier.note)).unwrap();
     started.server.stop().await;
 }
 
@@ -247,27 +247,31 @@ async fn shredding_a_principal_erases_name_and_reasons_only() {
         CreateToken { role: Role::Owner, name: Some("Ada Lovelace".into()), expires_in_s: None };
     let made = owner.create_token(&ask).await.unwrap();
     let ada = client(&started, made.token.as_deref().unwrap());
-    of_ada(app, &ada).await;
+    install_with_personal_data(app, &ada).await;
     let subject = SubjectId::Principal(made.principal);
-    let said = refused(owner.shred(subject, &why()).await);
-    assert_eq!(said, (409, "rejected".into()), "a principal that still logs in cannot be erased");
+    let rejected = rejection(owner.shred(subject, &why()).await);
+    assert_eq!(
+        rejected,
+        (409, "rejected".into()),
+        "a principal that still logs in cannot be erased"
+    );
     owner.revoke_token(made.id).await.unwrap();
     owner.shred(subject, &why()).await.unwrap();
-    erased(&owner, subject).await;
+    wait_until_erased(&owner, subject).await;
     let dump = dump(&started.database).await;
-    assert_eq!(found(&dump, &[REASON, "Ada Lovelace"]), Vec::<&str>::new());
+    assert_eq!(texts_in(&dump, &[REASON, "Ada Lovelace"]), Vec::<&str>::new());
     // The customer's data remains.
     let state = owner.install_state("acme", &Default::default()).await.unwrap().state.to_string();
     assert!(state.contains(INPUT) && state.contains(STACK), "{state}");
-    views_are_true(&owner).await;
+    check_projections(&owner).await;
     started.server.stop().await;
 }
 
 #[tokio::test]
 async fn shredding_reaches_other_servers_and_survives_a_crash() {
     let (started, owner) = started().await;
-    let (install, _) = of_ada(started.app(), &owner).await;
-    deprovisioned(started.app(), &owner, install).await;
+    let (install, _) = install_with_personal_data(started.app(), &owner).await;
+    deprovision(started.app(), &owner, install).await;
     // Two servers share one `keys` directory.
     let data = tempfile::tempdir().unwrap();
     std::fs::create_dir(data.path().join("keys")).unwrap();
@@ -304,12 +308,12 @@ async fn shredding_reaches_other_servers_and_survives_a_crash() {
         ca: None,
     };
     let of_second = Client::new(&target(&second)).unwrap();
-    erased(&of_second, SubjectId::Install(install)).await;
+    wait_until_erased(&of_second, SubjectId::Install(install)).await;
     for server in [&first, &second] {
         let state = server.app.engine.load::<Install>(&id).await.unwrap();
         assert_eq!(state.inputs["size"], "[erased]");
     }
-    assert_eq!(found(&dump(&database).await, &ALL), Vec::<&str>::new());
+    assert_eq!(texts_in(&dump(&database).await, &ALL), Vec::<&str>::new());
     // With both servers running, each applies a shredding by the other.
     let of_first = Client::new(&target(&first)).unwrap();
     let inputs = BTreeMap::from([("size".to_owned(), INPUT.to_owned())]);
@@ -334,7 +338,7 @@ async fn shredding_reaches_other_servers_and_survives_a_crash() {
 #[tokio::test]
 async fn server_without_the_key_file_does_not_start() {
     let (started, owner) = started().await;
-    of_ada(started.app(), &owner).await;
+    install_with_personal_data(started.app(), &owner).await;
     let database = started.database.clone();
     started.server.stop().await;
     let data = tempfile::tempdir().unwrap();

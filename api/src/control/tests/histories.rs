@@ -19,8 +19,8 @@ use schemas::control::{
 
 use super::{
     new_install,
-    reactions::{built, digest, enrolled, first, plan_is_made, run_of},
-    refused, with_install,
+    reactions::{complete_build, complete_plan, digest, enroll, run_of, wait_for_step},
+    rejection, with_install,
 };
 
 const REASON: &str = "because Ann read the plan";
@@ -41,17 +41,20 @@ async fn install_bundle_has_its_history_and_annotations_only_on_request() {
     let me = owner.whoami().await.unwrap();
     let named = RenamePrincipal { name: Some("Ann Lee".into()) };
     owner.name_principal(me.principal, &named).await.unwrap();
-    enrolled(app, acme.id).await;
+    enroll(app, acme.id).await;
     let run = run_of(app, acme.id).await;
-    built(&started).await;
-    plan_is_made(app, run).await;
-    first(app, run, |state| matches!(state, StepState::AwaitingApproval { .. }).then_some(()))
-        .await;
+    complete_build(&started).await;
+    complete_plan(app, run).await;
+    wait_for_step(app, run, |state| {
+        matches!(state, StepState::AwaitingApproval { .. }).then_some(())
+    })
+    .await;
     let step = owner.run(run).await.unwrap().dag[0].id;
-    let word = ApproveRun { step, digest: digest(2), reason: REASON.into() };
-    let approved = owner.approve(run, &word).await.unwrap().position;
-    // The apply job is queued. From here on, nothing is added to the history.
-    first(app, run, |state| matches!(state, StepState::Applying { .. }).then_some(())).await;
+    let approval = ApproveRun { step, digest: digest(2), reason: REASON.into() };
+    let approved = owner.approve(run, &approval).await.unwrap().position;
+    // The apply job is queued. From here on, the history gets no further events.
+    wait_for_step(app, run, |state| matches!(state, StepState::Applying { .. }).then_some(()))
+        .await;
     let keys: Vec<TrustedKey> =
         vec![owner.checkpoint().await.unwrap().verifier_key.parse().unwrap()];
 
@@ -82,7 +85,7 @@ async fn install_bundle_has_its_history_and_annotations_only_on_request() {
     let which = BundleQuery { names: Some(true), ..of_install("acme") };
     assert!(!bundle(&owner, &which).await.1.contains(REASON));
     let which = BundleQuery { hashes_only: Some(true), ..which };
-    assert_eq!(refused(owner.bundle(&which).await.map(drop)).0, 400);
+    assert_eq!(rejection(owner.bundle(&which).await.map(drop)).0, 400);
 
     let whole = BundleQuery { other_entries: Some(OtherEntries::All), ..of_install("acme") };
     let (found, _) = bundle(&owner, &whole).await;
@@ -94,11 +97,11 @@ async fn install_bundle_has_its_history_and_annotations_only_on_request() {
     // The stream of the install alone can still be requested.
     let own = BundleQuery { stream: Some("install/acme".into()), ..BundleQuery::default() };
     assert!(matches!(bundle(&owner, &own).await.0.subject, Subject::Stream(_)));
-    assert_eq!(refused(owner.bundle(&of_install("nobody")).await.map(drop)).0, 404);
+    assert_eq!(rejection(owner.bundle(&of_install("nobody")).await.map(drop)).0, 404);
 }
 
 #[tokio::test]
-async fn what_changed_in_every_install_is_listed_by_page() {
+async fn changes_of_all_installs_are_listed_by_page() {
     let (started, owner, acme) = with_install().await;
     let start = owner.checkpoint().await.unwrap().size;
     let globex = owner.create_install(&new_install("globex")).await.unwrap();
@@ -146,7 +149,7 @@ async fn what_changed_in_every_install_is_listed_by_page() {
         InstallsDiffQuery { limit: Some(51), ..from(0) },
         InstallsDiffQuery { cursor: Some("acme".into()), ..from(0) },
     ] {
-        assert_eq!(refused(owner.installs_between(&wrong).await).0, 400, "{wrong:?}");
+        assert_eq!(rejection(owner.installs_between(&wrong).await).0, 400, "{wrong:?}");
     }
 }
 
@@ -158,7 +161,7 @@ async fn install_is_listed_before_the_projection_has_its_run() {
                   $$ begin raise exception 'held back'; end $$; \
                 create trigger hold before insert on projection_runs for each row execute function hold()";
     sqlx::raw_sql(hold).execute(&app.pool).await.unwrap();
-    enrolled(app, acme.id).await;
+    enroll(app, acme.id).await;
     let run = run_of(app, acme.id).await;
     let events = app.log().read_stream(&StreamId::of::<Run>(run), 0).await.unwrap();
     // The range contains one event, which belongs to the run.

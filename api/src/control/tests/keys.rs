@@ -3,7 +3,7 @@ use reqwest::StatusCode;
 use schemas::control::installs::EnrolmentIssued;
 use serde_json::{Value, json};
 
-use super::{owner, reactions::until, with_install};
+use super::{owner, reactions::wait_for, with_install};
 use crate::server::testing::Started;
 
 async fn send(started: &Started, path: &str, key: &str, body: &Value) -> (StatusCode, Value) {
@@ -23,10 +23,10 @@ async fn repeated_key_returns_the_same_response_without_secrets() {
     assert_eq!((&first["id"], &first["position"]), (&second["id"], &second["position"]));
     assert!(first.get("enrolment").is_some() && second.get("enrolment").is_none());
     assert_eq!(owner(&started).installs(&Default::default()).await.unwrap().items.len(), 2);
-    let kept = "select string_agg(response::text, '') from log_command";
-    let kept: String = sqlx::query_scalar(kept).fetch_one(&started.app().pool).await.unwrap();
+    let stored = "select string_agg(response::text, '') from log_command";
+    let stored: String = sqlx::query_scalar(stored).fetch_one(&started.app().pool).await.unwrap();
     let secret = first["enrolment"]["token"].as_str().unwrap();
-    assert!(!kept.contains(secret));
+    assert!(!stored.contains(secret));
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn lost_response_is_recovered_from_the_log() {
         ("k3", enrolment, &json!({})),
     ] {
         let (_, mut first) = send(&started, &path, key, body).await;
-        kept(&started, key).await;
+        wait_until_stored(&started, key).await;
         sqlx::query(forget).execute(&started.app().pool).await.unwrap();
         let (status, again) = send(&started, &path, key, body).await;
         assert_eq!(status, 200, "{again}");
@@ -79,7 +79,7 @@ async fn lost_response_is_recovered_from_the_log() {
         }
     }
     let (_, first) = patch("k4").await;
-    kept(&started, "k4").await;
+    wait_until_stored(&started, "k4").await;
     sqlx::query(forget).execute(&started.app().pool).await.unwrap();
     assert_eq!(patch("k4").await.1, first);
     assert_eq!(first["id"], json!(made.id));
@@ -91,22 +91,23 @@ async fn disconnect_does_not_separate_change_and_response() {
     for wait in 0..12_u64 {
         let (name, key) = (format!("gone{wait}"), format!("k{wait}"));
         let body = json!({"app": "shop", "name": name, "inputs": {"size": "1"}});
-        let gone = std::time::Duration::from_millis(wait * 3);
-        let _gone = tokio::time::timeout(gone, send(&started, "/v1/installs", &key, &body)).await;
+        let patience = std::time::Duration::from_millis(wait * 3);
+        let _gone =
+            tokio::time::timeout(patience, send(&started, "/v1/installs", &key, &body)).await;
         let (status, again) = send(&started, "/v1/installs", &key, &body).await;
         assert_eq!((status.as_u16(), &again["name"]), (200, &json!(name)), "{again}");
     }
     for wait in 0..12 {
-        kept(&started, &format!("k{wait}")).await;
+        wait_until_stored(&started, &format!("k{wait}")).await;
     }
 }
 
 /// Waits until the response is stored.
-async fn kept(started: &Started, key: &str) {
-    until(async || {
-        let kept = "select response is not null from log_command where idempotency_key = $1";
-        let kept = sqlx::query_scalar::<_, bool>(kept).bind(key).fetch_one(&started.app().pool);
-        kept.await.unwrap().then_some(())
+async fn wait_until_stored(started: &Started, key: &str) {
+    wait_for(async || {
+        let stored = "select response is not null from log_command where idempotency_key = $1";
+        let stored = sqlx::query_scalar::<_, bool>(stored).bind(key).fetch_one(&started.app().pool);
+        stored.await.unwrap().then_some(())
     })
     .await;
 }
@@ -117,7 +118,7 @@ async fn expired_key_is_reusable_and_replayed_enrolment_has_no_token() {
     let path = "/v1/installs/acme/enrolment-tokens";
     let (_, first) = send(&started, path, "k1", &json!({})).await;
     let (_, again) = send(&started, path, "k1", &json!({})).await;
-    let read = |said: Value| serde_json::from_value::<EnrolmentIssued>(said).unwrap();
+    let read = |response: Value| serde_json::from_value::<EnrolmentIssued>(response).unwrap();
     assert!(read(first.clone()).enrolment.is_some());
     assert_eq!(read(again).enrolment, None);
     let expire = "update log_command set expires_at = now() - interval '1 second'";

@@ -11,7 +11,7 @@ use schemas::control::{
 };
 use tracing::{Event, Metadata, Subscriber, field::Visit, span};
 
-use super::{new_install, refused, with_install};
+use super::{new_install, rejection, with_install};
 
 /// Counts the statements of this thread that read projections or the log.
 #[derive(Clone, Default)]
@@ -22,10 +22,10 @@ struct ReadVisitor(bool);
 
 impl Visit for ReadVisitor {
     fn record_debug(&mut self, _: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-        let said = format!("{value:?}");
+        let sql = format!("{value:?}");
         let reads =
             ["from projection_", "log_event", "log_snapshot", "principal_name", "from blob"];
-        self.0 |= reads.iter().any(|table| said.contains(table));
+        self.0 |= reads.iter().any(|table| sql.contains(table));
     }
 }
 
@@ -54,7 +54,7 @@ async fn page_needs_as_many_statements_as_one_row() {
         owner.create_install(&new_install(name)).await.unwrap();
     }
     let statements = StatementCounter::default();
-    let _heard = tracing::subscriber::set_default(statements.clone());
+    let _guard = tracing::subscriber::set_default(statements.clone());
     // Background tasks may add to the counts, so the minimum of several attempts is taken.
     let least = async |limit: u32| {
         let mut counts = vec![];
@@ -79,9 +79,9 @@ fn rejected_with<T: std::fmt::Debug>(
     answer: Result<T, ClientError>,
     detail: &str,
 ) -> (u16, String) {
-    let said = answer.as_ref().err().map(ToString::to_string).unwrap_or_default();
-    assert!(said.contains(detail), "{said:?} does not contain {detail:?}");
-    refused(answer)
+    let message = answer.as_ref().err().map(ToString::to_string).unwrap_or_default();
+    assert!(message.contains(detail), "{message:?} does not contain {detail:?}");
+    rejection(answer)
 }
 
 #[tokio::test]

@@ -9,8 +9,8 @@ use domain::{
     install::{Install, InstallCommand, Outputs, Resource, ResourceChange, StepResult},
     job::{Job, JobClass, JobCommand, JobKind, Origin, Work},
     run::{
-        Approval, Cause, Operation, Outcome, PlanFacts, Request, Run, RunCommand, RunKind,
-        StepFailure, StepSpec, Target,
+        Approval, Cause, Operation, Outcome, Request, Run, RunCommand, RunKind, StepFailure,
+        StepPlan, StepSpec, Target,
     },
 };
 use event_log::Meta;
@@ -24,7 +24,7 @@ use schemas::control::{
 };
 use ulid::Ulid;
 
-use super::{bundle_of, bundle_with, new_install, refused, with_install};
+use super::{bundle_of, bundle_with, new_install, rejection, with_install};
 use crate::{execute::Call, server::testing::Started};
 
 /// Records a runner and both components at version 1.
@@ -63,7 +63,7 @@ async fn deploy_version_1(started: &Started, install: InstallId) {
     done.await.unwrap();
 }
 
-fn to(version: u32, inputs: &[(&str, Option<&str>)]) -> UpdateInstall {
+fn update_to(version: u32, inputs: &[(&str, Option<&str>)]) -> UpdateInstall {
     let text = |(name, value): &(&str, Option<&str>)| (name.to_string(), value.map(str::to_owned));
     let inputs: BTreeMap<_, _> = inputs.iter().map(text).collect();
     UpdateInstall {
@@ -75,10 +75,10 @@ fn to(version: u32, inputs: &[(&str, Option<&str>)]) -> UpdateInstall {
 }
 
 fn set_input(name: &str, value: Option<&str>) -> UpdateInstall {
-    UpdateInstall { config_version: None, ..to(0, &[(name, value)]) }
+    UpdateInstall { config_version: None, ..update_to(0, &[(name, value)]) }
 }
 
-async fn end(owner: &Client, run: RunId) {
+async fn cancel_run(owner: &Client, run: RunId) {
     let why = Cancel { reason: "enough".into(), force: false };
     assert!(owner.cancel_run(run, &why).await.unwrap().changed);
 }
@@ -89,40 +89,44 @@ async fn upgrade_with_a_new_input_and_rollback() {
     deploy_version_1(&started, made.id).await;
     owner.sync("shop", bundle_with("2", "zones", "2"), false).await.unwrap();
 
-    // Version 2 requires an input that version 1 lacks. Both must be set in one request.
-    assert_eq!(refused(owner.update_install("acme", &to(2, &[])).await).0, 422);
-    assert_eq!(refused(owner.update_install("acme", &set_input("zones", Some("3"))).await).0, 422);
-    let moved = owner.update_install("acme", &to(2, &[("zones", Some("3"))])).await.unwrap();
+    // Version 2 requires an input that version 1 lacks. One request must set the version and the
+    // input.
+    assert_eq!(rejection(owner.update_install("acme", &update_to(2, &[])).await).0, 422);
+    assert_eq!(
+        rejection(owner.update_install("acme", &set_input("zones", Some("3"))).await).0,
+        422
+    );
+    let moved = owner.update_install("acme", &update_to(2, &[("zones", Some("3"))])).await.unwrap();
     let run = moved.run.unwrap();
     assert_eq!(owner.run(run).await.unwrap().run.kind, "upgrade");
 
     // The values that a run renders cannot change while it is in progress.
-    let excluded = owner.update_install("acme", &to(1, &[])).await.unwrap_err().to_string();
+    let excluded = owner.update_install("acme", &update_to(1, &[])).await.unwrap_err().to_string();
     assert!(excluded.contains(&run.to_string()), "{excluded}");
     let excluded = owner.update_install("acme", &set_input("zones", Some("4"))).await;
-    assert_eq!(refused(excluded), (409, "run_in_progress".into()));
-    let again = owner.update_install("acme", &to(2, &[])).await.unwrap();
+    assert_eq!(rejection(excluded), (409, "run_in_progress".into()));
+    let again = owner.update_install("acme", &update_to(2, &[])).await.unwrap();
     assert_eq!((again.changed, again.run), (false, None));
 
     // The run changed nothing, so the same request starts another one.
-    end(&owner, run).await;
-    let again = owner.update_install("acme", &to(2, &[])).await.unwrap();
+    cancel_run(&owner, run).await;
+    let again = owner.update_install("acme", &update_to(2, &[])).await.unwrap();
     let state = owner.install_state("acme", &Default::default()).await.unwrap().state;
     assert_eq!(state["nuon"]["inputs"]["inputs"], serde_json::json!({"zones": "3"}));
-    end(&owner, again.run.unwrap()).await;
+    cancel_run(&owner, again.run.unwrap()).await;
 
     // Rollback: inputs that version 1 does not declare are kept but not used, and its own inputs
     // are still set.
-    let back = owner.update_install("acme", &to(1, &[])).await.unwrap().run.unwrap();
+    let back = owner.update_install("acme", &update_to(1, &[])).await.unwrap().run.unwrap();
     assert_eq!(owner.run(back).await.unwrap().run.kind, "rollback");
     let state = owner.install_state("acme", &Default::default()).await.unwrap().state;
     assert_eq!(state["nuon"]["inputs"]["inputs"], serde_json::json!({"size": "2"}));
-    end(&owner, back).await;
+    cancel_run(&owner, back).await;
     let less = owner.update_install("acme", &set_input("zones", None)).await.unwrap();
-    end(&owner, less.run.unwrap()).await;
-    assert_eq!(refused(owner.update_install("acme", &set_input("zones", None)).await).0, 422);
-    assert_eq!(refused(owner.update_install("acme", &set_input("size", None)).await).0, 422);
-    assert_eq!(refused(owner.update_install("acme", &to(2, &[])).await).0, 422);
+    cancel_run(&owner, less.run.unwrap()).await;
+    assert_eq!(rejection(owner.update_install("acme", &set_input("zones", None)).await).0, 422);
+    assert_eq!(rejection(owner.update_install("acme", &set_input("size", None)).await).0, 422);
+    assert_eq!(rejection(owner.update_install("acme", &update_to(2, &[])).await).0, 422);
 }
 
 #[tokio::test]
@@ -140,21 +144,21 @@ async fn retry_requires_that_the_install_follows_the_same_version() {
     assert!(owner.cancel_run(first, &hurry).await.unwrap().changed);
     let which =
         EventsQuery { event_type: Some("run.cancel_requested".into()), ..EventsQuery::default() };
-    let asked = owner.events(&which).await.unwrap().items;
-    assert_eq!(serde_json::to_value(&asked[0]).unwrap()["payload"]["force"], true);
+    let recorded = owner.events(&which).await.unwrap().items;
+    assert_eq!(serde_json::to_value(&recorded[0]).unwrap()["payload"]["force"], true);
 
     let why = ReasonBody { reason: Some("quota was raised".into()) };
     let again = owner.retry_run(first, &why).await.unwrap().run.unwrap();
-    let shown = owner.run(again).await.unwrap();
-    assert_eq!((shown.retry_of, shown.run.reason), (Some(first), why.reason.clone()));
-    let names: Vec<_> = shown.dag.iter().map(|step| step.name.as_str()).collect();
+    let response = owner.run(again).await.unwrap();
+    assert_eq!((response.retry_of, response.run.reason), (Some(first), why.reason.clone()));
+    let names: Vec<_> = response.dag.iter().map(|step| step.name.as_str()).collect();
     assert_eq!(names, ["shop"]);
-    end(&owner, again).await;
+    cancel_run(&owner, again).await;
 
     owner.sync("shop", bundle_with("2", "size", "2"), false).await.unwrap();
-    let moved = owner.update_install("acme", &to(2, &[])).await.unwrap().run.unwrap();
-    end(&owner, moved).await;
-    assert_eq!(refused(owner.retry_run(first, &why).await), (409, "rejected".into()));
+    let moved = owner.update_install("acme", &update_to(2, &[])).await.unwrap().run.unwrap();
+    cancel_run(&owner, moved).await;
+    assert_eq!(rejection(owner.retry_run(first, &why).await), (409, "rejected".into()));
 }
 
 #[tokio::test]
@@ -193,7 +197,7 @@ async fn replaced_runner_does_not_provision_a_torn_down_install() {
         })
     });
     done.await.unwrap();
-    // The policy calls this after a runner reported the stack outputs.
+    // The policy calls this function after a runner reported the stack outputs.
     crate::usecases::runs::provision(app, &system(), install).await.unwrap();
     let state = app.engine.load::<Install>(install).await.unwrap();
     assert!(state.components.is_empty() && state.runs.is_empty(), "{:?}", state.runs);
@@ -209,9 +213,12 @@ async fn empty_install_deprovisions_without_a_run_and_releases_its_name() {
         reason: None,
     };
     assert_eq!(owner.request_run("acme", &ask).await.unwrap().run, None);
-    let gone = owner.install("acme").await.unwrap();
-    assert_eq!((gone.id, gone.state.as_str()), (made.id, "deprovisioned"));
-    assert_eq!(refused(owner.create_enrolment_token("acme").await), (409, "deprovisioned".into()));
+    let deprovisioned = owner.install("acme").await.unwrap();
+    assert_eq!((deprovisioned.id, deprovisioned.state.as_str()), (made.id, "deprovisioned"));
+    assert_eq!(
+        rejection(owner.create_enrolment_token("acme").await),
+        (409, "deprovisioned".into())
+    );
     let other = owner.create_install(&new_install("acme")).await.unwrap();
     assert_eq!(owner.install("acme").await.unwrap().id, other.id);
     assert_eq!(owner.install(&made.id.to_string()).await.unwrap().state, "deprovisioned");
@@ -227,8 +234,8 @@ async fn run_without_changes_is_rejected_every_time() {
         reason: Some("the end".into()),
     };
     for _ in 0..2 {
-        let said = refused(owner.request_run("acme", &teardown).await);
-        assert_eq!(said, (409, "no_changes".into()));
+        let rejected = rejection(owner.request_run("acme", &teardown).await);
+        assert_eq!(rejected, (409, "no_changes".into()));
     }
 }
 
@@ -237,10 +244,10 @@ async fn inputs_for_a_pending_destroy_cannot_be_removed() {
     let (started, owner, made) = with_install().await;
     deploy_version_1(&started, made.id).await;
     owner.sync("shop", bundle_of("2", "zones", None), false).await.unwrap();
-    let less = to(2, &[("zones", Some("3")), ("size", None)]);
-    let said = owner.update_install("acme", &less).await.unwrap_err().to_string();
-    assert!(said.contains("base was deployed by version 1"), "{said}");
-    let moved = owner.update_install("acme", &to(2, &[("zones", Some("3"))])).await.unwrap();
+    let less = update_to(2, &[("zones", Some("3")), ("size", None)]);
+    let message = owner.update_install("acme", &less).await.unwrap_err().to_string();
+    assert!(message.contains("base was deployed by version 1"), "{message}");
+    let moved = owner.update_install("acme", &update_to(2, &[("zones", Some("3"))])).await.unwrap();
     assert!(moved.run.is_some());
 }
 
@@ -287,8 +294,8 @@ async fn incomplete_component_is_planned_and_deprovisioned() {
         run.dag.iter().map(|step| step.name.clone()).collect::<Vec<_>>()
     };
     let shop = async || {
-        let shown = owner.install("acme").await.unwrap();
-        shown.components.into_iter().find(|part| part.name == "shop").unwrap()
+        let response = owner.install("acme").await.unwrap();
+        response.components.into_iter().find(|part| part.name == "shop").unwrap()
     };
     // These commands bypass the API, so no request waits for their projection.
     for _ in 0..100 {
@@ -299,9 +306,9 @@ async fn incomplete_component_is_planned_and_deprovisioned() {
     }
     let shop = shop().await;
     assert_eq!((shop.state.as_str(), shop.config_version), ("incomplete", Some(1)));
-    let again = owner.update_install("acme", &to(1, &[])).await.unwrap().run.unwrap();
+    let again = owner.update_install("acme", &update_to(1, &[])).await.unwrap().run.unwrap();
     assert!(names(again).await.contains(&"shop".to_string()));
-    end(&owner, again).await;
+    cancel_run(&owner, again).await;
     let ask = RequestRun {
         kind: RequestedKind::Deprovision,
         components: vec![],
@@ -346,10 +353,10 @@ async fn wait_for_state(owner: &Client, state: &str) {
 #[tokio::test]
 async fn rollback_without_a_run_makes_a_failed_install_active() {
     let (started, owner, made) = with_install().await;
-    super::reach::brought(&started, made.id).await;
+    super::reach::deploy_desired_state(&started, made.id).await;
     wait_for_state(&owner, "active").await;
     owner.sync("shop", bundle_with("2", "zones", "2"), false).await.unwrap();
-    let upgrade = to(2, &[("zones", Some("3")), ("size", None)]);
+    let upgrade = update_to(2, &[("zones", Some("3")), ("size", None)]);
     let run = owner.update_install("acme", &upgrade).await.unwrap().run.unwrap();
     wait_for_state(&owner, "updating").await;
     fail(&started, made.id, run).await;
@@ -358,24 +365,24 @@ async fn rollback_without_a_run_makes_a_failed_install_active() {
     // The diff shows which inputs differed at version 1 and would be kept.
     let (from, to_version, install) = (Some(2), Some(1), Some("acme".to_owned()));
     let which = DiffQuery { from, to: to_version, install, ..DiffQuery::default() };
-    let shown = owner.diff("shop", &which).await.unwrap().impact;
+    let impacts = owner.diff("shop", &which).await.unwrap().impact;
     let differ = |name: &str, then: Option<&str>, now: Option<&str>| InputDifference {
         name: name.into(),
         then: then.map(str::to_owned),
         now: now.map(str::to_owned),
     };
     let differences = [differ("size", Some("2"), None), differ("zones", None, Some("3"))];
-    assert_eq!(shown[0].inputs, differences);
-    assert!(shown[0].problem.is_some(), "version 1 requires the input that the upgrade removed");
-    let kept = refused(owner.update_install("acme", &to(1, &[])).await);
-    assert_eq!(kept.0, 422);
+    assert_eq!(impacts[0].inputs, differences);
+    assert!(impacts[0].problem.is_some(), "version 1 requires the input that the upgrade removed");
+    let rejected = rejection(owner.update_install("acme", &update_to(1, &[])).await);
+    assert_eq!(rejected.0, 422);
     let which = DiffQuery { inputs_of: Some(1), ..which };
-    let shown = owner.diff("shop", &which).await.unwrap().impact;
-    assert_eq!((shown[0].problem.as_ref(), &shown[0].plans), (None, &vec![]));
+    let impacts = owner.diff("shop", &which).await.unwrap().impact;
+    assert_eq!((impacts[0].problem.as_ref(), &impacts[0].plans), (None, &vec![]));
 
-    let never = UpdateInstall { inputs_of: Some(7), ..to(1, &[]) };
-    assert_eq!(refused(owner.update_install("acme", &never).await).0, 404);
-    let back = UpdateInstall { inputs_of: Some(1), ..to(1, &[]) };
+    let never = UpdateInstall { inputs_of: Some(7), ..update_to(1, &[]) };
+    assert_eq!(rejection(owner.update_install("acme", &never).await).0, 404);
+    let back = UpdateInstall { inputs_of: Some(1), ..update_to(1, &[]) };
     let done = owner.update_install("acme", &back).await.unwrap();
     assert_eq!((done.run, done.kept_inputs), (None, vec![]));
     wait_for_state(&owner, "active").await;
@@ -384,21 +391,22 @@ async fn rollback_without_a_run_makes_a_failed_install_active() {
 }
 
 #[tokio::test]
-async fn a_rollback_reports_the_inputs_of_the_upgrade_that_it_keeps() {
+async fn rollback_reports_the_inputs_that_it_keeps() {
     let (started, owner, made) = with_install().await;
-    super::reach::brought(&started, made.id).await;
+    super::reach::deploy_desired_state(&started, made.id).await;
     owner.sync("shop", bundle_with("2", "size", "2"), false).await.unwrap();
-    let run = owner.update_install("acme", &to(2, &[("size", Some("5"))])).await.unwrap().run;
-    end(&owner, run.unwrap()).await;
-    let back = owner.update_install("acme", &to(1, &[])).await.unwrap();
+    let run =
+        owner.update_install("acme", &update_to(2, &[("size", Some("5"))])).await.unwrap().run;
+    cancel_run(&owner, run.unwrap()).await;
+    let back = owner.update_install("acme", &update_to(1, &[])).await.unwrap();
     let (name, then, now) = ("size".into(), Some("2".into()), Some("5".into()));
     assert_eq!(back.kept_inputs, [InputDifference { name, then, now }]);
 }
 
 #[tokio::test]
-async fn the_impact_on_one_install_names_no_other() {
+async fn impact_on_one_install_names_no_other() {
     let (started, owner, made) = with_install().await;
-    super::reach::brought(&started, made.id).await;
+    super::reach::deploy_desired_state(&started, made.id).await;
     owner.create_install(&new_install("globex")).await.unwrap();
     owner.sync("shop", bundle_with("2", "size", "2"), false).await.unwrap();
     let which = DiffQuery { install: Some("acme".into()), ..DiffQuery::default() };
@@ -406,7 +414,7 @@ async fn the_impact_on_one_install_names_no_other() {
     let names: Vec<_> = diff.impact.iter().map(|reach| reach.name.as_str()).collect();
     assert_eq!((names, diff.remaining_installs), (vec!["acme"], None));
     let which = DiffQuery { install: Some("initech".into()), ..DiffQuery::default() };
-    assert_eq!(refused(owner.diff("shop", &which).await).0, 404);
+    assert_eq!(rejection(owner.diff("shop", &which).await).0, 404);
     let all = owner.diff("shop", &DiffQuery::default()).await.unwrap();
     assert_eq!(all.impact.len(), 2);
 }
@@ -449,7 +457,7 @@ async fn queued_apply(started: &Started, install: InstallId, name: &'static str)
                 options: Default::default(),
             }];
             let (plan_job, summary) = (JobId(Ulid::new()), digest.clone());
-            let plan = PlanFacts {
+            let plan = StepPlan {
                 digest: digest.clone(),
                 summary,
                 noop: false,

@@ -18,8 +18,11 @@ use ulid::Ulid;
 
 use super::{
     bundle, new_install, owner,
-    reactions::{built, digest, enrolled, first, happened, plan_is_made, run_of, until},
-    refused, with_install,
+    reactions::{
+        append_event, complete_build, complete_plan, digest, enroll, run_of, wait_for,
+        wait_for_step,
+    },
+    rejection, with_install,
 };
 use crate::{
     execute::Call,
@@ -43,33 +46,34 @@ async fn auto_approved_first_provision_does_not_wait() {
     owner.sync("shop", bundle("1"), false).await.unwrap();
     let ask = CreateInstall { auto_approve_first: true, ..new_install("acme") };
     let both = CreateInstall { auto_approve: true, ..ask.clone() };
-    assert_eq!(refused(owner.create_install(&both).await).0, 400);
+    assert_eq!(rejection(owner.create_install(&both).await).0, 400);
     let acme = owner.create_install(&ask).await.unwrap();
-    enrolled(app, acme.id).await;
+    enroll(app, acme.id).await;
     let run = run_of(app, acme.id).await;
-    built(&started).await;
-    plan_is_made(app, run).await;
-    first(app, run, |state| matches!(state, StepState::Applying { .. }).then_some(())).await;
-    let decision = until(async || owner.run(run).await.unwrap().dag[0].decision.clone()).await;
+    complete_build(&started).await;
+    complete_plan(app, run).await;
+    wait_for_step(app, run, |state| matches!(state, StepState::Applying { .. }).then_some(()))
+        .await;
+    let decision = wait_for(async || owner.run(run).await.unwrap().dag[0].decision.clone()).await;
     assert_eq!((&*decision.decision, &*decision.by), ("approved", "policy:auto_approve_first"));
     assert!(!owner.install("acme").await.unwrap().auto_approve);
     assert!(app.engine.load::<Install>(acme.id).await.unwrap().approves_first(run));
 }
 
 #[tokio::test]
-async fn a_resolution_is_shown_with_its_user_and_reason() {
+async fn resolution_is_shown_with_its_user_and_reason() {
     let (started, owner, acme) = with_install().await;
     let app = started.app();
     let me = owner.whoami().await.unwrap().principal.to_string();
-    enrolled(app, acme.id).await;
+    enroll(app, acme.id).await;
     let run = run_of(app, acme.id).await;
-    built(&started).await;
-    plan_is_made(app, run).await;
-    first(app, run, waiting).await;
+    complete_build(&started).await;
+    complete_plan(app, run).await;
+    wait_for_step(app, run, waiting).await;
     let step = owner.run(run).await.unwrap().dag[0].id;
     let approval = ApproveRun { step, digest: digest(2), reason: "read it".into() };
     owner.approve(run, &approval).await.unwrap();
-    let job = first(app, run, |state| {
+    let job = wait_for_step(app, run, |state| {
         let StepState::Applying { job, .. } = state else { return None };
         Some(*job)
     });
@@ -82,15 +86,18 @@ async fn a_resolution_is_shown_with_its_user_and_reason() {
         JobCommand::DeclareLost { execution, loss_reason: LossReason::ExecutionNotInJournal },
     ];
     testing::tell(app, job, commands).await;
-    let unresolved = until(async || owner.job(job).await.ok()).await;
+    let unresolved = wait_for(async || owner.job(job).await.ok()).await;
     assert_eq!(unresolved.resolution, None);
     let verdict = ResolveAs::Failed;
     let resolve = Resolve { execution, resolution: verdict, reason: "the host burned".into() };
     owner.resolve_job(job, &resolve).await.unwrap();
-    let shown = owner.job(job).await.unwrap().resolution.unwrap();
+    let response = owner.job(job).await.unwrap().resolution.unwrap();
     let expected = (&*me, "failed", "the host burned", execution);
-    assert_eq!((&*shown.by, &*shown.resolution, &*shown.reason, shown.execution), expected);
-    assert_eq!(owner.run(run).await.unwrap().dag[0].resolution.as_ref(), Some(&shown));
+    assert_eq!(
+        (&*response.by, &*response.resolution, &*response.reason, response.execution),
+        expected
+    );
+    assert_eq!(owner.run(run).await.unwrap().dag[0].resolution.as_ref(), Some(&response));
 }
 
 #[tokio::test]
@@ -104,17 +111,17 @@ async fn metrics_count_waiting_approvals_and_failed_runs() {
     assert!(text.contains("stead_runners_disconnected 0\n"), "{text}");
     assert!(text.contains("stead_runs_failed_total{kind=\"provision\"} 0\n"), "{text}");
     // Given a plan that waits for approval, and a run whose input is not a number.
-    enrolled(app, acme.id).await;
+    enroll(app, acme.id).await;
     let run = run_of(app, acme.id).await;
-    enrolled(app, beta.id).await;
+    enroll(app, beta.id).await;
     run_of(app, beta.id).await;
     let wrong = json!({"type": "inputs_changed", "set": {"size": "large"}, "by": "system"});
-    happened(app.log(), beta.id, "install.inputs_changed", wrong).await;
-    built(&started).await;
-    plan_is_made(app, run).await;
-    first(app, run, waiting).await;
+    append_event(app.log(), beta.id, "install.inputs_changed", wrong).await;
+    complete_build(&started).await;
+    complete_plan(app, run).await;
+    wait_for_step(app, run, waiting).await;
     // Then the metrics count both.
-    until(async || {
+    wait_for(async || {
         let text = metrics(&started).await;
         let failed = text.contains("stead_runs_failed_total{kind=\"provision\"} 1\n");
         (failed && text.contains("stead_approvals_waiting 1\n")).then_some(())
@@ -123,7 +130,7 @@ async fn metrics_count_waiting_approvals_and_failed_runs() {
 }
 
 /// Build runner that has handled these commands.
-async fn runner(app: &App, told: Vec<RunnerCommand>) -> RunnerId {
+async fn runner(app: &App, commands: Vec<RunnerCommand>) -> RunnerId {
     let runner = RunnerId(Ulid::new());
     let identity = Identity {
         mode: RunnerMode::Build,
@@ -134,16 +141,16 @@ async fn runner(app: &App, told: Vec<RunnerCommand>) -> RunnerId {
         host: Host { os: "linux".into(), arch: "x86_64".into(), hostname: None },
         enrolment: TokenId(Ulid::new()),
     };
-    tell(app, runner, [vec![RunnerCommand::Enrol(identity)], told].concat()).await;
+    handle_all(app, runner, [vec![RunnerCommand::Enrol(identity)], commands].concat()).await;
     runner
 }
 
-async fn tell(app: &App, runner: RunnerId, told: Vec<RunnerCommand>) {
+async fn handle_all(app: &App, runner: RunnerId, commands: Vec<RunnerCommand>) {
     let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
     let done = app.engine.transact(&call, move |unit| {
-        let told = told.clone();
+        let commands = commands.clone();
         Box::pin(async move {
-            for command in told {
+            for command in commands {
                 unit.handle::<Runner>(runner, command).await?;
             }
             Ok(())
@@ -169,8 +176,8 @@ async fn metric_counts_unexpectedly_disconnected_runners() {
     runner(app, vec![silent(true)]).await;
     runner(app, vec![silent(false), revoke]).await;
     runner(app, vec![]).await;
-    until(async || metric_is(&started, "stead_runners_disconnected 2\n").await).await;
+    wait_for(async || metric_is(&started, "stead_runners_disconnected 2\n").await).await;
     // When one of them reconnects.
-    tell(app, first, vec![RunnerCommand::Reconnect]).await;
-    until(async || metric_is(&started, "stead_runners_disconnected 1\n").await).await;
+    handle_all(app, first, vec![RunnerCommand::Reconnect]).await;
+    wait_for(async || metric_is(&started, "stead_runners_disconnected 1\n").await).await;
 }

@@ -8,7 +8,7 @@ use domain::{
     ids::{BuildId, ComponentId, InstallId, JobId, PrincipalId, RunId, RunnerId, StepId},
     install::{Install, InstallCommand, Resource},
     run::{
-        Approval, Cause, Operation, PlanFacts, Request, Run, RunCommand, RunKind, StepSpec, Target,
+        Approval, Cause, Operation, Request, Run, RunCommand, RunKind, StepPlan, StepSpec, Target,
     },
 };
 use event_log::Meta;
@@ -20,7 +20,7 @@ use schemas::control::{
 };
 use ulid::Ulid;
 
-use super::{client, refused, with_install};
+use super::{client, rejection, with_install};
 use crate::{auth::names, execute::Call, server::testing::Started};
 
 fn digest(n: u8) -> Digest {
@@ -68,7 +68,7 @@ async fn plan_waiting_for_approval(
             }];
             let job = JobId(Ulid::new());
             let (digest, summary) = (digest(1), digest(2));
-            let plan = PlanFacts { digest, summary, noop: false, add: 1, change: 0, destroy: 0 };
+            let plan = StepPlan { digest, summary, noop: false, add: 1, change: 0, destroy: 0 };
             let approval = Approval::Principal { expires_at };
             for command in [
                 RunCommand::Request { request, steps, position: 1 },
@@ -81,7 +81,7 @@ async fn plan_waiting_for_approval(
         })
     });
     done.await.unwrap();
-    // No client knows this position, so none would request it.
+    // No client knows this position, so no request waits for it.
     let app = started.app();
     app.projections.wait_for(app.log().position(), Duration::from_secs(10)).await.unwrap();
     (run, step)
@@ -105,13 +105,16 @@ async fn principals_have_names_in_responses_but_not_in_the_log() {
     assert!(all.iter().any(|t| t.principal == ann && t.name.as_deref() == Some("Ann Lee")));
 
     let (run, step) = plan_waiting_for_approval(&started, made.id, me.principal).await;
-    let word = ApproveRun { step, digest: digest(1), reason: "read it".into() };
-    as_ann.approve(run, &word).await.unwrap();
-    let shown = as_ann.run(run).await.unwrap();
-    assert_eq!((shown.run.kind.as_str(), shown.run.config_version), ("upgrade", Some(2)));
-    assert_eq!(shown.run.requested_by_name.as_deref(), Some("owner"));
-    let said = shown.dag[0].decision.as_ref().unwrap();
-    assert_eq!((said.by.as_str(), said.by_name.as_deref()), (&*ann.to_string(), Some("Ann Lee")));
+    let approval = ApproveRun { step, digest: digest(1), reason: "read it".into() };
+    as_ann.approve(run, &approval).await.unwrap();
+    let response = as_ann.run(run).await.unwrap();
+    assert_eq!((response.run.kind.as_str(), response.run.config_version), ("upgrade", Some(2)));
+    assert_eq!(response.run.requested_by_name.as_deref(), Some("owner"));
+    let first_decision = response.dag[0].decision.as_ref().unwrap();
+    assert_eq!(
+        (first_decision.by.as_str(), first_decision.by_name.as_deref()),
+        (&*ann.to_string(), Some("Ann Lee"))
+    );
     let listed = owner.runs(&RunsQuery::default()).await.unwrap().items;
     assert_eq!(listed[0].requested_by_name.as_deref(), Some("owner"));
     let versions = owner.versions("shop", &PageQuery::default()).await.unwrap().items;
@@ -132,16 +135,16 @@ async fn principals_have_names_in_responses_but_not_in_the_log() {
     assert_eq!(by().await.as_deref(), Some("Ann Kim"));
     assert!(owner.name_principal(ann, &name(None)).await.unwrap().changed);
     assert_eq!(by().await, None);
-    assert_eq!(refused(as_ann.name_principal(ann, &name(Some("x"))).await).0, 403);
-    let nobody = PrincipalId(Ulid::new());
-    assert_eq!(refused(owner.name_principal(nobody, &name(Some("x"))).await).0, 404);
+    assert_eq!(rejection(as_ann.name_principal(ann, &name(Some("x"))).await).0, 403);
+    let unknown = PrincipalId(Ulid::new());
+    assert_eq!(rejection(owner.name_principal(unknown, &name(Some("x"))).await).0, 404);
     // The name of a principal that was never created can be removed.
-    names::set(&started.app().pool, nobody, "Bo", started.app().now()).await.unwrap();
-    assert!(owner.name_principal(nobody, &name(None)).await.unwrap().changed);
-    assert_eq!(refused(owner.name_principal(nobody, &name(None)).await).0, 404);
+    names::set(&started.app().pool, unknown, "Bo", started.app().now()).await.unwrap();
+    assert!(owner.name_principal(unknown, &name(None)).await.unwrap().changed);
+    assert_eq!(rejection(owner.name_principal(unknown, &name(None)).await).0, 404);
     let actor =
         CreateToken { name: Some("policy:x".into()), role: Role::Owner, expires_in_s: None };
-    assert_eq!(refused(owner.create_token(&actor).await), (422, "invalid".into()));
+    assert_eq!(rejection(owner.create_token(&actor).await), (422, "invalid".into()));
 }
 
 #[tokio::test]
@@ -151,9 +154,9 @@ async fn denial_applies_to_one_plan_digest_only() {
     let (run, step) = plan_waiting_for_approval(&started, made.id, me).await;
     let position = started.app().log().position();
     let deny = |n| DenyRun { step, digest: digest(n), reason: "destroys the bucket".into() };
-    let said = owner.deny(run, &deny(9)).await.unwrap_err().to_string();
-    assert!(said.contains(&digest(1).to_string()), "no digest of the current plan: {said}");
-    assert_eq!(refused(owner.deny(run, &deny(9)).await), (409, "approval_stale".into()));
+    let message = owner.deny(run, &deny(9)).await.unwrap_err().to_string();
+    assert!(message.contains(&digest(1).to_string()), "no digest of the current plan: {message}");
+    assert_eq!(rejection(owner.deny(run, &deny(9)).await), (409, "approval_stale".into()));
     let waits = owner.run(run).await.unwrap();
     assert_eq!(waits.dag[0].state, "waiting_for_approval", "{waits:?}");
     assert_eq!(started.app().log().position(), position, "something was written");

@@ -11,7 +11,7 @@ use schemas::control::{
 
 use tower::ServiceExt as _;
 
-use super::{refused, with_install};
+use super::{rejection, with_install};
 
 async fn export(client: &Client) -> Vec<EventRecord> {
     let all = lines(client.export(&EventsQuery::default()).await.unwrap());
@@ -24,10 +24,10 @@ async fn export(client: &Client) -> Vec<EventRecord> {
 }
 
 async fn checkpoint(client: &Client) -> Checkpoint {
-    let said = client.checkpoint().await.unwrap();
-    let key: [u8; 32] = hex::decode(said.key).unwrap().try_into().unwrap();
+    let response = client.checkpoint().await.unwrap();
+    let key: [u8; 32] = hex::decode(response.key).unwrap().try_into().unwrap();
     let key = ed25519_dalek::VerifyingKey::from_bytes(&key).unwrap();
-    Checkpoint::open(&said.note, &[key]).unwrap()
+    Checkpoint::open(&response.note, &[key]).unwrap()
 }
 
 fn hashes(texts: &[String]) -> Vec<Hash> {
@@ -35,7 +35,7 @@ fn hashes(texts: &[String]) -> Vec<Hash> {
 }
 
 #[tokio::test]
-async fn the_export_verifies_against_the_signed_checkpoint() {
+async fn export_verifies_against_the_signed_checkpoint() {
     let (_started, owner, _) = with_install().await;
     let now = checkpoint(&owner).await;
     let mut verifier = Verifier::new(&now.log_id);
@@ -65,7 +65,7 @@ async fn inclusion_and_consistency_are_proven() {
     let path = hashes(&proof.hashes);
     tree::verify_consistency(before.size, &before.root, signed.size, &signed.root, &path).unwrap();
     let nowhere = ProofQuery { position: Some(signed.size + 1000), consistent_with: None };
-    assert_eq!(refused(owner.proof(&nowhere).await).0, 404);
+    assert_eq!(rejection(owner.proof(&nowhere).await).0, 404);
 }
 
 #[tokio::test]
@@ -83,11 +83,11 @@ async fn events_are_found_by_stream_type_actor_and_time() {
     let typed = |name: &str| EventsQuery { event_type: Some(name.into()), ..Default::default() };
     assert_eq!(count(typed("component.defined")).await, 2);
     assert_eq!(count(typed("component.")).await, 2);
-    assert_eq!(refused(owner.events(&typed("component")).await).0, 400);
+    assert_eq!(rejection(owner.events(&typed("component")).await).0, 400);
     let by = |actor: &str| EventsQuery { actor: Some(actor.into()), ..Default::default() };
     assert!(count(by(&me)).await > 4);
     let stranger = owner.events(&by("prn_01ARZ3NDEKTSV4RRFFQ69G5FAV")).await;
-    assert_eq!(refused(stranger).0, 404);
+    assert_eq!(rejection(stranger).0, 404);
     let one = owner.events(&of("install")).await.unwrap().items.remove(0);
     let since = EventsQuery { since: Some(one.recorded_at), ..of("install") };
     assert_eq!(count(since).await, 1);
@@ -110,8 +110,8 @@ async fn as_of_query_returns_the_earlier_state() {
     assert_eq!((then.sequence, &then.state["auto_approve"]), (1, &false.into()));
     let now = owner.as_of(&at(Some(done.position))).await.unwrap();
     assert_eq!((now.sequence, &now.state["auto_approve"]), (2, &true.into()));
-    assert_eq!(refused(owner.as_of(&at(Some(1))).await).0, 404);
-    assert_eq!(refused(owner.as_of(&at(Some(1_000_000))).await).0, 404);
+    assert_eq!(rejection(owner.as_of(&at(Some(1))).await).0, 404);
+    assert_eq!(rejection(owner.as_of(&at(Some(1_000_000))).await).0, 404);
 }
 
 #[tokio::test]
@@ -128,8 +128,8 @@ async fn rebuilt_projections_equal_the_old_ones_and_verify() {
         }
     }
     // Rebuilds all projections with several workers: reports each one, then the total.
-    let told = run_operation(&owner, "all", "rebuild", Some(3)).await;
-    let done: Vec<_> = told.iter().filter(|one| one.state == "done").collect();
+    let progress = run_operation(&owner, "all", "rebuild", Some(3)).await;
+    let done: Vec<_> = progress.iter().filter(|one| one.state == "done").collect();
     assert_eq!(done.len(), all.len() + 1);
     assert_eq!(done.last().unwrap().projection, "all");
     for projection in &all {
@@ -139,8 +139,11 @@ async fn rebuilt_projections_equal_the_old_ones_and_verify() {
     let after = owner.install("acme").await.unwrap();
     assert_eq!((before.id, before.components), (after.id, after.components));
     let with = |parallel| RebuildQuery { parallel, ..RebuildQuery::default() };
-    assert_eq!(refused(owner.work_on_projection("nothing", "rebuild", &with(None)).await).0, 404);
-    assert_eq!(refused(owner.work_on_projection("jobs", "rebuild", &with(Some(99))).await).0, 400);
+    assert_eq!(rejection(owner.work_on_projection("nothing", "rebuild", &with(None)).await).0, 404);
+    assert_eq!(
+        rejection(owner.work_on_projection("jobs", "rebuild", &with(Some(99))).await).0,
+        400
+    );
 }
 
 async fn run_operation(
@@ -155,11 +158,11 @@ async fn run_operation(
         .unwrap();
     let events = server_events(work);
     pin_mut!(events);
-    let mut told = vec![];
+    let mut progress = vec![];
     while let Some(event) = events.next().await {
-        told.push(serde_json::from_str::<Progress>(&event.unwrap().data).unwrap());
+        progress.push(serde_json::from_str::<Progress>(&event.unwrap().data).unwrap());
     }
-    told
+    progress
 }
 
 async fn run_doctor(owner: &Client) -> Vec<String> {
@@ -178,7 +181,7 @@ async fn run_doctor(owner: &Client) -> Vec<String> {
 async fn doctor_finds_damage_that_clients_cannot_see() {
     let (started, owner, _) = with_install().await;
     assert_eq!(run_doctor(&owner).await, [""; 0]);
-    for (spoil, part, word) in [
+    for (spoil, part, text) in [
         (
             "update log_stream set last_position = 1 where aggregate_type = 'install'",
             "log",
@@ -193,7 +196,7 @@ async fn doctor_finds_damage_that_clients_cannot_see() {
     ] {
         sqlx::query(spoil).execute(&started.app().pool).await.unwrap();
         let findings = run_doctor(&owner).await;
-        let is_it = |one: &String| one.starts_with(&format!("{part}: ")) && one.contains(word);
+        let is_it = |one: &String| one.starts_with(&format!("{part}: ")) && one.contains(text);
         assert!(findings.iter().any(is_it), "{spoil}: {findings:?}");
     }
 }
@@ -202,7 +205,7 @@ async fn doctor_finds_damage_that_clients_cannot_see() {
 async fn only_one_doctor_runs_at_a_time() {
     let (started, owner, _) = with_install().await;
     let going_on = started.app().doctor_permit.clone().try_acquire_owned().unwrap();
-    assert_eq!(refused(owner.examine().await.map(drop)), (409, "rejected".into()));
+    assert_eq!(rejection(owner.examine().await.map(drop)), (409, "rejected".into()));
     drop(going_on);
     assert_eq!(run_doctor(&owner).await, [""; 0]);
     assert_eq!(run_doctor(&owner).await, [""; 0]);
@@ -220,15 +223,15 @@ async fn disconnected_doctor_keeps_its_permit_until_it_finishes() {
         .header("authorization", format!("Bearer {}", started.owner_token()))
         .body(axum::body::Body::empty())
         .unwrap();
-    let said = crate::router::control(app).oneshot(ask).await.unwrap();
-    assert_eq!(said.status(), 200);
-    let mut listener = said.into_body().into_data_stream();
+    let response = crate::router::control(app).oneshot(ask).await.unwrap();
+    assert_eq!(response.status(), 200);
+    let mut listener = response.into_body().into_data_stream();
     let waits =
         "select count(*) from pg_locks where not granted and relation = 'log_event'::regclass";
     let waits = async || sqlx::query_scalar::<_, i64>(waits).fetch_one(&mut *long).await.unwrap();
     tokio::select! {
         _ = listener.next() => panic!("unexpected progress"),
-        () = until(waits, 1) => {}
+        () = wait_for_count(waits, 1) => {}
     }
     // When the client disconnects, no second check can start.
     drop(listener);
@@ -236,11 +239,11 @@ async fn disconnected_doctor_keeps_its_permit_until_it_finishes() {
     // When the verification task finishes, another check can start.
     long.rollback().await.unwrap();
     let free = async || i64::try_from(app.doctor_permit.available_permits()).unwrap();
-    until(free, 1).await;
+    wait_for_count(free, 1).await;
 }
 
 /// Waits until the count is at least `enough`.
-async fn until(mut count: impl AsyncFnMut() -> i64, enough: i64) {
+async fn wait_for_count(mut count: impl AsyncFnMut() -> i64, enough: i64) {
     for _ in 0..400 {
         if count().await >= enough {
             return;

@@ -13,7 +13,7 @@ use event_log::Meta;
 use schemas::control::apps::{DiffQuery, Impact};
 use ulid::Ulid;
 
-use super::{bundle, bundle_of, bundle_with, new_install, owner, refused};
+use super::{bundle, bundle_of, bundle_with, new_install, owner, rejection};
 use crate::{
     configs::{passed, published},
     execute::Call,
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Records the desired state of the install's version as its actual state.
-pub(super) async fn brought(started: &Started, id: InstallId) {
+pub(super) async fn deploy_desired_state(started: &Started, id: InstallId) {
     let app = started.app();
     let install = app.engine.load::<Install>(id).await.unwrap();
     let of = app.engine.load::<AppState>(install.app.unwrap()).await.unwrap();
@@ -34,10 +34,11 @@ pub(super) async fn brought(started: &Started, id: InstallId) {
         stack: &install.stack_outputs(),
         toggles: &install.toggles,
     };
-    let wanted = desired::wanted(&config, &version, given, TriggerKind::Manual).unwrap();
+    let desired_state =
+        desired::desired_state(&config, &version, given, TriggerKind::Manual).unwrap();
     let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
     let done = app.engine.transact(&call, move |unit| {
-        let wanted = wanted.clone();
+        let desired_state = desired_state.clone();
         Box::pin(async move {
             let (run, runner) = (RunId(Ulid::new()), RunnerId(Ulid::new()));
             let names = BTreeSet::new();
@@ -50,7 +51,7 @@ pub(super) async fn brought(started: &Started, id: InstallId) {
                 report,
                 InstallCommand::AdmitRun { run, kind: RunKind::Deploy, components: names },
             ];
-            for (name, has) in wanted.components {
+            for (name, has) in desired_state.components {
                 let (step, resource) = (StepId(Ulid::new()), Resource::Component(name.clone()));
                 let result = StepResult::ComponentDeployed {
                     name,
@@ -94,7 +95,7 @@ async fn dry_run_reports_the_plan_of_each_install_and_changes_nothing() {
     owner.sync("shop", bundle("1"), false).await.unwrap();
     let acme = owner.create_install(&new_install("acme")).await.unwrap();
     owner.create_install(&new_install("beta")).await.unwrap();
-    brought(&started, acme.id).await;
+    deploy_desired_state(&started, acme.id).await;
     let would = async |bytes| owner.sync_against("shop", bytes, None).await.unwrap();
 
     // The same bundle has no impact. A new source of `base` affects it and its dependent `shop`.
@@ -108,8 +109,8 @@ async fn dry_run_reports_the_plan_of_each_install_and_changes_nothing() {
     assert_eq!(changed, [("component", "base")]);
     assert_eq!(impact_lines(&other.diff.impact)[0], "acme@1: apply base, apply shop");
     // A removed component is destroyed after its dependents have changed.
-    let gone = would(bundle_of("1", "size", None)).await;
-    assert_eq!(impact_lines(&gone.diff.impact)[0], "acme@1: apply shop, destroy base");
+    let removed = would(bundle_of("1", "size", None)).await;
+    assert_eq!(impact_lines(&removed.diff.impact)[0], "acme@1: apply shop, destroy base");
     // An install that cannot use the version has a problem.
     let asks = would(bundle_with("1", "zones", "2")).await;
     assert_eq!(
@@ -126,7 +127,7 @@ async fn dry_run_reports_the_plan_of_each_install_and_changes_nothing() {
     let first = owner.sync_against("shop", bundle("2"), Some(1)).await.unwrap();
     assert_eq!((first.diff.from, first.diff.changes.len()), (Some(1), 1));
     assert_eq!(first.diff.impact, newest.diff.impact);
-    assert_eq!(refused(owner.sync_against("shop", bundle("2"), Some(9)).await).0, 404);
+    assert_eq!(rejection(owner.sync_against("shop", bundle("2"), Some(9)).await).0, 404);
     let which = DiffQuery { from: Some(1), ..DiffQuery::default() };
     assert_eq!(owner.diff("shop", &which).await.unwrap().impact, first.diff.impact);
 }

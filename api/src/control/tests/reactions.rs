@@ -37,9 +37,9 @@ fn meta() -> Meta {
 }
 
 /// Waits until `look` returns a value.
-pub(super) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+pub(super) async fn wait_for<T>(mut condition: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..400 {
-        if let Some(found) = look().await {
+        if let Some(found) = condition().await {
             return found;
         }
         tokio::time::sleep(Duration::from_millis(25)).await;
@@ -48,7 +48,7 @@ pub(super) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 /// Appends an event to the stream of an install.
-pub(super) async fn happened(log: &EventLog, install: InstallId, event: &str, fact: Value) {
+pub(super) async fn append_event(log: &EventLog, install: InstallId, event: &str, fact: Value) {
     let stream = StreamId::new("install", install.to_string());
     let expected = log.version(&stream).await.unwrap();
     let (event_type, payload) = (event.to_owned().into(), fact.to_string());
@@ -57,26 +57,32 @@ pub(super) async fn happened(log: &EventLog, install: InstallId, event: &str, fa
     log.append(commit).await.unwrap();
 }
 
-pub(super) async fn enrolled(app: &App, install: InstallId) {
+pub(super) async fn enroll(app: &App, install: InstallId) {
     stack_outputs_reported(app.log(), install).await;
 }
 
 async fn stack_outputs_reported(log: &EventLog, install: InstallId) {
     let runner = RunnerId(Ulid::new());
     let fact = json!({"type": "stack_outputs_reported", "runner": runner, "outputs": {}});
-    happened(log, install, "install.stack_outputs_reported", fact).await;
+    append_event(log, install, "install.stack_outputs_reported", fact).await;
 }
 
 pub(super) async fn run_of(app: &App, install: InstallId) -> RunId {
-    until(async || app.engine.load::<Install>(install).await.unwrap().runs.keys().next().copied())
-        .await
+    wait_for(async || {
+        app.engine.load::<Install>(install).await.unwrap().runs.keys().next().copied()
+    })
+    .await
 }
 
 /// Waits until the first step has a matching state.
-pub(super) async fn first<T>(app: &App, run: RunId, wanted: impl Fn(&StepState) -> Option<T>) -> T {
-    until(async || {
+pub(super) async fn wait_for_step<T>(
+    app: &App,
+    run: RunId,
+    matching: impl Fn(&StepState) -> Option<T>,
+) -> T {
+    wait_for(async || {
         let run = app.engine.load::<Run>(run).await.unwrap();
-        run.steps.first().and_then(|step| wanted(&step.state))
+        run.steps.first().and_then(|step| matching(&step.state))
     })
     .await
 }
@@ -87,7 +93,7 @@ fn failed(state: &StepState) -> Option<(StepFailure, String)> {
 }
 
 /// Completes the build of the app's first component, so that waiting runs advance.
-pub(super) async fn built(started: &Started) {
+pub(super) async fn complete_build(started: &Started) {
     complete_build_of(started, "base").await;
 }
 
@@ -95,7 +101,7 @@ async fn complete_build_of(started: &Started, component: &str) {
     let app = started.app();
     let builds = owner(started).builds(&BuildsQuery::default()).await.unwrap().items;
     let build = builds.iter().find(|build| build.component_name == component).unwrap().id;
-    until(async || {
+    wait_for(async || {
         let state = app.engine.load::<Build>(build).await.unwrap().state;
         matches!(state, BuildState::Building { .. }).then_some(())
     })
@@ -110,14 +116,14 @@ async fn complete_build_of(started: &Started, component: &str) {
 }
 
 /// Claims the job, sends this report and completes the job.
-pub(super) async fn worked(app: &App, job: JobId, said: Report) {
+pub(super) async fn complete_job(app: &App, job: JobId, result: Report) {
     let (execution, runner) = (ExecutionId(Ulid::new()), RunnerId(Ulid::new()));
     let (session, claim_id) = (SessionId(Ulid::new()), "c".to_owned());
     let report = |seq, report| JobCommand::Report { execution, seq, report, signed: None };
     let commands = vec![
         JobCommand::Claim { execution, runner, session, claim_id },
         report(1, Report::Started),
-        report(2, said),
+        report(2, result),
         report(
             3,
             Report::Finished(ExecutionResult::Succeeded { exit_code: Some(0), not_ended: vec![] }),
@@ -132,22 +138,22 @@ async fn failing_run_does_not_block_others_that_waited_for_the_build() {
     let beta = owner.create_install(&new_install("beta")).await.unwrap();
     let app = started.app();
     // The run that fails is first in the queue.
-    enrolled(app, beta.id).await;
+    enroll(app, beta.id).await;
     let beta_run = run_of(app, beta.id).await;
-    enrolled(app, acme.id).await;
+    enroll(app, acme.id).await;
     let acme_run = run_of(app, acme.id).await;
     let by = domain::actor::Actor::System;
     let wrong = json!({"type": "inputs_changed", "set": {"size": "large"}, "by": by});
-    happened(app.log(), beta.id, "install.inputs_changed", wrong).await;
-    built(&started).await;
+    append_event(app.log(), beta.id, "install.inputs_changed", wrong).await;
+    complete_build(&started).await;
 
-    let job = first(app, acme_run, StepState::job).await;
+    let job = wait_for_step(app, acme_run, StepState::job).await;
     let queued = app.engine.load::<Job>(job).await.unwrap();
     assert!(queued.work.is_some(), "{queued:?}");
-    let (reason, detail) = first(app, beta_run, failed).await;
+    let (reason, detail) = wait_for_step(app, beta_run, failed).await;
     assert_eq!(reason, StepFailure::RenderFailed);
     assert!(detail.contains("size"), "{detail}");
-    // The run is finished, and the install can start another.
+    // The run is finished, and the install can start another run.
     let run = app.engine.load::<Run>(beta_run).await.unwrap();
     assert_eq!(run.outcome, Some(Outcome::Failed));
     assert!(app.engine.load::<Install>(beta.id).await.unwrap().runs.is_empty());
@@ -179,15 +185,15 @@ async fn build_records_every_concurrent_waiter() {
     let builds = super::owner(&started).builds(&BuildsQuery::default()).await.unwrap().items;
     let build = builds.iter().find(|build| build.component_name == "base").unwrap().id;
     let app = started.app();
-    until(async || {
+    wait_for(async || {
         let waiting = app.engine.load::<Build>(build).await.unwrap().waiters.len();
         (waiting == INSTALLS).then_some(())
     })
     .await;
-    built(&started).await;
+    complete_build(&started).await;
     for install in installs {
         let run = run_of(app, install).await;
-        first(app, run, StepState::job).await;
+        wait_for_step(app, run, StepState::job).await;
     }
     assert_eq!(dead_letters::progress(&app.pool).await.unwrap().dead_letters, 0);
     started.server.stop().await;
@@ -199,18 +205,18 @@ async fn reprocessed_events_have_no_effect() {
     let (started, owner, acme) = with_install().await;
     let beta = owner.create_install(&new_install("beta")).await.unwrap();
     let app = started.app();
-    enrolled(app, beta.id).await;
+    enroll(app, beta.id).await;
     let failed = run_of(app, beta.id).await;
-    enrolled(app, acme.id).await;
+    enroll(app, acme.id).await;
     run_of(app, acme.id).await;
     let by = domain::actor::Actor::System;
     let wrong = json!({"type": "inputs_changed", "set": {"size": "large"}, "by": by});
-    happened(app.log(), beta.id, "install.inputs_changed", wrong).await;
-    built(&started).await;
-    until(async || app.engine.load::<Run>(failed).await.unwrap().outcome).await;
+    append_event(app.log(), beta.id, "install.inputs_changed", wrong).await;
+    complete_build(&started).await;
+    wait_for(async || app.engine.load::<Run>(failed).await.unwrap().outcome).await;
     // And the first install could be provisioned now.
     let right = json!({"type": "inputs_changed", "set": {"size": "1"}, "by": by});
-    happened(app.log(), beta.id, "install.inputs_changed", right).await;
+    append_event(app.log(), beta.id, "install.inputs_changed", right).await;
     let Started { server, data, http, database } = started;
     server.stop().await;
     let pool = event_log::connect(&database, 1).await.unwrap();
@@ -228,7 +234,7 @@ async fn reprocessed_events_have_no_effect() {
     let server = Server::start(options(data.path(), &database)).await.unwrap();
     let started = Started { server, data, http, database };
     let app = started.app();
-    until(async || {
+    wait_for(async || {
         let progress = dead_letters::progress(&app.pool).await.unwrap();
         assert_eq!(progress.dead_letters, 0);
         (progress.position == app.log().position()).then_some(())
@@ -246,9 +252,9 @@ async fn event_with_an_unreadable_row_is_a_dead_letter_until_the_repair() {
     let (started, owner, acme) = with_install().await;
     let beta = owner.create_install(&new_install("beta")).await.unwrap();
     let app = started.app();
-    enrolled(app, acme.id).await;
+    enroll(app, acme.id).await;
     let spoiled = run_of(app, acme.id).await;
-    enrolled(app, beta.id).await;
+    enroll(app, beta.id).await;
     let other = run_of(app, beta.id).await;
     let Started { server, data, http, database } = started;
     server.stop().await;
@@ -264,18 +270,18 @@ async fn event_with_an_unreadable_row_is_a_dead_letter_until_the_repair() {
     // When the build completes.
     let started = start(data).await;
     let app = started.app();
-    built(&started).await;
+    complete_build(&started).await;
     // Then the second run advances, and the event is listed as a dead letter because of the first
     // run.
-    first(app, other, StepState::job).await;
-    until(async || {
+    wait_for_step(app, other, StepState::job).await;
+    wait_for(async || {
         let all = super::owner(&started).projections().await.unwrap().items;
         (all.iter().find_map(|one| one.dead_letters) == Some(1)).then_some(())
     })
     .await;
     // And later events are processed.
     super::owner(&started).sync("other", bundle("2"), false).await.unwrap();
-    until(async || {
+    wait_for(async || {
         let jobs = super::owner(&started).jobs(&JobsQuery::default()).await.unwrap().items;
         (jobs.len() == 5).then_some(())
     })
@@ -287,8 +293,8 @@ async fn event_with_an_unreadable_row_is_a_dead_letter_until_the_repair() {
     mend.bind(spoiled.to_string()).execute(&pool).await.unwrap();
     // Then the run advances, and there is no dead letter.
     let started = start(data).await;
-    first(started.app(), spoiled, StepState::job).await;
-    until(async || {
+    wait_for_step(started.app(), spoiled, StepState::job).await;
+    wait_for(async || {
         let left = dead_letters::progress(&started.app().pool).await.unwrap().dead_letters;
         (left == 0).then_some(())
     })
@@ -297,7 +303,7 @@ async fn event_with_an_unreadable_row_is_a_dead_letter_until_the_repair() {
 }
 
 /// Completes the plan job of the run's first step with a plan that adds one resource.
-pub(super) async fn plan_is_made(app: &App, run: RunId) {
+pub(super) async fn complete_plan(app: &App, run: RunId) {
     let plan = PlanReport {
         digest: digest(2),
         file: digest(3),
@@ -309,13 +315,13 @@ pub(super) async fn plan_is_made(app: &App, run: RunId) {
         tool: "t".into(),
         signature: "s".into(),
     };
-    worked(app, first(app, run, StepState::job).await, Report::Plan(plan)).await;
+    complete_job(app, wait_for_step(app, run, StepState::job).await, Report::Plan(plan)).await;
 }
 
 /// Plans the first step of a run that needs no approval. Returns its apply job.
 async fn apply_job_of(app: &App, run: RunId) -> JobId {
-    plan_is_made(app, run).await;
-    first(app, run, |state| {
+    complete_plan(app, run).await;
+    wait_for_step(app, run, |state| {
         let StepState::Applying { job, .. } = state else { return None };
         Some(*job)
     })
@@ -329,14 +335,14 @@ async fn failed_template_reports_its_location_and_variable() {
     let app = started.app();
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
     owner.update_install("acme", &on).await.unwrap();
-    enrolled(app, acme.id).await;
+    enroll(app, acme.id).await;
     let run = run_of(app, acme.id).await;
-    built(&started).await;
+    complete_build(&started).await;
     complete_build_of(&started, "shop").await;
     let outputs = [("name".to_owned(), json!("base"))].into();
-    worked(app, apply_job_of(app, run).await, Report::Outputs { outputs }).await;
+    complete_job(app, apply_job_of(app, run).await, Report::Outputs { outputs }).await;
     // When its step is rendered, the event has the file, line, column and variable.
-    until(async || app.engine.load::<Run>(run).await.unwrap().outcome).await;
+    wait_for(async || app.engine.load::<Run>(run).await.unwrap().outcome).await;
     let query = EventsQuery {
         event_type: Some("run.step_failed".into()),
         ..serde_json::from_value(json!({})).unwrap()
@@ -358,14 +364,14 @@ async fn oversized_result_fails_its_step_with_a_message() {
     let app = started.app();
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
     owner.update_install("acme", &on).await.unwrap();
-    enrolled(app, acme.id).await;
+    enroll(app, acme.id).await;
     let run = run_of(app, acme.id).await;
-    built(&started).await;
+    complete_build(&started).await;
     let applying = apply_job_of(app, run).await;
     // The outputs fit into the event of the job, but not into the larger event of the install.
     let outputs = [("id".to_owned(), json!("x".repeat(65_300)))].into();
-    worked(app, applying, Report::Outputs { outputs }).await;
-    let (reason, detail) = first(app, run, failed).await;
+    complete_job(app, applying, Report::Outputs { outputs }).await;
+    let (reason, detail) = wait_for_step(app, run, failed).await;
     assert_eq!(reason, StepFailure::RenderFailed);
     assert!(detail.contains("65536"), "{detail}");
     let run = app.engine.load::<Run>(run).await.unwrap();
@@ -394,10 +400,10 @@ async fn unprocessable_event_is_a_dead_letter_and_others_continue() {
 
     let started = start(started.data).await;
     let app = started.app();
-    enrolled(app, acme.id).await;
+    enroll(app, acme.id).await;
     owner(&started).sync("other", bundle("2"), false).await.unwrap();
     // The builds of the other app still get their jobs.
-    until(async || {
+    wait_for(async || {
         let jobs = owner(&started).jobs(&JobsQuery::default()).await.unwrap().items;
         (jobs.len() == 4).then_some(())
     })
@@ -420,7 +426,7 @@ async fn unprocessable_event_is_a_dead_letter_and_others_continue() {
         .unwrap();
     let started = start(started.data).await;
     run_of(started.app(), acme.id).await;
-    until(async || {
+    wait_for(async || {
         let left = dead_letters::progress(&started.app().pool).await.unwrap().dead_letters;
         (left == 0).then_some(())
     })

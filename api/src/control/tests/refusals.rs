@@ -14,25 +14,25 @@ use schemas::control::{
 use serde_json::{Value, json};
 use ulid::Ulid;
 
-use super::{bundle, client, new_install, owner, refused, somebody, with_install};
+use super::{bundle, client, client_with_role, new_install, owner, rejection, with_install};
 use crate::server::testing::Started;
 
 #[tokio::test]
 async fn each_role_has_only_its_permissions() {
     let (started, _, _) = with_install().await;
-    let viewer = somebody(&started, Role::Viewer).await;
-    let auditor = somebody(&started, Role::Auditor).await;
-    let approver = somebody(&started, Role::Approver).await;
+    let viewer = client_with_role(&started, Role::Viewer).await;
+    let auditor = client_with_role(&started, Role::Auditor).await;
+    let approver = client_with_role(&started, Role::Approver).await;
     for who in [&viewer, &auditor, &approver] {
         assert!(who.install("acme").await.is_ok());
-        let said = who.create_install(&new_install("beta")).await;
-        assert_eq!(refused(said), (403, "forbidden".into()));
-        assert_eq!(refused(who.sync("shop", bundle("3"), false).await).0, 403);
-        assert_eq!(refused(who.tokens(&PageQuery::default()).await).0, 403);
+        let response = who.create_install(&new_install("beta")).await;
+        assert_eq!(rejection(response), (403, "forbidden".into()));
+        assert_eq!(rejection(who.sync("shop", bundle("3"), false).await).0, 403);
+        assert_eq!(rejection(who.tokens(&PageQuery::default()).await).0, 403);
     }
     assert!(auditor.events(&Default::default()).await.is_ok());
-    assert_eq!(refused(viewer.events(&Default::default()).await).0, 403);
-    assert_eq!(refused(approver.events(&Default::default()).await).0, 403);
+    assert_eq!(rejection(viewer.events(&Default::default()).await).0, 403);
+    assert_eq!(rejection(approver.events(&Default::default()).await).0, 403);
 }
 
 #[tokio::test]
@@ -44,9 +44,9 @@ async fn revoked_token_is_rejected_immediately() {
     let viewer = client(&started, &made.token.unwrap());
     assert_eq!(viewer.whoami().await.unwrap().principal, made.principal);
     assert!(owner.revoke_token(made.id).await.unwrap().changed);
-    assert_eq!(refused(viewer.whoami().await), (401, "token_revoked".into()));
+    assert_eq!(rejection(viewer.whoami().await), (401, "token_revoked".into()));
     assert!(!owner.revoke_token(made.id).await.unwrap().changed);
-    assert_eq!(refused(client(&started, "stead_nothing").whoami().await).1, "token_unknown");
+    assert_eq!(rejection(client(&started, "stead_nothing").whoami().await).1, "token_unknown");
     let states: Vec<_> = owner.tokens(&PageQuery::default()).await.unwrap().items;
     assert!(states.iter().any(|token| token.id == made.id && token.state == "revoked"));
 }
@@ -66,18 +66,18 @@ async fn open_stream_ends_when_its_token_is_revoked() {
 }
 
 #[tokio::test]
-async fn the_last_token_of_an_owner_is_not_revoked() {
+async fn last_token_of_an_owner_is_not_revoked() {
     let started = Started::new().await;
     let first = owner(&started);
     let list = async |who: &Client| who.tokens(&PageQuery::default()).await.unwrap().items;
     let id = list(&first).await[0].id;
-    assert_eq!(refused(first.revoke_token(id).await), (409, "rejected".into()));
+    assert_eq!(rejection(first.revoke_token(id).await), (409, "rejected".into()));
     let ask = CreateToken { role: Role::Owner, name: None, expires_in_s: None };
     let made = first.create_token(&ask).await.unwrap();
     let second = client(&started, &made.token.unwrap());
-    // If both revoke concurrently, one of them remains.
+    // If two owners revoke each other's token concurrently, one token remains valid.
     let both = tokio::join!(first.revoke_token(made.id), second.revoke_token(id));
-    let refusals = [both.0, both.1].into_iter().filter(|said| said.is_err()).count();
+    let refusals = [both.0, both.1].into_iter().filter(|response| response.is_err()).count();
     assert_eq!(refusals, 1);
     let left = if first.whoami().await.is_ok() { &first } else { &second };
     let active = list(left).await.into_iter().filter(|token| token.state == "active");
@@ -97,20 +97,20 @@ async fn role_is_revoked_immediately_and_the_last_owner_remains() {
     other.checkpoint().await.unwrap();
     assert!(first.revoke_role(made.principal, "auditor").await.unwrap().changed);
     assert!(!first.revoke_role(made.principal, "auditor").await.unwrap().changed);
-    assert_eq!(refused(other.checkpoint().await), (403, "forbidden".into()));
+    assert_eq!(rejection(other.checkpoint().await), (403, "forbidden".into()));
     assert_eq!(other.whoami().await.unwrap().roles, ["approver"]);
     // Principals cannot grant roles to themselves, and a role cannot be granted to an unknown
     // principal.
-    assert_eq!(refused(other.grant_role(made.principal, "owner").await).0, 403);
-    assert_eq!(refused(first.grant_role(PrincipalId(Ulid::new()), "owner").await).0, 404);
-    assert!(matches!(refused(first.grant_role(me, "king").await).0, 400 | 404));
+    assert_eq!(rejection(other.grant_role(made.principal, "owner").await).0, 403);
+    assert_eq!(rejection(first.grant_role(PrincipalId(Ulid::new()), "owner").await).0, 404);
+    assert!(matches!(rejection(first.grant_role(me, "king").await).0, 400 | 404));
     // The last owner keeps the role. If two owners revoke each other concurrently, one of them
     // remains.
-    assert_eq!(refused(first.revoke_role(me, "owner").await), (409, "rejected".into()));
+    assert_eq!(rejection(first.revoke_role(me, "owner").await), (409, "rejected".into()));
     first.grant_role(made.principal, "owner").await.unwrap();
     let both =
         tokio::join!(first.revoke_role(made.principal, "owner"), other.revoke_role(me, "owner"));
-    assert_eq!([both.0, both.1].into_iter().filter(|said| said.is_err()).count(), 1);
+    assert_eq!([both.0, both.1].into_iter().filter(|response| response.is_err()).count(), 1);
 }
 
 #[tokio::test]
@@ -131,15 +131,15 @@ async fn revoked_enrolment_token_is_rejected() {
     let (status, problem) = enrol(&body).await;
     assert_eq!((status, &problem["code"]), (401, &json!("token_revoked")));
     let none = TokenId(Ulid::new());
-    assert_eq!(refused(owner.revoke_enrolment_token(none, &why).await).0, 404);
+    assert_eq!(rejection(owner.revoke_enrolment_token(none, &why).await).0, 404);
     // A used token cannot be revoked. The problem names the runner to revoke instead.
     let another = owner.create_enrolment_token("acme").await.unwrap().enrolment.unwrap();
     let mut body = body;
     body["token"] = json!(another.token);
     let (status, enrolled) = enrol(&body).await;
     assert_eq!(status, 200, "{enrolled}");
-    let said = owner.revoke_enrolment_token(another.id, &why).await.unwrap_err().to_string();
-    assert!(said.contains("stead runners revoke rnr_"), "{said}");
+    let message = owner.revoke_enrolment_token(another.id, &why).await.unwrap_err().to_string();
+    assert!(message.contains("stead runners revoke rnr_"), "{message}");
 }
 
 #[tokio::test]
@@ -151,19 +151,19 @@ async fn wrong_inputs_name_the_field_and_the_remedy_and_change_nothing() {
     {
         let mut ask = new_install("beta");
         ask.inputs.insert(name.into(), value.into());
-        let said = owner.create_install(&ask).await.unwrap_err().to_string();
-        assert!(said.contains("invalid"), "{said}");
+        let message = owner.create_install(&ask).await.unwrap_err().to_string();
+        assert!(message.contains("invalid"), "{message}");
         let body = serde_json::to_value(&ask).unwrap();
         let (_, problem) = post(&started, "/v1/installs", &body).await;
         assert_eq!(problem["errors"][0]["field"], field, "{problem}");
         assert!(problem["errors"][0]["remedy"].is_string(), "{problem}");
     }
-    assert_eq!(refused(owner.create_install(&new_install("Not A Name")).await).0, 422);
-    assert_eq!(refused(owner.create_install(&new_install("acme")).await).1, "name_taken");
+    assert_eq!(rejection(owner.create_install(&new_install("Not A Name")).await).0, 422);
+    assert_eq!(rejection(owner.create_install(&new_install("acme")).await).1, "name_taken");
     let nothing = UpdateInstall::default();
-    assert_eq!(refused(owner.update_install("acme", &nothing).await).0, 422);
+    assert_eq!(rejection(owner.update_install("acme", &nothing).await).0, 422);
     let far = UpdateInstall { config_version: Some(9), ..UpdateInstall::default() };
-    assert_eq!(refused(owner.update_install("acme", &far).await).0, 404);
+    assert_eq!(rejection(owner.update_install("acme", &far).await).0, 404);
     // Policies may have recorded events of builds in the meantime, but none of installs.
     let which = schemas::control::audit::EventsQuery {
         after: Some(position),
@@ -204,8 +204,8 @@ async fn malformed_request_is_rejected_with_a_location() {
         let answer = ask.send().await.unwrap();
         let found = answer.status().as_u16();
         let problem: Value = answer.json().await.unwrap();
-        let word = problem["code"].as_str().unwrap_or_default();
-        assert_eq!((found, word), (status, code), "{path}: {problem}");
+        let problem_code = problem["code"].as_str().unwrap_or_default();
+        assert_eq!((found, problem_code), (status, code), "{path}: {problem}");
     }
     let nul = json!({"app": "sh\0p", "name": "beta", "inputs": {}});
     assert_eq!(post(&started, "/v1/installs", &nul).await.0, 400);
@@ -215,11 +215,11 @@ async fn malformed_request_is_rejected_with_a_location() {
     let verify = started.http.post(started.control("/v1/projections/apps/verify"));
     let verify = verify.bearer_auth(started.owner_token()).header("idempotency-key", "once");
     assert_eq!(verify.send().await.unwrap().status(), 400);
-    assert_eq!(refused(owner.sync("shop", "not zstd".into(), false).await).0, 422);
+    assert_eq!(rejection(owner.sync("shop", "not zstd".into(), false).await).0, 422);
     let not_tar = zstd::encode_all(&b"not a tar"[..], 1).unwrap();
-    assert_eq!(refused(owner.sync("shop", not_tar.into(), false).await).0, 422);
+    assert_eq!(rejection(owner.sync("shop", not_tar.into(), false).await).0, 422);
     let bomb = zstd::encode_all(std::io::repeat(0).take(65 << 20), 1).unwrap();
-    assert_eq!(refused(owner.sync("shop", bomb.into(), false).await), (413, "too_large".into()));
+    assert_eq!(rejection(owner.sync("shop", bomb.into(), false).await), (413, "too_large".into()));
 }
 
 #[tokio::test]

@@ -12,10 +12,10 @@ use schemas::control::installs::{CreateInstall, InstallCreated, StateQuery, Upda
 use serde_json::{Value, json};
 
 use super::{
-    files, new_install, owner,
-    reach::brought,
-    reactions::{run_of, until},
-    refused,
+    bundle_of_files, new_install, owner,
+    reach::deploy_desired_state,
+    reactions::{run_of, wait_for},
+    rejection,
 };
 use crate::server::testing::Started;
 
@@ -36,7 +36,7 @@ async fn with_stack(outputs: Value) -> (Started, Client, InstallCreated) {
                  {{ or true .nuon.install_stack.outputs.bucket }}";
     let log = part("log", maybe);
     let dns = part("dns", "{{ .nuon.cloud_account.aws.region }}");
-    let bundle = files(&[
+    let bundle = bundle_of_files(&[
         ("app/metadata.toml", "version = \"v2\"\n"),
         ("app/runner.toml", "runner_type = \"aws\"\n"),
         ("app/components/net.toml", &net),
@@ -65,8 +65,8 @@ async fn enrol(started: &Started, token: &str, outputs: Value) -> (u16, Value) {
         "host": {"os": "linux", "arch": "x86_64"}, "stack_outputs": outputs,
     });
     let url = started.runner("/runner/v1/enrol");
-    let said = started.http.post(url).json(&body).send().await.unwrap();
-    (said.status().as_u16(), said.json().await.unwrap())
+    let response = started.http.post(url).json(&body).send().await.unwrap();
+    (response.status().as_u16(), response.json().await.unwrap())
 }
 
 fn outputs(changes: Value) -> UpdateInstall {
@@ -91,8 +91,8 @@ async fn runner_outputs_override_those_of_the_vendor() {
     assert_eq!((many.0, &many.1["errors"][0]["field"]), (422, &json!("stack_outputs")));
     let arns = json!({"breakglass": "arn:1"});
     let brought = json!({"region": "eu-2", "account_id": "1", "arns": arns});
-    let said = enrol(&started, &token, brought).await;
-    assert_eq!(said.0, 200, "{}", said.1);
+    let response = enrol(&started, &token, brought).await;
+    assert_eq!(response.0, 200, "{}", response.1);
     let (stack, account) = state().await;
     let expected = json!({"vpc_id": "vpc-1", "region": "eu-2", "subnets": ["a", "b"], "account_id": "1", "arns": arns});
     assert_eq!(stack, expected);
@@ -101,7 +101,7 @@ async fn runner_outputs_override_those_of_the_vendor() {
     // The vendor's value for an output that the runner reported is rejected.
     let change = async |changes| owner.update_install("acme", &outputs(changes)).await;
     for vain in [json!({"region": "eu-3"}), json!({"account_id": null}), json!({"zone": null})] {
-        assert_eq!(refused(change(vain).await).0, 422);
+        assert_eq!(rejection(change(vain).await).0, 422);
     }
     assert!(!change(json!({"vpc_id": "vpc-1"})).await.unwrap().changed);
     started.server.stop().await;
@@ -111,26 +111,30 @@ async fn runner_outputs_override_those_of_the_vendor() {
 async fn missing_outputs_are_reported_with_their_location_before_a_run() {
     let (started, owner, made) = with_stack(json!({})).await;
     let token = made.enrolment.unwrap().token;
-    let (status, said) = enrol(&started, &token, json!({"region": "eu-1"})).await;
-    assert_eq!(status, 422, "{said}");
-    let detail = said["detail"].as_str().unwrap();
+    let (status, response) = enrol(&started, &token, json!({"region": "eu-1"})).await;
+    assert_eq!(status, 422, "{response}");
+    let detail = response["detail"].as_str().unwrap();
     assert!(detail.contains("stack outputs that are not set: vpc_id"), "{detail}");
     assert!(
         detail.contains("stead installs set-stack-outputs acme --stack-output vpc_id=…"),
         "{detail}"
     );
-    let error = &said["errors"][0];
+    let error = &response["errors"][0];
     assert_eq!(error["field"], "stack_outputs.vpc_id");
     assert_eq!((&error["file"], &error["line"]), (&json!("components/net.toml"), &json!(6)));
-    assert_eq!(said["errors"].as_array().unwrap().len(), 1, "the bucket is optional: {said}");
-    let (_, said) = enrol(&started, &token, json!({"vpc_id": "vpc-1"})).await;
-    assert_eq!(said["errors"][0]["field"], "stack_outputs.region", "{said}");
+    assert_eq!(
+        response["errors"].as_array().unwrap().len(),
+        1,
+        "the bucket is optional: {response}"
+    );
+    let (_, response) = enrol(&started, &token, json!({"vpc_id": "vpc-1"})).await;
+    assert_eq!(response["errors"][0]["field"], "stack_outputs.region", "{response}");
     // Nothing is recorded, and the token can still be used.
     let install = started.app().engine.load::<Install>(made.id).await.unwrap();
     assert_eq!((install.stack.is_none(), install.had_deploy), (true, false));
     owner.update_install("acme", &outputs(json!({"vpc_id": "vpc-1"}))).await.unwrap();
-    let (status, said) = enrol(&started, &token, json!({"region": "eu-1"})).await;
-    assert_eq!(status, 200, "{said}");
+    let (status, response) = enrol(&started, &token, json!({"region": "eu-1"})).await;
+    assert_eq!(status, 200, "{response}");
     let run = run_of(started.app(), made.id).await;
     let run = started.app().engine.load::<Run>(run).await.unwrap();
     assert_eq!((run.steps.len(), run.request.unwrap().kind), (3, RunKind::Provision));
@@ -140,13 +144,13 @@ async fn missing_outputs_are_reported_with_their_location_before_a_run() {
 #[tokio::test]
 async fn changed_output_plans_only_its_readers() {
     let (started, owner, made) = with_stack(json!({"vpc_id": "vpc-1", "region": "eu-1"})).await;
-    brought(&started, made.id).await;
+    deploy_desired_state(&started, made.id).await;
     let same = owner.update_install("acme", &outputs(json!({"vpc_id": "vpc-1"}))).await.unwrap();
     assert_eq!((same.changed, same.run), (false, None));
     let other = owner.update_install("acme", &outputs(json!({"zone": "z"}))).await.unwrap();
     assert_eq!((other.changed, other.run), (true, None));
     let done = owner.update_install("acme", &outputs(json!({"vpc_id": "vpc-2"}))).await.unwrap();
-    let run = until(async || {
+    let run = wait_for(async || {
         let run = started.app().engine.load::<Run>(done.run?).await.unwrap();
         run.request.is_some().then_some(run)
     })
@@ -163,13 +167,13 @@ async fn changed_output_plans_only_its_readers() {
 #[tokio::test]
 async fn required_output_cannot_be_removed_and_invalid_ones_are_rejected() {
     let (started, owner, made) = with_stack(json!({"vpc_id": "vpc-1", "region": "eu-1"})).await;
-    brought(&started, made.id).await;
+    deploy_desired_state(&started, made.id).await;
     let taken = owner.update_install("acme", &outputs(json!({"vpc_id": null}))).await;
-    assert_eq!(refused(taken).0, 422);
+    assert_eq!(rejection(taken).0, 422);
     let state = started.app().engine.load::<Install>(made.id).await.unwrap();
     assert_eq!(state.stack_outputs()["vpc_id"], "vpc-1");
     for wrong in [json!({"a b": "x"}), json!({"": "x"}), json!({"big": "x".repeat(70_000)})] {
-        assert_eq!(refused(owner.update_install("acme", &outputs(wrong)).await).0, 422);
+        assert_eq!(rejection(owner.update_install("acme", &outputs(wrong)).await).0, 422);
     }
     let of = started.app().engine.load::<AppState>(made.app).await.unwrap();
     assert_eq!(of.version(), 1);

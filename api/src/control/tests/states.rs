@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use ulid::Ulid;
 
 use super::{
-    reactions::{built, digest, enrolled, first, run_of, until},
+    reactions::{complete_build, digest, enroll, run_of, wait_for, wait_for_step},
     with_install,
 };
 use crate::{server::testing, state::App};
@@ -55,20 +55,20 @@ async fn manifest_has_the_newest_state_until_a_user_accepts_an_older_one() {
     let app = started.app();
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
     owner.update_install("acme", &on).await.unwrap();
-    enrolled(app, acme.id).await;
+    enroll(app, acme.id).await;
     let run = run_of(app, acme.id).await;
-    built(&started).await;
+    complete_build(&started).await;
     // Given a plan from the state with serial 7.
-    complete_plan_from(app, first(app, run, StepState::job).await, 7).await;
-    let applying = first(app, run, |state| match state {
+    complete_plan_from(app, wait_for_step(app, run, StepState::job).await, 7).await;
+    let applying = wait_for_step(app, run, |state| match state {
         StepState::Applying { job, .. } => Some(*job),
         _ => None,
     })
     .await;
     // Then the apply's manifest has this version.
     let work = app.engine.load::<Job>(applying).await.unwrap().work.unwrap();
-    let kept = async || event_log::blob::get(&app.pool, &work.manifest).await.unwrap();
-    let bytes = until(kept).await;
+    let stored = async || event_log::blob::get(&app.pool, &work.manifest).await.unwrap();
+    let bytes = wait_for(stored).await;
     let manifest: Value = serde_json::from_slice(&bytes).unwrap();
     let newest = json!({ "lineage": "lineage-1", "serial": 7 });
     assert_eq!(manifest["state"], json!({ "newest": newest }));
@@ -83,7 +83,7 @@ async fn manifest_has_the_newest_state_until_a_user_accepts_an_older_one() {
     assert!(owner.accept_state("acme", "bsae", &accept("restored")).await.is_err());
     assert!(owner.accept_state("acme", "base", &accept("restored")).await.unwrap().changed);
     assert!(!owner.accept_state("acme", "base", &accept("restored")).await.unwrap().changed);
-    let known = until(async || {
+    let known = wait_for(async || {
         let install = app.engine.load::<Install>(acme.id).await.unwrap();
         install.states.get("base").filter(|known| known.decisions == 1).cloned()
     })

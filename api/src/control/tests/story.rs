@@ -11,7 +11,7 @@ use schemas::control::{
     runs::{RequestRun, RequestedKind, RunsQuery},
 };
 
-use super::{bundle, new_install, owner, refused, with_install};
+use super::{bundle, new_install, owner, rejection, with_install};
 use crate::server::testing::Started;
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn install_is_created_displayed_and_updated() {
         action: None,
         reason: None,
     };
-    assert_eq!(refused(owner.request_run("acme", &ask).await), (409, "no_runner".into()));
+    assert_eq!(rejection(owner.request_run("acme", &ask).await), (409, "no_runner".into()));
     assert!(owner.runs(&RunsQuery::default()).await.unwrap().items.is_empty());
     let another = owner.create_enrolment_token("acme").await.unwrap().enrolment.unwrap();
     assert_ne!(another.token, enrolment.token);
@@ -113,11 +113,11 @@ async fn queued_job_is_cancelled_and_its_build_retried() {
     assert_eq!(job.waiting.as_ref().unwrap().on, "runner");
     let why = Cancel { reason: "not today".into(), force: false };
     assert!(owner.cancel_job(job.id, &why).await.unwrap().changed);
-    let gone = owner.job(job.id).await.unwrap();
-    assert_eq!((gone.state.as_str(), gone.attempts.len()), ("cancelled", 0));
-    assert_eq!(refused(owner.log(job.id, 1, 0).await).0, 404);
+    let cancelled = owner.job(job.id).await.unwrap();
+    assert_eq!((cancelled.state.as_str(), cancelled.attempts.len()), ("cancelled", 0));
+    assert_eq!(rejection(owner.log(job.id, 1, 0).await).0, 404);
 
-    // Its build fails shortly afterwards. A retry publishes another version.
+    // The build of the cancelled job fails shortly afterwards. A retry publishes another version.
     let build = job.build.unwrap();
     while owner.build(build).await.unwrap().ended_at.is_none() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -126,8 +126,8 @@ async fn queued_job_is_cancelled_and_its_build_retried() {
     assert_eq!((again.version, again.builds.len()), (2, 1));
     let diff = owner.diff("shop", &DiffQuery::default()).await.unwrap();
     assert!(diff.changes.is_empty(), "{diff:?}");
-    assert_eq!(refused(owner.retry_build(build).await), (409, "rejected".into()));
-    assert_eq!(refused(owner.retry_build(again.builds[0].id).await), (409, "rejected".into()));
+    assert_eq!(rejection(owner.retry_build(build).await), (409, "rejected".into()));
+    assert_eq!(rejection(owner.retry_build(again.builds[0].id).await), (409, "rejected".into()));
 }
 
 #[tokio::test]
@@ -139,9 +139,9 @@ async fn change_stream_starts_after_the_given_position() {
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
     let done = owner.update_install("acme", &on).await.unwrap();
     pin_mut!(events);
-    let heard = events.next().await.unwrap().unwrap();
-    assert_eq!(heard.id, Some(done.position.to_string()));
-    assert!(heard.data.contains("install.auto_approve_changed"), "{}", heard.data);
+    let received = events.next().await.unwrap().unwrap();
+    assert_eq!(received.id, Some(done.position.to_string()));
+    assert!(received.data.contains("install.auto_approve_changed"), "{}", received.data);
 }
 
 #[tokio::test]
@@ -173,8 +173,8 @@ async fn control_of_an_unknown_runner_is_rejected() {
     let (_started, owner, _) = with_install().await;
     let runner = "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
     for verb in ["disable", "drain", "revoke"] {
-        let said = owner.order_runner(runner, verb, &ReasonBody::default()).await;
-        assert_eq!(refused(said).0, 404, "{verb}");
+        let response = owner.order_runner(runner, verb, &ReasonBody::default()).await;
+        assert_eq!(rejection(response).0, 404, "{verb}");
     }
-    assert_eq!(refused(owner.order_runner(runner, "dance", &ReasonBody::default()).await).0, 404);
+    assert_eq!(rejection(owner.order_runner(runner, "dance", &ReasonBody::default()).await).0, 404);
 }

@@ -8,7 +8,7 @@ use schemas::control::{
     runs::{RequestRun, RequestedKind},
 };
 
-use super::{files, new_install, owner, refused, with_install};
+use super::{bundle_of_files, new_install, owner, rejection, with_install};
 use crate::server::testing::Started;
 
 const META: (&str, &str) = ("app/metadata.toml", "version = \"v2\"\n");
@@ -26,7 +26,7 @@ fn shop() -> Bytes {
     let db = component("db", "toggleable = true\ndrift_schedule = \"0 3 * * *\"\n");
     let cache = component("cache", "default_enabled = false\nskip_noops = false\n");
     let base = component("base", "");
-    files(&[
+    bundle_of_files(&[
         META,
         ("app/inputs.toml", inputs),
         ("app/components/web.toml", &web),
@@ -40,13 +40,13 @@ fn shop() -> Bytes {
     ])
 }
 
-fn set(components: &[(&str, bool)]) -> UpdateInstall {
+fn toggle(components: &[(&str, bool)]) -> UpdateInstall {
     let components = components.iter().map(|(name, on)| (name.to_string(), *on)).collect();
     UpdateInstall { components, reason: Some("CHG-7".into()), ..UpdateInstall::default() }
 }
 
 /// Messages of a request that was rejected as invalid.
-fn message<T: std::fmt::Debug>(response: Result<T, ClientError>) -> String {
+fn rejection_messages<T: std::fmt::Debug>(response: Result<T, ClientError>) -> String {
     match response.unwrap_err() {
         ClientError::Problem(problem) => {
             problem.errors.into_iter().map(|error| error.message).collect()
@@ -68,12 +68,12 @@ async fn components_are_enabled_and_disabled_once_with_actor_and_reason() {
     owner.sync("shop", shop(), false).await.unwrap();
     owner.create_install(&new_install("acme")).await.unwrap();
     assert_eq!(disabled(&owner).await, ["cache"]);
-    let done = owner.update_install("acme", &set(&[("cache", true)])).await.unwrap();
+    let done = owner.update_install("acme", &toggle(&[("cache", true)])).await.unwrap();
     assert!(done.changed && done.run.is_none(), "nothing is deployed yet");
     assert_eq!(disabled(&owner).await, Vec::<String>::new());
-    let again = owner.update_install("acme", &set(&[("cache", true)])).await.unwrap();
+    let again = owner.update_install("acme", &toggle(&[("cache", true)])).await.unwrap();
     assert!(!again.changed);
-    owner.update_install("acme", &set(&[("web", false), ("db", false)])).await.unwrap();
+    owner.update_install("acme", &toggle(&[("web", false), ("db", false)])).await.unwrap();
     assert_eq!(disabled(&owner).await, ["db", "web"]);
     let which = EventsQuery {
         event_type: Some("install.component_disabled".into()),
@@ -87,33 +87,33 @@ async fn components_are_enabled_and_disabled_once_with_actor_and_reason() {
 }
 
 #[tokio::test]
-async fn a_component_that_an_enabled_one_requires_cannot_be_disabled_and_is_named() {
+async fn component_that_an_enabled_one_requires_cannot_be_disabled() {
     let started = Started::new().await;
     let owner = owner(&started);
     owner.sync("shop", shop(), false).await.unwrap();
     owner.create_install(&new_install("acme")).await.unwrap();
-    let told = message(owner.update_install("acme", &set(&[("db", false)])).await);
-    assert!(told.contains("web requires db"), "{told}");
-    owner.update_install("acme", &set(&[("web", false), ("db", false)])).await.unwrap();
-    let told = message(owner.update_install("acme", &set(&[("web", true)])).await);
-    assert!(told.contains("web requires db"), "{told}");
+    let text = rejection_messages(owner.update_install("acme", &toggle(&[("db", false)])).await);
+    assert!(text.contains("web requires db"), "{text}");
+    owner.update_install("acme", &toggle(&[("web", false), ("db", false)])).await.unwrap();
+    let text = rejection_messages(owner.update_install("acme", &toggle(&[("web", true)])).await);
+    assert!(text.contains("web requires db"), "{text}");
     // The config does not permit this choice, or the component does not exist.
-    let told = message(owner.update_install("acme", &set(&[("base", false)])).await);
-    assert!(told.contains("set `toggleable = true` in components/base.toml"), "{told}");
-    assert_eq!(refused(owner.update_install("acme", &set(&[("nope", false)])).await).0, 422);
+    let text = rejection_messages(owner.update_install("acme", &toggle(&[("base", false)])).await);
+    assert!(text.contains("set `toggleable = true` in components/base.toml"), "{text}");
+    assert_eq!(rejection(owner.update_install("acme", &toggle(&[("nope", false)])).await).0, 422);
     // A rejected request records nothing.
     assert_eq!(disabled(&owner).await, ["cache", "db", "web"]);
 }
 
 #[tokio::test]
-async fn a_disabled_component_is_not_planned_and_cannot_be_deployed_by_name() {
+async fn disabled_component_is_not_planned_and_cannot_be_deployed_by_name() {
     let (_started, owner, _) = with_install().await;
     let shop = owner.sync_against("shop", shop(), None).await.unwrap();
     let plans: Vec<_> = shop.diff.impact[0].plans.iter().map(|plan| plan.name.clone()).collect();
     assert_eq!(plans, ["base", "db", "web"], "cache is off");
     owner.sync("shop", self::shop(), false).await.unwrap();
     owner
-        .update_install("acme", &UpdateInstall { config_version: Some(2), ..set(&[]) })
+        .update_install("acme", &UpdateInstall { config_version: Some(2), ..toggle(&[]) })
         .await
         .unwrap();
     let ask = RequestRun {
@@ -122,12 +122,12 @@ async fn a_disabled_component_is_not_planned_and_cannot_be_deployed_by_name() {
         action: None,
         reason: None,
     };
-    let told = message(owner.request_run("acme", &ask).await);
-    assert!(told.contains("disabled on this install: cache"), "{told}");
+    let text = rejection_messages(owner.request_run("acme", &ask).await);
+    assert!(text.contains("disabled on this install: cache"), "{text}");
 }
 
 #[tokio::test]
-async fn an_install_shows_what_is_not_acted_on_in_its_version() {
+async fn install_shows_the_settings_that_its_version_ignores() {
     let started = Started::new().await;
     let owner = owner(&started);
     owner.sync("shop", shop(), false).await.unwrap();

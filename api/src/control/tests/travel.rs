@@ -15,8 +15,11 @@ use schemas::control::{
 use serde_json::{Value, json};
 
 use super::{
-    reactions::{built, digest, enrolled, first, plan_is_made, run_of, until, worked},
-    refused, with_install,
+    reactions::{
+        complete_build, complete_job, complete_plan, digest, enroll, run_of, wait_for,
+        wait_for_step,
+    },
+    rejection, with_install,
 };
 
 fn between(stream: &str, from: u64, to: Option<u64>) -> StreamDiffQuery {
@@ -34,13 +37,13 @@ async fn rows_as_of(
     name: &str,
     which: &RowsQuery,
 ) -> (RowsProgress, Vec<ProjectionRow>) {
-    let looks = server_events(client.projection_rows(name, which).await.unwrap());
-    pin_mut!(looks);
+    let events = server_events(client.projection_rows(name, which).await.unwrap());
+    pin_mut!(events);
     let (mut rows, mut last) = (vec![], None);
-    while let Some(event) = looks.next().await {
-        let mut look: RowsProgress = serde_json::from_str(&event.unwrap().data).unwrap();
-        rows.append(&mut look.rows);
-        last = Some(look);
+    while let Some(event) = events.next().await {
+        let mut progress: RowsProgress = serde_json::from_str(&event.unwrap().data).unwrap();
+        rows.append(&mut progress.rows);
+        last = Some(progress);
     }
     (last.unwrap(), rows)
 }
@@ -53,54 +56,61 @@ async fn diff_lists_changes_with_requester_approver_and_jobs() {
     let named = RenamePrincipal { name: Some("Ann Lee".into()) };
     owner.name_principal(me.principal, &named).await.unwrap();
     // Given a run whose plan was approved and applied.
-    enrolled(app, acme.id).await;
+    enroll(app, acme.id).await;
     let run = run_of(app, acme.id).await;
-    built(&started).await;
+    complete_build(&started).await;
     let since = acme.position;
-    plan_is_made(app, run).await;
-    first(app, run, |state| matches!(state, StepState::AwaitingApproval { .. }).then_some(()))
-        .await;
+    complete_plan(app, run).await;
+    wait_for_step(app, run, |state| {
+        matches!(state, StepState::AwaitingApproval { .. }).then_some(())
+    })
+    .await;
     let step = owner.run(run).await.unwrap().dag[0].id;
-    let word = ApproveRun { step, digest: digest(2), reason: "read it".into() };
-    let approved = owner.approve(run, &word).await.unwrap().position;
-    let job = first(app, run, |state| {
+    let approval = ApproveRun { step, digest: digest(2), reason: "read it".into() };
+    let approved = owner.approve(run, &approval).await.unwrap().position;
+    let job = wait_for_step(app, run, |state| {
         let StepState::Applying { job, .. } = state else { return None };
         Some(*job)
     });
     let job = job.await;
-    worked(app, job, Report::Outputs { outputs: [("id".to_owned(), json!("net-1"))].into() }).await;
-    first(app, run, |state| matches!(state, StepState::Succeeded { .. }).then_some(())).await;
+    complete_job(app, job, Report::Outputs { outputs: [("id".to_owned(), json!("net-1"))].into() })
+        .await;
+    wait_for_step(app, run, |state| matches!(state, StepState::Succeeded { .. }).then_some(()))
+        .await;
     // When the install is compared with its state at creation.
-    let told = owner.between(&between("install/acme", since, None)).await.unwrap();
-    assert_eq!((told.stream, told.name.as_deref()), (format!("install/{}", acme.id), Some("acme")));
+    let diff = owner.between(&between("install/acme", since, None)).await.unwrap();
+    assert_eq!((diff.stream, diff.name.as_deref()), (format!("install/{}", acme.id), Some("acme")));
     let path = |path: &str| {
-        let found = told.changes.iter().find(|change| change.path == path);
+        let found = diff.changes.iter().find(|change| change.path == path);
         found.map(|change| (change.before.clone(), change.after.clone()))
     };
     assert_eq!(path("components.base.outputs.id"), Some((None, Some("net-1".into()))));
     assert_eq!(path("name"), None);
-    let [of_run] = told.runs.as_slice() else { panic!("{:?}", told.runs) };
+    let [of_run] = diff.runs.as_slice() else { panic!("{:?}", diff.runs) };
     assert_eq!((of_run.run, of_run.kind.as_str()), (run, "provision"));
-    let word = &of_run.interventions[0];
-    assert_eq!((word.kind.as_str(), word.step_name.as_deref()), ("approved", Some("base")));
+    let approval = &of_run.interventions[0];
+    assert_eq!((approval.kind.as_str(), approval.step_name.as_deref()), ("approved", Some("base")));
     assert_eq!(
-        (word.by_name.as_deref(), word.reason.as_deref()),
+        (approval.by_name.as_deref(), approval.reason.as_deref()),
         (Some("Ann Lee"), Some("read it"))
     );
-    assert_eq!((&word.digest, word.by.as_str()), (&Some(digest(2)), &*me.principal.to_string()));
+    assert_eq!(
+        (&approval.digest, approval.by.as_str()),
+        (&Some(digest(2)), &*me.principal.to_string())
+    );
     let jobs: Vec<_> = of_run.jobs.iter().map(|job| (&*job.kind, job.outcome.as_deref())).collect();
     assert_eq!(jobs, [("plan", Some("succeeded")), ("apply", Some("succeeded"))]);
     let base = &of_run.components[0];
     assert_eq!((base.name.as_str(), &base.before), ("base", &None));
     assert_eq!(base.after.as_ref().unwrap().config_version, 1);
     assert!(
-        told.other_events.iter().any(|event| event.event_type == "install.stack_outputs_reported")
+        diff.other_events.iter().any(|event| event.event_type == "install.stack_outputs_reported")
     );
-    assert_eq!(told.complete_through, told.to.position);
+    assert_eq!(diff.complete_through, diff.to.position);
     // The diff of the run since the approval has the same approval, and only the apply job.
-    let told = owner.between(&between(&format!("run/{run}"), approved, None)).await.unwrap();
-    assert!(told.changes.iter().any(|change| change.path.starts_with("steps[0].state")));
-    let [of_run] = told.runs.as_slice() else { panic!("{:?}", told.runs) };
+    let diff = owner.between(&between(&format!("run/{run}"), approved, None)).await.unwrap();
+    assert!(diff.changes.iter().any(|change| change.path.starts_with("steps[0].state")));
+    let [of_run] = diff.runs.as_slice() else { panic!("{:?}", diff.runs) };
     assert_eq!(of_run.interventions.len(), 1);
     assert!(of_run.jobs.iter().any(|job| job.kind == "apply"));
     assert!(of_run.events.iter().all(|event| event.position > approved));
@@ -109,19 +119,19 @@ async fn diff_lists_changes_with_requester_approver_and_jobs() {
 #[tokio::test]
 async fn diff_of_another_aggregate_lists_its_events() {
     let (_started, owner, made) = with_install().await;
-    let told = owner.between(&between("app/shop", 0, None)).await.unwrap();
-    assert_eq!(told.name.as_deref(), Some("shop"));
-    let types: Vec<_> = told.other_events.iter().map(|event| &*event.event_type).collect();
+    let diff = owner.between(&between("app/shop", 0, None)).await.unwrap();
+    assert_eq!(diff.name.as_deref(), Some("shop"));
+    let types: Vec<_> = diff.other_events.iter().map(|event| &*event.event_type).collect();
     assert_eq!(types, ["app.created", "app.config_published"]);
     // Without later events, nothing has changed.
-    let told = owner.between(&between("app/shop", made.position, None)).await.unwrap();
-    assert_eq!((told.changes.len(), told.other_events.len()), (0, 0));
+    let diff = owner.between(&between("app/shop", made.position, None)).await.unwrap();
+    assert_eq!((diff.changes.len(), diff.other_events.len()), (0, 0));
 }
 
 #[tokio::test]
 async fn invalid_diff_request_is_rejected() {
     let (_started, owner, made) = with_install().await;
-    let ask = async |query: StreamDiffQuery| refused(owner.between(&query).await);
+    let ask = async |query: StreamDiffQuery| rejection(owner.between(&query).await);
     let since_when =
         StreamDiffQuery { stream: "install/acme".into(), ..StreamDiffQuery::default() };
     assert_eq!(ask(since_when).await, (400, "bad_request".into()));
@@ -139,12 +149,12 @@ async fn apps_and_installs_are_found_by_name_others_by_id() {
     for named in ["install/acme", "app/shop"] {
         assert!(!owner.events(&of(named)).await.unwrap().items.is_empty(), "{named}");
     }
-    assert_eq!(refused(owner.events(&of("install/nobody")).await).0, 404);
-    let said = owner.events(&of("run/acme")).await.unwrap_err().to_string();
-    assert!(said.contains("pass the id: only installs and apps"), "{said}");
+    assert_eq!(rejection(owner.events(&of("install/nobody")).await).0, 404);
+    let message = owner.events(&of("run/acme")).await.unwrap_err().to_string();
+    assert!(message.contains("pass the id: only installs and apps"), "{message}");
     let at =
         AsOfQuery { stream: "job/acme".into(), position: None, time: None, min_position: None };
-    assert_eq!(refused(owner.as_of(&at).await).0, 400);
+    assert_eq!(rejection(owner.as_of(&at).await).0, 400);
 }
 
 #[tokio::test]
@@ -168,11 +178,11 @@ async fn projection_rows_are_returned_as_of_a_position() {
     let (_, apps) = rows_as_of(&owner, "apps", &at(None, None)).await;
     assert_eq!(apps.len(), 1);
     let nothing = owner.projection_rows("cats", &RowsQuery::default()).await.map(drop);
-    assert_eq!(refused(nothing), (404, "not_found".into()));
+    assert_eq!(rejection(nothing), (404, "not_found".into()));
     let early = owner.projection_rows("apps", &at(Some(1_000_000), None)).await.map(drop);
-    assert_eq!(refused(early).0, 404);
+    assert_eq!(rejection(early).0, 404);
     let long = owner.projection_rows("apps", &at(None, Some("x".repeat(201)))).await.map(drop);
-    assert_eq!(refused(long).0, 400);
+    assert_eq!(rejection(long).0, 400);
 }
 
 #[tokio::test]
@@ -194,14 +204,14 @@ async fn as_of_rebuild_creates_a_separate_table() {
     assert_eq!(table("installs", &how).await.unwrap(), done);
     assert_eq!(table("installs", &how).await.unwrap().0, "failed", "it is there");
     let list = owner.projections().await.unwrap().items;
-    let kept =
+    let as_of_table =
         |name: &str| list.iter().find(|one| one.name == name).unwrap().as_of_positions.clone();
-    assert_eq!((kept("installs"), kept("apps")), (vec![made.position], vec![]));
+    assert_eq!((as_of_table("installs"), as_of_table("apps")), (vec![made.position], vec![]));
     assert!(owner.drop_as_of_table("installs", made.position).await.unwrap().changed);
     assert!(!owner.drop_as_of_table("installs", made.position).await.unwrap().changed);
-    assert_eq!(refused(table("all", &how).await).0, 400);
+    assert_eq!(rejection(table("all", &how).await).0, 400);
     let many = RebuildQuery { parallel: Some(2), ..how };
-    assert_eq!(refused(table("installs", &many).await).0, 400);
+    assert_eq!(rejection(table("installs", &many).await).0, 400);
 }
 
 #[tokio::test]
@@ -210,8 +220,8 @@ async fn as_of_queries_are_limited_and_a_disconnect_frees_a_permit() {
     let app = started.app();
     let all = app.as_of_permits.available_permits();
     let taken = app.as_of_permits.clone().try_acquire_many_owned(2).unwrap();
-    let said = owner.projection_rows("apps", &RowsQuery::default()).await.map(drop);
-    assert_eq!(refused(said), (503, "busy".into()));
+    let response = owner.projection_rows("apps", &RowsQuery::default()).await.map(drop);
+    assert_eq!(rejection(response), (503, "busy".into()));
     drop(taken);
     // Given a query that waits for the log.
     let mut lock = app.pool.begin().await.unwrap();
@@ -222,9 +232,9 @@ async fn as_of_queries_are_limited_and_a_disconnect_frees_a_permit() {
     let looking = tokio::spawn(async move {
         let _ = owner.projection_rows("apps", &RowsQuery::default()).await;
     });
-    until(async || (app.as_of_permits.available_permits() < all).then_some(())).await;
+    wait_for(async || (app.as_of_permits.available_permits() < all).then_some(())).await;
     // When its client disconnects, another query can start without waiting for the log.
     looking.abort();
-    until(async || (app.as_of_permits.available_permits() == all).then_some(())).await;
+    wait_for(async || (app.as_of_permits.available_permits() == all).then_some(())).await;
     tokio::time::timeout(Duration::from_secs(5), lock.rollback()).await.unwrap().unwrap();
 }

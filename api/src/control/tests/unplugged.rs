@@ -11,14 +11,15 @@ use schemas::control::{
 };
 
 use super::{
-    files, new_install, owner,
-    reactions::{enrolled, first, until},
+    bundle_of_files, new_install, owner,
+    reactions::{enroll, wait_for, wait_for_step},
 };
 use crate::server::testing::Started;
 
-/// Chart from a remote repository, and an action with a remote script.
+/// Chart from a remote repository.
 const CHART: &str = "name = \"front\"\ntype = \"helm_chart\"\nchart_name = \"front\"\n\
                      [public_repo]\nrepo = \"acme/charts\"\ndirectory = \"front\"\n";
+/// Action with a remote script.
 const SHELL: &str = "name = \"nightly\"\n[[triggers]]\ntype = \"manual\"\n[[steps]]\nname = \"go\"\n\
                      command = \"./go.sh\"\n[steps.public_repo]\nrepo = \"acme/scripts\"\n";
 
@@ -29,20 +30,25 @@ fn failed(state: &StepState) -> Option<(StepFailure, String)> {
 
 /// Returns the run. It fails at once, so it may never appear among the active runs.
 async fn run_of(owner: &Client) -> RunId {
-    until(async || Some(owner.runs(&RunsQuery::default()).await.unwrap().items.first()?.id)).await
+    wait_for(async || Some(owner.runs(&RunsQuery::default()).await.unwrap().items.first()?.id))
+        .await
 }
 
 async fn app_without_plugins() -> (Started, Client) {
     let started = Started::new().await;
     let owner = owner(&started);
-    let bundle = files(&[
+    let bundle = bundle_of_files(&[
         ("app/metadata.toml", "version = \"v2\"\n"),
         ("app/components/front.toml", CHART),
         ("app/actions/nightly.toml", SHELL),
     ]);
     let synced = owner.sync("web", bundle, false).await.unwrap();
-    let told: Vec<_> = synced.diagnostics.iter().map(|said| said.message.as_str()).collect();
-    assert!(told.iter().any(|said| said.contains("its deploy is rejected")), "{told:?}");
+    let messages: Vec<_> =
+        synced.diagnostics.iter().map(|diagnostic| diagnostic.message.as_str()).collect();
+    assert!(
+        messages.iter().any(|message| message.contains("its deploy is rejected")),
+        "{messages:?}"
+    );
     let new =
         CreateInstall { app: "web".into(), inputs: Default::default(), ..new_install("acme") };
     owner.create_install(&new).await.unwrap();
@@ -54,19 +60,19 @@ async fn component_without_a_plugin_is_displayed_but_not_deployed() {
     let (started, owner) = app_without_plugins().await;
     let app = started.app();
     let acme = owner.install("acme").await.unwrap();
-    let shown: Vec<_> = acme.components.iter().map(|c| (&*c.name, &*c.kind, &*c.state)).collect();
-    assert_eq!(shown, [("front", "helm_chart", "absent")]);
+    let listed: Vec<_> = acme.components.iter().map(|c| (&*c.name, &*c.kind, &*c.state)).collect();
+    assert_eq!(listed, [("front", "helm_chart", "absent")]);
 
     // The install starts its provision. The step fails with a message, and has no job.
-    enrolled(app, acme.id).await;
+    enroll(app, acme.id).await;
     let run = run_of(&owner).await;
-    let (reason, detail) = first(app, run, failed).await;
+    let (reason, detail) = wait_for_step(app, run, failed).await;
     assert_eq!(reason, StepFailure::RenderFailed);
     assert!(detail.contains("cannot deploy `front`: the plugin `helm_chart`"), "{detail}");
     assert!(detail.contains("--plugin helm_chart=PATH"), "{detail}");
-    let over = until(async || app.engine.load::<Run>(run).await.unwrap().outcome).await;
+    let over = wait_for(async || app.engine.load::<Run>(run).await.unwrap().outcome).await;
     assert_eq!(over, Outcome::Failed);
-    until(async || {
+    wait_for(async || {
         let state = app.engine.load::<Install>(acme.id).await.unwrap();
         state.runs.is_empty().then_some(())
     })
@@ -79,8 +85,8 @@ async fn component_without_a_plugin_is_displayed_but_not_deployed() {
         action: None,
         reason: None,
     };
-    let said = owner.request_run("acme", &ask(&["front"])).await.unwrap_err();
-    let ClientError::Problem(problem) = said else { panic!("{said}") };
+    let error = owner.request_run("acme", &ask(&["front"])).await.unwrap_err();
+    let ClientError::Problem(problem) = error else { panic!("{error}") };
     assert_eq!((problem.status, problem.errors.len()), (422, 1));
     assert!(problem.errors[0].message.contains("the plugin `helm_chart`"), "{problem:?}");
     started.server.stop().await;
@@ -91,17 +97,17 @@ async fn remote_script_fails_its_run() {
     let (started, owner) = app_without_plugins().await;
     let app = started.app();
     let acme = owner.install("acme").await.unwrap();
-    enrolled(app, acme.id).await;
+    enroll(app, acme.id).await;
     let provision = run_of(&owner).await;
-    until(async || app.engine.load::<Run>(provision).await.unwrap().outcome).await;
+    wait_for(async || app.engine.load::<Run>(provision).await.unwrap().outcome).await;
     let ask = RequestRun {
         kind: RequestedKind::Action,
         components: vec![],
         action: Some("nightly".into()),
         reason: None,
     };
-    let run = until(async || owner.request_run("acme", &ask).await.ok()?.run).await;
-    let (_, detail) = first(app, run, failed).await;
+    let run = wait_for(async || owner.request_run("acme", &ask).await.ok()?.run).await;
+    let (_, detail) = wait_for_step(app, run, failed).await;
     assert!(detail.contains("the script of step `go` is in a repository"), "{detail}");
     started.server.stop().await;
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{JobEventRecord, OpenLog, TrackedJob};
 
 impl TrackedJob {
-    pub(super) fn take(&mut self, fact: JobEventRecord, now: Instant) {
+    pub(super) fn apply(&mut self, fact: JobEventRecord, now: Instant) {
         self.sequence = fact.sequence;
         match &fact.event {
             JobEvent::Queued(work) => {
@@ -20,15 +20,15 @@ impl TrackedJob {
             }
             JobEvent::Requeued { execution, .. } => {
                 (self.order, self.queued_at) = (fact.position, fact.recorded_at);
-                let patience = self.patience().and_then(|wait| wait.to_std().ok());
-                self.expires_at = now + patience.unwrap_or_default();
-                self.leave(Some(*execution), now);
+                let queue_ttl = self.queue_ttl().and_then(|wait| wait.to_std().ok());
+                self.expires_at = now + queue_ttl.unwrap_or_default();
+                self.end_execution(Some(*execution), now);
             }
             JobEvent::OutcomeUnknown { execution, .. }
             | JobEvent::Succeeded { execution, .. }
-            | JobEvent::Lost { execution, .. } => self.leave(Some(*execution), now),
+            | JobEvent::Lost { execution, .. } => self.end_execution(Some(*execution), now),
             JobEvent::Failed { execution, .. } | JobEvent::Cancelled { execution, .. } => {
-                self.leave(*execution, now);
+                self.end_execution(*execution, now);
             }
             // A second, forced request restarts the timeout.
             JobEvent::CancelRequested { .. } => self.cancel_since = Some(now),
@@ -52,10 +52,12 @@ impl TrackedJob {
     }
 
     /// Records the end of an execution, whose log may still be arriving.
-    fn leave(&mut self, execution: Option<ExecutionId>, now: Instant) {
+    fn end_execution(&mut self, execution: Option<ExecutionId>, now: Instant) {
         self.cancel_since = None;
         let known = |execution| self.open_logs.iter().any(|open| open.execution == execution);
-        if let Some(execution) = execution.filter(|over| !self.is_sealed(*over) && !known(*over)) {
+        if let Some(execution) =
+            execution.filter(|over| !self.is_log_finalized(*over) && !known(*over))
+        {
             self.open_logs.push(OpenLog { execution, quiet_since: now, length: 0 });
         }
     }

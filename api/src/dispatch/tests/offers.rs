@@ -8,20 +8,22 @@ use crate::dispatch::{
 #[tokio::test(start_paused = true)]
 async fn offer_is_resent_until_acknowledged_and_renewed_when_it_expires() {
     let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
-    let Ok(Polled::Directives { directives: first, .. }) = poll(&dispatch, 1, &ask(1, 2)).await
+    connect(&dispatch, 1, 1, 2);
+    apply_event(&dispatch, 7, 1, queued(JobKind::Plan, 1));
+    let Ok(Polled::Directives { directives: first, .. }) =
+        poll(&dispatch, 1, &poll_request(1, 2)).await
     else {
         panic!("no offer")
     };
-    let Ok(Polled::Directives { directives: again, .. }) = poll(&dispatch, 1, &ask(1, 2)).await
+    let Ok(Polled::Directives { directives: resent, .. }) =
+        poll(&dispatch, 1, &poll_request(1, 2)).await
     else {
         panic!("no offer")
     };
-    assert_eq!(first, again, "it was not acknowledged");
-    let heard = Poll { ack: vec![first[0].id.clone()], ..ask(1, 2) };
-    let waiting = parked(&dispatch, 1, heard);
-    settle().await;
+    assert_eq!(first, resent, "it was not acknowledged");
+    let acknowledgement = Poll { ack: vec![first[0].id.clone()], ..poll_request(1, 2) };
+    let waiting = spawn_poll(&dispatch, 1, acknowledgement);
+    let_polls_wait().await;
     assert!(!waiting.is_finished());
     tokio::time::advance(Duration::from_secs(16)).await;
     dispatch.state().on_tick(dispatch.moment(), dispatch.timing());
@@ -32,30 +34,30 @@ async fn offer_is_resent_until_acknowledged_and_renewed_when_it_expires() {
 #[tokio::test(start_paused = true)]
 async fn a_claimed_job_is_not_offered_any_more() {
     let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
-    assert_eq!(offered(poll(&dispatch, 1, &ask(1, 2)).await.unwrap()), [job(7)]);
-    happens(&dispatch, 7, 2, claimed(1, 1));
-    assert_eq!(poll(&dispatch, 1, &ask(1, 1)).await, Ok(Polled::Empty));
+    connect(&dispatch, 1, 1, 2);
+    apply_event(&dispatch, 7, 1, queued(JobKind::Plan, 1));
+    assert_eq!(offered(poll(&dispatch, 1, &poll_request(1, 2)).await.unwrap()), [job(7)]);
+    apply_event(&dispatch, 7, 2, claimed(1, 1));
+    assert_eq!(poll(&dispatch, 1, &poll_request(1, 1)).await, Ok(Polled::Empty));
     assert!(dispatch.holds(runner(1), job(7), execution(1)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn offers_do_not_exceed_the_free_slots() {
     let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 3);
+    connect(&dispatch, 1, 1, 3);
     for n in 7..12 {
-        happens(&dispatch, n, 1, queued(JobKind::Plan, 1));
+        apply_event(&dispatch, n, 1, queued(JobKind::Plan, 1));
     }
     // The third slot is reserved for actions.
-    assert_eq!(offered(poll(&dispatch, 1, &ask(1, 3)).await.unwrap()), [job(7), job(8)]);
-    happens(&dispatch, 12, 1, queued(JobKind::Action, 1));
-    assert!(offered(poll(&dispatch, 1, &ask(1, 3)).await.unwrap()).contains(&job(12)));
+    assert_eq!(offered(poll(&dispatch, 1, &poll_request(1, 3)).await.unwrap()), [job(7), job(8)]);
+    apply_event(&dispatch, 12, 1, queued(JobKind::Action, 1));
+    assert!(offered(poll(&dispatch, 1, &poll_request(1, 3)).await.unwrap()).contains(&job(12)));
 }
 
-/// Jobs that build runner `n` is offered. It has one slot.
+/// Returns the jobs that build runner `n` is offered. The runner has one slot.
 async fn builds(dispatch: &Dispatch, n: u128) -> Vec<JobId> {
-    offered(poll(dispatch, n, &ask(1, 1)).await.unwrap())
+    offered(poll(dispatch, n, &poll_request(1, 1)).await.unwrap())
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,17 +65,18 @@ async fn in_a_large_fleet_each_waiting_job_is_offered_to_one_runner_and_the_firs
     const FLEET: u128 = 200;
     let dispatch = dispatch();
     for n in 1..=FLEET {
-        arrives_to_build(&dispatch, n);
+        connect_build_runner(&dispatch, n);
     }
-    let waiting: Vec<_> = (1..=FLEET).map(|n| parked(&dispatch, n, ask(1, 1))).collect();
-    settle().await;
+    let waiting: Vec<_> =
+        (1..=FLEET).map(|n| spawn_poll(&dispatch, n, poll_request(1, 1))).collect();
+    let_polls_wait().await;
     for n in 1_000..1_000 + FLEET + 10 {
-        happens(&dispatch, n, 1, queued_build());
+        apply_event(&dispatch, n, 1, queued_build());
     }
     let mut seen = Vec::new();
     for poll in waiting {
         let jobs = offered(poll.await.unwrap().unwrap());
-        assert_eq!(jobs.len(), 1, "each has room for one");
+        assert_eq!(jobs.len(), 1, "each runner has one slot");
         seen.extend(jobs);
     }
     seen.sort();
@@ -81,19 +84,19 @@ async fn in_a_large_fleet_each_waiting_job_is_offered_to_one_runner_and_the_firs
 
     // A runner with a free slot gets the oldest job. No other runner has a free slot.
     let had = builds(&dispatch, 7).await[0].0.0;
-    happens(&dispatch, had, 2, claimed(7, 7));
-    happens(&dispatch, had, 3, succeeded(7));
+    apply_event(&dispatch, had, 2, claimed(7, 7));
+    apply_event(&dispatch, had, 3, succeeded(7));
     assert_eq!(builds(&dispatch, 7).await, [job(1_000 + FLEET)]);
     dispatch.state().on_tick(dispatch.moment(), dispatch.timing());
-    assert_eq!(dispatch.state().board.waiting(Target::Build, JobKind::Build), 9);
+    assert_eq!(dispatch.state().jobs.waiting(Target::Build, JobKind::Build), 9);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_job_of_another_install_is_not_offered() {
     let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    happens(&dispatch, 7, 1, queued(JobKind::Plan, 2));
-    assert_eq!(poll(&dispatch, 1, &ask(1, 2)).await, Ok(Polled::Empty));
+    connect(&dispatch, 1, 1, 2);
+    apply_event(&dispatch, 7, 1, queued(JobKind::Plan, 2));
+    assert_eq!(poll(&dispatch, 1, &poll_request(1, 2)).await, Ok(Polled::Empty));
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,9 +104,9 @@ async fn the_counts_of_offers_are_those_of_the_offers() {
     let (mut offers, now) = (Offers::default(), tokio::time::Instant::now());
     let until = now + Duration::from_secs(15);
     let of = |by, kind| Offer { runner: runner(by), kind, until };
-    offers.make(job(1), of(1, JobKind::Plan));
-    offers.make(job(2), of(1, JobKind::Action));
-    offers.make(job(1), of(2, JobKind::Plan));
+    offers.add(job(1), of(1, JobKind::Plan));
+    offers.add(job(2), of(1, JobKind::Action));
+    offers.add(job(1), of(2, JobKind::Plan));
     assert_eq!((offers.load(runner(1)), offers.load(runner(2))), ((1, 0), (0, 1)));
     assert_eq!(offers.withdraw(runner(1)), [job(2)]);
     assert_eq!(offers.expired(until).len(), 1);

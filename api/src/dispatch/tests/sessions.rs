@@ -7,31 +7,33 @@ use crate::dispatch::session::Wake;
 #[tokio::test(start_paused = true)]
 async fn drained_runner_is_notified_and_gets_no_offers_until_it_resumes() {
     let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    let waiting = parked(&dispatch, 1, ask(1, 2));
-    settle().await;
+    connect(&dispatch, 1, 1, 2);
+    let waiting = spawn_poll(&dispatch, 1, poll_request(1, 2));
+    let_polls_wait().await;
     let change = |sequence, event| {
         let now = dispatch.moment();
         dispatch.state().on_runner(runner(1), (sequence, 0), event, now, dispatch.timing());
     };
     change(2, RunnerEvent::Drained { by: Actor::System, reason: None });
-    let Ok(Polled::Directives { directives: told, .. }) = waiting.await.unwrap() else { panic!() };
-    assert!(matches!(told[0].directive, Directive::Drain { .. }));
-    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
-    let heard = Poll { ack: vec![told[0].id.clone()], ..ask(1, 2) };
-    assert_eq!(poll(&dispatch, 1, &heard).await, Ok(Polled::Empty));
+    let Ok(Polled::Directives { directives: received, .. }) = waiting.await.unwrap() else {
+        panic!()
+    };
+    assert!(matches!(received[0].directive, Directive::Drain { .. }));
+    apply_event(&dispatch, 7, 1, queued(JobKind::Plan, 1));
+    let acknowledgement = Poll { ack: vec![received[0].id.clone()], ..poll_request(1, 2) };
+    assert_eq!(poll(&dispatch, 1, &acknowledgement).await, Ok(Polled::Empty));
     change(3, RunnerEvent::Resumed { by: Actor::System, reason: None });
-    let told = directives(poll(&dispatch, 1, &ask(1, 2)).await.unwrap());
-    assert!(told.contains(&Directive::Resume));
-    assert!(matches!(told[1], Directive::Offer { .. }));
+    let received = directives(poll(&dispatch, 1, &poll_request(1, 2)).await.unwrap());
+    assert!(received.contains(&Directive::Resume));
+    assert!(matches!(received[1], Directive::Offer { .. }));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_revoked_runner_is_refused_at_once() {
     let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    let waiting = parked(&dispatch, 1, ask(1, 2));
-    settle().await;
+    connect(&dispatch, 1, 1, 2);
+    let waiting = spawn_poll(&dispatch, 1, poll_request(1, 2));
+    let_polls_wait().await;
     let (now, reason) = (dispatch.moment(), "stolen".into());
     dispatch.state().on_runner(
         runner(1),
@@ -46,25 +48,26 @@ async fn a_revoked_runner_is_refused_at_once() {
 #[tokio::test(start_paused = true)]
 async fn the_newest_session_wins() {
     let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    let waiting = parked(&dispatch, 1, ask(1, 2));
-    settle().await;
-    arrives(&dispatch, 1, 2, 2);
+    connect(&dispatch, 1, 1, 2);
+    let waiting = spawn_poll(&dispatch, 1, poll_request(1, 2));
+    let_polls_wait().await;
+    connect(&dispatch, 1, 2, 2);
     assert_eq!(waiting.await.unwrap(), Err(SessionError::Superseded));
-    assert_eq!(poll(&dispatch, 1, &ask(1, 2)).await, Err(SessionError::Superseded));
-    assert_eq!(poll(&dispatch, 1, &ask(3, 2)).await, Err(SessionError::Unknown));
-    happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
-    assert_eq!(offered(poll(&dispatch, 1, &ask(2, 2)).await.unwrap()), [job(7)]);
+    assert_eq!(poll(&dispatch, 1, &poll_request(1, 2)).await, Err(SessionError::Superseded));
+    assert_eq!(poll(&dispatch, 1, &poll_request(3, 2)).await, Err(SessionError::Unknown));
+    apply_event(&dispatch, 7, 1, queued(JobKind::Plan, 1));
+    assert_eq!(offered(poll(&dispatch, 1, &poll_request(2, 2)).await.unwrap()), [job(7)]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_ends_every_long_poll_and_spreads_the_reconnects() {
     let dispatch = dispatch();
     for n in 1..=1_000 {
-        arrives(&dispatch, n, 1, 1);
+        connect(&dispatch, n, 1, 1);
     }
-    let waiting: Vec<_> = (1..=1_000).map(|n| parked(&dispatch, n, ask(1, 1))).collect();
-    settle().await;
+    let waiting: Vec<_> =
+        (1..=1_000).map(|n| spawn_poll(&dispatch, n, poll_request(1, 1))).collect();
+    let_polls_wait().await;
     dispatch.stop();
     let mut delays = vec![];
     for poll in waiting {
@@ -81,27 +84,27 @@ async fn shutdown_ends_every_long_poll_and_spreads_the_reconnects() {
 #[tokio::test(start_paused = true)]
 async fn disconnected_caller_does_not_count_as_a_long_poll() {
     let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    let waiting = parked(&dispatch, 1, ask(1, 2));
-    settle().await;
+    connect(&dispatch, 1, 1, 2);
+    let waiting = spawn_poll(&dispatch, 1, poll_request(1, 2));
+    let_polls_wait().await;
     waiting.abort();
-    settle().await;
-    let mut desk = dispatch.state();
-    let known = desk.runners.get_mut(runner(1)).unwrap();
+    let_polls_wait().await;
+    let mut state = dispatch.state();
+    let known = state.runners.get_mut(runner(1)).unwrap();
     let session = known.session.as_mut().unwrap();
-    assert!(!session.is_parked());
+    assert!(!session.has_long_poll());
     assert!(!session.wake(Wake::Directive), "the request has ended, so there is none to wake");
 }
 
 #[tokio::test(start_paused = true)]
 async fn disconnected_execution_is_reattached_by_the_next_call() {
     let dispatch = dispatch();
-    arrives(&dispatch, 1, 1, 2);
-    happens(&dispatch, 7, 1, queued(JobKind::Apply, 1));
-    happens(&dispatch, 7, 2, claimed(1, 1));
-    assert_eq!(dispatch.touch_execution(runner(1), job(7), execution(1)).reattach, []);
-    happens(&dispatch, 7, 3, JobEvent::Disconnected { execution: execution(1) });
-    let touched = dispatch.touch_execution(runner(1), job(7), execution(1));
+    connect(&dispatch, 1, 1, 2);
+    apply_event(&dispatch, 7, 1, queued(JobKind::Apply, 1));
+    apply_event(&dispatch, 7, 2, claimed(1, 1));
+    assert_eq!(dispatch.record_execution_contact(runner(1), job(7), execution(1)).reattach, []);
+    apply_event(&dispatch, 7, 3, JobEvent::Disconnected { execution: execution(1) });
+    let touched = dispatch.record_execution_contact(runner(1), job(7), execution(1));
     assert_eq!(touched.reattach, [(job(7), execution(1))]);
-    assert_eq!(dispatch.touch_execution(runner(1), job(7), execution(2)).reattach, []);
+    assert_eq!(dispatch.record_execution_contact(runner(1), job(7), execution(2)).reattach, []);
 }

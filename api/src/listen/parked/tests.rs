@@ -34,10 +34,10 @@ async fn served(tls: Option<tokio_rustls::TlsAcceptor>) -> Served {
     let wait = move |aside: Option<Extension<ParkedResponse>>, word: String| {
         let (answer, answered) = oneshot::channel();
         tell.send(answer).unwrap();
-        let later = answered.map(move |said| format!("{word} {}", said.unwrap()).into_response());
+        let later = answered.map(move |text| format!("{word} {}", text.unwrap()).into_response());
         async move {
             match aside {
-                Some(Extension(aside)) => aside.put(later.boxed()),
+                Some(Extension(aside)) => aside.defer(later.boxed()),
                 None => later.await,
             }
         }
@@ -65,7 +65,7 @@ impl Served {
 }
 
 async fn soon<T>(what: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(10), what).await.expect("it comes")
+    timeout(Duration::from_secs(10), what).await.expect("timed out")
 }
 
 fn call(path: &str, word: &str, more: &str) -> Vec<u8> {
@@ -90,12 +90,12 @@ async fn answer(stream: &mut TcpStream, end: &str) -> String {
 async fn deferred_response_equals_a_direct_one_and_keeps_the_connection() {
     let mut served = served(None).await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
-    for (word, said) in [("first", "yes"), ("second", "no")] {
+    for (word, text) in [("first", "yes"), ("second", "no")] {
         stream.write_all(&call("/wait", word, "")).await.unwrap();
         let tell = served.next().await;
         tokio::time::sleep(Duration::from_millis(50)).await;
-        tell.send(said).unwrap();
-        let answer = answer(&mut stream, &format!("{word} {said}")).await;
+        tell.send(text).unwrap();
+        let answer = answer(&mut stream, &format!("{word} {text}")).await;
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
         assert!(answer.contains("\r\ndate: ") && !answer.contains("connection: close"), "{answer}");
         stream.write_all(&call("/", "", "")).await.unwrap();
@@ -181,10 +181,10 @@ async fn deferred_response_does_not_cut_an_unsent_response() {
     stream.write_all(&both).await.unwrap();
     // The server reads the second request when the first is complete, long before the client has
     // received its response.
-    let asked = timeout(Duration::from_millis(500), served.waits.recv()).await;
+    let request = timeout(Duration::from_millis(500), served.waits.recv()).await;
     let mut answers = vec![0; LARGE];
     soon(stream.read_exact(&mut answers)).await.unwrap();
-    let tell = match asked {
+    let tell = match request {
         Ok(tell) => tell.unwrap(),
         Err(_) => served.next().await,
     };
@@ -212,18 +212,18 @@ async fn deferred_responses_work_over_tls() {
         let client = client.add_root_certificate(pinned.clone()).build().unwrap();
         for word in ["first", "second"] {
             let url = format!("https://{}/wait", served.address);
-            let asked = tokio::spawn(client.post(url).body(word).send());
+            let request = tokio::spawn(client.post(url).body(word).send());
             let tell = served.next().await;
             tokio::time::sleep(Duration::from_millis(50)).await;
             tell.send("yes").unwrap();
-            let answer = soon(asked).await.unwrap().unwrap();
+            let answer = soon(request).await.unwrap().unwrap();
             assert_eq!(answer.text().await.unwrap(), format!("{word} yes"));
         }
         let url = format!("https://{}/wait", served.address);
-        let asked = tokio::spawn(client.post(url).send());
+        let request = tokio::spawn(client.post(url).send());
         let mut tell = served.next().await;
-        asked.abort();
-        drop((asked, client));
+        request.abort();
+        drop((request, client));
         soon(tell.closed()).await;
     }
     served.end().await;

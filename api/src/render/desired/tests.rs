@@ -39,7 +39,7 @@ fn published(app: &AppConfig) -> Published {
 }
 
 /// Actual state after a deploy of the desired state.
-fn deployed(wanted: &DesiredState) -> ActualState {
+fn deployed(desired: &DesiredState) -> ActualState {
     let component = |(name, c): (&String, &DesiredComponent)| {
         let (fingerprint, depends_on) = (c.fingerprint.clone(), c.depends_on.clone());
         (
@@ -54,17 +54,17 @@ fn deployed(wanted: &DesiredState) -> ActualState {
         )
     };
     ActualState {
-        sandbox: wanted
+        sandbox: desired
             .sandbox
             .as_ref()
             .map(|sandbox| (sandbox.build, Some(sandbox.fingerprint.clone()))),
-        components: wanted.components.iter().map(component).collect(),
+        components: desired.components.iter().map(component).collect(),
     }
 }
 
-fn planned(wanted: &DesiredState, present: &ActualState) -> BTreeSet<String> {
+fn planned(desired: &DesiredState, present: &ActualState) -> BTreeSet<String> {
     let mut last = 0;
-    let steps = plan_deploy(wanted, present, &Scope::Changed, || {
+    let steps = plan_deploy(desired, present, &Scope::Changed, || {
         last += 1;
         StepId(Ulid(last))
     });
@@ -77,7 +77,7 @@ fn planned(wanted: &DesiredState, present: &ActualState) -> BTreeSet<String> {
 }
 
 /// Returns `true` if a text of the module contains one of these paths.
-fn holds(module: &Module, written: &[String]) -> bool {
+fn module_contains(module: &Module, written: &[String]) -> bool {
     texts_contain(&module.texts, written)
 }
 
@@ -101,10 +101,12 @@ fn affected_by_text_search(config: &Config, input: &str) -> BTreeSet<String> {
         reached.extend(config.app.sandbox.iter().map(|_| SANDBOX.to_string()));
         return reached;
     }
-    let moves = config.app.sandbox.as_ref().is_some_and(|s| holds(&s.module, &written));
+    let moves = config.app.sandbox.as_ref().is_some_and(|s| module_contains(&s.module, &written));
     reached.extend(moves.then(|| SANDBOX.to_string()));
     for component in &config.app.components {
-        if holds(&component.module, &written) || (moves && holds(&component.module, &sandbox)) {
+        if module_contains(&component.module, &written)
+            || (moves && module_contains(&component.module, &sandbox))
+        {
             reached.insert(component.name.clone());
         }
     }
@@ -113,7 +115,8 @@ fn affected_by_text_search(config: &Config, input: &str) -> BTreeSet<String> {
         for component in &config.app.components {
             let outputs = |name: &String| {
                 let written = [format!(".nuon.components.{name}.outputs")];
-                component.dependencies.contains(name) || holds(&component.module, &written)
+                component.dependencies.contains(name)
+                    || module_contains(&component.module, &written)
             };
             if reached.iter().any(outputs) {
                 reached.insert(component.name.clone());
@@ -154,16 +157,16 @@ fn changed_input_plans_its_readers_and_dependents_in_real_apps() {
         let published = published(&config.app);
         let names = config.app.inputs.iter().map(|input| input.name.clone());
         let inputs: BTreeMap<String, String> = names.map(|name| (name, "before".into())).collect();
-        let wanted = |inputs: &BTreeMap<String, String>| {
+        let desired = |inputs: &BTreeMap<String, String>| {
             let given = InstallValues { inputs, stack: &Outputs::new(), toggles: &Toggles::new() };
-            super::wanted(&config, &published, given, TriggerKind::Manual).unwrap()
+            super::desired_state(&config, &published, given, TriggerKind::Manual).unwrap()
         };
-        let present = deployed(&wanted(&inputs));
-        assert_eq!(planned(&wanted(&inputs), &present), BTreeSet::new(), "{}", top.display());
+        let present = deployed(&desired(&inputs));
+        assert_eq!(planned(&desired(&inputs), &present), BTreeSet::new(), "{}", top.display());
         for name in inputs.keys() {
             let mut changed = inputs.clone();
             changed.insert(name.clone(), "after".into());
-            let planned = planned(&wanted(&changed), &present);
+            let planned = planned(&desired(&changed), &present);
             assert_eq!(
                 planned,
                 affected_by_text_search(&config, name),

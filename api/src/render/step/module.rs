@@ -24,15 +24,15 @@ impl StepContext {
             module.var_files.iter().map(|text| self.text(text)).collect::<Result<_, _>>()?;
         let mut inputs = json!({
             "component": name,
-            "operation": word(operation),
+            "operation": operation_text(operation),
             "vars": vars,
             "var_files": var_files,
         });
         match module.own_settings() {
             Some(own) => inputs["settings"] = self.rendered(&own)?,
             None => {
-                let wanted = module.terraform_version.clone().unwrap_or_default();
-                inputs["terraform_version"] = json!(wanted);
+                let version = module.terraform_version.clone().unwrap_or_default();
+                inputs["terraform_version"] = json!(version);
             }
         }
         // Without `present`, a runner that has lost the state would plan as if the target did not
@@ -42,7 +42,7 @@ impl StepContext {
         }
         let plugin = self.plugin(&module.kind);
         let role = self.module_role(name, module, operation)?;
-        // A component can limit its deploys, or all of its operations.
+        // The deploy timeout of a component has precedence over its timeout for all operations.
         let options = &module.options;
         let deadline_ms = options.deploy_timeout_ms.or(options.timeout_ms);
         let deadline_ms =
@@ -50,8 +50,9 @@ impl StepContext {
         Ok(ManifestParts { plugin, inputs, env, role, deadline_ms })
     }
 
-    /// Role of an operation, in this order: the component's for this operation, that of
-    /// `operation_roles.toml`, the component's for all operations, and the app's default.
+    /// Returns the role of an operation. In order of precedence: the component's role for this
+    /// operation, a rule in `operation_roles.toml`, the component's role for all operations, the
+    /// app's default role.
     fn module_role(
         &self,
         name: &str,
@@ -59,7 +60,7 @@ impl StepContext {
         operation: Operation,
     ) -> Result<Option<String>, String> {
         let is_sandbox = name == SANDBOX;
-        let (purpose, word) = match operation {
+        let (purpose, operation_name) = match operation {
             Operation::Destroy if is_sandbox => (RolePurpose::Deprovision, "deprovision"),
             Operation::Destroy => (RolePurpose::Deprovision, "teardown"),
             Operation::Apply | Operation::Execute if is_sandbox => {
@@ -70,7 +71,7 @@ impl StepContext {
         };
         let by_operation = module.settings["operation_roles"].as_array().into_iter().flatten();
         let mut by_operation = by_operation
-            .filter(|role| role["operation"] == word && role.get("principal").is_none())
+            .filter(|role| role["operation"] == operation_name && role.get("principal").is_none())
             .map(|role| &role["role"]);
         let named = |role: Option<&Value>| {
             let named = role.and_then(Value::as_str).filter(|named| !named.is_empty());
@@ -79,7 +80,7 @@ impl StepContext {
         let principal =
             if is_sandbox { "nuon::sandbox".to_owned() } else { format!("nuon::component:{name}") };
         let role = named(by_operation.next())
-            .or_else(|| self.ruled(&principal, word).cloned())
+            .or_else(|| self.ruled(&principal, operation_name).cloned())
             .or_else(|| named(module.settings.get("role")));
         match role {
             Some(role) => Ok(Some(self.text(&role)?)),
@@ -116,7 +117,7 @@ impl StepContext {
     }
 }
 
-fn word(operation: Operation) -> &'static str {
+fn operation_text(operation: Operation) -> &'static str {
     match operation {
         Operation::Apply => "apply",
         Operation::Destroy => "destroy",

@@ -56,7 +56,7 @@ fn destroy_uses_the_config_that_deployed_the_component() {
         let step = Step { spec, state: StepState::Waiting, voided: 0, retries: 0, jobs: vec![] };
         config_version(&request, install, &step)
     };
-    let brought = |install: &Install, target: &Target| {
+    let deployed_by = |install: &Install, target: &Target| {
         let (step, depends_on, fingerprint) = (StepId(Ulid::new()), vec![], None);
         let (target, operation) = (target.clone(), Operation::Apply);
         let spec = StepSpec {
@@ -68,10 +68,10 @@ fn destroy_uses_the_config_that_deployed_the_component() {
             options: Default::default(),
         };
         let step = Step { spec, state: StepState::Waiting, voided: 0, retries: 0, jobs: vec![] };
-        brought_by(install, &step)
+        deployed_version(install, &step)
     };
-    assert_eq!(brought(&has, &api), Some(2));
-    assert_eq!(brought(&Install::default(), &api), None);
+    assert_eq!(deployed_by(&has, &api), Some(2));
+    assert_eq!(deployed_by(&Install::default(), &api), None);
     assert_eq!(version(&has, &Target::Sandbox { build }, Operation::Destroy), 1);
     assert_eq!(version(&has, &api, Operation::Destroy), 2);
     assert_eq!(version(&has, &Target::Sandbox { build }, Operation::Apply), 3);
@@ -81,7 +81,7 @@ fn destroy_uses_the_config_that_deployed_the_component() {
 }
 
 /// Context of an install whose app has these files.
-fn scene(files: &[(&str, &str)]) -> StepContext {
+fn context(files: &[(&str, &str)]) -> StepContext {
     let mut tree = app_config::Tree::default();
     for (path, text) in files {
         let file = app_config::File { bytes: text.as_bytes().to_vec(), executable: false };
@@ -120,14 +120,14 @@ fn plugin_gets_its_rendered_settings_and_terraform_gets_none() {
                 dependencies = []\n[vars]\nx = \"1\"\n[retention]\ndays = 3\nkeep = [\"a\", \"b\"]\n";
     let (metadata, source) = ("version = \"v2\"\n", "hello");
     let of = |component: &str, pins: &str| {
-        let scene = scene(&[
+        let context = context(&[
             ("app/metadata.toml", metadata),
             ("app/components/api.toml", component),
             ("source/api/main.tf", source),
             ("plugins.json", pins),
         ]);
-        let module = &scene.config.app.components[0].module;
-        scene.module("api", module, Operation::Apply).unwrap().inputs
+        let module = &context.config.app.components[0].module;
+        context.module("api", module, Operation::Apply).unwrap().inputs
     };
     let inputs = of(file, &pins);
     let own = json!({ "target": "/srv/acme", "retention": { "days": 3, "keep": ["a", "b"] } });
@@ -143,13 +143,13 @@ fn script_environment_has_install_and_app_ids() {
     let action = "name = \"seed\"\n[[steps]]\nname = \"s\"\ninline_contents = \"true\"\n";
     let runner =
         "runner_type = \"local\"\n[env_vars]\nNUON_APP_ID = \"another\"\nREGION = \"eu\"\n";
-    let scene = scene(&[
+    let context = context(&[
         ("app/metadata.toml", "version = \"v2\"\n"),
         ("app/runner.toml", runner),
         ("app/actions/seed.toml", action),
     ]);
-    let env = scene.action("seed").unwrap().env;
-    let install = scene.install.to_string();
+    let env = context.action("seed").unwrap().env;
+    let install = context.install.to_string();
     for (name, value) in [
         ("NUON_INSTALL_ID", install.as_str()),
         ("STEAD_INSTALL_ID", &install),
@@ -173,15 +173,15 @@ fn component_role_depends_on_the_operation() {
         let permissions =
             |kind: &str| format!("type = \"{kind}\"\nname = \"{kind}\"\ndescription = \"d\"\n");
         let (maintenance, deprovision) = (permissions("maintenance"), permissions("deprovision"));
-        let scene = scene(&[
+        let context = context(&[
             ("app/metadata.toml", "version = \"v2\"\n"),
             ("app/components/api.toml", &component),
             ("app/permissions/maintenance.toml", &maintenance),
             ("app/permissions/deprovision.toml", &deprovision),
             ("source/api/main.tf", "#"),
         ]);
-        let module = &scene.config.app.components[0].module;
-        scene.module("api", module, operation).unwrap().role.unwrap()
+        let module = &context.config.app.components[0].module;
+        context.module("api", module, operation).unwrap().role.unwrap()
     };
     assert_eq!(role(named, Operation::Apply), "ins_1-api");
     assert_eq!(role(named, Operation::Destroy), "ins_1-api-down");
@@ -209,7 +209,7 @@ fn role_rules_apply_to_components_sandbox_and_actions() {
     let role = |own: &str, name: &str, operation| {
         let component = format!("name = \"api\"\ntype = \"terraform_module\"\n{own}{module}");
         let action = "name = \"seed\"\n[[steps]]\nname = \"s\"\ninline_contents = \"true\"\n";
-        let scene = scene(&[
+        let context = context(&[
             ("app/metadata.toml", "version = \"v2\"\n"),
             ("app/operation_roles.toml", &rules),
             ("app/sandbox.toml", module),
@@ -219,11 +219,13 @@ fn role_rules_apply_to_components_sandbox_and_actions() {
             ("source/sandbox/main.tf", "#"),
         ]);
         let parts = match name {
-            "seed" => scene.action(name),
-            SANDBOX => {
-                scene.module(name, &scene.config.app.sandbox.as_ref().unwrap().module, operation)
-            }
-            _ => scene.module(name, &scene.config.app.components[0].module, operation),
+            "seed" => context.action(name),
+            SANDBOX => context.module(
+                name,
+                &context.config.app.sandbox.as_ref().unwrap().module,
+                operation,
+            ),
+            _ => context.module(name, &context.config.app.components[0].module, operation),
         };
         parts.unwrap().role.unwrap()
     };
@@ -243,13 +245,13 @@ fn component_sets_its_deadline() {
             "name = \"api\"\ntype = \"terraform_module\"\nterraform_version = \"1.11.4\"\n{own}\
              [public_repo]\nrepo = \".\"\ndirectory = \".\"\n"
         );
-        let scene = scene(&[
+        let context = context(&[
             ("app/metadata.toml", "version = \"v2\"\n"),
             ("app/components/api.toml", &component),
             ("source/api/main.tf", "#"),
         ]);
-        let module = &scene.config.app.components[0].module;
-        scene.module("api", module, Operation::Apply).unwrap().deadline_ms
+        let module = &context.config.app.components[0].module;
+        context.module("api", module, Operation::Apply).unwrap().deadline_ms
     };
     let (hour, minute) = (3_600_000, 60_000);
     assert_eq!(deadline(""), hour);

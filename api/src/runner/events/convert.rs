@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     problem::{Code, Problem},
-    usecases::steps::shortened,
+    usecases::steps::truncated,
 };
 
 /// Maximum number of characters of one entry of `not_ended`.
@@ -26,7 +26,7 @@ pub(super) fn to_report(body: ReportBody) -> Option<Said> {
         ReportBody::State(state) => Said::State { state },
         ReportBody::Artifact(artifact) => Said::Artifact(artifact),
         ReportBody::Refused { rule, detail, .. } => {
-            let detail = shortened(if detail.is_empty() { &rule } else { &detail });
+            let detail = truncated(if detail.is_empty() { &rule } else { &detail });
             let (exit_code, signal, not_ended) = (None, None, Vec::new());
             let reason = FailureReason::Refused;
             Said::Finished(ExecutionResult::Failed { reason, detail, exit_code, signal, not_ended })
@@ -50,7 +50,7 @@ fn result(finished: Finished) -> ExecutionResult {
             };
             ExecutionResult::Failed {
                 reason,
-                detail: shortened(&detail),
+                detail: truncated(&detail),
                 exit_code,
                 signal,
                 not_ended,

@@ -20,20 +20,20 @@ pub(super) struct IdentityKeys {
 }
 
 /// Keys in this server's cache, which may be outdated.
-pub(super) async fn known(app: &App, runner: &RunnerCaller) -> Result<IdentityKeys, Problem> {
+pub(super) async fn cached_keys(app: &App, runner: &RunnerCaller) -> Result<IdentityKeys, Problem> {
     Ok(IdentityKeys::of(&app.engine.load::<aggregate::Runner>(runner.id).await?))
 }
 
 /// Keys from the log. Needed before a rejection, because another server may just have recorded a
 /// new key.
-pub(super) async fn of_the_log(app: &App, runner: &RunnerCaller) -> Result<IdentityKeys, Problem> {
+pub(super) async fn logged_keys(app: &App, runner: &RunnerCaller) -> Result<IdentityKeys, Problem> {
     let loaded = app.engine.log().reload::<aggregate::Runner>(&runner.id.to_string()).await?;
     Ok(IdentityKeys::of(&loaded.state))
 }
 
 /// Keys at the version that this unit of work guards: the commit fails if they have changed.
 /// Rejects a revoked runner.
-pub(super) async fn of_now(
+pub(super) async fn guarded_keys(
     unit: &mut UnitOfWork,
     runner: &RunnerCaller,
 ) -> Result<IdentityKeys, Problem> {
@@ -41,7 +41,7 @@ pub(super) async fn of_now(
     if loaded.revoked {
         return Err(Problem::new(
             Code::RunnerRevoked,
-            "the runner was revoked; enrol again with a new token",
+            "request rejected: the runner was revoked; enroll it again with a new enrolment token",
         ));
     }
     Ok(IdentityKeys::of(loaded))
@@ -50,23 +50,23 @@ pub(super) async fn of_now(
 impl IdentityKeys {
     fn of(runner: &aggregate::Runner) -> IdentityKeys {
         let hex = runner.key().cloned().unwrap_or_default();
-        let current = key(&hex).into_iter().collect();
+        let current = parse_key(&hex).into_iter().collect();
         IdentityKeys {
             current,
             hex,
-            former: runner.former_keys.iter().filter_map(|hex| key(hex)).collect(),
+            former: runner.former_keys.iter().filter_map(|hex| parse_key(hex)).collect(),
         }
     }
 }
 
-fn key(hex: &str) -> Option<VerifyingKey> {
+fn parse_key(hex: &str) -> Option<VerifyingKey> {
     let bytes = <[u8; 32]>::try_from(hex::decode(hex).ok()?).ok()?;
     VerifyingKey::from_bytes(&bytes).ok()
 }
 
-/// Problem for a signature by a replaced key. It is not a forgery, but no longer valid, so the
-/// runner must sign again.
-pub(super) fn is_former(runner: &RunnerCaller, what: &str) -> Problem {
+/// Problem for a signature by a replaced key. Such a signature is not a forgery, but it is no
+/// longer valid, so the runner must sign again.
+pub(super) fn former_key_problem(runner: &RunnerCaller, what: &str) -> Problem {
     tracing::info!(runner.id = %runner.id, signed = %what, "Rejected a signature by a replaced key of the runner");
     let detail = format!(
         "the {what} is signed by a key that the runner has replaced; sign it again with the current key"

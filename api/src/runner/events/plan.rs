@@ -17,7 +17,7 @@ use crate::{
     state::App,
 };
 
-/// Counts of a summary that are displayed beside its digest.
+/// Counts of a summary that are displayed with its digest.
 #[derive(Deserialize, PartialEq)]
 struct Counts {
     noop: bool,
@@ -48,16 +48,16 @@ pub(super) async fn check(
         ));
     }
     let PlanReport { noop, add, change, destroy, .. } = *plan;
-    let shown: Counts = serde_json::from_slice(&uploaded(app, execution, &plan.summary).await?)
+    let counts: Counts = serde_json::from_slice(&uploaded(app, execution, &plan.summary).await?)
         .map_err(|error| invalid(&format!("summary has no counts: {error}")))?;
-    if shown != (Counts { noop, add, change, destroy }) {
+    if counts != (Counts { noop, add, change, destroy }) {
         return Err(invalid(
             "noop, add, change and destroy are not those of the summary; send the counts of the summary",
         ));
     }
-    // Only after all checks: a rejected report stores nothing.
+    // This is the last step, because a rejected report must not store anything.
     let (clock, execution) = (app.log().clock(), execution.to_string());
-    match upload::keep(&app.pool, clock, &execution, &plan.summary).await? {
+    match upload::move_to_blob(&app.pool, clock, &execution, &plan.summary).await? {
         true => Ok(()),
         false => Err(missing(&plan.summary)),
     }
@@ -71,17 +71,17 @@ async fn check_signature(
     plan: &PlanReport,
 ) -> Result<(), Problem> {
     let of = (job, execution);
-    if is_signed(&keys::known(app, runner).await?, of, plan) {
+    if is_signed(&keys::cached_keys(app, runner).await?, of, plan) {
         return Ok(());
     }
-    let current = keys::of_the_log(app, runner).await?;
+    let current = keys::logged_keys(app, runner).await?;
     if is_signed(&current, of, plan) {
         return Ok(());
     }
     if is_signed_by(&current.former, &plan_statement(of, plan), &plan.signature) {
-        return Err(keys::is_former(runner, "plan"));
+        return Err(keys::former_key_problem(runner, "plan"));
     }
-    Err(invalid("signature is not this runner's: sign the plan with its identity key"))
+    Err(invalid("signature is not by this runner's identity key; sign the plan with that key"))
 }
 
 /// Returns true if the runner's current key signed this plan.
@@ -93,8 +93,8 @@ fn plan_statement((job, execution): (JobId, ExecutionId), plan: &PlanReport) -> 
     proof::plan::statement(&plan.digest.bytes(), &job.to_string(), &execution.to_string())
 }
 
-fn is_signed_by(keys: &[VerifyingKey], said: &[u8], signature: &str) -> bool {
-    keys.iter().any(|key| proof::plan::is_signed(said, signature, key))
+fn is_signed_by(keys: &[VerifyingKey], statement: &[u8], signature: &str) -> bool {
+    keys.iter().any(|key| proof::plan::is_signed(statement, signature, key))
 }
 
 /// Uploaded bytes that a report references by digest.

@@ -38,22 +38,24 @@ pub(super) async fn check(
     ask: &Report,
 ) -> Result<Option<SignedResult>, Problem> {
     let Some(SignedEnd { statement: envelope, .. }) = &ask.end else { return Ok(None) };
-    let Some(said) = StatementFields::of(&ask.body) else {
-        return Err(wrong("only a final report may have a statement"));
+    let Some(reported) = StatementFields::of(&ask.body) else {
+        return Err(invalid_statement("only a final report may have a statement"));
     };
     let (payload, hex) = verified_payload(app, runner, envelope).await?;
-    // The signature is stored with the key, so it must be the only one.
+    // The event stores one signature with its key, so the statement must have exactly one.
     let [only] = &envelope.signatures[..] else {
-        return Err(wrong("it must have exactly one signature"));
+        return Err(invalid_statement("it must have exactly one signature"));
     };
     let statement: Statement = serde_json::from_slice(&payload)
-        .map_err(|error| wrong(&format!("cannot parse it: {error}")))?;
+        .map_err(|error| invalid_statement(&format!("cannot parse it: {error}")))?;
     let of_this = (statement.version, statement.runner, statement.job, statement.execution);
     if of_this != (1, runner.id, job, ask.execution) {
-        return Err(wrong("it names another runner, job or execution, or has a later version"));
+        return Err(invalid_statement(
+            "its version, runner, job or execution does not match the report",
+        ));
     }
-    if said != StatementFields::by(&statement) {
-        return Err(wrong(
+    if reported != StatementFields::by(&statement) {
+        return Err(invalid_statement(
             "its outcome, reason, exit code, signal, log or processes differ from the report",
         ));
     }
@@ -62,13 +64,14 @@ pub(super) async fn check(
     let is_another = statement.manifest.as_ref().is_some_and(|stated| Some(stated) != manifest);
     let is_missing = statement.manifest.is_none() && statement.outcome == Outcome::Succeeded;
     if is_another || is_missing {
-        return Err(wrong("its manifest is not the job's"));
+        return Err(invalid_statement("its manifest is not the job's"));
     }
     if let Some(stated) = &statement.grant {
         check_grant(app, job, &loaded, ask.execution, stated).await?;
     }
-    outputs(app, job, ask, &statement).await?;
-    let statement = String::from_utf8(payload).map_err(|_| wrong("its payload is not text"))?;
+    check_outputs(app, job, ask, &statement).await?;
+    let statement =
+        String::from_utf8(payload).map_err(|_| invalid_statement("its payload is not text"))?;
     Ok(Some(SignedResult { statement, key: hex, signature: only.sig.clone() }))
 }
 
@@ -78,17 +81,19 @@ async fn verified_payload(
     runner: &RunnerCaller,
     envelope: &Envelope,
 ) -> Result<(Vec<u8>, String), Problem> {
-    let known = keys::known(app, runner).await?;
+    let known = keys::cached_keys(app, runner).await?;
     if let Ok(payload) = dsse::verify_as(STATEMENT_TYPE, envelope, &known.current) {
         return Ok((payload, known.hex));
     }
-    let current = keys::of_the_log(app, runner).await?;
+    let current = keys::logged_keys(app, runner).await?;
     match dsse::verify_as(STATEMENT_TYPE, envelope, &current.current) {
         Ok(payload) => Ok((payload, current.hex)),
         Err(_) if dsse::verify_as(STATEMENT_TYPE, envelope, &current.former).is_ok() => {
-            Err(keys::is_former(runner, "statement"))
+            Err(keys::former_key_problem(runner, "statement"))
         }
-        Err(error) => Err(wrong(&format!("{error}; sign it with this runner's identity key"))),
+        Err(error) => {
+            Err(invalid_statement(&format!("{error}; sign it with this runner's identity key")))
+        }
     }
 }
 
@@ -137,8 +142,9 @@ impl StatementFields {
     }
 }
 
-/// Checks that the grant is the one of this execution. It is recomputed from current data. If the
-/// runner's key has changed since, the grant that was stored at the claim is compared instead.
+/// Checks that the statement's grant is the grant of this execution. Recomputes the grant from
+/// current data. If the runner's key has changed since the claim, uses the grant that was stored at
+/// the claim.
 async fn check_grant(
     app: &App,
     job: JobId,
@@ -146,7 +152,7 @@ async fn check_grant(
     execution: ExecutionId,
     stated: &Digest,
 ) -> Result<(), Problem> {
-    if let Some(held) = held(loaded, execution)
+    if let Some(held) = execution_of(loaded, execution)
         && grant::digest(app, job, held).await? == *stated
     {
         return Ok(());
@@ -154,10 +160,10 @@ async fn check_grant(
     let bytes = blob::get(&app.pool, stated).await?;
     let grant = bytes.and_then(|bytes| serde_json::from_slice::<Grant>(&bytes).ok());
     let fits = grant.is_some_and(|grant| (grant.job, grant.execution) == (job, execution));
-    if fits { Ok(()) } else { Err(wrong("its grant is not the one of this execution")) }
+    if fits { Ok(()) } else { Err(invalid_statement("its grant is not the one of this execution")) }
 }
 
-fn held(job: &Job, execution: ExecutionId) -> Option<&Execution> {
+fn execution_of(job: &Job, execution: ExecutionId) -> Option<&Execution> {
     let held = match &job.state {
         State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => Some(held),
         State::NotCreated | State::Queued { .. } | State::Ended { .. } => None,
@@ -167,32 +173,32 @@ fn held(job: &Job, execution: ExecutionId) -> Option<&Execution> {
 
 /// Checks that the outputs match those in the log, if this report is the next one. The job
 /// aggregate rejects any other report.
-async fn outputs(
+async fn check_outputs(
     app: &App,
     job: JobId,
     ask: &Report,
     statement: &Statement,
 ) -> Result<(), Problem> {
     let known = app.engine.load::<Job>(job).await?;
-    if fits(&known, ask, statement)? {
+    if outputs_match(&known, ask, statement)? {
         return Ok(());
     }
-    // Another server may just have recorded them.
+    // Another server may just have recorded the outputs.
     let loaded = app.engine.log().reload::<Job>(&job.to_string()).await?.state;
-    match fits(&loaded, ask, statement)? {
+    match outputs_match(&loaded, ask, statement)? {
         true => Ok(()),
-        false => Err(wrong("its outputs are not the reported ones")),
+        false => Err(invalid_statement("its outputs are not the reported ones")),
     }
 }
 
-fn fits(job: &Job, ask: &Report, statement: &Statement) -> Result<bool, Problem> {
+fn outputs_match(job: &Job, ask: &Report, statement: &Statement) -> Result<bool, Problem> {
     let comes_next = ask.seq == job.reports.len() as u64 + 1;
-    if !comes_next || held(job, ask.execution).is_none() || job.has_lost(ask.execution) {
+    if !comes_next || execution_of(job, ask.execution).is_none() || job.has_lost(ask.execution) {
         return Ok(true);
     }
     let mut outputs = BTreeMap::new();
-    for said in &job.reports {
-        if let JobEvent::OutputsReported { outputs: more, .. } = said {
+    for report in &job.reports {
+        if let JobEvent::OutputsReported { outputs: more, .. } = report {
             outputs.extend(more.clone());
         }
     }
@@ -203,6 +209,6 @@ fn fits(job: &Job, ask: &Report, statement: &Statement) -> Result<bool, Problem>
     Ok(digest == statement.outputs)
 }
 
-fn wrong(detail: &str) -> Problem {
+fn invalid_statement(detail: &str) -> Problem {
     Problem::new(Code::StatementInvalid, format!("invalid statement: {detail}"))
 }

@@ -58,10 +58,10 @@ async fn repeated_calls_after_a_restart_return_the_committed_result() {
     world.report(&agent, job, &execution, 1, started).await.ok();
     world.report(&agent, job, &execution, 2, finished("succeeded")).await.ok();
     let world = world.restart().await;
-    let said = world.report(&agent, job, &execution, 2, finished("succeeded")).await;
-    assert_eq!(said.status.as_u16(), 200);
-    let story = ["queued", "claimed", "started", "succeeded", "log_finalized"];
-    assert_eq!(world.story(job).await, story);
+    let response = world.report(&agent, job, &execution, 2, finished("succeeded")).await;
+    assert_eq!(response.status.as_u16(), 200);
+    let events = ["queued", "claimed", "started", "succeeded", "log_finalized"];
+    assert_eq!(world.event_types(job).await, events);
 }
 
 #[tokio::test]
@@ -73,20 +73,24 @@ async fn superseded_runner_changes_nothing() {
     world.open(&mut zombie, "j", json!([])).await;
     world.open(&mut other, "k", json!([])).await;
     let job = world.queue_build().await;
-    let former = world.running(&zombie, job).await;
+    let former = world.start_job(&zombie, job).await;
     let (execution, loss_reason) = (former.parse().unwrap(), LossReason::ExecutionNotInJournal);
-    world.tell(job, JobCommand::DeclareLost { execution, loss_reason }).await;
-    let current = world.running(&other, job).await;
-    let before = world.story(job).await;
-    // when it resumes, then each of its calls is rejected with the state of the job
+    world.handle(job, JobCommand::DeclareLost { execution, loss_reason }).await;
+    let current = world.start_job(&other, job).await;
+    let before = world.event_types(job).await;
+    // when the suspended runner resumes, then each of its calls is rejected with the state of the
+    // job
     let phase = json!({"type": "phase", "payload": {"name": "mine"}});
     for body in [phase, finished("succeeded")] {
-        let refused = world.report(&zombie, job, &former, 2, body).await.refused(412, "fenced");
+        let refused = world.report(&zombie, job, &former, 2, body).await.rejected(412, "fenced");
         assert_eq!(refused["job_state"], "running");
     }
-    chunk(&world, &zombie, job, &former).await.refused(412, "fenced");
+    chunk(&world, &zombie, job, &former).await.rejected(412, "fenced");
     // Its result is recorded, and the job continues with the other runner.
-    assert_eq!(world.story(job).await, [before, vec!["late_result_reported".into()]].concat());
+    assert_eq!(
+        world.event_types(job).await,
+        [before, vec!["late_result_reported".into()]].concat()
+    );
     chunk(&world, &other, job, &current).await.ok();
 }
 
@@ -96,29 +100,32 @@ async fn late_result_does_not_change_the_outcome() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
-    let named = world.running(&agent, job).await;
+    let named = world.start_job(&agent, job).await;
     let execution: ExecutionId = named.parse().unwrap();
     let loss_reason = LossReason::ExecutionNotInJournal;
-    world.tell(job, JobCommand::DeclareLost { execution, loss_reason }).await;
+    world.handle(job, JobCommand::DeclareLost { execution, loss_reason }).await;
     let (by, resolution, reason) = (person(), Resolution::Failed, "looked".to_string());
-    world.tell(job, JobCommand::Resolve { execution, by, resolution, reason }).await;
-    let before = world.story(job).await;
+    world.handle(job, JobCommand::Resolve { execution, by, resolution, reason }).await;
+    let before = world.event_types(job).await;
     // when its runner reports another result later
     let late = world.report(&agent, job, &named, 2, finished("succeeded")).await;
     // then the result is recorded and the outcome stands
-    assert_eq!(late.refused(412, "fenced")["job_state"], "failed");
-    assert_eq!(world.story(job).await, [before, vec!["late_result_reported".into()]].concat());
+    assert_eq!(late.rejected(412, "fenced")["job_state"], "failed");
+    assert_eq!(
+        world.event_types(job).await,
+        [before, vec!["late_result_reported".into()]].concat()
+    );
 }
 
 /// Requests a cancellation that may be too late.
 async fn cancel(world: &World, job: JobId) {
     let call = &World::system();
-    let asked = world.app.engine.transact(call, move |unit| {
+    let requested = world.app.engine.transact(call, move |unit| {
         let reason = "wrong".to_string();
         let command = JobCommand::RequestCancel { by: person(), reason, force: false };
         Box::pin(async move { unit.try_handle::<Job>(job, command).await.map(|_| ()) })
     });
-    asked.await.unwrap();
+    requested.await.unwrap();
 }
 
 #[tokio::test]
@@ -132,11 +139,11 @@ async fn concurrent_cancellation_is_ordered_with_claim_and_result() {
         let (claimed, ()) = tokio::join!(world.claim(&agent, job, &claim_id), cancel(&world, job));
         // then the runner has the job and receives the cancellation, or the claim fails
         if claimed.status.as_u16() != 200 {
-            claimed.refused(410, "cancelled");
-            assert_eq!(world.story(job).await, ["queued", "cancel_requested", "cancelled"]);
+            claimed.rejected(410, "cancelled");
+            assert_eq!(world.event_types(job).await, ["queued", "cancel_requested", "cancelled"]);
             continue;
         }
-        assert_eq!(world.story(job).await, ["queued", "claimed", "cancel_requested"]);
+        assert_eq!(world.event_types(job).await, ["queued", "claimed", "cancel_requested"]);
         let execution = claimed.json()["execution"].as_str().unwrap().to_string();
         world.report(&agent, job, &execution, 1, finished("cancelled")).await.ok();
     }
@@ -147,15 +154,15 @@ async fn concurrent_cancellation_is_ordered_with_claim_and_result() {
         let execution = claimed["execution"].as_str().unwrap().to_string();
         let started = json!({"type": "started", "payload": {}});
         world.report(&agent, job, &execution, 1, started).await.ok();
-        let (said, ()) = tokio::join!(
+        let (response, ()) = tokio::join!(
             world.report(&agent, job, &execution, 2, finished("succeeded")),
             cancel(&world, job)
         );
         // then the reported result stands and is recorded once
-        said.ok();
-        let story = world.story(job).await;
-        let ends = story.iter().filter(|event| *event == "succeeded" || *event == "cancelled");
-        assert_eq!(ends.collect::<Vec<_>>(), ["succeeded"], "{story:?}");
+        response.ok();
+        let events = world.event_types(job).await;
+        let ends = events.iter().filter(|event| *event == "succeeded" || *event == "cancelled");
+        assert_eq!(ends.collect::<Vec<_>>(), ["succeeded"], "{events:?}");
     }
 }
 
@@ -165,7 +172,7 @@ async fn runner_with_a_full_disk_gets_no_offers() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
-    let execution = world.running(&agent, job).await;
+    let execution = world.start_job(&agent, job).await;
     let next = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     // when it reports a full disk
     let poll = async |disk_free: u64| {

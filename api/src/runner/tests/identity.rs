@@ -41,7 +41,7 @@ async fn token_enrols_one_key_only() {
     let again = world.enrol(&token, &ours, purpose).await.ok();
     assert_eq!(first["runner"], again["runner"]);
     assert_eq!(first["log_id"], world.app.engine.log().log_id());
-    world.enrol(&token, &key(), purpose).await.refused(409, "enrolment_used");
+    world.enrol(&token, &key(), purpose).await.rejected(409, "enrolment_used");
 }
 
 #[tokio::test]
@@ -49,11 +49,11 @@ async fn token_is_valid_only_for_its_purpose() {
     let world = World::new().await;
     let install = Purpose::Install { install: world.install().await };
     let token = world.enrolment(install).await;
-    world.enrol(&token, &key(), Purpose::Build).await.refused(422, "invalid");
+    world.enrol(&token, &key(), Purpose::Build).await.rejected(422, "invalid");
     let other = format!("{}0", &token[..token.len() - 1]);
     let other = if other == token { format!("{}1", &token[..token.len() - 1]) } else { other };
-    world.enrol(&other, &key(), install).await.refused(401, "token_unknown");
-    world.enrol("rubbish", &key(), install).await.refused(401, "token_unknown");
+    world.enrol(&other, &key(), install).await.rejected(401, "token_unknown");
+    world.enrol("rubbish", &key(), install).await.rejected(401, "token_unknown");
     world.enrolled(Purpose::Build).await;
 }
 
@@ -64,20 +64,20 @@ async fn assertion_is_valid_once_and_only_with_the_enrolled_key() {
     let path = "/runner/v1/token";
     let body = json!({"assertion": world.assertion(agent.id, &agent.key)});
     world.call(Method::POST, path, "", &body).await.ok();
-    world.call(Method::POST, path, "", &body).await.refused(401, "assertion_replayed");
+    world.call(Method::POST, path, "", &body).await.rejected(401, "assertion_replayed");
     let forged = json!({"assertion": world.assertion(agent.id, &key())});
-    world.call(Method::POST, path, "", &forged).await.refused(401, "assertion_invalid");
+    world.call(Method::POST, path, "", &forged).await.rejected(401, "assertion_invalid");
 }
 
 #[tokio::test]
-async fn a_build_runner_has_no_stack() {
+async fn build_runner_has_no_stack() {
     let world = World::new().await;
     let token = world.enrolment(Purpose::Build).await;
     let body = json!({"token": token, "mode": "build", "version": "1.0.0",
         "identity_key": hex::encode(key().verifying_key().as_bytes()),
         "host": {"os": "linux", "arch": "x86_64"}, "stack_outputs": {"region": "eu"}});
-    let said = world.call(Method::POST, "/runner/v1/enrol", "", &body).await;
-    assert_eq!(said.refused(422, "invalid")["errors"][0]["field"], "stack_outputs");
+    let response = world.call(Method::POST, "/runner/v1/enrol", "", &body).await;
+    assert_eq!(response.rejected(422, "invalid")["errors"][0]["field"], "stack_outputs");
 }
 
 pub(super) async fn revoke(world: &World, id: RunnerId) {
@@ -95,8 +95,8 @@ async fn revoked_runner_can_be_replaced() {
     let (agent, install) = world.agent().await;
     let purpose = Purpose::Install { install };
     let (token, new) = (world.enrolment(purpose).await, key());
-    let said = world.enrol(&token, &new, purpose).await.refused(409, "rejected");
-    assert!(said["detail"].as_str().unwrap().contains("stead runners revoke"), "{said}");
+    let rejection = world.enrol(&token, &new, purpose).await.rejected(409, "rejected");
+    assert!(rejection["detail"].as_str().unwrap().contains("stead runners revoke"), "{rejection}");
 
     // The rejection did not redeem the token: it works once the first runner is revoked.
     revoke(&world, agent.id).await;
@@ -108,11 +108,11 @@ async fn revoked_runner_can_be_replaced() {
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     world.claim(&second, job, "c1").await.ok();
     let third = world.enrolment(purpose).await;
-    world.enrol(&third, &key(), purpose).await.refused(409, "rejected");
+    world.enrol(&third, &key(), purpose).await.rejected(409, "rejected");
 }
 
 #[tokio::test]
-async fn a_revoked_runner_is_refused_with_the_token_that_it_has() {
+async fn revoked_runner_is_rejected_with_its_earlier_token() {
     let world = World::new().await;
     let (mut agent, _) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -123,8 +123,8 @@ async fn a_revoked_runner_is_refused_with_the_token_that_it_has() {
         });
         tokio::join!(poll, revoke).0
     };
-    waiting.refused(403, "runner_revoked");
-    world.poll(&agent, 0, json!({})).await.refused(403, "runner_revoked");
+    waiting.rejected(403, "runner_revoked");
+    world.poll(&agent, 0, json!({})).await.rejected(403, "runner_revoked");
     let body = json!({"assertion": world.assertion(agent.id, &agent.key)});
-    world.call(Method::POST, "/runner/v1/token", "", &body).await.refused(403, "runner_revoked");
+    world.call(Method::POST, "/runner/v1/token", "", &body).await.rejected(403, "runner_revoked");
 }

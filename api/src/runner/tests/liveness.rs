@@ -24,16 +24,16 @@ async fn disconnected_mutating_work_is_reattached() {
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
-    let execution = world.running(&agent, job).await;
-    world.until("job", job, "job.disconnected").await;
+    let execution = world.start_job(&agent, job).await;
+    world.wait_for_event("job", job, "job.disconnected").await;
     // Longer than the time after which pure work is declared lost.
     tokio::time::sleep(world.app.dispatch.timing().lost * 2).await;
-    assert_eq!(world.story(job).await.last().unwrap(), "disconnected");
-    world.until("runner", agent.id, "runner.disconnected").await;
+    assert_eq!(world.event_types(job).await.last().unwrap(), "disconnected");
+    world.wait_for_event("runner", agent.id, "runner.disconnected").await;
     let running = json!({"running": [{"job": job, "execution": execution, "log_len": 0}]});
     world.poll(&agent, 0, running).await;
-    world.until("job", job, "job.reattached").await;
-    world.until("runner", agent.id, "runner.reconnected").await;
+    world.wait_for_event("job", job, "job.reattached").await;
+    world.wait_for_event("runner", agent.id, "runner.reconnected").await;
     let phase = json!({"type": "phase", "payload": {"name": "apply"}});
     world.report(&agent, job, &execution, 2, phase).await.ok();
 }
@@ -44,11 +44,11 @@ async fn pure_work_of_a_disconnected_runner_is_queued_again() {
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
-    let execution = world.running(&agent, job).await;
-    world.until("job", job, "job.requeued").await;
+    let execution = world.start_job(&agent, job).await;
+    world.wait_for_event("job", job, "job.requeued").await;
     let phase = json!({"type": "phase", "payload": {"name": "plan"}});
     let late = world.report(&agent, job, &execution, 2, phase).await;
-    assert_eq!(late.refused(412, "fenced")["job_state"], "queued");
+    assert_eq!(late.rejected(412, "fenced")["job_state"], "queued");
     let offered = world.poll(&agent, 5, json!({})).await.ok();
     assert_eq!(offered["directives"][0]["job"], json!(job));
     assert_eq!(world.claim(&agent, job, "c2").await.ok()["attempt"], 2);
@@ -60,13 +60,13 @@ async fn runner_that_polls_keeps_its_lease() {
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
-    let execution = world.running(&agent, job).await;
+    let execution = world.start_job(&agent, job).await;
     let running = json!({"running": [{"job": job, "execution": execution, "log_len": 0}]});
     for _ in 0..20 {
         world.poll(&agent, 0, running.clone()).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    assert_eq!(world.story(job).await, ["queued", "claimed", "started"]);
+    assert_eq!(world.event_types(job).await, ["queued", "claimed", "started"]);
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn queued_job_without_a_runner_fails() {
     let install = world.install().await;
     let origin = Origin::Step { install, run: RunId(Ulid::new()), step: StepId(Ulid::new()) };
     let job = world.queue_work(origin, JobKind::Plan, JobClass::Pure, 100).await;
-    world.until("job", job, "job.failed").await;
+    world.wait_for_event("job", job, "job.failed").await;
 }
 
 #[tokio::test]
@@ -84,14 +84,14 @@ async fn log_without_its_end_is_finalized_as_incomplete() {
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
-    let execution = world.running(&agent, job).await;
+    let execution = world.start_job(&agent, job).await;
     let last = json!({"type": "finished", "payload": {"outcome": "failed", "exit_code": 1,
         "log_len": 10, "log_sha256": "00".repeat(32)}});
     let waits = world.report(&agent, job, &execution, 2, last).await;
     assert_eq!(waits.status.as_u16(), 202);
-    world.until("job", job, "job.log_finalized").await;
-    let sealed = world.events("job", job).await.pop().unwrap();
-    assert!(sealed.payload.contains(r#""complete":false"#), "{}", sealed.payload);
+    world.wait_for_event("job", job, "job.log_finalized").await;
+    let finalized = world.events("job", job).await.pop().unwrap();
+    assert!(finalized.payload.contains(r#""complete":false"#), "{}", finalized.payload);
 }
 
 #[tokio::test]
@@ -101,15 +101,15 @@ async fn open_log_is_finalized_after_a_long_downtime() {
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
-    let execution = world.running(&agent, job).await;
+    let execution = world.start_job(&agent, job).await;
     let last = json!({"type": "finished", "payload": {"outcome": "failed", "exit_code": 1,
         "log_len": 10, "log_sha256": "00".repeat(32)}});
     world.app.stopping.cancel();
     tokio::time::sleep(Duration::from_millis(50)).await;
     world.report(&agent, job, &execution, 2, last).await;
     tokio::time::sleep(log_quiet * 4).await;
-    assert_eq!(world.story(job).await.last().unwrap(), "failed");
-    world.restart().await.until("job", job, "job.log_finalized").await;
+    assert_eq!(world.event_types(job).await.last().unwrap(), "failed");
+    world.restart().await.wait_for_event("job", job, "job.log_finalized").await;
 }
 
 #[tokio::test]
@@ -118,11 +118,11 @@ async fn another_server_takes_over_the_runners_of_a_stopped_one() {
     let (mut agent, install) = here.agent().await;
     here.open(&mut agent, "j", json!([])).await;
     let job = here.queue(install, JobKind::Plan, JobClass::Pure).await;
-    let there = here.beside().await;
-    here.running(&agent, job).await;
+    let there = here.second_server().await;
+    here.start_job(&agent, job).await;
     drop(here);
-    there.until("job", job, "job.requeued").await;
-    there.until("runner", agent.id, "runner.disconnected").await;
+    there.wait_for_event("job", job, "job.requeued").await;
+    there.wait_for_event("runner", agent.id, "runner.disconnected").await;
     let actor = there.events("job", job).await.pop().unwrap().meta().unwrap().actor;
     assert_eq!(actor.to_string(), "timer:liveness");
 }
@@ -137,10 +137,10 @@ async fn failed_takeover_is_retried_and_delays_no_other() {
         let (mut agent, install) = here.agent().await;
         here.open(&mut agent, "j", json!([])).await;
         let job = here.queue(install, JobKind::Plan, JobClass::Pure).await;
-        here.running(&agent, job).await;
+        here.start_job(&agent, job).await;
         work.push((agent.id, job));
     }
-    let there = here.beside_with(fast()).await;
+    let there = here.second_server_with(fast()).await;
     let pool = there.app.pool.clone();
     let execute = async |sql: String| sqlx::raw_sql(&sql).execute(&pool).await.unwrap();
     // when the row of the first one cannot be written, and the stream of the second one cannot be
@@ -161,23 +161,23 @@ async fn failed_takeover_is_retried_and_delays_no_other() {
     // and their server stops
     drop(here);
     execute("update log_consumer set lease_until = now() where name = 'server/here'".into()).await;
-    // then another server takes over the others
+    // then another server takes over the other two runners
     for (runner, job) in &work[2..] {
-        there.until("job", job, "job.requeued").await;
-        there.until("runner", runner, "runner.disconnected").await;
+        there.wait_for_event("job", job, "job.requeued").await;
+        there.wait_for_event("runner", runner, "runner.disconnected").await;
     }
     for (_, job) in &work[..2] {
-        assert_eq!(there.story(*job).await.last().unwrap(), "started");
+        assert_eq!(there.event_types(*job).await.last().unwrap(), "started");
     }
     // when the fault is removed, then the server takes over the first two as well
     execute("drop trigger fail on runner_session".into()).await;
     execute(version("1", work[1].0)).await;
     for (_, job) in &work[..2] {
-        there.until("job", job, "job.requeued").await;
+        there.wait_for_event("job", job, "job.requeued").await;
     }
 }
 
-/// State of the runner in the projection, once that has reached the last event.
+/// State of the runner in the projection, once the projection has processed the last event.
 async fn state_of(world: &World, runner: RunnerId) -> (&'static str, Option<Timestamp>) {
     let position = world.app.engine.log().position();
     world.app.projections.wait_for(position, Duration::from_secs(10)).await.unwrap();
@@ -201,16 +201,16 @@ async fn runner_is_stopped_after_closing_its_session_and_active_after_opening_on
     assert_eq!(world.app.dispatch.contact(agent.id), None);
     assert_eq!(world.app.dispatch.census().sessions, 0);
     world.open(&mut agent, "j", json!([])).await;
-    world.until("runner", agent.id, "runner.reconnected").await;
+    world.wait_for_event("runner", agent.id, "runner.reconnected").await;
     assert_eq!(state_of(&world, agent.id).await, ("active", None));
 }
 
 #[tokio::test]
-async fn a_runner_ends_in_order_at_a_server_that_does_not_hold_its_session() {
+async fn runner_can_close_its_session_at_another_server() {
     let here = World::new().await;
     let (mut agent, _) = here.agent().await;
     here.open(&mut agent, "j", json!([])).await;
-    let there = here.beside().await;
+    let there = here.second_server().await;
     let path = format!("/runner/v1/sessions/{}", agent.session.unwrap().0);
     there.call(Method::DELETE, &path, &agent.token, &json!({})).await.ok();
     assert_eq!(state_of(&there, agent.id).await.0, "stopped");
@@ -218,9 +218,9 @@ async fn a_runner_ends_in_order_at_a_server_that_does_not_hold_its_session() {
     let former = agent.clone();
     there.open(&mut agent, "j", json!([])).await;
     let path = format!("/runner/v1/sessions/{}", former.session.unwrap().0);
-    let said = there.call(Method::DELETE, &path, &former.token, &json!({})).await;
-    said.refused(409, "session_superseded");
-    there.until("runner", agent.id, "runner.reconnected").await;
+    let response = there.call(Method::DELETE, &path, &former.token, &json!({})).await;
+    response.rejected(409, "session_superseded");
+    there.wait_for_event("runner", agent.id, "runner.reconnected").await;
     assert_eq!(state_of(&there, agent.id).await.0, "active");
 }
 

@@ -21,7 +21,7 @@ async fn running(world: &World) -> (Agent, JobId, String) {
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
-    let execution = world.running(&agent, job).await;
+    let execution = world.start_job(&agent, job).await;
     (agent, job, execution)
 }
 
@@ -58,8 +58,8 @@ fn finished(log: &[u8]) -> Value {
         {"outcome": "succeeded", "log_len": log.len(), "log_sha256": sha256}})
 }
 
-fn range(said: &TestResponse) -> &str {
-    said.headers.get(header::RANGE).map_or("", |value| value.to_str().unwrap())
+fn range(response: &TestResponse) -> &str {
+    response.headers.get(header::RANGE).map_or("", |value| value.to_str().unwrap())
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn chunks_are_taken_in_order_and_resent_ones_change_nothing() {
     let world = World::new().await;
     let of = running(&world).await;
     let gap = chunk(&world, &of, 6, b"world").await;
-    gap.refused(416, "log_gap");
+    gap.rejected(416, "log_gap");
     assert_eq!(range(&gap), "", "nothing is there: from the start");
     let first = chunk(&world, &of, 0, b"hello ").await;
     assert_eq!((first.status.as_u16(), range(&first)), (202, "bytes=0-5"));
@@ -75,27 +75,27 @@ async fn chunks_are_taken_in_order_and_resent_ones_change_nothing() {
     assert_eq!(chunk(&world, &of, 0, b"hello ").await.ok()["committed_bytes"], 6);
     assert_eq!(chunk(&world, &of, 3, b"lo world").await.ok()["committed_bytes"], 11);
     let gap = chunk(&world, &of, 12, b"!").await;
-    gap.refused(416, "log_gap");
+    gap.rejected(416, "log_gap");
     assert_eq!(range(&gap), "bytes=0-10");
-    chunk(&world, &of, 0, b"HELLO ").await.refused(409, "log_divergence");
+    chunk(&world, &of, 0, b"HELLO ").await.rejected(409, "log_divergence");
     let execution = of.2.parse().unwrap();
     assert_eq!(&world.app.logs.read(execution, 0..u64::MAX).await.unwrap()[..], b"hello world");
     assert_eq!(&world.app.logs.read(execution, 4..7).await.unwrap()[..], b"o w");
 }
 
 #[tokio::test]
-async fn a_damaged_or_oversized_chunk_is_refused() {
+async fn corrupt_or_oversized_chunk_is_rejected() {
     let world = World::new().await;
     let of = running(&world).await;
     let long = vec![b'x'; crate::logs::CHUNK_MAX_BYTES + 1];
-    chunk(&world, &of, 0, &long).await.refused(413, "too_large");
+    chunk(&world, &of, 0, &long).await.rejected(413, "too_large");
     let request = Request::patch(format!("/runner/v1/jobs/{}/log", of.1))
         .header(header::AUTHORIZATION, format!("Bearer {}", of.0.token))
         .header("Execution", &of.2)
         .header(header::CONTENT_RANGE, "bytes 0-4/*")
         .header("Repr-Digest", format!("sha-256=:{}:", STANDARD.encode(Sha256::digest(b"other"))))
         .body(Body::from("bytes"));
-    world.send(request.unwrap()).await.refused(400, "bad_request");
+    world.send(request.unwrap()).await.rejected(400, "bad_request");
 }
 
 #[tokio::test]
@@ -111,17 +111,17 @@ async fn chunk_may_be_zstd_gzip_or_uncompressed() {
     chunk_as(&world, &of, (4, b"two "), ("gzip", gzip(b"two "))).await.ok();
     chunk_as(&world, &of, (8, b"three"), ("identity", b"three".to_vec())).await.ok();
     let execution = of.2.parse().unwrap();
-    let kept = world.app.logs.read(execution, 0..u64::MAX).await.unwrap();
-    assert_eq!(&kept[..], b"one two three");
+    let stored = world.app.logs.read(execution, 0..u64::MAX).await.unwrap();
+    assert_eq!(&stored[..], b"one two three");
     // another coding, an oversized chunk and invalid gzip data are rejected
     chunk_as(&world, &of, (13, b"four"), ("br", b"four".to_vec()))
         .await
-        .refused(415, "unsupported_media_type");
+        .rejected(415, "unsupported_media_type");
     let long = vec![b'x'; 64 * crate::logs::CHUNK_MAX_BYTES];
-    chunk_as(&world, &of, (13, &long), ("gzip", gzip(&long))).await.refused(413, "too_large");
+    chunk_as(&world, &of, (13, &long), ("gzip", gzip(&long))).await.rejected(413, "too_large");
     chunk_as(&world, &of, (13, b"four"), ("gzip", b"four".to_vec()))
         .await
-        .refused(400, "bad_request");
+        .rejected(400, "bad_request");
 }
 
 #[tokio::test]
@@ -132,22 +132,22 @@ async fn chunk_after_finalization_is_rejected_while_the_outcome_is_unknown() {
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
-    let execution = world.running(&agent, job).await;
+    let execution = world.start_job(&agent, job).await;
     let of = (agent, job, execution);
     chunk(&world, &of, 0, b"hello ").await.ok();
     let (execution, loss_reason) = (of.2.parse().unwrap(), LossReason::ExecutionNotInJournal);
-    world.tell(job, JobCommand::DeclareLost { execution, loss_reason }).await;
-    world.until("job", job, "job.log_finalized").await;
+    world.handle(job, JobCommand::DeclareLost { execution, loss_reason }).await;
+    world.wait_for_event("job", job, "job.log_finalized").await;
     // The dispatch state is updated shortly after the event is written.
-    while world.app.dispatch.writes_log(of.0.id, job, execution) {
+    while world.app.dispatch.may_write_log(of.0.id, job, execution) {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     // when the runner reconnects with the rest, then the rejection is permanent
     let late = chunk(&world, &of, 6, b"world").await;
-    assert_eq!(late.refused(412, "fenced")["job_state"], "outcome_unknown");
+    assert_eq!(late.rejected(412, "fenced")["job_state"], "outcome_unknown");
     // and its final report is accepted
     world.report(&of.0, job, &of.2, 2, finished(b"hello world")).await.ok();
-    assert!(world.story(job).await.iter().any(|event| event == "succeeded"));
+    assert!(world.event_types(job).await.iter().any(|event| event == "succeeded"));
 }
 
 #[tokio::test]
@@ -159,14 +159,14 @@ async fn complete_log_with_its_digest_is_finalized() {
     let (agent, job, execution) = &of;
     let waits = world.report(agent, *job, execution, 2, finished(log)).await;
     assert_eq!((waits.status.as_u16(), &waits.json()["committed_bytes"]), (202, &json!(6)));
-    assert_eq!(world.story(*job).await.last().unwrap(), "succeeded");
+    assert_eq!(world.event_types(*job).await.last().unwrap(), "succeeded");
     chunk(&world, &of, 6, b"world").await.ok();
     let done = world.report(agent, *job, execution, 2, finished(log)).await;
     assert_eq!(done.status, 200);
-    let sealed = world.events("job", job).await.pop().unwrap();
-    assert_eq!(sealed.event_type, "job.log_finalized");
-    assert!(sealed.payload.contains(r#""length_bytes":11"#), "{}", sealed.payload);
-    chunk(&world, &of, 11, b"!").await.refused(412, "fenced");
+    let finalized = world.events("job", job).await.pop().unwrap();
+    assert_eq!(finalized.event_type, "job.log_finalized");
+    assert!(finalized.payload.contains(r#""length_bytes":11"#), "{}", finalized.payload);
+    chunk(&world, &of, 11, b"!").await.rejected(412, "fenced");
 }
 
 #[tokio::test]
@@ -176,10 +176,10 @@ async fn log_with_another_digest_must_be_sent_again() {
     chunk(&world, &of, 0, b"jello").await.ok();
     let (agent, job, execution) = &of;
     let log = b"hello";
-    world.report(agent, *job, execution, 2, finished(log)).await.refused(412, "log_mismatch");
+    world.report(agent, *job, execution, 2, finished(log)).await.rejected(412, "log_mismatch");
     assert_eq!(chunk(&world, &of, 0, log).await.ok()["committed_bytes"], 5);
     world.report(agent, *job, execution, 2, finished(log)).await.ok();
-    assert_eq!(world.story(*job).await.last().unwrap(), "log_finalized");
+    assert_eq!(world.event_types(*job).await.last().unwrap(), "log_finalized");
 }
 
 #[tokio::test]
@@ -189,17 +189,17 @@ async fn ended_log_rejects_chunks_in_flight() {
     let of = running(&world).await;
     chunk(&world, &of, 0, b"hello ").await.ok();
     let execution = of.2.parse().unwrap();
-    let sealed = world.app.logs.end(execution).await.unwrap();
+    let finalized = world.app.logs.end(execution).await.unwrap();
     // when a chunk arrives that was admitted before, at this server or at another one
-    let there = world.beside().await;
+    let there = world.second_server().await;
     for world in [&world, &there] {
         let late = world.app.logs.append(execution, 6, "world".into()).await;
         assert!(matches!(late, Err(LogError::ConcurrentWrite)), "{late:?}");
         // or a rewind is requested
         world.app.logs.rewind(execution).await.unwrap();
         // then the bytes are unchanged
-        assert_eq!(world.app.logs.measure(execution).await.unwrap(), sealed);
-        assert_eq!(world.app.logs.end(execution).await.unwrap(), sealed);
+        assert_eq!(world.app.logs.measure(execution).await.unwrap(), finalized);
+        assert_eq!(world.app.logs.end(execution).await.unwrap(), finalized);
         assert_eq!(world.app.logs.length(execution).await.unwrap(), 6);
     }
 }
@@ -211,11 +211,11 @@ async fn growing_log_is_not_finalized_as_incomplete() {
     let of = running(&world).await;
     let log = [b'x'; 3];
     world.report(&of.0, of.1, &of.2, 2, finished(&log)).await.ok();
-    world.until("job", of.1, "job.succeeded").await;
+    world.wait_for_event("job", of.1, "job.succeeded").await;
     let waited_since = || async {
         loop {
             // The dispatch state is updated shortly after the event is written.
-            if let Some(tracked) = world.app.dispatch.state().board.get(of.1)
+            if let Some(tracked) = world.app.dispatch.state().jobs.get(of.1)
                 && let Some(open) = tracked.open_logs.first()
             {
                 return open.quiet_since;
@@ -232,8 +232,8 @@ async fn growing_log_is_not_finalized_as_incomplete() {
     chunk(&world, &of, 2, &log[2..]).await.ok();
     // then it is finalized as complete
     world.report(&of.0, of.1, &of.2, 2, finished(&log)).await.ok();
-    let sealed = world.events("job", of.1).await.pop().unwrap();
-    assert!(sealed.payload.contains(r#""complete":true"#), "{}", sealed.payload);
+    let finalized = world.events("job", of.1).await.pop().unwrap();
+    assert!(finalized.payload.contains(r#""complete":true"#), "{}", finalized.payload);
 }
 
 #[tokio::test]
@@ -241,15 +241,18 @@ async fn log_that_grows_at_one_server_is_not_finalized_by_another() {
     // given a finished job whose log arrives more slowly than the timeout of another server
     let world = World::new().await;
     let log_quiet = std::time::Duration::from_secs(3);
-    let there = world.beside_with(Timing { log_quiet, ..Timing::default() }).await;
+    let there = world.second_server_with(Timing { log_quiet, ..Timing::default() }).await;
     let of = running(&world).await;
     let log = b"abc";
     world.report(&of.0, of.1, &of.2, 2, finished(log)).await;
-    world.until("job", of.1, "job.succeeded").await;
+    world.wait_for_event("job", of.1, "job.succeeded").await;
     // when each byte arrives after the other server checked the length in the database
     let known = || {
-        let desk = there.app.dispatch.state();
-        desk.board.get(of.1).and_then(|tracked| tracked.open_logs.first().map(|open| open.length))
+        let dispatch_state = there.app.dispatch.state();
+        dispatch_state
+            .jobs
+            .get(of.1)
+            .and_then(|tracked| tracked.open_logs.first().map(|open| open.length))
     };
     for (at, byte) in log.iter().enumerate() {
         chunk(&world, &of, at, &[*byte]).await.ok();
@@ -262,14 +265,14 @@ async fn log_that_grows_at_one_server_is_not_finalized_by_another() {
     }
     // then the log is complete
     world.report(&of.0, of.1, &of.2, 2, finished(log)).await.ok();
-    let sealed = world.events("job", of.1).await.pop().unwrap();
-    assert!(sealed.payload.contains(r#""complete":true"#), "{}", sealed.payload);
+    let finalized = world.events("job", of.1).await.pop().unwrap();
+    assert!(finalized.payload.contains(r#""complete":true"#), "{}", finalized.payload);
     let digest = hex::encode(Sha256::digest(log));
-    assert!(sealed.payload.contains(&digest), "{}", sealed.payload);
+    assert!(finalized.payload.contains(&digest), "{}", finalized.payload);
 }
 
 #[tokio::test]
-async fn a_log_survives_the_server() {
+async fn log_survives_a_server_restart() {
     let world = World::new().await;
     let of = running(&world).await;
     chunk(&world, &of, 0, b"hello ").await.ok();
@@ -281,12 +284,12 @@ async fn a_log_survives_the_server() {
 }
 
 #[tokio::test]
-async fn a_follower_sees_each_byte_when_it_is_durable_and_makes_the_runner_send_sooner() {
+async fn follower_sees_durable_bytes_and_shortens_the_upload_interval() {
     let world = World::new().await;
     let of = running(&world).await;
     let mut have = world.app.logs.follow(of.2.parse().unwrap());
-    let said = chunk(&world, &of, 0, b"hello").await;
-    assert_eq!(said.headers["x-log-interval-ms"], "250");
+    let response = chunk(&world, &of, 0, b"hello").await;
+    assert_eq!(response.headers["x-log-interval-ms"], "250");
     have.changed().await.unwrap();
     assert_eq!(*have.borrow(), 5);
     drop(have);
@@ -300,7 +303,7 @@ async fn without_the_database_polls_wait_and_chunks_must_be_resent() {
     chunk(&world, &of, 0, b"hello").await.ok();
     world.app.pool.close().await;
     let later = chunk(&world, &of, 5, b"!").await;
-    later.refused(503, "unavailable");
+    later.rejected(503, "unavailable");
     assert!(later.headers.contains_key(header::RETRY_AFTER));
     assert_eq!(world.poll(&of.0, 1, json!({})).await.status.as_u16(), 204);
 }

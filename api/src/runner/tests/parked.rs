@@ -70,10 +70,14 @@ fn seated(world: &World) -> Agent {
     let runner = Runner { identity: Some(identity), ..Runner::default() };
     let now = world.app.dispatch.moment().instant;
     let session = SessionId(Ulid::new());
-    let mut desk = world.app.dispatch.state();
-    desk.runners.meet(id, runner, 1, now);
+    let mut dispatch_state = world.app.dispatch.state();
+    dispatch_state.runners.meet(id, runner, 1, now);
     let capabilities = vec![JobKind::Plan];
-    desk.seat(id, Session { capabilities, slots: 1, ..Session::new(session, 1, 1) }, now);
+    dispatch_state.open_session(
+        id,
+        Session { capabilities, slots: 1, ..Session::new(session, 1, 1) },
+        now,
+    );
     let (mode, moment) = (RunnerMode::Install, world.app.now());
     let token = world.app.tokens.access(id, (mode, Some(install)), 1, moment).unwrap();
     let key = ed25519_dalek::SigningKey::from_bytes(&[1; 32]);
@@ -81,7 +85,7 @@ fn seated(world: &World) -> Agent {
 }
 
 #[tokio::test]
-async fn a_thousand_long_polls_cause_no_query() {
+async fn thousand_long_polls_cause_no_query() {
     let (of_polls, of_loops) = (Statements::default(), Statements::default());
     let world = World::new().with_subscriber(of_loops.clone()).await;
     let control = sqlx::query("select 1").execute(&world.app.pool);
@@ -96,7 +100,7 @@ async fn a_thousand_long_polls_cause_no_query() {
         while !agents.iter().all(|agent| is_parked(&world, agent)) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        // The timeout loop checks all of them once a second.
+        // The timeout loop checks all runners once a second.
         let before = of_loops.count();
         tokio::time::sleep(world.app.dispatch.timing().tick * 3).await;
         let loops = of_loops.count() - before;
@@ -106,7 +110,8 @@ async fn a_thousand_long_polls_cause_no_query() {
     let (answers, loops) = tokio::join!(polls.with_subscriber(of_polls.clone()), measured);
     assert_eq!(of_polls.count(), 1, "the polls made statements");
     assert_eq!(world.app.engine.log().position(), position, "the polls wrote events");
-    // The heartbeat of the server, independent of the number of waiting runners.
+    // The remaining statements come from periodic server loops. Their number must not depend on the
+    // number of waiting runners.
     assert!(loops < 100, "the loops made {loops} statements for a thousand runners");
     for answer in answers {
         assert!(answer.ok()["next"]["delay_ms"].as_u64().unwrap() < 5_000);
@@ -114,13 +119,13 @@ async fn a_thousand_long_polls_cause_no_query() {
 }
 
 fn is_parked(world: &World, agent: &Agent) -> bool {
-    let desk = world.app.dispatch.state();
-    let session = desk.runners.get(agent.id).and_then(|known| known.session.as_ref());
-    session.is_some_and(Session::is_parked)
+    let dispatch_state = world.app.dispatch.state();
+    let session = dispatch_state.runners.get(agent.id).and_then(|known| known.session.as_ref());
+    session.is_some_and(Session::has_long_poll)
 }
 
 #[tokio::test]
-async fn a_poll_is_small() {
+async fn poll_request_is_smaller_than_200_bytes() {
     let poll = Poll {
         session_id: SessionId(Ulid::new()),
         generation: 1,

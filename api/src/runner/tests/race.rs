@@ -21,11 +21,11 @@ async fn claim_with_timeouts(world: &World, agent: &Agent, job: JobId) -> String
     loop {
         let patience = Duration::from_millis(rand::thread_rng().gen_range(5..60));
         let call = world.claim(agent, job, &claim_id);
-        let Ok(said) = tokio::time::timeout(patience, call).await else { continue };
-        match said.status.as_u16() {
-            200 => return said.json()["execution"].as_str().unwrap().to_string(),
+        let Ok(response) = tokio::time::timeout(patience, call).await else { continue };
+        match response.status.as_u16() {
+            200 => return response.json()["execution"].as_str().unwrap().to_string(),
             429 | 503 => tokio::time::sleep(Duration::from_millis(20)).await,
-            status => panic!("{job} {status} {}", said.json()),
+            status => panic!("{job} {status} {}", response.json()),
         }
     }
 }
@@ -33,11 +33,11 @@ async fn claim_with_timeouts(world: &World, agent: &Agent, job: JobId) -> String
 /// Retries a call when the server requests it, as agents do.
 async fn retry_when_asked<F: Future<Output = TestResponse>>(call: impl Fn() -> F) {
     loop {
-        let said = call().await;
-        match said.status.as_u16() {
+        let response = call().await;
+        match response.status.as_u16() {
             429 | 503 => tokio::time::sleep(Duration::from_millis(100)).await,
             _ => {
-                said.ok();
+                response.ok();
                 return;
             }
         }
@@ -47,12 +47,12 @@ async fn retry_when_asked<F: Future<Output = TestResponse>>(call: impl Fn() -> F
 async fn run_worker(world: &World, agent: &Agent, won: &Mutex<HashMap<JobId, String>>) {
     let mut acks: Vec<String> = vec![];
     while won.lock().unwrap().len() < JOBS {
-        let said = world.poll(agent, 1, json!({"ack": acks})).await;
-        if said.status.as_u16() != 200 {
+        let response = world.poll(agent, 1, json!({"ack": acks})).await;
+        if response.status.as_u16() != 200 {
             tokio::time::sleep(Duration::from_millis(20)).await;
             continue;
         }
-        let directives = said.json()["directives"].as_array().unwrap().clone();
+        let directives = response.json()["directives"].as_array().unwrap().clone();
         acks = directives.iter().map(|one| one["id"].as_str().unwrap().to_string()).collect();
         for offer in directives.iter().filter(|one| one["type"] == "offer") {
             let job: JobId = offer["job"].as_str().unwrap().parse().unwrap();
@@ -95,7 +95,7 @@ async fn each_job_has_one_winner_despite_aborted_calls() {
     }
     for job in jobs {
         assert_eq!(
-            world.story(job).await,
+            world.event_types(job).await,
             ["queued", "claimed", "started", "succeeded", "log_finalized"]
         );
     }
@@ -113,11 +113,11 @@ async fn claim_all(
 ) {
     let mut acks: Vec<String> = vec![];
     while won.lock().unwrap().len() < pile.len() {
-        let said = world.poll(agent, 1, json!({"ack": acks, "free_slots": MANY_JOBS})).await;
-        let directives = said.json()["directives"].as_array().cloned().unwrap_or_default();
+        let response = world.poll(agent, 1, json!({"ack": acks, "free_slots": MANY_JOBS})).await;
+        let directives = response.json()["directives"].as_array().cloned().unwrap_or_default();
         acks = directives.iter().map(|one| one["id"].as_str().unwrap().to_string()).collect();
         let offers = directives.iter().filter(|one| one["type"] == "offer");
-        let mut wanted: Vec<JobId> =
+        let mut claimable: Vec<JobId> =
             offers.map(|offer| offer["job"].as_str().unwrap().parse().unwrap()).collect();
         // Jobs offered to other runners are claimed as well, because an offer is only a hint.
         let open: Vec<JobId> = {
@@ -125,29 +125,29 @@ async fn claim_all(
             pile.iter().filter(|job| !won.contains_key(job)).copied().collect()
         };
         let from = rand::thread_rng().gen_range(0..open.len().max(1));
-        wanted.extend(open.iter().cycle().skip(from).take(8));
-        for job in wanted {
+        claimable.extend(open.iter().cycle().skip(from).take(8));
+        for job in claimable {
             let claim_id = ulid::Ulid::new().to_string();
-            let mut said = world.claim(agent, job, &claim_id).await;
-            while matches!(said.status.as_u16(), 429 | 503) {
+            let mut response = world.claim(agent, job, &claim_id).await;
+            while matches!(response.status.as_u16(), 429 | 503) {
                 tokio::time::sleep(Duration::from_millis(50)).await;
-                said = world.claim(agent, job, &claim_id).await;
+                response = world.claim(agent, job, &claim_id).await;
             }
-            match said.status.as_u16() {
+            match response.status.as_u16() {
                 200 => {
-                    let execution = said.json()["execution"].as_str().unwrap().to_string();
+                    let execution = response.json()["execution"].as_str().unwrap().to_string();
                     let before = won.lock().unwrap().insert(job, execution);
                     assert_eq!(before, None, "{job} has two winners");
                 }
-                409 => assert_eq!(said.json()["code"], "claimed_by_other"),
-                status => panic!("{job} {status} {}", said.json()),
+                409 => assert_eq!(response.json()["code"], "claimed_by_other"),
+                status => panic!("{job} {status} {}", response.json()),
             }
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_jobs_are_claimed_once_each_by_many_runners() {
+async fn thousand_jobs_are_claimed_once_each_by_many_runners() {
     let world = Arc::new(World::new().await);
     let mut agents = vec![];
     for _ in 0..MANY_RUNNERS {

@@ -56,8 +56,11 @@ async fn new_key_replaces_the_former_one() {
     let (former, new) = (agent.key.clone(), key());
     // when it registers a new key, and repeats the request because the response was lost
     let body = ask(&claims(&world, &agent, &new), &former, &new);
-    let said = rekey(&world, &body).await.ok();
-    assert_eq!((&said["identity_key"], &said["runner"]), (&json!(public(&new)), &json!(agent.id)));
+    let response = rekey(&world, &body).await.ok();
+    assert_eq!(
+        (&response["identity_key"], &response["runner"]),
+        (&json!(public(&new)), &json!(agent.id))
+    );
     rekey(&world, &body).await.ok();
     // and again with a new assertion
     rekey(&world, &ask(&claims(&world, &agent, &new), &former, &new)).await.ok();
@@ -65,9 +68,9 @@ async fn new_key_replaces_the_former_one() {
     // then the former key gets no token and opens no session, but the new one does
     let token = json!({"assertion": world.assertion(agent.id, &former)});
     let path = "/runner/v1/token";
-    world.call(Method::POST, path, "", &token).await.refused(401, "assertion_invalid");
+    world.call(Method::POST, path, "", &token).await.rejected(401, "assertion_invalid");
     let opening = world.opening(&agent, SessionId(Ulid::new()), ("boot", "j"));
-    world.open_with(&opening, json!([])).await.refused(401, "assertion_invalid");
+    world.open_with(&opening, json!([])).await.rejected(401, "assertion_invalid");
     agent.key = new.clone();
     world.token(agent.id, &agent.key).await;
     // and later grants name the new key
@@ -84,24 +87,29 @@ async fn rekey_requires_assertions_by_both_keys() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
     let (new, thief) = (key(), key());
-    let said = claims(&world, &agent, &new);
+    let assertion = claims(&world, &agent, &new);
     let refused = async |body: Value| {
-        rekey(&world, &body).await.refused(401, "assertion_invalid");
+        rekey(&world, &body).await.rejected(401, "assertion_invalid");
     };
-    refused(ask(&said, &thief, &new)).await;
-    refused(ask(&said, &agent.key, &thief)).await;
-    refused(ask(&said, &new, &new)).await;
+    refused(ask(&assertion, &thief, &new)).await;
+    refused(ask(&assertion, &agent.key, &thief)).await;
+    refused(ask(&assertion, &new, &new)).await;
     // Two assertions that differ, and one for another purpose.
     let other = claims(&world, &agent, &thief);
-    refused(json!({"assertion": sign(&other, &agent.key).unwrap(), "proof": sign(&said, &new).unwrap()}))
+    refused(json!({"assertion": sign(&other, &agent.key).unwrap(), "proof": sign(&assertion, &new).unwrap()}))
         .await;
-    refused(ask(&RekeyAssertion { aud: AUD_TOKEN.into(), ..said.clone() }, &agent.key, &new)).await;
+    refused(ask(&RekeyAssertion { aud: AUD_TOKEN.into(), ..assertion.clone() }, &agent.key, &new))
+        .await;
     refused(json!({"assertion": "rubbish", "proof": "rubbish"})).await;
-    let old = RekeyAssertion { iat: said.iat - 3600, exp: said.iat - 3540, ..said.clone() };
-    rekey(&world, &ask(&old, &agent.key, &new)).await.refused(401, "clock_skew");
+    let old = RekeyAssertion {
+        iat: assertion.iat - 3600,
+        exp: assertion.iat - 3540,
+        ..assertion.clone()
+    };
+    rekey(&world, &ask(&old, &agent.key, &new)).await.rejected(401, "clock_skew");
     // An assertion of one runner is not valid for another.
     let (another, _) = world.agent().await;
-    refused(ask(&RekeyAssertion { sub: another.id, ..said.clone() }, &agent.key, &new)).await;
+    refused(ask(&RekeyAssertion { sub: another.id, ..assertion.clone() }, &agent.key, &new)).await;
     assert_eq!(keys_of(&world, &agent).await + keys_of(&world, &another).await, 0);
     world.token(agent.id, &agent.key).await;
 }
@@ -114,19 +122,19 @@ async fn replayed_rekey_does_not_restore_a_former_key() {
     let to_second = ask(&claims(&world, &agent, &second), &first, &second);
     rekey(&world, &to_second).await.ok();
     rekey(&world, &ask(&claims(&world, &agent, &third), &second, &third)).await.ok();
-    rekey(&world, &to_second).await.refused(401, "assertion_invalid");
+    rekey(&world, &to_second).await.rejected(401, "assertion_invalid");
     let back = ask(&claims(&world, &agent, &first), &third, &first);
-    rekey(&world, &back).await.refused(409, "rejected");
+    rekey(&world, &back).await.rejected(409, "rejected");
     world.token(agent.id, &third).await;
 }
 
 async fn tell(world: &World, agent: &Agent, command: RunnerCommand) {
     let (call, id) = (&World::system(), agent.id);
-    let told = world
+    let handled = world
         .app
         .engine
         .transact(call, move |unit| Box::pin(unit.handle::<Runner>(id, command.clone())));
-    told.await.unwrap();
+    handled.await.unwrap();
 }
 
 #[tokio::test]
@@ -157,12 +165,12 @@ async fn requested_rekey_is_sent_until_it_is_done() {
 }
 
 #[tokio::test]
-async fn a_revoked_runner_gets_no_new_key() {
+async fn revoked_runner_gets_no_new_key() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
     tell(&world, &agent, RunnerCommand::Revoke { by: Actor::System, reason: "stolen".into() })
         .await;
     let new = key();
     let body = ask(&claims(&world, &agent, &new), &agent.key, &new);
-    rekey(&world, &body).await.refused(403, "runner_revoked");
+    rekey(&world, &body).await.rejected(403, "runner_revoked");
 }

@@ -61,29 +61,29 @@ fn artifact(repository: &str, digest: &Digest) -> Value {
 }
 
 #[tokio::test]
-async fn an_artifact_is_in_the_jobs_own_repository_and_in_the_registry() {
+async fn artifact_is_in_the_repository_of_the_job_and_in_the_registry() {
     let world = World::new().await;
     let mut agent = world.enrolled(Purpose::Build).await;
     world.open(&mut agent, "j", json!([])).await;
     let job = build_for(&world, "shop/web").await;
-    let execution = world.running(&agent, job).await;
+    let execution = world.start_job(&agent, job).await;
     // An existing artifact of another app, and a missing one of this app.
     let (foreign, _) = pushed(&world, "bank/web").await;
     let other = artifact("bank/web", &foreign);
-    let said = world.report(&agent, job, &execution, 2, other).await.refused(422, "invalid");
-    assert!(said["detail"].as_str().unwrap().contains("shop/web"), "{said}");
+    let rejection = world.report(&agent, job, &execution, 2, other).await.rejected(422, "invalid");
+    assert!(rejection["detail"].as_str().unwrap().contains("shop/web"), "{rejection}");
     let absent = artifact("shop/web", &foreign);
-    world.report(&agent, job, &execution, 2, absent).await.refused(422, "invalid");
+    world.report(&agent, job, &execution, 2, absent).await.rejected(422, "invalid");
 
     let (own, size) = pushed(&world, "shop/web").await;
     for _ in 0..2 {
         world.report(&agent, job, &execution, 2, artifact("shop/web", &own)).await.ok();
     }
-    let told = world.events("job", job).await.pop().unwrap();
-    assert_eq!(told.event_type, "job.artifact_pushed");
+    let event = world.events("job", job).await.pop().unwrap();
+    assert_eq!(event.event_type, "job.artifact_pushed");
     // The size comes from the registry.
-    let told: Value = serde_json::from_str(&told.payload).unwrap();
-    assert_eq!(told["artifact"]["size_bytes"], size);
+    let event: Value = serde_json::from_str(&event.payload).unwrap();
+    assert_eq!(event["artifact"]["size_bytes"], size);
 }
 
 #[tokio::test]
@@ -92,20 +92,20 @@ async fn outputs_that_are_too_large_are_omitted() {
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
-    let execution = world.running(&agent, job).await;
+    let execution = world.start_job(&agent, job).await;
     let outputs = json!({"id": "net-1", "large": "x".repeat(100_000), "half": "y".repeat(20_000),
         "more": "z".repeat(19_000)});
     let report = json!({"type": "outputs", "payload": {"outputs": outputs}});
     for _ in 0..2 {
         world.report(&agent, job, &execution, 2, report.clone()).await.ok();
     }
-    let told = world.events("job", job).await.pop().unwrap();
-    let told: Value = serde_json::from_str(&told.payload).unwrap();
-    let names: Vec<_> = told["outputs"].as_object().unwrap().keys().cloned().collect();
+    let event = world.events("job", job).await.pop().unwrap();
+    let event: Value = serde_json::from_str(&event.payload).unwrap();
+    let names: Vec<_> = event["outputs"].as_object().unwrap().keys().cloned().collect();
     assert_eq!(names, ["id", "more"]);
     // A long failure detail is shortened, and the result is accepted.
     let last = json!({"type": "finished", "payload": {"outcome": "failed", "exit_code": 1,
         "detail": "é".repeat(50_000), "log_len": 0, "log_sha256": hex::encode(Sha256::digest(b""))}});
     world.report(&agent, job, &execution, 3, last).await.ok();
-    assert!(world.story(job).await.contains(&"failed".to_owned()));
+    assert!(world.event_types(job).await.contains(&"failed".to_owned()));
 }

@@ -13,7 +13,7 @@ use ulid::Ulid;
 use super::world::{Agent, World};
 
 #[tokio::test]
-async fn the_newest_session_wins() {
+async fn newest_session_wins() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -22,9 +22,9 @@ async fn the_newest_session_wins() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         world.open(&mut next, "j", json!([])).await
     });
-    polled.refused(409, "session_superseded");
+    polled.rejected(409, "session_superseded");
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
-    world.claim(&former, job, "c1").await.refused(409, "session_superseded");
+    world.claim(&former, job, "c1").await.rejected(409, "session_superseded");
     world.claim(&next, job, "c1").await.ok();
 }
 
@@ -35,15 +35,18 @@ async fn unsupported_protocol_is_rejected_with_the_supported_range() {
     let assertion = world.opening(&agent, SessionId(Ulid::new()), ("b", "j"));
     let body = json!({"assertion": assertion, "pid": 1, "version": "9", "slots": 1,
         "protocol": {"min": 7, "max": 9}, "capabilities": ["plan"]});
-    let said = world.call(Method::POST, "/runner/v1/sessions", "", &body).await;
-    assert_eq!(said.refused(426, "protocol_unsupported")["protocol"], json!({"min": 1, "max": 1}));
+    let response = world.call(Method::POST, "/runner/v1/sessions", "", &body).await;
+    assert_eq!(
+        response.rejected(426, "protocol_unsupported")["protocol"],
+        json!({"min": 1, "max": 1})
+    );
     // A later runner that still supports this version is accepted with its unknown capabilities.
     let mut later = body;
     (later["protocol"]["min"], later["capabilities"]) = (1.into(), json!(["plan", "dance"]));
     later["journal"] = json!([{"job": format!("job_{}", Ulid::new()), "claim_id": "c", "log_len": 0,
         "state": "asleep", "since": 3}]);
-    let said = world.call(Method::POST, "/runner/v1/sessions", "", &later).await;
-    assert_eq!(said.ok()["generation"], 1);
+    let response = world.call(Method::POST, "/runner/v1/sessions", "", &later).await;
+    assert_eq!(response.ok()["generation"], 1);
 }
 
 /// Reconnects an agent with this journal entry. Returns the action and the job's events.
@@ -63,40 +66,40 @@ async fn resumed(class: JobClass, state: &str, journal_id: &str) -> (String, Vec
         state => json!([{"job": job, "execution": execution, "claim_id": "c1", "state": state,
             "log_len": 0}]),
     };
-    let said: Value = world.open(&mut agent, journal_id, entry).await;
-    let action = said["resume"][0]["action"].as_str().unwrap_or_default().to_string();
-    (action, world.story(job).await)
+    let response: Value = world.open(&mut agent, journal_id, entry).await;
+    let action = response["resume"][0]["action"].as_str().unwrap_or_default().to_string();
+    (action, world.event_types(job).await)
 }
 
 #[tokio::test]
 async fn live_process_resumes() {
-    let (action, story) = resumed(JobClass::Mutating, "alive", "j").await;
-    assert_eq!((action.as_str(), story.len()), ("resume", 3));
+    let (action, events) = resumed(JobClass::Mutating, "alive", "j").await;
+    assert_eq!((action.as_str(), events.len()), ("resume", 3));
 }
 
 #[tokio::test]
 async fn work_that_never_spawned_is_done_again_whatever_it_changes() {
-    let (action, story) = resumed(JobClass::Unsafe, "never_spawned", "j").await;
+    let (action, events) = resumed(JobClass::Unsafe, "never_spawned", "j").await;
     assert_eq!(action, "abandon");
-    assert_eq!(story, ["queued", "claimed", "requeued"]);
+    assert_eq!(events, ["queued", "claimed", "requeued"]);
 }
 
 #[tokio::test]
 async fn journal_of_another_directory_proves_nothing() {
-    let (_, story) = resumed(JobClass::Mutating, "never_spawned", "other").await;
-    assert_eq!(story, ["queued", "claimed", "outcome_unknown"]);
+    let (_, events) = resumed(JobClass::Mutating, "never_spawned", "other").await;
+    assert_eq!(events, ["queued", "claimed", "outcome_unknown"]);
 }
 
 #[tokio::test]
 async fn execution_missing_from_the_journal_is_lost() {
-    let (_, story) = resumed(JobClass::Pure, "missing", "j").await;
-    assert_eq!(story.last().unwrap(), "requeued");
-    let (_, story) = resumed(JobClass::Mutating, "unknown", "j").await;
-    assert_eq!(story.last().unwrap(), "outcome_unknown");
+    let (_, events) = resumed(JobClass::Pure, "missing", "j").await;
+    assert_eq!(events.last().unwrap(), "requeued");
+    let (_, events) = resumed(JobClass::Mutating, "unknown", "j").await;
+    assert_eq!(events.last().unwrap(), "outcome_unknown");
 }
 
 #[tokio::test]
-async fn a_key_that_is_used_twice_raises_an_alert() {
+async fn key_in_use_at_two_hosts_raises_an_alert() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
     let open = async |boot: &str| {
@@ -118,7 +121,7 @@ async fn a_key_that_is_used_twice_raises_an_alert() {
 }
 
 #[tokio::test]
-async fn a_copy_of_the_data_directory_on_the_same_host_raises_the_same_alert() {
+async fn copied_data_directory_on_the_same_host_raises_the_same_alert() {
     // given two agents with one key, journal and host, of which each reconnects when the other
     // supersedes it
     let world = World::new().await;
@@ -131,7 +134,7 @@ async fn a_copy_of_the_data_directory_on_the_same_host_raises_the_same_alert() {
             tokio::time::sleep(Duration::from_millis(50)).await;
             world.open(&mut other, "j", json!([])).await;
         });
-        polled.refused(409, "session_superseded");
+        polled.rejected(409, "session_superseded");
         agent = other;
         let events = world.events("runner", agent.id).await;
         let is_alert = |event: &&StoredEvent| event.event_type == "runner.clone_suspected";
@@ -142,7 +145,7 @@ async fn a_copy_of_the_data_directory_on_the_same_host_raises_the_same_alert() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_killed_again_and_again_is_one_agent() {
+async fn repeatedly_killed_agent_raises_no_alert() {
     let world = World::new().await;
     let (mut agent, _) = world.agent().await;
     for _ in 0..8 {
@@ -162,14 +165,14 @@ async fn an_agent_that_is_killed_again_and_again_is_one_agent() {
             tokio::time::sleep(Duration::from_millis(20)).await;
             world.open(&mut agent, "j", json!([])).await;
         });
-        polled.refused(409, "session_superseded");
+        polled.rejected(409, "session_superseded");
     }
     let events = world.events("runner", agent.id).await;
     assert!(events.iter().all(|event| event.event_type != "runner.clone_suspected"));
 }
 
 #[tokio::test]
-async fn a_session_that_the_database_has_lost_is_not_one_that_was_superseded() {
+async fn session_missing_in_the_database_is_not_superseded() {
     // given a runner with a session, and a database that lost its last commits
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
@@ -179,12 +182,12 @@ async fn a_session_that_the_database_has_lost_is_not_one_that_was_superseded() {
     let back = "update runner_session set generation = 1, session = 'ses_of_before'";
     sqlx::query(back).execute(&world.app.pool).await.unwrap();
     // when the runner calls a server that does not know the session
-    let there = world.beside().await;
+    let there = world.second_server().await;
     // then the runner must open another session, and is not superseded
-    there.poll(&agent, 0, json!({})).await.refused(409, "session_unknown");
-    there.claim(&agent, job, "c1").await.refused(409, "session_unknown");
+    there.poll(&agent, 0, json!({})).await.rejected(409, "session_unknown");
+    there.claim(&agent, job, "c1").await.rejected(409, "session_unknown");
     sqlx::query("delete from runner_session").execute(&world.app.pool).await.unwrap();
-    there.poll(&agent, 0, json!({})).await.refused(409, "session_unknown");
+    there.poll(&agent, 0, json!({})).await.rejected(409, "session_unknown");
     there.open(&mut agent, "j", json!([])).await;
     there.claim(&agent, job, "c1").await.ok();
 }
@@ -203,7 +206,7 @@ async fn session_taken_over_by_another_server_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_opened_again_is_the_same_one_while_it_is_the_newest() {
+async fn reopened_session_is_the_same_while_it_is_the_newest() {
     // given an opening whose response was lost
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
@@ -219,13 +222,13 @@ async fn a_session_that_is_opened_again_is_the_same_one_while_it_is_the_newest()
     agent.token = again["access_token"].as_str().unwrap().to_string();
     agent.session = Some((session, again["generation"].as_u64().unwrap()));
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
-    world.running(&agent, job).await;
+    world.start_job(&agent, job).await;
     // and a late duplicate does not affect executions that were claimed since
     world.open_with(&assertion, json!([])).await.ok();
-    assert_eq!(world.story(job).await, ["queued", "claimed", "started"]);
+    assert_eq!(world.event_types(job).await, ["queued", "claimed", "started"]);
     // and it is rejected once a newer session is open
     world.open(&mut agent, "j", json!([])).await;
-    world.open_with(&assertion, json!([])).await.refused(409, "session_superseded");
+    world.open_with(&assertion, json!([])).await.rejected(409, "session_superseded");
     world.poll(&agent, 0, json!({})).await.ok();
 }
 
@@ -238,16 +241,16 @@ async fn superseded_opening_cannot_be_replayed_at_any_server() {
     here.open_with(&taken, json!([])).await.ok();
     here.open(&mut agent, "j", json!([])).await;
     // when its opening is replayed at another server, or at this one after a restart
-    let there = here.beside().await;
-    there.open_with(&taken, json!([])).await.refused(409, "session_superseded");
+    let there = here.second_server().await;
+    there.open_with(&taken, json!([])).await.rejected(409, "session_superseded");
     let here = here.restart().await;
-    here.open_with(&taken, json!([])).await.refused(409, "session_superseded");
+    here.open_with(&taken, json!([])).await.rejected(409, "session_superseded");
     // then the newer session continues
     here.poll(&agent, 0, json!({})).await.ok();
 }
 
 #[tokio::test]
-async fn the_last_256_openings_are_remembered_and_no_more() {
+async fn last_256_openings_are_stored() {
     // given a session, and 254 later ones
     let world = World::new().await;
     let (mut agent, _) = world.agent().await;
@@ -259,7 +262,7 @@ async fn the_last_256_openings_are_remembered_and_no_more() {
     sqlx::query(later).execute(&world.app.pool).await.unwrap();
     // when one more is opened, then the first is still known to be superseded
     world.open(&mut agent, "j", json!([])).await;
-    world.open_with(&taken, json!([])).await.refused(409, "session_superseded");
+    world.open_with(&taken, json!([])).await.rejected(409, "session_superseded");
     // and the list does not grow beyond its limit
     world.open(&mut agent, "j", json!([])).await;
     let known =
@@ -279,8 +282,8 @@ async fn failed_opening_can_be_repeated() {
     let assertion = world.opening(&agent, session, ("boot", "j"));
     let sql = async |sql| sqlx::query(sql).execute(&world.app.pool).await.unwrap();
     sql("alter table runner_session rename to elsewhere").await;
-    let said = world.open_with(&assertion, json!([])).await;
-    assert!(said.status.is_server_error(), "{}", said.status);
+    let response = world.open_with(&assertion, json!([])).await;
+    assert!(response.status.is_server_error(), "{}", response.status);
     // when the runner repeats the opening, then the session is open
     sql("alter table elsewhere rename to runner_session").await;
     let opened = world.open_with(&assertion, json!([])).await.ok();
@@ -288,7 +291,7 @@ async fn failed_opening_can_be_repeated() {
 }
 
 #[tokio::test]
-async fn another_journal_stays_another_one_in_repeated_openings() {
+async fn other_journal_is_detected_in_a_repeated_opening() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -298,11 +301,11 @@ async fn another_journal_stays_another_one_in_repeated_openings() {
         "state": "never_spawned", "log_len": 0}]);
     let assertion = world.opening(&agent, SessionId(Ulid::new()), ("boot", "other"));
     // The response to the first opening is lost before the journal is evaluated.
-    let gone = json!([{"job": job, "execution": claimed["execution"], "claim_id": "c1",
+    let lost = json!([{"job": job, "execution": claimed["execution"], "claim_id": "c1",
         "state": "alive", "log_len": 0}]);
-    world.open_with(&assertion, gone).await.ok();
+    world.open_with(&assertion, lost).await.ok();
     world.open_with(&assertion, entry).await.ok();
-    assert_eq!(world.story(job).await, ["queued", "claimed", "outcome_unknown"]);
+    assert_eq!(world.event_types(job).await, ["queued", "claimed", "outcome_unknown"]);
 }
 
 #[tokio::test]
@@ -312,21 +315,21 @@ async fn stolen_token_opens_no_session_and_ends_with_its_session() {
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
-    let execution = world.running(&agent, job).await;
+    let execution = world.start_job(&agent, job).await;
     let stolen = agent.clone();
     // when the attacker signs with another key, then every opening is rejected
     let key = ed25519_dalek::SigningKey::generate(&mut rand::rngs::OsRng);
     let thief = Agent { key, ..stolen.clone() };
     let assertion = world.opening(&thief, SessionId(Ulid::new()), ("boot", "k"));
-    world.open_with(&assertion, json!([])).await.refused(401, "assertion_invalid");
-    world.open_with(&stolen.token, json!([])).await.refused(401, "assertion_invalid");
+    world.open_with(&assertion, json!([])).await.rejected(401, "assertion_invalid");
+    world.open_with(&stolen.token, json!([])).await.rejected(401, "assertion_invalid");
     // and when the runner opens its next session, then the stolen token is invalid
     let entry = json!([{"job": job, "execution": execution, "claim_id": "c1", "state": "alive",
         "log_len": 0}]);
     world.open(&mut agent, "j", entry).await;
     let phase = json!({"type": "phase", "payload": {"name": "mine"}});
-    let superseded = |said: super::world::TestResponse| {
-        said.refused(409, "session_superseded");
+    let superseded = |response: super::world::TestResponse| {
+        response.rejected(409, "session_superseded");
     };
     superseded(world.report(&stolen, job, &execution, 2, phase.clone()).await);
     superseded(world.poll(&stolen, 0, json!({})).await);
@@ -339,13 +342,13 @@ async fn stolen_token_opens_no_session_and_ends_with_its_session() {
 }
 
 #[tokio::test]
-async fn a_session_survives_the_server_and_its_work_goes_on() {
+async fn session_and_its_work_survive_a_server_restart() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let waiting = world.queue(install, JobKind::Plan, JobClass::Pure).await;
-    let execution = world.running(&agent, job).await;
+    let execution = world.start_job(&agent, job).await;
     let world = world.restart().await;
     let running = json!({"running": [{"job": job, "execution": execution, "log_len": 0}]});
     let polled = world.poll(&agent, 5, running).await.ok();
@@ -357,7 +360,7 @@ async fn a_session_survives_the_server_and_its_work_goes_on() {
 }
 
 #[tokio::test]
-async fn a_closed_session_is_offered_nothing() {
+async fn closed_session_is_offered_nothing() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -372,7 +375,7 @@ async fn session_can_call_any_server() {
     let here = World::new().await;
     let (mut agent, install) = here.agent().await;
     here.open(&mut agent, "j", json!([])).await;
-    let there = here.beside().await;
+    let there = here.second_server().await;
     let job = here.queue(install, JobKind::Plan, JobClass::Pure).await;
     let offered = there.poll(&agent, 10, json!({})).await.ok();
     assert_eq!(offered["directives"][0]["job"], json!(job));
@@ -383,6 +386,6 @@ async fn session_can_call_any_server() {
     let next = here.queue(install, JobKind::Plan, JobClass::Pure).await;
     let mut newer = agent.clone();
     there.open(&mut newer, "j", json!([])).await;
-    here.claim(&agent, next, "c2").await.refused(409, "session_superseded");
+    here.claim(&agent, next, "c2").await.rejected(409, "session_superseded");
     there.claim(&newer, next, "c3").await.ok();
 }

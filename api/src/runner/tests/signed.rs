@@ -84,8 +84,8 @@ async fn statement_is_stored_with_the_result() {
     let payload: Value = serde_json::from_str(&ends[0].payload).unwrap();
     let text = |key: &str| payload["signed"][key].as_str().unwrap().to_owned();
     assert_eq!(text("key"), hex::encode(agent.key.verifying_key().as_bytes()));
-    let said = Statement::open(&text("statement"), &text("key"), &text("signature")).unwrap();
-    assert_eq!(said.execution.to_string(), execution);
+    let opened = Statement::open(&text("statement"), &text("key"), &text("signature")).unwrap();
+    assert_eq!(opened.execution.to_string(), execution);
     let changed = text("statement").replace("succeeded", "cancelled");
     assert_eq!(Statement::open(&changed, &text("key"), &text("signature")), None);
     // and the verification of the whole log counts it as signed
@@ -99,7 +99,7 @@ async fn statement_is_stored_with_the_result() {
 async fn false_statement_is_rejected_and_recorded() {
     let world = World::new().await;
     let (agent, job, execution, statement) = at_work(&world).await;
-    let before = world.story(job).await;
+    let before = world.event_types(job).await;
     let with = |field: &str, value: Value| {
         let mut other = statement.clone();
         other[field] = value;
@@ -126,11 +126,11 @@ async fn false_statement_is_rejected_and_recorded() {
         with("version", json!(2)),
     ];
     for (at, envelope) in wrong.iter().enumerate() {
-        let said = world.report(&agent, job, &execution, 3, final_report(envelope)).await;
-        let problem = said.refused(422, "statement_invalid");
+        let response = world.report(&agent, job, &execution, 3, final_report(envelope)).await;
+        let problem = response.rejected(422, "statement_invalid");
         assert!(problem["detail"].as_str().unwrap().contains("statement"), "{at}: {problem}");
     }
-    assert_eq!(world.story(job).await, before);
+    assert_eq!(world.event_types(job).await, before);
     // A server records forgeries at most once in ten minutes, with their number.
     assert_eq!(forgeries(&world, &agent).await, 1);
     let right = final_report(&signed(&statement, &agent.key));
@@ -141,33 +141,34 @@ async fn false_statement_is_rejected_and_recorded() {
 async fn report_without_a_statement_is_accepted() {
     let world = World::new().await;
     let (agent, job, execution, statement) = at_work(&world).await;
-    let mut word = final_report(&signed(&statement, &agent.key));
-    word.as_object_mut().unwrap().remove("end");
-    world.report(&agent, job, &execution, 3, word).await.ok();
+    let mut body = final_report(&signed(&statement, &agent.key));
+    body.as_object_mut().unwrap().remove("end");
+    world.report(&agent, job, &execution, 3, body).await.ok();
     let events = world.events("job", job).await;
     let end = events.iter().find(|event| event.event_type == "job.succeeded").unwrap();
     assert!(!end.payload.contains("signed"), "{}", end.payload);
 }
 
 #[tokio::test]
-async fn replaced_key_is_no_forgery_at_any_server() {
-    // given another server that has the runner's key in its cache, which the runner replaces here
+async fn report_of_a_replaced_key_is_no_forgery_at_any_server() {
+    // given another server that has cached the runner's key, and a runner that replaces its key at
+    // this server
     let world = World::new().await;
     let (mut agent, job, execution, statement) = at_work(&world).await;
-    let there = world.beside().await;
+    let there = world.second_server().await;
     there.app.engine.load::<Runner>(agent.id).await.unwrap();
     let former = final_report(&signed(&statement, &agent.key));
     agent.key = rekeyed(&world, &agent).await;
     // when a final report is signed with the former key, then it must be signed again
     for _ in 0..3 {
-        let said = world.report(&agent, job, &execution, 3, former.clone()).await;
-        assert_eq!(said.refused(409, "rejected")["signed_by"], "former_key");
+        let response = world.report(&agent, job, &execution, 3, former.clone()).await;
+        assert_eq!(response.rejected(409, "rejected")["signed_by"], "former_key");
     }
-    // and also at the other server, which has not seen the new key
-    there.report(&agent, job, &execution, 3, former).await.refused(409, "rejected");
-    // and a report with the new key is accepted there as well
-    let word = final_report(&signed(&statement, &agent.key));
-    there.report(&agent, job, &execution, 3, word).await.ok();
+    // and the other server, which has not seen the new key, rejects the report, too
+    there.report(&agent, job, &execution, 3, former).await.rejected(409, "rejected");
+    // and the other server accepts a report with the new key
+    let body = final_report(&signed(&statement, &agent.key));
+    there.report(&agent, job, &execution, 3, body).await.ok();
     let events = world.events("job", job).await;
     let end = events.iter().find(|event| event.event_type == "job.succeeded").unwrap();
     assert!(end.payload.contains(&hex::encode(agent.key.verifying_key().as_bytes())));
@@ -182,14 +183,14 @@ async fn result_with_an_invalid_statement_is_accepted_without_it() {
     let world = World::new().await;
     let (agent, job, execution, mut statement) = at_work(&world).await;
     statement["outputs"] = Value::Null;
-    let mut word = final_report(&signed(&statement, &agent.key));
+    let mut body = final_report(&signed(&statement, &agent.key));
     for _ in 0..3 {
-        let said = world.report(&agent, job, &execution, 3, word.clone()).await;
-        said.refused(422, "statement_invalid");
+        let response = world.report(&agent, job, &execution, 3, body.clone()).await;
+        response.rejected(422, "statement_invalid");
     }
     // when it repeats the report without a statement, then the result is accepted
-    word.as_object_mut().unwrap().remove("end");
-    world.report(&agent, job, &execution, 3, word).await.ok();
+    body.as_object_mut().unwrap().remove("end");
+    world.report(&agent, job, &execution, 3, body).await.ok();
     let events = world.events("job", job).await;
     let end = events.iter().find(|event| event.event_type == "job.succeeded").unwrap();
     assert!(!end.payload.contains("signed"), "{}", end.payload);
@@ -201,9 +202,9 @@ async fn report_admitted_before_a_revocation_is_rejected_after_it() {
     let world = World::new().await;
     let (agent, job, execution, statement) = at_work(&world).await;
     revoke(&world, agent.id).await;
-    let before = world.story(job).await;
+    let before = world.event_types(job).await;
     let envelope = signed(&statement, &agent.key);
-    let kept = SignedResult {
+    let result = SignedResult {
         statement: String::from_utf8(proof::canonical::json(&statement).unwrap()).unwrap(),
         key: hex::encode(agent.key.verifying_key().as_bytes()),
         signature: envelope.signatures[0].sig.clone(),
@@ -217,11 +218,11 @@ async fn report_admitted_before_a_revocation_is_rejected_after_it() {
     let mode = RunnerMode::Install;
     let runner = extract::RunnerCaller { id: agent.id, mode, install, generation: 1 };
     // then it is rejected, signed or not
-    for signed in [Some(kept), None] {
-        let said = events::hear(&world.app, &runner, job, (&ask, signed), None).await;
-        assert_eq!(said.err().map(|problem| problem.code), Some(Code::RunnerRevoked));
+    for signed in [Some(result), None] {
+        let response = events::apply_report(&world.app, &runner, job, (&ask, signed), None).await;
+        assert_eq!(response.err().map(|problem| problem.code), Some(Code::RunnerRevoked));
     }
-    assert_eq!(world.story(job).await, before);
+    assert_eq!(world.event_types(job).await, before);
 }
 
 fn head(agent: &Agent, journal: &str, entries: u64, key: &SigningKey) -> Value {
@@ -234,34 +235,35 @@ fn head(agent: &Agent, journal: &str, entries: u64, key: &SigningKey) -> Value {
 async fn newest_journal_head_is_stored() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
-    let kept = async |agent: &Agent| {
-        let heads = crate::usecases::journal_heads::kept(&world.app, agent.id).await.unwrap();
+    let stored = async |agent: &Agent| {
+        let heads = crate::usecases::journal_heads::heads(&world.app, agent.id).await.unwrap();
         heads.iter().map(|head| (head.journal_id.clone(), head.entries)).collect::<Vec<_>>()
     };
-    let told = async |agent: &Agent, head: Value| {
+    let send = async |agent: &Agent, head: Value| {
         let head = serde_json::from_value(head).unwrap();
-        crate::usecases::journal_heads::told(&world.app, agent.id, &head).await;
+        crate::usecases::journal_heads::store(&world.app, agent.id, &head).await;
     };
-    // with the opening of a session
+    // when a head arrives with the opening of a session, then it is stored
     let session = domain::ids::SessionId(ulid::Ulid::new());
     let mut body = json!({"assertion": world.opening(&agent, session, ("boot", "j")), "pid": 1,
         "version": "1.0.0", "protocol": {"min": 1, "max": 1}, "slots": 4, "journal": [],
         "capabilities": []});
     body["journal_head"] = head(&agent, "j", 7, &agent.key);
     world.call(Method::POST, "/runner/v1/sessions", "", &body).await.ok();
-    assert_eq!(kept(&agent).await, [("j".to_owned(), 7)]);
-    // and later: an older head, one with an unknown key, and one of another runner
-    told(&agent, head(&agent, "j", 5, &agent.key)).await;
-    told(&agent, head(&agent, "j", 99, &SigningKey::from_bytes(&[9; 32]))).await;
+    assert_eq!(stored(&agent).await, [("j".to_owned(), 7)]);
+    // and later heads are ignored: an older head, a head with an unknown key, and a head of another
+    // runner
+    send(&agent, head(&agent, "j", 5, &agent.key)).await;
+    send(&agent, head(&agent, "j", 99, &SigningKey::from_bytes(&[9; 32]))).await;
     let (other, _) = world.agent().await;
-    told(&agent, head(&other, "j", 99, &agent.key)).await;
-    assert_eq!(kept(&agent).await, [("j".to_owned(), 7)]);
-    told(&agent, head(&agent, "j", 9, &agent.key)).await;
-    assert_eq!(kept(&agent).await, [("j".to_owned(), 9)]);
+    send(&agent, head(&other, "j", 99, &agent.key)).await;
+    assert_eq!(stored(&agent).await, [("j".to_owned(), 7)]);
+    send(&agent, head(&agent, "j", 9, &agent.key)).await;
+    assert_eq!(stored(&agent).await, [("j".to_owned(), 9)]);
     // A new journal does not replace the head of the former one, and the number of journals is
     // limited.
     for at in 0..20 {
-        told(&agent, head(&agent, &format!("k{at}"), 1, &agent.key)).await;
+        send(&agent, head(&agent, &format!("k{at}"), 1, &agent.key)).await;
     }
-    assert_eq!(kept(&agent).await.len(), 8);
+    assert_eq!(stored(&agent).await.len(), 8);
 }

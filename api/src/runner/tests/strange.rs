@@ -42,11 +42,11 @@ async fn log_divergence_is_rejected_and_recorded_once() {
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
-    let execution = world.running(&agent, job).await;
+    let execution = world.start_job(&agent, job).await;
     chunk(&world, &agent, job, &execution, "as it was\n").await.ok();
     for _ in 0..3 {
-        let said = chunk(&world, &agent, job, &execution, "otherwise\n").await;
-        said.refused(409, "log_divergence");
+        let response = chunk(&world, &agent, job, &execution, "otherwise\n").await;
+        response.rejected(409, "log_divergence");
     }
     let noted = payloads_of(&world, "job", job, "job.log_diverged").await;
     let expected = json!({"type": "log_diverged", "execution": execution, "offset_bytes": 0});
@@ -61,28 +61,31 @@ async fn result_after_a_resolution_is_recorded_and_changes_nothing() {
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
-    let execution = world.running(&agent, job).await;
+    let execution = world.start_job(&agent, job).await;
     let lost = execution.parse().unwrap();
     let loss_reason = LossReason::ExecutionNotInJournal;
-    world.tell(job, JobCommand::DeclareLost { execution: lost, loss_reason }).await;
+    world.handle(job, JobCommand::DeclareLost { execution: lost, loss_reason }).await;
     let (by, resolution) = (Actor::Principal(PrincipalId(Ulid::new())), Resolution::Succeeded);
     let reason = "seen".into();
-    world.tell(job, JobCommand::Resolve { execution: lost, by, resolution, reason }).await;
-    let before = world.story(job).await;
+    world.handle(job, JobCommand::Resolve { execution: lost, by, resolution, reason }).await;
+    let before = world.event_types(job).await;
     // when its runner reports a failure, several times
     let last = json!({"type": "finished", "payload": {"outcome": "failed", "exit_code": 3,
         "reason": "exit_code", "detail": "exit 3", "log_len": 0,
         "log_sha256": hex::encode(sha2::Sha256::digest(""))}});
     for _ in 0..3 {
-        let said = world.report(&agent, job, &execution, 2, last.clone()).await;
-        assert_eq!(said.refused(412, "fenced")["job_state"], "succeeded");
+        let response = world.report(&agent, job, &execution, 2, last.clone()).await;
+        assert_eq!(response.rejected(412, "fenced")["job_state"], "succeeded");
     }
     // then that is recorded once, and the outcome stands
     let noted = payloads_of(&world, "job", job, "job.late_result_reported").await;
     let expected = json!({"type": "late_result_reported", "execution": execution, "seq": 2,
         "outcome": "failed", "reason": "exit_code", "detail": "exit 3", "exit_code": 3});
     assert_eq!(noted, [expected]);
-    assert_eq!(world.story(job).await, [before, vec!["late_result_reported".into()]].concat());
+    assert_eq!(
+        world.event_types(job).await,
+        [before, vec!["late_result_reported".into()]].concat()
+    );
 }
 
 #[tokio::test]
@@ -93,19 +96,19 @@ async fn forged_reports_are_recorded_for_their_sender_at_a_limited_rate() {
     world.open(&mut victim, "j", json!([])).await;
     world.open(&mut stranger, "k", json!([])).await;
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
-    let execution = world.running(&victim, job).await;
+    let execution = world.start_job(&victim, job).await;
     let last = json!({"type": "finished", "payload": {"outcome": "failed", "log_len": 0,
         "log_sha256": hex::encode(sha2::Sha256::digest(""))}});
     for _ in 0..20 {
-        world.report(&stranger, job, &execution, 2, last.clone()).await.refused(403, "forbidden");
-        chunk(&world, &stranger, job, &execution, "x").await.refused(403, "forbidden");
+        world.report(&stranger, job, &execution, 2, last.clone()).await.rejected(403, "forbidden");
+        chunk(&world, &stranger, job, &execution, "x").await.rejected(403, "forbidden");
     }
     let noted = payloads_of(&world, "runner", stranger.id, "runner.forgery_suspected").await;
     let expected =
         json!({"type": "forgery_suspected", "job": job, "execution": execution, "calls": 1});
     assert_eq!(noted, [expected]);
     assert_eq!(payloads_of(&world, "runner", victim.id, "runner.forgery_suspected").await.len(), 0);
-    assert_eq!(world.story(job).await, ["queued", "claimed", "started"]);
+    assert_eq!(world.event_types(job).await, ["queued", "claimed", "started"]);
 }
 
 #[tokio::test]
@@ -117,16 +120,16 @@ async fn ended_job_rejects_reports_of_another_runner() {
     world.open(&mut one, "j", json!([])).await;
     world.open(&mut other, "k", json!([])).await;
     let job = world.queue_build().await;
-    let execution = world.running(&one, job).await;
+    let execution = world.start_job(&one, job).await;
     let last = json!({"type": "finished", "payload": {"outcome": "failed", "log_len": 0,
         "log_sha256": hex::encode(sha2::Sha256::digest(""))}});
     world.report(&one, job, &execution, 2, last.clone()).await.ok();
-    let before = world.story(job).await;
-    // when the other one reports for the execution that ended the job
-    world.report(&other, job, &execution, 3, last).await.refused(403, "forbidden");
-    chunk(&world, &other, job, &execution, "x").await.refused(403, "forbidden");
+    let before = world.event_types(job).await;
+    // when the other runner reports for the execution that ended the job
+    world.report(&other, job, &execution, 3, last).await.rejected(403, "forbidden");
+    chunk(&world, &other, job, &execution, "x").await.rejected(403, "forbidden");
     // then the job is unchanged
-    assert_eq!(world.story(job).await, before);
+    assert_eq!(world.event_types(job).await, before);
     let noted = payloads_of(&world, "runner", other.id, "runner.forgery_suspected").await;
     assert_eq!(noted.len(), 1);
 }

@@ -30,7 +30,7 @@ mod pentest {
     use super::super::world::{Agent, TestResponse, World};
 
     /// Minimum charge of an upload, in bytes.
-    const LEAST: usize = 4096;
+    const MIN_CHARGE: usize = 4096;
     const SMALL: Quota = Quota { execution: 4 * 4096, runner: 10 * 4096 };
 
     async fn put(pool: &PgPool, execution: &str, bytes: &[u8]) -> Result<Digest, NotStored> {
@@ -60,7 +60,7 @@ mod pentest {
         let (mut agent, install) = world.agent().await;
         world.open(&mut agent, "j", json!([])).await;
         let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
-        let execution = world.running(&agent, job).await;
+        let execution = world.start_job(&agent, job).await;
         (world, agent, job, execution)
     }
 
@@ -72,7 +72,7 @@ mod pentest {
             send(&world, &agent, &execution, blob(number)).await.ok();
         }
         let refused =
-            send(&world, &agent, &execution, blob(4)).await.refused(413, "upload_quota_exceeded");
+            send(&world, &agent, &execution, blob(4)).await.rejected(413, "upload_quota_exceeded");
         assert_eq!(
             (&refused["limit"], &refused["limit_bytes"]),
             (&json!("execution"), &json!(32 << 20))
@@ -91,20 +91,20 @@ mod pentest {
     async fn executions_of_one_runner_share_a_quota() {
         let pool = fresh_database().await.unwrap().pool;
         for execution in ["exe_1", "exe_2"] {
-            put(&pool, execution, &[1; 2 * LEAST + 1]).await.unwrap();
+            put(&pool, execution, &[1; 2 * MIN_CHARGE + 1]).await.unwrap();
             assert_eq!(
-                put(&pool, execution, &[2; 2 * LEAST]).await,
+                put(&pool, execution, &[2; 2 * MIN_CHARGE]).await,
                 Err(NotStored::Exceeds(Limit::Execution))
             );
-            put(&pool, execution, &[2; 2 * LEAST - 1]).await.unwrap();
+            put(&pool, execution, &[2; 2 * MIN_CHARGE - 1]).await.unwrap();
         }
         assert_eq!(
-            put(&pool, "exe_3", &[3; 2 * LEAST + 1]).await,
+            put(&pool, "exe_3", &[3; 2 * MIN_CHARGE + 1]).await,
             Err(NotStored::Exceeds(Limit::Runner))
         );
-        put(&pool, "exe_3", &[3; 2 * LEAST]).await.unwrap();
+        put(&pool, "exe_3", &[3; 2 * MIN_CHARGE]).await.unwrap();
         let by = Uploader { execution: "exe_4", runner: "run_b" };
-        let whole = [1; 4 * LEAST];
+        let whole = [1; 4 * MIN_CHARGE];
         upload::put(&pool, &Clock::system(), by, &whole, SMALL).await.unwrap().unwrap();
     }
 
@@ -124,7 +124,7 @@ mod pentest {
             );
         }
         // Collected or erased uploads are no longer counted.
-        assert_eq!(upload::collect(&pool, &days_from_now(2)).await.unwrap(), 4);
+        assert_eq!(upload::delete_expired(&pool, &days_from_now(2)).await.unwrap(), 4);
         put(&pool, "exe_1", &[4]).await.unwrap();
         upload::erase(&pool, &["exe_1".to_string()]).await.unwrap();
         let counters = "select count(*) from upload_charge";
@@ -132,7 +132,7 @@ mod pentest {
     }
 
     /// Holds the lock of a runner's counters, like a stalled upload.
-    async fn standing_still(
+    async fn stalled_upload(
         pool: &PgPool,
         runner: &str,
     ) -> sqlx::Transaction<'static, sqlx::Postgres> {
@@ -143,25 +143,25 @@ mod pentest {
     }
 
     #[tokio::test]
-    async fn an_upload_does_not_wait_for_another_one_of_its_runner() {
+    async fn upload_does_not_wait_for_another_one_of_its_runner() {
         let (world, agent, _, execution) = at_work().await;
-        let other = standing_still(&world.app.pool, &agent.id.to_string()).await;
+        let other = stalled_upload(&world.app.pool, &agent.id.to_string()).await;
         let sent = send(&world, &agent, &execution, vec![1; 10]);
         let refused = tokio::time::timeout(Duration::from_secs(5), sent).await.unwrap();
-        refused.refused(429, "rate_limited");
+        refused.rejected(429, "rate_limited");
         assert_eq!(refused.headers["retry-after"], "1");
         other.rollback().await.unwrap();
         send(&world, &agent, &execution, vec![1; 10]).await.ok();
     }
 
     #[tokio::test]
-    async fn a_body_that_no_quota_has_room_for_is_not_read() {
+    async fn body_that_exceeds_the_quota_is_not_read() {
         let (world, agent, _, execution) = at_work().await;
         let charge = "insert into upload_charge values ($1, $2)";
-        let left = 2 * LEAST as i64;
+        let left = 2 * MIN_CHARGE as i64;
         let charge = sqlx::query(charge).bind(&execution).bind((32 << 20) - left);
         charge.execute(&world.app.pool).await.unwrap();
-        for (length, most_read) in [(Some(2 * LEAST + 1), 0), (None, 2 * LEAST + 1024)] {
+        for (length, most_read) in [(Some(2 * MIN_CHARGE + 1), 0), (None, 2 * MIN_CHARGE + 1024)] {
             let read = Arc::new(AtomicUsize::new(0));
             let counted = read.clone();
             let parts = futures::stream::repeat_with(move || {
@@ -176,8 +176,8 @@ mod pentest {
                 request = request.header("content-length", length);
             }
             let body = Body::from_stream(parts.take(1 << 20));
-            let said = world.send(request.body(body).unwrap()).await;
-            said.refused(413, "upload_quota_exceeded");
+            let response = world.send(request.body(body).unwrap()).await;
+            response.rejected(413, "upload_quota_exceeded");
             let read = read.load(Ordering::Relaxed);
             assert!(read <= most_read, "{length:?}: read {read} bytes");
         }
@@ -187,20 +187,22 @@ mod pentest {
     async fn bytes_erased_with_another_execution_are_stored_again() {
         let pool = fresh_database().await.unwrap().pool;
         let digest = put(&pool, "exe_1", b"a").await.unwrap();
-        assert!(upload::keep(&pool, &Clock::system(), "exe_1", &digest).await.unwrap());
+        assert!(upload::move_to_blob(&pool, &Clock::system(), "exe_1", &digest).await.unwrap());
         sqlx::query("delete from blob").execute(&pool).await.unwrap();
         assert_eq!(put(&pool, "exe_1", b"a").await, Ok(digest.clone()));
-        assert!(upload::keep(&pool, &Clock::system(), "exe_1", &digest).await.unwrap());
+        assert!(upload::move_to_blob(&pool, &Clock::system(), "exe_1", &digest).await.unwrap());
         assert_eq!(blob::get(&pool, &digest).await.unwrap().as_deref(), Some(&b"a"[..]));
     }
 
     #[tokio::test]
-    async fn an_erasure_leaves_the_equal_blob_of_an_execution_whose_report_is_on_its_way() {
+    async fn erasure_keeps_a_blob_that_a_pending_report_of_another_execution_references() {
         let pool = fresh_database().await.unwrap().pool;
         let mut digests = vec![];
         for execution in ["exe_1", "exe_2"] {
             let digest = put(&pool, execution, b"a").await.unwrap();
-            assert!(upload::keep(&pool, &Clock::system(), execution, &digest).await.unwrap());
+            assert!(
+                upload::move_to_blob(&pool, &Clock::system(), execution, &digest).await.unwrap()
+            );
             digests = vec![digest.to_string()];
         }
         let (one, both) = (vec!["exe_1".to_owned()], vec!["exe_1".to_owned(), "exe_2".to_owned()]);
@@ -214,7 +216,7 @@ mod pentest {
     }
 
     #[tokio::test]
-    async fn an_upload_that_began_before_an_erasure_is_not_stored_after_it() {
+    async fn upload_that_began_before_an_erasure_is_not_stored_after_it() {
         let pool = fresh_database().await.unwrap().pool;
         // given an upload that has checked its execution for erasure, and waits for a lock
         let mut erasure = pool.begin().await.unwrap();
@@ -238,94 +240,94 @@ mod pentest {
         let pool = fresh_database().await.unwrap().pool;
         let sent = (0..8).map(|number| {
             let pool = pool.clone();
-            async move { put(&pool, "exe_1", &[number; 2 * LEAST]).await }
+            async move { put(&pool, "exe_1", &[number; 2 * MIN_CHARGE]).await }
         });
         let sent = futures::future::join_all(sent).await;
         assert_eq!(sent.iter().filter(|sent| sent.is_ok()).count(), 2, "{sent:?}");
     }
 
     #[tokio::test]
-    async fn an_execution_moves_one_upload_to_the_blobs_that_stay() {
+    async fn execution_moves_one_upload_to_the_permanent_blobs() {
         let pool = fresh_database().await.unwrap().pool;
         let (first, second) =
             (put(&pool, "exe_1", b"a").await.unwrap(), put(&pool, "exe_1", b"b").await.unwrap());
         let clock = Clock::system();
         for _ in 0..2 {
-            assert!(upload::keep(&pool, &clock, "exe_1", &first).await.unwrap());
+            assert!(upload::move_to_blob(&pool, &clock, "exe_1", &first).await.unwrap());
         }
-        assert!(!upload::keep(&pool, &clock, "exe_1", &second).await.unwrap());
+        assert!(!upload::move_to_blob(&pool, &clock, "exe_1", &second).await.unwrap());
         assert_eq!(blob::get(&pool, &first).await.unwrap().as_deref(), Some(&b"a"[..]));
         assert_eq!(blob::get(&pool, &second).await.unwrap(), None);
     }
 
     #[tokio::test]
-    async fn uploads_that_no_report_names_are_collected_and_named_ones_stay() {
+    async fn unreferenced_uploads_are_deleted_and_referenced_ones_stay() {
         let pool = fresh_database().await.unwrap().pool;
         let (named, unnamed) =
             (put(&pool, "exe_1", b"a").await.unwrap(), put(&pool, "exe_1", b"b").await.unwrap());
         // An upload of the same bytes does not affect a blob of the server.
         let own = blob::put(&pool, b"c").await.unwrap();
         assert_eq!(put(&pool, "exe_1", b"c").await.unwrap(), own);
-        upload::keep(&pool, &Clock::system(), "exe_1", &named).await.unwrap();
-        assert_eq!(upload::collect(&pool, &days_from_now(0)).await.unwrap(), 0);
-        assert_eq!(upload::waiting(&pool).await.unwrap(), 2);
-        assert_eq!(upload::collect(&pool, &days_from_now(2)).await.unwrap(), 2);
-        assert_eq!(upload::waiting(&pool).await.unwrap(), 0);
+        upload::move_to_blob(&pool, &Clock::system(), "exe_1", &named).await.unwrap();
+        assert_eq!(upload::delete_expired(&pool, &days_from_now(0)).await.unwrap(), 0);
+        assert_eq!(upload::unreferenced_bytes(&pool).await.unwrap(), 2);
+        assert_eq!(upload::delete_expired(&pool, &days_from_now(2)).await.unwrap(), 2);
+        assert_eq!(upload::unreferenced_bytes(&pool).await.unwrap(), 0);
         for (digest, is_there) in [(&named, true), (&own, true), (&unnamed, false)] {
             let read = upload::read(&pool, "exe_1", digest).await.unwrap();
             assert_eq!(read.is_some(), is_there, "{digest}");
         }
         // Quotas count the uploads of the last day.
-        put(&pool, "exe_1", &[1; 4 * LEAST]).await.unwrap();
+        put(&pool, "exe_1", &[1; 4 * MIN_CHARGE]).await.unwrap();
     }
 
     #[tokio::test]
-    async fn nothing_of_an_erased_execution_is_stored_or_kept() {
+    async fn no_upload_of_an_erased_execution_is_stored() {
         let pool = fresh_database().await.unwrap().pool;
         let digest = put(&pool, "exe_1", b"a").await.unwrap();
         let mark = "insert into erased_execution values ('exe_1')";
         sqlx::query(mark).execute(&pool).await.unwrap();
         assert_eq!(put(&pool, "exe_1", b"b").await, Err(NotStored::Erased));
-        assert!(!upload::keep(&pool, &Clock::system(), "exe_1", &digest).await.unwrap());
+        assert!(!upload::move_to_blob(&pool, &Clock::system(), "exe_1", &digest).await.unwrap());
         upload::erase(&pool, &["exe_1".to_string()]).await.unwrap();
         assert_eq!(upload::read(&pool, "exe_1", &digest).await.unwrap(), None);
     }
 
     #[tokio::test]
-    async fn a_report_and_the_collector_never_leave_a_report_without_its_blob() {
+    async fn concurrent_collection_never_leaves_a_report_without_its_blob() {
         let pool = fresh_database().await.unwrap().pool;
         for round in 0..50_u8 {
             let execution = format!("exe_{round}");
             let digest = put(&pool, &execution, &[round]).await.unwrap();
             let clock = Clock::system();
             let (late, keeping) = (days_from_now(2), execution.clone());
-            let (kept, collected) = tokio::join!(
-                upload::keep(&pool, &clock, &keeping, &digest),
-                upload::collect(&pool, &late),
+            let (stored, collected) = tokio::join!(
+                upload::move_to_blob(&pool, &clock, &keeping, &digest),
+                upload::delete_expired(&pool, &late),
             );
             collected.unwrap();
             let is_there = blob::get(&pool, &digest).await.unwrap().is_some();
-            assert_eq!(kept.unwrap(), is_there);
+            assert_eq!(stored.unwrap(), is_there);
         }
     }
 
     #[tokio::test]
-    async fn a_plan_whose_upload_was_collected_is_refused_and_taken_when_it_is_uploaded_again() {
+    async fn plan_with_a_deleted_upload_is_rejected_until_it_is_uploaded_again() {
         let (world, agent, job, execution) = at_work().await;
         let summary = br#"{"add":1,"change":0,"destroy":0,"noop":false}"#;
         send(&world, &agent, &execution, summary.to_vec()).await.ok();
-        assert_eq!(upload::collect(&world.app.pool, &days_from_now(2)).await.unwrap(), 1);
+        assert_eq!(upload::delete_expired(&world.app.pool, &days_from_now(2)).await.unwrap(), 1);
         let plan = super::super::work::plan(&world, &agent, (job, &execution), summary).await;
         let refused = world.report(&agent, job, &execution, 2, plan.clone()).await;
         assert!(
-            refused.refused(422, "invalid")["detail"]
+            refused.rejected(422, "invalid")["detail"]
                 .as_str()
                 .unwrap()
                 .contains("PUT /runner/v1/blobs/")
         );
         send(&world, &agent, &execution, summary.to_vec()).await.ok();
         world.report(&agent, job, &execution, 2, plan).await.ok();
-        assert!(world.story(job).await.contains(&"plan_produced".to_string()));
-        assert_eq!(upload::waiting(&world.app.pool).await.unwrap(), 0);
+        assert!(world.event_types(job).await.contains(&"plan_produced".to_string()));
+        assert_eq!(upload::unreferenced_bytes(&world.app.pool).await.unwrap(), 0);
     }
 }

@@ -42,15 +42,15 @@ async fn job_runs_from_its_offer_to_its_finalized_log() {
     );
     let offer = &polled.ok()["directives"][0];
     assert_eq!((&offer["type"], &offer["job"]), (&json!("offer"), &json!(job)));
-    let execution = world.running(&agent, job).await;
-    let said = |seq, body| world.report(&agent, job, &execution, seq, body);
-    said(2, json!({"type": "phase", "payload": {"name": "init"}})).await.ok();
-    let last = said(3, empty_log()).await;
+    let execution = world.start_job(&agent, job).await;
+    let send = |seq, body| world.report(&agent, job, &execution, seq, body);
+    send(2, json!({"type": "phase", "payload": {"name": "init"}})).await.ok();
+    let last = send(3, empty_log()).await;
     assert_eq!((last.status.as_u16(), &last.ok()["job_state"]), (200, &json!("succeeded")));
-    let story = ["queued", "claimed", "started", "phase_entered", "succeeded", "log_finalized"];
-    assert_eq!(world.story(job).await, story);
-    said(3, empty_log()).await.ok();
-    assert_eq!(world.story(job).await.len(), 6, "a repeated report changes nothing");
+    let events = ["queued", "claimed", "started", "phase_entered", "succeeded", "log_finalized"];
+    assert_eq!(world.event_types(job).await, events);
+    send(3, empty_log()).await.ok();
+    assert_eq!(world.event_types(job).await.len(), 6, "a repeated report changes nothing");
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ fn hash(text: &Value) -> proof::Hash {
 }
 
 #[tokio::test]
-async fn a_claim_continues_the_log_that_the_runner_saw() {
+async fn claim_proves_consistency_with_the_checkpoint_of_the_runner() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     let first = world.queue(install, JobKind::Plan, JobClass::Pure).await;
@@ -101,8 +101,9 @@ async fn a_claim_continues_the_log_that_the_runner_saw() {
         "checkpoint": seen["checkpoint"]});
     let path = format!("/runner/v1/jobs/{second}/claim");
     let next = world.call(axum::http::Method::PUT, &path, &agent.token, &body).await.ok();
-    let head =
-        |said: &Value| Checkpoint::read_unverified(said["checkpoint"].as_str().unwrap()).unwrap();
+    let head = |claimed: &Value| {
+        Checkpoint::read_unverified(claimed["checkpoint"].as_str().unwrap()).unwrap()
+    };
     let (old, new) = (head(&seen), head(&next));
     assert_eq!(next["consistency"]["from"], old.size);
     let path: Vec<_> = next["consistency"]["path"].as_array().unwrap().iter().map(hash).collect();
@@ -115,14 +116,14 @@ async fn only_the_runner_of_the_install_gets_the_job_and_only_once() {
     let (agent, install) = ready(&world).await;
     let (stranger, _) = ready(&world).await;
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
-    world.claim(&stranger, job, "c1").await.refused(403, "not_offered");
-    let execution = world.running(&agent, job).await;
-    world.claim(&agent, job, "c2").await.refused(409, "claimed_by_other");
+    world.claim(&stranger, job, "c1").await.rejected(403, "not_offered");
+    let execution = world.start_job(&agent, job).await;
+    world.claim(&agent, job, "c2").await.rejected(409, "claimed_by_other");
     let phase = json!({"type": "phase", "payload": {"name": "init"}});
-    world.report(&stranger, job, &execution, 2, phase.clone()).await.refused(403, "forbidden");
+    world.report(&stranger, job, &execution, 2, phase.clone()).await.rejected(403, "forbidden");
     let stale = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV";
-    for said in [phase, empty_log()] {
-        let refused = world.report(&agent, job, stale, 2, said).await.refused(412, "fenced");
+    for body in [phase, empty_log()] {
+        let refused = world.report(&agent, job, stale, 2, body).await.rejected(412, "fenced");
         assert_eq!(refused["job_state"], "running");
     }
 }
@@ -134,7 +135,7 @@ async fn builds_go_to_build_runners() {
     let mut builder = world.enrolled(Purpose::Build).await;
     world.open(&mut builder, "j", json!([])).await;
     let job = world.queue_build().await;
-    world.claim(&installed, job, "c1").await.refused(403, "not_offered");
+    world.claim(&installed, job, "c1").await.rejected(403, "not_offered");
     let offered = world.poll(&builder, 5, json!({})).await.ok();
     assert_eq!(offered["directives"][0]["job"], json!(job));
     world.claim(&builder, job, "c1").await.ok();
@@ -145,13 +146,13 @@ async fn reports_are_applied_once_and_in_order() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
-    let execution = world.running(&agent, job).await;
+    let execution = world.start_job(&agent, job).await;
     let phase = |name: &str| json!({"type": "phase", "payload": {"name": name}});
     let gap = world.report(&agent, job, &execution, 3, phase("a")).await;
-    assert_eq!(gap.refused(409, "seq_gap")["expected"], 2);
+    assert_eq!(gap.rejected(409, "seq_gap")["expected"], 2);
     world.report(&agent, job, &execution, 2, phase("a")).await.ok();
     world.report(&agent, job, &execution, 2, phase("a")).await.ok();
-    world.report(&agent, job, &execution, 2, phase("b")).await.refused(409, "seq_conflict");
+    world.report(&agent, job, &execution, 2, phase("b")).await.rejected(409, "seq_conflict");
 }
 
 #[tokio::test]
@@ -164,11 +165,11 @@ async fn refusal_is_recorded_for_runner_and_job_in_one_commit() {
     let refused = json!({"type": "refused", "payload":
         {"by": "customer_policy", "rule": "window", "detail": "not on Saturdays"}});
     world.report(&agent, job, execution, 1, refused).await.ok();
-    assert_eq!(world.story(job).await, ["queued", "claimed", "failed", "log_finalized"]);
-    let said = world.events("runner", agent.id).await;
-    let said = said.iter().find(|event| event.event_type == "runner.refused").unwrap();
+    assert_eq!(world.event_types(job).await, ["queued", "claimed", "failed", "log_finalized"]);
+    let runner_events = world.events("runner", agent.id).await;
+    let refused = runner_events.iter().find(|event| event.event_type == "runner.refused").unwrap();
     let failed = &world.events("job", job).await[2];
-    assert_eq!(said.commit_no, failed.commit_no);
+    assert_eq!(refused.commit_no, failed.commit_no);
     assert!(failed.payload.contains(r#""reason":"refused""#), "{}", failed.payload);
 }
 
@@ -177,13 +178,13 @@ async fn cancellation_is_in_every_response_until_confirmed() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
-    let execution = world.running(&agent, job).await;
+    let execution = world.start_job(&agent, job).await;
     let running = json!({"running": [{"job": job, "execution": execution, "log_len": 0}]});
     let by: Actor = "prn_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
     let cancel = JobCommand::RequestCancel { by, reason: "wrong".into(), force: false };
     let (polled, ()) = tokio::join!(world.poll(&agent, 10, running), async {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        world.tell(job, cancel).await;
+        world.handle(job, cancel).await;
     });
     let directives = polled.ok()["directives"].as_array().unwrap().clone();
     let told = directives.iter().find(|directive| directive["type"] == "cancel").unwrap();
@@ -195,7 +196,7 @@ async fn cancellation_is_in_every_response_until_confirmed() {
     let last = json!({"type": "finished", "payload":
         {"outcome": "cancelled", "forced": true, "log_len": 0, "log_sha256": sha256}});
     world.report(&agent, job, &execution, 3, last).await.ok();
-    assert!(world.story(job).await.contains(&"cancelled".to_string()));
+    assert!(world.event_types(job).await.contains(&"cancelled".to_string()));
 }
 
 #[tokio::test]
@@ -203,16 +204,16 @@ async fn plan_must_match_its_digest_and_uploaded_summary() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
-    let execution = world.running(&agent, job).await;
+    let execution = world.start_job(&agent, job).await;
     let summary = br#"{"add":1,"change":0,"destroy":0,"noop":false}"#;
     let plan = plan(&world, &agent, (job, &execution), summary).await;
     let other = ready(&world).await.0;
     let mut refused = vec![("signature", plan.clone()), ("PUT /runner/v1/blobs/", plan.clone())];
     let digest = plan["payload"]["digest"].as_str().unwrap();
     refused[0].1["payload"]["signature"] = signed(&other, digest, (job, &execution)).into();
-    for (word, forged) in refused {
+    for (text, forged) in refused {
         let answer = world.report(&agent, job, &execution, 2, forged).await;
-        assert!(answer.refused(422, "invalid").to_string().contains(word), "{word}");
+        assert!(answer.rejected(422, "invalid").to_string().contains(text), "{text}");
     }
     let put = |path: String| {
         let request = axum::http::Request::put(path)
@@ -224,7 +225,7 @@ async fn plan_must_match_its_digest_and_uploaded_summary() {
     let blob = format!("/runner/v1/blobs/{}", plan["payload"]["summary"].as_str().unwrap());
     put(blob.clone()).await.ok();
     let other = format!("/runner/v1/blobs/sha256:{:064x}", 1);
-    put(other).await.refused(422, "invalid");
+    put(other).await.rejected(422, "invalid");
     // A summary, file or tool that does not match the digest, and counts that differ from the
     // summary.
     let another = json!(format!("sha256:{:064x}", 1));
@@ -235,39 +236,40 @@ async fn plan_must_match_its_digest_and_uploaded_summary() {
         ("noop", json!(true), "are not those of the summary"),
         ("destroy", json!(7), "are not those of the summary"),
     ];
-    for (key, value, word) in forgeries {
+    for (key, value, text) in forgeries {
         let mut forged = plan.clone();
         forged["payload"][key] = value;
         let answer = world.report(&agent, job, &execution, 2, forged).await;
-        assert!(answer.refused(422, "invalid").to_string().contains(word), "{key}");
+        assert!(answer.rejected(422, "invalid").to_string().contains(text), "{key}");
     }
     world.report(&agent, job, &execution, 2, plan).await.ok();
-    assert!(world.story(job).await.contains(&"plan_produced".to_string()));
+    assert!(world.event_types(job).await.contains(&"plan_produced".to_string()));
     // Uploads are accepted only while the execution runs.
     world.report(&agent, job, &execution, 3, empty_log()).await.ok();
-    put(blob).await.refused(412, "fenced");
+    put(blob).await.rejected(412, "fenced");
 }
 
 #[tokio::test]
 async fn plan_by_a_replaced_key_must_be_signed_again() {
-    // given another server that has the runner's key in its cache, which the runner replaces here
+    // given another server that has cached the runner's key, and a runner that replaces its key at
+    // this server
     let world = World::new().await;
     let (mut agent, install) = ready(&world).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
-    let execution = world.running(&agent, job).await;
-    let there = world.beside().await;
+    let execution = world.start_job(&agent, job).await;
+    let there = world.second_server().await;
     there.app.engine.load::<Runner>(agent.id).await.unwrap();
     let summary = br#"{"add":1,"change":0,"destroy":0,"noop":false}"#;
     event_log::blob::put(&world.app.pool, &summary[..]).await.unwrap();
     let former = plan(&world, &agent, (job, &execution), summary).await;
     agent.key = rekeyed(&world, &agent).await;
-    // then a plan by the former key must be signed again, and one by the new key is accepted there
-    // as well
-    let said = world.report(&agent, job, &execution, 2, former).await;
-    assert_eq!(said.refused(409, "rejected")["signed_by"], "former_key");
+    // then a plan by the former key must be signed again, and the other server accepts a plan by
+    // the new key
+    let response = world.report(&agent, job, &execution, 2, former).await;
+    assert_eq!(response.rejected(409, "rejected")["signed_by"], "former_key");
     let again = plan(&world, &agent, (job, &execution), summary).await;
     there.report(&agent, job, &execution, 2, again).await.ok();
-    assert!(world.story(job).await.contains(&"plan_produced".to_string()));
+    assert!(world.event_types(job).await.contains(&"plan_produced".to_string()));
     // and the verification of the whole log finds the key of its position
     let verified = event_log::verify::verify(world.app.log(), 0, |_| {}).await.unwrap();
     assert_eq!((verified.reported.tally.signed, verified.reported.wrong), (1, vec![]));
@@ -291,6 +293,6 @@ pub async fn plan(
 
 fn signed(agent: &Agent, digest: &str, (job, execution): (JobId, &str)) -> String {
     let digest: domain::digest::Digest = digest.parse().unwrap();
-    let said = proof::plan::statement(&digest.bytes(), &job.to_string(), execution);
-    proof::plan::sign(&said, &agent.key)
+    let signed_bytes = proof::plan::statement(&digest.bytes(), &job.to_string(), execution);
+    proof::plan::sign(&signed_bytes, &agent.key)
 }

@@ -70,7 +70,7 @@ impl TestResponse {
     }
 
     #[track_caller]
-    pub fn refused(&self, status: u16, code: &str) -> Value {
+    pub fn rejected(&self, status: u16, code: &str) -> Value {
         let (json, text) = (self.json(), String::from_utf8_lossy(&self.bytes));
         assert_eq!(self.status.as_u16(), status, "{text}");
         assert_eq!(json["code"], code, "{text}");
@@ -109,12 +109,12 @@ impl World {
     }
 
     /// Starts another server on the same database, with the same keys.
-    pub async fn beside(&self) -> World {
-        self.beside_with(self.timing).await
+    pub async fn second_server(&self) -> World {
+        self.second_server_with(self.timing).await
     }
 
     /// Starts another server with other timeouts.
-    pub async fn beside_with(&self, timing: Timing) -> World {
+    pub async fn second_server_with(&self, timing: Timing) -> World {
         World::start(self.database.clone(), self.data.clone(), timing, "there").await
     }
 
@@ -243,8 +243,8 @@ impl World {
     pub async fn enrolled(&self, purpose: Purpose) -> Agent {
         let token = self.enrolment(purpose).await;
         let key = SigningKey::generate(&mut rand::rngs::OsRng);
-        let said = self.enrol(&token, &key, purpose).await.ok();
-        let id = said["runner"].as_str().unwrap().parse().unwrap();
+        let response = self.enrol(&token, &key, purpose).await.ok();
+        let id = response["runner"].as_str().unwrap().parse().unwrap();
         let token = self.token(id, &key).await;
         Agent { id, token, key, process_id: Ulid::new().to_string(), session: None }
     }
@@ -287,18 +287,18 @@ impl World {
 
     pub async fn token(&self, id: RunnerId, key: &SigningKey) -> String {
         let body = json!({"assertion": self.assertion(id, key)});
-        let said = self.call(Method::POST, "/runner/v1/token", "", &body).await.ok();
-        said["access_token"].as_str().unwrap().to_string()
+        let response = self.call(Method::POST, "/runner/v1/token", "", &body).await.ok();
+        response["access_token"].as_str().unwrap().to_string()
     }
 
     /// Opens a session with this journal. Returns the response.
     pub async fn open(&self, agent: &mut Agent, journal_id: &str, journal: Value) -> Value {
         let session = SessionId(Ulid::new());
         let assertion = self.opening(agent, session, ("boot", journal_id));
-        let said = self.open_with(&assertion, journal).await.ok();
-        agent.session = Some((session, said["generation"].as_u64().unwrap()));
-        agent.token = said["access_token"].as_str().unwrap().to_string();
-        said
+        let response = self.open_with(&assertion, journal).await.ok();
+        agent.session = Some((session, response["generation"].as_u64().unwrap()));
+        agent.token = response["access_token"].as_str().unwrap().to_string();
+        response
     }
 
     pub async fn open_with(&self, assertion: &str, journal: Value) -> TestResponse {
@@ -374,7 +374,7 @@ impl World {
         job
     }
 
-    pub async fn tell(&self, job: JobId, command: JobCommand) {
+    pub async fn handle(&self, job: JobId, command: JobCommand) {
         let call = &World::system();
         let done = self
             .app
@@ -384,7 +384,7 @@ impl World {
     }
 
     /// Claims and starts a job. Returns the execution.
-    pub async fn running(&self, agent: &Agent, job: JobId) -> String {
+    pub async fn start_job(&self, agent: &Agent, job: JobId) -> String {
         let claimed = self.claim(agent, job, "c1").await.ok();
         let execution = claimed["execution"].as_str().unwrap().to_string();
         self.report(agent, job, &execution, 1, json!({"type": "started", "payload": {}}))
@@ -399,13 +399,13 @@ impl World {
         self.app.engine.log().read_stream(&stream, 0).await.unwrap()
     }
 
-    pub async fn story(&self, job: JobId) -> Vec<String> {
+    pub async fn event_types(&self, job: JobId) -> Vec<String> {
         let events = self.events("job", job).await;
         events.iter().map(|stored| stored.event_type.trim_start_matches("job.").into()).collect()
     }
 
     /// Waits until a stream has an event of this type.
-    pub async fn until(&self, kind: &str, id: impl ToString, event: &str) {
+    pub async fn wait_for_event(&self, kind: &str, id: impl ToString, event: &str) {
         let id = id.to_string();
         for _ in 0..400 {
             if self.events(kind, &id).await.iter().any(|stored| stored.event_type == event) {

@@ -25,7 +25,7 @@ pub async fn of_version(
     version: u32,
 ) -> Result<BTreeMap<String, String>, Problem> {
     let stream = StreamId::of::<Install>(install.to_string());
-    let (mut state, mut found) = (Install::default(), None);
+    let (mut state, mut found_inputs) = (Install::default(), None);
     let mut events = app.log().read_stream(&stream, 0).await?.into_iter().peekable();
     while let Some(stored) = events.next() {
         for event in stored.decode::<InstallEvent>()? {
@@ -33,12 +33,12 @@ pub async fn of_version(
         }
         let is_last = events.peek().is_none_or(|next| next.commit_no != stored.commit_no);
         if is_last && state.config_version == version {
-            found = Some(state.inputs.clone());
+            found_inputs = Some(state.inputs.clone());
         }
     }
     let never =
         || Problem::not_found(format!("config version {version} in the history of {install}"));
-    let inputs = found.ok_or_else(never)?;
+    let inputs = found_inputs.ok_or_else(never)?;
     match inputs.iter().find(|(_, value)| *value == ERASED) {
         Some((name, _)) => {
             Err(Problem::not_found(format!("the value of input {name:?} (it was erased)")))
@@ -63,13 +63,16 @@ pub fn differences(
 }
 
 /// Checks that an install with these inputs can use the config version.
-pub(super) fn chosen(config: &Config, kept: &BTreeMap<String, String>) -> Result<(), Problem> {
-    check(config, &known(config, kept))
+pub(super) fn check_stored(
+    config: &Config,
+    inputs: &BTreeMap<String, String>,
+) -> Result<(), Problem> {
+    check(config, &known(config, inputs))
 }
 
 /// Checks the inputs of a new install. Rejects unknown, missing and ill-typed values.
-pub(super) fn given(config: &Config, given: &BTreeMap<String, String>) -> Result<(), Problem> {
-    check(config, &given.iter().map(|(name, text)| (name.clone(), text.clone().into())).collect())
+pub(super) fn check_new(config: &Config, inputs: &BTreeMap<String, String>) -> Result<(), Problem> {
+    check(config, &inputs.iter().map(|(name, text)| (name.clone(), text.clone().into())).collect())
 }
 
 fn check(config: &Config, inputs: &BTreeMap<String, Value>) -> Result<(), Problem> {
@@ -80,15 +83,15 @@ fn check(config: &Config, inputs: &BTreeMap<String, Value>) -> Result<(), Proble
 
 /// Checks a change of inputs: the config must declare each input to set, and the config or the
 /// install each input to remove.
-pub(super) fn takes(
+pub(super) fn check_changes(
     config: &Config,
-    kept: &BTreeMap<String, String>,
+    current: &BTreeMap<String, String>,
     set: &BTreeMap<String, String>,
     unset: &BTreeSet<String>,
 ) -> Result<(), Problem> {
     let known = |name: &str| config.app.input(name).is_some();
     let unknown = set.keys().filter(|name| !known(name));
-    let unknown = unknown.chain(unset.iter().filter(|n| !known(n) && !kept.contains_key(*n)));
+    let unknown = unknown.chain(unset.iter().filter(|n| !known(n) && !current.contains_key(*n)));
     let errors: Vec<FieldProblem> = unknown
         .map(|name| {
             let names: Vec<&str> = config.app.inputs.iter().map(|i| i.name.as_str()).collect();

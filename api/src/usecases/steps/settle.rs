@@ -5,12 +5,12 @@ use domain::{
     ids::{InstallId, JobId, RunId, StepId},
     install::{Install, InstallCommand, Outputs, StepResult},
     job::{Job, JobEvent, JobKind, JobProduct, Origin, Outcome as JobOutcome, State as JobState},
-    run::{Approval, Operation, PlanFacts, Run, RunCommand, StepFailure, Target},
+    run::{Approval, Operation, Run, RunCommand, StepFailure, StepPlan, Target},
 };
 use futures::FutureExt as _;
 
 use self::retry::may_retry;
-use super::{resource, shortened, tidy};
+use super::{release_finished, resource, truncated};
 use crate::{
     execute::{Call, Done, UnitOfWork},
     problem::Problem,
@@ -28,7 +28,7 @@ pub async fn settle(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Prob
 
 /// Fails a step whose job result cannot be applied, so that the run does not stall.
 pub async fn give_up(app: &App, call: &Call, id: JobId, detail: &str) -> Result<Done<()>, Problem> {
-    let detail = shortened(detail);
+    let detail = truncated(detail);
     app.engine
         .transact(call, move |unit| {
             let detail = detail.clone();
@@ -45,7 +45,7 @@ pub async fn give_up(app: &App, call: &Call, id: JobId, detail: &str) -> Result<
                     let fail = RunCommand::FailStep { step, job, reason, detail, may_retry: false };
                     unit.handle::<Run>(run, fail).await?;
                 }
-                tidy(unit, run).await
+                release_finished(unit, run).await
             }
             .boxed()
         })
@@ -77,7 +77,7 @@ async fn complete_step(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> 
                 record_not_applied(unit, install, run, step).await?;
             }
             let (stale, detail) = failure_of(&job);
-            let told = if stale && kind == JobKind::Apply {
+            let command = if stale && kind == JobKind::Apply {
                 RunCommand::InvalidatePlan { job: id, reason: detail }
             } else {
                 let reason = match outcome {
@@ -88,10 +88,10 @@ async fn complete_step(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> 
                 let may_retry = may_retry(&job);
                 RunCommand::FailStep { step, job: Some(id), reason, detail, may_retry }
             };
-            unit.handle::<Run>(run, told).await?;
+            unit.handle::<Run>(run, command).await?;
         }
     }
-    tidy(unit, run).await
+    release_finished(unit, run).await
 }
 
 async fn record_plan(
@@ -102,11 +102,11 @@ async fn record_plan(
     id: JobId,
     job: &Job,
 ) -> Result<(), Problem> {
-    let found = job.reports.iter().find_map(|event| {
+    let plan_report = job.reports.iter().find_map(|event| {
         let JobEvent::PlanProduced { plan, .. } = event else { return None };
         Some(plan.clone())
     });
-    let Some(report) = found else {
+    let Some(report) = plan_report else {
         let (reason, detail) = (StepFailure::JobFailed, "the plan job reported no plan".into());
         let may_retry = false;
         let fail = RunCommand::FailStep { step, job: Some(id), reason, detail, may_retry };
@@ -114,7 +114,7 @@ async fn record_plan(
         return Ok(());
     };
     let noop = report.noop;
-    let plan = PlanFacts {
+    let plan = StepPlan {
         digest: report.digest,
         summary: report.summary,
         noop,
@@ -138,7 +138,7 @@ async fn record_plan(
     Ok(())
 }
 
-/// Records the state that the job reported, whatever its outcome.
+/// Records the state that the job reported, also for a failed job.
 async fn record_state(
     unit: &mut UnitOfWork,
     install: InstallId,
@@ -182,8 +182,8 @@ async fn record(
             StepResult::ComponentDestroyed { name, component }
         }
         (Target::Sandbox { build }, Operation::Apply | Operation::Execute) => {
-            let kept = || has.sandbox.as_ref().map(|sandbox| sandbox.outputs.clone());
-            let outputs = reported.or_else(kept).unwrap_or_default();
+            let former = || has.sandbox.as_ref().map(|sandbox| sandbox.outputs.clone());
+            let outputs = reported.or_else(former).unwrap_or_default();
             let fingerprint = fingerprint.ok_or_else(missing_fingerprint)?;
             StepResult::SandboxProvisioned { build, config_version, fingerprint, outputs }
         }
@@ -191,8 +191,8 @@ async fn record(
             Target::Component { component, name, build, depends_on },
             Operation::Apply | Operation::Execute,
         ) => {
-            let kept = || has.components.get(&name).map(|component| component.outputs.clone());
-            let outputs: Outputs = reported.or_else(kept).unwrap_or_default();
+            let former = || has.components.get(&name).map(|component| component.outputs.clone());
+            let outputs: Outputs = reported.or_else(former).unwrap_or_default();
             let fingerprint = fingerprint.ok_or_else(missing_fingerprint)?;
             StepResult::ComponentDeployed {
                 name,
@@ -232,11 +232,11 @@ fn missing_fingerprint() -> Problem {
 
 /// Returns true if the plan was stale, and the failure detail of the job.
 fn failure_of(job: &Job) -> (bool, String) {
-    let said = job.reports.iter().rev().find_map(|event| {
+    let reported = job.reports.iter().rev().find_map(|event| {
         let JobEvent::Failed { reason, detail, .. } = event else { return None };
-        Some((*reason == domain::job::FailureReason::PlanStale, shortened(detail)))
+        Some((*reason == domain::job::FailureReason::PlanStale, truncated(detail)))
     });
-    said.unwrap_or_else(|| match &job.state {
+    reported.unwrap_or_else(|| match &job.state {
         JobState::Ended { outcome, .. } => (false, format!("the job was {outcome}")),
         JobState::NotCreated
         | JobState::Queued { .. }

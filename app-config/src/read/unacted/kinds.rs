@@ -18,7 +18,7 @@ pub struct Kind {
     pub per: Per,
     pub code: &'static str,
     pub what: &'static str,
-    pub instead: &'static str,
+    pub behavior: &'static str,
     pub remedy: &'static str,
     /// True if the value must not be shown.
     pub is_secret: bool,
@@ -28,10 +28,10 @@ const fn kind(
     id: &'static str,
     per: Per,
     what: &'static str,
-    instead: &'static str,
+    behavior: &'static str,
     remedy: &'static str,
 ) -> Kind {
-    Kind { id, per, code: "not_yet", what, instead, remedy, is_secret: false }
+    Kind { id, per, code: "not_yet", what, behavior, remedy, is_secret: false }
 }
 
 /// Sorted by id.
@@ -111,7 +111,7 @@ pub const KINDS: &[Kind] = &[
         per: Per::Reader,
         code: "no_plugin",
         what: "type `{}`",
-        instead: "it is published and shown, but its deploy is rejected until its plugin is pinned",
+        behavior: "it is published and shown, but its deploy is rejected until its plugin is pinned",
         remedy: "use a `terraform_module`, or your own plugin: --plugin {}=PATH",
         is_secret: false,
     },
@@ -196,7 +196,7 @@ pub const KINDS: &[Kind] = &[
         per: Per::Reader,
         code: "script_elsewhere",
         what: "step with its script in a repository",
-        instead: "it is published, but its run is rejected",
+        behavior: "it is published, but its run is rejected",
         remedy: "write the script in the step's inline_contents",
         is_secret: false,
     },

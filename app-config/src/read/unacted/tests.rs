@@ -15,7 +15,7 @@ fn known() -> BTreeSet<(String, String)> {
         app.insert(path, File { bytes: text.into(), executable: false }).unwrap();
         let reader = Reader::new(&app, &[]);
         directory_with(&reader);
-        known.extend(reader.asked.borrow().iter().cloned());
+        known.extend(reader.known_keys.borrow().iter().cloned());
     }
     known
 }
@@ -27,8 +27,8 @@ fn every_key_that_the_reader_knows_has_a_status() {
     let known = known();
     let missing: Vec<_> = known.difference(&listed).map(|(f, k)| format!("{f} {k}")).collect();
     assert!(missing.is_empty(), "without a status in keys.txt:\n{}", missing.join("\n"));
-    let gone: Vec<_> = listed.difference(&known).map(|(f, k)| format!("{f} {k}")).collect();
-    assert!(gone.is_empty(), "in keys.txt and unknown to the reader:\n{}", gone.join("\n"));
+    let removed: Vec<_> = listed.difference(&known).map(|(f, k)| format!("{f} {k}")).collect();
+    assert!(removed.is_empty(), "in keys.txt and unknown to the reader:\n{}", removed.join("\n"));
 }
 
 #[test]

@@ -18,9 +18,10 @@ pub enum Component {
 /// Settings that every component accepts.
 #[derive(JsonSchema)]
 pub struct Common {
-    /// Letters, digits and `_`, because templates use it in a field chain.
+    /// Letters, digits and `_`, because templates use the name in a field chain.
     name: String,
-    /// Alternative name in variables.
+    /// Name of the component in templates. This release does not act on the key: templates find a
+    /// component only by its `name`.
     var_name: Option<String>,
     /// Components that must be deployed first. Components that templates read need not be listed.
     dependencies: Option<Vec<String>>,
@@ -32,11 +33,11 @@ pub struct Common {
     timeout: Option<String>,
     /// A duration such as `30m`.
     deploy_timeout: Option<String>,
-    /// True if an install may run without it.
+    /// True if an install may run without the component.
     toggleable: Option<Flag>,
-    /// True if it is enabled in a new install.
+    /// True if the component is enabled in a new install.
     default_enabled: Option<Flag>,
-    /// True if a plan without changes needs no approval.
+    /// If `true` (the default), a plan without changes ends the step without an approval.
     skip_noops: Option<Flag>,
     auto_approve_on_policies_passing: Option<Flag>,
     /// Cluster, as named in kubernetes_contexts.toml.
@@ -72,7 +73,7 @@ pub struct HelmChart {
     public_repo: Option<Repo>,
     connected_repo: Option<Repo>,
     helm_repo: Option<HelmRepo>,
-    /// Namespace. The default is the id of the install. A template.
+    /// Namespace. The default is the id of the install. May be a template.
     namespace: Option<String>,
     values: Option<Values>,
     values_file: Option<Vec<ValuesFile>>,
@@ -89,7 +90,7 @@ pub struct HelmRepo {
 
 #[derive(JsonSchema)]
 pub struct ValuesFile {
-    /// Text, or `./file` for the text of a file. A template.
+    /// Text, or `./file` for the text of a file. May be a template.
     contents: Option<String>,
     source: Option<String>,
 }
@@ -99,9 +100,9 @@ pub struct ValuesFile {
 pub struct KubernetesManifest {
     #[serde(flatten)]
     common: Common,
-    /// A template.
+    /// Namespace. May be a template.
     namespace: Option<String>,
-    /// Text, or `./file` for the text of a file. A template.
+    /// Text, or `./file` for the text of a file. May be a template.
     manifest: Option<String>,
     kustomize: Option<Kustomize>,
     public_repo: Option<Repo>,

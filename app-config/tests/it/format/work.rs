@@ -12,7 +12,7 @@ pub struct Action {
     triggers: Option<Vec<Trigger>>,
     steps: Vec<Step>,
     dependencies: Option<Vec<String>>,
-    /// Requested role. A template.
+    /// Requested role. May be a template.
     role: Option<String>,
     break_glass_role: Option<String>,
     enable_kube_config: Option<Flag>,
@@ -43,9 +43,9 @@ pub struct Trigger {
 pub struct Step {
     name: String,
     description: Option<String>,
-    /// Command in the step's repository. A template.
+    /// Command in the step's repository. May be a template.
     command: Option<String>,
-    /// Script, or `./file` for the text of a file. A template.
+    /// Script, or `./file` for the text of a file. May be a template.
     inline_contents: Option<String>,
     env_vars: Option<Values>,
     public_repo: Option<Repo>,
@@ -69,7 +69,7 @@ pub struct Runbook {
     name: String,
     display_name: Option<String>,
     description: Option<String>,
-    /// Text, or `./file` for the text of a file. A template.
+    /// Text, or `./file` for the text of a file. May be a template.
     readme: Option<String>,
     steps: Option<Vec<RunbookStep>>,
     labels: Option<Values>,

@@ -69,9 +69,9 @@ impl Generator {
     }
 
     /// Writes a function call or an operand.
-    pub(super) fn expression(&mut self, wanted: Kind) {
+    pub(super) fn expression(&mut self, preferred: Kind) {
         self.depth += 1;
-        let kind = if self.chance(25) { self.kind() } else { wanted };
+        let kind = if self.chance(25) { self.kind() } else { preferred };
         if self.depth > 6 || self.chance(3) {
             self.operand(kind);
         } else {

@@ -2,8 +2,8 @@
 use super::{Generator, KINDS, Kind};
 
 impl Generator {
-    pub(super) fn operand(&mut self, wanted: Kind) {
-        let kind = if self.chance(15) { self.kind() } else { wanted };
+    pub(super) fn operand(&mut self, preferred: Kind) {
+        let kind = if self.chance(15) { self.kind() } else { preferred };
         self.depth += 1;
         let top = if self.depth > 7 { 9 } else { 12 };
         match self.random.below(top) {
@@ -91,7 +91,7 @@ impl Generator {
 
     pub(super) fn literal(&mut self, kind: Kind) {
         if self.chance(60) {
-            // Some of these are not valid numbers.
+            // Some of these literals are not valid numbers.
             return self.pick(&[
                 "1e400",
                 "0x1.8",

@@ -3,7 +3,7 @@ use std::os::unix::fs::symlink;
 use super::*;
 
 #[test]
-fn links_are_followed_inside_the_repository_and_refused_outside() {
+fn links_are_followed_only_inside_the_repository() {
     let dir = tempfile::tempdir().unwrap();
     let repo = dir.path().join("repo");
     let app = repo.join("apps/shop");
@@ -19,19 +19,20 @@ fn links_are_followed_inside_the_repository_and_refused_outside() {
     symlink("nowhere", app.join("dangling")).unwrap();
     let refused = read(&app).unwrap_err().text();
     assert!(refused.contains("the target of the link does not exist"), "{refused}");
-    let (tree, odd) = survey(&app).unwrap();
+    let (tree, findings) = survey(&app).unwrap();
     assert_eq!(tree.len(), 1);
-    let odd: Vec<_> = odd.iter().map(|finding| (finding.code, finding.file.as_str())).collect();
-    assert_eq!(odd, [("missing_file", "dangling"), ("path_escape", "out")]);
+    let findings: Vec<_> =
+        findings.iter().map(|finding| (finding.code, finding.file.as_str())).collect();
+    assert_eq!(findings, [("missing_file", "dangling"), ("path_escape", "out")]);
 }
 
 /// `.git/config` may contain a token of the user.
 #[test]
-fn a_link_to_what_is_not_sent_is_refused() {
+fn link_to_an_excluded_directory_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let app = dir.path().join(".terraform/app");
-    for made in [".git", ".terraform/app/.terraform/modules", ".terraform/app/shared"] {
-        fs::create_dir_all(dir.path().join(made)).unwrap();
+    for directory in [".git", ".terraform/app/.terraform/modules", ".terraform/app/shared"] {
+        fs::create_dir_all(dir.path().join(directory)).unwrap();
     }
     fs::write(dir.path().join(".git/config"), "token").unwrap();
     fs::write(app.join("terraform.tfstate.backup"), "{}").unwrap();
@@ -41,16 +42,17 @@ fn a_link_to_what_is_not_sent_is_refused() {
     symlink("../../.git/config", app.join("notes.md")).unwrap();
     symlink(".terraform/modules", app.join("modules")).unwrap();
     symlink("terraform.tfstate.backup", app.join("state.txt")).unwrap();
-    let (tree, odd) = survey(&app).unwrap();
+    let (tree, findings) = survey(&app).unwrap();
     let sent: Vec<_> = tree.iter().map(|(path, _)| path).collect();
     assert_eq!(sent, ["linked.txt", "shared/a.txt"]);
-    let odd: Vec<_> = odd.iter().map(|finding| (finding.code, finding.file.as_str())).collect();
+    let findings: Vec<_> =
+        findings.iter().map(|finding| (finding.code, finding.file.as_str())).collect();
     let refused = ["git", "modules", "notes.md", "state.txt"];
-    assert_eq!(odd, refused.map(|file| ("path_escape", file)));
+    assert_eq!(findings, refused.map(|file| ("path_escape", file)));
 }
 
 #[test]
-fn a_link_without_end_is_refused_and_state_is_not_sent() {
+fn link_cycle_is_rejected_and_state_is_excluded() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("module/.terraform")).unwrap();
     fs::write(dir.path().join("module/terraform.tfstate"), "{}").unwrap();
@@ -65,28 +67,29 @@ fn a_link_without_end_is_refused_and_state_is_not_sent() {
 
 /// Two links on each of twenty levels make a million paths.
 #[test]
-fn links_that_multiply_come_to_an_end() {
+fn number_of_linked_directories_is_limited() {
     let dir = tempfile::tempdir().unwrap();
     for level in 0..20 {
-        let (here, next) = (dir.path().join(format!("d{level}")), format!("../d{}", level + 1));
-        fs::create_dir(&here).unwrap();
-        symlink(&next, here.join("a")).unwrap();
-        symlink(&next, here.join("b")).unwrap();
+        let (directory, next) =
+            (dir.path().join(format!("d{level}")), format!("../d{}", level + 1));
+        fs::create_dir(&directory).unwrap();
+        symlink(&next, directory.join("a")).unwrap();
+        symlink(&next, directory.join("b")).unwrap();
     }
     fs::create_dir(dir.path().join("d20")).unwrap();
-    let (_, odd) = survey(dir.path()).unwrap();
-    let [only] = &odd[..] else { panic!("{odd:?}") };
-    assert_eq!(only.code, "too_much");
+    let (_, findings) = survey(dir.path()).unwrap();
+    let [finding] = &findings[..] else { panic!("{findings:?}") };
+    assert_eq!(finding.code, "too_much");
 
     let deep = tempfile::tempdir().unwrap();
     fs::create_dir_all(deep.path().join("d/".repeat(70))).unwrap();
     fs::write(deep.path().join("x"), "").unwrap();
-    let (tree, odd) = survey(deep.path()).unwrap();
-    assert_eq!((tree.len(), odd.len(), odd[0].code), (1, 1, "too_much"));
+    let (tree, findings) = survey(deep.path()).unwrap();
+    assert_eq!((tree.len(), findings.len(), findings[0].code), (1, 1, "too_much"));
 }
 
 #[test]
-fn what_cannot_be_read_is_a_finding_beside_the_others() {
+fn unreadable_entries_are_findings() {
     use std::os::unix::ffi::OsStrExt;
     let dir = tempfile::tempdir().unwrap();
     let name = std::ffi::OsStr::from_bytes(b"bad\xffname");
@@ -94,14 +97,15 @@ fn what_cannot_be_read_is_a_finding_beside_the_others() {
     // The name is too long, so every file system call on it fails.
     symlink("x".repeat(300), dir.path().join("long")).unwrap();
     fs::write(dir.path().join("z.toml"), "a = 1").unwrap();
-    let (tree, odd) = survey(dir.path()).unwrap();
+    let (tree, findings) = survey(dir.path()).unwrap();
     assert_eq!(tree.len(), 1);
-    let odd: Vec<_> = odd.iter().map(|finding| (finding.code, finding.file.as_str())).collect();
-    assert_eq!(odd, [("bad_name", "bad\u{fffd}name"), ("unreadable", "long")]);
+    let findings: Vec<_> =
+        findings.iter().map(|finding| (finding.code, finding.file.as_str())).collect();
+    assert_eq!(findings, [("bad_name", "bad\u{fffd}name"), ("unreadable", "long")]);
 }
 
 #[test]
-fn a_directory_knows_where_it_is_in_its_repository() {
+fn path_in_repository_is_relative_to_the_root() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join(".git")).unwrap();
     fs::create_dir_all(dir.path().join("apps/shop")).unwrap();

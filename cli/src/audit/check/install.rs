@@ -60,7 +60,7 @@ pub(crate) fn install_report(
         let (name, count) = (sanitize(&stream.stream), events(stream.events));
         match &stream.complete {
             Complete::Unknown { last } => {
-                open.push(format!("{name} ({count}): that it has no event after position {last}"))
+                open.push(format!("that {name} ({count}) has no event after position {last}"))
             }
             Complete::FromSequences { .. } | Complete::Whole => {
                 holds.push(format!("{name}: complete, {count}"));
@@ -137,7 +137,7 @@ mod tests {
     const AT: &str = "2026-11-20T12:00:00.000000Z";
 
     #[test]
-    fn the_history_shows_who_approved_which_plan_what_ran_and_who_signed_it() {
+    fn history_shows_approvals_jobs_and_signatures() {
         let digest = format!("sha256:{:064x}", 7);
         let job = |name: &str, end: &str| {
             json!({
@@ -159,10 +159,10 @@ mod tests {
         }))
         .unwrap();
         let text = text(&history, &Screen::new(Output::Table, true, true));
-        let shown =
+        let expected =
             ["provision", "by policy:provision", "approved network", "Ann Lee", ": read it"];
-        for shown in shown.into_iter().chain([&*digest]) {
-            assert!(text.contains(shown), "{shown}: {text}");
+        for expected in expected.into_iter().chain([&*digest]) {
+            assert!(text.contains(expected), "{expected}: {text}");
         }
         let signed_by = |name: &str| {
             let line = text.lines().find(|line| line.contains(name) && line.contains("apply"));

@@ -33,7 +33,7 @@ fn run() -> String {
     format!("run/run_{ULID}")
 }
 
-/// An install of a hostile name, and a run that was denied for an encrypted reason.
+/// Bundle of an install, with a run that was denied for an encrypted reason.
 fn bundle() -> Bundle {
     let step = format!("stp_{ULID}");
     let digest = format!("sha256:{:064x}", 7);
@@ -100,7 +100,7 @@ fn denial(bundle: &Bundle) -> schemas::control::history::Intervention {
 }
 
 #[test]
-fn names_and_reasons_are_shown_if_the_bundle_has_them_and_ids_otherwise() {
+fn names_and_reasons_are_shown_if_the_bundle_contains_them() {
     let without = denial(&bundle());
     assert_eq!((without.kind.as_str(), without.by), ("denied", format!("prn_{ULID}")));
     assert_eq!((without.by_name, without.reason), (None, None));
@@ -112,16 +112,16 @@ fn names_and_reasons_are_shown_if_the_bundle_has_them_and_ids_otherwise() {
 }
 
 #[test]
-fn pentest_no_text_of_a_bundle_reaches_a_terminal_as_it_is() {
-    let wild = "x\u{1b}[2J\u{202e}y\nrun approved";
-    let mut bundle = annotated(Some(wild), Some(wild));
+fn pentest_text_of_a_bundle_is_sanitized_for_the_terminal() {
+    let unsafe_text = "x\u{1b}[2J\u{202e}y\nrun approved";
+    let mut bundle = annotated(Some(unsafe_text), Some(unsafe_text));
     bundle.events[0].content = event(
         3,
         &install(),
         "install.created",
         json!({
-            "type": "created", "app": format!("app_{ULID}"), "name": wild, "config_version": 1,
-            "inputs": {wild: wild}, "auto_approve": false,
+            "type": "created", "app": format!("app_{ULID}"), "name": unsafe_text, "config_version": 1,
+            "inputs": {unsafe_text: unsafe_text}, "auto_approve": false,
         }),
     )
     .content;
@@ -134,7 +134,7 @@ fn pentest_no_text_of_a_bundle_reaches_a_terminal_as_it_is() {
 }
 
 #[test]
-fn pentest_an_annotation_does_not_replace_what_the_log_says() {
+fn pentest_annotation_does_not_replace_the_log() {
     let mut bundle = annotated(None, Some("forged"));
     let Content::Open { payload, .. } = &mut bundle.events[3].content else { panic!() };
     *payload = payload.replace("[encrypted]", "in clear");
@@ -142,7 +142,7 @@ fn pentest_an_annotation_does_not_replace_what_the_log_says() {
 }
 
 #[test]
-fn pentest_a_stream_that_the_events_name_and_the_bundle_leaves_out_is_found() {
+fn pentest_missing_stream_of_a_bundle_is_found() {
     let mut bundle = bundle();
     bundle.subject = Subject::Streams(vec![install()]);
     bundle.events.truncate(2);
@@ -151,7 +151,7 @@ fn pentest_a_stream_that_the_events_name_and_the_bundle_leaves_out_is_found() {
 }
 
 #[test]
-fn pentest_an_event_that_cannot_be_read_is_counted_and_breaks_nothing() {
+fn pentest_unreadable_event_is_counted() {
     for payload in ["", "[]", "{\"type\":\"denied\"}", "{\"type\":\"later\",\"reason\":1}"] {
         let mut bundle = annotated(None, Some("x"));
         let Content::Open { payload: text, .. } = &mut bundle.events[3].content else { panic!() };
@@ -163,7 +163,7 @@ fn pentest_an_event_that_cannot_be_read_is_counted_and_breaks_nothing() {
 }
 
 #[test]
-fn a_report_that_no_runner_signed_is_found() {
+fn unsigned_report_is_found() {
     let mut bundle = bundle();
     let job = format!("job/job_{ULID}");
     bundle.subject = Subject::Streams(vec![install(), job.clone(), run()]);

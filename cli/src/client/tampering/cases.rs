@@ -1,14 +1,16 @@
 //! Rows of the tampering table in `docs/security.md`: a change, and its meaning.
 
-/// Kind of a change.
-pub(super) enum How {
-    /// SQL statements.
+pub(super) enum Tampering {
     Sql(&'static str),
     /// Restore of a dump that `pg_dump` wrote at position 9.
-    OldBackup { published: Published },
+    OldBackup {
+        published: Published,
+    },
     /// Restore of a dump from position 5. Then Stead's own code appends other events, until the log
     /// has its former length.
-    Rewritten { published: Published },
+    Rewritten {
+        published: Published,
+    },
     /// One more event, appended with Stead's own code.
     Invented,
     /// The runner's report at position 9 is changed and keeps its old signature. All hashes are
@@ -17,7 +19,7 @@ pub(super) enum How {
     /// One more job with a forged report of its runner, appended with Stead's own code.
     ReportInvented {
         /// Fields that are missing in the forged report, which another key has signed.
-        lacks: &'static [&'static str],
+        missing_fields: &'static [&'static str],
     },
 }
 
@@ -27,36 +29,37 @@ pub(super) enum Published {
     Removed,
 }
 
-/// Row of the tampering table in `docs/security.md`.
 pub(super) struct Case {
     pub what: &'static str,
-    pub how: How,
+    pub tampering: Tampering,
     pub means: &'static str,
 }
 
-const fn case(what: &'static str, how: How, means: &'static str) -> Case {
-    Case { what, how, means }
+const fn case(what: &'static str, tampering: Tampering, means: &'static str) -> Case {
+    Case { what, tampering, means }
 }
 
 pub(super) const CASES: [Case; 19] = [
     case(
         "a byte of a payload is flipped",
-        How::Sql("update log_event set payload = '{\"n\":77}' where position = 7"),
+        Tampering::Sql("update log_event set payload = '{\"n\":77}' where position = 7"),
         "the event was changed",
     ),
     case(
         "a time, an actor, a type or a stream is changed",
-        How::Sql("update log_event set metadata = '{\"actor\":\"prn_other\"}' where position = 7"),
+        Tampering::Sql(
+            "update log_event set metadata = '{\"actor\":\"prn_other\"}' where position = 7",
+        ),
         "the event was changed",
     ),
     case(
         "a row is deleted",
-        How::Sql("delete from log_event where position = 7"),
+        Tampering::Sql("delete from log_event where position = 7"),
         "a recorded event is missing",
     ),
     case(
         "a row is inserted, and the rows after it move",
-        How::Sql(
+        Tampering::Sql(
             "update log_event set position = -position where position > 6; \
              insert into log_event select 7, gen_random_uuid(), aggregate_type, 'x', 1, event_type, event_version, \
                payload, metadata, salt, leaf, chain, commit_no, recorded_at from log_event where position = 6; \
@@ -67,7 +70,7 @@ pub(super) const CASES: [Case; 19] = [
     ),
     case(
         "a row is added at the end",
-        How::Sql(
+        Tampering::Sql(
             "insert into log_event select 13, gen_random_uuid(), aggregate_type, 'x', 1, event_type, event_version, \
              payload, metadata, salt, leaf, chain, commit_no + 1, recorded_at from log_event where position = 12",
         ),
@@ -75,7 +78,7 @@ pub(super) const CASES: [Case; 19] = [
     ),
     case(
         "two rows are swapped",
-        How::Sql(
+        Tampering::Sql(
             "update log_event set position = -1 where position = 7; \
              update log_event set position = 7 where position = 8; \
              update log_event set position = 8 where position = -1",
@@ -84,12 +87,12 @@ pub(super) const CASES: [Case; 19] = [
     ),
     case(
         "the last rows are deleted",
-        How::Sql("delete from log_event where position > 9"),
+        Tampering::Sql("delete from log_event where position > 9"),
         "the newest events are missing; the head still includes them",
     ),
     case(
         "the last rows are deleted, and head and streams are reset",
-        How::Sql(
+        Tampering::Sql(
             "delete from log_event where position > 9; \
              delete from log_stream where last_position > 9; \
              update log_head h set position = 9, chain = e.chain, commit_no = e.commit_no \
@@ -99,59 +102,59 @@ pub(super) const CASES: [Case; 19] = [
     ),
     case(
         "a stream's version is changed",
-        How::Sql("update log_stream set last_position = 5000 where aggregate_id = 's2'"),
+        Tampering::Sql("update log_stream set last_position = 5000 where aggregate_id = 's2'"),
         "commands to that stream would fail, or use an incomplete state",
     ),
     case(
         "a published checkpoint is changed",
-        How::Sql(
+        Tampering::Sql(
             "update log_checkpoint set note = replace(note, E'\\n6\\n', E'\\n7\\n') where position = 6",
         ),
         "no key of the server signed it",
     ),
     case(
         "history is rewritten, and every hash is computed again",
-        How::Rewritten { published: Published::PutBack },
+        Tampering::Rewritten { published: Published::PutBack },
         "the log does not match the published checkpoints",
     ),
     case(
-        "the same, and the published checkpoints are removed",
-        How::Rewritten { published: Published::Removed },
-        "the log is consistent, but differs from the one that other parties saw",
+        "history is rewritten with new hashes, and the published checkpoints are removed",
+        Tampering::Rewritten { published: Published::Removed },
+        "the log is consistent, but differs from the log that other parties saw",
     ),
     case(
         "an old backup is restored",
-        How::OldBackup { published: Published::Removed },
-        "later events are missing; the database alone cannot show it",
+        Tampering::OldBackup { published: Published::Removed },
+        "later events are missing; the database alone cannot show the loss",
     ),
     case(
-        "the same, with the current published checkpoints",
-        How::OldBackup { published: Published::PutBack },
+        "an old backup is restored, with the current published checkpoints",
+        Tampering::OldBackup { published: Published::PutBack },
         "later events are missing; a checkpoint covers them",
     ),
     case(
         "a runner's report is changed; every hash is computed again, every checkpoint signed again",
-        How::ReportChanged,
+        Tampering::ReportChanged,
         "a party with the database and the keys of the vendor wrote it; the runner signed another report",
     ),
     case(
         "a runner's report is forged and signed with another key",
-        How::ReportInvented { lacks: &[] },
+        Tampering::ReportInvented { missing_fields: &[] },
         "the runner did not send this report",
     ),
     case(
         "a runner's report is forged and not signed",
-        How::ReportInvented { lacks: &["signed"] },
-        "no signature proves that the runner sent it: it relies on the server alone",
+        Tampering::ReportInvented { missing_fields: &["signed"] },
+        "no signature proves that the runner sent the report; only the server vouches for it",
     ),
     case(
         "a job's result is forged as a resolution",
-        How::ReportInvented { lacks: &["signed", "seq"] },
+        Tampering::ReportInvented { missing_fields: &["signed", "seq"] },
         "a server writes a result only after a report or a resolution",
     ),
     case(
         "an event is added in the same way as by a server",
-        How::Invented,
+        Tampering::Invented,
         "the log proves what was recorded, not that it is true; the runner's own journal contains its actions",
     ),
 ];

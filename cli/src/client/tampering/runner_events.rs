@@ -43,7 +43,6 @@ pub(super) fn claimed(job: &str) -> Commit {
     commit("job", job, 0, &[queued, claimed])
 }
 
-/// Result of the job.
 pub(super) fn ended(job: &str, end: &Value) -> Commit {
     commit("job", job, 2, std::slice::from_ref(end))
 }

@@ -1,4 +1,3 @@
-//! Tests of the selection of plans to decide on.
 use serde_json::json;
 
 use super::*;
@@ -38,7 +37,7 @@ fn run() -> Run {
     .unwrap()
 }
 
-fn ask(step: Option<&str>, digests: &[u8], all: bool) -> DecideArgs {
+fn args(step: Option<&str>, digests: &[u8], all: bool) -> DecideArgs {
     DecideArgs {
         run: "acme".into(),
         reason: "read it".into(),
@@ -50,31 +49,31 @@ fn ask(step: Option<&str>, digests: &[u8], all: bool) -> DecideArgs {
 }
 
 /// Returns the names of the selected steps, with the digests to approve.
-fn on(ask: &DecideArgs, asks: bool) -> Result<Vec<(String, Digest)>, Failure> {
+fn on(args: &DecideArgs, asks: bool) -> Result<Vec<(String, Digest)>, Failure> {
     let run = run();
-    let steps = waiting_steps(&run, ask.step.as_deref())?;
-    let named = select_plans(&run, &steps, ask, asks)?;
-    Ok(named.into_iter().map(|(step, digest)| (step.name.clone(), digest)).collect())
+    let steps = waiting_steps(&run, args.step.as_deref())?;
+    let selected = select_plans(&run, &steps, args, asks)?;
+    Ok(selected.into_iter().map(|(step, digest)| (step.name.clone(), digest)).collect())
 }
 
 #[test]
 fn only_plans_with_given_digests_are_selected() {
-    assert_eq!(on(&ask(None, &[2], false), false).unwrap(), [("web".into(), digest(2))]);
-    let both = on(&ask(None, &[2, 1], false), false).unwrap();
+    assert_eq!(on(&args(None, &[2], false), false).unwrap(), [("web".into(), digest(2))]);
+    let both = on(&args(None, &[2, 1], false), false).unwrap();
     assert_eq!(both, [("web".into(), digest(2)), ("api".into(), digest(1))]);
     // One of the plans has changed: neither is approved.
-    let stale = on(&ask(None, &[2, 9], false), false).unwrap_err();
+    let stale = on(&args(None, &[2, 9], false), false).unwrap_err();
     assert_eq!(stale.code(), 3);
     // With a named step, the server checks the digest.
-    assert_eq!(on(&ask(Some("api"), &[9], false), false).unwrap(), [("api".into(), digest(9))]);
+    assert_eq!(on(&args(Some("api"), &[9], false), false).unwrap(), [("api".into(), digest(9))]);
 }
 
 #[test]
-fn without_terminal_digest_or_all_is_required() {
-    let mute = on(&ask(None, &[], false), false).unwrap_err();
+fn digest_or_all_is_required_without_a_terminal() {
+    let mute = on(&args(None, &[], false), false).unwrap_err();
     assert!(mute.code() == 2 && mute.text().contains("--digest"), "{}", mute.text());
-    assert_eq!(on(&ask(None, &[], true), false).unwrap().len(), 2);
-    assert_eq!(on(&ask(None, &[], false), true).unwrap().len(), 2, "the user confirms each plan");
-    let none = on(&ask(Some("dns"), &[], true), false).unwrap_err();
+    assert_eq!(on(&args(None, &[], true), false).unwrap().len(), 2);
+    assert_eq!(on(&args(None, &[], false), true).unwrap().len(), 2, "the user confirms each plan");
+    let none = on(&args(Some("dns"), &[], true), false).unwrap_err();
     assert!(none.text().contains("no plan of dns yet"), "{}", none.text());
 }

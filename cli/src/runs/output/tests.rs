@@ -4,7 +4,7 @@ use serde_json::json;
 use crate::render::{Output, Screen};
 
 #[test]
-fn a_plan_shows_what_happens_to_each_resource() {
+fn plan_shows_the_change_of_each_resource() {
     let summary = json!({
         "resources": [
             {"action": "create", "address": "aws_s3_bucket.b", "attributes": ["id", "arn"]},

@@ -1,4 +1,4 @@
-//! Components that are left out of an install.
+//! Enabled and disabled components of an install.
 use super::*;
 
 #[test]
@@ -7,12 +7,12 @@ fn a_component_is_enabled_or_disabled_once_and_not_during_a_deploy() {
         name: "api".into(),
         enabled,
         by: ANN,
-        reason: because(),
+        reason: change_reason(),
     };
     let (name, by) = ("api".to_string(), ANN);
-    let disabled = InstallEvent::ComponentDisabled { name, by, reason: because() };
+    let disabled = InstallEvent::ComponentDisabled { name, by, reason: change_reason() };
     let (name, by) = ("api".to_string(), ANN);
-    let enabled = InstallEvent::ComponentEnabled { name, by, reason: because() };
+    let enabled = InstallEvent::ComponentEnabled { name, by, reason: change_reason() };
     install(created()).when(set(false)).then([disabled.clone()]);
     install(and(created(), [disabled.clone()])).when(set(false)).then_nothing();
     install(and(created(), [disabled])).when(set(true)).then([enabled.clone()]);
@@ -20,12 +20,12 @@ fn a_component_is_enabled_or_disabled_once_and_not_during_a_deploy() {
     // another default.
     install(created()).when(set(true)).then([enabled]);
     install(vec![]).when(set(false)).then_rejected(InstallError::NotFound);
-    let bringing = InstallError::DeployInProgress { run: ONE, kind: RunKind::Deploy };
-    install(deploying()).when(set(false)).then_rejected(bringing);
+    let in_progress = InstallError::DeployInProgress { run: ONE, kind: RunKind::Deploy };
+    install(deploying()).when(set(false)).then_rejected(in_progress);
 }
 
 #[test]
-fn a_deployed_component_is_left_out_only_after_a_user_disabled_it() {
+fn a_deployed_component_is_excluded_only_after_a_user_disabled_it() {
     let (_, deployed) = deployed();
     let choices = |events: Vec<InstallEvent>| {
         let mut install = Install::default();
@@ -35,7 +35,7 @@ fn a_deployed_component_is_left_out_only_after_a_user_disabled_it() {
     assert_eq!(choices(created()), [].into());
     assert_eq!(choices(and(created(), [deployed.clone()])), [("api".into(), true)].into());
     let (name, by) = ("api".to_string(), ANN);
-    let disabled = InstallEvent::ComponentDisabled { name, by, reason: because() };
+    let disabled = InstallEvent::ComponentDisabled { name, by, reason: change_reason() };
     let events = and(created(), [deployed, disabled]);
     assert_eq!(choices(events), [("api".into(), false)].into());
 }

@@ -1,36 +1,36 @@
-//! Example of the stored payload of every event.
+//! Golden test of an example payload of every event.
 use super::{
-    begun::{changing, unchanged},
+    applies::{apply_not_run, apply_start},
     *,
 };
 
 /// Returns the next example. The match makes the compiler report an event without an example.
-fn after(fact: &InstallEvent) -> Option<InstallEvent> {
+fn after(event: &InstallEvent) -> Option<InstallEvent> {
     let (run, step, by) = (ONE, S1, ANN);
     let name = "api".to_string();
-    Some(match fact {
+    Some(match event {
         InstallEvent::Created { .. } => InstallEvent::InputsChanged {
             set: text(&[("size", "4")]),
             unset: names(&["zone"]),
             by,
-            reason: because(),
+            reason: change_reason(),
         },
         InstallEvent::InputsChanged { .. } => {
-            InstallEvent::ConfigPinned { config_version: 2, by, reason: because() }
+            InstallEvent::ConfigPinned { config_version: 2, by, reason: change_reason() }
         }
         InstallEvent::ConfigPinned { .. } => {
-            InstallEvent::AutoApproveChanged { auto_approve: true, by, reason: because() }
+            InstallEvent::AutoApproveChanged { auto_approve: true, by, reason: change_reason() }
         }
         InstallEvent::AutoApproveChanged { .. } => InstallEvent::FirstProvisionAutoApproved { by },
         InstallEvent::FirstProvisionAutoApproved { .. } => {
-            InstallEvent::ComponentDisabled { name, by, reason: because() }
+            InstallEvent::ComponentDisabled { name, by, reason: change_reason() }
         }
         InstallEvent::ComponentDisabled { .. } => {
-            InstallEvent::ComponentEnabled { name, by, reason: because() }
+            InstallEvent::ComponentEnabled { name, by, reason: change_reason() }
         }
         InstallEvent::ComponentEnabled { .. } => ready().remove(1),
         InstallEvent::StackOutputsReported { .. } => {
-            InstallEvent::StackOutputsSet { outputs: outputs("eu-1"), by, reason: because() }
+            InstallEvent::StackOutputsSet { outputs: outputs("eu-1"), by, reason: change_reason() }
         }
         InstallEvent::StackOutputsSet { .. } => admitted(ONE, RunKind::Deploy, &["api"]),
         InstallEvent::RunAdmitted { .. } => {
@@ -55,8 +55,8 @@ fn after(fact: &InstallEvent) -> Option<InstallEvent> {
             outputs: outputs("x"),
         },
         InstallEvent::SandboxProvisioned { .. } => InstallEvent::SandboxDestroyed { run, step },
-        InstallEvent::SandboxDestroyed { .. } => changing().1,
-        InstallEvent::ComponentApplyStarted { .. } => unchanged(ONE, S1),
+        InstallEvent::SandboxDestroyed { .. } => apply_start().1,
+        InstallEvent::ComponentApplyStarted { .. } => apply_not_run(ONE, S1),
         InstallEvent::ComponentApplyNotRun { .. } => deployed().1,
         InstallEvent::ComponentDeployed { .. } => {
             InstallEvent::ComponentDestroyed { name, component: COMPONENT, run, step }

@@ -1,11 +1,11 @@
 //! Approval of the first provision in advance.
 use super::*;
 
-fn first() -> InstallCommand {
+fn approve_first() -> InstallCommand {
     InstallCommand::AutoApproveFirst { by: ANN }
 }
 
-fn set() -> InstallEvent {
+fn first_approved() -> InstallEvent {
     InstallEvent::FirstProvisionAutoApproved { by: ANN }
 }
 
@@ -17,34 +17,35 @@ fn state(events: Vec<InstallEvent>) -> Install {
 
 #[test]
 fn only_an_install_without_a_run_approves_its_first_provision_in_advance() {
-    install(created()).when(first()).then([set()]);
-    install(and(created(), [set()])).when(first()).then_nothing();
-    let begun = and(ready(), [admitted(ONE, RunKind::Provision, &[])]);
-    install(begun).when(first()).then_rejected(InstallError::NotFirstProvision);
-    install(vec![]).when(first()).then_rejected(InstallError::NotFound);
+    install(created()).when(approve_first()).then([first_approved()]);
+    install(and(created(), [first_approved()])).when(approve_first()).then_nothing();
+    let provisioning = and(ready(), [admitted(ONE, RunKind::Provision, &[])]);
+    install(provisioning).when(approve_first()).then_rejected(InstallError::NotFirstProvision);
+    install(vec![]).when(approve_first()).then_rejected(InstallError::NotFound);
 }
 
 #[test]
 fn no_run_but_the_first_provision_is_approved_in_advance() {
-    let begun = and(ready(), [set(), admitted(ONE, RunKind::Provision, &[])]);
-    assert!(state(begun.clone()).approves_first(ONE));
-    assert!(!state(begun.clone()).approves_first(TWO));
+    let provisioning = and(ready(), [first_approved(), admitted(ONE, RunKind::Provision, &[])]);
+    assert!(state(provisioning.clone()).approves_first(ONE));
+    assert!(!state(provisioning.clone()).approves_first(TWO));
     // The run has ended, and a second one provisions again.
-    let closed = InstallEvent::RunFinished { run: ONE, outcome: Outcome::Failed };
-    let again = and(begun, [closed, admitted(TWO, RunKind::Provision, &[])]);
-    assert!(![ONE, TWO].into_iter().any(|run| state(again.clone()).approves_first(run)));
+    let finished = InstallEvent::RunFinished { run: ONE, outcome: Outcome::Failed };
+    let second_provision = and(provisioning, [finished, admitted(TWO, RunKind::Provision, &[])]);
+    assert!(![ONE, TWO].into_iter().any(|run| state(second_provision.clone()).approves_first(run)));
     // The first run is of another kind.
-    let deployed = and(ready(), [set(), admitted(ONE, RunKind::Deploy, &[])]);
+    let deployed = and(ready(), [first_approved(), admitted(ONE, RunKind::Deploy, &[])]);
     assert!(!state(deployed).approves_first(ONE));
-    let never = and(ready(), [admitted(ONE, RunKind::Provision, &[])]);
-    assert!(!state(never).approves_first(ONE));
+    let without_approval = and(ready(), [admitted(ONE, RunKind::Provision, &[])]);
+    assert!(!state(without_approval).approves_first(ONE));
 }
 
 #[test]
-fn switching_auto_approve_off_takes_the_advance_approval_back() {
+fn turning_auto_approve_off_revokes_the_advance_approval() {
     let off = InstallCommand::SetAutoApprove { auto_approve: false, by: ANN, reason: None };
     let changed = InstallEvent::AutoApproveChanged { auto_approve: false, by: ANN, reason: None };
-    install(and(created(), [set()])).when(off).then([changed.clone()]);
-    let begun = and(ready(), [set(), changed, admitted(ONE, RunKind::Provision, &[])]);
-    assert!(!state(begun).approves_first(ONE));
+    install(and(created(), [first_approved()])).when(off).then([changed.clone()]);
+    let provisioning =
+        and(ready(), [first_approved(), changed, admitted(ONE, RunKind::Provision, &[])]);
+    assert!(!state(provisioning).approves_first(ONE));
 }

@@ -1,4 +1,4 @@
-//! The newest known state of a component, and decisions about it.
+//! Newest known state version of a component, and users' decisions about the version.
 use super::*;
 
 fn record(serial: u64) -> InstallCommand {
@@ -17,16 +17,16 @@ fn accept(serial: u64) -> InstallCommand {
 
 fn after(commands: impl IntoIterator<Item = InstallCommand>) -> Install {
     let mut install = Install::default();
-    created().into_iter().for_each(|fact| install.evolve(fact));
+    created().into_iter().for_each(|event| install.evolve(event));
     for command in commands {
-        let facts = install.decide(command, Timestamp::UNIX_EPOCH).unwrap();
-        facts.into_iter().for_each(|fact| install.evolve(fact));
+        let events = install.decide(command, Timestamp::UNIX_EPOCH).unwrap();
+        events.into_iter().for_each(|event| install.evolve(event));
     }
     install
 }
 
 #[test]
-fn a_report_never_moves_the_newest_state_back_and_a_decision_does() {
+fn only_a_decision_moves_the_newest_state_back() {
     let known = |commands: Vec<InstallCommand>| after(commands).states["api"].clone();
     assert_eq!(known(vec![record(7), record(3)]).newest, Some(state_version(7)));
     let accepted = known(vec![record(7), accept(3)]);
@@ -49,14 +49,14 @@ fn another_lineage_that_was_applied_is_the_newest() {
 
 #[test]
 fn a_decision_names_a_component_that_was_deployed_and_a_lineage_that_exists() {
-    let refused = after([]).decide(accept(3), Timestamp::UNIX_EPOCH);
-    assert_eq!(refused, Err(InstallError::NoSuchComponent { name: "api".into() }));
+    let rejection = after([]).decide(accept(3), Timestamp::UNIX_EPOCH);
+    assert_eq!(rejection, Err(InstallError::NoSuchComponent { name: "api".into() }));
     let mut state = state_version(3);
     state.lineage = "a b".into();
     let (name, reason) = ("api".into(), "restored".into());
-    let odd = InstallCommand::AcceptState { name, state, by: ANN, reason };
-    let refused = after([record(7)]).decide(odd, Timestamp::UNIX_EPOCH);
-    assert!(matches!(refused, Err(InstallError::InvalidLineage { .. })), "{refused:?}");
+    let invalid = InstallCommand::AcceptState { name, state, by: ANN, reason };
+    let rejection = after([record(7)]).decide(invalid, Timestamp::UNIX_EPOCH);
+    assert!(matches!(rejection, Err(InstallError::InvalidLineage { .. })), "{rejection:?}");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Every command in every state.
+//! Golden test of the result of every command in every state.
 use super::*;
 
 #[test]
-fn the_whole_machine_fits_in_a_table() {
+fn transitions_match_the_golden_table() {
     let held = and(deploying(), [component_reserved("api", ONE, S1)]);
     let sandbox_held = and(deploying(), [InstallEvent::SandboxReserved { run: ONE, step: S1 }]);
-    let down = and(ready(), [admitted(ONE, RunKind::Deprovision, &[])]);
+    let deprovisioning = and(ready(), [admitted(ONE, RunKind::Deprovision, &[])]);
     let record = InstallCommand::RecordResult { run: ONE, step: S1, result: deployed().0 };
     let reserve_sandbox =
         InstallCommand::Reserve { resource: Resource::Sandbox, run: ONE, step: S1 };
@@ -18,9 +18,9 @@ fn the_whole_machine_fits_in_a_table() {
             ("deploying", deploying()),
             ("component reserved", held.clone()),
             ("sandbox reserved", sandbox_held),
-            ("applying", and(held.clone(), [begun::changing().1])),
+            ("applying", and(held.clone(), [applies::apply_start().1])),
             ("deployed", and(held, [deployed().1])),
-            ("deprovisioning", down),
+            ("deprovisioning", deprovisioning),
         ],
         vec![
             ("create", create()),
@@ -63,7 +63,7 @@ fn the_whole_machine_fits_in_a_table() {
             ("reserve sandbox", reserve_sandbox),
             (
                 "start apply",
-                InstallCommand::StartApply { run: ONE, step: S1, change: begun::changing().0 },
+                InstallCommand::StartApply { run: ONE, step: S1, change: applies::apply_start().0 },
             ),
             (
                 "record apply not run",

@@ -1,11 +1,11 @@
-//! Example of the stored payload of every event of a job. Later versions must be able to read it.
+//! Golden test of an example payload of every event.
 use super::{walk::reread, *};
 
 /// Returns the next example. The match makes the compiler report an event without an example.
-fn after(fact: &JobEvent) -> Option<JobEvent> {
+fn after(event: &JobEvent) -> Option<JobEvent> {
     let (execution, loss_reason, seq) = (A, DeadlinePassed, 2);
     let outputs = || [("bucket_arn".into(), "arn:aws:s3:::shop".into())].into();
-    Some(match fact {
+    Some(match event {
         JobEvent::Queued(_) => claimed_by(A, 1),
         JobEvent::Claimed { .. } => JobEvent::Started { execution, seq: 1 },
         JobEvent::Started { .. } => phase_at(seq, "init"),
@@ -21,9 +21,9 @@ fn after(fact: &JobEvent) -> Option<JobEvent> {
         }
         JobEvent::ArtifactPushed { .. } => JobEvent::Disconnected { execution },
         JobEvent::Disconnected { .. } => JobEvent::Reattached { execution },
-        JobEvent::Reattached { .. } => again(Some(NeverSpawned)),
+        JobEvent::Reattached { .. } => requeued_event(Some(NeverSpawned)),
         JobEvent::Requeued { .. } => JobEvent::OutcomeUnknown { execution, loss_reason },
-        JobEvent::OutcomeUnknown { .. } => decided(execution, ANN, Resolution::Failed),
+        JobEvent::OutcomeUnknown { .. } => resolved_by(execution, ANN, Resolution::Failed),
         JobEvent::OutcomeResolved { .. } => cancel_requested(true),
         JobEvent::CancelRequested { .. } => JobEvent::CancelUnconfirmed { execution },
         JobEvent::CancelUnconfirmed { .. } => succeeded_at(3),
@@ -32,7 +32,7 @@ fn after(fact: &JobEvent) -> Option<JobEvent> {
         JobEvent::Cancelled { .. } => JobEvent::Lost { execution, loss_reason },
         JobEvent::Lost { .. } => JobEvent::LogFinalized(log(execution)),
         JobEvent::LogFinalized(_) => JobEvent::LogDiverged { execution, offset_bytes: 512 },
-        JobEvent::LogDiverged { .. } => came_late(execution, 4),
+        JobEvent::LogDiverged { .. } => late_result(execution, 4),
         JobEvent::LateResultReported { .. } => return None,
     })
 }
@@ -43,7 +43,7 @@ fn every_event_has_an_example_and_no_example_is_dropped() {
 }
 
 #[test]
-fn what_is_not_there_is_absent_and_not_null() {
+fn absent_fields_are_omitted() {
     let unclaimed = JobEvent::Cancelled {
         execution: None,
         seq: None,
@@ -51,9 +51,12 @@ fn what_is_not_there_is_absent_and_not_null() {
         signed: None,
         not_ended: vec![],
     };
-    let asked_for = format!(r#"{{"type":"requeued","execution":"{A}","attempt":2}}"#);
+    let requeued_text = format!(r#"{{"type":"requeued","execution":"{A}","attempt":2}}"#);
     let text = r#"{"type":"cancelled","forced":false}"#;
     assert_eq!(serde_json::to_string(&unclaimed).unwrap(), text);
-    assert_eq!(serde_json::to_string(&again(None)).unwrap(), asked_for);
-    assert_eq!([reread(&unclaimed), reread(&again(None))], [unclaimed, again(None)]);
+    assert_eq!(serde_json::to_string(&requeued_event(None)).unwrap(), requeued_text);
+    assert_eq!(
+        [reread(&unclaimed), reread(&requeued_event(None))],
+        [unclaimed, requeued_event(None)]
+    );
 }

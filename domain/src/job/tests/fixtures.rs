@@ -20,7 +20,7 @@ pub const DEADLINE_MS: u64 = 60_000;
 pub fn policy() -> Actor {
     Actor::Policy("retry".into())
 }
-pub fn late() -> Timestamp {
+pub fn deadline() -> Timestamp {
     Timestamp::UNIX_EPOCH + TimeDelta::milliseconds(DEADLINE_MS as i64)
 }
 
@@ -72,13 +72,13 @@ pub fn disconnect(execution: ExecutionId) -> JobCommand {
 pub fn reattach(execution: ExecutionId) -> JobCommand {
     JobCommand::Reattach { execution }
 }
-pub fn lose(execution: ExecutionId, loss_reason: LossReason) -> JobCommand {
+pub fn declare_lost(execution: ExecutionId, loss_reason: LossReason) -> JobCommand {
     JobCommand::DeclareLost { execution, loss_reason }
 }
 pub fn resolve(execution: ExecutionId, resolution: Resolution) -> JobCommand {
-    decide(execution, ANN, resolution)
+    resolve_by(execution, ANN, resolution)
 }
-pub fn decide(execution: ExecutionId, by: Actor, resolution: Resolution) -> JobCommand {
+pub fn resolve_by(execution: ExecutionId, by: Actor, resolution: Resolution) -> JobCommand {
     JobCommand::Resolve { execution, by, resolution, reason: "seen".into() }
 }
 pub fn cancel(force: bool) -> JobCommand {
@@ -93,10 +93,10 @@ pub fn finalize_log(execution: ExecutionId) -> JobCommand {
 pub fn diverge(execution: ExecutionId) -> JobCommand {
     JobCommand::RecordDivergence { execution, offset_bytes: 512 }
 }
-pub fn note_late(execution: ExecutionId, seq: u64, result: ExecutionResult) -> JobCommand {
+pub fn record_late(execution: ExecutionId, seq: u64, result: ExecutionResult) -> JobCommand {
     JobCommand::RecordLateResult { execution, seq, result, signed: None }
 }
-pub fn came_late(execution: ExecutionId, seq: u64) -> JobEvent {
+pub fn late_result(execution: ExecutionId, seq: u64) -> JobEvent {
     JobEvent::LateResultReported {
         execution,
         seq,
@@ -113,14 +113,14 @@ pub fn log(execution: ExecutionId) -> FinalizedLog {
     let (length_bytes, omitted_bytes) = (4096, 0);
     FinalizedLog { execution, length_bytes, sha256: digest(2), omitted_bytes, complete: true }
 }
-pub fn done() -> ExecutionResult {
+pub fn success() -> ExecutionResult {
     ExecutionResult::Succeeded { exit_code: Some(0), not_ended: vec![] }
 }
-pub fn broken() -> ExecutionResult {
+pub fn failure() -> ExecutionResult {
     let (reason, detail) = (FailureReason::ExitCode, "exit 1".into());
     ExecutionResult::Failed { reason, detail, exit_code: Some(1), signal: None, not_ended: vec![] }
 }
-pub fn stopped() -> ExecutionResult {
+pub fn cancellation() -> ExecutionResult {
     ExecutionResult::Cancelled { forced: false, not_ended: vec![] }
 }
 pub fn plan() -> PlanReport {
@@ -151,7 +151,14 @@ pub fn queued(class: JobClass) -> Vec<JobEvent> {
 }
 pub fn claimed_by(execution: ExecutionId, attempt: u32) -> JobEvent {
     let (session, claim_id) = (SessionId(execution.0), execution.0.to_string());
-    JobEvent::Claimed { execution, runner: RUNNER, session, claim_id, attempt, deadline: late() }
+    JobEvent::Claimed {
+        execution,
+        runner: RUNNER,
+        session,
+        claim_id,
+        attempt,
+        deadline: deadline(),
+    }
 }
 pub fn claimed(class: JobClass) -> Vec<JobEvent> {
     and(queued(class), [claimed_by(A, 1)])
@@ -159,16 +166,16 @@ pub fn claimed(class: JobClass) -> Vec<JobEvent> {
 pub fn running(class: JobClass) -> Vec<JobEvent> {
     and(claimed(class), [JobEvent::Started { execution: A, seq: 1 }])
 }
-pub fn silent(class: JobClass) -> Vec<JobEvent> {
+pub fn disconnected(class: JobClass) -> Vec<JobEvent> {
     and(running(class), [JobEvent::Disconnected { execution: A }])
 }
 pub fn cancelling(force: bool) -> Vec<JobEvent> {
     and(running(Pure), [cancel_requested(force)])
 }
 pub fn requeued() -> Vec<JobEvent> {
-    and(silent(Pure), [again(Some(Disconnected))])
+    and(disconnected(Pure), [requeued_event(Some(Disconnected))])
 }
-pub fn unknown(class: JobClass) -> Vec<JobEvent> {
+pub fn outcome_unknown(class: JobClass) -> Vec<JobEvent> {
     and(running(class), [JobEvent::OutcomeUnknown { execution: A, loss_reason: DeadlinePassed }])
 }
 pub fn succeeded() -> Vec<JobEvent> {
@@ -210,15 +217,15 @@ pub fn phase_at(seq: u64, phase: &str) -> JobEvent {
 pub fn and<const N: usize>(history: Vec<JobEvent>, then: [JobEvent; N]) -> Vec<JobEvent> {
     [history, then.to_vec()].concat()
 }
-pub fn again(loss_reason: Option<LossReason>) -> JobEvent {
+pub fn requeued_event(loss_reason: Option<LossReason>) -> JobEvent {
     JobEvent::Requeued { execution: A, attempt: 2, loss_reason }
 }
 pub fn cancel_requested(force: bool) -> JobEvent {
     JobEvent::CancelRequested { by: ANN, reason: "wrong branch".into(), force }
 }
 pub fn resolved(resolution: Resolution) -> JobEvent {
-    decided(A, ANN, resolution)
+    resolved_by(A, ANN, resolution)
 }
-pub fn decided(execution: ExecutionId, by: Actor, resolution: Resolution) -> JobEvent {
+pub fn resolved_by(execution: ExecutionId, by: Actor, resolution: Resolution) -> JobEvent {
     JobEvent::OutcomeResolved { execution, by, resolution, reason: "seen".into() }
 }

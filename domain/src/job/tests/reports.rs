@@ -1,4 +1,4 @@
-//! A report is recorded once and in order, however often the runner sends it.
+//! Reports are recorded once and in order, even if the runner repeats them.
 use super::*;
 use crate::outputs::Outputs;
 
@@ -7,7 +7,7 @@ fn phase(phase: &str) -> Report {
 }
 
 #[test]
-fn only_the_execution_that_holds_a_job_is_heard() {
+fn only_the_execution_that_holds_a_job_may_report() {
     given(claimed(Pure)).when(start(A)).then([JobEvent::Started { execution: A, seq: 1 }]);
     given(claimed(Pure)).when(start(B)).then_rejected(Fenced { held: Some(A) });
     given(running(Pure)).when(start(A)).then_nothing();
@@ -17,7 +17,7 @@ fn only_the_execution_that_holds_a_job_is_heard() {
 }
 
 #[test]
-fn a_repeated_report_says_nothing_new_and_must_not_say_something_else() {
+fn a_repeated_report_changes_nothing_and_must_be_identical() {
     let applying = and(running(Pure), [phase_at(2, "apply")]);
     given(running(Pure)).when(report(A, 2, phase("apply"))).then([phase_at(2, "apply")]);
     given(applying.clone()).when(report(A, 2, phase("apply"))).then_nothing();
@@ -26,10 +26,10 @@ fn a_repeated_report_says_nothing_new_and_must_not_say_something_else() {
 }
 
 #[test]
-fn a_report_is_not_heard_before_the_one_before_it() {
+fn a_report_is_rejected_before_the_earlier_ones() {
     given(running(Pure)).when(report(A, 3, phase("apply"))).then_rejected(SeqGap { expected: 2 });
     given(running(Pure)).when(report(A, 0, phase("apply"))).then_rejected(SeqGap { expected: 2 });
-    given(claimed(Pure)).when(finish(A, 2, done())).then_rejected(SeqGap { expected: 1 });
+    given(claimed(Pure)).when(finish(A, 2, success())).then_rejected(SeqGap { expected: 1 });
 }
 
 #[test]
@@ -41,24 +41,24 @@ fn the_next_execution_counts_its_own_reports() {
 
 #[test]
 fn reports_are_recorded_in_order_also_while_the_outcome_is_unknown() {
-    let doubt = JobEvent::OutcomeUnknown { execution: A, loss_reason: DeadlinePassed };
-    let never_heard = and(claimed(Mutating), [doubt]);
+    let unknown = JobEvent::OutcomeUnknown { execution: A, loss_reason: DeadlinePassed };
+    let unreported = and(claimed(Mutating), [unknown]);
     let started = JobEvent::Started { execution: A, seq: 1 };
-    given(never_heard.clone()).when(finish(A, 2, done())).then_rejected(SeqGap { expected: 1 });
-    given(never_heard.clone()).when(start(A)).then([started.clone()]);
-    let heard = and(never_heard, [started]);
-    given(heard.clone()).when(finish(A, 2, done())).then([succeeded_at(2)]);
-    given(heard).when(lose(A, NeverSpawned)).then_rejected(AlreadyStarted);
+    given(unreported.clone()).when(finish(A, 2, success())).then_rejected(SeqGap { expected: 1 });
+    given(unreported.clone()).when(start(A)).then([started.clone()]);
+    let reported = and(unreported, [started]);
+    given(reported.clone()).when(finish(A, 2, success())).then([succeeded_at(2)]);
+    given(reported).when(declare_lost(A, NeverSpawned)).then_rejected(AlreadyStarted);
 }
 
 #[test]
-fn a_report_ends_the_job_and_is_heard_once() {
-    given(running(Pure)).when(finish(A, 2, done())).then([succeeded_at(2)]);
-    given(claimed(Pure)).when(finish(A, 1, broken())).then([failed_at(1)]);
-    given(claimed(Pure)).when(finish(A, 1, done())).then_rejected(NotStarted);
-    given(succeeded()).when(finish(A, 2, done())).then_nothing();
-    given(succeeded()).when(finish(A, 2, broken())).then_rejected(SeqConflict { seq: 2 });
-    given(succeeded()).when(finish(A, 3, broken())).then_rejected(TOO_LATE);
+fn a_final_report_ends_the_job_once() {
+    given(running(Pure)).when(finish(A, 2, success())).then([succeeded_at(2)]);
+    given(claimed(Pure)).when(finish(A, 1, failure())).then([failed_at(1)]);
+    given(claimed(Pure)).when(finish(A, 1, success())).then_rejected(NotStarted);
+    given(succeeded()).when(finish(A, 2, success())).then_nothing();
+    given(succeeded()).when(finish(A, 2, failure())).then_rejected(SeqConflict { seq: 2 });
+    given(succeeded()).when(finish(A, 3, failure())).then_rejected(TOO_LATE);
 }
 
 #[test]
@@ -70,13 +70,13 @@ fn a_report_that_matches_the_resolution_is_accepted() {
         signed: None,
         not_ended: vec![],
     };
-    let decided = and(unknown(Mutating), [resolved]);
-    given(decided.clone()).when(finish(A, 2, done())).then_nothing();
-    given(decided).when(finish(A, 2, broken())).then_rejected(TOO_LATE);
+    let resolved_history = and(outcome_unknown(Mutating), [resolved]);
+    given(resolved_history.clone()).when(finish(A, 2, success())).then_nothing();
+    given(resolved_history).when(finish(A, 2, failure())).then_rejected(TOO_LATE);
 }
 
 #[test]
-fn some_reasons_are_the_servers() {
+fn some_failure_reasons_are_reserved_for_the_server() {
     for reason in [FailureReason::QueueExpired, FailureReason::Resolved] {
         let result = ExecutionResult::Failed {
             reason,
@@ -85,7 +85,7 @@ fn some_reasons_are_the_servers() {
             signal: None,
             not_ended: vec![],
         };
-        given(running(Pure)).when(finish(A, 2, result)).then_rejected(NotARunnersReason);
+        given(running(Pure)).when(finish(A, 2, result)).then_rejected(ReasonNotReportable);
     }
 }
 
@@ -114,25 +114,25 @@ fn a_plan_is_reported_once_and_only_by_a_job_that_plans() {
 }
 
 #[test]
-fn the_work_gives_outputs_to_others() {
+fn outputs_are_recorded() {
     let outputs = Outputs::from([("url".to_string(), "x".into())]);
     let reported = JobEvent::OutputsReported { execution: A, seq: 2, outputs: outputs.clone() };
-    let say = |seq| report(A, seq, Report::Outputs { outputs: outputs.clone() });
-    given(running(Pure)).when(say(2)).then([reported.clone()]);
-    given(and(running(Pure), [reported])).when(say(2)).then_nothing();
-    given(claimed(Pure)).when(say(1)).then_rejected(NotStarted);
-    given(succeeded()).when(say(3)).then_rejected(TOO_LATE);
+    let report_outputs = |seq| report(A, seq, Report::Outputs { outputs: outputs.clone() });
+    given(running(Pure)).when(report_outputs(2)).then([reported.clone()]);
+    given(and(running(Pure), [reported])).when(report_outputs(2)).then_nothing();
+    given(claimed(Pure)).when(report_outputs(1)).then_rejected(NotStarted);
+    given(succeeded()).when(report_outputs(3)).then_rejected(TOO_LATE);
 }
 
 #[test]
-fn phases_are_capped() {
+fn the_number_of_phases_is_limited() {
     let mut history = running(Pure);
     history.extend((0..PHASES as u64).map(|n| phase_at(n + 2, "p")));
     let next = PHASES as u64 + 2;
     given(history.clone())
         .when(report(A, next, phase("p")))
         .then_rejected(TooManyPhases { most: 64 });
-    given(history).when(finish(A, next, done())).then([succeeded_at(next)]);
+    given(history).when(finish(A, next, success())).then([succeeded_at(next)]);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_signature_is_stored_and_does_not_make_a_report_different() {
         Some(SignedResult { statement, key: key.into(), signature })
     };
     let finish = |signed| {
-        let (execution, report) = (A, Report::Finished(done()));
+        let (execution, report) = (A, Report::Finished(success()));
         JobCommand::Report { execution, seq: 2, report, signed }
     };
     let end = |signed| JobEvent::Succeeded {
@@ -153,8 +153,8 @@ fn a_signature_is_stored_and_does_not_make_a_report_different() {
         not_ended: vec![],
     };
     given(running(Pure)).when(finish(signed("aa"))).then([end(signed("aa"))]);
-    // A runner with a new key may sign the report again, for example for a server that did not
-    // store the first one. The stored event does not change.
+    // After a key replacement, the runner signs a repeated report with the new key. The stored
+    // event does not change.
     let ended = and(running(Pure), [end(signed("aa"))]);
     given(ended.clone()).when(finish(signed("bb"))).then_nothing();
     given(ended).when(finish(None)).then_nothing();
@@ -166,11 +166,11 @@ fn a_signature_is_stored_and_does_not_make_a_report_different() {
         signed: None,
         not_ended: vec![],
     };
-    let (execution, seq, result) = (A, 2, broken());
-    let note = JobCommand::RecordLateResult { execution, seq, result, signed: signed("aa") };
-    let mut late = came_late(A, 2);
-    if let JobEvent::LateResultReported { signed: kept, .. } = &mut late {
-        *kept = signed("aa");
+    let (execution, seq, result) = (A, 2, failure());
+    let record = JobCommand::RecordLateResult { execution, seq, result, signed: signed("aa") };
+    let mut late = late_result(A, 2);
+    if let JobEvent::LateResultReported { signed: stored, .. } = &mut late {
+        *stored = signed("aa");
     }
-    given(and(unknown(Mutating), [resolved])).when(note).then([late]);
+    given(and(outcome_unknown(Mutating), [resolved])).when(record).then([late]);
 }

@@ -1,6 +1,6 @@
-//! Transition table of a job, for reviewers.
+//! Golden test of the transition table of a job.
 use super::{
-    walk::{ask, every_history},
+    walk::{every_history, to_command},
     *,
 };
 use crate::{
@@ -9,8 +9,8 @@ use crate::{
     testing::{golden, table},
 };
 
-/// Names a command and returns the next one. The match makes the compiler report a command without
-/// a row.
+/// Returns the row name of a command, and the command of the next row. The match makes the compiler
+/// report a command without a row.
 fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobCommand>) {
     let next =
         |report: Report| Some(JobCommand::Report { execution: by, seq: 0, report, signed: None });
@@ -29,27 +29,33 @@ fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobComma
                 ("report: outputs", next(Report::State { state: state_version() }))
             }
             Report::State { .. } => ("report: state", next(Report::Artifact(artifact()))),
-            Report::Artifact(_) => ("report: artifact", end(done())),
+            Report::Artifact(_) => ("report: artifact", end(success())),
             Report::Finished(ExecutionResult::Succeeded { .. }) => {
-                ("report: succeeded", end(broken()))
+                ("report: succeeded", end(failure()))
             }
-            Report::Finished(ExecutionResult::Failed { .. }) => ("report: failed", end(stopped())),
+            Report::Finished(ExecutionResult::Failed { .. }) => {
+                ("report: failed", end(cancellation()))
+            }
             Report::Finished(ExecutionResult::Cancelled { .. }) => {
                 ("report: cancelled", Some(disconnect(by)))
             }
         },
         JobCommand::Disconnect { .. } => ("disconnect", Some(reattach(by))),
-        JobCommand::Reattach { .. } => ("reattach", Some(lose(by, ExecutionNotInJournal))),
+        JobCommand::Reattach { .. } => ("reattach", Some(declare_lost(by, ExecutionNotInJournal))),
         JobCommand::DeclareLost { loss_reason, .. } => match loss_reason {
-            ExecutionNotInJournal => ("lost: not in journal", Some(lose(by, DeadlinePassed))),
-            DeadlinePassed => ("lost: deadline", Some(lose(by, Disconnected))),
-            Disconnected => ("lost: disconnected", Some(lose(by, NeverSpawned))),
+            ExecutionNotInJournal => {
+                ("lost: not in journal", Some(declare_lost(by, DeadlinePassed)))
+            }
+            DeadlinePassed => ("lost: deadline", Some(declare_lost(by, Disconnected))),
+            Disconnected => ("lost: disconnected", Some(declare_lost(by, NeverSpawned))),
             NeverSpawned => ("lost: never spawned", Some(resolve(by, Resolution::Succeeded))),
         },
         JobCommand::Resolve { by: Actor::Principal(_), resolution, .. } => match resolution {
             Resolution::Succeeded => ("resolve: succeeded", Some(resolve(by, Resolution::Failed))),
             Resolution::Failed => ("resolve: failed", Some(resolve(by, Resolution::Retry))),
-            Resolution::Retry => ("resolve: retry", Some(decide(by, policy(), Resolution::Retry))),
+            Resolution::Retry => {
+                ("resolve: retry", Some(resolve_by(by, policy(), Resolution::Retry)))
+            }
         },
         JobCommand::Resolve {
             by: Actor::Policy(_) | Actor::Runner(_) | Actor::Timer(_) | Actor::System,
@@ -62,7 +68,9 @@ fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobComma
         }
         JobCommand::Expire { .. } => ("expire: first", Some(finalize_log(by))),
         JobCommand::FinalizeLog(_) => ("finalize log", Some(diverge(by))),
-        JobCommand::RecordDivergence { .. } => ("log diverged", Some(note_late(by, 9, done()))),
+        JobCommand::RecordDivergence { .. } => {
+            ("log diverged", Some(record_late(by, 9, success())))
+        }
         JobCommand::RecordLateResult { .. } => ("late result", None),
     }
 }
@@ -94,7 +102,7 @@ fn state(job: &Job) -> &'static str {
     }
 }
 
-fn refusal(error: JobError) -> String {
+fn rejection_text(error: JobError) -> String {
     match error {
         NotFound => "not found",
         NoAttempts => "no attempts",
@@ -108,13 +116,13 @@ fn refusal(error: JobError) -> String {
         TooManyPhases { .. } => "too many",
         NotThisKind { .. } => "not this kind",
         AlreadyReported { .. } => "reported",
-        NotARunnersReason => "not a runner's reason",
+        ReasonNotReportable => "not a runner's reason",
         StillConnected => "connected",
-        DeadlineAhead { .. } => "deadline ahead",
+        DeadlineNotPassed { .. } => "deadline ahead",
         MayStillRun => "may still run",
         NothingToResolve => "nothing to resolve",
-        OnlyAPrincipalMayResolve => "only a principal",
-        ARunnerMayNotResolve => "not a runner",
+        PrincipalRequired => "only a principal",
+        RunnerMayNotResolve => "not a runner",
         CancelNotRequested => "not requested",
         OutcomeUnknown => "unknown",
         AnotherAttempt { .. } => "another attempt",
@@ -126,10 +134,10 @@ fn refusal(error: JobError) -> String {
     .into()
 }
 
-/// Each row uses the first state of its name that the walk finds. Execution B does not hold the job
-/// in these states.
+/// Each column uses the first job with its state name that the walk finds. Execution B does not
+/// hold the job in any of them.
 #[test]
-fn the_whole_machine_fits_in_a_table() {
+fn transitions_match_the_golden_table() {
     let mut text = String::from("· no change   ✗ rejected   A reports and may hold the job\n");
     for class in CLASSES {
         let mut states: Vec<(&str, Job)> = vec![];
@@ -141,7 +149,10 @@ fn the_whole_machine_fits_in_a_table() {
         }
         states.sort_by_key(|(_, job)| matches!(job.state, State::Ended { .. }));
         let rows: Vec<_> = commands(class, A).map(|c| (line(&c, A).0, c)).collect();
-        text += &format!("\n{class:?}, 2 attempts\n{}", table(&states, &rows, ask, refusal));
+        text += &format!(
+            "\n{class:?}, 2 attempts\n{}",
+            table(&states, &rows, to_command, rejection_text)
+        );
     }
     golden("transitions/job.txt", &text);
 }

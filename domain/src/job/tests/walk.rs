@@ -1,4 +1,4 @@
-//! Invariants of every history that two executions can produce with six commands.
+//! Invariants of every history that two executions can produce with at most six commands.
 use super::{transitions::commands, *};
 use crate::{
     decider::Event,
@@ -6,10 +6,10 @@ use crate::{
 };
 
 pub fn every_history(class: JobClass) -> Vec<(Vec<JobEvent>, Job)> {
-    // One report that does not end the job represents all of them. Late results and divergent logs
+    // A phase report represents the reports that are omitted here. Late results and divergent logs
     // affect no other command.
     let all = commands(class, A).chain(commands(class, B));
-    let few = all.filter(|command| {
+    let selected = all.filter(|command| {
         !matches!(
             command,
             JobCommand::Report {
@@ -22,14 +22,14 @@ pub fn every_history(class: JobClass) -> Vec<(Vec<JobEvent>, Job)> {
                 | JobCommand::RecordLateResult { .. }
         )
     });
-    walk(&few.collect::<Vec<_>>(), 6, ask)
+    walk(&selected.collect::<Vec<_>>(), 6, to_command)
 }
 
-/// Returns the command with the next sequence number, and its time. A command that declares a
-/// missed deadline gets a time after the deadline.
-pub fn ask(command: &JobCommand, job: &Job) -> (JobCommand, Timestamp) {
+/// Returns the command with its time. A report gets the next sequence number. A command that
+/// declares a missed deadline gets the time of the deadline.
+pub fn to_command(command: &JobCommand, job: &Job) -> (JobCommand, Timestamp) {
     let now = match command {
-        JobCommand::DeclareLost { loss_reason: DeadlinePassed, .. } => late(),
+        JobCommand::DeclareLost { loss_reason: DeadlinePassed, .. } => deadline(),
         _ => Timestamp::UNIX_EPOCH,
     };
     match command.clone() {
@@ -45,16 +45,16 @@ fn all() -> impl Iterator<Item = (Vec<JobEvent>, Job)> {
 }
 
 #[test]
-fn a_job_is_never_with_two_executions_and_a_lost_one_stays_lost() {
+fn a_job_has_at_most_one_execution_and_a_lost_one_stays_lost() {
     for (history, _) in all() {
-        let mut live = vec![];
+        let mut holders = vec![];
         let mut lost = vec![];
         let mut finalized = vec![];
-        for fact in &history {
-            match fact {
-                JobEvent::Claimed { execution, .. } => live.push(*execution),
+        for event in &history {
+            match event {
+                JobEvent::Claimed { execution, .. } => holders.push(*execution),
                 JobEvent::Requeued { execution, .. } => {
-                    live.retain(|held| held != execution);
+                    holders.retain(|held| held != execution);
                     lost.push(*execution);
                 }
                 JobEvent::Started { execution, .. }
@@ -71,29 +71,29 @@ fn a_job_is_never_with_two_executions_and_a_lost_one_stays_lost() {
                 | JobEvent::Succeeded { execution, .. }
                 | JobEvent::Failed { execution: Some(execution), .. }
                 | JobEvent::Cancelled { execution: Some(execution), .. }
-                | JobEvent::Lost { execution, .. } => assert_eq!(live, [*execution]),
+                | JobEvent::Lost { execution, .. } => assert_eq!(holders, [*execution]),
                 JobEvent::LogFinalized(log) => {
-                    assert!([&live[..], &lost].concat().contains(&log.execution), "{history:?}");
+                    assert!([&holders[..], &lost].concat().contains(&log.execution), "{history:?}");
                     assert!(!finalized.contains(&log.execution), "{history:?}");
                     finalized.push(log.execution);
                 }
                 JobEvent::LogDiverged { execution, .. }
                 | JobEvent::LateResultReported { execution, .. } => {
-                    assert!([&live[..], &lost].concat().contains(execution), "{history:?}");
+                    assert!([&holders[..], &lost].concat().contains(execution), "{history:?}");
                 }
                 JobEvent::Queued(_)
                 | JobEvent::CancelRequested { .. }
                 | JobEvent::Failed { execution: None, .. }
                 | JobEvent::Cancelled { execution: None, .. } => {}
             }
-            assert!(live.len() <= 1, "{history:?}");
-            assert!(!live.iter().any(|held| lost.contains(held)), "{history:?}");
+            assert!(holders.len() <= 1, "{history:?}");
+            assert!(!holders.iter().any(|held| lost.contains(held)), "{history:?}");
         }
     }
 }
 
 #[test]
-fn work_that_is_not_pure_is_never_queued_again_unless_it_never_spawned_or_somebody_decides_so() {
+fn mutating_work_is_requeued_only_if_it_never_spawned_or_by_a_resolution() {
     for (class, deciders) in [(Mutating, &[ANN, policy()][..]), (Unsafe, &[ANN])] {
         let (mut never_spawned, mut retried) = (0, 0);
         for (history, _) in every_history(class) {
@@ -102,7 +102,7 @@ fn work_that_is_not_pure_is_never_queued_again_unless_it_never_spawned_or_somebo
                     let start = JobEvent::Started { execution: lost, seq: 1 };
                     let started = history[..at].contains(&start);
                     let retry =
-                        |by: &crate::actor::Actor| decided(lost, by.clone(), Resolution::Retry);
+                        |by: &crate::actor::Actor| resolved_by(lost, by.clone(), Resolution::Retry);
                     if loss_reason == Some(NeverSpawned) && !started {
                         never_spawned += 1;
                     } else if deciders.iter().any(|by| history[at - 1] == retry(by)) {
@@ -120,8 +120,8 @@ fn work_that_is_not_pure_is_never_queued_again_unless_it_never_spawned_or_somebo
 #[test]
 fn unsafe_work_is_never_resolved_by_a_policy() {
     for (history, _) in every_history(Unsafe) {
-        for fact in &history {
-            if let JobEvent::OutcomeResolved { by, .. } = fact {
+        for event in &history {
+            if let JobEvent::OutcomeResolved { by, .. } = event {
                 assert_eq!(*by, ANN, "{history:?}");
             }
         }
@@ -134,13 +134,13 @@ fn the_outcome_of_an_ended_job_never_changes() {
         for (history, job) in every_history(class) {
             if let State::Ended { .. } = job.state {
                 for command in commands(class, A).chain(commands(class, B)) {
-                    let (command, now) = ask(&command, &job);
-                    for fact in job.decide(command, now).unwrap_or_default() {
+                    let (command, now) = to_command(&command, &job);
+                    for event in job.decide(command, now).unwrap_or_default() {
                         let mut after = job.clone();
-                        after.evolve(fact.clone());
+                        after.evolve(event.clone());
                         let notes =
                             ["job.log_finalized", "job.log_diverged", "job.late_result_reported"];
-                        assert!(notes.contains(&fact.name()), "{fact:?} after {history:?}");
+                        assert!(notes.contains(&event.name()), "{event:?} after {history:?}");
                         assert_eq!(after.state, job.state, "{history:?}");
                     }
                 }
@@ -150,7 +150,7 @@ fn the_outcome_of_an_ended_job_never_changes() {
 }
 
 #[test]
-fn history_and_snapshot_read_back_from_disk_give_the_same_job() {
+fn history_and_snapshot_deserialize_to_the_same_job() {
     for (history, job) in all().step_by(11) {
         let history: Vec<JobEvent> = reread(&history);
         assert_eq!(replay::<Job>(history), job);
@@ -159,11 +159,11 @@ fn history_and_snapshot_read_back_from_disk_give_the_same_job() {
 }
 
 #[test]
-fn any_fact_in_any_state_is_taken_without_a_panic() {
+fn every_event_applies_to_every_state_without_a_panic() {
     let walked: Vec<_> = all().collect();
     for (_, job) in walked.iter().step_by(97) {
         for (history, _) in walked.iter().step_by(997) {
-            history.iter().cloned().for_each(|fact| job.clone().evolve(fact));
+            history.iter().cloned().for_each(|event| job.clone().evolve(event));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Destroys components: dependents before their dependencies.
+//! Plans the destruction of components: dependents before their dependencies.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
@@ -6,28 +6,29 @@ use super::{
 };
 use crate::ids::StepId;
 
-/// Plans the steps of a teardown: all components, or only those that an earlier run left.
+/// Plans the steps of a teardown: all components, or only the unfinished ones of an earlier run.
 pub fn teardown(
-    present: &ActualState,
+    actual: &ActualState,
     scope: &Scope,
     mut new_id: impl FnMut() -> StepId,
 ) -> Vec<StepSpec> {
-    let goes = |name: &str| match scope {
-        Scope::Undone(undone) => undone.destroy.contains(name),
+    let is_in_scope = |name: &str| match scope {
+        Scope::Remaining(remaining) => remaining.destroy.contains(name),
         Scope::Changed | Scope::Everything | Scope::Named { .. } => true,
     };
     let mut steps = vec![];
-    let all = present.components.iter().map(|(n, c)| (n.as_str(), c));
-    let mut down = DestroyPlan::new(all.filter(|(name, _)| goes(name)).collect(), &mut new_id);
-    let names = down.gone.keys().copied().collect();
-    down.take(&names, &mut steps, |_| vec![]);
+    let all = actual.components.iter().map(|(n, c)| (n.as_str(), c));
+    let mut destroy_plan =
+        DestroyPlan::new(all.filter(|(name, _)| is_in_scope(name)).collect(), &mut new_id);
+    let names = destroy_plan.components.keys().copied().collect();
+    destroy_plan.plan_steps(&names, &mut steps, |_| vec![]);
     steps
 }
 
 /// Plans the steps of a deprovision: all components, then the sandbox.
-pub fn deprovision(present: &ActualState, mut new_id: impl FnMut() -> StepId) -> Vec<StepSpec> {
-    let mut steps = teardown(present, &Scope::Everything, &mut new_id);
-    if let Some((build, _)) = &present.sandbox {
+pub fn deprovision(actual: &ActualState, mut new_id: impl FnMut() -> StepId) -> Vec<StepSpec> {
+    let mut steps = teardown(actual, &Scope::Everything, &mut new_id);
+    if let Some((build, _)) = &actual.sandbox {
         let depends_on = steps.iter().map(|step| step.step).collect();
         steps.push(StepSpec {
             step: new_id(),
@@ -41,88 +42,93 @@ pub fn deprovision(present: &ActualState, mut new_id: impl FnMut() -> StepId) ->
     steps
 }
 
-/// Components to destroy, and the steps that were planned for them so far.
+/// Components to destroy, and the ids of their planned steps.
 pub(super) struct DestroyPlan<'p, F> {
-    gone: BTreeMap<&'p str, &'p ActualComponent>,
+    components: BTreeMap<&'p str, &'p ActualComponent>,
     ids: BTreeMap<&'p str, StepId>,
     new_id: F,
 }
 
 impl<'p, F: FnMut() -> StepId> DestroyPlan<'p, F> {
     pub(super) fn new(
-        gone: BTreeMap<&'p str, &'p ActualComponent>,
+        components: BTreeMap<&'p str, &'p ActualComponent>,
         new_id: F,
     ) -> DestroyPlan<'p, F> {
-        DestroyPlan { gone, ids: BTreeMap::new(), new_id }
+        DestroyPlan { components, ids: BTreeMap::new(), new_id }
     }
 
     pub(super) fn new_id(&mut self) -> StepId {
         (self.new_id)()
     }
 
-    /// Returns the components that a planned component still uses, directly or through another
-    /// component to destroy, and the remaining ones. `used` maps each planned component to its
-    /// current dependencies.
-    pub(super) fn late(
+    /// Splits the components to destroy: first those that a planned component still uses, directly
+    /// or through another component to destroy, then the remaining ones. `used` maps each planned
+    /// component to its current dependencies.
+    pub(super) fn split_by_use(
         &self,
         used: &BTreeMap<&str, &BTreeSet<String>>,
     ) -> (BTreeSet<&'p str>, BTreeSet<&'p str>) {
-        let mut late: BTreeSet<&str> = BTreeSet::new();
+        let mut still_used: BTreeSet<&str> = BTreeSet::new();
         loop {
-            let by_late = |name: &str| {
-                late.iter().any(|l| self.gone.get(l).is_some_and(|c| c.depends_on.contains(name)))
+            let is_used_by_another = |name: &str| {
+                still_used
+                    .iter()
+                    .any(|l| self.components.get(l).is_some_and(|c| c.depends_on.contains(name)))
             };
             let is_used = |name: &str| used.values().any(|depends_on| depends_on.contains(name));
             let more: Vec<&str> = self
-                .gone
+                .components
                 .keys()
                 .copied()
-                .filter(|name| !late.contains(name) && (is_used(name) || by_late(name)))
+                .filter(|name| {
+                    !still_used.contains(name) && (is_used(name) || is_used_by_another(name))
+                })
                 .collect();
             if more.is_empty() {
                 break;
             }
-            late.extend(more);
+            still_used.extend(more);
         }
-        let free = self.gone.keys().copied().filter(|name| !late.contains(name)).collect();
-        (late, free)
+        let unused =
+            self.components.keys().copied().filter(|name| !still_used.contains(name)).collect();
+        (still_used, unused)
     }
 
-    /// Plans the destruction of these components, dependents first, each also after the steps that
-    /// `users` returns. Returns the ids of the new steps.
-    pub(super) fn take(
+    /// Plans the destruction of these components, dependents first. Each step also depends on the
+    /// steps that `users` returns for its component. Returns the ids of the new steps.
+    pub(super) fn plan_steps(
         &mut self,
         names: &BTreeSet<&'p str>,
         steps: &mut Vec<StepSpec>,
         users: impl Fn(&str) -> Vec<StepId>,
     ) -> Vec<StepId> {
-        let mut taken = vec![];
+        let mut new_steps = vec![];
         let named: BTreeMap<String, &ActualComponent> = self
-            .gone
+            .components
             .iter()
             .filter(|(name, _)| names.contains(*name))
             .map(|(name, component)| (name.to_string(), *component))
             .collect();
         for name in toposort::topological_order(&named, |c| &c.depends_on).into_iter().rev() {
-            let Some((name, component)) = self.gone.get_key_value(name) else { continue };
+            let Some((name, component)) = self.components.get_key_value(name) else { continue };
             let (name, component) = (*name, *component);
             let step = (self.new_id)();
-            // A component that depends on one member of a cycle depends on all of them.
-            let circle = toposort::cycle_of(&named, |c| &c.depends_on, name);
-            let needs_it = |other: &&str| {
-                self.gone
+            // A dependent of one member of a cycle depends on all members.
+            let cycle = toposort::cycle_of(&named, |c| &c.depends_on, name);
+            let depends_on_cycle = |other: &&str| {
+                self.components
                     .get(*other)
-                    .is_some_and(|c| circle.iter().any(|n| c.depends_on.contains(*n)))
+                    .is_some_and(|c| cycle.iter().any(|n| c.depends_on.contains(*n)))
             };
             let mut depends_on: Vec<StepId> =
-                self.ids.iter().filter(|(n, _)| needs_it(n)).map(|(_, id)| *id).collect();
-            for user in circle.iter().flat_map(|name| users(name)) {
+                self.ids.iter().filter(|(n, _)| depends_on_cycle(n)).map(|(_, id)| *id).collect();
+            for user in cycle.iter().flat_map(|name| users(name)) {
                 if !depends_on.contains(&user) {
                     depends_on.push(user);
                 }
             }
             self.ids.insert(name, step);
-            taken.push(step);
+            new_steps.push(step);
             steps.push(StepSpec {
                 step,
                 target: Target::Component {
@@ -137,6 +143,6 @@ impl<'p, F: FnMut() -> StepId> DestroyPlan<'p, F> {
                 options: StepOptions::default(),
             });
         }
-        taken
+        new_steps
     }
 }

@@ -1,71 +1,75 @@
 //! Sorts components by dependency.
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the names sorted by dependency, then by name.
+/// Returns the names in topological order: each component follows its dependencies.
 ///
-/// A config has no dependency cycle, but the actual state may have one. After a change that failed
+/// A config has no dependency cycle, but the actual state may have one. After an apply that failed
 /// halfway, a component has its earlier and its new dependencies. The members of a cycle are
-/// adjacent: after all their dependencies, and before all their dependents.
+/// adjacent, after all their other dependencies and before all their other dependents.
 pub(super) fn topological_order<C>(
     components: &BTreeMap<String, C>,
     depends_on: impl Fn(&C) -> &BTreeSet<String>,
 ) -> Vec<&str> {
     let mut ordered: Vec<&str> = vec![];
-    let mut left: Vec<&str> = components.keys().map(String::as_str).collect();
-    while !left.is_empty() {
-        let free = |name: &&str| {
+    let mut remaining: Vec<&str> = components.keys().map(String::as_str).collect();
+    while !remaining.is_empty() {
+        let is_ready = |name: &&str| {
             components.get(*name).is_some_and(|c| {
-                depends_on(c)
-                    .iter()
-                    .all(|need| ordered.contains(&need.as_str()) || !components.contains_key(need))
+                depends_on(c).iter().all(|dependency| {
+                    ordered.contains(&dependency.as_str()) || !components.contains_key(dependency)
+                })
             })
         };
-        let (mut now, mut later): (Vec<&str>, Vec<&str>) =
-            left.iter().copied().partition(|name| free(name));
-        if now.is_empty() {
-            // Finds at least one name: a path along the dependencies ends in a cycle that waits for
-            // nothing else.
-            let waits_only_for_its_circle = |name: &&str| {
-                let mut all = below(components, &depends_on, name).into_iter();
-                all.all(|need| {
-                    ordered.contains(&need) || below(components, &depends_on, need).contains(name)
+        let (mut ready, mut later): (Vec<&str>, Vec<&str>) =
+            remaining.iter().copied().partition(|name| is_ready(name));
+        if ready.is_empty() {
+            // Finds at least one name, because a path along the dependencies ends in a cycle whose
+            // members wait only for each other.
+            let waits_only_for_its_cycle = |name: &&str| {
+                let mut all = dependencies_of(components, &depends_on, name).into_iter();
+                all.all(|dependency| {
+                    ordered.contains(&dependency)
+                        || dependencies_of(components, &depends_on, dependency).contains(name)
                 })
             };
-            (now, later) = later.into_iter().partition(waits_only_for_its_circle);
+            (ready, later) = later.into_iter().partition(waits_only_for_its_cycle);
         }
-        ordered.extend(now);
-        left = later;
+        ordered.extend(ready);
+        remaining = later;
     }
     ordered
 }
 
-/// Returns the names that depend on this name and that it depends on, including itself.
+/// Returns the members of the dependency cycle that contains the name. Without a cycle, returns
+/// only the name.
 pub(super) fn cycle_of<'c, C>(
     components: &'c BTreeMap<String, C>,
     depends_on: impl Fn(&C) -> &BTreeSet<String>,
     name: &'c str,
 ) -> BTreeSet<&'c str> {
-    let mut circle = below(components, &depends_on, name);
-    circle.retain(|other| below(components, &depends_on, other).contains(name));
-    circle.insert(name);
-    circle
+    let mut cycle = dependencies_of(components, &depends_on, name);
+    cycle.retain(|other| dependencies_of(components, &depends_on, other).contains(name));
+    cycle.insert(name);
+    cycle
 }
 
 /// Returns the direct and indirect dependencies of a name.
-fn below<'c, C>(
+fn dependencies_of<'c, C>(
     components: &'c BTreeMap<String, C>,
     depends_on: impl Fn(&C) -> &BTreeSet<String>,
     name: &str,
 ) -> BTreeSet<&'c str> {
-    let mut below = BTreeSet::new();
+    let mut dependencies = BTreeSet::new();
     let mut next = vec![name.to_string()];
     while let Some(depends_on) = next.pop().and_then(|name| components.get(&name)).map(&depends_on)
     {
-        for (need, _) in depends_on.iter().filter_map(|need| components.get_key_value(need)) {
-            if below.insert(need.as_str()) {
-                next.push(need.clone());
+        for (dependency, _) in
+            depends_on.iter().filter_map(|dependency| components.get_key_value(dependency))
+        {
+            if dependencies.insert(dependency.as_str()) {
+                next.push(dependency.clone());
             }
         }
     }
-    below
+    dependencies
 }

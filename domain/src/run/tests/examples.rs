@@ -1,24 +1,24 @@
-//! Example of the stored payload of every event.
+//! Golden test of an example payload of every event.
 use super::*;
 
 /// Returns the next example. The match makes the compiler report an event without an example.
-fn after(fact: &RunEvent) -> Option<RunEvent> {
+fn after(event: &RunEvent) -> Option<RunEvent> {
     let (step, by, reason) = (SANDBOX, ANN, "looks right".to_string());
     let digest = digest(1);
-    Some(match fact {
+    Some(match event {
         RunEvent::Requested { .. } => {
             let action = plan::action(TOP, "seed".into(), vec![SANDBOX]);
             RunEvent::Planned { steps: vec![super::step(SANDBOX, &[]), action], position: 7 }
         }
         RunEvent::Planned { .. } => started(SANDBOX, J1),
         RunEvent::StepStarted { .. } => produced(SANDBOX, J1, 1),
-        RunEvent::PlanProduced { .. } => asked(SANDBOX, 1),
+        RunEvent::PlanProduced { .. } => approval_requested(SANDBOX, 1),
         RunEvent::ApprovalRequested { .. } => approved(SANDBOX, 1),
         RunEvent::Approved { .. } => RunEvent::Denied { step, digest, by, reason },
         RunEvent::Denied { .. } => RunEvent::ApprovalExpired { step, digest },
         RunEvent::ApprovalExpired { .. } => RunEvent::PlanInvalidated { step, digest, reason },
         RunEvent::PlanInvalidated { .. } => RunEvent::ApplyStarted { step, job: J2 },
-        RunEvent::ApplyStarted { .. } => done(SANDBOX),
+        RunEvent::ApplyStarted { .. } => succeeded(SANDBOX),
         RunEvent::StepSucceeded { .. } => failed(SANDBOX),
         RunEvent::StepFailed { .. } => RunEvent::StepRetryScheduled {
             step,
@@ -30,7 +30,7 @@ fn after(fact: &RunEvent) -> Option<RunEvent> {
         RunEvent::StepRetryScheduled { .. } => skipped(SANDBOX, Skip::Blocked),
         RunEvent::StepSkipped { .. } => RunEvent::StepRetried { step, by, reason: Some(reason) },
         RunEvent::StepRetried { .. } => RunEvent::CancelRequested { by, reason, force: false },
-        RunEvent::CancelRequested { .. } => ended(Outcome::Succeeded),
+        RunEvent::CancelRequested { .. } => run_finished(Outcome::Succeeded),
         RunEvent::Finished { .. } => return None,
     })
 }

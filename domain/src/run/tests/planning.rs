@@ -8,11 +8,11 @@ use crate::{
 };
 
 /// Dependencies: b and c on a, d on b and c, e on nothing. b reads the sandbox.
-fn wanted() -> DesiredState {
+fn desired() -> DesiredState {
     let component = |n: u8, depends_on: &[&str]| DesiredComponent {
         component: ComponentId(ulid::Ulid(u128::from(n))),
         build: BuildId(ulid::Ulid(u128::from(n))),
-        depends_on: depends_on.iter().map(|need| need.to_string()).collect(),
+        depends_on: depends_on.iter().map(|dependency| dependency.to_string()).collect(),
         reads_sandbox: n == 2,
         fingerprint: digest(n),
     };
@@ -30,8 +30,8 @@ fn wanted() -> DesiredState {
     }
 }
 
-fn deployed(wanted: &DesiredState) -> ActualState {
-    let has = |c: &DesiredComponent| ActualComponent {
+fn deployed(desired: &DesiredState) -> ActualState {
+    let actual_component = |c: &DesiredComponent| ActualComponent {
         component: c.component,
         build: c.build,
         fingerprint: Some(c.fingerprint.clone()),
@@ -39,8 +39,12 @@ fn deployed(wanted: &DesiredState) -> ActualState {
         stale_outputs: StaleOutputs::default(),
     };
     ActualState {
-        sandbox: wanted.sandbox.as_ref().map(|s| (s.build, Some(s.fingerprint.clone()))),
-        components: wanted.components.iter().map(|(n, c)| (n.clone(), has(c))).collect(),
+        sandbox: desired.sandbox.as_ref().map(|s| (s.build, Some(s.fingerprint.clone()))),
+        components: desired
+            .components
+            .iter()
+            .map(|(n, c)| (n.clone(), actual_component(c)))
+            .collect(),
     }
 }
 
@@ -52,7 +56,7 @@ pub fn ids() -> impl FnMut() -> StepId {
     }
 }
 
-pub fn words(steps: &[StepSpec]) -> String {
+pub fn steps_text(steps: &[StepSpec]) -> String {
     let name = |step: &StepSpec| match &step.target {
         Target::Sandbox { .. } => "sandbox".to_string(),
         Target::Component { name, .. } => name.clone(),
@@ -61,7 +65,7 @@ pub fn words(steps: &[StepSpec]) -> String {
     let names: BTreeMap<_, _> = steps.iter().map(|step| (step.step, name(step))).collect();
     let line = |step: &StepSpec| {
         let depends_on: BTreeSet<_> =
-            step.depends_on.iter().map(|need| names[need].clone()).collect();
+            step.depends_on.iter().map(|dependency| names[dependency].clone()).collect();
         let depends_on: Vec<_> = depends_on.into_iter().collect();
         let sign = match step.operation {
             Operation::Apply => "+",
@@ -73,205 +77,209 @@ pub fn words(steps: &[StepSpec]) -> String {
     steps.iter().map(line).collect::<Vec<_>>().join(", ")
 }
 
-pub fn bring_words(wanted: &DesiredState, present: &ActualState, scope: Scope) -> String {
-    words(&plan_deploy(wanted, present, &scope, ids()).unwrap())
+pub fn deploy_text(desired: &DesiredState, actual: &ActualState, scope: Scope) -> String {
+    steps_text(&plan_deploy(desired, actual, &scope, ids()).unwrap())
 }
 
 #[test]
 fn an_empty_install_gets_everything_in_order() {
     let all = "+sandbox(), +a(sandbox), +e(sandbox), +b(a sandbox), +c(a sandbox), \
                +d(b c sandbox), !seed(a b c d e sandbox)";
-    assert_eq!(bring_words(&wanted(), &ActualState::default(), Scope::Changed), all);
-    let has = deployed(&wanted());
-    assert_eq!(bring_words(&wanted(), &has, Scope::Everything), all);
+    assert_eq!(deploy_text(&desired(), &ActualState::default(), Scope::Changed), all);
+    let actual = deployed(&desired());
+    assert_eq!(deploy_text(&desired(), &actual, Scope::Everything), all);
 }
 
 #[test]
-fn what_is_there_as_wanted_is_not_planned() {
-    assert_eq!(bring_words(&wanted(), &deployed(&wanted()), Scope::Changed), "");
+fn an_up_to_date_install_has_no_steps() {
+    assert_eq!(deploy_text(&desired(), &deployed(&desired()), Scope::Changed), "");
 }
 
 #[test]
-fn a_change_reaches_what_reads_from_it() {
-    let has = deployed(&wanted());
-    let mut now = wanted();
-    now.components.get_mut("b").unwrap().fingerprint = digest(77);
-    assert_eq!(bring_words(&now, &has, Scope::Changed), "+b(), +d(b), !seed(b d)");
-    let mut now = wanted();
-    now.components.get_mut("e").unwrap().fingerprint = digest(77);
-    assert_eq!(bring_words(&now, &has, Scope::Changed), "+e(), !seed(e)");
-    let mut now = wanted();
-    now.sandbox.as_mut().unwrap().fingerprint = digest(77);
-    let reached = "+sandbox(), +b(sandbox), +d(b sandbox), !seed(b d sandbox)";
-    assert_eq!(bring_words(&now, &has, Scope::Changed), reached);
+fn a_change_affects_the_readers_of_a_component() {
+    let actual = deployed(&desired());
+    let mut changed = desired();
+    changed.components.get_mut("b").unwrap().fingerprint = digest(77);
+    assert_eq!(deploy_text(&changed, &actual, Scope::Changed), "+b(), +d(b), !seed(b d)");
+    let mut changed = desired();
+    changed.components.get_mut("e").unwrap().fingerprint = digest(77);
+    assert_eq!(deploy_text(&changed, &actual, Scope::Changed), "+e(), !seed(e)");
+    let mut changed = desired();
+    changed.sandbox.as_mut().unwrap().fingerprint = digest(77);
+    let expected = "+sandbox(), +b(sandbox), +d(b sandbox), !seed(b d sandbox)";
+    assert_eq!(deploy_text(&changed, &actual, Scope::Changed), expected);
 }
 
 #[test]
 fn a_component_with_outdated_outputs_is_planned() {
-    let mut has = deployed(&wanted());
-    let mut missed = |name: &str, sandbox, components: &[&str]| {
+    let mut actual = deployed(&desired());
+    let mut plan_with_stale = |name: &str, sandbox, components: &[&str]| {
         let components = components.iter().map(|name| name.to_string()).collect();
-        has.components.get_mut(name).unwrap().stale_outputs = StaleOutputs { sandbox, components };
-        bring_words(&wanted(), &has, Scope::Changed)
+        actual.components.get_mut(name).unwrap().stale_outputs =
+            StaleOutputs { sandbox, components };
+        deploy_text(&desired(), &actual, Scope::Changed)
     };
     // e and c do not read the outputs that changed.
-    assert_eq!(missed("e", true, &["a", "b"]), "");
-    assert_eq!(missed("c", true, &["b", "e"]), "");
-    assert_eq!(missed("d", false, &["b"]), "+d(), !seed(d)");
-    assert_eq!(missed("d", false, &[]), "");
-    assert_eq!(missed("b", true, &[]), "+b(), +d(b), !seed(b d)");
-    // The user named e only, so that b is not planned.
+    assert_eq!(plan_with_stale("e", true, &["a", "b"]), "");
+    assert_eq!(plan_with_stale("c", true, &["b", "e"]), "");
+    assert_eq!(plan_with_stale("d", false, &["b"]), "+d(), !seed(d)");
+    assert_eq!(plan_with_stale("d", false, &[]), "");
+    assert_eq!(plan_with_stale("b", true, &[]), "+b(), +d(b), !seed(b d)");
+    // The scope names only e, so b is not planned.
     let named = Scope::Named { names: [String::from("e")].into(), dependents: false };
-    assert_eq!(bring_words(&wanted(), &has, named), "+e(), !seed(e)");
+    assert_eq!(deploy_text(&desired(), &actual, named), "+e(), !seed(e)");
 }
 
 #[test]
-fn a_component_that_nothing_planned_uses_goes_first() {
-    let mut now = wanted();
-    let has = deployed(&now);
-    now.components.remove("d");
-    now.components.remove("c");
-    let gone = "-d(), -c(d), !seed(c d)";
-    assert_eq!(bring_words(&now, &has, Scope::Changed), gone);
+fn a_removed_component_without_users_is_destroyed_first() {
+    let mut changed = desired();
+    let actual = deployed(&changed);
+    changed.components.remove("d");
+    changed.components.remove("c");
+    let expected = "-d(), -c(d), !seed(c d)";
+    assert_eq!(deploy_text(&changed, &actual, Scope::Changed), expected);
 }
 
 #[test]
-fn a_component_that_the_config_no_longer_has_goes_when_its_users_have_moved_off_it() {
-    // b and c used a, so that a goes after them. No component uses d, so that d goes first.
-    let mut now = wanted();
-    let has = deployed(&now);
-    now.components.remove("a");
-    now.components.remove("d");
+fn a_removed_component_is_destroyed_after_its_users_are_applied() {
+    // b and c used a, so a is destroyed after their applies. No component uses d, so d is destroyed
+    // first.
+    let mut changed = desired();
+    let actual = deployed(&changed);
+    changed.components.remove("a");
+    changed.components.remove("d");
     for (n, name) in [(77, "b"), (78, "c")] {
-        let user = now.components.get_mut(name).unwrap();
+        let user = changed.components.get_mut(name).unwrap();
         (user.depends_on, user.fingerprint) = (BTreeSet::new(), digest(n));
     }
-    let off = "-d(), +b(), +c(), -a(b c), !seed(a b c d)";
-    assert_eq!(bring_words(&now, &has, Scope::Changed), off);
+    let expected = "-d(), +b(), +c(), -a(b c), !seed(a b c d)";
+    assert_eq!(deploy_text(&changed, &actual, Scope::Changed), expected);
     // The sandbox does not wait for a, because the users of a wait for the sandbox.
-    now.sandbox.as_mut().unwrap().fingerprint = digest(79);
-    let off = "-d(), +sandbox(d), +b(sandbox), +c(sandbox), -a(b c), !seed(a b c d sandbox)";
-    assert_eq!(bring_words(&now, &has, Scope::Changed), off);
-    // d uses a through b, which is also destroyed, so that a goes after b.
-    let mut now = wanted();
+    changed.sandbox.as_mut().unwrap().fingerprint = digest(79);
+    let expected = "-d(), +sandbox(d), +b(sandbox), +c(sandbox), -a(b c), !seed(a b c d sandbox)";
+    assert_eq!(deploy_text(&changed, &actual, Scope::Changed), expected);
+    // d uses a through b. Both a and b are destroyed, a after b.
+    let mut changed = desired();
     for name in ["a", "b"] {
-        now.components.remove(name);
+        changed.components.remove(name);
     }
     for (n, name) in [(80, "c"), (81, "d")] {
-        let user = now.components.get_mut(name).unwrap();
+        let user = changed.components.get_mut(name).unwrap();
         (user.depends_on, user.fingerprint) = (BTreeSet::new(), digest(n));
     }
-    let off = "+c(), +d(), -b(d), -a(b c), !seed(a b c d)";
-    assert_eq!(bring_words(&now, &has, Scope::Changed), off);
+    let expected = "+c(), +d(), -b(d), -a(b c), !seed(a b c d)";
+    assert_eq!(deploy_text(&changed, &actual, Scope::Changed), expected);
 }
 
 #[test]
-fn a_retry_does_what_was_left_undone_and_nothing_else() {
-    let mut now = wanted();
-    let has = deployed(&now);
-    now.components.remove("d");
-    now.components.remove("c");
+fn a_retry_plans_only_the_remaining_work() {
+    let mut changed = desired();
+    let actual = deployed(&changed);
+    changed.components.remove("d");
+    changed.components.remove("c");
     let names = |all: &[&str]| all.iter().map(|name| name.to_string()).collect();
-    let undone = RemainingWork { destroy: names(&["d"]), ..RemainingWork::default() };
-    assert_eq!(bring_words(&now, &has, Scope::Undone(undone)), "-d()");
+    let remaining = RemainingWork { destroy: names(&["d"]), ..RemainingWork::default() };
+    assert_eq!(deploy_text(&changed, &actual, Scope::Remaining(remaining)), "-d()");
     let actions = vec!["seed".into(), "smoke".into()];
-    let undone = RemainingWork { actions: actions.clone(), ..RemainingWork::default() };
-    assert_eq!(bring_words(&now, &has, Scope::Undone(undone)), "!seed(), !smoke(seed)");
-    let undone =
+    let remaining = RemainingWork { actions: actions.clone(), ..RemainingWork::default() };
+    assert_eq!(
+        deploy_text(&changed, &actual, Scope::Remaining(remaining)),
+        "!seed(), !smoke(seed)"
+    );
+    let remaining =
         RemainingWork { sandbox: true, deploy: names(&["b"]), actions, ..RemainingWork::default() };
-    let again = "+sandbox(), +b(sandbox), !seed(b sandbox), !smoke(seed)";
-    assert_eq!(bring_words(&now, &has, Scope::Undone(undone)), again);
-    let undone =
-        Scope::Undone(RemainingWork { destroy: names(&["b", "d"]), ..RemainingWork::default() });
-    assert_eq!(words(&teardown(&has, &undone, ids())), "-d(), -b(d)");
+    let expected = "+sandbox(), +b(sandbox), !seed(b sandbox), !smoke(seed)";
+    assert_eq!(deploy_text(&changed, &actual, Scope::Remaining(remaining)), expected);
+    let remaining =
+        Scope::Remaining(RemainingWork { destroy: names(&["b", "d"]), ..RemainingWork::default() });
+    assert_eq!(steps_text(&teardown(&actual, &remaining, ids())), "-d(), -b(d)");
     let unknown =
-        Scope::Undone(RemainingWork { deploy: names(&["x"]), ..RemainingWork::default() });
-    assert_eq!(plan_deploy(&now, &has, &unknown, ids()).unwrap_err(), NoSuchComponent("x".into()));
+        Scope::Remaining(RemainingWork { deploy: names(&["x"]), ..RemainingWork::default() });
+    assert_eq!(
+        plan_deploy(&changed, &actual, &unknown, ids()).unwrap_err(),
+        NoSuchComponent("x".into())
+    );
 }
 
 #[test]
 fn named_components_are_planned_changed_or_not() {
-    let has = deployed(&wanted());
+    let actual = deployed(&desired());
     let names: BTreeSet<String> = [String::from("b")].into();
     let alone = Scope::Named { names: names.clone(), dependents: false };
-    assert_eq!(bring_words(&wanted(), &has, alone), "+b(), !seed(b)");
+    assert_eq!(deploy_text(&desired(), &actual, alone), "+b(), !seed(b)");
     let with = Scope::Named { names, dependents: true };
-    assert_eq!(bring_words(&wanted(), &has, with), "+b(), +d(b), !seed(b d)");
+    assert_eq!(deploy_text(&desired(), &actual, with), "+b(), +d(b), !seed(b d)");
     let unknown = Scope::Named { names: [String::from("x")].into(), dependents: false };
-    let refused = plan_deploy(&wanted(), &has, &unknown, ids()).unwrap_err();
-    assert_eq!(refused, NoSuchComponent("x".into()));
+    let rejected = plan_deploy(&desired(), &actual, &unknown, ids()).unwrap_err();
+    assert_eq!(rejected, NoSuchComponent("x".into()));
 }
 
 #[test]
-fn a_teardown_goes_backwards() {
-    let has = deployed(&wanted());
-    let down = "-d(), -c(d), -b(d), -e(), -a(b c)";
-    let steps = words(&teardown(&has, &Scope::Everything, ids()));
-    assert_eq!(steps, down);
-    let steps = words(&deprovision(&has, ids()));
-    assert_eq!(steps, format!("{down}, -sandbox(a b c d e)"));
-    assert_eq!(words(&deprovision(&ActualState::default(), ids())), "");
+fn a_teardown_destroys_dependents_first() {
+    let actual = deployed(&desired());
+    let expected = "-d(), -c(d), -b(d), -e(), -a(b c)";
+    let steps = steps_text(&teardown(&actual, &Scope::Everything, ids()));
+    assert_eq!(steps, expected);
+    let steps = steps_text(&deprovision(&actual, ids()));
+    assert_eq!(steps, format!("{expected}, -sandbox(a b c d e)"));
+    assert_eq!(steps_text(&deprovision(&ActualState::default(), ids())), "");
 }
 
 #[test]
-fn what_an_apply_left_half_done_is_brought_again_and_taken_down() {
-    let mut has = deployed(&wanted());
+fn an_incomplete_component_is_deployed_again_or_destroyed() {
+    let mut actual = deployed(&desired());
     for name in ["a", "e"] {
-        has.components.get_mut(name).unwrap().fingerprint = None;
+        actual.components.get_mut(name).unwrap().fingerprint = None;
     }
-    let again = "+a(), +e(), +b(a), +c(a), +d(b c), !seed(a b c d e)";
-    assert_eq!(bring_words(&wanted(), &has, Scope::Changed), again);
-    // e is not in the config and its apply did not succeed. It is destroyed all the same.
-    let mut without = wanted();
+    let expected = "+a(), +e(), +b(a), +c(a), +d(b c), !seed(a b c d e)";
+    assert_eq!(deploy_text(&desired(), &actual, Scope::Changed), expected);
+    // The config no longer has e, whose apply did not succeed. e is still destroyed.
+    let mut without = desired();
     without.components.remove("e");
-    has.components.get_mut("a").unwrap().fingerprint = Some(digest(1));
-    assert_eq!(bring_words(&without, &has, Scope::Changed), "-e(), !seed(e)");
-    let (build, half) = (BuildId(ulid::Ulid(9)), None);
-    let only = ActualState { sandbox: Some((build, half)), ..ActualState::default() };
-    assert_eq!(words(&deprovision(&only, ids())), "-sandbox()");
+    actual.components.get_mut("a").unwrap().fingerprint = Some(digest(1));
+    assert_eq!(deploy_text(&without, &actual, Scope::Changed), "-e(), !seed(e)");
+    let (build, incomplete) = (BuildId(ulid::Ulid(9)), None);
+    let only = ActualState { sandbox: Some((build, incomplete)), ..ActualState::default() };
+    assert_eq!(steps_text(&deprovision(&only, ids())), "-sandbox()");
     let named = Scope::Named { names: [String::from("e")].into(), dependents: false };
-    assert_eq!(bring_words(&wanted(), &only, named), "+sandbox(), +e(sandbox), !seed(e sandbox)");
+    assert_eq!(deploy_text(&desired(), &only, named), "+sandbox(), +e(sandbox), !seed(e sandbox)");
 }
 
 #[test]
-fn a_sandbox_that_moves_takes_along_what_is_there_and_reads_it_whatever_was_named() {
-    let mut has = deployed(&wanted());
-    has.sandbox.as_mut().unwrap().1 = None;
+fn a_sandbox_change_includes_deployed_readers_even_if_others_are_named() {
+    let mut actual = deployed(&desired());
+    actual.sandbox.as_mut().unwrap().1 = None;
     let e = BTreeSet::from([String::from("e")]);
-    let along = "+sandbox(), +e(sandbox), +b(sandbox), +d(b sandbox), !seed(b d e sandbox)";
+    let expected = "+sandbox(), +e(sandbox), +b(sandbox), +d(b sandbox), !seed(b d e sandbox)";
     let named = |names| Scope::Named { names, dependents: false };
-    assert_eq!(bring_words(&wanted(), &has, named(e.clone())), along);
-    let undone = RemainingWork {
+    assert_eq!(deploy_text(&desired(), &actual, named(e.clone())), expected);
+    let remaining = RemainingWork {
         deploy: e.clone(),
         actions: vec!["seed".into()],
         ..RemainingWork::default()
     };
-    assert_eq!(bring_words(&wanted(), &has, Scope::Undone(undone)), along);
-    // A component that is not deployed reads the new outputs when it is deployed.
-    has.components.remove("d");
-    let along = "+sandbox(), +e(sandbox), +b(sandbox), !seed(b e sandbox)";
-    assert_eq!(bring_words(&wanted(), &has, named(e)), along);
+    assert_eq!(deploy_text(&desired(), &actual, Scope::Remaining(remaining)), expected);
+    // d is not deployed, so it reads the new outputs at its first deploy.
+    actual.components.remove("d");
+    let expected = "+sandbox(), +e(sandbox), +b(sandbox), !seed(b e sandbox)";
+    assert_eq!(deploy_text(&desired(), &actual, named(e)), expected);
 }
 
 #[test]
-fn a_change_that_is_tried_again_takes_nothing_down_before_its_user_has_moved_off_it() {
+fn a_repeated_change_destroys_a_component_after_its_user_is_applied() {
     // b depended on a and no longer depends on anything. Its first apply failed halfway.
-    let mut now = wanted();
-    let mut has = deployed(&now);
+    let mut changed = desired();
+    let mut actual = deployed(&changed);
     for name in ["a", "c", "d"] {
-        now.components.remove(name);
+        changed.components.remove(name);
     }
-    has.components.retain(|name, _| now.components.contains_key(name) || name == "a");
-    now.components.get_mut("b").unwrap().depends_on = BTreeSet::new();
-    has.components.get_mut("b").unwrap().fingerprint = None;
-    let off = "+b(), -a(b), !seed(a b)";
-    assert_eq!(bring_words(&now, &has, Scope::Changed), off);
-    let (bring, destroy) = (["b".to_string()].into(), ["a".to_string()].into());
-    let undone = RemainingWork {
-        deploy: bring,
-        destroy,
-        actions: vec!["seed".into()],
-        ..RemainingWork::default()
-    };
-    assert_eq!(bring_words(&now, &has, Scope::Undone(undone)), off);
+    actual.components.retain(|name, _| changed.components.contains_key(name) || name == "a");
+    changed.components.get_mut("b").unwrap().depends_on = BTreeSet::new();
+    actual.components.get_mut("b").unwrap().fingerprint = None;
+    let expected = "+b(), -a(b), !seed(a b)";
+    assert_eq!(deploy_text(&changed, &actual, Scope::Changed), expected);
+    let (deploy, destroy) = (["b".to_string()].into(), ["a".to_string()].into());
+    let remaining =
+        RemainingWork { deploy, destroy, actions: vec!["seed".into()], ..RemainingWork::default() };
+    assert_eq!(deploy_text(&changed, &actual, Scope::Remaining(remaining)), expected);
 }

@@ -55,7 +55,6 @@ pub(super) fn table(alias: &str, columns: &[(&str, Column)]) -> String {
     }
 }
 
-/// Statement under construction.
 pub(super) struct StatementBuilder {
     /// `None`: the text of this shape is cached.
     text: Option<Text>,
@@ -164,7 +163,7 @@ impl StatementBuilder {
         self.one_row
     }
 
-    /// Text, unless it was cached, and values.
+    /// Returns the text, unless it is cached, and the values.
     pub(super) fn finish(self) -> (Option<String>, Result<PgArguments, sqlx::Error>) {
         (self.text.map(|text| text.sql), self.values.map_err(sqlx::Error::Encode))
     }
@@ -177,7 +176,7 @@ impl Text {
         self.sql.extend([before, name, " as (", body, ")"]);
     }
 
-    /// Condition that all guards are met.
+    /// SQL condition that all guards are met.
     pub(super) fn guards_are_met(&self) -> String {
         if self.guards.is_empty() {
             return "true".to_owned();
@@ -186,7 +185,8 @@ impl Text {
         empty.collect::<Vec<_>>().join(" and ")
     }
 
-    /// Adds the final select: `first` and the named reports; null for those that this shape does not have.
+    /// Adds the final select: `first` and the named reports. A report that this shape does not have
+    /// is null.
     pub(in crate::append) fn select(&mut self, first: &str, reports: &[&str]) {
         self.sql.extend(["\nselect ", first]);
         for name in reports {

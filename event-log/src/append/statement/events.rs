@@ -1,4 +1,3 @@
-//! Rows of events.
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 

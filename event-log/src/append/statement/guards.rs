@@ -11,8 +11,8 @@ pub(crate) struct StreamGuard {
     pub expected: u64,
 }
 
-/// Adds the guard; a new stream must have version 0. A condition of `on conflict do update` cannot replace it, because it
-/// does not apply to an insert.
+/// Adds the guard; a new stream must have version 0. A condition of `on conflict do update` cannot
+/// replace the guard, because such a condition does not apply to an insert.
 pub(super) fn push(sql: &mut StatementBuilder, guards: &[StreamGuard], new_streams: &[StreamRow]) {
     let expected = guards.iter().map(|guard| (&guard.stream, bigint(guard.expected)));
     let rows = expected.chain(new_streams.iter().map(|row| (&row.stream, 0)));

@@ -14,7 +14,7 @@ pub(crate) struct InlineRows {
     pub columns: Vec<Column>,
 }
 
-/// Statement of an inline projection.
+/// SQL of one statement, split at its parameters.
 pub(super) struct InlineStatement {
     pieces: Vec<Piece>,
 }
@@ -57,7 +57,7 @@ impl InlineStatement {
         InlineStatement { pieces }
     }
 
-    /// Returns whether all parameters of the statement have rows.
+    /// Returns true if all parameters of the statement have rows.
     pub(super) fn has_rows(&self, columns: &[Column]) -> bool {
         self.pieces.iter().all(|piece| match piece {
             Piece::Text(_) | Piece::Rows { .. } => true,

@@ -4,10 +4,10 @@ use crate::append::batch::Batch;
 /// Check that new streams do not exist and that idempotency keys are not in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Uniqueness {
-    /// The statement queries them and returns those that conflict.
+    /// The statement queries streams and keys, and returns those that conflict.
     Queried,
-    /// The primary keys of the tables reject the whole batch; the next attempt queries. Most batches have no conflict,
-    /// and the query takes a third of their time.
+    /// The primary keys of the tables reject the whole batch, and the next attempt queries. Most
+    /// batches have no conflict, and the query would take a third of a batch's time.
     ByConstraint,
 }
 

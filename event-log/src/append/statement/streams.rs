@@ -18,7 +18,7 @@ fn columns(sql: &mut StatementBuilder, rows: &[StreamRow]) -> [(&'static str, Co
     ]
 }
 
-/// Adds the insert of streams that begin. `since`: first position of the batch.
+/// Adds the insert of new streams. `since` is the first position of the batch.
 pub(super) fn insert(sql: &mut StatementBuilder, rows: &[StreamRow], since: u64) {
     let (columns, since) = (columns(sql, rows), sql.value(bigint(since)));
     sql.cte("new_stream", || {
@@ -31,7 +31,7 @@ pub(super) fn insert(sql: &mut StatementBuilder, rows: &[StreamRow], since: u64)
     });
 }
 
-/// Adds the update of streams that exist.
+/// Adds the update of existing streams.
 pub(super) fn update(sql: &mut StatementBuilder, rows: &[StreamRow]) {
     let columns = columns(sql, rows);
     sql.cte("grown_stream", || {

@@ -21,47 +21,47 @@ fn keys(known: &[(&str, Option<u8>)]) -> Keys {
     Keys(known.collect())
 }
 
-fn sealed(keys: &Keys) -> Option<(String, String)> {
+fn encrypted(keys: &Keys) -> Option<(String, String)> {
     let of = subjects(PAYLOAD, personal_fields(WHICH.event_type), Some("ins_1".into()));
     assert_eq!(of, (Some("ins_1".into()), Some("prn_1".into())));
     encrypt_payload(PAYLOAD, personal_fields(WHICH.event_type), of, WHICH, keys).unwrap()
 }
 
 #[test]
-fn what_is_sealed_is_read_as_it_was_byte_for_byte() {
+fn encrypted_payload_is_decrypted_byte_for_byte() {
     let both = keys(&[("ins_1", Some(1)), ("prn_1", Some(2))]);
-    let (stored, said) = sealed(&both).unwrap();
-    assert_eq!(said, PAYLOAD);
-    for word in ["Ada", "Bo said", "\"x\""] {
-        assert!(!stored.contains(word), "{stored}");
+    let (stored, readable) = encrypted(&both).unwrap();
+    assert_eq!(readable, PAYLOAD);
+    for text in ["Ada", "Bo said", "\"x\""] {
+        assert!(!stored.contains(text), "{stored}");
     }
-    let kept = r#"{"type":"inputs_changed","set":{"b/~":"[encrypted]","a":"[encrypted]"},"unset":["c"],"by":"prn_1","reason":"[encrypted]","encrypted":[{"subjects":["ins_1"],"paths":["/set/b~1~0","/set/a"],"ciphertext":""#;
-    assert!(stored.starts_with(kept), "{stored}");
+    let expected = r#"{"type":"inputs_changed","set":{"b/~":"[encrypted]","a":"[encrypted]"},"unset":["c"],"by":"prn_1","reason":"[encrypted]","encrypted":[{"subjects":["ins_1"],"paths":["/set/b~1~0","/set/a"],"ciphertext":""#;
+    assert!(stored.starts_with(expected), "{stored}");
     assert_eq!(open(&stored, WHICH, &both), Ok(Some(PAYLOAD.into())));
 }
 
 #[test]
 fn data_of_two_subjects_is_erased_with_either_key() {
-    let (stored, _) = sealed(&keys(&[("ins_1", Some(1)), ("prn_1", Some(2))])).unwrap();
+    let (stored, _) = encrypted(&keys(&[("ins_1", Some(1)), ("prn_1", Some(2))])).unwrap();
     let read = |keys: &Keys| open(&stored, WHICH, keys).unwrap().unwrap();
-    let said = read(&keys(&[("ins_1", Some(1)), ("prn_1", None)]));
-    assert_eq!(said, PAYLOAD.replace(r#"Bo said \"go\""#, ERASED));
-    let said = read(&keys(&[("ins_1", None), ("prn_1", Some(2))]));
+    let readable = read(&keys(&[("ins_1", Some(1)), ("prn_1", None)]));
+    assert_eq!(readable, PAYLOAD.replace(r#"Bo said \"go\""#, ERASED));
+    let readable = read(&keys(&[("ins_1", None), ("prn_1", Some(2))]));
     let none = r#""set":{"b/~":"[erased]","a":"[erased]"},"unset":["c"],"by":"prn_1","reason":"[erased]"}"#;
-    assert!(said.ends_with(none), "{said}");
+    assert!(readable.ends_with(none), "{readable}");
 }
 
 #[test]
-fn nothing_is_sealed_under_a_key_that_is_gone() {
-    let (stored, said) = sealed(&keys(&[("ins_1", None), ("prn_1", Some(2))])).unwrap();
-    assert_eq!(stored, said);
+fn nothing_is_encrypted_with_a_shredded_key() {
+    let (stored, readable) = encrypted(&keys(&[("ins_1", None), ("prn_1", Some(2))])).unwrap();
+    assert_eq!(stored, readable);
     assert!(!stored.contains("Ada") && !stored.contains("encrypted"), "{stored}");
 }
 
 #[test]
-fn what_was_moved_changed_or_has_no_key_is_an_error_and_never_read_as_something_else() {
+fn moved_changed_or_keyless_payload_is_an_error() {
     let both = keys(&[("ins_1", Some(1)), ("prn_1", Some(2))]);
-    let (stored, _) = sealed(&both).unwrap();
+    let (stored, _) = encrypted(&both).unwrap();
     let elsewhere = EventContext { sequence: 3, ..WHICH };
     assert!(open(&stored, elsewhere, &both).is_err());
     assert!(open(&stored, WHICH, &keys(&[("ins_1", Some(3)), ("prn_1", Some(2))])).is_err());
@@ -71,7 +71,7 @@ fn what_was_moved_changed_or_has_no_key_is_an_error_and_never_read_as_something_
 }
 
 #[test]
-fn what_was_written_before_is_read_as_it_is() {
+fn payload_without_encryption_is_read_unchanged() {
     let none = keys(&[]);
     assert_eq!(open(PAYLOAD, WHICH, &none), Ok(None));
     // A value of a user that looks like an encrypted field.
@@ -83,9 +83,9 @@ mod pentest {
     use super::*;
 
     #[test]
-    fn a_sealed_member_that_cannot_be_read_is_an_error_and_never_clear_text() {
+    fn invalid_encrypted_member_is_an_error() {
         let both = keys(&[("ins_1", Some(1)), ("prn_1", Some(2))]);
-        let (stored, _) = sealed(&both).unwrap();
+        let (stored, _) = encrypted(&both).unwrap();
         let broken = [
             stored.replace("\"subjects\":", "\"whose\":"),
             stored

@@ -13,60 +13,65 @@ use std::{
 
 use crate::{
     plan::{Action, Effect, Plan},
-    protocol::{self, Given, Mark, On, Refusal},
+    protocol::{self, ErrorContext, Parameters, Refusal, StateId},
     state,
 };
 
 pub fn apply(
-    given: &Given,
+    parameters: &Parameters,
     plan_file: &Path,
-    expected: &Mark,
+    expected: &StateId,
     cancelled: &AtomicBool,
 ) -> Result<(), Refusal> {
-    fs::create_dir_all(&given.state_dir).on("create the state directory")?;
-    let lock = File::create(given.state_dir.join("files.lock")).on("create the lock file")?;
+    fs::create_dir_all(&parameters.state_dir).context("create the state directory")?;
+    let lock =
+        File::create(parameters.state_dir.join("files.lock")).context("create the lock file")?;
     if lock.try_lock().is_err() {
         return Err(Refusal::Refused("cannot apply: another apply holds the lock".into()));
     }
-    let plan: Plan = serde_json::from_slice(&fs::read(plan_file).on("read the plan file")?)
-        .map_err(|_| Refusal::Refused("the plan file is damaged; plan again".into()))?;
-    let mut state = state::load(given)?;
-    if plan.state != *state.mark() || plan.state != *expected {
-        return Err(Refusal::Stale("the files changed after the plan was made; plan again".into()));
+    let plan: Plan = serde_json::from_slice(&fs::read(plan_file).context("read the plan file")?)
+        .map_err(|_| {
+            Refusal::Refused("cannot apply: the plan file is damaged; make a new plan".into())
+        })?;
+    let mut state = state::load(parameters)?;
+    if plan.state != *state.id() || plan.state != *expected {
+        return Err(Refusal::Stale(
+            "cannot apply: the files changed after the plan was made; make a new plan".into(),
+        ));
     }
     // Before the first effect, so that this plan is never applied a second time.
     state.begin();
-    state.save(given)?;
+    state.save(parameters)?;
     for effect in &plan.effects {
         if cancelled.load(Ordering::SeqCst) {
             return Err(Refusal::Cancelled);
         }
-        let target = state::root(given).join(&effect.path);
+        let target = state::root(parameters).join(&effect.path);
         match effect.action {
             Action::Create | Action::Update => {
                 let content = effect.content()?;
                 let write = format!("write {}", effect.path);
-                state::replace(&target, &content).on(&write)?;
-                fs::set_permissions(&target, fs::Permissions::from_mode(0o644)).on(&write)?;
+                state::replace(&target, &content).context(&write)?;
+                fs::set_permissions(&target, fs::Permissions::from_mode(0o644)).context(&write)?;
                 state.files.insert(effect.path.clone(), state::digest(&content));
             }
             Action::Delete => {
                 match fs::remove_file(&target) {
                     Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                    removed => removed.on(&format!("delete {}", effect.path))?,
+                    removed => removed.context(&format!("delete {}", effect.path))?,
                 }
                 state.files.remove(&effect.path);
             }
         }
-        state.save(given)?;
-        note(given, effect).on("write the ledger")?;
-        protocol::log(format!("{} {}", word(effect.action), target.display()))?;
+        state.save(parameters)?;
+        record(parameters, effect).context("write the ledger")?;
+        protocol::log(format!("{} {}", verb(effect.action), target.display()))?;
         pause(cancelled);
     }
     Ok(())
 }
 
-fn word(action: Action) -> &'static str {
+fn verb(action: Action) -> &'static str {
     match action {
         Action::Create => "created",
         Action::Update => "updated",
@@ -76,10 +81,10 @@ fn word(action: Action) -> &'static str {
 
 /// Appends a line for each real effect, with its execution, to the file that `STEAD_LEDGER` names.
 /// Tests of a runner count these lines.
-fn note(given: &Given, effect: &Effect) -> io::Result<()> {
+fn record(parameters: &Parameters, effect: &Effect) -> io::Result<()> {
     let Some(ledger) = env::var_os("STEAD_LEDGER") else { return Ok(()) };
     let execution = env::var("STEAD_EXECUTION").unwrap_or_default();
-    let line = format!("{}/{} {execution}\n", given.component, effect.path);
+    let line = format!("{}/{} {execution}\n", parameters.component, effect.path);
     OpenOptions::new().append(true).create(true).open(ledger)?.write_all(line.as_bytes())
 }
 

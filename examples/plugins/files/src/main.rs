@@ -31,14 +31,14 @@ fn main() -> io::Result<()> {
     let requests = listen(cancelled.clone());
     // The channel closes with standard input, when the runner no longer needs the plugin.
     while let Ok(request) = requests.recv() {
-        let answer = request.and_then(|request| {
-            answer(&request.call, &cancelled)
+        let response = request.and_then(|request| {
+            respond(&request.call, &cancelled)
                 .map(|value| (request.id, value))
                 .map_err(|refusal| (request.id, refusal))
         });
-        match answer {
+        match response {
             Ok((id, value)) => {
-                protocol::say(&json!({ "type": "result", "id": id, "value": value }))?
+                protocol::send(&json!({ "type": "result", "id": id, "value": value }))?
             }
             Err((id, refusal)) => protocol::refuse(id, &refusal)?,
         }
@@ -46,7 +46,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn answer(call: &Call, cancelled: &AtomicBool) -> Result<Value, Refusal> {
+fn respond(call: &Call, cancelled: &AtomicBool) -> Result<Value, Refusal> {
     match call {
         Call::Describe { .. } => Ok(json!({
             "protocol": protocol::VERSION,
@@ -54,14 +54,19 @@ fn answer(call: &Call, cancelled: &AtomicBool) -> Result<Value, Refusal> {
             "version": env!("CARGO_PKG_VERSION"),
             "kinds": ["build", "plan", "apply"],
         })),
-        Call::Health(given) => plan::wanted(given).map(|_| json!({})),
-        Call::Build(given) => plan::wanted(given).map(|files| json!({ "files": files.len() })),
-        Call::State(given) => Ok(json!(state::load(given)?.mark())),
-        Call::Plan { given, plan_file } => plan::make(given, plan_file),
-        Call::Apply { given, plan_file, state } | Call::Destroy { given, plan_file, state } => {
-            apply::apply(given, plan_file, state, cancelled).map(|()| json!({}))
+        Call::Health(parameters) => plan::desired_files(parameters).map(|_| json!({})),
+        Call::Build(parameters) => {
+            plan::desired_files(parameters).map(|files| json!({ "files": files.len() }))
         }
-        Call::Outputs(given) => Ok(json!({ "outputs": state::load(given)?.outputs(given) })),
+        Call::State(parameters) => Ok(json!(state::load(parameters)?.id())),
+        Call::Plan { parameters, plan_file } => plan::make(parameters, plan_file),
+        Call::Apply { parameters, plan_file, state }
+        | Call::Destroy { parameters, plan_file, state } => {
+            apply::apply(parameters, plan_file, state, cancelled).map(|()| json!({}))
+        }
+        Call::Outputs(parameters) => {
+            Ok(json!({ "outputs": state::load(parameters)?.outputs(parameters) }))
+        }
         // The reader thread has already handled the cancel.
         Call::Cancel { .. } => Ok(json!({})),
     }

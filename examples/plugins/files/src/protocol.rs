@@ -9,7 +9,6 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Version of the protocol.
 pub const VERSION: u32 = 1;
 
 #[derive(Deserialize)]
@@ -23,33 +22,33 @@ pub struct Request {
 #[serde(tag = "call", rename_all = "snake_case")]
 pub enum Call {
     Describe {},
-    Health(Given),
-    Build(Given),
-    State(Given),
+    Health(Parameters),
+    Build(Parameters),
+    State(Parameters),
     Plan {
         #[serde(flatten)]
-        given: Given,
+        parameters: Parameters,
         plan_file: PathBuf,
     },
     Apply {
         #[serde(flatten)]
-        given: Given,
+        parameters: Parameters,
         plan_file: PathBuf,
-        state: Mark,
+        state: StateId,
     },
     Destroy {
         #[serde(flatten)]
-        given: Given,
+        parameters: Parameters,
         plan_file: PathBuf,
-        state: Mark,
+        state: StateId,
     },
-    Outputs(Given),
+    Outputs(Parameters),
     Cancel {},
 }
 
 /// Parameters of every call about a component.
 #[derive(Deserialize)]
-pub struct Given {
+pub struct Parameters {
     pub component: String,
     pub operation: Operation,
     pub inputs: Inputs,
@@ -84,7 +83,7 @@ pub struct Settings {
 
 /// Identity of the state that a plan was made from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Mark {
+pub struct StateId {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<String>,
     #[serde(default)]
@@ -116,7 +115,7 @@ impl Refusal {
 }
 
 /// Writes one message as one line.
-pub fn say(message: &Value) -> io::Result<()> {
+pub fn send(message: &Value) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{message}")?;
     out.flush()
@@ -125,21 +124,21 @@ pub fn say(message: &Value) -> io::Result<()> {
 /// Writes a refusal as the response.
 pub fn refuse(id: u64, refusal: &Refusal) -> io::Result<()> {
     let (code, message) = (refusal.code(), refusal.to_string());
-    say(&json!({ "type": "error", "id": id, "code": code, "message": message }))
+    send(&json!({ "type": "error", "id": id, "code": code, "message": message }))
 }
 
 /// Writes a line to the job's log.
 pub fn log(line: String) -> Result<(), Refusal> {
-    say(&json!({ "type": "log", "line": line })).on("write the log")
+    send(&json!({ "type": "log", "line": line })).context("write the log")
 }
 
 /// Adds the affected item to an I/O error.
-pub trait On<T> {
-    fn on(self, what: &str) -> Result<T, Refusal>;
+pub trait ErrorContext<T> {
+    fn context(self, what: &str) -> Result<T, Refusal>;
 }
 
-impl<T> On<T> for io::Result<T> {
-    fn on(self, what: &str) -> Result<T, Refusal> {
+impl<T> ErrorContext<T> for io::Result<T> {
+    fn context(self, what: &str) -> Result<T, Refusal> {
         self.map_err(|e| Refusal::Disk(what.to_owned(), e))
     }
 }

@@ -14,33 +14,33 @@ use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 use ulid::Ulid;
 
-use crate::protocol::{Given, Mark, On, Refusal};
+use crate::protocol::{ErrorContext, Parameters, Refusal, StateId};
 
 /// Files of one component in one install.
 #[derive(Default, Serialize, Deserialize)]
 pub struct State {
     #[serde(flatten)]
-    mark: Mark,
+    id: StateId,
     /// SHA-256 of the content, by path.
     pub files: BTreeMap<String, String>,
 }
 
 impl State {
-    pub fn mark(&self) -> &Mark {
-        &self.mark
+    pub fn id(&self) -> &StateId {
+        &self.id
     }
 
     /// Starts a new serial, which makes every earlier plan stale.
     pub fn begin(&mut self) {
-        self.mark.lineage.get_or_insert_with(|| Ulid::new().to_string());
-        self.mark.serial += 1;
+        self.id.lineage.get_or_insert_with(|| Ulid::new().to_string());
+        self.id.serial += 1;
     }
 
-    pub fn outputs(&self, given: &Given) -> Value {
+    pub fn outputs(&self, parameters: &Parameters) -> Value {
         match self.files.is_empty() {
             true => json!({}),
             false => json!({
-                "root": root(given),
+                "root": root(parameters),
                 "files": self.files,
                 // Changes if any file changes, so that dependent components detect the change.
                 "digest": digest(json!(self.files).to_string().as_bytes()),
@@ -48,30 +48,30 @@ impl State {
         }
     }
 
-    pub fn save(&self, given: &Given) -> Result<(), Refusal> {
-        let text = serde_json::to_vec(self).map_err(io::Error::from).on("write the state")?;
-        replace(&path(given), &text).on("write the state")
+    pub fn save(&self, parameters: &Parameters) -> Result<(), Refusal> {
+        let text = serde_json::to_vec(self).map_err(io::Error::from).context("write the state")?;
+        replace(&path(parameters), &text).context("write the state")
     }
 }
 
-pub fn load(given: &Given) -> Result<State, Refusal> {
-    match fs::read(path(given)) {
+pub fn load(parameters: &Parameters) -> Result<State, Refusal> {
+    match fs::read(path(parameters)) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(State::default()),
-        text => serde_json::from_slice(&text.on("read the state")?)
+        text => serde_json::from_slice(&text.context("read the state")?)
             .map_err(io::Error::from)
-            .on("read the state"),
+            .context("read the state"),
     }
 }
 
-fn path(given: &Given) -> PathBuf {
-    given.state_dir.join("files.json")
+fn path(parameters: &Parameters) -> PathBuf {
+    parameters.state_dir.join("files.json")
 }
 
 /// Returns the directory of the component's files.
-pub fn root(given: &Given) -> PathBuf {
+pub fn root(parameters: &Parameters) -> PathBuf {
     match env::var_os("STEAD_FILES_ROOT") {
-        Some(root) => PathBuf::from(root).join(&given.component),
-        None => given.state_dir.join("files"),
+        Some(root) => PathBuf::from(root).join(&parameters.component),
+        None => parameters.state_dir.join("files"),
     }
 }
 

@@ -8,14 +8,13 @@ use domain::{
 
 use super::LastRun;
 
-/// State of an install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// No runner has enrolled.
     WaitingForRunner,
     /// A provision or reprovision is open.
     Provisioning,
-    /// Another run that deploys is open.
+    /// A deploy, input update, upgrade or rollback is open.
     Updating,
     /// A teardown is open.
     TearingDown,
@@ -23,7 +22,8 @@ pub enum State {
     Deprovisioning,
     /// The last run failed.
     Failed,
-    /// A change began and did not finish: of one component, or of the last run as a whole.
+    /// An apply of a component or the sandbox did not finish, or the last run was cancelled, denied
+    /// or expired after it had changed something.
     Incomplete,
     /// Components are deployed, and all of them completely.
     Active,
@@ -51,7 +51,6 @@ impl State {
         State::Empty,
     ];
 
-    /// Name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             State::WaitingForRunner => "waiting_for_runner",

@@ -23,16 +23,13 @@ pub struct Row {
     pub state: JobState,
     /// Executions, oldest first.
     pub attempts: Vec<Attempt>,
-    /// Cancel that was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<CancelRequest>,
     /// Changes that an apply would make.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanReport>,
-    /// Outputs of the component.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<String, Value>,
-    /// Artifact of a build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -40,9 +37,9 @@ pub struct Row {
     /// Resolution of an unknown outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<ResolutionRecord>,
-    /// Time at which it was first queued.
+    /// Time at which the job was first queued.
     pub queued_at: Timestamp,
-    /// Time at which it finished.
+    /// Time at which the job finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
     /// Position of the last event that changed the row.
@@ -59,7 +56,6 @@ pub enum JobState {
     Claimed,
     /// The child process runs.
     Running,
-    /// The runner is disconnected.
     Disconnected,
     /// The outcome is unknown, and a user must resolve it.
     OutcomeUnknown,
@@ -67,7 +63,7 @@ pub enum JobState {
     Failed,
     /// The job ended after a cancel request.
     Cancelled,
-    /// The outcome is unknown, and the job was safe to abandon.
+    /// The last execution was lost, and no further attempt is allowed. The job changed nothing.
     Lost,
 }
 
@@ -78,12 +74,12 @@ pub struct Attempt {
     /// Number of the attempt, from 1.
     pub attempt: u32,
     pub runner: RunnerId,
-    /// Session of the runner.
     pub session: SessionId,
     /// Time at which the execution must have finished.
     pub deadline: Timestamp,
     pub claimed_at: Timestamp,
-    /// Position of `job.claimed`. Together with the log's epoch it is the fence.
+    /// Position of `job.claimed`. The fence of the execution consists of the log's epoch and this
+    /// position.
     pub claimed_position: u64,
     /// Time at which the child process started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,7 +103,6 @@ pub struct Attempt {
     /// Time at which the execution finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// Finalized log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<FinalizedLog>,
     /// Result as the runner signed it.
@@ -119,7 +114,6 @@ pub struct Attempt {
     pub notes: Vec<String>,
 }
 
-/// Failure of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     pub reason: FailureReason,
@@ -131,7 +125,7 @@ pub struct Failure {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResolutionRecord {
     pub execution: ExecutionId,
-    /// Actor that resolved it.
+    /// Actor that resolved the outcome.
     pub by: Actor,
     /// Outcome that the actor chose.
     pub resolution: Resolution,
@@ -141,7 +135,6 @@ pub struct ResolutionRecord {
 }
 
 impl JobState {
-    /// All states.
     pub const ALL: [JobState; 9] = [
         JobState::Queued,
         JobState::Claimed,
@@ -194,7 +187,6 @@ impl From<Outcome> for JobState {
 }
 
 impl Row {
-    /// Install of the job.
     pub fn install(&self) -> Option<InstallId> {
         match &self.work.origin {
             Origin::Step { install, .. } => Some(*install),
@@ -202,7 +194,6 @@ impl Row {
         }
     }
 
-    /// Run and step of the job.
     pub fn step(&self) -> Option<(RunId, StepId)> {
         match &self.work.origin {
             Origin::Step { run, step, .. } => Some((*run, *step)),
@@ -210,7 +201,6 @@ impl Row {
         }
     }
 
-    /// Build of the job.
     pub fn build(&self) -> Option<BuildId> {
         match &self.work.origin {
             Origin::Build { build, .. } => Some(*build),

@@ -26,7 +26,7 @@ const TIME_WINDOW: TimeDelta = TimeDelta::hours(1);
 const PAGE: u32 = 2_000;
 
 /// Parses a stream. Installs and apps can be given by name.
-pub(super) async fn named(app: &App, stream: &str) -> Result<StreamId, Problem> {
+pub(super) async fn parse_stream(app: &App, stream: &str) -> Result<StreamId, Problem> {
     let (kind, id) = stream.split_once('/').ok_or_else(|| {
         Problem::new(Code::BadRequest, "invalid stream; use <aggregate type>/<aggregate id>")
     })?;
@@ -39,7 +39,7 @@ pub(super) async fn named(app: &App, stream: &str) -> Result<StreamId, Problem> 
 
 /// Returns the position of an event. Ids have no index, so this searches around the time that the
 /// id contains.
-pub(super) async fn found(app: &App, event: EventId) -> Result<u64, Problem> {
+pub(super) async fn position_of_event(app: &App, event: EventId) -> Result<u64, Problem> {
     let unknown = || Problem::not_found(format!("the event {event}"));
     let milliseconds = i64::try_from(event.0.timestamp_ms()).map_err(|_| unknown())?;
     let made = chrono::DateTime::from_timestamp_millis(milliseconds).ok_or_else(unknown)?;
@@ -72,7 +72,7 @@ pub(super) async fn found(app: &App, event: EventId) -> Result<u64, Problem> {
 }
 
 /// Returns the position of the stream's last event that the head covers.
-pub(super) async fn last(app: &App, stream: &StreamId, size: u64) -> Result<u64, Problem> {
+pub(super) async fn last_position(app: &App, stream: &StreamId, size: u64) -> Result<u64, Problem> {
     let row = sqlx::query(
         "select position from log_event where aggregate_type = $1 and aggregate_id = $2 \
          and position <= $3 order by sequence desc limit 1",
@@ -94,7 +94,7 @@ pub(super) async fn last(app: &App, stream: &StreamId, size: u64) -> Result<u64,
 
 /// Returns the first position and the tree edge of the other entries. Rejects the request if a
 /// bundle cannot have that many entries.
-pub(super) async fn rest(
+pub(super) async fn entries_from(
     app: &App,
     from: u64,
     size: u64,
@@ -102,8 +102,8 @@ pub(super) async fn rest(
     let positions = size + 1 - from;
     if positions > MAX_OTHERS {
         let detail = format!(
-            "{positions} positions would have to be shown, and a bundle has at most {MAX_OTHERS}: ask for \
-             other_entries=none (it then does not show that the stream ended), or export the whole log"
+            "the bundle is too large: it needs entries for {positions} positions, but the limit is {MAX_OTHERS}; \
+             send other_entries=none (the bundle then does not prove that the stream ended), or export the log"
         );
         return Err(Problem::new(Code::TooLarge, detail));
     }
@@ -113,7 +113,11 @@ pub(super) async fn rest(
 
 /// Returns the older checkpoint, the key that signed it, and a consistency proof from it to the
 /// head.
-pub(super) async fn since(app: &App, note: &str, head: &Checkpoint) -> Result<Since, Problem> {
+pub(super) async fn prior_checkpoint(
+    app: &App,
+    note: &str,
+    head: &Checkpoint,
+) -> Result<Since, Problem> {
     let invalid =
         |why: &str| Problem::new(Code::Invalid, format!("invalid older checkpoint: {why}"));
     if note.len() > MAX_NOTE_BYTES {

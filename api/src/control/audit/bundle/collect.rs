@@ -78,7 +78,7 @@ pub(super) async fn history(
     collector.finish().await
 }
 
-/// Annotations of the events of one stream.
+/// Returns the annotations of the events of one stream.
 pub(super) async fn of_stream(
     app: &App,
     which: &BundleQuery,
@@ -90,7 +90,7 @@ pub(super) async fn of_stream(
     Ok(collector.finish().await?.annotations)
 }
 
-/// Annotations of one event.
+/// Returns the annotations of one event.
 pub(super) async fn of_event(
     app: &App,
     which: &BundleQuery,
@@ -143,7 +143,7 @@ impl<'a> Collector<'a> {
         if !is_annotated(self.which) {
             return Ok(());
         }
-        let payload: Value = serde_json::from_str(stored.words()?).map_err(Problem::internal)?;
+        let payload: Value = serde_json::from_str(stored.readable()?).map_err(Problem::internal)?;
         if self.which.names == Some(true) {
             let by = payload.get("by").and_then(Value::as_str).and_then(|by| by.parse().ok());
             for actor in [Some(stored.meta()?.actor), by].into_iter().flatten() {
@@ -172,8 +172,8 @@ impl<'a> Collector<'a> {
             let names = names::get(&self.app.pool, self.principals).await?;
             let names = names.into_iter().map(|(id, name)| (id.to_string(), name)).collect();
             self.found.annotations = Some(Annotations {
-                names: self.which.names.filter(|wanted| *wanted).map(|_| names),
-                reasons: self.which.reasons.filter(|wanted| *wanted).map(|_| self.reasons),
+                names: self.which.names.filter(|requested| *requested).map(|_| names),
+                reasons: self.which.reasons.filter(|requested| *requested).map(|_| self.reasons),
             });
         }
         Ok(self.found)

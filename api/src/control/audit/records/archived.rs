@@ -18,15 +18,15 @@ const PAGE: u32 = 2_000;
 pub(super) async fn find(
     log: &EventLog,
     connection: &mut PgConnection,
-    wanted: &EventSelection,
+    selection: &EventSelection,
     (after, end): (u64, u64),
     limit: u32,
 ) -> Result<Vec<Arc<StoredEvent>>, LogError> {
     let (archives, limit) = (log.archives(), limit as usize);
-    if let (Some(kind), Some(id)) = (&wanted.aggregate_type, &wanted.aggregate_id) {
+    if let (Some(kind), Some(id)) = (&selection.aggregate_type, &selection.aggregate_id) {
         let stream = StreamId::new(kind, id);
         let mut found = archives.stream(connection, &stream, (0, end), u32::MAX).await?;
-        found.retain(|event| event.position > after && wanted.is(event));
+        found.retain(|event| event.position > after && selection.is(event));
         found.truncate(limit);
         return Ok(found);
     }
@@ -35,7 +35,7 @@ pub(super) async fn find(
         let page = archives.events(connection, (at, end), PAGE).await?;
         let Some(last) = page.last() else { break };
         at = last.position;
-        found.extend(page.into_iter().filter(|event| wanted.is(event)));
+        found.extend(page.into_iter().filter(|event| selection.is(event)));
     }
     found.truncate(limit);
     Ok(found)
@@ -43,15 +43,15 @@ pub(super) async fn find(
 
 impl EventSelection {
     fn is(&self, event: &StoredEvent) -> bool {
-        let same = |wanted: &Option<String>, found: &str| {
-            wanted.as_ref().is_none_or(|wanted| wanted == found)
+        let same = |expected: &Option<String>, found: &str| {
+            expected.as_ref().is_none_or(|expected| expected == found)
         };
         let begins = self.event_prefix.as_ref();
         same(&self.aggregate_type, &event.stream.aggregate_type)
             && same(&self.aggregate_id, &event.stream.aggregate_id)
             && same(&self.event_type, &event.event_type)
             && begins.is_none_or(|prefix| event.event_type.starts_with(prefix))
-            && self.actor.as_ref().is_none_or(|wanted| *wanted == actor(event))
+            && self.actor.as_ref().is_none_or(|expected| *expected == actor(event))
     }
 }
 

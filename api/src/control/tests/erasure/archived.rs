@@ -4,7 +4,7 @@ use event_log::{archive::FLOOR, testing::in_partitions_of};
 use super::*;
 use crate::archives;
 
-fn quiet(_: String) {}
+fn no_progress(_: String) {}
 
 /// Moves the first 256 events into an archive.
 async fn archive_first_events(started: &Started) {
@@ -17,8 +17,8 @@ async fn archive_first_events(started: &Started) {
     while crate::background::dead_letters::progress(&app.pool).await.unwrap().position < 300 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    archives::create(&app.pool, app.log().archives(), None, &quiet).await.unwrap();
-    archives::discard(&app.pool, app.log().archives(), 256, &quiet).await.unwrap();
+    archives::create(&app.pool, app.log().archives(), None, &no_progress).await.unwrap();
+    archives::discard(&app.pool, app.log().archives(), 256, &no_progress).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -28,9 +28,9 @@ async fn missing_archive_does_not_block_erasure_of_later_subjects() {
     in_partitions_of(&app.pool, 256).await.unwrap();
     let old = owner.create_install(&new_install("globex")).await.unwrap().id;
     archive_first_events(&started).await;
-    let (install, job) = of_ada(&app, &owner).await;
+    let (install, job) = install_with_personal_data(&app, &owner).await;
     let execution = pentest::execution_of(&app, job).await.to_string();
-    deprovisioned(&app, &owner, install).await;
+    deprovision(&app, &owner, install).await;
     let done = call();
     let done = app.engine.transact(&done, move |unit| {
         Box::pin(async move { unit.handle::<Install>(old, InstallCommand::Deprovision).await })
@@ -46,19 +46,19 @@ async fn missing_archive_does_not_block_erasure_of_later_subjects() {
     let (old, young) = (SubjectId::Install(old), SubjectId::Install(install));
     owner.shred(old, &why()).await.unwrap();
     owner.shred(young, &why()).await.unwrap();
-    // Then the later one is erased completely.
-    erased(&owner, young).await;
+    // Then the subject with only later events is erased completely.
+    wait_until_erased(&owner, young).await;
     assert_eq!(app.logs.not_erased(&[execution]).await.unwrap(), 0);
-    assert_eq!(found(&dump(&started.database).await, &ALL), Vec::<&str>::new());
+    assert_eq!(texts_in(&dump(&started.database).await, &ALL), Vec::<&str>::new());
     assert_eq!(owner.job(job).await.unwrap().detail.as_deref(), Some("[erased]"));
-    // And the earlier one waits for the archive, which the message names.
+    // And the other subject waits for the archive, which the message names.
     assert_eq!(owner.subject(old).await.unwrap().state, "shredded");
     let left = crate::erasure::erase(&app, &[old]).await.unwrap().incomplete.unwrap();
     assert!(left.contains("1-256") && left.contains("--archives"), "{left}");
-    assert!(left.ends_with(&format!("it may name copies of {old}")), "{left}");
-    // And when the archive is restored, the earlier one is erased, and every row matches the log.
+    assert!(left.ends_with(&format!("its events may reference copies of {old}")), "{left}");
+    // And when the archive is restored, the other subject is erased, and every row matches the log.
     std::fs::rename(&away, &archives).unwrap();
-    erased(&owner, old).await;
+    wait_until_erased(&owner, old).await;
     let mut connection = app.pool.acquire().await.unwrap();
     let views = projections::list(&mut connection).await.unwrap();
     drop(connection);
@@ -75,8 +75,8 @@ async fn archived_events_are_encrypted_and_read_erased_after_shredding() {
     let (started, owner) = started().await;
     let app = started.app().clone();
     in_partitions_of(&app.pool, 256).await.unwrap();
-    let (install, job) = of_ada(&app, &owner).await;
-    deprovisioned(&app, &owner, install).await;
+    let (install, job) = install_with_personal_data(&app, &owner).await;
+    deprovision(&app, &owner, install).await;
     let all = app.log().position();
     assert!(all < 256, "Ada's events must be in the archive");
     while app.log().position() < 300 {
@@ -91,9 +91,9 @@ async fn archived_events_are_encrypted_and_read_erased_after_shredding() {
          select position, $2, 9, now() from log_event where aggregate_id = $1 order by position limit 1";
     let parked = sqlx::query(parked).bind(install.to_string()).bind(DETAIL);
     parked.execute(&app.pool).await.unwrap();
-    let kept = owner.checkpoint().await.unwrap();
-    archives::create(&app.pool, app.log().archives(), None, &quiet).await.unwrap();
-    archives::discard(&app.pool, app.log().archives(), 256, &quiet).await.unwrap();
+    let earlier = owner.checkpoint().await.unwrap();
+    archives::create(&app.pool, app.log().archives(), None, &no_progress).await.unwrap();
+    archives::discard(&app.pool, app.log().archives(), 256, &no_progress).await.unwrap();
     let floor: i64 =
         sqlx::query_scalar(&format!("select {FLOOR}")).fetch_one(&app.pool).await.unwrap();
     assert_eq!(floor, 256);
@@ -102,31 +102,31 @@ async fn archived_events_are_encrypted_and_read_erased_after_shredding() {
     let archived = app.log().archives().events(&mut connection, (0, 256), 256).await.unwrap();
     drop(connection);
     let payloads: String = archived.iter().map(|event| &*event.payload).collect();
-    assert_eq!(found(&payloads, &ALL), Vec::<&str>::new());
+    assert_eq!(texts_in(&payloads, &ALL), Vec::<&str>::new());
     let then =
         AsOfQuery { stream: "install/acme".into(), position: Some(all), ..Default::default() };
     assert_eq!(owner.as_of(&then).await.unwrap().state["inputs"]["size"], INPUT);
     let read = app.log().read(0, 256).await.unwrap();
-    let words: String = read.iter().map(|event| event.words().unwrap()).collect();
-    assert!(words.contains(INPUT) && words.contains(OUTPUT) && words.contains(DETAIL));
+    let texts: String = read.iter().map(|event| event.readable().unwrap()).collect();
+    assert!(texts.contains(INPUT) && texts.contains(OUTPUT) && texts.contains(DETAIL));
 
     let subject = SubjectId::Install(install);
     owner.shred(subject, &why()).await.unwrap();
     assert_eq!(owner.as_of(&then).await.unwrap().state["inputs"]["size"], "[erased]");
-    erased(&owner, subject).await;
+    wait_until_erased(&owner, subject).await;
 
     // Copies that only archived events refer to are erased, too: logs, plans, manifests, reasons.
-    assert_eq!(found(&dump(&started.database).await, &ALL), Vec::<&str>::new());
+    assert_eq!(texts_in(&dump(&started.database).await, &ALL), Vec::<&str>::new());
     assert_eq!(owner.job(job).await.unwrap().detail.as_deref(), Some("[erased]"));
     let state = app.log().reload::<Install>(&install.to_string()).await.unwrap().state;
     assert_eq!(state.inputs["size"], "[erased]");
     let read = app.log().read(0, 256).await.unwrap();
-    let words: String = read.iter().map(|event| event.words().unwrap()).collect();
-    assert_eq!(found(&words, &ALL), Vec::<&str>::new());
+    let texts: String = read.iter().map(|event| event.readable().unwrap()).collect();
+    assert_eq!(texts_in(&texts, &ALL), Vec::<&str>::new());
     assert!(read.iter().zip(&archived).all(|(now, then)| now.payload == then.payload));
     // Removes the test's own dead letter before the check.
     sqlx::query("delete from log_dead_letter").execute(&app.pool).await.unwrap();
-    views_are_true(&owner).await;
+    check_projections(&owner).await;
     let mut connection = app.pool.acquire().await.unwrap();
     let views = projections::list(&mut connection).await.unwrap();
     drop(connection);
@@ -136,15 +136,15 @@ async fn archived_events_are_encrypted_and_read_erased_after_shredding() {
         let verified = projections::verify(app.log(), view, |_| {}).await.unwrap();
         assert_eq!(verified.differences, [], "{view}");
     }
-    assert_eq!(found(&dump(&started.database).await, &ALL), Vec::<&str>::new());
+    assert_eq!(texts_in(&dump(&started.database).await, &ALL), Vec::<&str>::new());
     assert_eq!(verify::verify(app.log(), 0, |_| {}).await.unwrap().size, app.log().position());
     let which = BundleQuery {
         stream: Some("install/acme".into()),
-        prior_checkpoint: Some(kept.note.clone()),
+        prior_checkpoint: Some(earlier.note.clone()),
         ..Default::default()
     };
-    let keys = vec![kept.verifier_key.parse().unwrap()];
+    let keys = vec![earlier.verifier_key.parse().unwrap()];
     let proof = owner.bundle(&which).await.unwrap().bytes().await.unwrap();
-    Bundle::read(&proof).unwrap().check(&keys, Some(&kept.note)).unwrap();
+    Bundle::read(&proof).unwrap().check(&keys, Some(&earlier.note)).unwrap();
     started.server.stop().await;
 }

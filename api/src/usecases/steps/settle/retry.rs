@@ -1,15 +1,15 @@
 //! Failures that permit an automatic retry of a step.
 use domain::job::{FailureReason, Job, JobClass, JobEvent};
 
-/// Exit codes of a process that no signal ended. A shell reports a signal of its child as 128 and
-/// more.
+/// Exit codes of a process that ended without a signal. A shell reports a signal of its child as
+/// 128 plus the number of the signal.
 const NO_SIGNAL: std::ops::Range<i32> = 0..128;
 
 /// Returns true if the job's result is known and another attempt may succeed. A mutating job is
 /// retried only if its process exited without a signal or never started.
 pub(super) fn may_retry(job: &Job) -> bool {
-    let (mut heard, mut left, mut by_itself) = (job.reports.iter().rev(), false, false);
-    let reason = heard.find_map(|event| {
+    let (mut reports, mut left, mut by_itself) = (job.reports.iter().rev(), false, false);
+    let reason = reports.find_map(|event| {
         let JobEvent::Failed { reason, not_ended, exit_code, .. } = event else { return None };
         // A remaining process may still change something.
         left = !not_ended.is_empty();

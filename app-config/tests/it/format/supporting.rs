@@ -8,7 +8,7 @@ pub struct Metadata {
     version: String,
     display_name: Option<String>,
     description: Option<String>,
-    /// Text, or `./file` for the text of a file. A template.
+    /// Text, or `./file` for the text of a file. May be a template.
     readme: Option<String>,
     slack_webhook_url: Option<String>,
     onboarding: Option<BTreeMap<String, Scalar>>,
@@ -45,9 +45,9 @@ pub struct Input {
     /// Always a string, whatever the type. May be a template over other inputs.
     default: Option<Scalar>,
     sensitive: Option<Flag>,
-    /// Hidden from the customer.
+    /// If `true`, the customer does not see the input.
     internal: Option<Flag>,
-    /// The customer sets it through the stack.
+    /// If `true`, the customer sets the input through the stack.
     user_configurable: Option<Flag>,
     index: Option<i64>,
     labels: Option<Values>,
@@ -83,9 +83,9 @@ pub struct Stack {
     /// `aws-cloudformation`, `azure-bicep`, `gcp-terraform`.
     #[serde(rename = "type")]
     kind: String,
-    /// A template.
+    /// Name of the stack. May be a template.
     name: Option<String>,
-    /// A template.
+    /// Description of the stack. May be a template.
     description: Option<String>,
     vpc_nested_template_url: Option<String>,
     runner_nested_template_url: Option<String>,
@@ -119,12 +119,12 @@ pub struct Role {
     /// `provision`, `maintenance`, `deprovision`, `custom` or `break_glass`.
     #[serde(rename = "type")]
     kind: Option<String>,
-    /// A template.
+    /// Name of the role. May be a template.
     name: String,
-    /// A template.
+    /// Description of the role. May be a template.
     description: Option<String>,
     display_name: Option<String>,
-    /// Text, or `./file` for the text of a file. A template.
+    /// Text, or `./file` for the text of a file. May be a template.
     permissions_boundary: Option<String>,
     policies: Option<Vec<RolePolicy>>,
     cloud_platform: Option<String>,
@@ -140,7 +140,7 @@ pub struct Role {
 pub struct RolePolicy {
     managed_policy_name: Option<String>,
     name: Option<String>,
-    /// Text, or `./file` for the text of a file. A template.
+    /// Text, or `./file` for the text of a file. May be a template.
     contents: Option<String>,
     gcp_predefined_role: Option<String>,
     gcp_permissions: Option<Vec<String>>,
@@ -198,7 +198,7 @@ pub struct Secret {
     /// `base64`.
     format: Option<String>,
     user_configurable: Option<Flag>,
-    /// True if it is copied into a cluster.
+    /// True if the secret is copied into a cluster.
     kubernetes_sync: Option<Flag>,
     kubernetes_secret_namespace: Option<String>,
     kubernetes_secret_name: Option<String>,

@@ -7,7 +7,7 @@ use small::{COMPONENT, Case, bundle};
 
 /// This release does not deploy these parts, but the vendor still gets warnings.
 #[test]
-fn templates_around_the_components_are_looked_at() {
+fn templates_of_supporting_parts_are_checked() {
     let input = |name: &str, default: &str| {
         format!("[[input]]\nname = \"{name}\"\ndefault = \"{default}\"\n")
     };
@@ -62,7 +62,7 @@ fn templates_around_the_components_are_looked_at() {
 const ROLES: &str = "type = \"custom\"\nname = \"{{ .nuon.install.id }}-ops\"\n";
 
 #[test]
-fn a_role_that_nobody_describes_is_said_and_one_is_known_however_its_name_is_written() {
+fn an_undeclared_role_is_reported_and_a_declared_role_is_found_in_any_spelling() {
     let action =
         |role: &str| format!("{role}\nname = \"x\"\n[[steps]]\nname = \"s\"\ncommand = \"c\"\n");
     let rule = |rule: &str| {

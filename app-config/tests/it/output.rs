@@ -53,7 +53,7 @@ fn golden(name: &str, text: &str) {
 }
 
 #[test]
-fn mistakes_are_shown_as_a_compiler_shows_them() {
+fn findings_are_shown_with_their_source_lines() {
     let (app, findings) = (app(), survey(&app(), &[]).diagnostics);
     golden("apps-validate.txt", &format_findings(&findings, &app, false, true));
     golden("apps-validate-ascii.txt", &format_findings(&findings, &app, false, false));
@@ -61,7 +61,7 @@ fn mistakes_are_shown_as_a_compiler_shows_them() {
 }
 
 #[test]
-fn what_stands_in_a_directory_does_not_write_to_the_terminal() {
+fn texts_of_a_directory_cannot_control_the_terminal() {
     let kind = "terraform_module\\u001b]0;owned\\u0007\\u202e";
     let component = format!("name = \"x\"\ntype = \"{kind}\"\n\"\\u001b[2Jk\" = 1\n");
     let mut app = app();
@@ -75,7 +75,7 @@ fn what_stands_in_a_directory_does_not_write_to_the_terminal() {
 }
 
 #[test]
-fn programs_get_the_same_as_sarif_and_json() {
+fn findings_are_printed_as_sarif_and_json() {
     let findings = survey(&app(), &[]).diagnostics;
     let pretty = |value: &serde_json::Value| format!("{value:#}\n");
     // A code host rejects a result without a location, and expects paths from the root of the

@@ -67,18 +67,18 @@ fn now(log: &EventLog) -> Timestamp {
 }
 
 #[tokio::test]
-async fn a_job_waits_in_the_queue_of_its_install_until_somebody_takes_it() {
+async fn a_job_stays_in_the_queue_of_its_install_until_a_runner_claims_it() {
     let database = database().await;
     let log = open(&database).await;
     let pool = &database.pool;
-    let (now, mine, other) = (now(&log), Target::Install(INSTALL), Target::Build);
+    let (now, own, other) = (now(&log), Target::Install(INSTALL), Target::Build);
     handle::<Job>(&log, JOB, now, JobCommand::Queue(work())).await;
-    let waiting = job_queue::waiting(pool, mine, 10).await.unwrap();
+    let waiting = job_queue::waiting(pool, own, 10).await.unwrap();
     assert_eq!(waiting.iter().map(|row| (row.job, row.attempt)).collect::<Vec<_>>(), [(JOB, 1)]);
     assert_eq!(job_queue::waiting(pool, other, 10).await.unwrap(), []);
 
     handle::<Job>(&log, JOB, now, claim(A)).await;
-    assert_eq!(job_queue::waiting(pool, mine, 10).await.unwrap(), []);
+    assert_eq!(job_queue::waiting(pool, own, 10).await.unwrap(), []);
     assert_eq!(job_queue::all_held(pool).await.unwrap()[0].execution, Some(A));
 
     let lost = JobCommand::DeclareLost { execution: A, loss_reason: LossReason::NeverSpawned };
@@ -91,7 +91,7 @@ async fn a_job_waits_in_the_queue_of_its_install_until_somebody_takes_it() {
 }
 
 #[tokio::test]
-async fn every_wait_has_an_end() {
+async fn every_wait_has_a_timer() {
     let database = database().await;
     let log = open(&database).await;
     let pool = &database.pool;
@@ -116,26 +116,26 @@ async fn every_wait_has_an_end() {
         Timer::Deadline { job: JOB, execution: A },
         Timer::CancelConfirmation { job: JOB, execution: A },
     ];
-    let mut asked = due().await;
-    asked.sort_by_key(|timer| timer.kind() == "cancel_confirmation");
-    assert_eq!(asked, both);
+    let mut found = due().await;
+    found.sort_by_key(|timer| timer.kind() == "cancel_confirmation");
+    assert_eq!(found, both);
 
     let result = ExecutionResult::Cancelled { forced: false, not_ended: vec![] };
     handle::<Job>(&log, JOB, now, report(1, Report::Finished(result))).await;
     assert_eq!(due().await, [Timer::LogFinalization { job: JOB, execution: A }]);
-    let sealed = FinalizedLog {
+    let finalized = FinalizedLog {
         execution: A,
         length_bytes: 0,
         sha256: digest(0),
         omitted_bytes: 0,
         complete: true,
     };
-    handle::<Job>(&log, JOB, now, JobCommand::FinalizeLog(sealed)).await;
+    handle::<Job>(&log, JOB, now, JobCommand::FinalizeLog(finalized)).await;
     assert_eq!(due().await, []);
 }
 
 #[tokio::test]
-async fn a_job_is_shown_with_every_execution_of_it() {
+async fn a_job_lists_all_its_executions() {
     let database = database().await;
     let log = open(&database).await;
     let views = Projections::start(&log).await.unwrap();
@@ -144,8 +144,8 @@ async fn a_job_is_shown_with_every_execution_of_it() {
     handle::<Job>(&log, JOB, now, claim(A)).await;
     handle::<Job>(&log, JOB, now, report(1, Report::Started)).await;
     handle::<Job>(&log, JOB, now, report(2, Report::Phase { phase: "init".into() })).await;
-    let gone = LossReason::ExecutionNotInJournal;
-    handle::<Job>(&log, JOB, now, JobCommand::DeclareLost { execution: A, loss_reason: gone })
+    let reason = LossReason::ExecutionNotInJournal;
+    handle::<Job>(&log, JOB, now, JobCommand::DeclareLost { execution: A, loss_reason: reason })
         .await;
     handle::<Job>(&log, JOB, now, claim(b)).await;
     views.wait_for(log.position(), LONG).await.unwrap();
@@ -153,7 +153,7 @@ async fn a_job_is_shown_with_every_execution_of_it() {
     let row = jobs::job(&database.pool, JOB).await.unwrap().unwrap();
     assert_eq!((row.state, row.install()), (JobState::Claimed, Some(INSTALL)));
     let lost = &row.attempts[0];
-    assert_eq!((lost.execution, lost.loss_reason, lost.attempt), (A, Some(gone), 1));
+    assert_eq!((lost.execution, lost.loss_reason, lost.attempt), (A, Some(reason), 1));
     assert_eq!(lost.phases[0].0, "init");
     assert!(lost.ended_at.is_some() && lost.started_at.is_some());
     assert_eq!(row.held().map(|held| (held.execution, held.claimed_position)), Some((b, 6)));
@@ -166,7 +166,7 @@ async fn a_job_is_shown_with_every_execution_of_it() {
 }
 
 #[tokio::test]
-async fn a_token_is_found_by_its_secret_and_not_heard_once_it_is_revoked() {
+async fn a_token_is_found_by_its_secret_and_invalid_after_its_revocation() {
     let database = database().await;
     let log = open(&database).await;
     let (now, ann, token) = (now(&log), PrincipalId(ulid(1)), TokenId(ulid(2)));
@@ -212,27 +212,27 @@ async fn an_app_is_found_by_its_name_with_its_last_version() {
 ///
 /// Postgres may also count earlier reads of this connection that it has not reported to its
 /// statistics yet. The function subtracts them.
-async fn reads<T, F>(database: &event_log::testing::Database, table: &str, ask: F) -> (usize, i64)
+async fn reads<T, F>(database: &event_log::testing::Database, table: &str, query: F) -> (usize, i64)
 where
     F: AsyncFn(&mut sqlx::PgConnection) -> Vec<T>,
 {
     let mut transaction = database.pool.begin().await.unwrap();
-    let (mut given, times) = (0, 8);
-    let before = read_so_far(&mut transaction, table).await;
+    let (mut returned, times) = (0, 8);
+    let before = counted_reads(&mut transaction, table).await;
     for _ in 0..times {
-        given = ask(&mut transaction).await.len();
+        returned = query(&mut transaction).await.len();
     }
-    (given, (read_so_far(&mut transaction, table).await - before) / times)
+    (returned, (counted_reads(&mut transaction, table).await - before) / times)
 }
 
-async fn read_so_far(connection: &mut sqlx::PgConnection, table: &str) -> i64 {
+async fn counted_reads(connection: &mut sqlx::PgConnection, table: &str) -> i64 {
     let sql = "select coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) \
                from pg_stat_xact_user_tables where schemaname = 'stead' and relname = $1";
     sqlx::query_scalar(sql).bind(table).fetch_one(connection).await.unwrap()
 }
 
 #[tokio::test]
-async fn a_list_reads_little_more_than_it_gives_however_much_there_is() {
+async fn a_list_reads_few_more_rows_than_it_returns() {
     let database = database().await;
     let log = open(&database).await;
     let pool = &database.pool;
@@ -263,16 +263,16 @@ async fn a_list_reads_little_more_than_it_gives_however_much_there_is() {
         jobs::Filter { install: Some(install), ..Default::default() },
     ];
     for filter in filters {
-        let (given, read) = reads(&database, "projection_jobs", async |connection| {
+        let (returned, read) = reads(&database, "projection_jobs", async |connection| {
             jobs::page(connection, &filter, None, 11).await.unwrap()
         })
         .await;
-        assert!(given > 0 && read <= 12, "{filter:?}: {given} given, {read} read");
+        assert!(returned > 0 && read <= 12, "{filter:?}: {returned} returned, {read} read");
     }
     let runner = RunnerId(ulid(6));
-    let (given, read) = reads(&database, "projection_jobs", async |connection| {
+    let (returned, read) = reads(&database, "projection_jobs", async |connection| {
         jobs::held_by(connection, &[runner]).await.unwrap()
     })
     .await;
-    assert!(given == 1 && read <= 2, "held: {given} given, {read} read");
+    assert!(returned == 1 && read <= 2, "held: {returned} returned, {read} read");
 }

@@ -1,4 +1,5 @@
-//! Components with outdated outputs are planned again, whatever prevented their deploy.
+//! A deploy plans components with outdated outputs, regardless of the reason why an earlier run did
+//! not deploy them.
 use super::*;
 use crate::run::{
     Target,
@@ -6,7 +7,7 @@ use crate::run::{
 };
 
 /// `api` reads `db` and the sandbox; `web` reads `api`.
-fn wanted() -> DesiredState {
+fn desired() -> DesiredState {
     let component = |n: u8, depends_on: &[&str], reads_sandbox| DesiredComponent {
         component: COMPONENT,
         build: BUILD,
@@ -34,11 +35,11 @@ fn released(name: &str) -> InstallEvent {
     InstallEvent::ComponentReleased { name: name.into(), run: ONE, step: S1 }
 }
 
-/// Returns the event that deploys this component of the desired state, with these outputs.
-fn brought(name: &str, said: &str) -> InstallEvent {
+/// Returns the event for a deploy of this component with these outputs.
+fn deploy_of(name: &str, value: &str) -> InstallEvent {
     let DesiredComponent { component, build, depends_on, fingerprint, .. } =
-        wanted().components[name].clone();
-    let (name, outputs) = (name.to_string(), outputs(said));
+        desired().components[name].clone();
+    let (name, outputs) = (name.to_string(), outputs(value));
     InstallEvent::ComponentDeployed {
         name,
         component,
@@ -52,19 +53,19 @@ fn brought(name: &str, said: &str) -> InstallEvent {
     }
 }
 
-fn sandbox(said: &str) -> InstallEvent {
+fn sandbox(value: &str) -> InstallEvent {
     InstallEvent::SandboxProvisioned {
         run: ONE,
         step: S1,
         build: BUILD,
         config_version: 1,
         fingerprint: digest(4),
-        outputs: outputs(said),
+        outputs: outputs(value),
     }
 }
 
-fn changing(name: &str) -> InstallEvent {
-    let DesiredComponent { component, build, depends_on, .. } = wanted().components[name].clone();
+fn apply_started(name: &str) -> InstallEvent {
+    let DesiredComponent { component, build, depends_on, .. } = desired().components[name].clone();
     let (name, run, step) = (name.into(), ONE, S1);
     InstallEvent::ComponentApplyStarted {
         name,
@@ -77,7 +78,7 @@ fn changing(name: &str) -> InstallEvent {
     }
 }
 
-fn unchanged(name: &str) -> InstallEvent {
+fn apply_not_run(name: &str) -> InstallEvent {
     let (name, component) = (name.into(), COMPONENT);
     InstallEvent::ComponentApplyNotRun { name, component, run: ONE, step: S1 }
 }
@@ -86,12 +87,12 @@ fn unchanged(name: &str) -> InstallEvent {
 fn planned(then: impl IntoIterator<Item = InstallEvent>) -> Vec<String> {
     let mut history = vec![sandbox("x")];
     for name in ["db", "api", "web"] {
-        history.extend([reserved(name), brought(name, "x"), released(name)]);
+        history.extend([reserved(name), deploy_of(name, "x"), released(name)]);
     }
     history.extend(then);
     let install: Install = crate::testing::replay(history);
     let steps =
-        plan_deploy(&wanted(), &install.actual_state(), &Scope::Changed, || StepId(ulid::Ulid(1)));
+        plan_deploy(&desired(), &install.actual_state(), &Scope::Changed, || StepId(ulid::Ulid(1)));
     let name = |target| match target {
         Target::Sandbox { .. } => "sandbox".to_string(),
         Target::Component { name, .. } | Target::Action { name } => name,
@@ -100,41 +101,43 @@ fn planned(then: impl IntoIterator<Item = InstallEvent>) -> Vec<String> {
 }
 
 #[test]
-fn an_apply_that_never_ran_leaves_a_reader_that_is_planned_if_what_it_reads_changed() {
+fn a_reader_is_planned_after_an_apply_that_did_not_run_if_outputs_changed() {
     assert!(planned([]).is_empty());
-    let never = [reserved("api"), changing("api"), unchanged("api"), released("api")];
-    assert!(planned(never.clone()).is_empty());
-    assert_eq!(planned(and(vec![brought("db", "y")], never.clone())), ["api", "web"]);
-    assert_eq!(planned(and(vec![sandbox("y")], never)), ["api", "web"]);
+    let not_run = [reserved("api"), apply_started("api"), apply_not_run("api"), released("api")];
+    assert!(planned(not_run.clone()).is_empty());
+    assert_eq!(planned(and(vec![deploy_of("db", "y")], not_run.clone())), ["api", "web"]);
+    assert_eq!(planned(and(vec![sandbox("y")], not_run)), ["api", "web"]);
 }
 
 #[test]
 fn a_reader_is_planned_until_it_is_deployed() {
-    // The plan of `api` was denied or failed, or a user deployed other components by name.
-    assert_eq!(planned([brought("db", "y")]), ["api", "web"]);
-    assert_eq!(planned([brought("db", "y"), reserved("api"), released("api")]), ["api", "web"]);
-    let read = [reserved("api"), brought("api", "x"), released("api")];
-    assert!(planned(and(vec![brought("db", "y")], read)).is_empty());
+    // The earlier run did not deploy `api`: its plan was denied or failed, or the user named other
+    // components.
+    assert_eq!(planned([deploy_of("db", "y")]), ["api", "web"]);
+    assert_eq!(planned([deploy_of("db", "y"), reserved("api"), released("api")]), ["api", "web"]);
+    let read = [reserved("api"), deploy_of("api", "x"), released("api")];
+    assert!(planned(and(vec![deploy_of("db", "y")], read)).is_empty());
     // Identical outputs are not a change.
-    assert!(planned([brought("db", "x"), sandbox("x")]).is_empty());
+    assert!(planned([deploy_of("db", "x"), sandbox("x")]).is_empty());
 }
 
 #[test]
 fn outputs_that_change_during_a_step_count_as_unread() {
-    // The manifest of `api` has the outputs of the time when its step began.
-    let late = [reserved("api"), brought("db", "y"), brought("api", "x"), released("api")];
-    assert_eq!(planned(late.clone()), ["api", "web"]);
-    let again = [reserved("api"), brought("api", "x"), released("api")];
-    assert!(planned(and(late.to_vec(), again)).is_empty());
+    // `api` read the outputs before `db` changed them.
+    let concurrent =
+        [reserved("api"), deploy_of("db", "y"), deploy_of("api", "x"), released("api")];
+    assert_eq!(planned(concurrent.clone()), ["api", "web"]);
+    let read_again = [reserved("api"), deploy_of("api", "x"), released("api")];
+    assert!(planned(and(concurrent.to_vec(), read_again)).is_empty());
 }
 
 #[test]
 fn outputs_of_a_restored_component_count_as_unread() {
-    let gone = InstallEvent::ComponentDestroyed {
+    let destroyed = InstallEvent::ComponentDestroyed {
         name: "db".into(),
         component: COMPONENT,
         run: ONE,
         step: S1,
     };
-    assert_eq!(planned([gone, brought("db", "x")]), ["api", "web"]);
+    assert_eq!(planned([destroyed, deploy_of("db", "x")]), ["api", "web"]);
 }

@@ -1,9 +1,9 @@
-//! Components with a dependency cycle are still destroyed in a safe order.
+//! Destruction of components with a dependency cycle.
 use std::collections::BTreeSet;
 
 use super::{
     digest,
-    planning::{bring_words, ids, words},
+    planning::{deploy_text, ids, steps_text},
 };
 use crate::{
     ids::{BuildId, ComponentId},
@@ -11,14 +11,14 @@ use crate::{
 };
 
 #[test]
-fn what_needs_one_of_a_circle_goes_before_all_of_it() {
+fn dependents_of_a_cycle_member_are_destroyed_before_the_cycle() {
     // An upgrade that reverses a dependency failed halfway, so that a and b may depend on each
     // other.
     let component = |n: u8, depends_on: &[&str]| ActualComponent {
         component: ComponentId(ulid::Ulid(u128::from(n))),
         build: BuildId(ulid::Ulid(u128::from(n))),
         fingerprint: None,
-        depends_on: depends_on.iter().map(|need| need.to_string()).collect(),
+        depends_on: depends_on.iter().map(|dependency| dependency.to_string()).collect(),
         stale_outputs: StaleOutputs::default(),
     };
     let all = [
@@ -28,13 +28,13 @@ fn what_needs_one_of_a_circle_goes_before_all_of_it() {
         ("net", component(4, &[])),
         ("zweb", component(5, &["1web", "b"])),
     ];
-    let has = ActualState {
+    let actual = ActualState {
         sandbox: None,
         components: all.into_iter().map(|(name, c)| (name.to_string(), c)).collect(),
     };
-    let down = "-zweb(), -1web(zweb), -b(1web zweb), -a(1web b zweb), -net(a)";
-    assert_eq!(words(&teardown(&has, &Scope::Everything, ids())), down);
-    // A cycle is destroyed after the user of any of its members has been applied.
+    let teardown_text = "-zweb(), -1web(zweb), -b(1web zweb), -a(1web b zweb), -net(a)";
+    assert_eq!(steps_text(&teardown(&actual, &Scope::Everything, ids())), teardown_text);
+    // A planned dependent of one member is applied before the whole cycle is destroyed.
     let user = DesiredComponent {
         component: ComponentId(ulid::Ulid(1)),
         build: BuildId(ulid::Ulid(1)),
@@ -43,7 +43,7 @@ fn what_needs_one_of_a_circle_goes_before_all_of_it() {
         fingerprint: digest(1),
     };
     let components = [("1web".to_string(), user)].into();
-    let now = DesiredState { components, ..DesiredState::default() };
-    let off = "-zweb(), +1web(), -b(1web zweb), -a(1web b zweb), -net(a)";
-    assert_eq!(bring_words(&now, &has, Scope::Changed), off);
+    let desired = DesiredState { components, ..DesiredState::default() };
+    let deploy_expected = "-zweb(), +1web(), -b(1web zweb), -a(1web b zweb), -net(a)";
+    assert_eq!(deploy_text(&desired, &actual, Scope::Changed), deploy_expected);
 }

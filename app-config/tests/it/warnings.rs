@@ -3,16 +3,16 @@ use app_config::{read, remote_path, survey};
 
 use crate::small;
 
-use small::{COMPONENT, Case, bundle, config, refusal};
+use small::{COMPONENT, Case, bundle, config, rejection};
 
-/// A value of a key, with the code, location and text of its warning.
-type Remark = (&'static str, &'static str, &'static str, (u32, u32), &'static str);
+/// A file and its text, with the code, location and text of the warning.
+type Warning = (&'static str, &'static str, &'static str, (u32, u32), &'static str);
 
 #[test]
-fn each_warning_names_the_place() {
+fn each_warning_has_its_location() {
     let step = "[[steps]]\nname = \"s\"\ncommand = \"c\"\n";
     let action = |text: &str| format!("name = \"x\"\n{text}\n{step}");
-    let cases: Vec<Remark> = vec![
+    let cases: Vec<Warning> = vec![
         (
             "app/inputs.toml",
             "[[input]]\nname = \"s\"\nsensitive = true",
@@ -182,7 +182,7 @@ fn each_warning_names_the_place() {
 }
 
 #[test]
-fn options_that_exclude_each_other_and_times_that_are_none_are_refused() {
+fn conflicting_options_and_invalid_times_are_rejected() {
     let kustomize = format!(
         "{}[kustomize]\npath = \"x\"\n",
         COMPONENT.replace("repo = \"x/y\"", "repo = \"x/y\"\n")
@@ -244,19 +244,19 @@ fn options_that_exclude_each_other_and_times_that_are_none_are_refused() {
 }
 
 #[test]
-fn a_remote_text_is_read_only_from_where_it_was_put() {
+fn a_remote_text_is_read_only_from_its_stored_file() {
     let url = "https://example.com/x.tfvars";
     let text = format!("{COMPONENT}[[var_file]]\ncontents = \"{url}\"\n");
     let files = [("app/components/a.toml", text.as_str())];
-    assert_eq!(refusal(&files).code, "remote_content");
+    assert_eq!(rejection(&files).code, "remote_content");
     assert_eq!(survey(&bundle(&files).app(), &[]).remotes, [url]);
-    let kept = format!("app/{}", remote_path(url));
-    let config = config(&[files[0], (&kept, "x = 1")]);
+    let stored = format!("app/{}", remote_path(url));
+    let config = config(&[files[0], (&stored, "x = 1")]);
     assert_eq!(config.components[0].module.var_files[0].value, "x = 1");
 }
 
 #[test]
-fn a_short_file_does_not_name_a_large_one_without_end() {
+fn the_total_size_of_named_files_is_limited() {
     let line = "[[var_file]]\ncontents = \"./large\"\n".repeat(200);
     let (text, large) = (format!("{COMPONENT}{line}"), "x".repeat(1 << 20));
     let files = [("app/components/a.toml", text.as_str()), ("app/components/large", &large)];
@@ -265,17 +265,17 @@ fn a_short_file_does_not_name_a_large_one_without_end() {
 
 /// Another client may have made the bundle, so the size of its stored remote texts is not trusted.
 #[test]
-fn a_short_file_does_not_name_a_large_remote_text_without_end() {
+fn the_total_size_of_named_remote_texts_is_limited() {
     let url = "https://example.com/x.tfvars";
     let line = format!("[[var_file]]\ncontents = \"{url}\"\n").repeat(200);
     let (text, large) = (format!("{COMPONENT}{line}"), "x".repeat(1 << 20));
-    let kept = format!("app/{}", remote_path(url));
-    let files = [("app/components/a.toml", text.as_str()), (kept.as_str(), &large)];
+    let stored = format!("app/{}", remote_path(url));
+    let files = [("app/components/a.toml", text.as_str()), (stored.as_str(), &large)];
     assert!(read(&bundle(&files)).unwrap_err().iter().any(|finding| finding.code == "too_much"));
 }
 
 #[test]
-fn ten_thousand_findings_in_one_long_line_take_no_time_and_are_counted() {
+fn ten_thousand_findings_in_one_long_line_are_counted_quickly() {
     let keys: Vec<String> = (0..10_000).map(|n| format!("k{n} = 'é'")).collect();
     let text = format!("{COMPONENT}x = {{ {} }}", keys.join(", "));
     let text = text.replace("repo = \"x/y\"\nx = {", "repo = \"x/y\"\nbranch = {");

@@ -15,7 +15,7 @@ fn places(found: &[Diagnostic], code: &str) -> Vec<(u32, u32, u32)> {
 }
 
 #[test]
-fn a_finding_in_a_string_with_escapes_stands_where_it_is_written() {
+fn a_finding_in_a_string_with_escapes_has_the_right_location() {
     let vars = r#"[vars]
 a = "one\ntwo {{ .nuon.x | nosuch }}"
 b = "say \"no\" {{ .nuon.inputs.inputs.zz }}"
@@ -32,7 +32,7 @@ d = "\"{{nuon.install.id}}\""
 }
 
 #[test]
-fn names_and_places_of_steps_are_no_templates_and_their_variables_are() {
+fn variables_of_steps_are_templates_and_names_and_sources_are_not() {
     let step = "[[steps]]\nname = \"{{ .nuon.install.id\"\ncommand = \"./x.sh\"\n[steps.env_vars]\n\
                 name = \"{{ .nuon.inputs.inputs.zz }}\"\n[steps.public_repo]\n\
                 repo = \"a/{{ .nuon.components.nope.outputs.x }}\"\n";
@@ -47,7 +47,7 @@ fn names_and_places_of_steps_are_no_templates_and_their_variables_are() {
 }
 
 #[test]
-fn a_text_that_is_only_an_address_is_somewhere_else_however_it_is_written() {
+fn a_text_that_is_only_an_address_is_remote_in_any_spelling() {
     for (address, remote) in [
         ("git://example.com/x.git//values.yaml", true),
         ("github.com/a/b//values.yaml", true),
@@ -76,7 +76,7 @@ fn sandbox_reads_of_later_parts_are_reported() {
 }
 
 #[test]
-fn a_step_runs_one_thing_and_a_trigger_knows_its_keys() {
+fn a_step_has_one_script_and_a_trigger_has_only_known_keys() {
     let action = "name = \"x\"\n[[triggers]]\ntype = \"manual\"\nindx = 3\n[[steps]]\nname = \"q\"\n\
                   command = \"x\"\ninline_contents = \"y\"\n";
     let found = findings(&[("app/actions/x.toml", action)]);
@@ -101,7 +101,8 @@ fn components_that_iterate_over_all_are_deployed_last() {
         names.iter().zip(&texts).map(|(name, text)| (name.as_str(), text.as_str())).collect();
     let graph = graph(&survey(&bundle(&files).app(), &[]).config);
     assert_eq!(graph.cycle, None);
-    let needs = |name: &str| graph.dependencies(name).into_iter().collect::<Vec<_>>().join(" ");
-    let found = ["a", "b", "c", "d"].map(needs);
+    let dependencies =
+        |name: &str| graph.dependencies(name).into_iter().collect::<Vec<_>>().join(" ");
+    let found = ["a", "b", "c", "d"].map(dependencies);
     assert_eq!(found, ["c", "", "b d", "b"]);
 }

@@ -26,7 +26,7 @@ fn the_sandbox_excludes_every_component() {
 }
 
 #[test]
-fn what_is_held_is_let_go_once() {
+fn a_resource_is_released_once() {
     let release = InstallCommand::Release { run: ONE, step: S1 };
     let held = and(deploying(), [component_reserved("api", ONE, S1)]);
     let (name, run, step) = ("api".to_string(), ONE, S1);

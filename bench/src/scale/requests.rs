@@ -36,13 +36,13 @@ const PAGES: [&str; 15] = [
     "/v1/audit/checkpoint",
 ];
 
-pub async fn ask(database: &Database, data: &Path, ask: BenchOptions, table: &mut Table) {
-    let starts = ask.much(2, 7);
+pub async fn measure(database: &Database, data: &Path, options: BenchOptions, table: &mut Table) {
+    let starts = options.choose(2, 7);
     table.times("`stead serve` until it is ready", starts_of(database, data, starts).await);
     let serving = ServerProcess::start(database, data, None).await;
-    let people = serving.people();
+    let client = serving.client();
     for callers in [1, 64] {
-        let run = commands::run(database, &people, callers, false, ask.period).await;
+        let run = commands::run(database, &client, callers, false, options.period).await;
         if callers == 1 {
             table.times("command over HTTP → one event, 1 caller", run.calls);
         } else {
@@ -51,13 +51,14 @@ pub async fn ask(database: &Database, data: &Path, ask: BenchOptions, table: &mu
         }
     }
     for path in PAGES {
-        table.times(&format!("GET {path}"), pages(&people, path, ask.much(5, 50)).await);
+        table.times(&format!("GET {path}"), pages(&client, path, options.choose(5, 50)).await);
     }
-    let crew = RunnerPool::enrol(&people, &serving.runner, 1, MANY_SLOTS).await;
-    let agent = crew.agents().remove(0);
-    table.times("poll that does not wait", polls(agent, ask.much(5, 50)).await);
+    let runner_pool = RunnerPool::enrol(&client, &serving.runner, 1, MANY_SLOTS).await;
+    let agent = runner_pool.agents().remove(0);
+    table.times("poll that does not wait", polls(agent, options.choose(5, 50)).await);
     drop(serving);
-    let Claims { queued, commits, .. } = claims::measure(database, data, ask.much(50, 500)).await;
+    let Claims { queued, commits, .. } =
+        claims::measure(database, data, options.choose(50, 500)).await;
     table.times("queue acknowledged → claim answered", queued);
     table.times("a bare one-row commit, in turns with it", commits);
 }
@@ -73,15 +74,15 @@ async fn starts_of(database: &Database, data: &Path, number: usize) -> Vec<Durat
     times
 }
 
-async fn pages(people: &ApiClient, path: &str, number: usize) -> Vec<Duration> {
-    let (mut wire, mut times) = (people.wire(), Vec::new());
+async fn pages(client: &ApiClient, path: &str, number: usize) -> Vec<Duration> {
+    let (mut wire, mut times) = (client.wire(), Vec::new());
     // The first request opens the connection.
     for _ in 0..=number {
-        let ask = people.get(path);
+        let request = client.get(path);
         let began = Instant::now();
-        let answer = wire.send(ask).await.unwrap();
+        let response = wire.send(request).await.unwrap();
         times.push(began.elapsed());
-        assert!(answer.status.is_success(), "{path}: {:?}", answer.body);
+        assert!(response.status.is_success(), "{path}: {:?}", response.body);
     }
     times.split_off(1)
 }
