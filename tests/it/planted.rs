@@ -28,12 +28,12 @@ async fn assert_found<F: Future<Output = (Database, Vec<CallerWrite>)>>(
 ) {
     let _alone = ONE_AT_A_TIME.lock().await;
     let (database, writes) = load().await;
-    assert_eq!(oracle::everything(&database.pool, &writes).await, [] as [String; 0]);
+    assert_eq!(oracle::check_all(&database.pool, &writes).await, [] as [String; 0]);
     // The fault stays active while the oracle runs: verification by the program itself cannot
     // detect a wrong hash function.
     let _planted = plant(bug);
     let (database, writes) = load().await;
-    let findings = oracle::everything(&database.pool, &writes).await;
+    let findings = oracle::check_all(&database.pool, &writes).await;
     assert!(findings.iter().any(|finding| finding.contains(what)), "{bug:?}: {findings:?}");
 }
 
@@ -74,7 +74,7 @@ async fn queue(log: &EventLog, number: u128, expected: u64) -> CallerWrite {
         Err(AppendError::Conflict { .. }) => WriteResult::Refused,
         Err(other) => panic!("{other}"),
     };
-    CallerWrite { stream: stream(number).to_string(), told: result }
+    CallerWrite { stream: stream(number).to_string(), result }
 }
 
 /// Runs two servers whose callers write the same streams.

@@ -14,8 +14,8 @@ const NEXT: (&str, &str) = ("STEAD_NEXT_FORMAT", "1");
 
 /// Waits until the callers have completed 30 more writes.
 fn wait_for_writes(callers: &Callers) {
-    let before = callers.heard().len();
-    until("responses to calls", TIMEOUT, || callers.heard().len() > before + 30);
+    let before = callers.responses().len();
+    until("responses to calls", TIMEOUT, || callers.responses().len() > before + 30);
 }
 
 fn get(server: &Server, path: &str) -> HttpResponse {
@@ -36,7 +36,7 @@ fn servers_are_upgraded_while_callers_continue() {
     let mut two = Server::beside(Some(&one), &application, &[], &[]);
     let balancer = Balancer::new();
     for server in [&one, &two] {
-        balancer.put_before(server);
+        balancer.add(server);
         std::fs::write(server.dir().join("token"), &token).unwrap();
     }
     let callers = Callers::start(4, 1, vec![balancer.control()], &token);
@@ -67,7 +67,7 @@ fn servers_are_upgraded_while_callers_continue() {
 
     // and callers continue with a server of the next version, with the old servers and without them
     let next = Server::beside(Some(&one), &application, &[], &[NEXT]);
-    balancer.put_before(&next);
+    balancer.add(&next);
     wait_for_writes(&callers);
     assert_eq!(balancer.ready(), 1);
     // The new server runs the policies while the old servers still run.
@@ -99,11 +99,11 @@ fn servers_are_upgraded_while_callers_continue() {
     assert!(!downgrade.status.success() && message.contains(&known), "{message}");
 
     // then every response to a caller agrees with the log
-    let _quiet = callers.quiet(TIMEOUT).unwrap();
+    let _paused = callers.pause(TIMEOUT).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let wrong = runtime.block_on(async {
         let pool = event_log::connect(&owner, 2).await.unwrap();
-        oracle::everything(&pool, &callers.heard()).await
+        oracle::check_all(&pool, &callers.responses()).await
     });
     assert_eq!(wrong, [] as [String; 0]);
 }

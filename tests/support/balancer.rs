@@ -71,7 +71,7 @@ impl Balancer {
     }
 
     /// Adds a server.
-    pub fn put_before(&self, server: &Server) {
+    pub fn add(&self, server: &Server) {
         let address = |url: &str| url.split("://").nth(1).unwrap().parse().unwrap();
         let at = [address(server.control()), address(server.runner())];
         self.backends.servers.lock().unwrap().push(Backend { at, is_ready: true });

@@ -38,8 +38,8 @@ struct Shared {
     /// Shared address first, then each server's own.
     addresses: Vec<String>,
     token: String,
-    heard: Mutex<Vec<CallerWrite>>,
-    again: AtomicU64,
+    responses: Mutex<Vec<CallerWrite>>,
+    retries: AtomicU64,
     stopped: AtomicBool,
     /// Lock that each change holds until its response.
     change_lock: RwLock<()>,
@@ -57,8 +57,8 @@ impl Callers {
             http: http.build().unwrap(),
             addresses,
             token: token.to_string(),
-            heard: Mutex::default(),
-            again: AtomicU64::new(0),
+            responses: Mutex::default(),
+            retries: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             change_lock: RwLock::default(),
         });
@@ -73,18 +73,18 @@ impl Callers {
 
     /// Waits until every started change has a response. No change starts while the returned guard
     /// is held.
-    pub fn quiet(&self, limit: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
+    pub fn pause(&self, limit: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
         self.runtime.block_on(async { timeout(limit, self.shared.change_lock.write()).await.ok() })
     }
 
     /// Returns the responses so far.
-    pub fn heard(&self) -> Vec<CallerWrite> {
-        self.shared.heard.lock().unwrap().clone()
+    pub fn responses(&self) -> Vec<CallerWrite> {
+        self.shared.responses.lock().unwrap().clone()
     }
 
     /// Returns the number of repeated calls.
-    pub fn again(&self) -> u64 {
-        self.shared.again.load(Ordering::Relaxed)
+    pub fn retries(&self) -> u64 {
+        self.shared.retries.load(Ordering::Relaxed)
     }
 
     /// Stops new changes.
@@ -160,7 +160,7 @@ impl Caller {
             {
                 return done;
             }
-            self.shared.again.fetch_add(1, Ordering::Relaxed);
+            self.shared.retries.fetch_add(1, Ordering::Relaxed);
             sleep(RETRY_PAUSE).await;
         }
     }
@@ -169,7 +169,7 @@ impl Caller {
 impl Shared {
     fn record(&self, principal: &str, result: WriteResult) {
         let stream = format!("access/{principal}");
-        self.heard.lock().unwrap().push(CallerWrite { stream, told: result });
+        self.responses.lock().unwrap().push(CallerWrite { stream, result });
     }
 }
 

@@ -19,7 +19,7 @@ pub struct CallerWrite {
     /// stream have one.
     pub stream: String,
     /// Result that the caller received.
-    pub told: WriteResult,
+    pub result: WriteResult,
 }
 
 /// Result in a response to a write.
@@ -35,19 +35,19 @@ pub enum WriteResult {
 }
 
 /// Returns every violation in the log, its projections and the callers' responses.
-pub async fn everything(source: impl Into<Source>, writes: &[CallerWrite]) -> Vec<String> {
+pub async fn check_all(source: impl Into<Source>, writes: &[CallerWrite]) -> Vec<String> {
     let source = source.into();
     let pool = &source.pool;
-    let mut wrong = whole(pool).await;
-    wrong.extend(answers(pool, writes).await);
-    wrong.extend(views(&source).await);
-    wrong.extend(deadlocks(pool).await);
+    let mut wrong = check_log(pool).await;
+    wrong.extend(check_responses(pool, writes).await);
+    wrong.extend(check_projections(&source).await);
+    wrong.extend(check_deadlocks(pool).await);
     wrong
 }
 
 /// Checks that positions and sequences have no gaps. Checks leaves, chain and tree with the
 /// program's code and with independent code, which also detects a wrong hash function.
-pub async fn whole(pool: &PgPool) -> Vec<String> {
+pub async fn check_log(pool: &PgPool) -> Vec<String> {
     let verified = match verify(pool, 0, |_| {}).await {
         Ok(verified) => verified,
         Err(why) => return vec![format!("the log does not verify: {why}")],
@@ -84,7 +84,7 @@ pub async fn whole(pool: &PgPool) -> Vec<String> {
 
 /// Checks that the log still begins with the events of each stored head: the root over its first
 /// `size` events is unchanged.
-pub async fn kept(pool: &PgPool, heads: &[(u64, Hash)]) -> Vec<String> {
+pub async fn check_heads(pool: &PgPool, heads: &[(u64, Hash)]) -> Vec<String> {
     let leaves: Vec<Hash> = events(pool).await.into_iter().map(|event| event.leaf).collect();
     let differs = |(size, kept): &(u64, Hash)| match leaves.get(..*size as usize) {
         None => {
@@ -100,14 +100,14 @@ pub async fn kept(pool: &PgPool, heads: &[(u64, Hash)]) -> Vec<String> {
 
 /// Compares the callers' responses with the log. No acknowledged event is missing or doubled. The
 /// callers' streams have no other events, and each [`WriteResult::Already`] was true.
-pub async fn answers(pool: &PgPool, writes: &[CallerWrite]) -> Vec<String> {
+pub async fn check_responses(pool: &PgPool, writes: &[CallerWrite]) -> Vec<String> {
     let mut log = BTreeMap::<String, BTreeMap<u64, String>>::new();
     for event in events(pool).await {
         let stream = log.entry(event.stream.to_string()).or_default();
         stream.insert(event.position, event.event_type.into_owned());
     }
     let (mut wrong, mut acknowledged) = (Vec::new(), BTreeMap::<&str, BTreeSet<u64>>::new());
-    for CallerWrite { stream, told: result } in writes {
+    for CallerWrite { stream, result } in writes {
         let (events_of_stream, positions) =
             (log.entry(stream.clone()).or_default(), acknowledged.entry(stream).or_default());
         match result {
@@ -142,7 +142,7 @@ pub async fn answers(pool: &PgPool, writes: &[CallerWrite]) -> Vec<String> {
 }
 
 /// Checks that every projection equals a rebuild, which also decrypts personal data.
-pub async fn views(source: &Source) -> Vec<String> {
+pub async fn check_projections(source: &Source) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut connection = source.pool.acquire().await.unwrap();
     for view in projections::list(&mut connection).await.unwrap() {
@@ -158,7 +158,7 @@ pub async fn views(source: &Source) -> Vec<String> {
 }
 
 /// Checks that no deadlock happened. A consistent lock order prevents deadlocks.
-pub async fn deadlocks(pool: &PgPool) -> Vec<String> {
+pub async fn check_deadlocks(pool: &PgPool) -> Vec<String> {
     // A backend reports its statistics after its transaction and at most once per second.
     tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
     let sql = "select deadlocks from pg_stat_database where datname = current_database()";
