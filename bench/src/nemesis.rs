@@ -138,7 +138,7 @@ fn campaign(options: &Options) -> Vec<String> {
         examiner.store_checkpoint(&environment);
         if number % EACH == 0 {
             wrong = examiner.examine(&environment, &callers);
-            let responses = callers.heard().len();
+            let responses = callers.responses().len();
             println!("{} s: {number} faults, {responses} responses", began.elapsed().as_secs());
         }
     }
@@ -153,12 +153,12 @@ fn campaign(options: &Options) -> Vec<String> {
         wrong.extend(witnessed(&environment));
     }
     counts.iter().for_each(|(fault, count)| println!("{count:>4} × {fault}"));
-    let responses = callers.heard();
+    let responses = callers.responses();
     let written = responses
         .iter()
-        .filter(|response| matches!(response.told, oracle::WriteResult::Written { .. }))
+        .filter(|response| matches!(response.result, oracle::WriteResult::Written { .. }))
         .count();
-    let (already, again) = (responses.len() - written, callers.again());
+    let (already, again) = (responses.len() - written, callers.retries());
     println!(
         "{written} acknowledged writes, {already} responses \"already done\", {again} retried calls"
     );
@@ -198,12 +198,12 @@ impl Examiner {
     }
 
     fn examine(&self, environment: &Environment, callers: &Callers) -> Vec<String> {
-        let Some(_quiet) = callers.quiet(SETTLE) else {
+        let Some(_paused) = callers.pause(SETTLE) else {
             return vec![format!("a call got no response within {SETTLE:?} after the last fault")];
         };
         environment.runtime.block_on(async {
-            let mut wrong = oracle::everything(&self.source, &callers.heard()).await;
-            wrong.extend(oracle::kept(&self.source.pool, &self.checkpoints).await);
+            let mut wrong = oracle::check_all(&self.source, &callers.responses()).await;
+            wrong.extend(oracle::check_heads(&self.source.pool, &self.checkpoints).await);
             wrong
         })
     }

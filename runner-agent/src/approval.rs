@@ -57,7 +57,7 @@ pub struct ApprovalDecision {
 }
 
 impl ApprovalRequest {
-    /// Creates the approval request of a granted job. The request expires after `patience`.
+    /// Creates the approval request of a granted job. The request expires after `timeout`.
     pub fn new(
         data: &Data,
         verified: &Verified,
@@ -230,7 +230,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_unanswered_request_expires() {
-        let refused = outcome_of(Duration::from_millis(300), None).await.unwrap_err();
-        assert!(refused.detail.contains("expired"));
+        let refusal = outcome_of(Duration::from_millis(300), None).await.unwrap_err();
+        assert!(refusal.detail.contains("expired"));
     }
 }

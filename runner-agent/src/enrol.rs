@@ -124,8 +124,8 @@ pub async fn enrol(
     Ok(identity)
 }
 
-/// Stores a key list, if a trusted manifest key signed it and it is not older than `held`.
-/// Responses can arrive out of order, so `held` must be the trusted list at the arrival of the
+/// Stores a key list, if a trusted manifest key signed it and it is not older than `trusted`.
+/// Responses can arrive out of order, so `trusted` must be the trusted list at the arrival of the
 /// response.
 pub fn renew_keys(data: &Data, envelope: &Envelope, trusted: &KeyList) -> anyhow::Result<KeyList> {
     // An expired key cannot sign a new list.

@@ -4,8 +4,7 @@
 //!            manifest.kind    manifest.plugin.name
 //!  run ──▶ build plan apply action ──▶ terraform_module   terraform.rs, terraform or tofu on PATH
 //!                                  ├─▶ action             action.rs, the vendor's scripts
-//!                                  └─▶ anything else      external.rs, `stead-plugin-<name>`, by
-//! digest
+//!                                  └─▶ anything else      external.rs, `stead-plugin-<name>`, by digest
 //! ```
 //!
 //! A plugin runs in the shim's process, gets a [`JobContext`] and reports to a [`Sink`]. Each child

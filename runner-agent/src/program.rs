@@ -33,7 +33,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) fn keep(data: &Data) -> io::Result<PathBuf> {
     let running = fs::metadata(RUNNING)?;
     let path = data.path(DIRECTORY).join(name(&running));
-    if fs::metadata(&path).is_ok_and(|kept| kept.len() == running.len()) {
+    if fs::metadata(&path).is_ok_and(|copy| copy.len() == running.len()) {
         return Ok(path);
     }
     data::directory(&data.path(DIRECTORY))?;
@@ -48,8 +48,8 @@ pub(crate) fn keep(data: &Data) -> io::Result<PathBuf> {
 
 /// Runs the stored program once. On a file system mounted with `noexec`, the program exists but
 /// cannot run.
-pub(crate) async fn check(kept: &Path) -> io::Result<()> {
-    let why = match timeout(VERSION_TIMEOUT, version(kept)).await {
+pub(crate) async fn check(copy: &Path) -> io::Result<()> {
+    let why = match timeout(VERSION_TIMEOUT, version(copy)).await {
         Ok(Ok(status)) if status.success() => return Ok(()),
         Ok(Ok(status)) => format!("the program exited with {status}"),
         Ok(Err(error)) => error.to_string(),
@@ -57,12 +57,12 @@ pub(crate) async fn check(kept: &Path) -> io::Result<()> {
     };
     Err(io::Error::other(format!(
         "cannot run {}: {why}; mount the data directory without noexec and let its owner execute files in it",
-        kept.display()
+        copy.display()
     )))
 }
 
-async fn version(kept: &Path) -> io::Result<ExitStatus> {
-    let mut command = Command::new(kept);
+async fn version(copy: &Path) -> io::Result<ExitStatus> {
+    let mut command = Command::new(copy);
     command
         .arg("--version")
         .env_clear()
@@ -88,9 +88,9 @@ async fn version(kept: &Path) -> io::Result<ExitStatus> {
 /// Removes the programs of other versions. The caller must ensure that none of their jobs runs.
 pub(crate) fn forget_others(data: &Data) -> io::Result<()> {
     let own = name(&fs::metadata(RUNNING)?);
-    for kept in fs::read_dir(data.path(DIRECTORY))?.filter_map(Result::ok) {
-        if kept.file_name() != *own {
-            fs::remove_file(kept.path())?;
+    for copy in fs::read_dir(data.path(DIRECTORY))?.filter_map(Result::ok) {
+        if copy.file_name() != *own {
+            fs::remove_file(copy.path())?;
         }
     }
     Ok(())
@@ -124,11 +124,11 @@ mod tests {
     fn the_running_program_is_stored_once_and_other_versions_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
-        let kept = keep(&data).unwrap();
-        assert_eq!(fs::read(&kept).unwrap(), fs::read(RUNNING).unwrap());
-        let first = fs::metadata(&kept).unwrap().ino();
-        assert_eq!(keep(&data).unwrap(), kept);
-        assert_eq!(fs::metadata(&kept).unwrap().ino(), first);
+        let copy = keep(&data).unwrap();
+        assert_eq!(fs::read(&copy).unwrap(), fs::read(RUNNING).unwrap());
+        let first = fs::metadata(&copy).unwrap().ino();
+        assert_eq!(keep(&data).unwrap(), copy);
+        assert_eq!(fs::metadata(&copy).unwrap().ino(), first);
         fs::write(data.path(DIRECTORY).join("stead-runner-of-before"), "").unwrap();
         forget_others(&data).unwrap();
         let left: Vec<_> = fs::read_dir(data.path(DIRECTORY)).unwrap().collect();

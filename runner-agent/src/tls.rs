@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fingerprint_is_read_as_people_write_it() {
+    fn fingerprints_are_read_in_their_usual_formats() {
         let plain = "ab".repeat(32);
         let colons = ["AB"; 32].join(":");
         for text in [plain.clone(), format!("sha256:{plain}"), colons] {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ca_file_without_a_certificate_is_no_trust() {
+    fn a_ca_file_without_a_certificate_is_rejected() {
         assert!(Trust::Pem(String::new()).client().is_err());
     }
 }

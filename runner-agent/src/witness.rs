@@ -1,4 +1,5 @@
-//! Witness of the vendor's log: verifies that a claim is signed, is for this runner, and is in a log that continues the last verified log.
+//! Witness of the vendor's log: verifies that a claim is signed, is for this runner, and is in a
+//! log that continues the last verified log.
 //!
 //! ```text
 //! manifest ◀─digest── grant ──fence──▶ position of job.claimed ──inclusion──▶ checkpoint

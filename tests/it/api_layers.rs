@@ -30,7 +30,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 
 /// Reference of one module to another.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Arrow {
+struct Reference {
     from: String,
     to: String,
     file: String,
@@ -43,7 +43,7 @@ fn layer(module: &str) -> Option<usize> {
 }
 
 /// Blanks comments and items that only tests compile. Keeps the line numbers.
-fn shipped(text: &str) -> String {
+fn without_tests(text: &str) -> String {
     let (mut out, mut is_cut, mut is_next_cut) = (String::new(), false, false);
     for line in text.lines() {
         let is_attribute = line.starts_with("#[");
@@ -65,7 +65,7 @@ fn shipped(text: &str) -> String {
 
 /// Returns the modules that the text names after `prefix`, and their offsets: `crate::a::B`, or
 /// each part of `crate::{a::B, c::{D, E}}`.
-fn named<'t>(text: &'t str, prefix: &str) -> Vec<(usize, &'t str)> {
+fn referenced_modules<'t>(text: &'t str, prefix: &str) -> Vec<(usize, &'t str)> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let word = |at: usize| {
         let rest = &text[at..];
@@ -105,7 +105,7 @@ fn named<'t>(text: &'t str, prefix: &str) -> Vec<(usize, &'t str)> {
 /// Collects the files that a module declares and that a plain build compiles, with their paths from
 /// `src`.
 fn files(src: &Path, module: &str, out: &mut Vec<(String, String)>) {
-    let text = shipped(&fs::read_to_string(src.join(format!("{module}.rs"))).unwrap());
+    let text = without_tests(&fs::read_to_string(src.join(format!("{module}.rs"))).unwrap());
     let declared = text.lines().filter_map(|line| {
         let line = line.strip_suffix(';')?;
         let line = line.strip_prefix("pub(crate) ").or(line.strip_prefix("pub ")).unwrap_or(line);
@@ -118,24 +118,26 @@ fn files(src: &Path, module: &str, out: &mut Vec<(String, String)>) {
     out.push((module.into(), text));
 }
 
-fn arrows() -> Vec<Arrow> {
+fn references() -> Vec<Reference> {
     let src: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../api/src");
-    let mut known = Vec::new();
-    files(&src, "lib", &mut known);
-    let modules: BTreeSet<&str> = known.iter().map(|(path, _)| module_of(path)).collect();
-    let mut arrows = Vec::new();
-    for (path, text) in known.iter().filter(|(path, _)| path != "lib") {
+    let mut sources = Vec::new();
+    files(&src, "lib", &mut sources);
+    let modules: BTreeSet<&str> = sources.iter().map(|(path, _)| module_of(path)).collect();
+    let mut references = Vec::new();
+    for (path, text) in sources.iter().filter(|(path, _)| path != "lib") {
         let from = module_of(path);
         // `super` leaves the module only if it is repeated for each directory.
         let outside = "super::".repeat(path.split('/').count());
-        let all = named(text, "crate::").into_iter().chain(named(text, &outside));
+        let all = referenced_modules(text, "crate::")
+            .into_iter()
+            .chain(referenced_modules(text, &outside));
         for (at, to) in all.filter(|(_, to)| modules.contains(to) && *to != from) {
             let line = text[..at].lines().count();
             let (from, to, file) = (from.into(), to.into(), format!("api/src/{path}.rs"));
-            arrows.push(Arrow { from, to, file, line });
+            references.push(Reference { from, to, file, line });
         }
     }
-    arrows
+    references
 }
 
 /// Returns the top-level module of a file.
@@ -146,10 +148,10 @@ fn module_of(path: &str) -> &str {
 #[test]
 fn every_module_of_api_has_one_layer() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../api/src");
-    let mut known = Vec::new();
-    files(&src, "lib", &mut known);
+    let mut sources = Vec::new();
+    files(&src, "lib", &mut sources);
     let modules: BTreeSet<&str> =
-        known.iter().map(|(path, _)| module_of(path)).filter(|module| *module != "lib").collect();
+        sources.iter().map(|(path, _)| module_of(path)).filter(|module| *module != "lib").collect();
     let listed: Vec<&str> =
         LAYERS.iter().flat_map(|(_, modules)| modules.iter().copied()).collect();
     let unique: BTreeSet<&str> = listed.iter().copied().collect();
@@ -159,11 +161,12 @@ fn every_module_of_api_has_one_layer() {
 
 #[test]
 fn modules_of_api_depend_only_on_lower_layers() {
-    let arrows = arrows();
-    assert!(arrows.len() > 300, "the test finds too few references: {}", arrows.len());
-    let upward = arrows.iter().filter(|arrow| layer(&arrow.to) >= layer(&arrow.from));
+    let references = references();
+    assert!(references.len() > 300, "the test finds too few references: {}", references.len());
+    let upward =
+        references.iter().filter(|reference| layer(&reference.to) >= layer(&reference.from));
     let broken: Vec<String> = upward
-        .map(|Arrow { from, to, file, line }| {
+        .map(|Reference { from, to, file, line }| {
             format!("module {from} must not depend on {to} ({file}:{line})")
         })
         .collect();
@@ -171,13 +174,15 @@ fn modules_of_api_depend_only_on_lower_layers() {
 }
 
 #[test]
-fn references_are_found_in_groups_and_in_paths() {
+fn finds_references_in_groups_and_in_paths() {
     let text = "use crate::{\n    auth::{Caller, names},\n    state::App,\n};\nfn f(at: crate::keys::Keys) {}\n\
                 use not_crate::logs;\n// crate::render\n#[cfg(test)]\nmod tests {\n    use crate::server;\n}\nuse super::router;\n";
-    let text = shipped(text);
-    let names = |prefix| named(&text, prefix).into_iter().map(|(_, name)| name).collect::<Vec<_>>();
+    let text = without_tests(text);
+    let names = |prefix| {
+        referenced_modules(&text, prefix).into_iter().map(|(_, name)| name).collect::<Vec<_>>()
+    };
     assert_eq!(names("crate::"), ["auth", "state", "keys"]);
     assert_eq!(names("super::"), ["router"]);
-    let (at, _) = named(&text, "crate::")[1];
+    let (at, _) = referenced_modules(&text, "crate::")[1];
     assert_eq!(text[..at].lines().count(), 3);
 }

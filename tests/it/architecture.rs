@@ -9,7 +9,7 @@ use serde_json::Value;
 use tests::stdout_of;
 
 /// Workspace crates that each crate may depend on. The domain depends on none.
-const ARROWS: &[(&str, &[&str])] = &[
+const ALLOWED: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("proof", &[]),
     ("app-config", &["domain"]),
@@ -44,8 +44,8 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     command.args(["metadata", "--no-deps", "--format-version", "1", "--offline"]).current_dir(root);
     let metadata: Value = serde_json::from_str(&stdout_of(&mut command)).unwrap();
     let direct = |package: &Value| {
-        let kept = |dependency: &&Value| dependency["kind"].is_null();
-        let all = package["dependencies"].as_array().unwrap().iter().filter(kept);
+        let is_normal = |dependency: &&Value| dependency["kind"].is_null();
+        let all = package["dependencies"].as_array().unwrap().iter().filter(is_normal);
         all.map(|dependency| dependency["name"].as_str().unwrap().to_string()).collect()
     };
     let packages = metadata["packages"].as_array().unwrap();
@@ -53,13 +53,13 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[test]
-fn arrows_point_one_way() {
-    let known = dependencies();
-    let ours: BTreeSet<&String> = known.keys().collect();
-    for (name, depends) in known.iter().filter(|(name, _)| *name != "tests") {
-        let allowed = ARROWS.iter().find(|(known, _)| known == name);
-        let (_, allowed) = allowed.unwrap_or_else(|| panic!("ARROWS does not list {name}"));
-        for other in depends.iter().filter(|other| ours.contains(other)) {
+fn crates_have_only_allowed_dependencies() {
+    let crates = dependencies();
+    let workspace_crates: BTreeSet<&String> = crates.keys().collect();
+    for (name, direct) in crates.iter().filter(|(name, _)| *name != "tests") {
+        let allowed = ALLOWED.iter().find(|(listed, _)| listed == name);
+        let (_, allowed) = allowed.unwrap_or_else(|| panic!("ALLOWED does not list {name}"));
+        for other in direct.iter().filter(|other| workspace_crates.contains(other)) {
             assert!(allowed.contains(&other.as_str()), "{name} must not depend on {other}");
         }
     }
@@ -67,7 +67,7 @@ fn arrows_point_one_way() {
 
 /// Fault injection is for tests that enable it. A default build must not contain it.
 #[test]
-fn a_plain_build_has_no_planted_bugs() {
+fn a_default_build_has_no_fault_injection() {
     let tree = |of: &[&str]| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut command = Command::new(env!("CARGO"));
@@ -80,28 +80,28 @@ fn a_plain_build_has_no_planted_bugs() {
 }
 
 #[test]
-fn no_crate_brings_in_what_it_must_do_without() {
-    let known = dependencies();
+fn no_crate_has_a_forbidden_dependency() {
+    let crates = dependencies();
     for (name, forbidden) in FORBIDDEN {
         for other in forbidden.iter() {
-            assert!(!known[*name].contains(*other), "{name} must not depend on {other}");
+            assert!(!crates[*name].contains(*other), "{name} must not depend on {other}");
         }
     }
 }
 
 /// bincode is unmaintained, so its use is confined to one module: docs/adr/0019.
 #[test]
-fn only_the_module_of_snapshots_encodes_or_decodes_with_bincode() {
+fn only_the_snapshot_module_uses_bincode() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut grep = Command::new("git");
     grep.args(["grep", "-lE", r"bincode::(en|de)code_|encode_into_|decode_from_", "--", "*.rs"]);
     let files = stdout_of(grep.current_dir(&root));
-    let ships = |file: &&str| {
+    let uses_bincode = |file: &&str| {
         let text = std::fs::read_to_string(root.join(file)).unwrap();
         let shipped = text.split("#[cfg(test)]").next().unwrap();
         let uses = shipped.contains("decode_from_") || shipped.contains("encode_into_");
         !file.contains("tests/") && shipped.contains("bincode::") && uses
     };
-    let found: Vec<_> = files.lines().filter(ships).collect();
+    let found: Vec<_> = files.lines().filter(uses_bincode).collect();
     assert_eq!(found, ["event-log/src/snapshot.rs"]);
 }

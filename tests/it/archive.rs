@@ -23,11 +23,11 @@ fn events(server: &Server) {
 }
 
 #[test]
-fn older_ranges_are_archived_dropped_and_read_as_before() {
+fn archived_ranges_are_dropped_and_stay_readable() {
     let mut server = Server::up_with("127.0.0.1:0", &["--partition-events", "256"]);
     events(&server);
-    let asked = ["audit", "events", "--limit", "200"];
-    let before = server.ask(&asked);
+    let args = ["audit", "events", "--limit", "200"];
+    let before = server.ask(&args);
     // Checkpoints are published within two seconds, and the first one may cover only some of the
     // events.
     until_some("a checkpoint", Duration::from_secs(60), || {
@@ -39,8 +39,8 @@ fn older_ranges_are_archived_dropped_and_read_as_before() {
     assert_eq!(archive(&server, &["verify"]).as_array().unwrap().len(), 2);
     let directory = server.data().join("archives/257-512").display().to_string();
     let key = server.ask(&["audit", "checkpoint"])["verifier_key"].as_str().unwrap().to_owned();
-    let alone = server.ask(&["archive", "verify", &directory, "--key", &key]);
-    assert_eq!((&alone[0]["first"], &alone[0]["last"]), (&257.into(), &512.into()));
+    let offline = server.ask(&["archive", "verify", &directory, "--key", &key]);
+    assert_eq!((&offline[0]["first"], &offline[0]["last"]), (&257.into(), &512.into()));
     // Archived rows leave the database and stay readable, also after a kill and restart of the
     // server.
     assert_eq!(
@@ -49,18 +49,18 @@ fn older_ranges_are_archived_dropped_and_read_as_before() {
     );
     server.kill();
     server.restart();
-    assert_eq!(server.ask(&asked), before);
-    for well in
+    assert_eq!(server.ask(&args), before);
+    for check in
         [&["audit", "verify"][..], &["projections", "verify", "--all"], &["audit", "doctor"]]
     {
-        stdout_of(server.stead_for_people().args(well));
+        stdout_of(server.stead_for_people().args(check));
     }
     // A missing archive is named in the error, with the required action.
-    let away = server.data().join("away");
-    fs::rename(&directory, &away).unwrap();
+    let moved = server.data().join("away");
+    fs::rename(&directory, &moved).unwrap();
     let data = server.data().display().to_string();
-    let (_, said) = server.refused(&["archive", "verify", "--data", &data]);
-    assert!(said.contains("archives/257-512"), "{said}");
-    fs::rename(&away, &directory).unwrap();
+    let (_, message) = server.refused(&["archive", "verify", "--data", &data]);
+    assert!(message.contains("archives/257-512"), "{message}");
+    fs::rename(&moved, &directory).unwrap();
     assert_eq!(archive(&server, &["verify"]).as_array().unwrap().len(), 2);
 }

@@ -8,35 +8,35 @@ use tests::{
     terraform_or_skip, until,
 };
 
-const LATER: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 
-/// Waits until the newest run waits for approval of the component's plan, or has finished.
+/// Waits until the newest run waits for approval of the bucket's plan, and approves the sandbox's.
+/// Fails if the run ends first.
 fn planned(server: &Server) -> Value {
     let mut run = Value::Null;
-    until("the plan of the bucket", LATER, || {
+    until("the plan of the bucket", TIMEOUT, || {
         run = server.ask(&["runs", "show", "notes"]);
-        let over = ["succeeded", "failed", "cancelled", "denied", "expired"];
-        let ended = over.contains(&run["state"].as_str().unwrap());
-        assert!(!ended, "{}", tests::told(server, &run));
-        let waits = |name: &str| {
+        let end_states = ["succeeded", "failed", "cancelled", "denied", "expired"];
+        let ended = end_states.contains(&run["state"].as_str().unwrap());
+        assert!(!ended, "{}", tests::run_with_logs(server, &run));
+        let is_waiting = |name: &str| {
             let steps = run["dag"].as_array().unwrap();
             let step = steps.iter().find(|step| step["name"] == name);
             step.is_some_and(|step| step["state"] == "waiting_for_approval")
         };
-        if waits("sandbox") {
-            let words =
-                ["--step", "sandbox", "--all", "--reason", "the base is not what is tested"];
-            server.ask(&[&["runs", "approve", "notes"], &words[..]].concat());
+        if is_waiting("sandbox") {
+            let args = ["--step", "sandbox", "--all", "--reason", "the base is not what is tested"];
+            server.ask(&[&["runs", "approve", "notes"], &args[..]].concat());
         }
-        waits("bucket")
+        is_waiting("bucket")
     });
     run
 }
 
 fn approve(server: &Server) {
-    let words = ["--step", "bucket", "--all", "--reason", "the test says so", "--wait"];
-    let said = server.stead().args(["runs", "approve", "notes"]).args(words).output().unwrap();
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let args = ["--step", "bucket", "--all", "--reason", "the test says so", "--wait"];
+    let output = server.stead().args(["runs", "approve", "notes"]).args(args).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     succeeded(server, "notes");
 }
 
@@ -57,22 +57,22 @@ fn customer(server: &Server, terraform: &Path, token: &str) -> Runner {
 }
 
 #[test]
-fn a_bucket_and_a_role_are_made_changed_drifted_and_destroyed() {
+fn a_bucket_and_a_role_are_created_updated_reverted_and_destroyed() {
     if !terraform_or_skip() {
         return;
     }
     let server = Server::up();
     let Some(terraform) = provider_config_or_skip(server.dir()) else { return };
     let Some(moto) = Moto::start_or_skip() else { return };
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/aws-bucket");
-    server.ask(&["apps", "sync", here.to_str().unwrap(), "--wait"]);
+    let app = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/aws-bucket");
+    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     let endpoint = format!("aws_endpoint={}", moto.url());
     let create = ["installs", "create", "aws-bucket", "notes", "--input", &endpoint];
     let created = server.ask(&create);
     let runner = customer(&server, &terraform, created["enrolment"]["token"].as_str().unwrap());
 
     // created after approval, and not before
-    until("the provision run", LATER, || {
+    until("the provision run", TIMEOUT, || {
         !server.ask(&["runs", "list", "--install", "notes"]).as_array().unwrap().is_empty()
     });
     let run = planned(&server);
@@ -114,15 +114,15 @@ fn a_bucket_and_a_role_are_made_changed_drifted_and_destroyed() {
     server.ask(&["installs", "deprovision", "notes", "--reason", "the end"]);
     let run = planned(&server);
     assert_eq!(changes(&run), (0, 0, 3), "{run:#}");
-    let words = ["--step", "bucket", "--all", "--reason", "the end"];
-    server.ask(&[&["runs", "approve", "notes"], &words[..]].concat());
+    let args = ["--step", "bucket", "--all", "--reason", "the end"];
+    server.ask(&[&["runs", "approve", "notes"], &args[..]].concat());
     let mut last = Value::Null;
-    until("the end of the install", LATER, || {
+    until("the end of the install", TIMEOUT, || {
         last = server.ask(&["runs", "show", "notes"]);
         let steps = last["dag"].as_array().unwrap();
         if steps.iter().any(|step| step["state"] == "waiting_for_approval") {
-            let word = ["runs", "approve", "notes", "--all", "--reason", "the end"];
-            let _said = server.stead().args(word).output().unwrap();
+            let args = ["runs", "approve", "notes", "--all", "--reason", "the end"];
+            let _ignored = server.stead().args(args).output().unwrap();
         }
         last["state"] == "succeeded" || last["state"] == "failed"
     });

@@ -30,47 +30,47 @@ fn event(server: &Server, name: &str) {
 
 /// Kills the command at each tenth of its duration. Then the backup is complete under its name, or
 /// a restore rejects the partial directory.
-fn killed_creates_leave_nothing(server: &Server, data: &str, takes: Duration) {
-    let (mut halves, into) = (0, server.dir().join("never"));
+fn assert_killed_creates_are_not_restorable(server: &Server, data: &str, duration: Duration) {
+    let (mut partial_backups, into) = (0, server.dir().join("never"));
     for attempt in 0..27 {
-        if attempt >= 9 && halves > 0 {
+        if attempt >= 9 && partial_backups > 0 {
             break;
         }
         let out = server.dir().join(format!("killed-{attempt}"));
         let mut create = Command::new(program("stead"));
         create.args(["backup", "create", "--data", data, "--out"]).arg(&out);
         let mut create = create.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        sleep(takes * (1 + attempt % 9) / 10);
+        sleep(duration * (1 + attempt % 9) / 10);
         create.kill().unwrap();
         create.wait().unwrap();
         if out.exists() {
             assert!(out.join("manifest.sha256").is_file());
             continue;
         }
-        let left = server.dir().join(format!("killed-{attempt}.partial"));
-        halves += u32::from(left.exists());
-        for place in [&out, &left] {
+        let partial = server.dir().join(format!("killed-{attempt}.partial"));
+        partial_backups += u32::from(partial.exists());
+        for source in [&out, &partial] {
             let mut restore = Command::new(program("stead"));
-            restore.args(["backup", "restore", "--from"]).arg(place).arg("--data").arg(&into);
+            restore.args(["backup", "restore", "--from"]).arg(source).arg("--data").arg(&into);
             let refused = restore.output().unwrap();
             assert_eq!(refused.status.code(), Some(2), "{refused:?}");
             // A rejected restore leaves its target directory empty.
-            assert!(fs::read_dir(&into).is_ok_and(|mut in_it| in_it.next().is_none()));
+            assert!(fs::read_dir(&into).is_ok_and(|mut entries| entries.next().is_none()));
         }
     }
-    assert!(halves > 0, "no create was killed in the middle");
+    assert!(partial_backups > 0, "no create was killed in the middle");
 }
 
 #[test]
-fn a_server_comes_back_from_its_backup_and_says_what_is_missing() {
+fn a_restored_server_serves_its_backup_and_reports_missing_events() {
     let mut server = Server::up();
     event(&server, "before");
     let before = checkpoint(&server, "before.checkpoint");
     let data = server.data().display().to_string();
     let out = server.dir().join("backup").display().to_string();
-    let since = Instant::now();
+    let started = Instant::now();
     let made = backup(&server, &["create", "--data", &data, "--out", &out]);
-    let takes = since.elapsed();
+    let duration = started.elapsed();
     let position = made["position"].as_u64().unwrap();
     for (path, mode) in [("", 0o700), ("database.dump", 0o600), ("keys/manifests.key", 0o600)] {
         let found = fs::metadata(Path::new(&out).join(path)).unwrap().permissions().mode();
@@ -85,20 +85,20 @@ fn a_server_comes_back_from_its_backup_and_says_what_is_missing() {
     assert_eq!(drilled["witnessed"][0]["missing"], Value::Null);
     let end = drilled["witnessed"][1]["position"].as_u64().unwrap();
     assert_eq!(drilled["witnessed"][1]["missing"], serde_json::json!([position + 1, end]));
-    killed_creates_leave_nothing(&server, &data, takes);
+    assert_killed_creates_are_not_restorable(&server, &data, duration);
 
     // A restore into the server's own directory, and a drill of a backup with a changed byte, are
     // rejected.
-    let (code, said) = server.refused(&["backup", "restore", "--from", &out, "--data", &data]);
-    assert!(code == 2 && said.contains("is not empty"), "{code}: {said}");
+    let (code, message) = server.refused(&["backup", "restore", "--from", &out, "--data", &data]);
+    assert!(code == 2 && message.contains("is not empty"), "{code}: {message}");
     let key = Path::new(&out).join("keys/tokens.key");
-    let whole = fs::read(&key).unwrap();
-    let mut flipped = whole.clone();
+    let original = fs::read(&key).unwrap();
+    let mut flipped = original.clone();
     flipped[3] ^= 1;
     fs::write(&key, flipped).unwrap();
-    let (code, said) = server.refused(&["backup", "drill", "--from", &out]);
-    assert!(code == 1 && said.contains("keys/tokens.key"), "{code}: {said}");
-    fs::write(&key, whole).unwrap();
+    let (code, message) = server.refused(&["backup", "drill", "--from", &out]);
+    assert!(code == 1 && message.contains("keys/tokens.key"), "{code}: {message}");
+    fs::write(&key, original).unwrap();
 
     // `backup create` starts the private Postgres of a stopped server. Then the host is lost.
     let fingerprint = server.fingerprint().to_owned();
@@ -109,20 +109,20 @@ fn a_server_comes_back_from_its_backup_and_says_what_is_missing() {
     fs::rename(&data, server.dir().join("lost")).unwrap();
     let mut restore = server.stead_for_people();
     restore.args(["backup", "restore", "--from", &out, "--data", &data, "--against", &later]);
-    let told = tests::stdout_of(&mut restore);
+    let output = tests::stdout_of(&mut restore);
     let missing = format!("Missing         positions {} to {end}", position + 1);
     for line in [&missing, "stead migrate --raise-epoch 2", "stead-runner witness accept --epoch 2"]
     {
-        assert!(told.contains(line), "{line}: {told}");
+        assert!(output.contains(line), "{line}: {output}");
     }
     server.restart();
     assert_eq!(server.fingerprint(), fingerprint);
     let now = server.ask(&["audit", "verify", "--against", &before]);
     assert!(now["verified"].as_u64().unwrap() >= position);
-    let (code, said) = server.refused(&["audit", "verify", "--against", &later]);
-    assert_eq!(code, 1, "{said}");
+    let (code, message) = server.refused(&["audit", "verify", "--against", &later]);
+    assert_eq!(code, 1, "{message}");
     // Runs the command that the restore printed, while the server runs.
-    let raise = told.lines().find(|line| line.contains("--raise-epoch")).unwrap().trim();
+    let raise = output.lines().find(|line| line.contains("--raise-epoch")).unwrap().trim();
     let raise = raise.replace("stead migrate", &format!("{} migrate", program("stead").display()));
     tests::stdout_of(Command::new("sh").args(["-c", &raise]));
 }

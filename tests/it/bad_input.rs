@@ -9,10 +9,11 @@ use std::{
 
 use serde_json::{Value, json};
 use tests::{
-    HttpResponse, Runner, Server, call, edge_api, position, settled, step, terraform_or_skip, until,
+    HttpResponse, Runner, Server, call, edge_api, position, settled_position, step,
+    terraform_or_skip, until,
 };
 
-const SOON: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Starts a server with a published `edge-api`.
 fn published() -> (Server, PathBuf) {
@@ -30,10 +31,10 @@ fn replace(file: &Path, from: &str, to: &str) {
     fs::write(file, text.replacen(from, to, 1)).unwrap();
 }
 
-type Break = fn(&Path);
+type Change = fn(&Path);
 
 /// Changes that make an app directory invalid, each with parts of the expected error.
-const BROKEN: [(&str, Break, &[&str]); 12] = [
+const INVALID_APPS: [(&str, Change, &[&str]); 12] = [
     (
         "malformed TOML",
         |app| fs::write(app.join("components/cache.toml"), "name = \"cache\"\ntype = ").unwrap(),
@@ -110,18 +111,18 @@ const BROKEN: [(&str, Break, &[&str]); 12] = [
 ];
 
 #[test]
-fn a_broken_directory_is_refused_with_the_place_and_publishes_nothing() {
+fn an_invalid_app_is_rejected_with_the_location_and_not_published() {
     let (server, _) = published();
-    let before = settled(&server);
-    for (number, (what, broken, words)) in BROKEN.into_iter().enumerate() {
+    let before = settled_position(&server);
+    for (number, (what, change, texts)) in INVALID_APPS.into_iter().enumerate() {
         let dir = server.dir().join(number.to_string());
         fs::create_dir(&dir).unwrap();
         let app = edge_api(&dir);
-        broken(&app);
-        let (code, said) = server.refused(&["apps", "sync", app.to_str().unwrap()]);
-        assert_eq!(code, 2, "{what}: {said}");
-        for word in words {
-            assert!(said.contains(word), "{what}: no {word:?} in: {said}");
+        change(&app);
+        let (code, message) = server.refused(&["apps", "sync", app.to_str().unwrap()]);
+        assert_eq!(code, 2, "{what}: {message}");
+        for text in texts {
+            assert!(message.contains(text), "{what}: no {text:?} in: {message}");
         }
         fs::remove_dir_all(&dir).unwrap();
     }
@@ -158,9 +159,9 @@ fn archive(path: &str, kind: tar::EntryType, content: &[u8]) -> Vec<u8> {
 type Case<'b> = (&'static str, &'static str, &'b [u8], u16, &'static str, &'static str);
 
 #[test]
-fn a_hostile_body_is_refused_by_the_server_itself() {
+fn a_malicious_body_is_rejected_by_the_server() {
     let (server, _) = published();
-    let before = settled(&server);
+    let before = settled_position(&server);
     let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
     let bomb = zstd::encode_all(std::io::repeat(0).take(65 << 20), 1).unwrap();
     let link = zstd(&archive("app/link", tar::EntryType::Symlink, b""));
@@ -183,25 +184,28 @@ fn a_hostile_body_is_refused_by_the_server_itself() {
         ("/v1/installs", "application/json", br#"{"ap": "x"}"#, 400, "invalid_json", "`ap`"),
         ("/v1/installs", "application/json", &long[..3 << 20], 413, "too_large", ""),
     ];
-    for (path, kind, body, status, code, word) in cases {
-        let answer = post(&server, path, kind, body);
-        assert_eq!((answer.status, answer.code().as_str()), (status, code), "{answer:?}");
-        assert!(answer.body.contains(word), "no {word:?} in: {answer:?}");
-        assert!(answer.headers.to_lowercase().contains("application/problem+json"), "{answer:?}");
+    for (path, kind, body, status, code, text) in cases {
+        let response = post(&server, path, kind, body);
+        assert_eq!((response.status, response.code().as_str()), (status, code), "{response:?}");
+        assert!(response.body.contains(text), "no {text:?} in: {response:?}");
+        assert!(
+            response.headers.to_lowercase().contains("application/problem+json"),
+            "{response:?}"
+        );
     }
     assert_eq!(position(&server), before, "something was written");
 }
 
 #[test]
-fn wrong_inputs_and_taken_names_are_named_and_make_nothing() {
+fn invalid_inputs_and_used_names_are_rejected_and_create_nothing() {
     let (server, _) = published();
     server.ask(&["installs", "create", "edge-api", "acme", "--input", "company=Acme"]);
-    let before = settled(&server);
+    let before = settled_position(&server);
     let create = |name: &'static str, more: &[&'static str]| {
         server.refused(&[&["installs", "create", "edge-api", name], more].concat())
     };
     let company = "company=Beta";
-    for (name, inputs, code, words) in [
+    for (name, inputs, code, texts) in [
         ("beta", &["--input", "domain=x"][..], 2, ["company", "required"]),
         ("beta", &["--input", company, "--input", "replicas=many"], 2, ["replicas", "number"]),
         ("beta", &["--input", company, "--input", "tls=perhaps"], 2, ["tls", "true or false"]),
@@ -210,19 +214,20 @@ fn wrong_inputs_and_taken_names_are_named_and_make_nothing() {
         ("acme", &["--input", company], 4, ["acme", "name_taken"]),
         ("beta", &["--input", company, "--version", "7"], 3, ["7", "not_found"]),
     ] {
-        let (exit, said) = create(name, inputs);
-        assert_eq!(exit, code, "{inputs:?}: {said}");
-        assert!(words.iter().all(|word| said.contains(word)), "{words:?}: {said}");
+        let (exit, output) = create(name, inputs);
+        assert_eq!(exit, code, "{inputs:?}: {output}");
+        assert!(texts.iter().all(|text| output.contains(text)), "{texts:?}: {output}");
     }
-    let (exit, said) = server.refused(&["installs", "create", "edge-app", "beta"]);
-    assert!(exit == 3 && said.contains("edge-app"), "{said}");
-    let (exit, said) = server.refused(&["installs", "set-inputs", "acme", "--input", "replicas=x"]);
-    assert!(exit == 2 && said.contains("replicas"), "{said}");
+    let (exit, message) = server.refused(&["installs", "create", "edge-app", "beta"]);
+    assert!(exit == 3 && message.contains("edge-app"), "{message}");
+    let (exit, message) =
+        server.refused(&["installs", "set-inputs", "acme", "--input", "replicas=x"]);
+    assert!(exit == 2 && message.contains("replicas"), "{message}");
     assert_eq!(position(&server), before, "something was written");
 }
 
 #[test]
-fn a_token_that_is_none_or_not_the_right_one_opens_nothing() {
+fn missing_and_wrong_tokens_are_rejected() {
     let (server, _) = published();
     let created =
         server.ask(&["installs", "create", "edge-api", "acme", "--input", "company=Acme"]);
@@ -240,8 +245,8 @@ fn a_token_that_is_none_or_not_the_right_one_opens_nothing() {
         call(method, url, &headers, body.as_bytes())
     };
     let whoami = format!("{}/v1/whoami", server.control());
-    until("the token to expire", SOON, || ask("GET", &whoami, Some(&short.1), "").status == 401);
-    let before = settled(&server);
+    until("the token to expire", TIMEOUT, || ask("GET", &whoami, Some(&short.1), "").status == 401);
+    let before = settled_position(&server);
     let (control, runner) = (server.control(), server.runner());
     let (whoami, installs) = (format!("{control}/v1/whoami"), format!("{control}/v1/installs"));
     let (poll, tokens) = (format!("{runner}/runner/v1/poll"), format!("{control}/v1/tokens"));
@@ -262,16 +267,20 @@ fn a_token_that_is_none_or_not_the_right_one_opens_nothing() {
         ("POST", &tokens, Some(&viewer.1), &more, 403, "forbidden"),
         ("GET", &tokens, Some(&viewer.1), "", 403, "forbidden"),
     ] {
-        let answer = ask(method, url, token, body);
-        assert_eq!((answer.status, answer.code().as_str()), (status, code), "{url}: {answer:?}");
-        let kept = token.is_some_and(|token| answer.body.contains(token));
-        assert!(!kept, "the token is in the answer: {answer:?}");
+        let response = ask(method, url, token, body);
+        assert_eq!(
+            (response.status, response.code().as_str()),
+            (status, code),
+            "{url}: {response:?}"
+        );
+        let is_in_response = token.is_some_and(|token| response.body.contains(token));
+        assert!(!is_in_response, "the token is in the response: {response:?}");
     }
     assert_eq!(position(&server), before, "something was written");
 }
 
 #[test]
-fn a_word_on_another_plan_or_by_the_wrong_person_approves_nothing() {
+fn approvals_of_another_plan_or_without_permission_are_rejected() {
     if !terraform_or_skip() {
         return;
     }
@@ -282,48 +291,48 @@ fn a_word_on_another_plan_or_by_the_wrong_person_approves_nothing() {
         Runner::start(&server, "customer", created["enrolment"]["token"].as_str().unwrap());
     let viewer = server.ask(&["tokens", "create", "--role", "viewer"]);
     let mut run = Value::Null;
-    until("a plan that waits", SOON, || {
+    until("a plan that waits", TIMEOUT, || {
         let shown = server.stead().args(["runs", "show", "acme"]).output().unwrap();
         run = serde_json::from_slice(&shown.stdout).unwrap_or_default();
         run["state"] == "waiting_for_approval"
     });
     let sandbox = step(&run, "sandbox");
     let digest = sandbox["plan"]["digest"].as_str().unwrap();
-    let before = settled(&server);
+    let before = settled_position(&server);
 
     let other = format!("sha256:{}", "0".repeat(64));
-    let words = ["runs", "approve", "acme", "--step", "sandbox", "--reason", "x", "--digest"];
-    let (code, said) = server.refused(&[&words[..], &[&other]].concat());
-    assert_eq!(code, 4, "{said}");
-    assert!(said.contains("approval_stale") && said.contains(digest), "{said}");
-    assert!(said.contains("try: read the current plan"), "{said}");
+    let args = ["runs", "approve", "acme", "--step", "sandbox", "--reason", "x", "--digest"];
+    let (code, message) = server.refused(&[&args[..], &[&other]].concat());
+    assert_eq!(code, 4, "{message}");
+    assert!(message.contains("approval_stale") && message.contains(digest), "{message}");
+    assert!(message.contains("try: read the current plan"), "{message}");
 
     let url = format!("{}/v1/runs/{}/approve", server.control(), run["id"].as_str().unwrap());
     let authorization = format!("Bearer {}", viewer["token"].as_str().unwrap());
     let headers = [("Authorization", authorization.as_str()), ("Content-Type", "application/json")];
     let body = json!({"step": sandbox["id"], "digest": digest, "reason": "x"}).to_string();
-    let answer = call("POST", &url, &headers, body.as_bytes());
-    assert_eq!((answer.status, answer.code().as_str()), (403, "forbidden"), "{answer:?}");
+    let response = call("POST", &url, &headers, body.as_bytes());
+    assert_eq!((response.status, response.code().as_str()), (403, "forbidden"), "{response:?}");
     let body = json!({"step": sandbox["id"], "digest": digest, "reason": " "}).to_string();
-    let answer = post(
+    let response = post(
         &server,
         url.strip_prefix(server.control()).unwrap(),
         "application/json",
         body.as_bytes(),
     );
-    assert_eq!((answer.status, answer.code().as_str()), (422, "invalid"), "{answer:?}");
+    assert_eq!((response.status, response.code().as_str()), (422, "invalid"), "{response:?}");
     assert_eq!(position(&server), before, "something was written");
     assert!(runner.ledger().is_empty(), "something was applied");
 
     // A plan that was already denied cannot be approved or denied again.
     let deny = ["runs", "deny", "acme", "--step", "sandbox", "--reason", "not today", "--digest"];
-    let (code, said) = server.refused(&[&deny[..], &[&other]].concat());
-    assert!(code == 4 && said.contains("approval_stale"), "{code} {said}");
+    let (code, message) = server.refused(&[&deny[..], &[&other]].concat());
+    assert!(code == 4 && message.contains("approval_stale"), "{code} {message}");
     assert_eq!(position(&server), before, "something was written");
     server.ask(&[&deny[..], &[digest]].concat());
-    let before = settled(&server);
-    let (code, said) = server.refused(&[&words[..], &[digest]].concat());
-    assert_eq!(code, 4, "{said}");
+    let before = settled_position(&server);
+    let (code, message) = server.refused(&[&args[..], &[digest]].concat());
+    assert_eq!(code, 4, "{message}");
     assert_eq!(position(&server), before, "something was written");
     assert!(runner.ledger().is_empty(), "something was applied");
 }

@@ -15,13 +15,13 @@ fn at_home(home: &Path) -> Command {
     command
 }
 
-fn said(output: &Output) -> (i32, String) {
+fn failure(output: &Output) -> (i32, String) {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code().unwrap_or(-1), text)
 }
 
 #[test]
-fn each_kind_of_failure_has_its_exit_code_and_says_what_to_do() {
+fn each_kind_of_failure_has_its_exit_code_and_a_hint() {
     let server = Server::up();
     let viewer = server.dir().join("viewer.token");
     let viewer = viewer.to_str().unwrap();
@@ -38,50 +38,51 @@ fn each_kind_of_failure_has_its_exit_code_and_says_what_to_do() {
 
     let mut command = Command::new(program("stead"));
     let command = command.args(["--server", server.control(), "--token-file", viewer]);
-    let (code, text) = said(&command.args(["tokens", "list"]).output().unwrap());
+    let (code, text) = failure(&command.args(["tokens", "list"]).output().unwrap());
     assert!(code == 4 && text.contains("try: "), "{code} {text}");
 
     let home = tempfile::tempdir().unwrap();
-    let (code, text) = said(&at_home(home.path()).args(["apps", "list"]).output().unwrap());
+    let (code, text) = failure(&at_home(home.path()).args(["apps", "list"]).output().unwrap());
     assert!(code == 2 && text.contains("stead login"), "{code} {text}");
     let dead = ["--server", "http://127.0.0.1:1", "apps", "list"];
-    let (code, text) = said(&at_home(home.path()).args(dead).output().unwrap());
+    let (code, text) = failure(&at_home(home.path()).args(dead).output().unwrap());
     assert!(code == 5 && text.contains("stead up"), "{code} {text}");
     let none = ["--server", server.control(), "apps", "list"];
-    let (code, text) = said(&at_home(home.path()).args(none).output().unwrap());
+    let (code, text) = failure(&at_home(home.path()).args(none).output().unwrap());
     assert!(code == 4 && text.contains("token_missing"), "{code} {text}");
 }
 
 #[test]
-fn a_login_is_kept_for_this_user_and_this_server_only() {
+fn a_login_is_stored_for_one_user_and_one_server() {
     let server = Server::up();
     let home = tempfile::tempdir().unwrap();
     let token = server.dir().join("data/owner.token");
     let login = ["login", "--server", server.control(), "--token-file", token.to_str().unwrap()];
     let text = stdout_of(at_home(home.path()).args(login));
     assert!(text.contains("Logged in") && !text.contains(&server.owner_token()), "{text}");
-    let kept = home.path().join(".config/stead/cli.toml");
-    let mode = std::fs::metadata(&kept).unwrap().permissions().mode();
+    let stored = home.path().join(".config/stead/cli.toml");
+    let mode = std::fs::metadata(&stored).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert!(stdout_of(at_home(home.path()).arg("whoami")).contains("owner"));
 
     // Another address is another server, so it does not get the token.
     let other = server.control().replace("127.0.0.1", "localhost");
-    let ask = ["--server", &other, "whoami"];
-    let (code, text) = said(&at_home(home.path()).args(ask).output().unwrap());
+    let args = ["--server", &other, "whoami"];
+    let (code, text) = failure(&at_home(home.path()).args(args).output().unwrap());
     assert!(code == 4 && text.contains("token_missing"), "{code} {text}");
     // An unknown token is not stored.
     let wrong = ["login", "--server", server.control()];
     let mut wrong_login = at_home(home.path());
-    let (code, _) = said(&wrong_login.env("STEAD_TOKEN", "stead_x").args(wrong).output().unwrap());
+    let (code, _) =
+        failure(&wrong_login.env("STEAD_TOKEN", "stead_x").args(wrong).output().unwrap());
     assert_eq!(code, 4);
     assert!(stdout_of(at_home(home.path()).arg("whoami")).contains("owner"));
     stdout_of(at_home(home.path()).arg("logout"));
-    assert!(!kept.exists());
+    assert!(!stored.exists());
 }
 
 #[test]
-fn programs_get_json_and_people_get_tables() {
+fn output_is_a_table_or_json() {
     let server = Server::up();
     let tokens = server.ask(&["tokens", "list"]);
     assert_eq!(tokens.as_array().unwrap().len(), 1);
@@ -100,7 +101,7 @@ fn programs_get_json_and_people_get_tables() {
 }
 
 #[test]
-fn an_export_verifies_without_a_server_and_a_changed_one_does_not() {
+fn an_export_verifies_offline_and_a_changed_one_does_not() {
     let server = Server::up();
     let at = |name: &str| server.dir().join(name).to_str().unwrap().to_owned();
     let (log, note, wrong) = (at("log.ndjson"), at("note"), at("wrong.ndjson"));
@@ -118,25 +119,25 @@ fn an_export_verifies_without_a_server_and_a_changed_one_does_not() {
         at_home(home.path()).args(args).output().unwrap()
     };
     let good = verify(&log);
-    assert!(good.status.success(), "{}", said(&good).1);
+    assert!(good.status.success(), "{}", failure(&good).1);
     let events = std::fs::read_to_string(&log).unwrap();
     std::fs::write(&wrong, events.replacen("owner", "admin", 1)).unwrap();
-    assert_eq!(said(&verify(&wrong)).0, 1);
+    assert_eq!(failure(&verify(&wrong)).0, 1);
     let all_but_one =
         [events.lines().take(1).collect(), events.lines().skip(2).collect::<Vec<_>>()];
     std::fs::write(&wrong, all_but_one.concat().join("\n")).unwrap();
-    assert_eq!(said(&verify(&wrong)).0, 1);
+    assert_eq!(failure(&verify(&wrong)).0, 1);
 }
 
 #[test]
-fn a_proof_and_an_export_are_checked_without_a_server_and_say_what_they_do_not_prove() {
+fn proofs_and_exports_are_checked_offline_and_state_what_is_not_proven() {
     // given a stored checkpoint, a bundle based on it, and an export of a part of the log
     let server = Server::up();
     let at = |name: &str| server.dir().join(name).to_str().unwrap().to_owned();
     let (note, bundle, part, wrong) = (at("note"), at("bundle"), at("part"), at("wrong"));
     let alone = at("alone");
-    let kept = server.ask(&["audit", "checkpoint"]);
-    std::fs::write(&note, kept["note"].as_str().unwrap()).unwrap();
+    let stored = server.ask(&["audit", "checkpoint"]);
+    std::fs::write(&note, stored["note"].as_str().unwrap()).unwrap();
     server.ask(&["tokens", "create", "--role", "viewer"]);
     let events = server.ask(&["audit", "events", "--limit", "1"]);
     let stream = events[0]["stream"].as_str().unwrap();
@@ -152,17 +153,18 @@ fn a_proof_and_an_export_are_checked_without_a_server_and_say_what_they_do_not_p
         at_home(home.path()).args(args).output().unwrap()
     };
     let data = server.data();
-    let listed = server.ask(&["keys", "list", "--data", data.to_str().unwrap()]);
-    let of_checkpoints = |key: &&serde_json::Value| key["use"] == "checkpoints";
-    let listed = listed.as_array().unwrap().iter().find(of_checkpoints).unwrap().clone();
-    assert_eq!(listed["verifier_key"], kept["verifier_key"]);
-    for shape in ["verifier_key", "fingerprint", "key"] {
-        let key = listed[shape].as_str().unwrap();
+    let checkpoint_key = server.ask(&["keys", "list", "--data", data.to_str().unwrap()]);
+    let signs_checkpoints = |key: &&serde_json::Value| key["use"] == "checkpoints";
+    let checkpoint_key =
+        checkpoint_key.as_array().unwrap().iter().find(signs_checkpoints).unwrap().clone();
+    assert_eq!(checkpoint_key["verifier_key"], stored["verifier_key"]);
+    for form in ["verifier_key", "fingerprint", "key"] {
+        let key = checkpoint_key[form].as_str().unwrap();
         let good = check(&bundle, key, &["--checkpoint", &note]);
         // then verification succeeds and states what is not proven
-        assert!(good.status.success(), "{}", said(&good).1);
+        assert!(good.status.success(), "{}", failure(&good).1);
         let text = String::from_utf8_lossy(&good.stdout).into_owned();
-        for word in [
+        for text_part in [
             "no event of ",
             "only grew since",
             "the stored checkpoint",
@@ -171,32 +173,32 @@ fn a_proof_and_an_export_are_checked_without_a_server_and_say_what_they_do_not_p
             "all",
             "has no date",
         ] {
-            assert!(text.contains(word), "{word}: {text}");
+            assert!(text.contains(text_part), "{text_part}: {text}");
         }
         let part = check(&part, key, &[]);
-        assert!(part.status.success(), "{}", said(&part).1);
+        assert!(part.status.success(), "{}", failure(&part).1);
         let verified = make(&["audit", "verify", "--against", &note, "--key", key]);
         assert!(verified.contains("unchanged since the stored checkpoint"), "{verified}");
     }
     // and a program that requires completeness learns whether the bundle is complete
-    let key = listed["verifier_key"].as_str().unwrap();
+    let key = checkpoint_key["verifier_key"].as_str().unwrap();
     for (file, code) in [(&bundle, 0), (&part, 0), (&alone, 1)] {
         let complete = check(file, key, &["--require-complete"]);
-        assert_eq!(complete.status.code(), Some(code), "{file}: {}", said(&complete).1);
+        assert_eq!(complete.status.code(), Some(code), "{file}: {}", failure(&complete).1);
     }
     // and a changed bundle, a file that is not a bundle, and another signer have distinct errors
     let text = std::fs::read_to_string(&bundle).unwrap();
     std::fs::write(&wrong, text.replacen("\"sequence\":1,", "\"sequence\":2,", 1)).unwrap();
-    let (code, text) = said(&check(&wrong, key, &[]));
+    let (code, text) = failure(&check(&wrong, key, &[]));
     assert!(code == 1 && text.contains("position "), "{text}");
-    assert_eq!(said(&check(&note, key, &[])).0, 2);
-    let stranger = format!("sha256:{}", "0".repeat(64));
-    assert_eq!(said(&check(&bundle, &stranger, &[])).0, 1);
-    assert_eq!(said(&check(&bundle, "no key", &[])).0, 2);
+    assert_eq!(failure(&check(&note, key, &[])).0, 2);
+    let other_key = format!("sha256:{}", "0".repeat(64));
+    assert_eq!(failure(&check(&bundle, &other_key, &[])).0, 1);
+    assert_eq!(failure(&check(&bundle, "no key", &[])).0, 2);
 }
 
 #[test]
-fn completions_are_for_the_shell_that_asks() {
+fn completions_exist_for_each_shell() {
     for shell in ["bash", "zsh", "fish"] {
         let text = stdout_of(Command::new(program("stead")).args(["completions", shell]));
         assert!(text.contains("installs"), "{shell}");
@@ -204,7 +206,7 @@ fn completions_are_for_the_shell_that_asks() {
 }
 
 #[test]
-fn json_is_one_document_and_a_refusal_is_one_line_of_it_beside() {
+fn json_output_is_one_document_and_an_error_is_one_line() {
     let server = Server::up();
     for args in [
         &["whoami"][..],
@@ -225,7 +227,7 @@ fn json_is_one_document_and_a_refusal_is_one_line_of_it_beside() {
     }
     let refusal = |args: &[&str]| -> serde_json::Value {
         let output = server.stead().args(args).output().unwrap();
-        let (code, text) = said(&output);
+        let (code, text) = failure(&output);
         assert!(output.stdout.is_empty(), "{args:?}: {output:?}");
         assert_eq!(text.lines().count(), 1, "{args:?}: {text}");
         let read: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -234,34 +236,37 @@ fn json_is_one_document_and_a_refusal_is_one_line_of_it_beside() {
     };
     assert_eq!(refusal(&["installs", "show", "nobody"])["code"], "not_found");
     assert_eq!(refusal(&["apps", "sync", "/nonexistent"])["code"], "usage");
-    let near = refusal(&["runs", "list", "acme"]);
-    assert!(near["detail"].as_str().unwrap().contains("unexpected argument 'acme'"), "{near}");
-    let anybody = ["tokens", "create", "--role", "viewer", "--name", "policy:x"];
-    assert_eq!(refusal(&anybody)["errors"][0]["field"], "name");
+    let misspelt = refusal(&["runs", "list", "acme"]);
+    assert!(
+        misspelt["detail"].as_str().unwrap().contains("unexpected argument 'acme'"),
+        "{misspelt}"
+    );
+    let reserved_name = ["tokens", "create", "--role", "viewer", "--name", "policy:x"];
+    assert_eq!(refusal(&reserved_name)["errors"][0]["field"], "name");
 }
 
 #[test]
-fn the_command_that_is_printed_lets_a_runner_in_and_holds_no_token() {
+fn the_printed_enrol_command_works_and_contains_no_token() {
     use std::{io::Write as _, process::Stdio};
     let server = Server::up();
-    let made = server.ask(&["runners", "create-enrolment-token"]);
-    let (command, token) = (&made["enrolment"]["command"], &made["enrolment"]["token"]);
+    let created = server.ask(&["runners", "create-enrolment-token"]);
+    let (command, token) = (&created["enrolment"]["command"], &created["enrolment"]["token"]);
     let (command, token) = (command.as_str().unwrap(), token.as_str().unwrap());
     assert!(!command.contains(token), "{command}");
     let home = server.dir().join("runner").display().to_string();
     let command = command.replace("/var/lib/stead-build-runner", &home);
-    let beside = program("stead-runner");
+    let runner_program = program("stead-runner");
     let mut runner = Command::new("/bin/sh")
         .args(["-c", &format!("exec {command}")])
-        .env("PATH", beside.parent().unwrap())
+        .env("PATH", runner_program.parent().unwrap())
         .stdin(Stdio::piped())
         .stderr(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
     // Standard input stays open, as in a terminal.
-    let mut typed = runner.stdin.take().unwrap();
-    writeln!(typed, "{token}").unwrap();
+    let mut stdin = runner.stdin.take().unwrap();
+    writeln!(stdin, "{token}").unwrap();
     tests::until("the runner", std::time::Duration::from_secs(30), || {
         let all = server.ask(&["runners", "list"]);
         all.as_array().unwrap().iter().any(|one| one["mode"] == "build")

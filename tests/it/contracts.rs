@@ -9,32 +9,37 @@ fn golden(path: &str, text: &str) {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, text).unwrap();
     }
-    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let current = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
-        kept == text,
+        current == text,
         "{path:?} is out of date: set UPDATE_GOLDEN=1, then read the diff\n{text}"
     );
 }
 
 #[test]
-fn the_database_is_the_sum_of_its_migrations() {
+fn the_migrations_create_the_reviewed_schema() {
     let server = Server::up();
     let dump = ["--schema-only", "--schema=stead", "--no-owner", "--no-comments"];
     // The partitions for days and ranges depend on the date and on the load.
-    let made = ["--exclude-table=stead.job_log_2*", "--exclude-table=stead.log_event_1*"];
-    let dump =
-        stdout_of(Command::new(postgres("pg_dump")).args(dump).args(made).arg(server.database()));
+    let excluded_partitions =
+        ["--exclude-table=stead.job_log_2*", "--exclude-table=stead.log_event_1*"];
+    let dump = stdout_of(
+        Command::new(postgres("pg_dump"))
+            .args(dump)
+            .args(excluded_partitions)
+            .arg(server.database()),
+    );
     // Differences between versions of pg_dump do not matter.
-    let ours = |line: &&str| {
-        let noise = ["--", "SET ", "SELECT pg_catalog", "\\restrict", "\\unrestrict"];
-        !line.trim().is_empty() && !noise.iter().any(|start| line.starts_with(start))
+    let is_relevant = |line: &&str| {
+        let ignored_prefixes = ["--", "SET ", "SELECT pg_catalog", "\\restrict", "\\unrestrict"];
+        !line.trim().is_empty() && !ignored_prefixes.iter().any(|start| line.starts_with(start))
     };
-    let lines: Vec<_> = dump.lines().filter(ours).collect();
+    let lines: Vec<_> = dump.lines().filter(is_relevant).collect();
     golden("database.sql", &(lines.join("\n") + "\n"));
 }
 
 #[test]
-fn what_the_runner_is_made_of_is_reviewed() {
+fn the_runners_dependencies_are_reviewed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut tree = Command::new(env!("CARGO"));
     tree.args(["tree", "-p", "runner-agent", "-e", "normal", "--prefix", "none", "--offline"]);

@@ -12,7 +12,7 @@ use tests::{
     Customer, Runner, Server, in_ci, stdout_of, step, succeeded, terraform_or_skip, until,
 };
 
-const SOON: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns the corpus directory. Without it, the test prints a note and passes; in CI it fails.
 fn corpus_or_skip() -> Option<PathBuf> {
@@ -31,10 +31,10 @@ fn at(name: &str, dir: &Path) -> [String; 2] {
 
 /// Publishes an app with its repositories, and waits for its builds.
 fn published(server: &Server, app: &Path, repos: &[[String; 2]]) -> Value {
-    let mut words = vec!["apps", "sync", app.to_str().unwrap()];
-    words.extend(repos.as_flattened().iter().map(String::as_str));
-    words.push("--wait");
-    server.ask(&words)
+    let mut args = vec!["apps", "sync", app.to_str().unwrap()];
+    args.extend(repos.as_flattened().iter().map(String::as_str));
+    args.push("--wait");
+    server.ask(&args)
 }
 
 /// Creates the install `acme` of an app and provisions it with this customer.
@@ -46,7 +46,7 @@ fn provisioned(
     let created = server.ask(&["installs", "create", app, "acme", "--auto-approve"]);
     let token = created["enrolment"]["token"].as_str().unwrap();
     let runner = customer(Customer::new(server, "customer")).start(server, token);
-    until("the provision run", SOON, || {
+    until("the provision run", TIMEOUT, || {
         !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
     (runner, succeeded(server, "acme"))
@@ -67,7 +67,7 @@ fn log_of_action(server: &Server, action: &str) -> String {
 }
 
 #[test]
-fn httpbin_is_published_installed_and_provisioned_as_it_is() {
+fn httpbin_is_provisioned_unchanged() {
     let Some(corpus) = corpus_or_skip().filter(|_| terraform_or_skip()) else { return };
     let server = Server::up();
     let app = corpus.join("apps/httpbin");
@@ -76,9 +76,9 @@ fn httpbin_is_published_installed_and_provisioned_as_it_is() {
 
     // Without the location of a repository nothing is published, and the error names the missing
     // option.
-    let (code, said) = server.refused(&["apps", "sync", app.to_str().unwrap()]);
-    assert_eq!(code, 2, "{said}");
-    assert!(said.contains("--source nuonco/"), "{said}");
+    let (code, message) = server.refused(&["apps", "sync", app.to_str().unwrap()]);
+    assert_eq!(code, 2, "{message}");
+    assert!(message.contains("--source nuonco/"), "{message}");
 
     let synced = published(&server, &app, &repos);
     assert_eq!(synced["version"], 1, "{synced:#}");
@@ -104,7 +104,7 @@ fn httpbin_is_published_installed_and_provisioned_as_it_is() {
 }
 
 #[test]
-fn gcp_gcs_static_site_is_provisioned_with_what_its_stack_gives() {
+fn gcp_gcs_static_site_is_provisioned_with_its_stack_outputs() {
     let Some(corpus) = corpus_or_skip().filter(|_| terraform_or_skip()) else { return };
     let server = Server::up();
     let app = corpus.join("apps/gcp-gcs-static-site");
@@ -116,8 +116,9 @@ fn gcp_gcs_static_site_is_provisioned_with_what_its_stack_gives() {
     for name in ["sandbox", "gcs_bucket", "cdn", "upload_site"] {
         assert_eq!(step(&run, name)["state"], "succeeded", "{run:#}");
     }
-    let given = outputs(&server, "cdn");
-    let (ip, url) = (given["cdn_ip"].as_str().unwrap(), given["site_url"].as_str().unwrap());
+    let cdn_outputs = outputs(&server, "cdn");
+    let (ip, url) =
+        (cdn_outputs["cdn_ip"].as_str().unwrap(), cdn_outputs["site_url"].as_str().unwrap());
     let log = log_of_action(&server, "site_url");
     assert!(log.contains(&format!("http://{ip}")) && log.contains(url), "{log}");
 }
@@ -125,7 +126,7 @@ fn gcp_gcs_static_site_is_provisioned_with_what_its_stack_gives() {
 /// Changes the Lambda stub, which returns a text where the app reads a member of an object
 /// (`….outputs.lambda_function.lambda_function_arn`). The real module returns an object, as the
 /// corpus' own install state shows. The changed stub does, too.
-fn mended(corpus: &Path, into: &Path) -> PathBuf {
+fn corrected_modules(corpus: &Path, into: &Path) -> PathBuf {
     let original = corpus.join("repos/nuonco/example-app-configs/aws-lambda");
     stdout_of(Command::new("cp").arg("-R").arg(original).arg(into.join("aws-lambda")));
     stdout_of(Command::new("chmod").args(["-R", "u+w"]).arg(into));
@@ -133,20 +134,20 @@ fn mended(corpus: &Path, into: &Path) -> PathBuf {
     let text = fs::read_to_string(&file).unwrap();
     let value =
         text.lines().find(|line| line.trim_start().starts_with("value = \"lambda-function-"));
-    let value = value.unwrap_or_else(|| panic!("the stand-in is another by now: {text}"));
+    let value = value.unwrap_or_else(|| panic!("the stub has changed: {text}"));
     let object = value.replace("value = ", "value = { lambda_function_arn = ") + " }";
     fs::write(&file, text.replace(value, &object)).unwrap();
     into.to_path_buf()
 }
 
 #[test]
-fn aws_lambda_is_provisioned_and_its_parts_know_each_other() {
+fn aws_lambda_is_provisioned_and_components_get_outputs() {
     let Some(corpus) = corpus_or_skip().filter(|_| terraform_or_skip()) else { return };
     let server = Server::up();
     let (app, modules) = (corpus.join("apps/aws-lambda"), server.dir().join("modules"));
     fs::create_dir(&modules).unwrap();
     let sandbox = corpus.join("repos/nuonco/aws-min-sandbox");
-    let modules = mended(&corpus, &modules);
+    let modules = corrected_modules(&corpus, &modules);
     let repos =
         [at("nuonco/aws-min-sandbox", &sandbox), at("nuonco/example-app-configs", &modules)];
     published(&server, &app, &repos);
@@ -155,9 +156,9 @@ fn aws_lambda_is_provisioned_and_its_parts_know_each_other() {
     let tools = server.dir().join("tools");
     fs::create_dir(&tools).unwrap();
     let curl = tools.join("curl");
-    let answers = "#!/bin/sh\nwhile [ $# -gt 1 ]; do [ \"$1\" = -o ] && echo '{\"id\":\"healthcheck\"}' \
+    let script = "#!/bin/sh\nwhile [ $# -gt 1 ]; do [ \"$1\" = -o ] && echo '{\"id\":\"healthcheck\"}' \
                    > \"$2\"; shift; done\nprintf 200\n";
-    fs::write(&curl, answers).unwrap();
+    fs::write(&curl, script).unwrap();
     fs::set_permissions(&curl, fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
     let (_runner, run) = provisioned(&server, "aws-lambda", |customer| customer.env("PATH", &path));
@@ -176,7 +177,7 @@ fn aws_lambda_is_provisioned_and_its_parts_know_each_other() {
 }
 
 #[test]
-fn an_app_with_more_than_terraform_is_brought_as_far_as_it_can_be() {
+fn an_app_with_an_unsupported_component_is_deployed_up_to_it() {
     let Some(corpus) = corpus_or_skip().filter(|_| terraform_or_skip()) else { return };
     let server = Server::up();
     let app = corpus.join("apps/ecs-simple");
@@ -185,19 +186,24 @@ fn an_app_with_more_than_terraform_is_brought_as_far_as_it_can_be() {
     published(&server, &app, &repos.map(repo));
     let vpc = server.dir().join("stack.json");
     fs::write(&vpc, "{\"vpc_id\": \"vpc-0a1b\", \"region\": \"eu-1\"}").unwrap();
-    let mut words = vec!["installs", "create", "ecs-simple", "acme", "--auto-approve"];
-    words.extend(["--stack-outputs-file", vpc.to_str().unwrap()]);
-    words.extend(["--stack-output", "region=eu-central-1"]);
-    let created = server.ask(&words);
+    let mut args = vec!["installs", "create", "ecs-simple", "acme", "--auto-approve"];
+    args.extend(["--stack-outputs-file", vpc.to_str().unwrap()]);
+    args.extend(["--stack-output", "region=eu-central-1"]);
+    let created = server.ask(&args);
     let token = created["enrolment"]["token"].as_str().unwrap();
     let _runner = Customer::new(&server, "customer").start(&server, token);
-    until("the provision run", SOON, || {
+    until("the provision run", TIMEOUT, || {
         !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
     let run = tests::ended(&server, "acme");
     assert_eq!(run["state"], "failed", "{run:#}");
     for name in ["sandbox", "certificate", "cluster", "alb"] {
-        assert_eq!(step(&run, name)["state"], "succeeded", "{}", tests::told(&server, &run));
+        assert_eq!(
+            step(&run, name)["state"],
+            "succeeded",
+            "{}",
+            tests::run_with_logs(&server, &run)
+        );
     }
     let image = step(&run, "img_whoami");
     assert_eq!(image["state"], "failed", "{run:#}");
@@ -207,15 +213,15 @@ fn an_app_with_more_than_terraform_is_brought_as_far_as_it_can_be() {
 }
 
 #[test]
-fn every_app_of_the_corpus_that_is_terraform_alone_is_tried_here() {
+fn every_terraform_only_app_of_the_corpus_has_a_test() {
     let Some(corpus) = corpus_or_skip() else { return };
     let facts = fs::read(corpus.join("facts.json")).unwrap();
     let facts: Value = serde_json::from_slice(&facts).unwrap();
-    let alone = |app: &Value| {
+    let is_terraform_only = |app: &Value| {
         let kinds = app["components"]["by_type"].as_object().unwrap();
         kinds.keys().eq(["terraform_module"])
     };
-    let all = facts.as_object().unwrap().iter().filter(|(_, app)| alone(app));
+    let all = facts.as_object().unwrap().iter().filter(|(_, app)| is_terraform_only(app));
     let mut names: Vec<_> = all.map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
     assert_eq!(names, ["aws-lambda", "gcp-gcs-static-site", "httpbin"]);

@@ -7,7 +7,7 @@ use tests::{
     until_some,
 };
 
-const SOON: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn install(server: &Server, more: &[&str]) -> String {
     let app = edge_api(server.dir());
@@ -23,7 +23,7 @@ fn events(server: &Server, kind: &str) -> Vec<Value> {
 }
 
 #[test]
-fn the_customer_decides_what_runs_and_sees_what_did() {
+fn the_customer_controls_jobs_and_sees_them_in_the_journal() {
     if !terraform_or_skip() {
         return;
     }
@@ -31,9 +31,9 @@ fn the_customer_decides_what_runs_and_sees_what_did() {
     let token = install(&server, &["--auto-approve"]);
     let policy = server.dir().join("policy.toml");
     fs::write(&policy, "version = 1\nkinds = [\"plan\", \"apply\"]\n").unwrap();
-    let with = ["--policy", policy.to_str().unwrap()];
-    let runner = Runner::start_with(&server, "customer", &token, &with);
-    until("the provision run", SOON, || {
+    let options = ["--policy", policy.to_str().unwrap()];
+    let runner = Runner::start_with(&server, "customer", &token, &options);
+    until("the provision run", TIMEOUT, || {
         !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
 
@@ -43,8 +43,8 @@ fn the_customer_decides_what_runs_and_sees_what_did() {
     assert_eq!(run["state"], "failed", "{run:#}");
     let refused = events(&server, "runner.refused");
     assert_eq!(refused.len(), 1, "{refused:#?}");
-    let said = refused[0].to_string();
-    assert!(said.contains("customer_policy") && said.contains("kinds"), "{said}");
+    let refusal = refused[0].to_string();
+    assert!(refusal.contains("customer_policy") && refusal.contains("kinds"), "{refusal}");
     let journal = stdout_of(&mut runner.local(&["journal"]));
     assert!(journal.contains("refused"), "{journal}");
 
@@ -55,12 +55,12 @@ fn the_customer_decides_what_runs_and_sees_what_did() {
 
     // A disabled runner starts nothing new, and the vendor sees the reason.
     stdout_of(&mut runner.local(&["disable", "--reason", "change freeze"]));
-    until("the vendor to see it", SOON, || {
+    until("the vendor to see it", TIMEOUT, || {
         let runners = server.ask(&["runners", "list"]).to_string();
         runners.contains("disabled")
     });
     server.ask(&["installs", "action", "acme", "smoke_test", "--reason", "frozen"]);
-    let waiting = until_some("the reason for waiting", SOON, || {
+    let waiting = until_some("the reason for waiting", TIMEOUT, || {
         let jobs = server.ask(&["jobs", "list", "--install", "acme", "--state", "queued"]);
         let job = jobs.as_array()?.first()?.clone();
         Some(job["waiting"].to_string()).filter(|why| why.contains("disabled"))
@@ -73,7 +73,7 @@ fn the_customer_decides_what_runs_and_sees_what_did() {
 }
 
 #[test]
-fn doubt_about_the_rules_is_a_no_and_a_hook_of_the_customers_has_the_last_word() {
+fn an_unreadable_policy_and_the_veto_command_refuse_jobs() {
     let server = Server::up();
     let plugin = format!("files={}", program("stead-plugin-files").display());
     let app = notes_files(server.dir());
@@ -92,18 +92,18 @@ fn doubt_about_the_rules_is_a_no_and_a_hook_of_the_customers_has_the_last_word()
         fs::write(&policy, text).unwrap();
     };
     hook("echo not on a Friday >&2; exit 3");
-    let with = ["--plugin-dir", plugins.to_str().unwrap(), "--policy", policy.to_str().unwrap()];
+    let options = ["--plugin-dir", plugins.to_str().unwrap(), "--policy", policy.to_str().unwrap()];
     let token = created["enrolment"]["token"].as_str().unwrap();
-    let runner = Runner::start_with(&server, "customer", token, &with);
-    until("the provision run", SOON, || {
+    let runner = Runner::start_with(&server, "customer", token, &options);
+    until("the provision run", TIMEOUT, || {
         !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
     assert_eq!(finish(&server, "acme")["state"], "failed");
     let refused = events(&server, "runner.refused");
     assert_eq!(refused.len(), 1, "{refused:#?}");
-    let said = &refused[0]["readable_payload"];
-    assert_eq!(said["refused_by"], "veto", "{said:#}");
-    assert!(said["detail"].as_str().unwrap().contains("not on a Friday"), "{said:#}");
+    let refusal = &refused[0]["readable_payload"];
+    assert_eq!(refusal["refused_by"], "veto", "{refusal:#}");
+    assert!(refusal["detail"].as_str().unwrap().contains("not on a Friday"), "{refusal:#}");
 
     // A half-written file, as an editor leaves it. Its rules are unknown, so nothing may run.
     fs::write(&policy, "version = 1\nkinds = [\"action\"").unwrap();
@@ -111,8 +111,8 @@ fn doubt_about_the_rules_is_a_no_and_a_hook_of_the_customers_has_the_last_word()
     assert_eq!(finish(&server, "acme")["state"], "failed");
     let refused = events(&server, "runner.refused");
     assert_eq!(refused.len(), 2, "{refused:#?}");
-    let unread = |event: &&Value| event["payload"]["rule"] == "policy_unreadable";
-    assert_eq!(refused.iter().filter(unread).count(), 1, "{refused:#?}");
+    let is_unreadable = |event: &&Value| event["payload"]["rule"] == "policy_unreadable";
+    assert_eq!(refused.iter().filter(is_unreadable).count(), 1, "{refused:#?}");
     assert!(runner.ledger().is_empty(), "{:?}", runner.ledger());
 
     hook("exit 0");
@@ -129,7 +129,7 @@ fn a_cancel_is_confirmed_by_the_runner() {
     let server = Server::up();
     let token = install(&server, &["--auto-approve", "--input", "pace_seconds=30"]);
     let runner = Runner::start(&server, "customer", &token);
-    let job = until_some("an apply", SOON, || {
+    let job = until_some("an apply", TIMEOUT, || {
         let jobs = server.ask(&["jobs", "list", "--install", "acme", "--state", "running"]);
         let apply = |job: &&Value| job["kind"] == "apply";
         Some(jobs.as_array()?.iter().find(apply)?["id"].as_str()?.to_string())
@@ -150,7 +150,7 @@ fn a_denied_plan_changes_nothing() {
     let server = Server::up();
     let token = install(&server, &[]);
     let runner = Runner::start(&server, "customer", &token);
-    until("the plan", SOON, || {
+    until("the plan", TIMEOUT, || {
         let output = server.stead().args(["runs", "show", "acme"]).output().unwrap();
         String::from_utf8_lossy(&output.stdout).contains("waiting_for_approval")
     });
@@ -166,38 +166,38 @@ fn a_denied_plan_changes_nothing() {
         steps.map(|step| step["name"].as_str().unwrap().to_string()).collect()
     };
     server.ask(&["runs", "retry", "acme", "--reason", "now"]);
-    let again = finish(&server, "acme");
+    let retried = finish(&server, "acme");
     assert_eq!(
-        (again["state"].as_str(), again["reason"].as_str()),
+        (retried["state"].as_str(), retried["reason"].as_str()),
         (Some("succeeded"), Some("now")),
-        "{again:#}"
+        "{retried:#}"
     );
-    assert_eq!(again["retry_of"], run["id"], "{again:#}");
-    assert_eq!(names(&again), names(&run), "nothing was done, so all of it is done now");
+    assert_eq!(retried["retry_of"], run["id"], "{retried:#}");
+    assert_eq!(names(&retried), names(&run), "nothing was done, so all of it is done now");
     assert!(!runner.ledger().is_empty());
-    let (_, said) = server.refused(&["runs", "retry", "acme", "--reason", "once more"]);
-    assert!(said.contains("no remaining work"), "{said}");
+    let (_, message) = server.refused(&["runs", "retry", "acme", "--reason", "once more"]);
+    assert!(message.contains("no remaining work"), "{message}");
 }
 
 #[test]
-fn another_runner_goes_on_where_a_lost_one_was() {
+fn another_runner_continues_the_run_of_a_lost_runner() {
     if !terraform_or_skip() {
         return;
     }
     let server = Server::up();
     let token = install(&server, &[]);
     let mut lost = Runner::start(&server, "lost", &token);
-    let runner = until_some("a plan that waits", SOON, || {
+    let runner = until_some("a plan that waits", TIMEOUT, || {
         let output = server.stead().args(["runs", "show", "acme"]).output().unwrap();
-        let shown = String::from_utf8_lossy(&output.stdout).contains("waiting_for_approval");
-        let install = shown.then(|| server.ask(&["installs", "show", "acme"]))?;
+        let is_waiting = String::from_utf8_lossy(&output.stdout).contains("waiting_for_approval");
+        let install = is_waiting.then(|| server.ask(&["installs", "show", "acme"]))?;
         Some(install["runner"].as_str()?.to_string())
     });
     lost.kill();
 
     // An install with a runner cannot enrol a second runner.
-    let (code, said) = server.refused(&["installs", "create-enrolment-token", "acme"]);
-    assert!(code == 4 && said.contains(&format!("stead runners revoke {runner}")), "{said}");
+    let (code, message) = server.refused(&["installs", "create-enrolment-token", "acme"]);
+    assert!(code == 4 && message.contains(&format!("stead runners revoke {runner}")), "{message}");
     server.ask(&["runners", "revoke", &runner, "--reason", "host was lost"]);
     let issued = server.ask(&["installs", "create-enrolment-token", "acme"]);
     let token = issued["enrolment"]["token"].as_str().unwrap();
@@ -213,7 +213,7 @@ fn another_runner_goes_on_where_a_lost_one_was() {
 }
 
 #[test]
-fn a_runner_that_is_stopped_is_shown_as_stopped_and_an_unknown_filter_is_an_error() {
+fn a_stopped_runner_is_shown_and_an_unknown_filter_is_an_error() {
     let server = Server::up();
     let plugin = format!("files={}", program("stead-plugin-files").display());
     let app = notes_files(server.dir());
@@ -222,24 +222,25 @@ fn a_runner_that_is_stopped_is_shown_as_stopped_and_an_unknown_filter_is_an_erro
     let created = server.ask(&create);
     let token = created["enrolment"]["token"].as_str().unwrap();
     let mut runner = Runner::start(&server, "customer", token);
-    let shown = |field: &str| server.ask(&["installs", "show", "acme"])[field].clone();
-    until("the runner to be active", SOON, || {
-        shown("runner_state") == "active" && shown("runner_last_contact").is_string()
+    let install_field = |field: &str| server.ask(&["installs", "show", "acme"])[field].clone();
+    until("the runner to be active", TIMEOUT, || {
+        install_field("runner_state") == "active"
+            && install_field("runner_last_contact").is_string()
     });
     runner.drain();
-    until("the runner to end", SOON, || runner.ended().is_some());
-    until("the server to show it", SOON, || shown("runner_state") == "stopped");
+    until("the runner to end", TIMEOUT, || runner.ended().is_some());
+    until("the server to show it", TIMEOUT, || install_field("runner_state") == "stopped");
     let of_acme = |runner: &&Value| runner["install_name"] == "acme";
     let runners = server.ask(&["runners", "list"]);
     let listed = runners.as_array().unwrap().iter().find(of_acme).unwrap();
     assert_eq!(listed["state"], "stopped", "{listed:#}");
     assert!(listed["last_contact"].is_string(), "{listed:#}");
     runner.restart();
-    until("the runner to be back", SOON, || shown("runner_state") == "active");
+    until("the runner to be back", TIMEOUT, || install_field("runner_state") == "active");
 
     for filter in [["runs", "list", "--state", "bogus"], ["jobs", "list", "--state", "bogus"]] {
-        let (code, said) = server.refused(&filter);
+        let (code, message) = server.refused(&filter);
         assert_ne!(code, 0);
-        assert!(said.contains("bogus") && said.contains("succeeded"), "{said}");
+        assert!(message.contains("bogus") && message.contains("succeeded"), "{message}");
     }
 }

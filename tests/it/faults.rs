@@ -3,15 +3,15 @@ use std::{path::Path, process::Command, time::Duration};
 
 use serde_json::Value;
 use tests::{
-    Runner, Server, each_effect_once, edge_api, ended, one_execution, story, succeeded,
+    Runner, Server, each_effect_once, edge_api, ended, job_events, one_execution, succeeded,
     terraform_or_skip, until, until_some,
 };
 
-const SOON: Duration = Duration::from_secs(30);
-const LATER: Duration = Duration::from_secs(90);
+const SHORT_TIMEOUT: Duration = Duration::from_secs(30);
+const LONG_TIMEOUT: Duration = Duration::from_secs(90);
 /// Twice the time before a new server treats an execution as disconnected: the lease plus the
 /// takeover time.
-const SILENCE: Duration = Duration::from_secs(180);
+const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Starts a server and a runner. The install approves automatically and takes `pace` seconds per
 /// effect.
@@ -37,8 +37,8 @@ fn provisioning(pace: u32) -> (Server, Runner) {
 }
 
 /// Returns the job that is applying.
-fn applying(server: &Server) -> String {
-    until_some("an apply", LATER, || {
+fn running_apply(server: &Server) -> String {
+    until_some("an apply", LONG_TIMEOUT, || {
         let jobs = server.ask(&["jobs", "list", "--install", "acme", "--state", "running"]);
         let apply = |job: &&Value| job["kind"] == "apply";
         let job = jobs.as_array()?.iter().find(apply)?.clone();
@@ -48,17 +48,17 @@ fn applying(server: &Server) -> String {
 
 /// Returns the job that is applying, after the shim recorded that its effect has begun. The effect
 /// is not complete yet.
-fn at_work(server: &Server, runner: &Runner) -> String {
-    let job = applying(server);
+fn apply_in_progress(server: &Server, runner: &Runner) -> String {
+    let job = running_apply(server);
     let log = runner.data().join("jobs").join(one_execution(server, &job)).join("log.ndjson");
-    until("the effect to begin", LATER, || {
+    until("the effect to begin", LONG_TIMEOUT, || {
         std::fs::read_to_string(&log).is_ok_and(|log| log.contains("working for"))
     });
     job
 }
 
 /// Checks that each effect happened once, and that the job's only execution made one of them.
-fn done_by_one_execution(server: &Server, runner: &Runner, job: &str) {
+fn assert_done_by_one_execution(server: &Server, runner: &Runner, job: &str) {
     let execution = one_execution(server, job);
     each_effect_once(runner);
     let ledger = runner.ledger();
@@ -66,58 +66,61 @@ fn done_by_one_execution(server: &Server, runner: &Runner, job: &str) {
 }
 
 #[test]
-fn a_killed_server_loses_nothing_and_the_job_goes_on() {
+fn a_killed_server_loses_nothing_and_the_job_continues() {
     if !terraform_or_skip() {
         return;
     }
     let (mut server, runner) = provisioning(3);
-    let job = at_work(&server, &runner);
-    let (acknowledged, before) = (story(&server, &job), runner.ledger().len());
+    let job = apply_in_progress(&server, &runner);
+    let (acknowledged, before) = (job_events(&server, &job), runner.ledger().len());
     server.kill();
     // The work continues without a server: its effect appears before the server restarts.
-    until("an effect without a server", SOON, || runner.ledger().len() > before);
+    until("an effect without a server", SHORT_TIMEOUT, || runner.ledger().len() > before);
     server.restart();
     succeeded(&server, "acme");
-    assert!(story(&server, &job).starts_with(&acknowledged), "what was acknowledged is gone");
+    assert!(
+        job_events(&server, &job).starts_with(&acknowledged),
+        "an acknowledged event is missing"
+    );
     let log = tests::stdout_of(server.stead_for_people().args(["jobs", "logs", &job]));
     assert!(log.contains("working for") && log.contains("done"), "{log}");
-    done_by_one_execution(&server, &runner, &job);
+    assert_done_by_one_execution(&server, &runner, &job);
     let _verified = tests::stdout_of(server.stead_for_people().args(["audit", "verify"]));
 }
 
 #[test]
-fn a_killed_supervisor_finds_its_shim_again() {
+fn a_restarted_supervisor_resumes_its_shim() {
     if !terraform_or_skip() {
         return;
     }
     let (server, mut runner) = provisioning(5);
-    let job = at_work(&server, &runner);
+    let job = apply_in_progress(&server, &runner);
     let shim = shim_of(&job);
     runner.kill();
     // In the middle of the effect: it is not complete, and its process is running.
     assert!(runner.ledger().is_empty(), "{:?}", runner.ledger());
-    assert_eq!(shim_of(&job), shim, "the shim died with its supervisor");
+    assert_eq!(shim_of(&job), shim, "the shim ended with its supervisor");
     runner.restart();
     succeeded(&server, "acme");
     assert_eq!(server.ask(&["jobs", "show", &job])["state"], "succeeded");
-    done_by_one_execution(&server, &runner, &job);
+    assert_done_by_one_execution(&server, &runner, &job);
 }
 
 #[test]
-fn a_runner_that_drains_without_a_server_ends_and_the_next_one_tells_how_its_job_ended() {
+fn a_runner_drains_without_a_server_and_the_next_one_reports_the_result() {
     if !terraform_or_skip() {
         return;
     }
     let (mut server, mut runner) = provisioning(3);
-    let job = applying(&server);
+    let job = running_apply(&server);
     server.kill();
     runner.drain();
-    let status = until_some("the runner to end", LATER, || runner.ended());
+    let status = until_some("the runner to end", LONG_TIMEOUT, || runner.ended());
     assert!(status.success(), "{status}");
     server.restart();
     runner.restart();
     succeeded(&server, "acme");
-    done_by_one_execution(&server, &runner, &job);
+    assert_done_by_one_execution(&server, &runner, &job);
 }
 
 #[test]
@@ -126,9 +129,9 @@ fn a_killed_child_fails_its_job_with_the_signal() {
         return;
     }
     let (server, runner) = provisioning(20);
-    let job = at_work(&server, &runner);
+    let job = apply_in_progress(&server, &runner);
     let shim = shim_of(&job);
-    let child = until_some("the child that applies", SOON, || {
+    let child = until_some("the child that applies", SHORT_TIMEOUT, || {
         let children = Command::new("pgrep").args(["-P", &shim]).output().unwrap();
         let children = String::from_utf8(children.stdout).unwrap();
         let applies = |pid: &&str| {
@@ -140,13 +143,13 @@ fn a_killed_child_fails_its_job_with_the_signal() {
     signal("-KILL", &child);
     let run = ended(&server, "acme");
     assert_eq!(run["state"], "failed", "{run:#}");
-    let story = story(&server, &job);
-    let failed = story.iter().find(|event| event["type"] == "job.failed");
-    let failed = failed.unwrap_or_else(|| panic!("it did not fail: {story:#?}"));
+    let job_events = job_events(&server, &job);
+    let failed = job_events.iter().find(|event| event["type"] == "job.failed");
+    let failed = failed.unwrap_or_else(|| panic!("it did not fail: {job_events:#?}"));
     assert_eq!(failed["payload"]["signal"], 9, "{failed:#}");
     one_execution(&server, &job);
     // The shim ended all descendants of the child before they reached the effect.
-    until("nobody to work for it any more", SOON, || working_in(&runner.data()).is_empty());
+    until("the job's processes to end", SHORT_TIMEOUT, || working_in(&runner.data()).is_empty());
     assert!(runner.ledger().is_empty(), "{:?}", runner.ledger());
 }
 
@@ -170,30 +173,32 @@ fn signal(name: &str, pid: &str) {
 }
 
 fn has_happened(server: &Server, job: &str, event: &str) -> bool {
-    story(server, job).iter().any(|happened| happened["type"] == event)
+    job_events(server, job).iter().any(|other| other["type"] == event)
 }
 
 /// Returns whether the job failed for that reason.
 fn failed_by(server: &Server, job: &str, reason: &str) -> bool {
     let is = |event: &Value| event["type"] == "job.failed" && event["payload"]["reason"] == reason;
-    story(server, job).iter().any(is)
+    job_events(server, job).iter().any(is)
 }
 
 #[test]
-fn of_a_job_whose_shim_was_killed_only_a_person_can_say_how_it_ended() {
+fn the_outcome_of_a_job_with_a_killed_shim_is_unknown_until_a_user_resolves_it() {
     if !terraform_or_skip() {
         return;
     }
     let (server, runner) = provisioning(60);
-    let job = at_work(&server, &runner);
+    let job = apply_in_progress(&server, &runner);
     let shim = shim_of(&job);
     signal("-KILL", &shim);
-    until("nobody to know", LATER, || has_happened(&server, &job, "job.outcome_unknown"));
+    until("the outcome to be unknown", LONG_TIMEOUT, || {
+        has_happened(&server, &job, "job.outcome_unknown")
+    });
     assert_eq!(server.ask(&["jobs", "show", &job])["state"], "outcome_unknown");
     // No process of the job continues unnoticed.
-    let left = format!("terraform.*{}", runner.data().display());
-    until("what the shim left behind to be gone", LATER, || {
-        !Command::new("pgrep").args(["-f", &left]).output().unwrap().status.success()
+    let pattern = format!("terraform.*{}", runner.data().display());
+    until("the shim's processes to end", LONG_TIMEOUT, || {
+        !Command::new("pgrep").args(["-f", &pattern]).output().unwrap().status.success()
     });
     server.ask(&[
         "jobs",
@@ -210,63 +215,65 @@ fn of_a_job_whose_shim_was_killed_only_a_person_can_say_how_it_ended() {
 }
 
 #[test]
-fn a_supervisor_that_was_frozen_goes_on_with_the_same_execution() {
+fn a_stopped_and_resumed_supervisor_continues_the_same_execution() {
     if !terraform_or_skip() {
         return;
     }
     let (server, runner) = provisioning(3);
-    let job = applying(&server);
+    let job = running_apply(&server);
     let pid = runner.pid().to_string();
     signal("-STOP", &pid);
-    until("the silence to be noticed", SILENCE, || has_happened(&server, &job, "job.disconnected"));
+    until("the disconnection to be recorded", DISCONNECT_TIMEOUT, || {
+        has_happened(&server, &job, "job.disconnected")
+    });
     signal("-CONT", &pid);
     succeeded(&server, "acme");
-    done_by_one_execution(&server, &runner, &job);
+    assert_done_by_one_execution(&server, &runner, &job);
 }
 
 #[test]
-fn a_supervisor_that_is_told_to_quit_stops_its_jobs_and_says_so() {
+fn a_supervisor_stops_its_jobs_at_sigquit_and_reports_it() {
     if !terraform_or_skip() {
         return;
     }
     let (server, mut runner) = provisioning(60);
-    let job = applying(&server);
+    let job = running_apply(&server);
     signal("-QUIT", &runner.pid().to_string());
-    let status = until_some("the runner to end", LATER, || runner.ended());
+    let status = until_some("the runner to end", LONG_TIMEOUT, || runner.ended());
     assert!(status.success(), "{status}");
-    assert!(failed_by(&server, &job, "agent_stopped"), "{:#?}", story(&server, &job));
+    assert!(failed_by(&server, &job, "agent_stopped"), "{:#?}", job_events(&server, &job));
 }
 
 #[test]
-fn a_supervisor_that_is_told_to_quit_without_a_server_ends_and_the_next_one_says_so() {
+fn a_supervisor_exits_at_sigquit_without_a_server_and_the_next_one_reports_it() {
     if !terraform_or_skip() {
         return;
     }
     let (mut server, mut runner) = provisioning(60);
-    let job = applying(&server);
+    let job = running_apply(&server);
     server.kill();
     signal("-QUIT", &runner.pid().to_string());
-    let status = until_some("the runner to end", LATER, || runner.ended());
+    let status = until_some("the runner to end", LONG_TIMEOUT, || runner.ended());
     assert!(status.success(), "{status}");
     server.restart();
     runner.restart();
-    until("the end to be told", LATER, || failed_by(&server, &job, "agent_stopped"));
+    until("the result to be reported", LONG_TIMEOUT, || failed_by(&server, &job, "agent_stopped"));
 }
 
 #[test]
-fn a_second_sigterm_leaves_at_once_and_what_runs_goes_on() {
+fn a_second_sigterm_exits_immediately_and_jobs_continue() {
     if !terraform_or_skip() {
         return;
     }
     let (server, mut runner) = provisioning(8);
-    let job = applying(&server);
+    let job = running_apply(&server);
     runner.drain();
     std::thread::sleep(Duration::from_secs(1));
     assert!(runner.ended().is_none(), "it waits for its job");
     runner.drain();
     let status = until_some("the runner to end", Duration::from_secs(5), || runner.ended());
     assert!(status.success(), "{status}");
-    assert!(!shim_of(&job).is_empty(), "its job goes on");
+    assert!(!shim_of(&job).is_empty(), "its job continues");
     runner.restart();
     assert_eq!(ended(&server, "acme")["state"], "succeeded");
     each_effect_once(&runner);

@@ -7,7 +7,7 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 use tests::{
-    Runner, Server, finish, notes_files, notes_files_v2, program, story, succeeded, until,
+    Runner, Server, finish, job_events, notes_files, notes_files_v2, program, succeeded, until,
 };
 
 #[test]
@@ -82,7 +82,7 @@ fn is_sound(blob: &Path) -> bool {
 }
 
 #[test]
-fn damaged_layers_on_the_customers_disk_are_moved_aside_and_pulled_again() {
+fn damaged_layers_are_moved_and_pulled_again() {
     // given an install whose runner has its artifacts
     let server = Server::up();
     let app = notes_files(server.dir());
@@ -119,9 +119,9 @@ fn damaged_layers_on_the_customers_disk_are_moved_aside_and_pulled_again() {
     let run = succeeded(&server, "acme");
     let damaged = files(&artifacts.join("damaged"));
     assert!(!damaged.is_empty());
-    for aside in &damaged {
-        let (name, _) = aside.file_name().unwrap().to_str().unwrap().split_once('.').unwrap();
-        assert_ne!(digest(aside), name);
+    for moved in &damaged {
+        let (name, _) = moved.file_name().unwrap().to_str().unwrap().split_once('.').unwrap();
+        assert_ne!(digest(moved), name);
         assert!(is_sound(&artifacts.join("blobs/sha256").join(name)));
     }
     let sound = layers.iter().filter(|layer| is_sound(layer)).count();
@@ -130,7 +130,7 @@ fn damaged_layers_on_the_customers_disk_are_moved_aside_and_pulled_again() {
     let jobs = run["dag"].as_array().unwrap().iter().filter_map(|step| step["job"].as_str());
     let logs: String = jobs
         .map(|job| {
-            assert!(story(&server, job).iter().all(|event| event["type"] != "job.failed"));
+            assert!(job_events(&server, job).iter().all(|event| event["type"] != "job.failed"));
             tests::stdout_of(server.stead_for_people().args(["jobs", "logs", job]))
         })
         .collect();

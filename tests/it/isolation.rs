@@ -12,14 +12,14 @@ use std::{
 use serde_json::Value;
 use tests::{
     Builder, Certificates, Customer, Moto, Namespace, Postgres, Runner, Server, Sockets, edge_api,
-    ended, for_customers, in_ci, program, provider_config_for_customers_or_skip, stdout_of,
-    succeeded, terraform_or_skip, told, until,
+    ended, for_customers, in_ci, program, provider_config_for_customers_or_skip, run_with_logs,
+    stdout_of, succeeded, terraform_or_skip, until,
 };
 
-const SOON: Duration = Duration::from_secs(30);
-const LATER: Duration = Duration::from_secs(120);
+const SHORT_TIMEOUT: Duration = Duration::from_secs(30);
+const LONG_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time limit for the AWS provider, which is a large program.
-const MUCH_LATER: Duration = Duration::from_secs(240);
+const PROVIDER_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// Server whose Runner listener is at the end of the customer's network link.
 struct Vendor {
@@ -47,30 +47,33 @@ impl Vendor {
 
     /// Checks that the customer's network reaches the Runner listener, and none of the other
     /// listeners that exist.
-    fn has_one_door(&self, namespace: &Namespace) {
+    fn assert_reaches_only_the_runner_listener(&self, namespace: &Namespace) {
         let (server, ip) = (&self.server, namespace.server_ip());
         let runner_port = port(server.runner());
         assert!(namespace.reaches(&ip, runner_port), "the Runner listener");
         let (control, postgres) = (port(server.control()), self.postgres.port());
         for (what, port) in [("the Control API", control), ("Postgres", &postgres)] {
-            let here = TcpStream::connect(format!("127.0.0.1:{port}"));
-            assert!(here.is_ok(), "{what} does not even listen: {here:?}");
+            let connection = TcpStream::connect(format!("127.0.0.1:{port}"));
+            assert!(connection.is_ok(), "{what} does not listen: {connection:?}");
             for ip in [ip.as_str(), "127.0.0.1"] {
                 assert!(!namespace.reaches(ip, port), "{what} is reachable at {ip}:{port}");
             }
         }
         // A name server, the web, a cloud's metadata service, and the host by its other addresses.
-        let own = stdout_of(Command::new("hostname").arg("-I"));
-        let own = own.split_whitespace().filter(|other| !other.contains(':') && *other != ip);
-        let elsewhere = [("8.8.8.8", "53"), ("1.1.1.1", "443"), ("169.254.169.254", "80")];
-        for (ip, port) in elsewhere.into_iter().chain(own.map(|own| (own, runner_port))) {
+        let host_addresses = stdout_of(Command::new("hostname").arg("-I"));
+        let host_addresses =
+            host_addresses.split_whitespace().filter(|other| !other.contains(':') && *other != ip);
+        let internet = [("8.8.8.8", "53"), ("1.1.1.1", "443"), ("169.254.169.254", "80")];
+        for (ip, port) in
+            internet.into_iter().chain(host_addresses.map(|address| (address, runner_port)))
+        {
             assert!(!namespace.reaches(ip, port), "{ip}:{port} is reachable");
         }
     }
 }
 
 /// Prepares a customer in the namespace, with a directory and programs that its user can read.
-fn inside(server: &Server, namespace: &Namespace, name: &str) -> Customer {
+fn customer_in(server: &Server, namespace: &Namespace, name: &str) -> Customer {
     let customer = Customer::new(server, name);
     let copy: PathBuf = customer.dir().join("stead-runner");
     fs::copy(program("stead-runner"), &copy).unwrap();
@@ -79,12 +82,12 @@ fn inside(server: &Server, namespace: &Namespace, name: &str) -> Customer {
     let terraform = for_customers(Path::new(terraform.trim()), customer.dir());
     let path = std::env::var("PATH").unwrap();
     let path = format!("{}:{path}", terraform.parent().unwrap().display());
-    given(&customer);
-    customer.through(&namespace.words()).program(copy).env("PATH", &path)
+    chown_to_customer(&customer);
+    customer.through(&namespace.command()).program(copy).env("PATH", &path)
 }
 
 /// Gives the customer's directory and its content to the user of the namespace.
-fn given(customer: &Customer) {
+fn chown_to_customer(customer: &Customer) {
     let (user, group) = Namespace::user();
     let owner = format!("{user}:{group}");
     stdout_of(Command::new("chown").args(["-R", &owner]).arg(customer.dir()));
@@ -96,90 +99,95 @@ fn port(url: &str) -> &str {
 
 /// Checks the kernel's socket tables: only the customer's own programs listen, and every connection
 /// goes to the Runner listener or to one of them.
-fn only_the_server(runner: &Runner, server: &Server, namespace: &Namespace, theirs: Option<u16>) {
+fn assert_connects_only_to_server(
+    runner: &Runner,
+    server: &Server,
+    namespace: &Namespace,
+    customer_ports: Option<u16>,
+) {
     let sockets = Sockets::of(runner.pid());
-    let theirs: BTreeSet<_> = theirs.into_iter().collect();
-    assert_eq!(sockets.listening, theirs, "something listens at the customer's");
+    let customer_ports: BTreeSet<_> = customer_ports.into_iter().collect();
+    assert_eq!(sockets.listening, customer_ports, "a program in the customer's namespace listens");
     let mut peers = vec![Sockets::peer(&namespace.server_ip(), port(server.runner()))];
-    peers.extend(theirs.iter().map(|port| Sockets::peer("127.0.0.1", &port.to_string())));
+    peers.extend(customer_ports.iter().map(|port| Sockets::peer("127.0.0.1", &port.to_string())));
     assert!(sockets.peers.iter().all(|other| peers.contains(other)), "{sockets:?}, not {peers:?}");
 }
 
-fn is_the_customers_user(runner: &Runner) {
+fn assert_runs_as_customer(runner: &Runner) {
     let status = fs::read_to_string(format!("/proc/{}/status", runner.pid())).unwrap();
     let user = format!("Uid:\t{0}\t{0}\t{0}\t{0}", Namespace::user().0);
     assert!(status.contains(&user), "the runner is not the customer's user: {status}");
 }
 
-fn runs_inside(runner: &Runner) {
-    until("the runner inside", SOON, || {
+fn wait_until_inside(runner: &Runner) {
+    until("the runner inside", SHORT_TIMEOUT, || {
         let program = fs::read_link(format!("/proc/{}/exe", runner.pid()));
         program.is_ok_and(|program| program.ends_with("stead-runner"))
     });
 }
 
 #[test]
-fn a_runner_reaches_the_runner_listener_only_and_nothing_reaches_it() {
+fn a_runner_reaches_only_the_runner_listener_and_does_not_listen() {
     if !terraform_or_skip() {
         return;
     }
     let Some(namespace) = Namespace::new_or_skip() else { return };
     let vendor = Vendor::at(&namespace);
-    vendor.has_one_door(&namespace);
+    vendor.assert_reaches_only_the_runner_listener(&namespace);
     let (server, certificates) = (&vendor.server, &vendor.certificates);
     let app = edge_api(server.dir());
     server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
-    let words = ["--auto-approve", "--input", "company=Acme", "--input", "pace_seconds=1"];
-    let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &words[..]].concat());
+    let args = ["--auto-approve", "--input", "company=Acme", "--input", "pace_seconds=1"];
+    let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &args[..]].concat());
     let token = created["enrolment"]["token"].as_str().unwrap();
 
     // A runner that does not pin the CA sends nothing.
-    let trusting = inside(server, &namespace, "trusting").start(server, token);
-    until("the refusal of the certificate", SOON, || {
+    let trusting = customer_in(server, &namespace, "trusting").start(server, token);
+    until("the refusal of the certificate", SHORT_TIMEOUT, || {
         trusting.log().to_lowercase().contains("certificate")
     });
     drop(trusting);
 
     let pinned = fs::read(certificates.ca()).unwrap();
-    let customer = inside(server, &namespace, "customer");
+    let customer = customer_in(server, &namespace, "customer");
     let (own_ca, ledger) = (customer.dir().join("ca.pem"), customer.dir().join("ledger"));
     fs::write(&own_ca, pinned).unwrap();
     let runner = customer.with(&["--ca-file", own_ca.to_str().unwrap()]).start(server, token);
-    runs_inside(&runner);
-    until("an effect", LATER, || {
-        only_the_server(&runner, server, &namespace, None);
+    wait_until_inside(&runner);
+    until("an effect", LONG_TIMEOUT, || {
+        assert_connects_only_to_server(&runner, server, &namespace, None);
         ledger.exists()
     });
-    until("the end of the run", LATER, || {
-        only_the_server(&runner, server, &namespace, None);
+    until("the end of the run", LONG_TIMEOUT, || {
+        assert_connects_only_to_server(&runner, server, &namespace, None);
         server.ask(&["runs", "show", "acme"])["state"] != "running"
     });
     succeeded(server, "acme");
     assert_eq!(runner.ledger().len(), 6, "{:?}", runner.ledger());
-    is_the_customers_user(&runner);
+    assert_runs_as_customer(&runner);
     let install = server.ask(&["installs", "show", "acme"]);
     assert_eq!(install["stack_outputs"]["region"], "eu-1", "{install:#}");
 
     // The token is used up. With another key it enrols no runner, pinned by fingerprint or not.
     let fingerprint = certificates.ca_fingerprint();
-    let impostor = inside(server, &namespace, "impostor");
+    let impostor = customer_in(server, &namespace, "impostor");
     let impostor = impostor.with(&["--ca-fingerprint", &fingerprint]).start(server, token);
-    until("the refusal of the token", SOON, || impostor.log().contains("enrolment_used"));
+    until("the refusal of the token", SHORT_TIMEOUT, || impostor.log().contains("enrolment_used"));
 }
 
 /// Returns the newest run after it has finished, and checks the kernel's socket tables meanwhile.
-fn watched(server: &Server, namespace: &Namespace, runner: &Runner, moto: &Moto) -> Value {
-    until("the end of the run", MUCH_LATER, || {
-        only_the_server(runner, server, namespace, Some(moto.port()));
+fn wait_for_run(server: &Server, namespace: &Namespace, runner: &Runner, moto: &Moto) -> Value {
+    until("the end of the run", PROVIDER_TIMEOUT, || {
+        assert_connects_only_to_server(runner, server, namespace, Some(moto.port()));
         server.ask(&["runs", "show", "notes"])["state"] != "running"
     });
     let run = ended(server, "notes");
-    assert_eq!(run["state"], "succeeded", "{}", told(server, &run));
+    assert_eq!(run["state"], "succeeded", "{}", run_with_logs(server, &run));
     run
 }
 
 #[test]
-fn aws_resources_are_made_and_destroyed_where_only_aws_and_the_runner_listener_are() {
+fn aws_resources_are_managed_without_other_network_access() {
     if !terraform_or_skip() {
         return;
     }
@@ -187,22 +195,24 @@ fn aws_resources_are_made_and_destroyed_where_only_aws_and_the_runner_listener_a
     let Some(moto) = Moto::inside_or_skip(&namespace) else { return };
     let vendor = Vendor::at(&namespace);
     let server = &vendor.server;
-    let customer = inside(server, &namespace, "customer");
+    let customer = customer_in(server, &namespace, "customer");
     let Some(terraform) = provider_config_for_customers_or_skip(customer.dir()) else { return };
     let own_ca = customer.dir().join("ca.pem");
     fs::copy(vendor.certificates.ca(), &own_ca).unwrap();
-    given(&customer);
-    vendor.has_one_door(&namespace);
-    assert!(namespace.reaches("127.0.0.1", &moto.port().to_string()), "what speaks like AWS");
-    let here = TcpStream::connect(("127.0.0.1", moto.port()));
-    assert!(here.is_err(), "what speaks like AWS is not the customer's alone");
+    chown_to_customer(&customer);
+    vendor.assert_reaches_only_the_runner_listener(&namespace);
+    assert!(
+        namespace.reaches("127.0.0.1", &moto.port().to_string()),
+        "the AWS emulator is not reachable"
+    );
+    let connection = TcpStream::connect(("127.0.0.1", moto.port()));
+    assert!(connection.is_err(), "the AWS emulator is reachable outside the namespace");
 
     let app = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/aws-bucket");
     server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     let endpoint = format!("aws_endpoint={}", moto.url());
-    let words = ["--auto-approve", "--input", &endpoint];
-    let created =
-        server.ask(&[&["installs", "create", "aws-bucket", "notes"], &words[..]].concat());
+    let args = ["--auto-approve", "--input", &endpoint];
+    let created = server.ask(&[&["installs", "create", "aws-bucket", "notes"], &args[..]].concat());
     let token = created["enrolment"]["token"].as_str().unwrap();
     let runner = customer
         .with(&["--ca-file", own_ca.to_str().unwrap()])
@@ -211,12 +221,12 @@ fn aws_resources_are_made_and_destroyed_where_only_aws_and_the_runner_listener_a
         .pass("AWS_ACCESS_KEY_ID", "AKIACUSTOMERSOWN")
         .pass("AWS_SECRET_ACCESS_KEY", "nobody-else-has-this-key")
         .start(server, token);
-    runs_inside(&runner);
-    is_the_customers_user(&runner);
-    until("the provision run", SOON, || {
+    wait_until_inside(&runner);
+    assert_runs_as_customer(&runner);
+    until("the provision run", SHORT_TIMEOUT, || {
         !server.ask(&["runs", "list", "--install", "notes"]).as_array().unwrap().is_empty()
     });
-    watched(server, &namespace, &runner, &moto);
+    wait_for_run(server, &namespace, &runner, &moto);
     let install = server.ask(&["installs", "show", "notes"]);
     let bucket = install["components"][0]["outputs"]["bucket"].as_str();
     let bucket = bucket.unwrap_or_else(|| panic!("{install:#}"));
@@ -224,29 +234,37 @@ fn aws_resources_are_made_and_destroyed_where_only_aws_and_the_runner_listener_a
     assert!(tags.contains("<Value>30</Value>") && moto.has_role(&format!("{bucket}-reader")));
 
     server.ask(&["installs", "deprovision", "notes", "--reason", "the end"]);
-    watched(server, &namespace, &runner, &moto);
+    wait_for_run(server, &namespace, &runner, &moto);
     assert!(moto.tags(bucket).is_none(), "{}", moto.buckets());
 }
 
 /// Processes that `stead up` starts are accessible to their own users only.
 #[test]
-fn nobody_else_on_the_host_gets_to_the_private_postgres() {
+fn other_users_of_the_host_cannot_reach_the_private_postgres() {
     let server = Server::up();
     let socket = server.data().join("run/.s.PGSQL.5432");
     assert!(socket.exists(), "Postgres has its socket at {}", socket.display());
-    let theirs = |question: &str, path: &Path| {
-        let mut words = Namespace::as_the_customer();
-        words.extend(["test", question].map(String::from));
-        let seen = Command::new(&words[0]).args(&words[1..]).arg(path).output().unwrap();
-        (seen.status.code(), String::from_utf8_lossy(&seen.stderr).into_owned())
+    let test_as_customer = |question: &str, path: &Path| {
+        let mut args = Namespace::as_the_customer();
+        args.extend(["test", question].map(String::from));
+        let result = Command::new(&args[0]).args(&args[1..]).arg(path).output().unwrap();
+        (result.status.code(), String::from_utf8_lossy(&result.stderr).into_owned())
     };
-    let (as_far, said) = theirs("-x", &server.data());
+    let (as_far, output) = test_as_customer("-x", &server.data());
     // Only root can switch to another user. In CI the other tests of this file require root, too.
-    if said.contains("setpriv") && !in_ci() {
-        return eprintln!("SKIPPED: to be another user needs root: {said}");
+    if output.contains("setpriv") && !in_ci() {
+        return eprintln!("SKIPPED: root is required to switch the user: {output}");
     }
-    assert_eq!(as_far, Some(0), "another user does not even get as far as that: {said}");
-    assert_eq!(theirs("-e", &socket), (Some(1), String::new()), "another user gets to the socket");
-    let inside = socket.parent().unwrap();
-    assert_eq!(theirs("-x", inside), (Some(1), String::new()), "and to where it is");
+    assert_eq!(as_far, Some(0), "another user cannot enter the data directory: {output}");
+    assert_eq!(
+        test_as_customer("-e", &socket),
+        (Some(1), String::new()),
+        "another user can reach the socket"
+    );
+    let socket_dir = socket.parent().unwrap();
+    assert_eq!(
+        test_as_customer("-x", socket_dir),
+        (Some(1), String::new()),
+        "another user can enter the directory of the socket"
+    );
 }

@@ -15,7 +15,7 @@ use tests::{
     Customer, InterceptingProxy, Runner, Server, finish, notes_files, program, until, until_some,
 };
 
-const SOON: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Starts a server with a published app of the plugin `files`, and creates an install of it.
 fn installed(name: &str) -> (Server, String) {
@@ -41,8 +41,8 @@ fn runner(server: &Server, name: &str, token: &str) -> Runner {
 }
 
 /// Waits for a plan that requires approval.
-fn plan_that_waits(server: &Server, install: &str) {
-    until("a plan that waits", SOON, || {
+fn wait_for_plan(server: &Server, install: &str) {
+    until("a plan that waits", TIMEOUT, || {
         let run = server.stead().args(["runs", "show", install]).output().unwrap();
         String::from_utf8_lossy(&run.stdout).contains("waiting_for_approval")
     });
@@ -60,11 +60,11 @@ fn keys(server: &Server, args: &[&str]) -> Value {
 
 /// Waits until the server signs its list with the key of this fingerprint.
 fn until_signed_by(server: &Server, fingerprint: &str) {
-    until("the server to take the key", SOON, || {
+    until("the server to take the key", TIMEOUT, || {
         let url = format!("{}/.well-known/stead-keys", server.runner());
         let list: Value = serde_json::from_str(&tests::call("GET", &url, &[], b"").body).unwrap();
-        let named = fingerprint.trim_start_matches("sha256:");
-        list["signatures"][0]["keyid"] == named
+        let key_id = fingerprint.trim_start_matches("sha256:");
+        list["signatures"][0]["keyid"] == key_id
     });
 }
 
@@ -76,16 +76,16 @@ fn manifest_key(server: &Server) -> Value {
 }
 
 #[test]
-fn every_key_of_the_server_is_replaced_while_a_runner_works_and_one_that_is_over_is_refused() {
+fn server_keys_are_replaced_during_operation_and_an_expired_key_is_refused() {
     // given a runner that waits for approval of its first plan, and a stored checkpoint
     let (server, token) = installed("acme");
     let runner = runner(&server, "acme", &token);
-    plan_that_waits(&server, "acme");
-    let kept = server.dir().join("kept-checkpoint.txt");
+    wait_for_plan(&server, "acme");
+    let stored = server.dir().join("kept-checkpoint.txt");
     let checkpoint = server.ask(&["audit", "checkpoint"]);
-    fs::write(&kept, checkpoint["note"].as_str().unwrap()).unwrap();
-    let signs = server.data().join("keys/manifests.key");
-    let (first, stolen) = (manifest_key(&server), fs::read(&signs).unwrap());
+    fs::write(&stored, checkpoint["note"].as_str().unwrap()).unwrap();
+    let signing_key_file = server.data().join("keys/manifests.key");
+    let (first, stolen) = (manifest_key(&server), fs::read(&signing_key_file).unwrap());
 
     // when each key is replaced, the manifest key without overlap
     keys(&server, &["rotate", "--use", "tokens"]);
@@ -98,25 +98,25 @@ fn every_key_of_the_server_is_replaced_while_a_runner_works_and_one_that_is_over
 
     // then the runner continues with documents that the new keys signed
     approve(&server, "acme");
-    until("the sandbox to be there", SOON, || {
+    until("the sandbox to be deployed", TIMEOUT, || {
         let install = server.ask(&["installs", "show", "acme"]);
         install["sandbox"]["state"] == "deployed"
     });
     let refused = server.ask(&["audit", "events", "--type", "runner.refused"]);
     assert_eq!(refused.as_array().unwrap().len(), 0, "{refused:#}");
-    let believed = fs::read_to_string(runner.data().join("server-keys.json")).unwrap();
-    assert!(believed.contains(second["key"].as_str().unwrap()), "{believed}");
+    let trusted_keys = fs::read_to_string(runner.data().join("server-keys.json")).unwrap();
+    assert!(trusted_keys.contains(second["key"].as_str().unwrap()), "{trusted_keys}");
     // and the log is still a continuation of the checkpoint that the former key signed
-    let verified = server.ask(&["audit", "verify", "--against", kept.to_str().unwrap()]);
+    let verified = server.ask(&["audit", "verify", "--against", stored.to_str().unwrap()]);
     assert_eq!(verified["unchanged_since"], checkpoint["size"], "{verified:#}");
 
     // when the holder of the expired key signs with it
-    plan_that_waits(&server, "acme");
-    fs::write(&signs, stolen).unwrap();
+    wait_for_plan(&server, "acme");
+    fs::write(&signing_key_file, stolen).unwrap();
     until_signed_by(&server, first["fingerprint"].as_str().unwrap());
     approve(&server, "acme");
     // then the runner does nothing
-    let refusal = until_some("the refusal", SOON, || {
+    let refusal = until_some("the refusal", TIMEOUT, || {
         let events = server.ask(&["audit", "events", "--type", "runner.refused"]);
         events.as_array().unwrap().first().cloned()
     });
@@ -129,32 +129,31 @@ fn rekeyed(server: &Server) -> usize {
 }
 
 #[test]
-fn a_runner_takes_a_new_key_when_it_is_told_to_and_when_its_own_is_old_also_if_the_answer_is_lost()
-{
+fn a_runner_replaces_its_key_on_request_and_by_age_despite_a_lost_response() {
     // given a runner that never receives the response to a rekey
     let (server, token) = installed("acme");
-    let lost = Arc::new(AtomicBool::new(true));
-    let loses = Arc::clone(&lost);
-    let stranger = InterceptingProxy::before(server.runner(), move |call| {
-        let answer = call.path.ends_with("/rekey") && loses.load(Ordering::Relaxed);
-        answer.then(|| b"<html>Please log in</html>".to_vec())
+    let losing = Arc::new(AtomicBool::new(true));
+    let is_losing = Arc::clone(&losing);
+    let proxy = InterceptingProxy::before(server.runner(), move |call| {
+        let loses_response = call.path.ends_with("/rekey") && is_losing.load(Ordering::Relaxed);
+        loses_response.then(|| b"<html>Please log in</html>".to_vec())
     });
     let plugins = plugins(&server);
     let more = ["--plugin-dir", plugins.as_str()];
-    let customer = Customer::new(&server, "acme").calls(stranger.url()).with(&more);
+    let customer = Customer::new(&server, "acme").calls(proxy.url()).with(&more);
     let mut runner = customer.start(&server, &token);
-    plan_that_waits(&server, "acme");
+    wait_for_plan(&server, "acme");
     let id = server.ask(&["installs", "show", "acme"])["runner"].as_str().unwrap().to_string();
     let identity = runner.data().join("keys/identity");
     let first = fs::read_to_string(&identity).unwrap();
     // when the runner gets a rekey directive and is killed before it learns that the server
     // accepted the key
-    let said = server.ask(&["runners", "rekey", &id, "--reason", "audit"]);
-    assert_eq!(said["changed"], true, "{said}");
-    until("the new key", SOON, || rekeyed(&server) == 1);
+    let response = server.ask(&["runners", "rekey", &id, "--reason", "audit"]);
+    assert_eq!(response["changed"], true, "{response}");
+    until("the new key", TIMEOUT, || rekeyed(&server) == 1);
     runner.kill();
     assert_eq!(fs::read_to_string(&identity).unwrap(), first);
-    lost.store(false, Ordering::Relaxed);
+    losing.store(false, Ordering::Relaxed);
     runner.restart();
     // then the runner uses the new key after its restart, and continues
     approve(&server, "acme");
@@ -171,26 +170,26 @@ fn a_runner_takes_a_new_key_when_it_is_told_to_and_when_its_own_is_old_also_if_t
     let (key, _) = second.trim().split_once(' ').unwrap();
     fs::write(&identity, format!("{key} 1700000000")).unwrap();
     runner.restart();
-    until("another key", SOON, || rekeyed(&server) == 2);
-    its_word_is_its_own(&server, &runner, &id);
+    until("another key", TIMEOUT, || rekeyed(&server) == 2);
+    assert_journal_is_verifiable(&server, &runner, &id);
 }
 
 /// Checks that third parties can verify the runner's journal, signed with three keys, and cannot
 /// forge it.
-fn its_word_is_its_own(server: &Server, runner: &Runner, id: &str) {
+fn assert_journal_is_verifiable(server: &Server, runner: &Runner, id: &str) {
     let verified = |more: &[&str]| {
-        let said = tests::stdout_of(&mut runner.local(&[&["journal", "verify"], more].concat()));
-        assert!(said.contains("each chained to the previous one"), "{said}");
-        said
+        let output = tests::stdout_of(&mut runner.local(&[&["journal", "verify"], more].concat()));
+        assert!(output.contains("each chained to the previous one"), "{output}");
+        output
     };
     assert!(verified(&[]).contains("signed on"));
     // with the head that the vendor stores
     let head = server.dir().join("head.json");
-    let kept = until_some("a head", SOON, || {
-        let kept = server.ask(&["runners", "journal-head", id]);
-        kept["payload"].is_string().then_some(kept)
+    let stored = until_some("a head", TIMEOUT, || {
+        let stored = server.ask(&["runners", "journal-head", id]);
+        stored["payload"].is_string().then_some(stored)
     });
-    fs::write(&head, kept.to_string()).unwrap();
+    fs::write(&head, stored.to_string()).unwrap();
     verified(&["--head", head.to_str().unwrap()]);
     // by a holder of the file and the key
     let file = server.dir().join("journal.export");
@@ -203,10 +202,11 @@ fn its_word_is_its_own(server: &Server, runner: &Runner, id: &str) {
     let key = exported.lines().last().unwrap();
     let file = ["--file", file.to_str().unwrap(), "--key"];
     verified(&[&file[..], &[key]].concat());
-    let stranger = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
-    let refused = runner.local(&[&["journal", "verify"], &file[..], &[stranger]].concat()).output();
+    let other_key = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+    let refused =
+        runner.local(&[&["journal", "verify"], &file[..], &[other_key]].concat()).output();
     assert!(!refused.unwrap().status.success());
-    a_cut_one_is_not_signed_again(server, runner);
+    assert_cut_journal_is_not_signed(server, runner);
     // and the runner signed each job result
     let jobs = server.ask(&["jobs", "list", "--install", "acme"]);
     let ended: Vec<_> =
@@ -224,21 +224,24 @@ fn its_word_is_its_own(server: &Server, runner: &Runner, id: &str) {
 }
 
 /// Checks that a truncated journal is detected, and that an export does not sign it again.
-fn a_cut_one_is_not_signed_again(server: &Server, runner: &Runner) {
+fn assert_cut_journal_is_not_signed(server: &Server, runner: &Runner) {
     let cut = server.dir().join("cut");
     let copied = Command::new("cp").arg("-a").arg(runner.data()).arg(&cut).status();
     assert!(copied.unwrap().success());
-    let whole = fs::read_to_string(cut.join("journal.ndjson")).unwrap();
-    let lines: Vec<&str> = whole.lines().collect();
-    let kept = lines[..lines.len() / 2].join("\n") + "\n";
-    fs::write(cut.join("journal.ndjson"), kept).unwrap();
+    let text = fs::read_to_string(cut.join("journal.ndjson")).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let stored = lines[..lines.len() / 2].join("\n") + "\n";
+    fs::write(cut.join("journal.ndjson"), stored).unwrap();
     let local = |args: &[&str]| {
         Command::new(program("stead-runner")).args(args).arg("--data").arg(&cut).output().unwrap()
     };
     let out = server.dir().join("cut.export");
     let exported = local(&["journal", "export", "--out", out.to_str().unwrap()]);
-    let said = String::from_utf8(exported.stderr).unwrap();
-    assert!(!exported.status.success() && said.contains("cannot export the journal"), "{said}");
+    let message = String::from_utf8(exported.stderr).unwrap();
+    assert!(
+        !exported.status.success() && message.contains("cannot export the journal"),
+        "{message}"
+    );
     assert!(!out.exists());
     let status = String::from_utf8(local(&["status"]).stdout).unwrap();
     assert!(status.contains("WRONG"), "{status}");

@@ -11,7 +11,7 @@ use tests::{
     until,
 };
 
-const SOON: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn planned_names(run: &Value) -> Vec<String> {
     let steps = run["dag"].as_array().unwrap();
@@ -21,30 +21,31 @@ fn planned_names(run: &Value) -> Vec<String> {
 }
 
 /// Starts a command that follows events until its subject ends.
-fn listening(server: &Server, args: &[&str]) -> Child {
+fn start_following(server: &Server, args: &[&str]) -> Child {
     let mut command = server.stead_for_people();
     command.args(args).stdout(Stdio::piped()).spawn().unwrap()
 }
 
 /// Returns the output of a command that ends by itself.
-fn heard(command: Child) -> String {
-    let said = command.wait_with_output().unwrap();
-    assert!(said.status.success(), "{}", said.status);
-    String::from_utf8_lossy(&said.stdout).into_owned()
+fn output_of(command: Child) -> String {
+    let output = command.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Verifies bundles of the install and of a job, with the key and the checkpoint that the
 /// customer's runner stores.
-fn what_a_customer_checks_alone(server: &Server, runner: &Runner) {
+fn assert_customer_can_verify_proofs(server: &Server, runner: &Runner) {
     let at = |name: &str| server.dir().join(name).to_str().unwrap().to_owned();
     let note = at("kept-by-the-runner");
     std::fs::write(&note, stdout_of(&mut runner.local(&["witness"]))).unwrap();
     let key = stdout_of(&mut runner.local(&["witness", "key"]));
     let job = server.ask(&["jobs", "list"])[0]["id"].as_str().unwrap().to_owned();
-    let of_acme = ["complete, ", "requested", "approved", "signed by the runner that ran them"];
-    for (subject, shown) in [("acme", &of_acme[..]), (&job, &["is missing"][..])] {
+    let expected_of_acme =
+        ["complete, ", "requested", "approved", "signed by the runner that ran them"];
+    for (subject, expected) in [("acme", &expected_of_acme[..]), (&job, &["is missing"][..])] {
         let proof = at(&format!("{subject}.json"));
-        let ask = [
+        let args = [
             "audit",
             "prove",
             subject,
@@ -55,16 +56,16 @@ fn what_a_customer_checks_alone(server: &Server, runner: &Runner) {
             "--out",
             &proof,
         ];
-        stdout_of(server.stead_for_people().args(ask));
+        stdout_of(server.stead_for_people().args(args));
         let check = ["audit", "check", &proof, "--key", key.trim(), "--checkpoint", &note];
-        let said = stdout_of(Command::new(program("stead")).args(check));
-        assert!(said.contains("the stored checkpoint"), "{said}");
-        assert!(shown.iter().all(|shown| said.contains(shown)), "{said}");
+        let output = stdout_of(Command::new(program("stead")).args(check));
+        assert!(output.contains("the stored checkpoint"), "{output}");
+        assert!(expected.iter().all(|expected| output.contains(expected)), "{output}");
     }
 }
 
 #[test]
-fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
+fn an_app_passes_the_whole_lifecycle_with_proofs() {
     if !terraform_or_skip() {
         return;
     }
@@ -80,36 +81,36 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     assert_eq!(again["unchanged"], true);
 
     // inputs are checked before anything is created
-    let (code, said) = server.refused(&["installs", "create", "edge-api", "acme"]);
-    assert!(said.contains("company"), "{said}");
-    assert_eq!(code, 2, "{said}");
-    let typed = ["--input", "company=Acme", "--input", "replicas=many"];
-    let (_, said) =
-        server.refused(&[&["installs", "create", "edge-api", "acme"], &typed[..]].concat());
-    assert!(said.contains("replicas") && said.contains("number"), "{said}");
+    let (code, message) = server.refused(&["installs", "create", "edge-api", "acme"]);
+    assert!(message.contains("company"), "{message}");
+    assert_eq!(code, 2, "{message}");
+    let wrong_type = ["--input", "company=Acme", "--input", "replicas=many"];
+    let (_, message) =
+        server.refused(&[&["installs", "create", "edge-api", "acme"], &wrong_type[..]].concat());
+    assert!(message.contains("replicas") && message.contains("number"), "{message}");
     let unknown = ["--input", "company=Acme", "--input", "compani=x"];
-    let (_, said) =
+    let (_, message) =
         server.refused(&[&["installs", "create", "edge-api", "acme"], &unknown[..]].concat());
-    assert!(said.contains("compani"), "{said}");
+    assert!(message.contains("compani"), "{message}");
 
     let create = ["installs", "create", "edge-api", "acme", "--input", "company=Acme"];
     let created = server.ask(&create);
     let token = created["enrolment"]["token"].as_str().unwrap();
-    let (_, said) = server.refused(&create);
-    assert!(said.contains("taken"), "{said}");
+    let (_, message) = server.refused(&create);
+    assert!(message.contains("taken"), "{message}");
 
     // The install provisions itself. One command approves layer after layer and exits with the
     // run's result.
     let runner = Runner::start(&server, "customer", token);
     let follow = ["runs", "approve", "acme", "--follow", "--reason", "first install"];
-    let (code, said) = server.refused(&follow);
-    assert!(code == 2 && said.contains("--all"), "nobody can be asked here: {said}");
+    let (code, message) = server.refused(&follow);
+    assert!(code == 2 && message.contains("--all"), "no prompt is possible here: {message}");
     let all = [&follow[..], &["--all"]].concat();
-    let said = stdout_of(server.stead_for_people().args(all));
-    for shown in ["plan of network", "network approved: plan sha256:", "edge approved: plan"] {
-        assert!(said.contains(shown), "{shown}: {said}");
+    let output = stdout_of(server.stead_for_people().args(all));
+    for expected in ["plan of network", "network approved: plan sha256:", "edge approved: plan"] {
+        assert!(output.contains(expected), "{expected}: {output}");
     }
-    until("the provision run", SOON, || {
+    until("the provision run", TIMEOUT, || {
         let runs = server.ask(&["runs", "list", "--install", "acme"]);
         !runs.as_array().unwrap().is_empty()
     });
@@ -122,7 +123,7 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
 
     // a second use of the token with another key is rejected
     let other = Runner::start(&server, "impostor", token);
-    until("the refusal", SOON, || other.log().contains("enrolment_used"));
+    until("the refusal", TIMEOUT, || other.log().contains("enrolment_used"));
     drop(other);
 
     // version 2 changes only the affected components
@@ -141,24 +142,25 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
 
     // a rollback of the same difference, without approval prompts
     let back = ["installs", "rollback", "acme", "--to", "1", "--reason", "back"];
-    let said = stdout_of(server.stead_for_people().args(back));
-    assert!(said.contains("From version 2 to version 1:\n"), "{said}");
-    assert!(said.contains("cache") && said.contains("replicas"), "{said}");
-    let watching = listening(&server, &["runs", "watch", "acme"]);
+    let output = stdout_of(server.stead_for_people().args(back));
+    assert!(output.contains("From version 2 to version 1:\n"), "{output}");
+    assert!(output.contains("cache") && output.contains("replicas"), "{output}");
+    let watcher = start_following(&server, &["runs", "watch", "acme"]);
     let run = finish(&server, "acme");
     assert_eq!(
         (run["state"].as_str(), run["kind"].as_str()),
         (Some("succeeded"), Some("rollback"))
     );
-    let said = heard(watching);
-    assert!(said.contains("✔ deploy cache  succeeded"), "{said}");
+    let output = output_of(watcher);
+    assert!(output.contains("✔ deploy cache  succeeded"), "{output}");
 
     // a new input value affects only the components that read it
     let changed = ["--type", "install.inputs_changed", "--limit", "1"];
-    let following = listening(&server, &[&["audit", "events", "--follow"], &changed[..]].concat());
+    let follower =
+        start_following(&server, &[&["audit", "events", "--follow"], &changed[..]].concat());
     server.ask(&["installs", "set-inputs", "acme", "--input", "replicas=3"]);
-    let said = heard(following);
-    assert!(said.contains("install.inputs_changed"), "{said}");
+    let output = output_of(follower);
+    assert!(output.contains("install.inputs_changed"), "{output}");
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "succeeded", "{run:#}");
     assert!(!planned_names(&run).contains(&"database".to_string()));
@@ -173,7 +175,7 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     let kept = runner.data().join("checkpoint");
     let verified = server.ask(&["audit", "verify", "--against", kept.to_str().unwrap()]);
     assert!(verified["unchanged_since"].as_u64().unwrap() > 0, "{verified}");
-    what_a_customer_checks_alone(&server, &runner);
+    assert_customer_can_verify_proofs(&server, &runner);
     for verb in ["verify", "rebuild", "verify"] {
         stdout_of(server.stead_for_people().args(["projections", verb, "--all"]));
     }
@@ -183,12 +185,12 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     let changed = changed.as_array().unwrap().last().unwrap().clone();
     let at = changed["position"].as_u64().unwrap();
     let replicas = |at: &str| {
-        let then = server.ask(&["audit", "replay", "--install", "acme", "--at", at]);
-        then["state"]["inputs"]["replicas"].clone()
+        let past = server.ask(&["audit", "replay", "--install", "acme", "--at", at]);
+        past["state"]["inputs"]["replicas"].clone()
     };
-    let (then, now) = (replicas(&(at - 1).to_string()), replicas(&at.to_string()));
+    let (past, now) = (replicas(&(at - 1).to_string()), replicas(&at.to_string()));
     assert_eq!(
-        (then, now),
+        (past, now),
         (Value::Null, "3".into()),
         "the default is the config's, not the install's"
     );
@@ -196,28 +198,28 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
 
     // changes since then: requester, approver, jobs
     let from = (at - 1).to_string();
-    let told = server.ask(&["audit", "diff", "--install", "acme", "--from", &from]);
+    let diff = server.ask(&["audit", "diff", "--install", "acme", "--from", &from]);
     let path = |path: &str| {
-        let changes = told["changes"].as_array().unwrap();
+        let changes = diff["changes"].as_array().unwrap();
         changes.iter().find(|change| change["path"] == path).cloned().unwrap_or_default()
     };
-    assert_eq!(path("inputs.replicas")["after"], "3", "{told:#}");
-    let of_run = told["runs"].as_array().unwrap().last().unwrap();
+    assert_eq!(path("inputs.replicas")["after"], "3", "{diff:#}");
+    let of_run = diff["runs"].as_array().unwrap().last().unwrap();
     assert_eq!(
         (of_run["run"].clone(), &of_run["outcome"]),
         (run["id"].clone(), &"succeeded".into())
     );
     let approvals = of_run["interventions"].as_array().unwrap();
-    assert!(approvals.iter().any(|intervention| intervention["kind"] == "approved"), "{told:#}");
+    assert!(approvals.iter().any(|intervention| intervention["kind"] == "approved"), "{diff:#}");
     let jobs = of_run["jobs"].as_array().unwrap();
     assert!(jobs.iter().any(|job| job["kind"] == "apply" && job["outcome"] == "succeeded"));
-    assert!(!of_run["components"].as_array().unwrap().is_empty(), "{told:#}");
+    assert!(!of_run["components"].as_array().unwrap().is_empty(), "{diff:#}");
     // a projection's row as of then
-    let row =
+    let args =
         ["projections", "show", "runs", "--as-of", &from, "--key", run["id"].as_str().unwrap()];
-    assert_eq!(server.refused(&row).0, 3, "the run was not asked for yet");
-    let row = ["projections", "show", "runs", "--key", run["id"].as_str().unwrap()];
-    assert_eq!(server.ask(&row)[0]["row"]["state"]["outcome"], "succeeded");
+    assert_eq!(server.refused(&args).0, 3, "the run was not requested yet");
+    let args = ["projections", "show", "runs", "--key", run["id"].as_str().unwrap()];
+    assert_eq!(server.ask(&args)[0]["row"]["state"]["outcome"], "succeeded");
 
     // teardown of the components, dependents first, then deprovision
     server.ask(&["installs", "teardown", "acme", "--reason", "the end"]);
@@ -272,7 +274,7 @@ resource "terraform_data" "never" {
 }
 
 #[test]
-fn what_an_apply_left_half_done_is_taken_down_by_a_rollback_and_by_a_deprovision() {
+fn a_partial_apply_is_destroyed_by_a_rollback_and_by_a_deprovision() {
     if !terraform_or_skip() {
         return;
     }
@@ -283,7 +285,7 @@ fn what_an_apply_left_half_done_is_taken_down_by_a_rollback_and_by_a_deprovision
         server.ask(&["installs", "create", "edge-api", "acme", "--input", "company=Acme"]);
     let runner =
         Runner::start(&server, "customer", created["enrolment"]["token"].as_str().unwrap());
-    until("the provision run", SOON, || {
+    until("the provision run", TIMEOUT, || {
         !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
     assert_eq!(finish(&server, "acme")["state"], "succeeded");

@@ -2,7 +2,7 @@
 use std::fs;
 
 use serde_json::Value;
-use tests::{Runner, Server, edge_api, ended, succeeded, terraform_or_skip, told};
+use tests::{Runner, Server, edge_api, ended, run_with_logs, succeeded, terraform_or_skip};
 
 #[test]
 fn a_restored_older_state_is_refused_until_a_user_accepts_it() {
@@ -12,8 +12,8 @@ fn a_restored_older_state_is_refused_until_a_user_accepts_it() {
     let server = Server::up();
     let app = edge_api(server.dir());
     server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
-    let words = ["--auto-approve", "--input", "company=Acme"];
-    let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &words[..]].concat());
+    let args = ["--auto-approve", "--input", "company=Acme"];
+    let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &args[..]].concat());
     let token = created["enrolment"]["token"].as_str().unwrap();
     let runner = Runner::start(&server, "customer", token);
     tests::until_some("the provision run", std::time::Duration::from_secs(30), || {
@@ -45,9 +45,9 @@ fn a_restored_older_state_is_refused_until_a_user_accepts_it() {
     server.ask(&["installs", "deploy", "acme", "--component", "api"]);
     let run = ended(&server, "acme");
     assert_eq!(run["state"], "failed", "{run:#}");
-    let said = told(&server, &run);
+    let details = run_with_logs(&server, &run);
     let both = [format!("serial {older} of lineage"), format!("serial {newest} of lineage")];
-    assert!(both.iter().all(|name| said.contains(name)), "{said}");
+    assert!(both.iter().all(|name| details.contains(name)), "{details}");
     assert_eq!(runner.ledger().len(), effects, "something was created again");
 
     // then only a recorded decision permits its use

@@ -19,22 +19,22 @@ use ulid::Ulid;
 /// Lock, because a fault affects the whole process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
-/// Checks that the oracle reports nothing for this load, and reports a finding with this prefix
+/// Checks that the oracle reports nothing for this load, and reports a finding with the text `what`
 /// once the fault is active.
-async fn found<F: Future<Output = (Database, Vec<CallerWrite>)>>(
+async fn assert_found<F: Future<Output = (Database, Vec<CallerWrite>)>>(
     bug: Fault,
     load: fn() -> F,
     what: &str,
 ) {
     let _alone = ONE_AT_A_TIME.lock().await;
-    let (database, heard) = load().await;
-    assert_eq!(oracle::everything(&database.pool, &heard).await, [] as [String; 0]);
+    let (database, writes) = load().await;
+    assert_eq!(oracle::check_all(&database.pool, &writes).await, [] as [String; 0]);
     // The fault stays active while the oracle runs: verification by the program itself cannot
     // detect a wrong hash function.
     let _planted = plant(bug);
-    let (database, heard) = load().await;
-    let wrong = oracle::everything(&database.pool, &heard).await;
-    assert!(wrong.iter().any(|wrong| wrong.contains(what)), "{bug:?}: {wrong:?}");
+    let (database, writes) = load().await;
+    let findings = oracle::check_all(&database.pool, &writes).await;
+    assert!(findings.iter().any(|finding| finding.contains(what)), "{bug:?}: {findings:?}");
 }
 
 /// Opens the log as one server that does not poll for writes of other servers.
@@ -67,14 +67,14 @@ fn queued(number: u128, expected: u64) -> Commit {
 }
 
 async fn queue(log: &EventLog, number: u128, expected: u64) -> CallerWrite {
-    let told = match log.append(queued(number, expected)).await {
+    let result = match log.append(queued(number, expected)).await {
         Ok(Appended { last, .. }) => {
             WriteResult::Written { event: "job.queued".into(), position: last }
         }
         Err(AppendError::Conflict { .. }) => WriteResult::Refused,
         Err(other) => panic!("{other}"),
     };
-    CallerWrite { stream: stream(number).to_string(), told }
+    CallerWrite { stream: stream(number).to_string(), result }
 }
 
 /// Runs two servers whose callers write the same streams.
@@ -82,13 +82,13 @@ async fn two_servers() -> (Database, Vec<CallerWrite>) {
     let database = fresh_database().await.unwrap();
     let (one, two) = (server(&database.url).await, server(&database.url).await);
     let calls = (1..40).flat_map(|number| [queue(&one, number, 0), queue(&two, number, 0)]);
-    let heard = futures::future::join_all(calls).await;
-    (database, heard)
+    let writes = futures::future::join_all(calls).await;
+    (database, writes)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_before_the_commit_is_found() {
-    found(Fault::AnswerBeforeCommit, two_servers, "acknowledged").await;
+async fn a_response_before_the_commit_is_found() {
+    assert_found(Fault::AnswerBeforeCommit, two_servers, "acknowledged").await;
 }
 
 /// Runs a server whose connections to the database lose their results.
@@ -96,34 +96,34 @@ async fn lost_answers() -> (Database, Vec<CallerWrite>) {
     let database = fresh_database().await.unwrap();
     let proxy = Proxy::before(&database.url);
     let log = server(&proxy.url(&database.url)).await;
-    let mut heard = vec![];
+    let mut writes = vec![];
     for number in 1..6 {
         // The connection prepares the statement before its result is lost.
-        heard.push(queue(&log, number * 2, 0).await);
+        writes.push(queue(&log, number * 2, 0).await);
         proxy.arm(ProxyFault::ReplyLost);
-        heard.push(queue(&log, number * 2 + 1, 0).await);
+        writes.push(queue(&log, number * 2 + 1, 0).await);
     }
-    (database, heard)
+    (database, writes)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_retry_that_settled_no_doubt_is_found() {
-    found(Fault::RetryInDoubt, lost_answers, "never acknowledged").await;
+async fn a_retry_of_an_uncertain_commit_is_found() {
+    assert_found(Fault::RetryInDoubt, lost_answers, "never acknowledged").await;
 }
 
 /// Runs a server that appends at a version of a stream that does not exist.
 async fn absent_streams() -> (Database, Vec<CallerWrite>) {
     let database = fresh_database().await.unwrap();
     let log = server(&database.url).await;
-    let mut heard = vec![queue(&log, 1, 0).await];
-    heard.push(queue(&log, 2, 5).await);
-    heard.push(queue(&log, 3, 0).await);
-    (database, heard)
+    let mut writes = vec![queue(&log, 1, 0).await];
+    writes.push(queue(&log, 2, 5).await);
+    writes.push(queue(&log, 3, 0).await);
+    (database, writes)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_guard_without_the_absent_stream_is_found() {
-    found(Fault::GuardWithoutAbsent, absent_streams, "does not verify").await;
+async fn a_guard_that_ignores_absent_streams_is_found() {
+    assert_found(Fault::GuardWithoutAbsent, absent_streams, "does not verify").await;
 }
 
 /// Swaps projections while two servers write them.
@@ -131,21 +131,21 @@ async fn swaps() -> (Database, Vec<CallerWrite>) {
     let database = fresh_database().await.unwrap();
     // A short timeout, because a swap releases its locks soon. Postgres must detect a deadlock
     // before then.
-    let soon = "do $$ begin execute format('alter database %I set deadlock_timeout = ''5ms''', \
+    let set_timeout = "do $$ begin execute format('alter database %I set deadlock_timeout = ''5ms''', \
                 current_database()); end $$";
-    sqlx::raw_sql(soon).execute(&database.pool).await.unwrap();
+    sqlx::raw_sql(set_timeout).execute(&database.pool).await.unwrap();
     let (one, two) = (server(&database.url).await, server(&database.url).await);
     let _views = Projections::start(&one).await.unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
     let write = async |log: &EventLog, from: u128| {
-        let mut heard = vec![];
+        let mut writes = vec![];
         for number in from.. {
-            heard.push(queue(log, number, 0).await);
+            writes.push(queue(log, number, 0).await);
             if stop.load(std::sync::atomic::Ordering::SeqCst) {
                 break;
             }
         }
-        heard
+        writes
     };
     let deadlocks = "select deadlocks from pg_stat_database where datname = current_database()";
     let deadlocks =
@@ -163,14 +163,14 @@ async fn swaps() -> (Database, Vec<CallerWrite>) {
         }
         stop.store(true, std::sync::atomic::Ordering::SeqCst);
     };
-    let (mut heard, more, ()) = tokio::join!(write(&one, 1), write(&two, 1_000_000), swap);
-    heard.extend(more);
-    (database, heard)
+    let (mut writes, more, ()) = tokio::join!(write(&one, 1), write(&two, 1_000_000), swap);
+    writes.extend(more);
+    (database, writes)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_swap_that_locks_the_head_first_is_found() {
-    found(Fault::HeadBeforeTables, swaps, "deadlocks").await;
+    assert_found(Fault::HeadBeforeTables, swaps, "deadlocks").await;
 }
 
 /// Writes events one by one, and waits each time until the projections have processed the event.
@@ -178,20 +178,20 @@ async fn a_view_that_follows() -> (Database, Vec<CallerWrite>) {
     let database = fresh_database().await.unwrap();
     let log = server(&database.url).await;
     let views = Projections::start(&log).await.unwrap();
-    let mut heard = vec![];
+    let mut writes = vec![];
     for number in 1..6 {
-        heard.push(queue(&log, number, 0).await);
+        writes.push(queue(&log, number, 0).await);
         views.wait_for(log.position(), Duration::from_secs(10)).await.unwrap();
     }
-    (database, heard)
+    (database, writes)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_consumer_that_is_one_too_far_is_found() {
-    found(Fault::ConsumerOffByOne, a_view_that_follows, "jobs: ").await;
+async fn a_consumer_that_is_ahead_by_one_is_found() {
+    assert_found(Fault::ConsumerOffByOne, a_view_that_follows, "jobs: ").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leaf_without_its_prefix_is_found() {
-    found(Fault::UnprefixedLeaf, two_servers, "RFC 6962").await;
+    assert_found(Fault::UnprefixedLeaf, two_servers, "RFC 6962").await;
 }

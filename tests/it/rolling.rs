@@ -8,14 +8,14 @@ use std::{
 use event_log::migrate::FORMAT;
 use tests::{Balancer, Callers, HttpResponse, Server, call, oracle, program, stdout_of, until};
 
-const SOON: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Environment variable that makes a process act as the next version.
 const NEXT: (&str, &str) = ("STEAD_NEXT_FORMAT", "1");
 
 /// Waits until the callers have completed 30 more writes.
-fn goes_on(callers: &Callers) {
-    let before = callers.heard().len();
-    until("calls to be answered", SOON, || callers.heard().len() > before + 30);
+fn wait_for_writes(callers: &Callers) {
+    let before = callers.responses().len();
+    until("responses to calls", TIMEOUT, || callers.responses().len() > before + 30);
 }
 
 fn get(server: &Server, path: &str) -> HttpResponse {
@@ -28,7 +28,7 @@ fn server_token(server: &Server) -> String {
 }
 
 #[test]
-fn servers_roll_to_the_next_version_and_callers_go_on() {
+fn servers_are_upgraded_while_callers_continue() {
     // given two servers behind one address, and callers
     let mut one = Server::serve_with("127.0.0.1:0", &[]);
     let (application, token) = (one.database_url().to_string(), one.owner_token());
@@ -36,53 +36,53 @@ fn servers_roll_to_the_next_version_and_callers_go_on() {
     let mut two = Server::beside(Some(&one), &application, &[], &[]);
     let balancer = Balancer::new();
     for server in [&one, &two] {
-        balancer.put_before(server);
+        balancer.add(server);
         std::fs::write(server.dir().join("token"), &token).unwrap();
     }
     let callers = Callers::start(4, 1, vec![balancer.control()], &token);
-    goes_on(&callers);
+    wait_for_writes(&callers);
 
     // when the next version runs its migration
     let mut migrate = Command::new(program("stead"));
     migrate.arg("migrate").env("DATABASE_OWNER_URL", &owner);
-    let ran = stdout_of(migrate.env(NEXT.0, NEXT.1));
-    assert!(ran.contains("Applied 9999_next.sql"), "{ran}");
+    let output = stdout_of(migrate.env(NEXT.0, NEXT.1));
+    assert!(output.contains("Applied 9999_next.sql"), "{output}");
     // then the old servers still read, reject writes and state why
     for server in [&one, &two] {
         let authorization = format!("Bearer {token}");
         let url = format!("{}/v1/tokens", server.control());
         let json = [("authorization", &*authorization), ("content-type", "application/json")];
-        let refused = call("POST", &url, &json, br#"{"role":"viewer"}"#);
-        assert_eq!((refused.status, &*refused.code()), (503, "unavailable"), "{refused:?}");
-        assert!(refused.headers.to_lowercase().contains("retry-after"), "{refused:?}");
+        let rejection = call("POST", &url, &json, br#"{"role":"viewer"}"#);
+        assert_eq!((rejection.status, &*rejection.code()), (503, "unavailable"), "{rejection:?}");
+        assert!(rejection.headers.to_lowercase().contains("retry-after"), "{rejection:?}");
         let (known, found) = (FORMAT, FORMAT + 1);
         let why = &*format!(
             "cannot open the log: a newer version migrated it (format {found}, this program reads {known}); start that version"
         );
-        for refused in [refused, get(server, "/readyz")] {
-            assert_eq!((refused.status, refused.json()["detail"].as_str()), (503, Some(why)));
+        for rejection in [rejection, get(server, "/readyz")] {
+            assert_eq!((rejection.status, rejection.json()["detail"].as_str()), (503, Some(why)));
         }
         assert_eq!(get(server, "/v1/whoami").status, 200);
     }
 
     // and callers continue with a server of the next version, with the old servers and without them
     let next = Server::beside(Some(&one), &application, &[], &[NEXT]);
-    balancer.put_before(&next);
-    goes_on(&callers);
+    balancer.add(&next);
+    wait_for_writes(&callers);
     assert_eq!(balancer.ready(), 1);
     // The new server runs the policies while the old servers still run.
-    until("the policies to move", SOON, || {
+    until("the new server to run the policies", TIMEOUT, || {
         call("GET", &format!("{}/readyz", next.control()), &[], b"").json()["policies_lag"] == 0
     });
     one.stop();
     two.stop();
-    goes_on(&callers);
+    wait_for_writes(&callers);
 
     // and a downgrade is rejected
     let mut migrate = Command::new(program("stead"));
-    let back = migrate.arg("migrate").env("DATABASE_OWNER_URL", &owner).output().unwrap();
-    let said = String::from_utf8_lossy(&back.stderr).into_owned();
-    assert!(said.contains("a newer Stead ran migration"), "{said}");
+    let downgrade = migrate.arg("migrate").env("DATABASE_OWNER_URL", &owner).output().unwrap();
+    let message = String::from_utf8_lossy(&downgrade.stderr).into_owned();
+    assert!(message.contains("a newer Stead ran migration"), "{message}");
     let mut serve = Command::new(program("stead"));
     serve.args([
         "serve",
@@ -93,17 +93,17 @@ fn servers_roll_to_the_next_version_and_callers_go_on() {
         "--data",
     ]);
     serve.arg(one.data()).env("DATABASE_URL", &application).stdin(Stdio::null());
-    let back = serve.output().unwrap();
-    let said = String::from_utf8_lossy(&back.stderr).into_owned();
+    let downgrade = serve.output().unwrap();
+    let message = String::from_utf8_lossy(&downgrade.stderr).into_owned();
     let known = format!("this program reads {FORMAT}");
-    assert!(!back.status.success() && said.contains(&known), "{said}");
+    assert!(!downgrade.status.success() && message.contains(&known), "{message}");
 
     // then every response to a caller agrees with the log
-    let _quiet = callers.quiet(SOON).unwrap();
+    let _paused = callers.pause(TIMEOUT).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let wrong = runtime.block_on(async {
         let pool = event_log::connect(&owner, 2).await.unwrap();
-        oracle::everything(&pool, &callers.heard()).await
+        oracle::check_all(&pool, &callers.responses()).await
     });
     assert_eq!(wrong, [] as [String; 0]);
 }

@@ -10,10 +10,10 @@ use std::{
 use serde_json::{Value, json};
 use tests::{
     Customer, HttpResponse, InterceptingProxy, RecordedCall, Runner, Server, call, notes_files,
-    position, program, settled, until_some,
+    position, program, settled_position, until_some,
 };
 
-const SOON: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Starts a server with a published app of the plugin `files`.
 fn published() -> Server {
@@ -39,21 +39,21 @@ fn plugins(server: &Server) -> String {
 }
 
 /// Starts a runner that calls through an intercepting proxy.
-fn runner(server: &Server, stranger: &InterceptingProxy, name: &str) -> Runner {
+fn runner(server: &Server, proxy: &InterceptingProxy, name: &str) -> Runner {
     let (token, plugins) = (install(server, name), plugins(server));
     let more = ["--plugin-dir", plugins.as_str()];
-    Customer::new(server, name).calls(stranger.url()).with(&more).start(server, &token)
+    Customer::new(server, name).calls(proxy.url()).with(&more).start(server, &token)
 }
 
 /// Returns the first claim that the proxy forwarded, and its response.
-fn claimed(stranger: &InterceptingProxy) -> (RecordedCall, Value) {
-    let claim = until_some("a claim", SOON, || stranger.passed("/claim").into_iter().next());
-    let answer = serde_json::from_slice(&claim.answer).unwrap();
-    (claim, answer)
+fn claimed(proxy: &InterceptingProxy) -> (RecordedCall, Value) {
+    let claim = until_some("a claim", TIMEOUT, || proxy.calls_to("/claim").into_iter().next());
+    let response = serde_json::from_slice(&claim.response).unwrap();
+    (claim, response)
 }
 
 /// Repeats a call with another body and other headers, as the same runner.
-fn again(
+fn repeat_call(
     server: &Server,
     of: &RecordedCall,
     path: &str,
@@ -67,41 +67,44 @@ fn again(
 }
 
 #[test]
-fn a_call_that_is_not_the_runners_to_make_is_refused_and_changes_nothing() {
+fn forbidden_calls_of_a_runner_are_rejected_and_change_nothing() {
     let server = published();
     let (one, two) = (
         InterceptingProxy::before(server.runner(), |_| None),
         InterceptingProxy::before(server.runner(), |_| None),
     );
     let (_a, _b) = (runner(&server, &one, "acme"), runner(&server, &two, "beta"));
-    let (mine, answer) = claimed(&one);
-    let (theirs, _) = claimed(&two);
-    let execution = answer["execution"].as_str().unwrap();
+    let (own_claim, response) = claimed(&one);
+    let (other_claim, _) = claimed(&two);
+    let execution = response["execution"].as_str().unwrap();
     // Both runs wait for approval, so nothing else changes the log.
     for name in ["acme", "beta"] {
-        until_some("a plan that waits", SOON, || {
+        until_some("a plan that waits", TIMEOUT, || {
             let run = server.stead().args(["runs", "show", name]).output().unwrap();
             String::from_utf8_lossy(&run.stdout).contains("waiting_for_approval").then_some(())
         });
     }
-    let before = settled(&server);
-    let refused = |answer: HttpResponse, wanted: &[(u16, &str)]| {
-        assert!(wanted.contains(&(answer.status, answer.code().as_str())), "{answer:?}");
+    let before = settled_position(&server);
+    let refused = |response: HttpResponse, expected: &[(u16, &str)]| {
+        assert!(expected.contains(&(response.status, response.code().as_str())), "{response:?}");
     };
     let json = ("Content-Type", "application/json");
 
     // A second claim of the job, by its own runner and by the other install's.
-    let mut claim: Value = serde_json::from_slice(&mine.body).unwrap();
+    let mut claim: Value = serde_json::from_slice(&own_claim.body).unwrap();
     claim["claim_id"] = json!("another");
     let body = claim.to_string();
-    let said = again(&server, &mine, &mine.path, &[json], body.as_bytes());
-    refused(said, &[(409, "claimed_by_other"), (410, "expired")]);
-    refused(again(&server, &theirs, &mine.path, &[json], &theirs.body), &[(403, "not_offered")]);
+    let response = repeat_call(&server, &own_claim, &own_claim.path, &[json], body.as_bytes());
+    refused(response, &[(409, "claimed_by_other"), (410, "expired")]);
+    refused(
+        repeat_call(&server, &other_claim, &own_claim.path, &[json], &other_claim.body),
+        &[(403, "not_offered")],
+    );
 
     // Log calls: after the end of the job, with an unknown execution, and from the other runner.
-    let log = mine.path.replace("/claim", "/log");
-    let patch = RecordedCall { method: "PATCH".into(), ..mine.clone() };
-    let other = RecordedCall { method: "PATCH".into(), ..theirs.clone() };
+    let log = own_claim.path.replace("/claim", "/log");
+    let patch = RecordedCall { method: "PATCH".into(), ..own_claim.clone() };
+    let other = RecordedCall { method: "PATCH".into(), ..other_claim.clone() };
     let chunk = vec![b'x'; 1024];
     let range = format!("bytes 0-{}/*", chunk.len() - 1);
     let digest = "sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:";
@@ -110,28 +113,36 @@ fn a_call_that_is_not_the_runners_to_make_is_refused_and_changes_nothing() {
         [("Execution", execution), ("Content-Range", range), ("Repr-Digest", digest)]
     }
     let stale = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV";
-    refused(again(&server, &patch, &log, &headers(stale, range, digest), b"x"), &[(412, "fenced")]);
     refused(
-        again(&server, &other, &log, &headers(execution, range, digest), b"x"),
+        repeat_call(&server, &patch, &log, &headers(stale, range, digest), b"x"),
+        &[(412, "fenced")],
+    );
+    refused(
+        repeat_call(&server, &other, &log, &headers(execution, range, digest), b"x"),
         &[(403, "forbidden")],
     );
-    let late = again(&server, &patch, &log, &headers(execution, range, digest), &chunk);
+    let late = repeat_call(&server, &patch, &log, &headers(execution, range, digest), &chunk);
     refused(late, &[(412, "fenced")]);
 
     // Reports with an unknown execution, and from the other runner.
-    let events = mine.path.replace("/claim", "/events");
-    let post = RecordedCall { method: "POST".into(), ..mine.clone() };
-    let other = RecordedCall { method: "POST".into(), ..theirs };
+    let events = own_claim.path.replace("/claim", "/events");
+    let post = RecordedCall { method: "POST".into(), ..own_claim.clone() };
+    let other = RecordedCall { method: "POST".into(), ..other_claim };
     let report = |execution: &str| {
         json!({"execution": execution, "seq": 1, "type": "started", "payload": {}, "log_len": 0})
             .to_string()
     };
-    let said =
-        again(&server, &post, &events, &[json, ("Execution", stale)], report(stale).as_bytes());
-    refused(said, &[(412, "fenced")]);
+    let response = repeat_call(
+        &server,
+        &post,
+        &events,
+        &[json, ("Execution", stale)],
+        report(stale).as_bytes(),
+    );
+    refused(response, &[(412, "fenced")]);
     let with = [json, ("Execution", execution)];
     refused(
-        again(&server, &other, &events, &with, report(execution).as_bytes()),
+        repeat_call(&server, &other, &events, &with, report(execution).as_bytes()),
         &[(403, "forbidden")],
     );
     // The other runner's report is recorded once as a suspected forgery, and nothing else is
@@ -152,29 +163,29 @@ fn repr_digest(bytes: &[u8], dir: &Path) -> String {
 }
 
 #[test]
-fn a_chunk_of_a_log_that_is_too_long_is_refused_and_the_job_goes_on() {
-    const MOST: usize = 256 * 1024;
+fn a_log_chunk_above_the_limit_is_rejected_and_the_job_continues() {
+    const MAX_CHUNK_BYTES: usize = 256 * 1024;
     let server = published();
     // The proxy holds the response to the first claim until the test releases it. By then the
     // execution exists, and the runner has sent no log bytes.
     let (claimed, first) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
-    let waits = Mutex::new(Some((claimed, released)));
-    let stranger = InterceptingProxy::before(server.runner(), move |call| {
+    let gate = Mutex::new(Some((claimed, released)));
+    let proxy = InterceptingProxy::before(server.runner(), move |call| {
         if call.path.ends_with("/claim") {
-            let first = waits.lock().unwrap().take();
+            let first = gate.lock().unwrap().take();
             if let Some((claimed, released)) = first {
                 claimed.send(call.clone()).unwrap();
-                let _over = released.recv();
+                let _released = released.recv();
             }
         }
         None
     });
-    let _runner = runner(&server, &stranger, "acme");
-    let claim: RecordedCall = first.recv_timeout(SOON).unwrap();
-    let answer: Value = serde_json::from_slice(&claim.answer).unwrap();
-    let execution = answer["execution"].as_str().unwrap();
-    let before = settled(&server);
+    let _runner = runner(&server, &proxy, "acme");
+    let claim: RecordedCall = first.recv_timeout(TIMEOUT).unwrap();
+    let response: Value = serde_json::from_slice(&claim.response).unwrap();
+    let execution = response["execution"].as_str().unwrap();
+    let before = settled_position(&server);
     let patch = RecordedCall { method: "PATCH".into(), ..claim.clone() };
     let path = claim.path.replace("/claim", "/log");
     let send = |bytes: &[u8], packed: bool| {
@@ -185,24 +196,34 @@ fn a_chunk_of_a_log_that_is_too_long_is_refused_and_the_job_goes_on() {
         if packed {
             headers.push(("Content-Encoding", "zstd"));
             let body = zstd::encode_all(bytes, 3).unwrap();
-            assert!(body.len() < MOST / 8, "small on its way: {}", body.len());
-            return again(&server, &patch, &path, &headers, &body);
+            assert!(
+                body.len() < MAX_CHUNK_BYTES / 8,
+                "the compressed body is too large: {}",
+                body.len()
+            );
+            return repeat_call(&server, &patch, &path, &headers, &body);
         }
-        again(&server, &patch, &path, &headers, bytes)
+        repeat_call(&server, &patch, &path, &headers, bytes)
     };
 
     // One byte too many, far too many, and too many bytes in a small compressed body. Everything
     // else in the requests is valid.
-    for (length, packed) in [(MOST + 1, false), (64 * MOST, false), (MOST + 1, true)] {
-        let said = send(&vec![b'x'; length], packed);
-        assert_eq!((said.status, said.code().as_str()), (413, "too_large"), "{length}: {said:?}");
-        assert!(said.body.contains("256 KiB"), "{said:?}");
+    for (length, packed) in
+        [(MAX_CHUNK_BYTES + 1, false), (64 * MAX_CHUNK_BYTES, false), (MAX_CHUNK_BYTES + 1, true)]
+    {
+        let response = send(&vec![b'x'; length], packed);
+        assert_eq!(
+            (response.status, response.code().as_str()),
+            (413, "too_large"),
+            "{length}: {response:?}"
+        );
+        assert!(response.body.contains("256 KiB"), "{response:?}");
     }
     assert_eq!(position(&server), before, "something was written");
 
     // The log contains none of these bytes: it begins with the runner's own records.
     release.send(()).unwrap();
-    until_some("a plan that waits", SOON, || {
+    until_some("a plan that waits", TIMEOUT, || {
         let run = server.stead().args(["runs", "show", "acme"]).output().unwrap();
         String::from_utf8_lossy(&run.stdout).contains("waiting_for_approval").then_some(())
     });
@@ -211,10 +232,12 @@ fn a_chunk_of_a_log_that_is_too_long_is_refused_and_the_job_goes_on() {
     let log = tests::stdout_of(server.stead_for_people().args(["jobs", "logs", job]));
     assert!(!log.is_empty() && !log.contains("xxxx"), "{log}");
     // The rest of a log may arrive after the final report.
-    let sealed = until_some("the seal", SOON, || {
-        tests::story(&server, job).into_iter().find(|event| event["type"] == "job.log_finalized")
+    let finalized = until_some("the finalized log", TIMEOUT, || {
+        tests::job_events(&server, job)
+            .into_iter()
+            .find(|event| event["type"] == "job.log_finalized")
     });
-    assert_eq!(sealed["payload"]["complete"], true, "{sealed:#}");
+    assert_eq!(finalized["payload"]["complete"], true, "{finalized:#}");
 }
 
 /// Changes one character in the middle of an envelope's payload in the response to a claim.
@@ -222,25 +245,25 @@ fn tampered(call: &RecordedCall, envelope: &str) -> Option<Vec<u8>> {
     if !call.path.ends_with("/claim") {
         return None;
     }
-    let mut answer: Value = serde_json::from_slice(&call.answer).ok()?;
-    let payload = answer[envelope]["payload"].as_str()?.to_string();
+    let mut response: Value = serde_json::from_slice(&call.response).ok()?;
+    let payload = response[envelope]["payload"].as_str()?.to_string();
     let middle = payload.len() / 2;
     let other = if payload.as_bytes()[middle] == b'A' { "B" } else { "A" };
     let mut changed = payload;
     changed.replace_range(middle..=middle, other);
-    answer[envelope]["payload"] = json!(changed);
-    Some(answer.to_string().into_bytes())
+    response[envelope]["payload"] = json!(changed);
+    Some(response.to_string().into_bytes())
 }
 
 #[test]
-fn a_manifest_or_grant_that_was_changed_on_its_way_is_refused_and_the_vendor_sees_it() {
+fn a_changed_manifest_or_grant_is_refused_and_the_vendor_is_informed() {
     let server = published();
     for envelope in ["manifest", "grant"] {
-        let stranger =
+        let proxy =
             InterceptingProxy::before(server.runner(), move |call| tampered(call, envelope));
-        let runner = runner(&server, &stranger, envelope);
+        let runner = runner(&server, &proxy, envelope);
         let rule = format!("{envelope}_signature");
-        let refusal = until_some("the refusal", SOON, || {
+        let refusal = until_some("the refusal", TIMEOUT, || {
             let events = server.ask(&["audit", "events", "--type", "runner.refused"]);
             let all = events.as_array().unwrap().clone();
             all.into_iter().find(|event| event["payload"]["rule"] == rule.as_str())
@@ -253,27 +276,27 @@ fn a_manifest_or_grant_that_was_changed_on_its_way_is_refused_and_the_vendor_see
 }
 
 #[test]
-fn an_answer_that_was_given_before_is_not_taken_again() {
+fn a_repeated_response_is_ignored() {
     let server = published();
     let first = Mutex::new(None);
-    let stranger = InterceptingProxy::before(server.runner(), move |call| {
+    let proxy = InterceptingProxy::before(server.runner(), move |call| {
         if !call.path.ends_with("/claim") {
             return None;
         }
         let mut first = first.lock().unwrap();
         let old = first.clone();
-        first.get_or_insert_with(|| call.answer.clone());
+        first.get_or_insert_with(|| call.response.clone());
         old
     });
-    let runner = runner(&server, &stranger, "acme");
-    until_some("a plan that waits", SOON, || {
+    let runner = runner(&server, &proxy, "acme");
+    until_some("a plan that waits", TIMEOUT, || {
         let run = server.stead().args(["runs", "show", "acme"]).output().unwrap();
         String::from_utf8_lossy(&run.stdout).contains("waiting_for_approval").then_some(())
     });
     // The proxy responds to every further claim with the recorded response to the plan's claim.
     server.ask(&["runs", "approve", "acme", "--all", "--reason", "the test says so"]);
     let journal = runner.data().join("journal.ndjson");
-    until_some("the old answer to be noticed", SOON, || {
+    until_some("the repeated response to be detected", TIMEOUT, || {
         let journal = std::fs::read_to_string(&journal).unwrap_or_default();
         journal.contains("execution_known").then_some(())
     });

@@ -14,15 +14,15 @@ use tests::{
     Customer, Server, edge_api, stdout_of, step, succeeded, terraform_or_skip, until, until_some,
 };
 
-const SOON: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Secret in the runner's environment only.
-const KEPT: &str = "kept-4f1d8a90c2b7e653";
+const NOT_PASSED: &str = "kept-4f1d8a90c2b7e653";
 /// Secret that every job receives.
 const PASSED: &str = "passed/9b0e+77a1=d4c8f2";
 
 /// Secret that every job receives and stores in a resource attribute. Terraform writes it into the
 /// text of its plan, the plan file and the state.
-const SHOWN: &str = "shown\"6b2e\\90<f4>&d1${7ac3}";
+const IN_ATTRIBUTE: &str = "shown\"6b2e\\90<f4>&d1${7ac3}";
 
 /// Secret that every job receives, as long as a session token. Tools wrap it at line ends.
 const TOKEN: &str = concat!(
@@ -32,7 +32,7 @@ const TOKEN: &str = concat!(
 );
 
 /// Script that writes the received secret in every way that this test covers.
-const ECHOES: &str = r#"
+const WRITES_SECRET: &str = r#"
 echo "plain: $STEAD_CANARY_PASSED"
 echo "in base64: $(printf %s "$STEAD_CANARY_PASSED" | base64)"
 echo "in base64, moved: $(printf 'x%s' "$STEAD_CANARY_PASSED" | base64)"
@@ -47,7 +47,7 @@ echo "not given: ${STEAD_CANARY_KEPT:-nothing}"
 "#;
 
 /// Resource with the received secret as an attribute.
-const SHOWING: &str = r#"
+const RESOURCE: &str = r#"
 variable "shown" {
   type    = string
   default = ""
@@ -65,7 +65,7 @@ fn patterns(secrets: &[&str]) -> Vec<(String, Vec<u8>)> {
     for secret in secrets {
         let base64 =
             stdout_of(Command::new("sh").args(["-c", "printf %s \"$0\" | base64", secret]));
-        for (how, text) in [
+        for (form, text) in [
             ("as it is", secret.to_string()),
             ("in quotes", serde_json::Value::from(*secret).to_string().trim_matches('"').into()),
             ("in base64", base64.trim().trim_end_matches('=').to_string()),
@@ -73,8 +73,8 @@ fn patterns(secrets: &[&str]) -> Vec<(String, Vec<u8>)> {
             ("in capital hexadecimal", hex(secret).to_uppercase()),
         ] {
             // A dump contains bytes as hexadecimal.
-            all.push((format!("{secret} {how}, dumped"), hex(&text).into_bytes()));
-            all.push((format!("{secret} {how}"), text.into_bytes()));
+            all.push((format!("{secret} {form}, dumped"), hex(&text).into_bytes()));
+            all.push((format!("{secret} {form}"), text.into_bytes()));
         }
     }
     let wrapped = stdout_of(Command::new("sh").args(["-c", "printf %s \"$0\" | base64", TOKEN]));
@@ -105,7 +105,7 @@ impl Search {
         if let Some(found) = self.automaton.find(bytes) {
             let (name, at) = (&self.names[found.pattern().as_usize()], found.start());
             let around = &bytes[at.saturating_sub(120)..(found.end() + 40).min(bytes.len())];
-            panic!("{what} holds {name}: …{}…", String::from_utf8_lossy(around));
+            panic!("{what} contains {name}: …{}…", String::from_utf8_lossy(around));
         }
     }
 }
@@ -123,17 +123,17 @@ fn files(dir: &Path, into: &mut Vec<PathBuf>) {
 }
 
 /// Returns `edge-api` with modules and an action that write the received secrets.
-fn telling(server: &Server) -> PathBuf {
+fn app_that_writes_secrets(server: &Server) -> PathBuf {
     let app = edge_api(server.dir());
     let append = |file: &Path| {
         let text = fs::read_to_string(file).unwrap();
-        fs::write(file, text + ECHOES).unwrap();
+        fs::write(file, text + WRITES_SECRET).unwrap();
     };
     for module in ["api", "cache", "database", "edge", "network"] {
         append(&app.join("modules").join(module).join("effect.sh"));
     }
-    let shows = app.join("modules/api/main.tf");
-    fs::write(&shows, fs::read_to_string(&shows).unwrap() + SHOWING).unwrap();
+    let module = app.join("modules/api/main.tf");
+    fs::write(&module, fs::read_to_string(&module).unwrap() + RESOURCE).unwrap();
     let action = app.join("actions/smoke_test.sh");
     append(&action);
     let outputs = r#"printf '{"told": "%s"}\n' "$STEAD_CANARY_PASSED" >> "$STEAD_OUTPUT_FILE""#;
@@ -160,25 +160,25 @@ fn dump(server: &Server) -> Vec<u8> {
 }
 
 #[test]
-fn a_canary_is_nowhere() {
+fn no_secret_is_stored_or_sent() {
     if !terraform_or_skip() {
         return;
     }
-    let loud = ["--log", "debug,hyper=info,h2=info,rustls=info,sqlx=warn"];
-    let server = Server::up_with("127.0.0.1:0", &loud);
-    let app = telling(&server);
+    let log_options = ["--log", "debug,hyper=info,h2=info,rustls=info,sqlx=warn"];
+    let server = Server::up_with("127.0.0.1:0", &log_options);
+    let app = app_that_writes_secrets(&server);
     server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
-    let words = ["--auto-approve", "--input", "company=Acme"];
-    let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &words[..]].concat());
+    let args = ["--auto-approve", "--input", "company=Acme"];
+    let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &args[..]].concat());
     let enrolment = created["enrolment"]["token"].as_str().unwrap();
     let runner = Customer::new(&server, "customer")
         .env("RUST_LOG", "debug,hyper=info,h2=info,rustls=info")
-        .env("STEAD_CANARY_KEPT", KEPT)
+        .env("STEAD_CANARY_KEPT", NOT_PASSED)
         .pass("STEAD_CANARY_PASSED", PASSED)
         .pass("STEAD_CANARY_TOKEN", TOKEN)
-        .pass("TF_VAR_shown", SHOWN)
+        .pass("TF_VAR_shown", IN_ATTRIBUTE)
         .start(&server, enrolment);
-    until_some("the provision run", SOON, || {
+    until_some("the provision run", TIMEOUT, || {
         server.ask(&["runs", "list", "--install", "acme"]).as_array()?.first().cloned()
     });
     let provision = succeeded(&server, "acme");
@@ -187,26 +187,26 @@ fn a_canary_is_nowhere() {
 
     // The jobs did write the secret, and the stored text is redacted.
     let job = action["dag"][0]["job"].as_str().unwrap();
-    let told = stdout_of(server.stead_for_people().args(["jobs", "logs", job]));
-    assert!(told.contains("plain: [redacted]"), "{told}");
-    assert!(told.contains("to the other stream: [redacted]"), "{told}");
-    assert!(told.contains("not given: nothing"), "{told}");
+    let log = stdout_of(server.stead_for_people().args(["jobs", "logs", job]));
+    assert!(log.contains("plain: [redacted]"), "{log}");
+    assert!(log.contains("to the other stream: [redacted]"), "{log}");
+    assert!(log.contains("not given: nothing"), "{log}");
 
     // Terraform wrote the secret, too, in the text of its plan.
     let jobs = server.ask(&["jobs", "list"]);
     let plans = |job: &&Value| job["kind"] == "plan" && job["name"] == "api";
     let plan = jobs.as_array().unwrap().iter().find(plans).unwrap_or_else(|| panic!("{jobs:#}"));
-    let told =
+    let log =
         stdout_of(server.stead_for_people().args(["jobs", "logs", plan["id"].as_str().unwrap()]));
-    assert!(told.contains("+ \"of [redacted]\" = ["), "{told}");
+    assert!(log.contains("+ \"of [redacted]\" = ["), "{log}");
     assert!(
-        told.contains("+ \"[redacted]\",") && told.contains("\"before [redacted] after\""),
-        "{told}"
+        log.contains("+ \"[redacted]\",") && log.contains("\"before [redacted] after\""),
+        "{log}"
     );
     assert_eq!(step(&provision, "api")["plan"]["add"], 2, "{provision:#}");
 
     // Output for users and programs.
-    let search = Search::new(&[KEPT, PASSED, SHOWN]);
+    let search = Search::new(&[NOT_PASSED, PASSED, IN_ATTRIBUTE]);
     for job in server.ask(&["jobs", "list"]).as_array().unwrap() {
         let id = job["id"].as_str().unwrap();
         let log = server.stead_for_people().args(["jobs", "logs", id]).output().unwrap();
@@ -217,9 +217,9 @@ fn a_canary_is_nowhere() {
         let shown = stdout_of(server.stead().args(["runs", "show", id, "--plans"]));
         search.is_clean(&format!("the plans of {id}"), shown.as_bytes());
     }
-    for asked in [&["audit", "export"][..], &["installs", "state", "acme"]] {
-        let answer = stdout_of(server.stead().args(asked));
-        search.is_clean(&format!("{asked:?}"), answer.as_bytes());
+    for args in [&["audit", "export"][..], &["installs", "state", "acme"]] {
+        let output = stdout_of(server.stead().args(args));
+        search.is_clean(&format!("{args:?}"), output.as_bytes());
     }
     let export = stdout_of(server.stead_for_people().args(["audit", "export"]));
     let digests = export.split('"').filter(|word| word.starts_with("sha256:") && word.len() == 71);
@@ -231,10 +231,11 @@ fn a_canary_is_nowhere() {
     }
 
     // A job's directories are deleted shortly after its result is known.
-    until("the jobs' places to be gone", SOON, || {
+    until("the jobs' directories to be deleted", TIMEOUT, || {
         let jobs = fs::read_dir(runner.data().join("jobs")).unwrap().filter_map(Result::ok);
-        let mut places = jobs.flat_map(|job| ["work", "tmp"].map(|name| job.path().join(name)));
-        !places.any(|place| place.exists())
+        let mut directories =
+            jobs.flat_map(|job| ["work", "tmp"].map(|name| job.path().join(name)));
+        !directories.any(|directory| directory.exists())
     });
 
     // Data on disk: tables, spool, journal, plans, state, artifacts, and the programs' logs, which
@@ -248,17 +249,17 @@ fn a_canary_is_nowhere() {
     assert!(all.contains(&runner.data().join("journal.ndjson")), "no journal");
     // A state contains its resources' attributes. It belongs to the customer and stays on the
     // customer's side.
-    let (state, in_state) = (runner.data().join("state"), Search::new(&[KEPT, PASSED]));
-    let mut kept = false;
+    let (state, state_search) = (runner.data().join("state"), Search::new(&[NOT_PASSED, PASSED]));
+    let mut has_state = false;
     for file in &all {
         // Postgres renames its files while it runs.
         let Ok(bytes) = fs::read(file) else { continue };
-        let of_state = file.starts_with(&state);
-        kept |= of_state;
-        let search = if of_state { &in_state } else { &search };
+        let is_state = file.starts_with(&state);
+        has_state |= is_state;
+        let search = if is_state { &state_search } else { &search };
         search.is_clean(&file.display().to_string(), &bytes);
     }
-    assert!(kept, "no state in {}", state.display());
+    assert!(has_state, "no state in {}", state.display());
 
     // Stead's own secrets: a call leaves no trace of the caller's token.
     let calls = server.log() + &runner.log();

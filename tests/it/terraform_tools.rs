@@ -12,7 +12,7 @@ use tests::{
     Customer, Server, each_effect_once, edge_api, stdout_of, succeeded, terraform_or_skip, until,
 };
 
-const SOON: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns a tool of this name on PATH.
 fn on_path(name: &str) -> Option<PathBuf> {
@@ -50,7 +50,7 @@ fn path_with_tofu(dir: &Path, program: &Path) -> String {
         let others = fs::read_dir(&*dir).unwrap().filter_map(Result::ok);
         for other in others.filter(|other| other.file_name() != "terraform") {
             // PATH may contain the same directory twice.
-            let _there = symlink(other.path(), without.join(other.file_name()));
+            let _may_exist = symlink(other.path(), without.join(other.file_name()));
         }
         *dir = without;
     }
@@ -59,30 +59,30 @@ fn path_with_tofu(dir: &Path, program: &Path) -> String {
 }
 
 #[test]
-fn an_install_lives_and_ends_where_terraform_is_named_tofu() {
+fn an_install_is_managed_by_terraform_under_the_name_tofu() {
     if terraform_or_skip() {
         let tool = on_path("terraform").or_else(|| on_path("tofu")).unwrap();
-        an_install_lives_and_ends_with(&tool);
+        assert_provisions_and_deprovisions(&tool);
     }
 }
 
 #[test]
-fn an_install_lives_and_ends_with_opentofu_itself() {
+fn an_install_is_managed_by_opentofu() {
     if let Some(tool) = opentofu_or_skip() {
-        an_install_lives_and_ends_with(&tool);
+        assert_provisions_and_deprovisions(&tool);
     }
 }
 
-fn an_install_lives_and_ends_with(tool: &Path) {
+fn assert_provisions_and_deprovisions(tool: &Path) {
     let server = Server::up();
     let app = edge_api(server.dir());
     server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
-    let words = ["--auto-approve", "--input", "company=Acme"];
-    let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &words[..]].concat());
+    let args = ["--auto-approve", "--input", "company=Acme"];
+    let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &args[..]].concat());
     let token = created["enrolment"]["token"].as_str().unwrap();
     let path = path_with_tofu(server.dir(), tool);
     let runner = Customer::new(&server, "customer").env("PATH", &path).start(&server, token);
-    until("the provision run", SOON, || {
+    until("the provision run", TIMEOUT, || {
         !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
     succeeded(&server, "acme");
@@ -90,13 +90,13 @@ fn an_install_lives_and_ends_with(tool: &Path) {
     let jobs = server.ask(&["jobs", "list", "--install", "acme"]);
     let jobs = jobs.as_array().unwrap();
     let ids = jobs.iter().filter(|job| job["kind"] == "plan" || job["kind"] == "apply");
-    let mut looked_at = 0;
+    let mut log_count = 0;
     for id in ids.map(|job| job["id"].as_str().unwrap()) {
         let log = stdout_of(server.stead_for_people().args(["jobs", "logs", id]));
         assert!(log.contains("tofu 1.") && log.contains("/tools/tofu"), "{log}");
-        looked_at += 1;
+        log_count += 1;
     }
-    assert!(looked_at >= 12, "{jobs:#?}");
+    assert!(log_count >= 12, "{jobs:#?}");
 
     server.ask(&["installs", "deprovision", "acme", "--reason", "the end"]);
     succeeded(&server, "acme");
@@ -104,29 +104,32 @@ fn an_install_lives_and_ends_with(tool: &Path) {
 }
 
 #[test]
-fn without_either_the_step_fails_and_says_what_to_install() {
+fn a_step_without_a_tool_fails_with_a_hint() {
     let server = Server::up();
     let app = edge_api(server.dir());
     server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
-    let words = ["--auto-approve", "--input", "company=Acme"];
-    let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &words[..]].concat());
+    let args = ["--auto-approve", "--input", "company=Acme"];
+    let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &args[..]].concat());
     let token = created["enrolment"]["token"].as_str().unwrap();
     let empty = server.dir().join("no-tools");
     fs::create_dir(&empty).unwrap();
     let customer = Customer::new(&server, "customer").env("PATH", empty.to_str().unwrap());
     let runner = customer.start(&server, token);
-    until("the provision run", SOON, || {
+    until("the provision run", TIMEOUT, || {
         !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
     let run = tests::ended(&server, "acme");
     assert_eq!(run["state"], "failed", "{run:#}");
-    let said = tests::told(&server, &run);
-    assert!(said.contains("neither terraform nor tofu") && said.contains("PATH"), "{said}");
+    let details = tests::run_with_logs(&server, &run);
+    assert!(
+        details.contains("neither terraform nor tofu") && details.contains("PATH"),
+        "{details}"
+    );
     assert!(runner.ledger().is_empty());
 }
 
 #[test]
-fn a_module_that_is_not_valid_fails_its_build_with_file_and_line() {
+fn an_invalid_module_fails_its_build_with_file_and_line() {
     if !terraform_or_skip() {
         return;
     }
@@ -135,8 +138,8 @@ fn a_module_that_is_not_valid_fails_its_build_with_file_and_line() {
     // HCL that parses, so that only the build finds its error.
     let module = fs::read_dir(app.join("modules")).unwrap().next().unwrap().unwrap().path();
     fs::write(module.join("wrong.tf"), "locals {\n  wrong = var.not_declared\n}\n").unwrap();
-    let (code, told) = server.refused(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
-    assert_eq!(code, 1, "{told}");
+    let (code, output) = server.refused(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    assert_eq!(code, 1, "{output}");
     let builds = server.ask(&["builds", "list", "--app", "edge-api"]);
     let failed = builds.as_array().unwrap().iter().find(|build| build["state"] == "failed");
     let failed = failed.unwrap_or_else(|| panic!("{builds:#}"));
@@ -148,14 +151,14 @@ fn a_module_that_is_not_valid_fails_its_build_with_file_and_line() {
 }
 
 #[test]
-fn hcl_that_cannot_be_parsed_is_an_error_of_validate_with_file_and_line() {
+fn invalid_hcl_is_an_error_of_validate_with_file_and_line() {
     let server = Server::up();
     let app = edge_api(server.dir());
     let module = fs::read_dir(app.join("modules")).unwrap().next().unwrap().unwrap().path();
     fs::write(module.join("wrong.tf"), "locals {\n  wrong = \n}\n").unwrap();
     let mut validate = server.stead_for_people();
     let validated = validate.args(["apps", "validate", app.to_str().unwrap()]).output().unwrap();
-    let told = String::from_utf8_lossy(&validated.stdout).into_owned();
-    assert_eq!(validated.status.code(), Some(2), "{told}");
-    assert!(told.contains("bad_module") && told.contains("wrong.tf:2"), "{told}");
+    let output = String::from_utf8_lossy(&validated.stdout).into_owned();
+    assert_eq!(validated.status.code(), Some(2), "{output}");
+    assert!(output.contains("bad_module") && output.contains("wrong.tf:2"), "{output}");
 }

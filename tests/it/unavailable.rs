@@ -8,9 +8,9 @@ use std::{
 };
 
 use serde_json::json;
-use tests::{HttpResponse, Server, call, position, program, settled, stdout_of, until};
+use tests::{HttpResponse, Server, call, position, program, settled_position, stdout_of, until};
 
-const SOON: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs a `stead up` that must fail to start.
 fn up(data: &Path, control: &str) -> Output {
@@ -27,8 +27,8 @@ fn up(data: &Path, control: &str) -> Output {
 
 /// Returns the number of events without those of runners. A stop and a start of the server add
 /// events to the stream of its build runner.
-fn but_of_runners(server: &Server) -> usize {
-    settled(server);
+fn count_events_without_runners(server: &Server) -> usize {
+    settled_position(server);
     let events = server.ask(&["audit", "events", "--limit", "200"]);
     let of_runner =
         |event: &&serde_json::Value| event["type"].as_str().unwrap().starts_with("runner.");
@@ -36,43 +36,46 @@ fn but_of_runners(server: &Server) -> usize {
 }
 
 #[track_caller]
-fn refused(output: &Output, words: &[&str]) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    let last = said.lines().rfind(|line| line.starts_with("error: "));
-    let last = last.unwrap_or_else(|| panic!("no error: {said}"));
-    assert!(words.iter().all(|word| last.contains(word)), "{words:?}: {last}");
+fn assert_refused(output: &Output, texts: &[&str]) {
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    let last = message.lines().rfind(|line| line.starts_with("error: "));
+    let last = last.unwrap_or_else(|| panic!("no error: {message}"));
+    assert!(texts.iter().all(|text| last.contains(text)), "{texts:?}: {last}");
 }
 
 #[test]
 fn a_port_or_a_data_directory_in_use_or_of_another_version_stops_a_start() {
     let mut server = Server::up();
-    let (before, recorded) = (settled(&server), but_of_runners(&server));
+    let (before, recorded) = (settled_position(&server), count_events_without_runners(&server));
     let address = server.control().strip_prefix("http://").unwrap().to_string();
     let elsewhere = server.dir().join("other");
     let output = up(&elsewhere, &address);
-    refused(
+    assert_refused(
         &output,
         &["cannot listen on", &address, "choose another address with --control-listen"],
     );
     let pid = server.pid().to_string();
-    refused(&up(&server.data(), "127.0.0.1:0"), &[server.data().to_str().unwrap(), &pid]);
-    refused(&up(&server.dir().join("third"), "0.0.0.0:0"), &["plain HTTP", "--tls-cert"]);
+    assert_refused(&up(&server.data(), "127.0.0.1:0"), &[server.data().to_str().unwrap(), &pid]);
+    assert_refused(&up(&server.dir().join("third"), "0.0.0.0:0"), &["plain HTTP", "--tls-cert"]);
     assert_eq!(position(&server), before, "something was written");
 
     // A failed start leaves no process: its Postgres has ended, too.
-    let left = elsewhere.join("postgres/postmaster.pid");
-    assert!(!left.exists(), "{} is there", left.display());
+    let pid_file = elsewhere.join("postgres/postmaster.pid");
+    assert!(!pid_file.exists(), "{} is there", pid_file.display());
 
     // A data directory of a newer Postgres. With the version restored, the server starts.
     server.stop();
     let version = server.data().join("postgres/PG_VERSION");
-    let kept = fs::read_to_string(&version).unwrap();
+    let original = fs::read_to_string(&version).unwrap();
     fs::write(&version, "99\n").unwrap();
-    refused(&up(&server.data(), "127.0.0.1:0"), &["created by Postgres 99", kept.trim()]);
-    fs::write(&version, kept).unwrap();
+    assert_refused(
+        &up(&server.data(), "127.0.0.1:0"),
+        &["created by Postgres 99", original.trim()],
+    );
+    fs::write(&version, original).unwrap();
     server.restart();
-    assert_eq!(but_of_runners(&server), recorded);
+    assert_eq!(count_events_without_runners(&server), recorded);
 }
 
 /// Returns the postmaster of a data directory and its children.
@@ -88,7 +91,7 @@ fn postgres(data: &Path) -> Vec<String> {
 
 /// Sends a signal to all of these processes and ignores those that no longer exist.
 fn signal(name: &str, pids: &[String]) {
-    let _some_gone = Command::new("kill").arg(name).args(pids).output();
+    let _may_fail = Command::new("kill").arg(name).args(pids).output();
 }
 
 /// Guard that resumes processes at the end of the test, because a stopped process cannot be ended.
@@ -106,27 +109,27 @@ fn get(server: &str, path: &str, token: &str) -> HttpResponse {
 }
 
 #[track_caller]
-fn unavailable(answer: &HttpResponse) {
-    assert_eq!((answer.status, answer.code().as_str()), (503, "unavailable"), "{answer:?}");
-    assert!(answer.headers.to_lowercase().contains("retry-after"), "{answer:?}");
+fn assert_unavailable(response: &HttpResponse) {
+    assert_eq!((response.status, response.code().as_str()), (503, "unavailable"), "{response:?}");
+    assert!(response.headers.to_lowercase().contains("retry-after"), "{response:?}");
 }
 
 #[test]
-fn a_database_that_does_not_answer_is_a_503_and_recovers() {
+fn an_unresponsive_database_is_a_503_and_recovers() {
     let server = Server::up();
-    let before = settled(&server);
+    let before = settled_position(&server);
     let (control, token) = (server.control().to_string(), server.owner_token());
     let stopped = Stopped(postgres(&server.data()));
     signal("-STOP", &stopped.0);
     let begun = Instant::now();
-    unavailable(&get(&control, "/readyz", &token));
+    assert_unavailable(&get(&control, "/readyz", &token));
     assert_eq!(get(&control, "/healthz", &token).status, 200);
-    unavailable(&get(&control, "/v1/apps", &token));
+    assert_unavailable(&get(&control, "/v1/apps", &token));
     assert!(begun.elapsed() < Duration::from_secs(25), "took {:?}", begun.elapsed());
     drop(stopped);
-    until("the server to be ready", SOON, || get(&control, "/readyz", &token).status == 200);
+    until("the server to be ready", TIMEOUT, || get(&control, "/readyz", &token).status == 200);
     assert_eq!(get(&control, "/v1/apps", &token).status, 200);
-    assert_eq!(settled(&server), before, "something was written");
+    assert_eq!(settled_position(&server), before, "something was written");
 }
 
 #[test]
@@ -135,41 +138,42 @@ fn two_servers_append_to_one_log() {
     let second = first.second();
     let controls = [first.control().to_owned(), second.control().to_owned()];
     let authorization = format!("Bearer {}", first.owner_token());
-    until("the token to be known", SOON, || {
+    until("the token to be known", TIMEOUT, || {
         get(&controls[1], "/v1/apps", &first.owner_token()).status == 200
     });
     let before = position(&first);
-    let make = |control: &str, key: String| {
+    let create_token = |control: &str, key: String| {
         let headers = [
             ("Authorization", authorization.as_str()),
             ("Content-Type", "application/json"),
             ("Idempotency-Key", key.as_str()),
         ];
-        let made = call("POST", &format!("{control}/v1/tokens"), &headers, br#"{"role":"viewer"}"#);
-        assert_eq!(made.status, 200, "{made:?}");
-        made.json()["id"].as_str().unwrap().to_owned()
+        let created =
+            call("POST", &format!("{control}/v1/tokens"), &headers, br#"{"role":"viewer"}"#);
+        assert_eq!(created.status, 200, "{created:?}");
+        created.json()["id"].as_str().unwrap().to_owned()
     };
     // Each server creates fifty tokens with its own keys. Both create ten tokens with the same
     // keys.
-    let made: Vec<String> = std::thread::scope(|scope| {
-        let ask = |server: usize| {
-            let (control, make) = (&controls[server], &make);
+    let created: Vec<String> = std::thread::scope(|scope| {
+        let spawn_caller = |server: usize| {
+            let (control, create_token) = (&controls[server], &create_token);
             scope.spawn(move || -> Vec<_> {
-                let own = (0..50).map(|n| make(control, format!("own-{server}-{n}")));
-                own.chain((0..10).map(|n| make(control, format!("both-{n}")))).collect()
+                let own = (0..50).map(|n| create_token(control, format!("own-{server}-{n}")));
+                own.chain((0..10).map(|n| create_token(control, format!("both-{n}")))).collect()
             })
         };
-        let asked = [ask(0), ask(1)];
-        asked.into_iter().flat_map(|asked| asked.join().unwrap()).collect()
+        let callers = [spawn_caller(0), spawn_caller(1)];
+        callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect()
     });
-    let distinct: std::collections::BTreeSet<_> = made.iter().collect();
+    let distinct: std::collections::BTreeSet<_> = created.iter().collect();
     assert_eq!(
-        (made.len(), distinct.len()),
+        (created.len(), distinct.len()),
         (120, 110),
         "a key made two tokens, or a token is lost"
     );
     // A server learns of the other server's appends a moment later.
-    until("all of them in the log", SOON, || {
+    until("all of them in the log", TIMEOUT, || {
         let listed = first.ask(&["audit", "events", "--type", "access.token_issued"]);
         let issued = listed.as_array().unwrap().iter();
         issued.filter(|event| event["position"].as_u64().unwrap() > before).count() == 110
@@ -178,15 +182,15 @@ fn two_servers_append_to_one_log() {
 }
 
 #[test]
-fn a_database_that_is_down_is_a_503_and_nothing_is_lost_or_done_twice() {
+fn a_stopped_database_is_a_503_and_nothing_is_lost_or_repeated() {
     let mut first = Server::up();
     let second = first.second();
     let control = second.control();
     let token = first.owner_token();
-    until("the token to be known", SOON, || get(control, "/v1/apps", &token).status == 200);
-    let before = but_of_runners(&first);
+    until("the token to be known", TIMEOUT, || get(control, "/v1/apps", &token).status == 200);
+    let before = count_events_without_runners(&first);
     let authorization = format!("Bearer {token}");
-    let make = || {
+    let create_token = || {
         let headers = [
             ("Authorization", authorization.as_str()),
             ("Content-Type", "application/json"),
@@ -198,17 +202,25 @@ fn a_database_that_is_down_is_a_503_and_nothing_is_lost_or_done_twice() {
 
     // A stop of the first server stops the database of the second.
     first.stop();
-    until("the database to be missed", SOON, || get(control, "/readyz", &token).status == 503);
-    unavailable(&get(control, "/v1/apps", &token));
-    unavailable(&make());
+    until("the server to report the missing database", TIMEOUT, || {
+        get(control, "/readyz", &token).status == 503
+    });
+    assert_unavailable(&get(control, "/v1/apps", &token));
+    assert_unavailable(&create_token());
     assert_eq!(get(control, "/healthz", &token).status, 200);
 
     first.restart();
-    until("the second server to recover", SOON, || get(control, "/readyz", &token).status == 200);
-    assert_eq!(but_of_runners(&first), before, "something was written while the database was down");
-    let (made, again) = (make(), make());
-    assert_eq!((made.status, again.status), (200, 200), "{made:?} {again:?}");
-    assert_eq!(made.json()["id"], again.json()["id"], "the same call made two tokens");
-    assert!(but_of_runners(&first) > before);
+    until("the second server to recover", TIMEOUT, || {
+        get(control, "/readyz", &token).status == 200
+    });
+    assert_eq!(
+        count_events_without_runners(&first),
+        before,
+        "something was written while the database was down"
+    );
+    let (created, repeated) = (create_token(), create_token());
+    assert_eq!((created.status, repeated.status), (200, 200), "{created:?} {repeated:?}");
+    assert_eq!(created.json()["id"], repeated.json()["id"], "the same call made two tokens");
+    assert!(count_events_without_runners(&first) > before);
     let _verified = stdout_of(first.stead_for_people().args(["audit", "verify"]));
 }

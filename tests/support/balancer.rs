@@ -19,20 +19,20 @@ use tokio::{
 use crate::Server;
 
 /// Interval of the readiness checks.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Timeout of one readiness check.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Running load balancer.
 pub struct Balancer {
     control: SocketAddr,
     runner: SocketAddr,
-    behind: Arc<Behind>,
+    backends: Arc<Backends>,
     _runtime: Runtime,
 }
 
 #[derive(Default)]
-struct Behind {
+struct Backends {
     servers: Mutex<Vec<Backend>>,
     turn: AtomicUsize,
 }
@@ -49,15 +49,15 @@ impl Balancer {
     pub fn new() -> Balancer {
         let mut builder = Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).enable_all().build().unwrap();
-        let behind = Arc::new(Behind::default());
-        let [control, runner] = [0, 1].map(|door| {
+        let backends = Arc::new(Backends::default());
+        let [control, runner] = [0, 1].map(|listener_index| {
             let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
             let address = listener.local_addr().unwrap();
-            runtime.spawn(forward(listener, door, Arc::clone(&behind)));
+            runtime.spawn(forward(listener, listener_index, Arc::clone(&backends)));
             address
         });
-        runtime.spawn(watch(Arc::clone(&behind)));
-        Balancer { control, runner, behind, _runtime: runtime }
+        runtime.spawn(watch(Arc::clone(&backends)));
+        Balancer { control, runner, backends, _runtime: runtime }
     }
 
     /// Returns the URL of the Control API.
@@ -71,15 +71,15 @@ impl Balancer {
     }
 
     /// Adds a server.
-    pub fn put_before(&self, server: &Server) {
+    pub fn add(&self, server: &Server) {
         let address = |url: &str| url.split("://").nth(1).unwrap().parse().unwrap();
         let at = [address(server.control()), address(server.runner())];
-        self.behind.servers.lock().unwrap().push(Backend { at, is_ready: true });
+        self.backends.servers.lock().unwrap().push(Backend { at, is_ready: true });
     }
 
     /// Returns the number of ready servers.
     pub fn ready(&self) -> usize {
-        self.behind.servers.lock().unwrap().iter().filter(|one| one.is_ready).count()
+        self.backends.servers.lock().unwrap().iter().filter(|one| one.is_ready).count()
     }
 }
 
@@ -89,9 +89,9 @@ impl Default for Balancer {
     }
 }
 
-impl Behind {
+impl Backends {
     /// Returns the servers to try, in order: the ready ones in turn, then the others.
-    fn order(&self, door: usize) -> Vec<SocketAddr> {
+    fn order(&self, listener_index: usize) -> Vec<SocketAddr> {
         let mut servers = self.servers.lock().unwrap().clone();
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         if !servers.is_empty() {
@@ -99,15 +99,15 @@ impl Behind {
             servers.rotate_left(first);
         }
         servers.sort_by_key(|one| !one.is_ready);
-        servers.iter().map(|one| one.at[door]).collect()
+        servers.iter().map(|one| one.at[listener_index]).collect()
     }
 }
 
-async fn forward(listener: TcpListener, door: usize, behind: Arc<Behind>) {
+async fn forward(listener: TcpListener, listener_index: usize, backends: Arc<Backends>) {
     while let Ok((mut caller, _)) = listener.accept().await {
-        let behind = Arc::clone(&behind);
+        let backends = Arc::clone(&backends);
         tokio::spawn(async move {
-            for server in behind.order(door) {
+            for server in backends.order(listener_index) {
                 if let Ok(mut server) = TcpStream::connect(server).await {
                     let _ended = copy_bidirectional(&mut caller, &mut server).await;
                     return;
@@ -117,21 +117,24 @@ async fn forward(listener: TcpListener, door: usize, behind: Arc<Behind>) {
     }
 }
 
-async fn watch(behind: Arc<Behind>) {
+async fn watch(backends: Arc<Backends>) {
     loop {
-        let servers = behind.servers.lock().unwrap().clone();
+        let servers = backends.servers.lock().unwrap().clone();
         for (number, server) in servers.iter().enumerate() {
-            let is_ready = matches!(timeout(PATIENCE, ask(server.at[0])).await, Ok(Ok(true)));
-            behind.servers.lock().unwrap()[number].is_ready = is_ready;
+            let is_ready =
+                matches!(timeout(CHECK_TIMEOUT, check_ready(server.at[0])).await, Ok(Ok(true)));
+            backends.servers.lock().unwrap()[number].is_ready = is_ready;
         }
-        sleep(LOOK).await;
+        sleep(CHECK_INTERVAL).await;
     }
 }
 
-async fn ask(server: SocketAddr) -> std::io::Result<bool> {
-    let mut to = TcpStream::connect(server).await?;
-    to.write_all(b"GET /readyz HTTP/1.1\r\nhost: balancer\r\nconnection: close\r\n\r\n").await?;
-    let mut answer = [0; 12];
-    to.read_exact(&mut answer).await?;
-    Ok(answer.ends_with(b" 200"))
+async fn check_ready(server: SocketAddr) -> std::io::Result<bool> {
+    let mut stream = TcpStream::connect(server).await?;
+    stream
+        .write_all(b"GET /readyz HTTP/1.1\r\nhost: balancer\r\nconnection: close\r\n\r\n")
+        .await?;
+    let mut response = [0; 12];
+    stream.read_exact(&mut response).await?;
+    Ok(response.ends_with(b" 200"))
 }

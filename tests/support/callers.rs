@@ -22,8 +22,8 @@ use ulid::Ulid;
 use crate::oracle::{CallerWrite, WriteResult};
 
 /// Timeout of one call before it is repeated.
-const PATIENCE: Duration = Duration::from_secs(4);
-const AGAIN: Duration = Duration::from_millis(100);
+const CALL_TIMEOUT: Duration = Duration::from_secs(4);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 const GRANTED: &str = "access.role_granted";
 const REVOKED: &str = "access.role_revoked";
 
@@ -38,29 +38,29 @@ struct Shared {
     /// Shared address first, then each server's own.
     addresses: Vec<String>,
     token: String,
-    heard: Mutex<Vec<CallerWrite>>,
-    again: AtomicU64,
+    responses: Mutex<Vec<CallerWrite>>,
+    retries: AtomicU64,
     stopped: AtomicBool,
     /// Lock that each change holds until its response.
-    under_way: RwLock<()>,
+    change_lock: RwLock<()>,
 }
 
 impl Callers {
-    /// Starts this many callers with the token in that file. Most calls go to the first address,
-    /// the rest to a random one.
+    /// Starts this many callers with this token. Most calls go to the first address, the rest to a
+    /// random one.
     pub fn start(number: u64, seed: u64, addresses: Vec<String>, token: &str) -> Callers {
         // Fails if another test of this process has installed the provider.
         let _first = rustls::crypto::ring::default_provider().install_default();
         // One connection per call, so that the next call can reach another server.
-        let http = Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(PATIENCE);
+        let http = Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(CALL_TIMEOUT);
         let shared = Arc::new(Shared {
             http: http.build().unwrap(),
             addresses,
             token: token.to_string(),
-            heard: Mutex::default(),
-            again: AtomicU64::new(0),
+            responses: Mutex::default(),
+            retries: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
-            under_way: RwLock::default(),
+            change_lock: RwLock::default(),
         });
         let mut builder = Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).enable_all().build().unwrap();
@@ -73,18 +73,18 @@ impl Callers {
 
     /// Waits until every started change has a response. No change starts while the returned guard
     /// is held.
-    pub fn quiet(&self, limit: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
-        self.runtime.block_on(async { timeout(limit, self.shared.under_way.write()).await.ok() })
+    pub fn pause(&self, limit: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
+        self.runtime.block_on(async { timeout(limit, self.shared.change_lock.write()).await.ok() })
     }
 
     /// Returns the responses so far.
-    pub fn heard(&self) -> Vec<CallerWrite> {
-        self.shared.heard.lock().unwrap().clone()
+    pub fn responses(&self) -> Vec<CallerWrite> {
+        self.shared.responses.lock().unwrap().clone()
     }
 
     /// Returns the number of repeated calls.
-    pub fn again(&self) -> u64 {
-        self.shared.again.load(Ordering::Relaxed)
+    pub fn retries(&self) -> u64 {
+        self.shared.retries.load(Ordering::Relaxed)
     }
 
     /// Stops new changes.
@@ -101,28 +101,29 @@ struct Caller {
 impl Caller {
     async fn call(mut self) {
         let shared = Arc::clone(&self.shared);
-        let made = {
-            let _under_way = shared.under_way.read().await;
-            let made =
-                self.until_answered(Method::POST, "/v1/tokens", &json!({"role": "auditor"})).await;
+        let principal = {
+            let _change_lock = shared.change_lock.read().await;
+            let made = self
+                .send_until_confirmed(Method::POST, "/v1/tokens", &json!({"role": "auditor"}))
+                .await;
             let (principal, position) = (text(&made, "principal"), number(&made));
             let all = ["access.principal_added", GRANTED, "access.token_issued"];
             for (event, position) in all.into_iter().zip(position - 2..) {
-                shared.hear(&principal, WriteResult::Written { event: event.into(), position });
+                shared.record(&principal, WriteResult::Written { event: event.into(), position });
             }
             principal
         };
-        let path = format!("/v1/principals/{made}/roles/auditor");
+        let path = format!("/v1/principals/{principal}/roles/auditor");
         while !shared.stopped.load(Ordering::SeqCst) {
-            let under_way = shared.under_way.read().await;
+            let change_lock = shared.change_lock.read().await;
             // Half of the requests ask for the existing state.
             let (method, event) = match self.random.gen_bool(0.5) {
                 true => (Method::PUT, GRANTED),
                 false => (Method::DELETE, REVOKED),
             };
-            let done = self.until_answered(method, &path, &Value::Null).await;
+            let done = self.send_until_confirmed(method, &path, &Value::Null).await;
             let (event, position) = (event.to_string(), number(&done));
-            let told = match done["changed"].as_bool().unwrap() {
+            let result = match done["changed"].as_bool().unwrap() {
                 true => WriteResult::Written { event, position },
                 false => WriteResult::Already {
                     event,
@@ -130,14 +131,14 @@ impl Caller {
                     position,
                 },
             };
-            shared.hear(&made, told);
-            drop(under_way);
+            shared.record(&principal, result);
+            drop(change_lock);
             sleep(Duration::from_millis(self.random.gen_range(0..60))).await;
         }
     }
 
     /// Sends a change to varying servers until one confirms it.
-    async fn until_answered(&mut self, method: Method, path: &str, body: &Value) -> Value {
+    async fn send_until_confirmed(&mut self, method: Method, path: &str, body: &Value) -> Value {
         let key = Ulid::new().to_string();
         loop {
             // Most calls go to the shared address; some go to a server that the balancer might
@@ -153,29 +154,29 @@ impl Caller {
                 Value::Null => call,
                 body => call.json(body),
             };
-            if let Ok(answer) = call.bearer_auth(&self.shared.token).send().await
-                && answer.status().is_success()
-                && let Ok(done) = answer.json().await
+            if let Ok(response) = call.bearer_auth(&self.shared.token).send().await
+                && response.status().is_success()
+                && let Ok(done) = response.json().await
             {
                 return done;
             }
-            self.shared.again.fetch_add(1, Ordering::Relaxed);
-            sleep(AGAIN).await;
+            self.shared.retries.fetch_add(1, Ordering::Relaxed);
+            sleep(RETRY_PAUSE).await;
         }
     }
 }
 
 impl Shared {
-    fn hear(&self, principal: &str, told: WriteResult) {
+    fn record(&self, principal: &str, result: WriteResult) {
         let stream = format!("access/{principal}");
-        self.heard.lock().unwrap().push(CallerWrite { stream, told });
+        self.responses.lock().unwrap().push(CallerWrite { stream, result });
     }
 }
 
-fn text(answer: &Value, name: &str) -> String {
-    answer[name].as_str().unwrap().to_string()
+fn text(response: &Value, name: &str) -> String {
+    response[name].as_str().unwrap().to_string()
 }
 
-fn number(answer: &Value) -> u64 {
-    answer["position"].as_u64().unwrap()
+fn number(response: &Value) -> u64 {
+    response["position"].as_u64().unwrap()
 }

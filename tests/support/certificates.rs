@@ -20,7 +20,7 @@ impl Certificates {
         let dir = tempfile::Builder::new().prefix("stead-ca-").tempdir().unwrap();
         let certificates = Certificates { dir };
         let at = |name: &str| certificates.path().join(name).display().to_string();
-        let openssl = |words: &[&str]| stdout_of(Command::new("openssl").args(words));
+        let openssl = |args: &[&str]| stdout_of(Command::new("openssl").args(args));
         let curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
         let (ca, ca_key) = (at("ca.pem"), at("ca.key"));
         let (own, key, request) = (at("own.pem"), at("server.key"), at("server.csr"));
@@ -28,10 +28,10 @@ impl Certificates {
         root.extend(curve);
         root.extend(["-keyout", &ca_key, "-out", &ca]);
         openssl(&root);
-        let mut ask = vec!["req", "-subj", "/CN=stead"];
-        ask.extend(curve);
-        ask.extend(["-keyout", &key, "-out", &request]);
-        openssl(&ask);
+        let mut csr = vec!["req", "-subj", "/CN=stead"];
+        csr.extend(curve);
+        csr.extend(["-keyout", &key, "-out", &request]);
+        openssl(&csr);
         let extensions = at("server.ext");
         let text = format!("subjectAltName=IP:{ip}\nbasicConstraints=CA:FALSE\n");
         fs::write(&extensions, text).unwrap();
@@ -64,8 +64,8 @@ impl Certificates {
 
     /// Returns the SHA-256 of the root in its usual text form.
     pub fn ca_fingerprint(&self) -> String {
-        let words = ["x509", "-noout", "-fingerprint", "-sha256", "-in"];
-        let said = stdout_of(Command::new("openssl").args(words).arg(self.ca()));
-        said.trim().rsplit('=').next().unwrap().to_string()
+        let args = ["x509", "-noout", "-fingerprint", "-sha256", "-in"];
+        let output = stdout_of(Command::new("openssl").args(args).arg(self.ca()));
+        output.trim().rsplit('=').next().unwrap().to_string()
     }
 }

@@ -42,8 +42,8 @@ impl Customer {
     }
 
     /// Sets a command that runs the program, for example to switch the user.
-    pub fn through(mut self, words: &[String]) -> Customer {
-        self.before = words.to_vec();
+    pub fn through(mut self, args: &[String]) -> Customer {
+        self.before = args.to_vec();
         self
     }
 

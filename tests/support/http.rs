@@ -38,16 +38,16 @@ pub fn call(method: &str, url: &str, headers: &[(&str, &str)], body: &[u8]) -> H
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     stream.write_all(head.as_bytes()).unwrap();
     // A server that rejects a long body need not read all of it.
-    let _refused_early = stream.write_all(body);
+    let _may_fail = stream.write_all(body);
     let mut bytes = Vec::new();
     let read = stream.read_to_end(&mut bytes);
-    answer(&bytes).unwrap_or_else(|| panic!("{method} {url}: no response ({read:?})"))
+    parse_response(&bytes).unwrap_or_else(|| panic!("{method} {url}: no response ({read:?})"))
 }
 
-/// Sends a request with a shell that `words` start, for a host that is reachable only from there.
+/// Sends a request with a shell that `prefix` starts, for a host that is reachable only from there.
 #[track_caller]
 pub(crate) fn call_through(
-    words: &[String],
+    prefix: &[String],
     method: &str,
     url: &str,
     headers: &[(&str, &str)],
@@ -55,10 +55,10 @@ pub(crate) fn call_through(
 ) -> HttpResponse {
     let (host, head) = head(method, url, headers, body);
     let (host, port) = host.split_once(':').unwrap();
-    let talk = "exec 3<>/dev/tcp/$0/$1; cat >&3; exec cat <&3";
-    let mut child = Command::new(&words[0])
-        .args(&words[1..])
-        .args(["timeout", "30", "bash", "-c", talk, host, port])
+    let script = "exec 3<>/dev/tcp/$0/$1; cat >&3; exec cat <&3";
+    let mut child = Command::new(&prefix[0])
+        .args(&prefix[1..])
+        .args(["timeout", "30", "bash", "-c", script, host, port])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -67,7 +67,8 @@ pub(crate) fn call_through(
     stdin.write_all(&[head.as_bytes(), body].concat()).unwrap();
     drop(stdin);
     let output = child.wait_with_output().unwrap();
-    answer(&output.stdout).unwrap_or_else(|| panic!("{method} {url}: no response ({output:?})"))
+    parse_response(&output.stdout)
+        .unwrap_or_else(|| panic!("{method} {url}: no response ({output:?})"))
 }
 
 /// Returns the host with its port, and everything before the body.
@@ -89,7 +90,7 @@ fn head<'u>(
     (host, head)
 }
 
-fn answer(bytes: &[u8]) -> Option<HttpResponse> {
+fn parse_response(bytes: &[u8]) -> Option<HttpResponse> {
     let text = String::from_utf8_lossy(bytes);
     let (headers, body) = text.split_once("\r\n\r\n")?;
     let status = headers.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);

@@ -9,7 +9,7 @@ use std::{
 /// Command line of a program, the same at every start.
 #[derive(Debug)]
 pub(crate) struct Launch {
-    words: Vec<String>,
+    args: Vec<String>,
     environment: Vec<(String, String)>,
     log: PathBuf,
 }
@@ -17,16 +17,16 @@ pub(crate) struct Launch {
 impl Launch {
     /// Prepares this program. Its log continues that of an earlier start.
     pub(crate) fn new(program: &Path, log: PathBuf) -> Launch {
-        Launch { words: vec![program.display().to_string()], environment: vec![], log }
+        Launch { args: vec![program.display().to_string()], environment: vec![], log }
     }
 
     /// Sets a command that runs the program, for example to switch the user.
-    pub(crate) fn through(&mut self, words: &[String]) {
-        self.words.splice(0..0, words.iter().cloned());
+    pub(crate) fn through(&mut self, args: &[String]) {
+        self.args.splice(0..0, args.iter().cloned());
     }
 
-    pub(crate) fn with<W: AsRef<OsStr>>(&mut self, words: impl IntoIterator<Item = W>) {
-        self.words.extend(words.into_iter().map(|word| word.as_ref().to_str().unwrap().into()));
+    pub(crate) fn with<W: AsRef<OsStr>>(&mut self, args: impl IntoIterator<Item = W>) {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_str().unwrap().into()));
     }
 
     pub(crate) fn env(&mut self, name: &str, value: &str) {
@@ -36,15 +36,15 @@ impl Launch {
     /// Starts the program with further arguments.
     pub(crate) fn start<W: AsRef<OsStr>>(&self, more: &[W]) -> Child {
         let log = File::options().create(true).append(true).open(&self.log).unwrap();
-        Command::new(&self.words[0])
-            .args(&self.words[1..])
+        Command::new(&self.args[0])
+            .args(&self.args[1..])
             .args(more)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
             .spawn()
-            .unwrap_or_else(|error| panic!("{:?}: {error}", self.words))
+            .unwrap_or_else(|error| panic!("{:?}: {error}", self.args))
     }
 
     /// Returns the output so far.

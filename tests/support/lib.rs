@@ -38,7 +38,8 @@ pub use http::{HttpResponse, call};
 pub use moto::Moto;
 pub use namespace::{Namespace, Sockets};
 pub use outcome::{
-    each_effect_once, ended, one_execution, position, settled, step, story, succeeded, told,
+    each_effect_once, ended, job_events, one_execution, position, run_with_logs, settled_position,
+    step, succeeded,
 };
 pub use programs::{in_ci, program, stdout_of, terraform_or_skip};
 pub use provider::{for_customers, provider_config_for_customers_or_skip, provider_config_or_skip};

@@ -31,13 +31,13 @@ impl Moto {
     }
 
     fn start(enter: Vec<String>) -> Option<Moto> {
-        let named = std::env::var_os("STEAD_MOTO_SERVER").map(PathBuf::from);
-        let program = named.unwrap_or_else(|| "moto_server".into());
+        let from_env = std::env::var_os("STEAD_MOTO_SERVER").map(PathBuf::from);
+        let program = from_env.unwrap_or_else(|| "moto_server".into());
         let found = Command::new("sh").args(["-c", "command -v \"$0\""]).arg(&program).output();
         if !found.unwrap().status.success() {
-            let said = program.display();
-            assert!(!in_ci(), "CI must have moto_server (or STEAD_MOTO_SERVER): no {said}");
-            eprintln!("SKIPPED: no moto_server: {said} is not there");
+            let program_path = program.display();
+            assert!(!in_ci(), "CI must have moto_server (or STEAD_MOTO_SERVER): no {program_path}");
+            eprintln!("SKIPPED: no moto_server: {program_path} is not there");
             return None;
         }
         // A port that is free here is also free in the empty namespace.
@@ -47,10 +47,10 @@ impl Moto {
         launch.through(&enter);
         let mut child = launch.start(&["-H", "127.0.0.1", "-p", &port.to_string()]);
         let listens = || {
-            let mut words = enter.clone();
+            let mut args = enter.clone();
             let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{port}");
-            words.extend(["bash", "-c", &connect].map(String::from));
-            Command::new(&words[0]).args(&words[1..]).output().unwrap().status.success()
+            args.extend(["bash", "-c", &connect].map(String::from));
+            Command::new(&args[0]).args(&args[1..]).output().unwrap().status.success()
         };
         until("moto", Duration::from_secs(60), || {
             if let Some(status) = child.try_wait().unwrap() {
@@ -72,7 +72,7 @@ impl Moto {
 
     /// Sends a request as an account holder. The emulator checks the service in the signature, not
     /// the signer.
-    pub fn ask(&self, service: &str, method: &str, path: &str, body: &str) -> HttpResponse {
+    pub fn request(&self, service: &str, method: &str, path: &str, body: &str) -> HttpResponse {
         let scope = format!("AKIAEXAMPLE/20260101/{REGION}/{service}/aws4_request");
         let signed = "SignedHeaders=host, Signature=0";
         let authorization = format!("AWS4-HMAC-SHA256 Credential={scope}, {signed}");
@@ -87,8 +87,8 @@ impl Moto {
 
     /// Returns the tags of a bucket, or `None` if there is no such bucket.
     pub fn tags(&self, bucket: &str) -> Option<String> {
-        let answer = self.ask("s3", "GET", &format!("/{bucket}?tagging"), "");
-        (answer.status == 200).then_some(answer.body)
+        let response = self.request("s3", "GET", &format!("/{bucket}?tagging"), "");
+        (response.status == 200).then_some(response.body)
     }
 
     /// Changes the tags of a bucket, as a manual change would.
@@ -96,25 +96,25 @@ impl Moto {
     pub fn set_tag(&self, bucket: &str, key: &str, value: &str) {
         let tag = format!("<Tag><Key>{key}</Key><Value>{value}</Value></Tag>");
         let body = format!("<Tagging><TagSet>{tag}</TagSet></Tagging>");
-        let answer = self.ask("s3", "PUT", &format!("/{bucket}?tagging"), &body);
-        assert!((200..300).contains(&answer.status), "{answer:?}");
+        let response = self.request("s3", "PUT", &format!("/{bucket}?tagging"), &body);
+        assert!((200..300).contains(&response.status), "{response:?}");
     }
 
     /// Returns the service's list of buckets.
     pub fn buckets(&self) -> String {
-        self.ask("s3", "GET", "/", "").body
+        self.request("s3", "GET", "/", "").body
     }
 
     /// Returns whether a role of this name exists.
     pub fn has_role(&self, role: &str) -> bool {
         let form = format!("Action=GetRole&RoleName={role}&Version=2010-05-08");
-        self.ask("iam", "POST", "/", &form).status == 200
+        self.request("iam", "POST", "/", &form).status == 200
     }
 }
 
 impl Drop for Moto {
     fn drop(&mut self) {
-        let _gone = self.child.kill();
+        let _killed = self.child.kill();
         let _ended = self.child.wait();
     }
 }

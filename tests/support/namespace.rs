@@ -10,7 +10,7 @@ use std::{
 use crate::{in_ci, stdout_of};
 
 /// Number of namespaces that this process created.
-static MADE: AtomicU32 = AtomicU32::new(0);
+static CREATED_COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// Network namespace with one end of a link. The other end is outside.
 pub struct Namespace {
@@ -23,10 +23,10 @@ impl Namespace {
     /// Creates a namespace. Without root, the test prints a note and passes; in CI it fails.
     pub fn new_or_skip() -> Option<Namespace> {
         // Tests can run as separate processes or as threads of one process.
-        let number = (std::process::id() << 3) + MADE.fetch_add(1, Ordering::Relaxed);
+        let number = (std::process::id() << 3) + CREATED_COUNT.fetch_add(1, Ordering::Relaxed);
         let (name, wire) = (format!("stead-{number}"), format!("st{number}"));
-        let made = Command::new("ip").args(["netns", "add", &name]).output();
-        let why = match made {
+        let result = Command::new("ip").args(["netns", "add", &name]).output();
+        let why = match result {
             Ok(Output { status, .. }) if status.success() => {
                 let namespace = Namespace { name, wire, number };
                 namespace.connect();
@@ -86,26 +86,26 @@ impl Namespace {
     }
 
     /// Returns the command that runs another command in the namespace, as the customer's user.
-    pub fn words(&self) -> Vec<String> {
+    pub fn command(&self) -> Vec<String> {
         [self.enter(), Namespace::as_the_customer()].concat()
     }
 
     /// Returns whether the customer's user can read all of this file or directory, or run this
     /// program.
-    pub fn lets(path: &Path) -> bool {
-        let mut words = Namespace::as_the_customer();
+    pub fn customer_can_read(path: &Path) -> bool {
+        let mut args = Namespace::as_the_customer();
         let all = "test -e \"$0\" && ! find -L \"$0\" ! -readable -o -perm /111 ! -executable | grep -q .";
-        words.extend(["sh", "-c", all].map(String::from));
-        let said = Command::new(&words[0]).args(&words[1..]).arg(path).output().unwrap();
-        said.status.success() && said.stderr.is_empty()
+        args.extend(["sh", "-c", all].map(String::from));
+        let output = Command::new(&args[0]).args(&args[1..]).arg(path).output().unwrap();
+        output.status.success() && output.stderr.is_empty()
     }
 
     /// Returns whether the customer's user can open a TCP connection from inside.
     pub fn reaches(&self, ip: &str, port: &str) -> bool {
         let connect = format!("exec 3<>/dev/tcp/{ip}/{port}");
-        let mut words = self.words();
-        words.extend(["timeout", "5", "bash", "-c", &connect].map(String::from));
-        Command::new(&words[0]).args(&words[1..]).output().unwrap().status.success()
+        let mut args = self.command();
+        args.extend(["timeout", "5", "bash", "-c", &connect].map(String::from));
+        Command::new(&args[0]).args(&args[1..]).output().unwrap().status.success()
     }
 }
 
@@ -114,7 +114,7 @@ impl Drop for Namespace {
         // A remaining process would keep the namespace and its link alive.
         if let Ok(pids) = Command::new("ip").args(["netns", "pids", &self.name]).output() {
             for pid in String::from_utf8_lossy(&pids.stdout).split_whitespace() {
-                let _gone = Command::new("kill").args(["-KILL", pid]).output();
+                let _killed = Command::new("kill").args(["-KILL", pid]).output();
             }
         }
         let here = format!("{}a", self.wire);

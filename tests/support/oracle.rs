@@ -19,7 +19,7 @@ pub struct CallerWrite {
     /// stream have one.
     pub stream: String,
     /// Result that the caller received.
-    pub told: WriteResult,
+    pub result: WriteResult,
 }
 
 /// Result in a response to a write.
@@ -35,19 +35,19 @@ pub enum WriteResult {
 }
 
 /// Returns every violation in the log, its projections and the callers' responses.
-pub async fn everything(source: impl Into<Source>, heard: &[CallerWrite]) -> Vec<String> {
+pub async fn check_all(source: impl Into<Source>, writes: &[CallerWrite]) -> Vec<String> {
     let source = source.into();
     let pool = &source.pool;
-    let mut wrong = whole(pool).await;
-    wrong.extend(answers(pool, heard).await);
-    wrong.extend(views(&source).await);
-    wrong.extend(deadlocks(pool).await);
+    let mut wrong = check_log(pool).await;
+    wrong.extend(check_responses(pool, writes).await);
+    wrong.extend(check_projections(&source).await);
+    wrong.extend(check_deadlocks(pool).await);
     wrong
 }
 
 /// Checks that positions and sequences have no gaps. Checks leaves, chain and tree with the
 /// program's code and with independent code, which also detects a wrong hash function.
-pub async fn whole(pool: &PgPool) -> Vec<String> {
+pub async fn check_log(pool: &PgPool) -> Vec<String> {
     let verified = match verify(pool, 0, |_| {}).await {
         Ok(verified) => verified,
         Err(why) => return vec![format!("the log does not verify: {why}")],
@@ -84,7 +84,7 @@ pub async fn whole(pool: &PgPool) -> Vec<String> {
 
 /// Checks that the log still begins with the events of each stored head: the root over its first
 /// `size` events is unchanged.
-pub async fn kept(pool: &PgPool, heads: &[(u64, Hash)]) -> Vec<String> {
+pub async fn check_heads(pool: &PgPool, heads: &[(u64, Hash)]) -> Vec<String> {
     let leaves: Vec<Hash> = events(pool).await.into_iter().map(|event| event.leaf).collect();
     let differs = |(size, kept): &(u64, Hash)| match leaves.get(..*size as usize) {
         None => {
@@ -100,29 +100,29 @@ pub async fn kept(pool: &PgPool, heads: &[(u64, Hash)]) -> Vec<String> {
 
 /// Compares the callers' responses with the log. No acknowledged event is missing or doubled. The
 /// callers' streams have no other events, and each [`WriteResult::Already`] was true.
-pub async fn answers(pool: &PgPool, heard: &[CallerWrite]) -> Vec<String> {
+pub async fn check_responses(pool: &PgPool, writes: &[CallerWrite]) -> Vec<String> {
     let mut log = BTreeMap::<String, BTreeMap<u64, String>>::new();
     for event in events(pool).await {
         let stream = log.entry(event.stream.to_string()).or_default();
         stream.insert(event.position, event.event_type.into_owned());
     }
-    let (mut wrong, mut told) = (Vec::new(), BTreeMap::<&str, BTreeSet<u64>>::new());
-    for CallerWrite { stream, told: answer } in heard {
-        let (there, known) =
-            (log.entry(stream.clone()).or_default(), told.entry(stream).or_default());
-        match answer {
+    let (mut wrong, mut acknowledged) = (Vec::new(), BTreeMap::<&str, BTreeSet<u64>>::new());
+    for CallerWrite { stream, result } in writes {
+        let (events_of_stream, positions) =
+            (log.entry(stream.clone()).or_default(), acknowledged.entry(stream).or_default());
+        match result {
             WriteResult::Written { event, position } => {
-                if there.get(position) != Some(event) {
+                if events_of_stream.get(position) != Some(event) {
                     wrong.push(format!(
                         "{stream}: {event} was acknowledged at {position}, but is missing"
                     ));
                 }
-                if !known.insert(*position) {
+                if !positions.insert(*position) {
                     wrong.push(format!("{stream}: two writes were acknowledged at {position}"));
                 }
             }
             WriteResult::Already { event, among, position } => {
-                let mut before = there.range(..=*position).rev().map(|(_, name)| name);
+                let mut before = events_of_stream.range(..=*position).rev().map(|(_, name)| name);
                 let last = before.find(|name| among.contains(name));
                 if last != Some(event) {
                     wrong.push(format!(
@@ -133,8 +133,8 @@ pub async fn answers(pool: &PgPool, heard: &[CallerWrite]) -> Vec<String> {
             WriteResult::Refused => {}
         }
     }
-    for (stream, known) in told {
-        for position in log[stream].keys().filter(|position| !known.contains(position)) {
+    for (stream, positions) in acknowledged {
+        for position in log[stream].keys().filter(|position| !positions.contains(position)) {
             wrong.push(format!("{stream}: the event at {position} was never acknowledged"));
         }
     }
@@ -142,7 +142,7 @@ pub async fn answers(pool: &PgPool, heard: &[CallerWrite]) -> Vec<String> {
 }
 
 /// Checks that every projection equals a rebuild, which also decrypts personal data.
-pub async fn views(source: &Source) -> Vec<String> {
+pub async fn check_projections(source: &Source) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut connection = source.pool.acquire().await.unwrap();
     for view in projections::list(&mut connection).await.unwrap() {
@@ -158,7 +158,7 @@ pub async fn views(source: &Source) -> Vec<String> {
 }
 
 /// Checks that no deadlock happened. A consistent lock order prevents deadlocks.
-pub async fn deadlocks(pool: &PgPool) -> Vec<String> {
+pub async fn check_deadlocks(pool: &PgPool) -> Vec<String> {
     // A backend reports its statistics after its transaction and at most once per second.
     tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
     let sql = "select deadlocks from pg_stat_database where datname = current_database()";

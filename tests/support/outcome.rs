@@ -5,16 +5,16 @@ use serde_json::Value;
 
 use crate::{Runner, Server, until_some};
 
-const LATER: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Waits until the newest run of an install has finished, and returns it.
 #[track_caller]
 pub fn ended(server: &Server, install: &str) -> Value {
-    until_some("the run to end", LATER, || {
+    until_some("the run to end", TIMEOUT, || {
         let output = server.stead().args(["runs", "show", install]).output().unwrap();
         let run: Value = serde_json::from_slice(&output.stdout).ok()?;
-        let over = ["succeeded", "failed", "cancelled", "denied", "expired"];
-        over.contains(&run["state"].as_str()?).then_some(run)
+        let end_states = ["succeeded", "failed", "cancelled", "denied", "expired"];
+        end_states.contains(&run["state"].as_str()?).then_some(run)
     })
 }
 
@@ -22,12 +22,12 @@ pub fn ended(server: &Server, install: &str) -> Value {
 #[track_caller]
 pub fn succeeded(server: &Server, install: &str) -> Value {
     let run = ended(server, install);
-    assert_eq!(run["state"], "succeeded", "{}", told(server, &run));
+    assert_eq!(run["state"], "succeeded", "{}", run_with_logs(server, &run));
     run
 }
 
 /// Returns a run and the logs of its failed steps' jobs, for a failure message.
-pub fn told(server: &Server, run: &Value) -> String {
+pub fn run_with_logs(server: &Server, run: &Value) -> String {
     let mut text = format!("{run:#}\n");
     for step in run["dag"].as_array().unwrap() {
         if let (Some("failed"), Some(job)) = (step["state"].as_str(), step["job"].as_str()) {
@@ -56,9 +56,9 @@ pub fn position(server: &Server) -> u64 {
 
 /// Waits until the log stops growing, and returns the position of its head.
 #[track_caller]
-pub fn settled(server: &Server) -> u64 {
+pub fn settled_position(server: &Server) -> u64 {
     let (mut last, mut same) = (position(server), 0);
-    until_some("the log to be quiet", LATER, || {
+    until_some("the log to be quiet", TIMEOUT, || {
         std::thread::sleep(Duration::from_millis(100));
         let now = position(server);
         same = if now == last { same + 1 } else { 0 };
@@ -69,7 +69,7 @@ pub fn settled(server: &Server) -> u64 {
 
 /// Returns the events of a job in the log.
 #[track_caller]
-pub fn story(server: &Server, job: &str) -> Vec<Value> {
+pub fn job_events(server: &Server, job: &str) -> Vec<Value> {
     let events = server.ask(&["audit", "events", "--stream", &format!("job/{job}")]);
     events.as_array().unwrap().clone()
 }
@@ -77,9 +77,9 @@ pub fn story(server: &Server, job: &str) -> Vec<Value> {
 /// Checks that exactly one runner claimed a job, once. Returns the execution.
 #[track_caller]
 pub fn one_execution(server: &Server, job: &str) -> String {
-    let story = story(server, job);
-    let claims: Vec<_> = story.iter().filter(|event| event["type"] == "job.claimed").collect();
-    assert_eq!(claims.len(), 1, "one execution only: {story:#?}");
+    let job_events = job_events(server, job);
+    let claims: Vec<_> = job_events.iter().filter(|event| event["type"] == "job.claimed").collect();
+    assert_eq!(claims.len(), 1, "one execution only: {job_events:#?}");
     claims[0]["payload"]["execution"].as_str().unwrap().to_string()
 }
 

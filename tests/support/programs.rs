@@ -6,10 +6,11 @@ use std::{
 
 /// Returns the path of a program of this workspace, as `cargo build` built it.
 pub fn program(name: &str) -> PathBuf {
-    let ourselves = std::env::current_exe().expect("a test has a path");
+    let test_binary = std::env::current_exe().expect("a test has a path");
     // A test is in target/debug/deps; a program that uses this is in target/debug.
-    let mut beside = ourselves.ancestors().skip(1).take(2).map(|directory| directory.join(name));
-    let Some(program) = beside.find(|path| path.exists()) else {
+    let mut candidates =
+        test_binary.ancestors().skip(1).take(2).map(|directory| directory.join(name));
+    let Some(program) = candidates.find(|path| path.exists()) else {
         panic!("{name} is not built: cargo build --workspace --bins");
     };
     program
@@ -32,8 +33,8 @@ pub fn in_ci() -> bool {
 /// Returns whether Terraform or OpenTofu is installed. Without it, the test prints a note and
 /// passes; in CI it fails.
 pub fn terraform_or_skip() -> bool {
-    let is_there = |tool: &str| Command::new(tool).arg("version").output().is_ok();
-    if is_there("terraform") || is_there("tofu") {
+    let is_installed = |tool: &str| Command::new(tool).arg("version").output().is_ok();
+    if is_installed("terraform") || is_installed("tofu") {
         return true;
     }
     assert!(!in_ci(), "CI must have terraform or tofu on PATH");

@@ -35,13 +35,13 @@ pub fn provider_config_for_customers_or_skip(dir: &Path) -> Option<PathBuf> {
 /// Returns a path at which the customer's user can read a file or directory: the original, or a
 /// copy in this directory.
 pub fn for_customers(path: &Path, dir: &Path) -> PathBuf {
-    if Namespace::lets(path) {
+    if Namespace::customer_can_read(path) {
         return path.to_path_buf();
     }
     let copy = dir.join(path.file_name().unwrap());
     stdout_of(Command::new("cp").args(["-R", "-L", "--reflink=auto"]).args([path, &copy]));
     stdout_of(Command::new("chmod").args(["-R", "a+rX"]).arg(&copy));
-    assert!(Namespace::lets(&copy), "{} cannot be read", copy.display());
+    assert!(Namespace::customer_can_read(&copy), "{} cannot be read", copy.display());
     copy
 }
 
@@ -66,9 +66,9 @@ fn mirror() -> Option<PathBuf> {
     ];
     let usual = usual.into_iter().find(has_aws);
     usual.or_else(|| {
-        let words = "/ -xdev -maxdepth 6 -type d -name registry.terraform.io -not -path /proc/* \
+        let args = "/ -xdev -maxdepth 6 -type d -name registry.terraform.io -not -path /proc/* \
                      -not -path /home/* -not -path /root/*";
-        let found = Command::new("find").args(words.split_whitespace()).output().ok()?;
+        let found = Command::new("find").args(args.split_whitespace()).output().ok()?;
         let found = String::from_utf8_lossy(&found.stdout).into_owned();
         let above = |line: &str| Path::new(line).parent().map(Path::to_path_buf);
         found.lines().filter_map(above).find(has_aws)

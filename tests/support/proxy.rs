@@ -19,13 +19,13 @@ pub struct RecordedCall {
     /// Body of the request.
     pub body: Vec<u8>,
     /// Original body of the response.
-    pub answer: Vec<u8>,
+    pub response: Vec<u8>,
 }
 
 impl RecordedCall {
     /// Returns a header of the request, or an empty text.
     pub fn header(&self, name: &str) -> &str {
-        let found = self.headers.iter().find(|(known, _)| known == name);
+        let found = self.headers.iter().find(|(header_name, _)| header_name == name);
         found.map_or("", |(_, value)| value)
     }
 }
@@ -49,12 +49,13 @@ impl InterceptingProxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (passed, change) = (Arc::<Mutex<Vec<RecordedCall>>>::default(), Arc::new(change));
-        let seen = Arc::clone(&passed);
+        let recorded = Arc::clone(&passed);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (host, seen, change) = (host.clone(), Arc::clone(&seen), Arc::clone(&change));
+                let (host, recorded, change) =
+                    (host.clone(), Arc::clone(&recorded), Arc::clone(&change));
                 // The runner repeats a call whose connection breaks.
-                thread::spawn(move || pass(stream, &host, &seen, change.as_ref()));
+                thread::spawn(move || pass(stream, &host, &recorded, change.as_ref()));
             }
         });
         InterceptingProxy { url, passed }
@@ -66,7 +67,7 @@ impl InterceptingProxy {
     }
 
     /// Returns the calls to paths with this suffix, oldest first.
-    pub fn passed(&self, end: &str) -> Vec<RecordedCall> {
+    pub fn calls_to(&self, end: &str) -> Vec<RecordedCall> {
         let all = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().filter(|call| call.path.ends_with(end)).cloned().collect()
     }
@@ -75,13 +76,13 @@ impl InterceptingProxy {
 fn pass(
     client: TcpStream,
     host: &str,
-    seen: &Mutex<Vec<RecordedCall>>,
+    recorded: &Mutex<Vec<RecordedCall>>,
     change: &Change,
 ) -> std::io::Result<()> {
     let mut from = BufReader::new(client.try_clone()?);
     let (first, headers) = head(&mut from)?;
-    let mut words = first.split(' ').map(str::to_string);
-    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let mut parts = first.split(' ').map(str::to_string);
+    let (method, path) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     let mut call = RecordedCall { method, path, headers, ..RecordedCall::default() };
     call.body = match call.header("transfer-encoding") {
         "chunked" => chunks(&mut from)?,
@@ -102,25 +103,25 @@ fn pass(
     let mut server = TcpStream::connect(host)?;
     server.write_all(text.as_bytes())?;
     server.write_all(&call.body)?;
-    let mut back = BufReader::new(server);
-    let (status, headers) = head(&mut back)?;
-    back.read_to_end(&mut call.answer)?;
-    let body = change(&call).unwrap_or_else(|| call.answer.clone());
+    let mut server_reader = BufReader::new(server);
+    let (status, headers) = head(&mut server_reader)?;
+    server_reader.read_to_end(&mut call.response)?;
+    let body = change(&call).unwrap_or_else(|| call.response.clone());
     let mut text = format!(
         "HTTP/1.1{}\r\n",
         status.trim_start_matches("HTTP/1.0").trim_start_matches("HTTP/1.1")
     );
-    let hidden = call.method == "HEAD";
+    let has_no_body = call.method == "HEAD";
     for (name, value) in &headers {
-        let ours = ["connection", "transfer-encoding"].contains(&name.as_str());
-        if !ours && (hidden || name != "content-length") {
+        let is_replaced = ["connection", "transfer-encoding"].contains(&name.as_str());
+        if !is_replaced && (has_no_body || name != "content-length") {
             text += &format!("{name}: {value}\r\n");
         }
     }
-    if !hidden {
+    if !has_no_body {
         text += &format!("Content-Length: {}\r\n", body.len());
     }
-    seen.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+    recorded.lock().unwrap_or_else(PoisonError::into_inner).push(call);
     let mut client = client;
     client.write_all(format!("{text}Connection: close\r\n\r\n").as_bytes())?;
     client.write_all(&body)

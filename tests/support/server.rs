@@ -105,7 +105,7 @@ impl Server {
         more: &[&str],
         environment: Vec<(String, String)>,
     ) -> Server {
-        let more: Vec<_> = more.iter().map(|word| word.to_string()).collect();
+        let more: Vec<_> = more.iter().map(|arg| arg.to_string()).collect();
         let url = database.as_deref();
         let (child, ready) = start(dir.path(), url, "127.0.0.1:0", runner, &more, &environment);
         Server { dir, child, ready, more, database, environment }
@@ -191,8 +191,8 @@ impl Server {
     pub fn refused(&self, args: &[&str]) -> (i32, String) {
         let output = self.stead_for_people().args(args).output().unwrap();
         assert!(!output.status.success(), "{args:?} was not refused");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code().unwrap_or(-1), said)
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code().unwrap_or(-1), message)
     }
 
     /// Sends SIGTERM: the server stops its Postgres and its build runner, then itself.
@@ -229,7 +229,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let pid = self.child.id().to_string();
-        let _gone = Command::new("kill").args(["-TERM", &pid]).status();
+        let _stopped = Command::new("kill").args(["-TERM", &pid]).status();
         let _ended = self.child.wait();
         if std::thread::panicking() {
             eprintln!("--- the server's log ---\n{}", self.log());
@@ -246,7 +246,7 @@ fn start(
     environment: &[(String, String)],
 ) -> (Child, Value) {
     let ready = dir.join("ready.json");
-    let _none = fs::remove_file(&ready);
+    let _may_be_missing = fs::remove_file(&ready);
     let (command, database) = match database {
         Some(url) => ("serve", Some(("DATABASE_URL", url))),
         None => ("up", None),
@@ -265,13 +265,13 @@ fn start(
     }
     let mut child = launch.start(more);
     let read = || serde_json::from_slice(&fs::read(&ready).ok()?).ok();
-    let told = until_some("the server", Duration::from_secs(60), || {
+    let ready = until_some("the server", Duration::from_secs(60), || {
         if let Some(status) = child.try_wait().unwrap() {
             panic!("stead {command} ended with {status}\n{}", launch.log());
         }
         read()
     });
-    (child, told)
+    (child, ready)
 }
 
 /// Returns a directory that the private Postgres and the customers can reach, although they run as

@@ -3,19 +3,19 @@ use std::time::{Duration, Instant};
 
 /// Polls until there is a value.
 #[track_caller]
-pub fn until_some<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
-    let begin = Instant::now();
+pub fn until_some<T>(what: &str, limit: Duration, mut check: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
     loop {
-        if let Some(answer) = ask() {
-            return answer;
+        if let Some(value) = check() {
+            return value;
         }
-        assert!(begin.elapsed() < limit, "waited {limit:?} for {what}");
+        assert!(started.elapsed() < limit, "waited {limit:?} for {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
 /// Polls until the condition is true.
 #[track_caller]
-pub fn until(what: &str, limit: Duration, mut ask: impl FnMut() -> bool) {
-    until_some(what, limit, || ask().then_some(()));
+pub fn until(what: &str, limit: Duration, mut check: impl FnMut() -> bool) {
+    until_some(what, limit, || check().then_some(()));
 }

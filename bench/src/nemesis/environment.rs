@@ -75,7 +75,7 @@ impl Environment {
                 ]);
             }
             let server = Server::beside(servers.first(), &application, &[], &environment);
-            balancer.put_before(&server);
+            balancer.add(&server);
             servers.push(server);
         }
         let (builder, runner) = customer(&servers[0], &balancer);

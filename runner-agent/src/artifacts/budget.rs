@@ -54,16 +54,16 @@ impl Layout {
             }
         }
         newest.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
-        let (mut kept, mut optional) = (Vec::new(), Vec::new());
+        let (mut required, mut optional) = (Vec::new(), Vec::new());
         let mut versions: BTreeMap<String, usize> = BTreeMap::new();
         for (_, manifest) in newest {
             let repository = manifest.annotations.get(REPOSITORY).cloned().unwrap_or_default();
             let count = versions.entry(repository).or_default();
             *count += 1;
             let stays = *count <= KEPT_VERSIONS || used.contains(&manifest.digest);
-            if stays { kept.push(manifest) } else { optional.push(manifest) }
+            if stays { required.push(manifest) } else { optional.push(manifest) }
         }
-        let mut referenced = self.referenced(kept.iter(), used);
+        let mut referenced = self.referenced(required.iter(), used);
         let mut total = self.bytes_of(&referenced)?;
         for manifest in optional {
             let more = self.referenced([&manifest].into_iter(), &BTreeSet::new());
@@ -75,9 +75,9 @@ impl Layout {
             }
             total += bytes;
             referenced.extend(more);
-            kept.push(manifest);
+            required.push(manifest);
         }
-        index.manifests = kept;
+        index.manifests = required;
         self.write_index(&index)?;
         self.remove_unreferenced(&referenced)
     }

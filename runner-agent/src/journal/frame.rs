@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_cut_short_has_no_link() {
+    fn a_truncated_line_has_no_link() {
         let entry = Entry { at: crate::host::now(), event: JournalEvent::Enabled {} };
         let (line, _) = encode(&entry, &Link::genesis("J")).unwrap();
         for cut in 0..line.len() {

@@ -130,12 +130,12 @@ fn concurrent_writers_keep_the_chain_valid() {
 fn a_chain_continues_after_an_incomplete_line() {
     let (_dir, data, journal) = journal();
     journal.write(JournalEvent::Enabled {}).unwrap();
-    let whole = fs::read(&journal.path).unwrap();
-    let begin = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
-    let second = whole[begin..].to_vec();
+    let text = fs::read(&journal.path).unwrap();
+    let begin = text.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let second = text[begin..].to_vec();
     for cut in 0..second.len() {
         // given a journal whose last line is incomplete
-        fs::write(&journal.path, [&whole, &second[..cut]].concat()).unwrap();
+        fs::write(&journal.path, [&text, &second[..cut]].concat()).unwrap();
         // when an entry is written
         Journal::open(&data).unwrap().write(JournalEvent::Enabled {}).unwrap();
         // then the chain is valid and no entry is lost. A line that lacks only its line end is

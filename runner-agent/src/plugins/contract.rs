@@ -84,7 +84,8 @@ impl std::fmt::Debug for Registry {
 
 /// Receiver of a plugin's output. The shim redacts, writes and journals it.
 pub trait Sink: Send {
-    /// Starts a phase of the work: `sync`, `init`, `plan` …. The recorder reports only the first 64 phases of a job.
+    /// Starts a phase of the work: `sync`, `init`, `plan` …. The recorder reports only the first 64
+    /// phases of a job.
     fn phase(&mut self, name: &str);
     /// Receives one line of a child, without its newline.
     fn line(&mut self, stream: Stream, bytes: &[u8]);

@@ -100,8 +100,8 @@ impl ProcessGroup {
         members
     }
 
-    /// Sends the stop signal to members that are not in `signalled`. Returns whether a member may still
-    /// run.
+    /// Sends the stop signal to members that are not in `signalled`. Returns whether a member may
+    /// still run.
     ///
     /// No member gets the signal twice: a second SIGINT makes Terraform abort and lose its state.
     fn stop_new_members(&self, stop: Signal, signalled: &mut Option<Vec<Process>>) -> bool {

@@ -130,9 +130,9 @@ impl Plugin for Terraform {
         );
         let changes = Changes { noop, ..summary::summarize(&plan_json.await?)? };
         let lock = work.source.join(workspace::LOCK_FILE);
-        let beside = lock.exists().then(|| (workspace::LOCK_FILE.to_owned(), lock));
-        let beside = beside.into_iter().collect();
-        Ok(Planned { file, extra_files: beside, tool: workspace.tool.name(), changes })
+        let extra_files = lock.exists().then(|| (workspace::LOCK_FILE.to_owned(), lock));
+        let extra_files = extra_files.into_iter().collect();
+        Ok(Planned { file, extra_files, tool: workspace.tool.name(), changes })
     }
 
     fn uses_state_file(&self) -> bool {

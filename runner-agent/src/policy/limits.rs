@@ -6,9 +6,9 @@ use serde::{Deserialize, Deserializer};
 /// Longest grace period if the policy sets none. It exceeds the five minutes that a deploy has to
 /// write its state.
 const MAX_GRACE: Duration = Duration::from_secs(10 * 60);
-/// Longest duration of a job where the policy sets none.
+/// Longest duration of a job if the policy sets none.
 const MAX_DURATION: Duration = Duration::from_secs(24 * 3600);
-/// Longest wait for an approval where the policy sets none.
+/// Longest wait for an approval if the policy sets none.
 const APPROVAL: Duration = Duration::from_secs(30 * 60);
 
 /// Limits that the runner enforces on every job.

@@ -82,7 +82,8 @@ pub(super) fn listed(rule: &str, allowed: &Option<Vec<String>>, name: &str) -> R
 /// Separator between the name and the digest of an action.
 const DIGEST: &str = "@sha256:";
 
-/// Refuses an action that matches no pattern. A pattern is a name, or a name with the digest of the action.
+/// Refuses an action that matches no pattern. A pattern is a name, or a name with the digest of the
+/// action.
 pub(super) fn listed_action(
     allowed: &Option<Vec<String>>,
     action: &str,

@@ -28,7 +28,8 @@ pub(super) struct Leftovers {
     pub not_ended: Vec<String>,
 }
 
-/// Ends every descendant of this process: SIGTERM, the rest of the job's grace period, then SIGKILL until none is left.
+/// Ends every descendant of this process: SIGTERM, the rest of the job's grace period, then SIGKILL
+/// until none is left.
 pub(super) async fn end(
     watch: &mut Watch,
     stop: &mut unix::Signal,

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_value_is_left_alone() {
+    fn a_short_value_is_not_redacted() {
         assert_eq!(Redactor::new(["true", "12345", ""]).text("true 12345"), "true 12345");
     }
 
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_over_several_lines_is_joined() {
+    fn a_value_is_found_across_lines() {
         let redactor = Redactor::new(["ab\ncd\nefghij"]);
         assert_eq!(shown(&redactor, &["x=ab", "cd", "efghij!", "y"]), "x=[redacted]!\ny\n");
         assert_eq!(shown(&redactor, &["ab", "cd", "other"]), "ab\ncd\nother\n");
@@ -299,14 +299,14 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_of_a_value_is_found_alone_and_indented() {
+    fn each_long_line_of_a_value_is_found() {
         let redactor = Redactor::new(["-----BEGIN KEY-----\nMIIBsecretbytes\n-----END KEY-----\n"]);
         let clean = shown(&redactor, &["  | -----BEGIN KEY-----", "  | MIIBsecretbytes", "done"]);
         assert_eq!(clean, "  | [redacted]\n  | [redacted]\ndone\n");
     }
 
     #[test]
-    fn a_value_over_a_cut_is_joined() {
+    fn a_value_is_found_across_records() {
         let redactor = Redactor::new(["hunter22"]);
         for at in 1..20 {
             let text = "....hunter22........";
@@ -327,7 +327,7 @@ mod tests {
     proptest::proptest! {
         /// A value is never shown, whatever is around it and wherever lines end or are cut.
         #[test]
-        fn a_value_is_never_shown(
+        fn no_value_is_written(
             values in proptest::collection::vec("[ab\n]{0,6}[a-c]{3}[ab\n]{0,4}[a-c]{3}", 1..4),
             around in proptest::collection::vec("[a-c\n ]{0,12}", 5),
             cuts in proptest::collection::vec(1_usize..20, 0..12),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_cleaned_in_keys_and_values() {
+    fn json_is_redacted_in_keys_and_values() {
         let redactor = Redactor::new(["hunter22"]);
         let unredacted = serde_json::json!({"a hunter22": ["hunter22", 1], "b": {"c": "x"}});
         assert!(!redactor.value(unredacted).to_string().contains("hunter22"));

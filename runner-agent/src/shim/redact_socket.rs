@@ -1,4 +1,5 @@
-//! Redacts values that are created in a job. A script registers a value before using it, and the runner redacts the value from then on.
+//! Redacts values that are created in a job. A script registers a value before using it, and the
+//! runner redacts the value from then on.
 //!
 //! ```sh
 //! password=$(fetch-password)
@@ -12,8 +13,8 @@
 //! removes a file next to the socket. Without that file the shim shows no line. Removing a file
 //! needs neither disk space nor a file descriptor.
 //!
-//! On the connection: the length of the value in four bytes, big-endian, and the value. The response
-//! is `ok` or `no`.
+//! On the connection: the length of the value in four bytes, big-endian, and the value. The
+//! response is `ok` or `no`.
 use std::{
     env,
     fs::{self, File},

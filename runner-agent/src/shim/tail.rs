@@ -52,18 +52,18 @@ impl Tail {
     /// Returns the last records that fit, and the number of omitted bytes.
     pub fn end(self) -> (Vec<u8>, u64) {
         let [current, older] = &self.files;
-        let mut kept =
+        let mut text =
             if self.older > 0 { fs::read(older).unwrap_or_default() } else { Vec::new() };
-        kept.extend(fs::read(current).unwrap_or_default());
-        let over = kept.len().saturating_sub(usize::try_from(self.limit).unwrap_or(usize::MAX));
-        if over > 0 {
-            let newline = kept[over - 1..].iter().position(|byte| *byte == b'\n');
-            kept.drain(..newline.map_or(kept.len(), |at| over + at));
+        text.extend(fs::read(current).unwrap_or_default());
+        let excess = text.len().saturating_sub(usize::try_from(self.limit).unwrap_or(usize::MAX));
+        if excess > 0 {
+            let newline = text[excess - 1..].iter().position(|byte| *byte == b'\n');
+            text.drain(..newline.map_or(text.len(), |at| excess + at));
         }
         for file in &self.files {
             let _absent = data::remove(file);
         }
-        let omitted = self.pushed.saturating_sub(kept.len() as u64);
-        (kept, omitted)
+        let omitted = self.pushed.saturating_sub(text.len() as u64);
+        (text, omitted)
     }
 }

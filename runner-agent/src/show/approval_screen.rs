@@ -1,4 +1,5 @@
-//! The approval screen: everything that will run. The vendor wrote all of it, so every line is sanitized and indented.
+//! The approval screen: everything that will run. The vendor wrote all of it, so every line is
+//! sanitized and indented.
 use schemas::{moment, sanitize::sanitize};
 use serde_json::Value;
 

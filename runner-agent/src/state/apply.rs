@@ -19,7 +19,8 @@ use crate::{data, host::Process, processes};
 const LEAST_RESERVE: u64 = 64 << 20;
 /// Block size of the reserve in bytes.
 const BLOCK: usize = 1 << 20;
-/// Longest wait for the lock of a component: its holder may be writing the reserve or rescuing a large state.
+/// Longest wait for the lock of a component: its holder may be writing the reserve or rescuing a
+/// large state.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between attempts to take the lock.
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);

@@ -75,25 +75,25 @@ pub fn carried(entries: Vec<Entry>) -> Vec<JournalEvent> {
     let mut all: BTreeMap<String, BTreeMap<Reason, (usize, JournalEvent)>> = BTreeMap::new();
     for (index, Entry { event, .. }) in entries.into_iter().enumerate() {
         if let JournalEvent::StateAccepted { component, .. } = &event {
-            let kept = all.entry(component.clone()).or_default();
-            kept.clear();
-            kept.insert(Reason::LastAccepted, (index, event));
+            let by_reason = all.entry(component.clone()).or_default();
+            by_reason.clear();
+            by_reason.insert(Reason::LastAccepted, (index, event));
         } else if let JournalEvent::StateResolved { component, .. } = &event {
-            let kept = all.entry(component.clone()).or_default();
-            kept.retain(|reason, _| *reason == Reason::LastAccepted);
-            kept.insert(Reason::LastResolved, (index, event));
+            let by_reason = all.entry(component.clone()).or_default();
+            by_reason.retain(|reason, _| *reason == Reason::LastAccepted);
+            by_reason.insert(Reason::LastResolved, (index, event));
         } else if let JournalEvent::StateSeen { component, lineage, serial, .. } = &event {
-            let kept = all.entry(component.clone()).or_default();
+            let by_reason = all.entry(component.clone()).or_default();
             if let Some(lineage) = lineage {
                 let highest = Reason::HighestOf(lineage.clone());
-                let is_higher = kept.get(&highest).is_none_or(|(_, kept)| {
-                    !matches!(kept, JournalEvent::StateSeen { serial: kept, .. } if kept > serial)
+                let is_higher = by_reason.get(&highest).is_none_or(|(_, existing)| {
+                    !matches!(existing, JournalEvent::StateSeen { serial: existing_serial, .. } if existing_serial > serial)
                 });
                 if is_higher {
-                    kept.insert(highest, (index, event.clone()));
+                    by_reason.insert(highest, (index, event.clone()));
                 }
             }
-            kept.insert(Reason::LastSeen, (index, event));
+            by_reason.insert(Reason::LastSeen, (index, event));
         }
     }
     let mut events: Vec<_> = all.into_values().flat_map(BTreeMap::into_values).collect();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_state_and_another_lineage_are_refused_with_both_names() {
+    fn an_older_state_and_another_lineage_are_refused_with_both_versions() {
         let own = KnownState { newest: mark("l", 7), ..KnownState::default() };
         let log = manifest::KnownState { newest: Some(version("l", 7)), accepted: None };
         let nothing = KnownState::default();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_is_taken_once_and_only_for_what_it_names() {
+    fn a_decision_applies_once_and_only_to_its_version() {
         let own = KnownState { newest: mark("l", 7), decision: 1, ..KnownState::default() };
         let accept = |serial, decision| manifest::KnownState {
             newest: Some(version("l", serial)),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_state_is_not_taken_for_absent() {
+    fn a_missing_known_state_is_refused() {
         let log = manifest::KnownState { newest: Some(version("l", 7)), accepted: None };
         let own = KnownState { newest: mark("l", 7), ..KnownState::default() };
         let (absent, nothing) = (StateMark::default(), KnownState::default());
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_journal_file_begins_with_what_is_known() {
+    fn a_new_journal_file_begins_with_the_known_states() {
         let events = [seen("web", 7), accepted(3, 4), seen("db", 1), seen("web", 4)];
         let entries: Vec<_> = events.into_iter().map(entry).collect();
         let before = known(&entries);

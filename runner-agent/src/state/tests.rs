@@ -63,7 +63,7 @@ fn the_marker_returns_only_after_an_unchanged_apply() {
 }
 
 #[test]
-fn an_apply_that_left_a_complete_state_blocks_nothing() {
+fn an_apply_with_a_complete_state_blocks_no_plan() {
     let fixture = fixture();
     fixture.begin();
     assert_eq!(executions_in_progress(fixture.root.path()).unwrap(), [execution()].into());
@@ -163,7 +163,7 @@ fn an_apply_runs_as_long_as_any_process_of_its_execution() {
 }
 
 #[test]
-fn one_process_at_a_time_begins_ends_and_resolves() {
+fn only_one_process_begins_ends_or_resolves_at_a_time() {
     let fixture = fixture();
     fs::write(fixture.store.file(), state(1)).unwrap();
     let resolution = fixture.store.decide(Decision::KeepCurrent).unwrap();
@@ -193,7 +193,7 @@ fn a_second_apply_does_not_begin() {
 }
 
 #[test]
-fn an_apply_that_could_not_begin_leaves_nothing_behind() {
+fn an_apply_that_cannot_begin_removes_its_files() {
     let fixture = fixture();
     // given a marker that cannot be removed
     fs::create_dir(fixture.store.dir().join(NOTHING)).unwrap();

@@ -1,4 +1,5 @@
-//! In-memory index of the journal for claims: a claim reads only the entries since the previous one.
+//! In-memory index of the journal for claims: a claim reads only the entries since the previous
+//! one.
 use std::{collections::BTreeSet, io};
 
 use domain::ids::ExecutionId;

@@ -163,7 +163,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn a_long_journal_is_rotated_while_a_job_runs_and_the_job_is_still_known() {
+    async fn a_long_journal_is_rotated_and_keeps_the_entries_of_a_running_job() {
         // given a running job, an ended job, and a long journal
         let (_dir, agent, _) = agent(vec![]).await;
         record_claim(&agent);

@@ -67,8 +67,8 @@ struct Monitor {
 }
 
 /// Monitors an execution until the server has its result.
-pub(super) fn begin(agent: &Arc<Agent>, known: OpenClaim) {
-    begin_with(agent, known, REJECTION_PAUSE);
+pub(super) fn begin(agent: &Arc<Agent>, claim: OpenClaim) {
+    begin_with(agent, claim, REJECTION_PAUSE);
 }
 
 /// Monitors an execution as [`begin`] does, with this pause after a rejection.

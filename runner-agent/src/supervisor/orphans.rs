@@ -1,14 +1,15 @@
 //! Ends processes that a dead shim left behind.
 //!
-//! Four records identify the processes of a job. Each record finds processes that the other records miss:
+//! Four records identify the processes of a job. Each record finds processes that the other records
+//! miss:
 //!
 //! - the process groups of the children, in the journal
 //! - the session of the shim
 //! - the control group of the job
 //! - the execution id in the environment
 //!
-//! To end a job, the agent uses only these records. After each job, the [`sweep`] ends adopted processes
-//! that no record identifies.
+//! To end a job, the agent uses only these records. After each job, the [`sweep`] ends adopted
+//! processes that no record identifies.
 mod sweep;
 
 use std::{

@@ -143,7 +143,7 @@ async fn an_approval_does_not_override_rules_that_changed_meanwhile() {
 }
 
 #[tokio::test]
-async fn an_execution_that_was_claimed_here_before_is_known() {
+async fn a_claimed_execution_is_in_the_claim_index() {
     let (_dir, agent, _) = agent(vec![]).await;
     record_claim(&agent);
     let granted = |of| agent.claim_index(|index| index.was_granted(of)).unwrap();

@@ -103,7 +103,7 @@ fn body(valid: &Value, random: &mut StdRng) -> Vec<u8> {
     bytes
 }
 
-/// Passes each response within the limits to `used`, and prints the number of responses.
+/// Passes each response within the limits to `use_response`, and prints the number of responses.
 fn fuzz<T: Response>(valid: Value, mut use_response: impl FnMut(T)) {
     use_response(limits::read(&serde_json::to_vec(&valid).unwrap()).unwrap());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;

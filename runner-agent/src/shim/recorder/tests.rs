@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn an_output_that_does_not_fit_is_withheld_by_name() {
+fn an_output_above_the_limit_is_withheld_by_name() {
     let text = |length: usize| Value::String("x".repeat(length));
     let mut outputs: Map<String, Value> =
         (0..9).map(|at| (format!("part_{at}"), text(8 * 1024))).collect();
@@ -18,7 +18,7 @@ fn an_output_that_does_not_fit_is_withheld_by_name() {
 }
 
 #[test]
-fn the_journal_has_the_end_also_when_the_last_report_cannot_be_written() {
+fn the_journal_has_the_result_even_if_the_final_report_cannot_be_written() {
     let dir = tempfile::tempdir().unwrap();
     let data = data::Data::open(dir.path()).unwrap();
     let (job, execution) = (JobId(ulid::Ulid::nil()), ExecutionId(ulid::Ulid::nil()));
@@ -48,7 +48,7 @@ fn the_journal_has_the_end_also_when_the_last_report_cannot_be_written() {
 }
 
 #[test]
-fn only_a_child_that_has_ended_needs_no_entry_in_the_journal() {
+fn only_an_ended_child_may_lack_a_journal_entry() {
     use nix::{
         errno::Errno,
         sys::resource::{Resource, getrlimit, setrlimit},
@@ -86,7 +86,7 @@ fn only_a_child_that_has_ended_needs_no_entry_in_the_journal() {
 }
 
 #[test]
-fn a_text_that_is_too_long_is_cut_between_two_characters() {
+fn a_long_text_is_truncated_between_two_characters() {
     assert_eq!(truncate("short".into(), 5), "short");
     let cut = truncate("ä".repeat(4_000), MAX_DETAIL_BYTES);
     assert!(cut.len() <= MAX_DETAIL_BYTES && cut.ends_with("ä…"), "{}", cut.len());

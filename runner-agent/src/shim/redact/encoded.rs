@@ -94,14 +94,14 @@ impl Pieces {
 }
 
 fn decode(bits: usize, digits: &[(usize, u8)]) -> Vec<u8> {
-    let (mut bytes, mut held, mut count) = (Vec::new(), 0_u32, 0);
+    let (mut bytes, mut bit_buffer, mut count) = (Vec::new(), 0_u32, 0);
     for (_, digit) in digits {
-        held = (held << bits) | u32::from(*digit);
+        bit_buffer = (bit_buffer << bits) | u32::from(*digit);
         count += bits;
         if count >= 8 {
             count -= 8;
-            bytes.extend((held >> count).to_le_bytes().first());
-            held &= (1 << count) - 1;
+            bytes.extend((bit_buffer >> count).to_le_bytes().first());
+            bit_buffer &= (1 << count) - 1;
         }
     }
     bytes
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_base64_wraps_is_found_in_every_line_of_it() {
+    fn a_value_is_found_in_wrapped_base64() {
         let value = token();
         let redactor = Redactor::new([value.as_str()]);
         for columns in [76, 64] {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_a_dump_spaces_out_is_found() {
+    fn a_value_is_found_in_a_hex_dump() {
         let value = token();
         let redactor = Redactor::new([value.as_str()]);
         let bytes: Vec<String> = value.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn other_encoded_text_stays() {
+    fn other_encoded_text_is_not_redacted() {
         let redactor = Redactor::new([token().as_str(), "/usr/local/share/something"]);
         for text in [
             "/usr/lib/x86_64-linux-gnu/libcrypto.so.3 0000020 de ad be ef 00 01 02 03 04 05",

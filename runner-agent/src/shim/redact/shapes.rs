@@ -14,7 +14,8 @@ use super::MARK;
 const TOKENS: [&str; 15] = [
     // Stead: tokens of users, services and enrolments.
     r"\bstead_[A-Za-z0-9_-]{43,}",
-    // GitHub, GitLab, Slack, Stripe, npm, PyPI, Google, Hugging Face, DigitalOcean, Vault, Terraform Cloud.
+    // GitHub, GitLab, Slack, Stripe, npm, PyPI, Google, Hugging Face, DigitalOcean, Vault,
+    // Terraform Cloud.
     r"\bgh[pousr]_[A-Za-z0-9]{36,251}\b",
     r"\bgithub_pat_[A-Za-z0-9_]{50,251}\b",
     r"\bglpat-[A-Za-z0-9_-]{20,}",

@@ -101,7 +101,7 @@ fn journal() -> Vec<Line> {
 }
 
 #[test]
-fn a_journal_reads_like_this() {
+fn a_journal_is_shown_as_a_table() {
     let text = table(&of(journal(), None, None));
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/cli-output/runner-journal.txt");
@@ -112,7 +112,7 @@ fn a_journal_reads_like_this() {
 }
 
 #[test]
-fn one_job_is_told_from_its_claim_to_its_end() {
+fn the_entries_of_one_job_are_shown() {
     let entries = of(journal(), Some(id("job").parse().unwrap()), None);
     let entries: Vec<_> = entries
         .iter()
@@ -135,7 +135,7 @@ fn one_job_is_told_from_its_claim_to_its_end() {
 }
 
 #[test]
-fn a_line_of_a_later_version_is_there_as_it_is_on_disk() {
+fn a_line_of_a_later_version_is_shown_unchanged() {
     let entries = of(journal(), None, Some(1));
     let line = r#"{"at":"2026-11-21T01:02:39.000000Z","entry":"danced","with":"you"}"#;
     assert_eq!(entries[0].line.text, line);

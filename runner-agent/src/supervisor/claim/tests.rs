@@ -64,12 +64,12 @@ async fn an_offer_shortly_before_a_slot_is_free_gets_the_slot() {
     busy_with(&agent, former);
     assert!(!reserve_slot(&agent, next));
     // when the next job is offered in the meantime
-    let (held, ()) = tokio::join!(wait_for_slot(&agent, next), async {
+    let (has_slot, ()) = tokio::join!(wait_for_slot(&agent, next), async {
         sleep(SLOT_CHECK_INTERVAL * 3).await;
         agent.state().running.remove(&former);
     });
     // then it gets the slot
-    assert!(held);
+    assert!(has_slot);
     assert!(agent.state().running.contains_key(&next));
 }
 

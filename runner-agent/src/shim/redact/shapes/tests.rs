@@ -16,7 +16,7 @@ fn token(prefix: &str, of: char, times: usize) -> String {
 }
 
 #[test]
-fn a_credential_is_known_by_its_shape() {
+fn a_credential_is_recognized_by_its_format() {
     let secret = "x".repeat(40);
     for (unredacted, clean) in [
         (token("ghp_", 'a', 36), "[redacted]".to_owned()),
@@ -51,7 +51,7 @@ fn a_credential_is_known_by_its_shape() {
 }
 
 #[test]
-fn a_private_key_is_hidden_over_its_lines_and_nothing_after_it() {
+fn a_private_key_is_redacted_to_its_last_line() {
     let (begin, end) = ("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----");
     let body = "MIIEpAIBAAKCAQEA1c7bhYu7XyZk";
     let lines = ["a", begin, body, "Qg==", end, "MIIEafter the key"];
@@ -67,7 +67,7 @@ fn a_private_key_is_hidden_over_its_lines_and_nothing_after_it() {
 }
 
 #[test]
-fn a_private_key_is_hidden_however_its_lines_are_joined_and_quoted() {
+fn a_private_key_is_redacted_with_joined_and_quoted_lines() {
     let (begin, end) = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----");
     let (body, last) = ("MIIEpAIBAAKCAQEA1c7bhYu7XyZk", "kZyX7uYhb7c1AEQACKAABIApEIIM");
     let certificate = format!("-----END CERTIFICATE-----{begin}");
@@ -112,7 +112,7 @@ fn a_private_key_is_hidden_however_its_lines_are_joined_and_quoted() {
 }
 
 #[test]
-fn a_credential_is_found_wherever_a_long_line_is_cut() {
+fn a_credential_is_found_at_any_cut_of_a_long_line() {
     let (begin, end) = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----");
     let (token, body) = (token("ghp_", 'a', 36), "MIIEpAIBAAKCAQEA1c7bhYu7XyZk");
     // Longer than the part that is held back at a cut, so that something is cut.
