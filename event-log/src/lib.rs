@@ -59,7 +59,7 @@ pub mod snapshot;
 pub mod blob;
 /// Positions and leases of consumers.
 pub mod consumer;
-/// Adapter to `cqrs-es`.
+/// Adapter for `cqrs-es`.
 pub mod cqrs;
 /// Runner uploads that no accepted report references yet.
 pub mod upload;
