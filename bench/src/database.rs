@@ -4,10 +4,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use event_log::{
-    connect,
-    testing::{Cluster, measure},
-};
+use event_log::{connect, testing::Cluster};
 use sqlx::{Connection as _, Executor as _, PgConnection, PgPool, postgres::PgConnectOptions};
 
 /// Setting that loads the statement counter.

@@ -8,8 +8,6 @@ mod binaries;
 mod cluster;
 mod database;
 mod disk;
-/// Common parts of the benchmarks.
-pub mod measure;
 /// A proxy between the log and Postgres that can lose data.
 pub mod proxy;
 

@@ -2,7 +2,7 @@
 //! policy then queues the job, and the time until then is measured, too.
 use std::{sync::Arc, time::Instant};
 
-use event_log::testing::measure::Run;
+use measure::Run;
 use schemas::runner::Outcome;
 
 use crate::{

@@ -25,10 +25,8 @@ mod postgres_es;
 
 use std::{path::PathBuf, time::Duration};
 
-use event_log::testing::{
-    Cluster, Database, fresh_in,
-    measure::{Conditions, Figure, Meter, Report, Run, cluster_settings, pgbench, spread},
-};
+use event_log::testing::{Cluster, Database, fresh_in};
+use measure::{Conditions, Figure, Meter, Report, Run, cluster_settings, pgbench, spread};
 
 use cells::{CELLS, Cell, RATIOS};
 

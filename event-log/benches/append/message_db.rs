@@ -1,10 +1,8 @@
 //! message-db, whose `write_message` is a database function.
 use std::{path::Path, process::Command, time::Duration};
 
-use event_log::testing::{
-    Cluster, Database,
-    measure::{Run, payload, pgbench},
-};
+use event_log::testing::{Cluster, Database};
+use measure::{Run, payload, pgbench};
 
 /// Installs message-db in this round's database with its own script.
 pub fn install(cluster: &Cluster, database: &Database, modules: &Path) {

@@ -11,12 +11,10 @@ use std::time::Instant;
 
 use event_log::{
     Options,
-    testing::{
-        Cluster, fresh_in,
-        measure::{History, cluster_settings},
-    },
+    testing::{Cluster, fresh_in},
     verify::{Reported, VerifyOptions, verify_in},
 };
+use measure::{History, cluster_settings};
 use projections::{Progress, rebuild_all, rollback, verify};
 use sqlx::PgPool;
 

@@ -18,7 +18,7 @@ pub use history::History;
 pub use processor::{Meter, Used};
 pub use report::{Cell, Ratio, Report};
 
-use super::Settings;
+use event_log::testing::Settings;
 
 /// Minimum size of a row or an event.
 pub const PAYLOAD_BYTES: usize = 300;

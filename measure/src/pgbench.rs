@@ -2,9 +2,10 @@
 //! with two indexes is the baseline of all other figures.
 use std::{fs, process::Stdio, time::Duration};
 
+use event_log::testing::Cluster;
 use sqlx::PgPool;
 
-use super::{super::Cluster, Run, payload};
+use crate::{Run, payload};
 
 /// Reason why pgbench cannot run, or `None`. Some distributions have it in a separate package.
 pub fn missing(cluster: &Cluster) -> Option<String> {
