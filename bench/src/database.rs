@@ -25,12 +25,12 @@ pub struct Database {
 impl Database {
     pub async fn start(directory: &Path) -> Database {
         let mut settings = measure::cluster_settings();
-        let mut cluster = Cluster::start(directory, &settings).await.unwrap();
+        let mut cluster = Cluster::start(directory, settings.clone()).await.unwrap();
         let exact = can_count(&cluster).await;
         if exact {
             cluster.stop().unwrap();
             settings.more.push(PRELOAD.into());
-            cluster = Cluster::start(directory, &settings).await.unwrap();
+            cluster = Cluster::start(directory, settings).await.unwrap();
         }
         let mut postgres = PgConnection::connect(&cluster.url("postgres")).await.unwrap();
         for make in [

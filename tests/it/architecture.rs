@@ -12,13 +12,25 @@ use tests::stdout_of;
 const ARROWS: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("proof", &[]),
+    ("postgres-supervisor", &[]),
     ("app-config", &["domain"]),
     ("schemas", &["domain", "proof"]),
-    ("event-log", &["domain", "proof"]),
+    ("event-log", &["domain", "postgres-supervisor", "proof"]),
     ("projections", &["domain", "event-log"]),
     ("measure", &["domain", "event-log", "proof"]),
     ("runner-agent", &["domain", "proof", "schemas"]),
-    ("api", &["app-config", "domain", "event-log", "projections", "proof", "schemas"]),
+    (
+        "api",
+        &[
+            "app-config",
+            "domain",
+            "event-log",
+            "postgres-supervisor",
+            "projections",
+            "proof",
+            "schemas",
+        ],
+    ),
     ("cli", &["api", "app-config", "domain", "event-log", "projections", "proof", "schemas"]),
     (
         "bench",

@@ -60,7 +60,7 @@ struct Ask {
 
 async fn run(ask: Ask) {
     let directory = std::env::temp_dir().join(format!("stead-bench-{}", std::process::id()));
-    let cluster = Cluster::start(&directory, &cluster_settings()).await.unwrap();
+    let cluster = Cluster::start(&directory, cluster_settings()).await.unwrap();
     if ask.modules.is_none() && ask.only == 0 {
         eprintln!("SKIPPED: emmett-postgresql and message-db, without --npm DIR");
     }

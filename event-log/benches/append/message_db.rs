@@ -9,7 +9,7 @@ pub fn install(cluster: &Cluster, database: &Database, modules: &Path) {
     let script = modules.join("node_modules/@eventide/message-db/database/install.sh");
     let installed = Command::new("bash")
         .arg(script)
-        .env("PGHOST", cluster.directory())
+        .env("PGHOST", &cluster.sockets)
         .env("PGUSER", "stead")
         .env("DATABASE_NAME", database.url.rsplit_once('/').unwrap().1)
         .env("CREATE_DATABASE", "off")

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use event_log::{
     EventLog, Options,
-    testing::{Cluster, Database, Settings, fresh_in},
+    testing::{Cluster, Database, fresh_in, settings},
 };
 use sqlx::PgPool;
 use support::{Answers, commit, count, database, event, every_answer_is_true, pause, run};
@@ -106,8 +106,8 @@ async fn one_that_is_ended_between_its_statement_and_its_commit_has_written_noth
 #[tokio::test]
 async fn one_that_is_ended_between_its_commit_and_its_answer_is_not_repeated() {
     let dir = tempfile::Builder::new().prefix("stead-sync-").tempdir().unwrap();
-    let more = vec!["max_connections=40".into()];
-    let cluster = Cluster::start(dir.path(), &Settings { fsync: false, more }).await.unwrap();
+    let settings = settings(false, &["max_connections=40"]);
+    let cluster = Cluster::start(dir.path(), settings).await.unwrap();
     let database = fresh_in(&cluster).await.unwrap();
     let log = patient(&database).await;
     let mut answers = append(&log, 0..5).await;

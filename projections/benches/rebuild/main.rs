@@ -31,7 +31,7 @@ fn main() {
 
 async fn run(wanted: u64) {
     let directory = std::env::temp_dir().join(format!("stead-bench-views-{}", std::process::id()));
-    let cluster = Cluster::start(&directory, &cluster_settings()).await.unwrap();
+    let cluster = Cluster::start(&directory, cluster_settings()).await.unwrap();
     let database = fresh_in(&cluster).await.unwrap();
     let pool = &database.pool;
     let log = database.log_with(Options::default()).await.unwrap();
