@@ -1,45 +1,35 @@
 //! Private Postgres of one data directory, for installations without an external database.
 //!
-//! ```text
-//! DATA/            0711, locked by a file that names its process
-//!   postgres/      the cluster, owned by an unprivileged user (Postgres refuses to run as root)
-//!   postgres.log   its log; above 64 MiB a start renames it to postgres.log.old
-//!   run/           0700, its socket; no TCP port is open
-//!   restoring/     only while a restore fills the directory: no server starts in it
-//! ```
+//! [`postgres_supervisor`] runs the cluster. This module adds the roles and the database, and two
+//! files of the data directory, which has the mode 0711:
 //!
-//! A start finds the binaries and creates the cluster once. It adopts a Postgres that a killed
-//! server left running, or stops an unresponsive Postgres. Then it waits until Postgres accepts
-//! connections.
-mod account;
-mod binaries;
-mod cluster;
+//! ```text
+//! DATA/lock          locked by the server, and names its process
+//! DATA/restoring/    only while a restore fills the directory: no server starts in it
+//! ```
 mod lock;
-mod postmaster;
 mod tools;
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{io, path::Path, time::Duration};
 
-use sqlx::postgres::PgConnectOptions;
+use postgres_supervisor::{Account, Cluster, PendingSync, Postmaster, Settings};
+use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 
-use self::{
-    account::Account,
-    binaries::Binaries,
-    cluster::{Cluster, PendingSync},
-    postmaster::Postmaster,
-};
 pub use self::{
-    binaries::BIN_ENV,
     lock::{DataLock, LockError, RESTORING},
     tools::{Access, Tools},
 };
 
 /// Connection parameter that selects the schema of the server's tables.
 const SEARCH_PATH: [(&str, &str); 1] = [("search_path", event_log::connect::SCHEMA)];
+/// Superuser of the cluster, which only creates the roles and the database.
+const SUPERUSER: &str = "postgres";
+/// Owner of the tables, for migrations and rebuilds.
+const OWNER: &str = "stead_owner";
+/// Role of the server, with limited privileges.
+const APP: &str = "stead_app";
+/// Name of the database.
+const DATABASE: &str = "stead";
 
 /// Private Postgres that runs for this process.
 pub struct Embedded {
@@ -51,50 +41,13 @@ pub struct Embedded {
 /// Reasons why there is no private Postgres, each with a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddedError {
-    #[error(
-        "cannot start Postgres: no binaries in {BIN_ENV}, PATH and {looked}; run apt-get install postgresql, or set DATABASE_URL to an existing database"
-    )]
-    NotInstalled { looked: String },
-    #[error(
-        "cannot read the version of {binary}: unexpected output: {said}; set {BIN_ENV} to a directory with Postgres binaries"
-    )]
-    NoVersion { binary: String, said: String },
-    #[error("cannot use {binary}: it is Postgres {found}; install version 14 or newer")]
-    TooOld { binary: String, found: u32 },
-    #[error(
-        "cannot start Postgres: {data} was created by Postgres {made_by}, and {binary} is Postgres {found}; set {BIN_ENV} to the directory of the Postgres {made_by} binaries"
-    )]
-    OtherVersion { data: String, made_by: u32, binary: String, found: u32 },
-    /// Root may not run Postgres, and the other user cannot enter the directory.
-    #[error(
-        "cannot start Postgres: {blocked} cannot be entered by user {user}, which must run Postgres because root may not; run chmod o+x {blocked}, or choose another directory with --data"
-    )]
-    Unreachable { blocked: String, user: String },
-    #[error("cannot run Postgres as root: there is no user postgres or nobody; create one of them")]
-    NoAccount,
-    /// The owner of the directory would create the cluster, and `initdb` requires a user with a
-    /// name.
-    #[error(
-        "cannot run Postgres as the owner of {data}: user id {uid} has no name on this machine; change the owner with chown"
-    )]
-    Nameless { data: String, uid: u32 },
-    #[error("cannot create the database cluster: {said}")]
-    Initdb { said: String },
-    #[error("cannot start Postgres: the process ended; last lines of {log}: {tail}")]
-    Ended { log: String, tail: String },
-    #[error("cannot start Postgres: it did not accept connections within {seconds} s; see {log}")]
-    Slow { seconds: u64, log: String },
-    #[error(
-        "cannot stop Postgres: process {pid} ignores the stop signals; kill the process and start again"
-    )]
-    Stuck { pid: i32 },
+    /// There is no Postgres, or it cannot be started or stopped.
+    #[error(transparent)]
+    Supervisor(#[from] postgres_supervisor::Error),
     /// A database operation failed, for example the creation of the roles.
     #[error("cannot set up Postgres: {0}")]
     Setup(#[from] sqlx::Error),
-    #[error(
-        "cannot find {program} of Postgres {major} in {BIN_ENV}, PATH and {looked}; run apt-get install postgresql-client-{major}, or set {BIN_ENV} to its directory"
-    )]
-    NoTool { program: &'static str, major: u32, looked: &'static str },
+    /// The database URL is invalid.
     #[error("invalid database URL: {0}")]
     Url(String),
     #[error("{program} failed: {said}")]
@@ -135,12 +88,10 @@ impl Embedded {
     }
 
     async fn start_as(data: &Path, account: Account) -> Result<Embedded, EmbeddedError> {
-        account.can_enter(data)?;
-        let binaries = Binaries::find().await?;
-        let cluster = Cluster::open(data, binaries, account).await?;
+        let cluster = Cluster::open(data, account, settings()).await?;
         let sync = cluster.sync()?;
-        let postmaster = running(&cluster).await?;
-        cluster.set_up().await?;
+        let postmaster = Postmaster::run(&cluster).await?;
+        set_up(&cluster).await?;
         Ok(Embedded { cluster, postmaster, sync })
     }
 
@@ -153,13 +104,13 @@ impl Embedded {
         if !Embedded::is_in(data) {
             return Err(EmbeddedError::NoCluster { data: data.display().to_string() });
         }
-        let cluster = Cluster::open(data, Binaries::find().await?, Account::of(data)?).await?;
-        Ok(cluster.connect_as(cluster::OWNER).options(SEARCH_PATH))
+        let cluster = Cluster::open(data, Account::of(data)?, settings()).await?;
+        Ok(cluster.connect_as(OWNER, DATABASE).options(SEARCH_PATH))
     }
 
     /// Returns true if the data directory contains a cluster.
     pub fn is_in(data: &Path) -> bool {
-        part(data, "postgres").join("PG_VERSION").exists()
+        Cluster::is_in(data)
     }
 
     /// Waits until a new cluster is on the disk. The server acknowledges no request before.
@@ -169,7 +120,7 @@ impl Embedded {
     /// [`EmbeddedError`].
     pub async fn durable(&mut self) -> Result<(), EmbeddedError> {
         match self.sync.take() {
-            Some(sync) => sync.done().await,
+            Some(sync) => Ok(sync.done().await?),
             None => Ok(()),
         }
     }
@@ -179,24 +130,24 @@ impl Embedded {
     /// # Errors
     /// [`EmbeddedError`].
     pub async fn restart(&mut self) -> Result<(), EmbeddedError> {
-        self.postmaster = running(&self.cluster).await?;
+        self.postmaster = Postmaster::run(&self.cluster).await?;
         Ok(())
     }
 
     /// Connection options of the server, whose role may insert and select events but not change
     /// them.
     pub fn app(&self) -> PgConnectOptions {
-        self.cluster.connect_as(cluster::APP).options(SEARCH_PATH)
+        self.cluster.connect_as(APP, DATABASE).options(SEARCH_PATH)
     }
 
     /// Connection options for migrations and rebuilds.
     pub fn owner(&self) -> PgConnectOptions {
-        self.cluster.connect_as(cluster::OWNER).options(SEARCH_PATH)
+        self.cluster.connect_as(OWNER, DATABASE).options(SEARCH_PATH)
     }
 
     /// Connection URLs of the server's role and of the owner's role.
     pub fn urls(&self) -> (String, String) {
-        (self.cluster.url(cluster::APP), self.cluster.url(cluster::OWNER))
+        (self.cluster.url(APP, DATABASE), self.cluster.url(OWNER, DATABASE))
     }
 
     pub fn pid(&self) -> i32 {
@@ -216,21 +167,32 @@ impl Embedded {
     /// [`EmbeddedError::Stuck`].
     pub async fn stop(mut self) -> Result<(), EmbeddedError> {
         let synced = self.durable().await;
-        self.postmaster.stop(Duration::from_secs(30)).await.and(synced)
+        self.postmaster.stop(Duration::from_secs(30)).await?;
+        synced
     }
 }
 
-/// Adopts a running Postgres, or starts a new one.
-async fn running(cluster: &Cluster) -> Result<Postmaster, EmbeddedError> {
-    match Postmaster::left_behind(cluster).await? {
-        Some(running) => Ok(running),
-        None => Postmaster::start(cluster).await,
-    }
+fn settings() -> Settings {
+    // A conflicting append logs one line. Its statement of many kilobytes would add no information.
+    let more = ["max_connections=64", "log_min_error_statement=panic"];
+    Settings { superuser: SUPERUSER, port: None, more: more.map(String::from).to_vec() }
 }
 
-/// Path of a part of the data directory.
-fn part(data: &Path, name: &str) -> PathBuf {
-    data.join(name)
+/// Creates the roles and the database, unless they exist.
+async fn set_up(cluster: &Cluster) -> Result<(), sqlx::Error> {
+    let mut root = PgConnection::connect_with(&cluster.connect_as(SUPERUSER, "postgres")).await?;
+    let has = "select exists (select from pg_roles where rolname = $1)";
+    for role in [OWNER, APP] {
+        if !sqlx::query_scalar::<_, bool>(has).bind(role).fetch_one(&mut root).await? {
+            sqlx::query(&format!("create role {role} login")).execute(&mut root).await?;
+        }
+    }
+    let has = "select exists (select from pg_database where datname = $1)";
+    if !sqlx::query_scalar::<_, bool>(has).bind(DATABASE).fetch_one(&mut root).await? {
+        let make = format!("create database {DATABASE} owner {OWNER}");
+        sqlx::query(&make).execute(&mut root).await?;
+    }
+    root.close().await
 }
 
 #[cfg(test)]

@@ -4,10 +4,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use event_log::{
-    connect,
-    testing::{Cluster, measure},
-};
+use event_log::{connect, testing::Cluster};
 use sqlx::{Connection as _, Executor as _, PgConnection, PgPool, postgres::PgConnectOptions};
 
 /// Setting that loads the statement counter.
@@ -28,12 +25,12 @@ pub struct Database {
 impl Database {
     pub async fn start(directory: &Path) -> Database {
         let mut settings = measure::cluster_settings();
-        let mut cluster = Cluster::start(directory, &settings).await.unwrap();
+        let mut cluster = Cluster::start(directory, settings.clone()).await.unwrap();
         let exact = can_count(&cluster).await;
         if exact {
             cluster.stop().unwrap();
             settings.more.push(PRELOAD.into());
-            cluster = Cluster::start(directory, &settings).await.unwrap();
+            cluster = Cluster::start(directory, settings).await.unwrap();
         }
         let mut postgres = PgConnection::connect(&cluster.url("postgres")).await.unwrap();
         for sql in [

@@ -10,7 +10,7 @@ mod cells;
 pub(crate) mod commands;
 mod enqueue;
 
-use event_log::testing::measure::{Conditions, Figure, Meter, Report, pgbench};
+use measure::{Conditions, Figure, Meter, Report, pgbench};
 
 use self::{
     cells::{CELLS, Cell, RATIOS},

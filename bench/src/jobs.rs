@@ -15,7 +15,7 @@ mod cells;
 mod competitors;
 mod stead;
 
-use event_log::testing::measure::{Conditions, Figure, Meter, Quantiles, Report};
+use measure::{Conditions, Figure, Meter, Quantiles, Report};
 use serde_json::json;
 
 use self::{

@@ -13,7 +13,7 @@ mod copy;
 mod stead;
 mod terraform;
 
-use event_log::testing::measure::{Conditions, Figure, Meter, Report};
+use measure::{Conditions, Figure, Meter, Report};
 use serde_json::json;
 
 use self::{

@@ -10,7 +10,7 @@ mod table;
 
 use std::time::Duration;
 
-use event_log::testing::measure::Conditions;
+use measure::Conditions;
 
 use self::{growing_log::GrowingLog, table::Table};
 use crate::{

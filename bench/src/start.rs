@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use event_log::testing::measure::{Conditions, Quantiles};
+use measure::{Conditions, Quantiles};
 use serde_json::{Value, json};
 
 use crate::{

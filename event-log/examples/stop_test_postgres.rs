@@ -1,5 +1,6 @@
-//! Stops and removes the private Postgres that the tests of this checkout share. `scripts/test`
-//! runs it at its end.
-fn main() -> Result<(), event_log::testing::TestingError> {
-    event_log::testing::stop_shared()
+//! Stops and removes the private Postgres that the tests of this checkout share. The tests leave it
+//! running.
+#[tokio::main]
+async fn main() -> Result<(), event_log::testing::TestingError> {
+    event_log::testing::stop_shared().await
 }

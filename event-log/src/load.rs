@@ -186,14 +186,20 @@ fn apply_events<D: Decider>(
     events: &[StoredEvent],
 ) -> Result<(), LogError> {
     for event in events {
-        if event.sequence != loaded.version + 1 {
-            let what = format!("stream {} has a gap", loaded.stream);
-            return Err(LogError::Damaged { position: event.position, what });
-        }
+        check_sequence(event, loaded.version)?;
         let facts = event.decode()?;
         let state = Arc::make_mut(&mut loaded.state);
         facts.into_iter().for_each(|fact| state.evolve(fact));
         loaded.version = event.sequence;
     }
     Ok(())
+}
+
+/// Checks that an event is the next one of its stream after a version.
+pub(crate) fn check_sequence(event: &StoredEvent, version: u64) -> Result<(), LogError> {
+    if event.sequence == version + 1 {
+        return Ok(());
+    }
+    let what = format!("stream {} has a gap", event.stream);
+    Err(LogError::Damaged { position: event.position, what })
 }

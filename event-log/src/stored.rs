@@ -119,7 +119,7 @@ impl StoredEvent {
         })
     }
 
-    fn damaged(&self, error: &dyn std::fmt::Display) -> LogError {
+    pub(crate) fn damaged(&self, error: &dyn std::fmt::Display) -> LogError {
         let what = format!("{} version {}: {error}", self.event_type, self.event_version);
         LogError::Damaged { position: self.position, what }
     }

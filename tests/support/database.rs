@@ -1,7 +1,7 @@
 //! Empty database, as an operator creates it for `stead migrate` and `stead serve`.
 use std::{net::TcpListener, process::Command};
 
-use event_log::testing::{Binaries, Cluster, Settings, fresh_empty_database};
+use event_log::testing::{Binaries, Cluster, Settings, fresh_empty_database, settings};
 use tempfile::TempDir;
 
 use crate::stdout_of;
@@ -26,7 +26,7 @@ impl Urls {
 }
 
 fn psql(url: &str, says: &str) {
-    let mut psql: Command = Binaries::find().unwrap().command("psql");
+    let mut psql = Command::new(Binaries::find().unwrap().program("psql"));
     stdout_of(psql.args(["-X", "-q", "-d", url, "-c", says]));
 }
 
@@ -53,9 +53,8 @@ impl Postgres {
     pub fn on_loopback() -> Postgres {
         let dir = tempfile::Builder::new().prefix("stead-pg-").tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let more = vec!["listen_addresses=127.0.0.1".into(), format!("port={port}")];
-        let settings = Settings { fsync: false, more };
-        let cluster = runtime().block_on(Cluster::start(dir.path(), &settings)).unwrap();
+        let settings = Settings { port: Some(port), ..settings(false, &[]) };
+        let cluster = runtime().block_on(Cluster::start(dir.path(), settings)).unwrap();
         Postgres { cluster, port, _dir: dir }
     }
 

@@ -11,8 +11,6 @@ use nix::{
     fcntl::{Flock, FlockArg, OFlag},
 };
 
-use super::account;
-
 /// Directory that exists during a restore. It holds unpacked files and marks the data directory as
 /// incomplete.
 pub const RESTORING: &str = "restoring";
@@ -87,7 +85,7 @@ impl DataLock {
         // Never follows a symbolic link, because root also opens directories of other users.
         let opened = options.custom_flags(OFlag::O_NOFOLLOW.bits()).open(&path);
         let file = opened.map_err(at(&path))?;
-        account::give(&file, data).map_err(at(&path))?;
+        postgres_supervisor::give(&file, data).map_err(at(&path))?;
         let mut held = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, why)| {
             if why != Errno::EWOULDBLOCK {
                 return at(&path)(why.into());

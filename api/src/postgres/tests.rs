@@ -82,29 +82,10 @@ async fn a_cluster_of_another_version_is_refused_by_name() {
     std::fs::write(data.join("postgres/PG_VERSION"), "9\n").unwrap();
     let refusal = Embedded::start(&data).await.err().unwrap().to_string();
     assert!(
-        refusal.contains("was created by Postgres 9") && refusal.contains(BIN_ENV),
+        refusal.contains("was created by Postgres 9")
+            && refusal.contains(postgres_supervisor::BIN_ENV),
         "{refusal}"
     );
-}
-
-#[test]
-fn a_directory_that_the_postgres_user_cannot_enter_is_named() {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("SKIPPED: only root drops to another user");
-        return;
-    }
-    let dir = data();
-    let closed = dir.path().join("closed");
-    std::fs::create_dir_all(closed.join("data")).unwrap();
-    std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-    let account = Account::choose().unwrap();
-    let refusal = account.can_enter(&closed.join("data")).unwrap_err().to_string();
-    assert!(refusal.contains(&format!("{} cannot be entered", closed.display())), "{refusal}");
-    // The server may change the mode of the data directory itself.
-    std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
-    let data = closed.join("data");
-    std::fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-    account.can_enter(&data).unwrap();
 }
 
 /// Root restores and backs up the data of a service user, who must be able to access the result.
@@ -197,18 +178,4 @@ async fn cluster_with_a_lost_rename_is_recovered() {
     sqlx::query("select n from public.kept").fetch_all(&mut db).await.unwrap();
     db.close().await.unwrap();
     running.stop().await.unwrap();
-}
-
-#[test]
-fn oversized_log_is_rotated() {
-    let dir = tempfile::tempdir().unwrap();
-    let log = dir.path().join("postgres.log");
-    postmaster::put_aside(&log, 3).unwrap();
-    std::fs::write(&log, "abc").unwrap();
-    postmaster::put_aside(&log, 3).unwrap();
-    assert!(log.exists());
-    std::fs::write(&log, "abcd").unwrap();
-    postmaster::put_aside(&log, 3).unwrap();
-    assert!(!log.exists());
-    assert_eq!(std::fs::read(dir.path().join("postgres.log.old")).unwrap(), b"abcd");
 }

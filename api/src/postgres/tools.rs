@@ -1,18 +1,14 @@
 //! Postgres client programs, in the version of the server that they access.
-use std::{
-    ffi::OsString,
-    fs,
-    path::{Path, PathBuf},
-    process::Stdio,
-};
+use std::{ffi::OsString, path::PathBuf, process::Stdio};
 
+use postgres_supervisor::Binaries;
 use sqlx::{
     Connection as _, PgConnection,
     postgres::{PgConnectOptions, PgSslMode},
 };
 use tokio::process::{Child, Command};
 
-use super::{BIN_ENV, EmbeddedError, about, binaries};
+use super::{EmbeddedError, about};
 
 /// Access to a database for the server and for client programs.
 #[derive(Debug, Clone)]
@@ -104,26 +100,12 @@ impl Tools {
     /// of the private Postgres.
     ///
     /// # Errors
-    /// [`EmbeddedError::NoTool`], which names the version.
+    /// [`EmbeddedError`], which names the version.
     pub async fn of(server: &mut PgConnection) -> Result<(Tools, u32), EmbeddedError> {
         let version = "select current_setting('server_version_num')::int / 10000";
         let major: i32 = sqlx::query_scalar(version).fetch_one(server).await?;
         let major = u32::try_from(major).unwrap_or(0);
-        let program = "pg_dump";
-        let named = std::env::var_os(BIN_ENV).map(PathBuf::from);
-        // Client programs may be installed without a server, in PATH only.
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let linked = std::env::split_paths(&path)
-            .filter_map(|directory| fs::canonicalize(directory.join(program)).ok())
-            .filter_map(|found| found.parent().map(Path::to_path_buf));
-        for directory in named.into_iter().chain(binaries::candidates()).chain(linked) {
-            let there = ["pg_dump", "pg_restore"].iter().all(|name| directory.join(name).is_file());
-            if there && binaries::major(&directory.join(program)).await.is_ok_and(|is| is == major)
-            {
-                return Ok((Tools { directory }, major));
-            }
-        }
-        Err(EmbeddedError::NoTool { program, major, looked: binaries::DEBIAN })
+        Ok((Tools { directory: Binaries::clients(major)? }, major))
     }
 
     /// Starts a program with access to a database. The program ends with this process.

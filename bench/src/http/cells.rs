@@ -1,5 +1,5 @@
 //! Measured cells and their ratios.
-use event_log::testing::measure::{self, Ratio};
+use measure::Ratio;
 
 /// A measurement with a number of callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

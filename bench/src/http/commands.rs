@@ -2,7 +2,7 @@
 //! stream. The append updates the hash chain, the tree and an inline projection.
 use std::time::{Duration, Instant};
 
-use event_log::testing::measure::{Run, pgbench::count};
+use measure::{Run, pgbench::count};
 use ulid::Ulid;
 
 use crate::{api_client::ApiClient, database::Database};

@@ -2,7 +2,7 @@
 //! benchmark also measures the time until a policy has queued the job.
 use std::{sync::Arc, time::Instant};
 
-use event_log::testing::measure::Run;
+use measure::Run;
 use schemas::runner::Outcome;
 
 use crate::{

@@ -1,7 +1,7 @@
 //! Job queues from npm, each in its own Node process.
 use std::{path::Path, process::Command, time::Duration};
 
-use event_log::testing::measure::Run;
+use measure::Run;
 use serde::Deserialize;
 use sqlx::Executor as _;
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use api::server::Server;
-use event_log::testing::measure::Run;
+use measure::Run;
 use schemas::runner::Outcome;
 
 use crate::{

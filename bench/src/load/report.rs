@@ -1,7 +1,7 @@
 //! Results as text and as JSON.
 use std::fmt::Write as _;
 
-use event_log::testing::measure::{Quantiles, machine};
+use measure::{Quantiles, machine};
 use serde_json::{Value, json};
 
 use super::{Options, claims::Claims, parked::Parked};

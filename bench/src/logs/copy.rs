@@ -1,7 +1,7 @@
 //! The same bytes by binary COPY: the maximum that the disk and Postgres can write.
 use std::time::{Duration, Instant};
 
-use event_log::testing::measure::Run;
+use measure::Run;
 use sqlx::{PgPool, postgres::PgPoolCopyExt as _};
 use ulid::Ulid;
 

@@ -5,7 +5,7 @@ use std::{
 };
 
 use domain::ids::{ExecutionId, JobId};
-use event_log::testing::measure::Run;
+use measure::Run;
 use tokio::task::JoinSet;
 
 use super::terraform::Output;

@@ -9,7 +9,7 @@ use std::{
 
 use event_log::{
     Archives, Source,
-    testing::{Cluster, Disk, Settings, proxy::Proxy},
+    testing::{Cluster, Disk, Settings, proxy::Proxy, settings},
 };
 use sqlx::PgPool;
 use tempfile::TempDir;
@@ -112,10 +112,8 @@ impl Environment {
 
     /// Sends SIGKILL to the processes of Postgres.
     pub fn kill_postgres(&self) {
-        let path = self.postgres.cluster.directory().join("data/postmaster.pid");
-        let pid_file = fs::read_to_string(path).unwrap_or_default();
-        if let Some(pid) = pid_file.lines().next() {
-            signal("-KILL", pid.trim());
+        if let Some(pid) = self.postgres.cluster.pid() {
+            signal("-KILL", &pid.to_string());
         }
     }
 
@@ -128,7 +126,7 @@ impl Environment {
     pub fn start_postgres(&self) {
         until("Postgres to start", Duration::from_secs(60), || {
             let Postgres { cluster, settings, .. } = &self.postgres;
-            self.runtime.block_on(Cluster::start(cluster.directory(), settings)).is_ok()
+            self.runtime.block_on(Cluster::start(&cluster.data, settings.clone())).is_ok()
         });
     }
 
@@ -164,8 +162,9 @@ impl Postgres {
             "deadlock_timeout=20ms",
             "max_wal_size=256MB",
         ];
-        let settings = Settings { fsync: true, more: more.map(String::from).into() };
-        let cluster = runtime.block_on(Cluster::start(&at.join("pg"), &settings)).unwrap();
+        let settings = settings(true, &more);
+        let at = at.join("pg");
+        let cluster = runtime.block_on(Cluster::start(&at, settings.clone())).unwrap();
         Postgres { cluster, settings, disk }
     }
 

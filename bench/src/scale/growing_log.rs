@@ -6,7 +6,8 @@ use std::{
 };
 
 use api::background::policies;
-use event_log::{EventLog, Options, testing::measure::History, verify::verify};
+use event_log::{EventLog, Options, verify::verify};
+use measure::History;
 use projections::Projections;
 use schemas::runner::Outcome;
 use sqlx::{PgPool, postgres::PgPoolOptions};

@@ -9,7 +9,8 @@ use domain::{
     decider::Decider as _,
     install::{Install, InstallCommand},
 };
-use event_log::{Commit, EventLog, Meta, testing::measure::Quantiles};
+use event_log::{Commit, EventLog, Meta};
+use measure::Quantiles;
 use serde_json::{Value, json};
 use sqlx::Executor as _;
 use ulid::Ulid;

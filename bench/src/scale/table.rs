@@ -1,7 +1,7 @@
 //! A table with one row per operation and one column per number of events.
 use std::{fmt::Write as _, time::Duration};
 
-use event_log::testing::measure::{Conditions, Quantiles};
+use measure::{Conditions, Quantiles};
 use serde_json::{Value, json};
 
 #[derive(Default)]

@@ -1,6 +1,11 @@
 //! Changes of the log by a party with all rights to the database, and the checks that find these
 //! changes. Generates the table in docs/security.md.
-use std::{fs, io::Write as _, path::Path, process::Stdio};
+use std::{
+    fs,
+    io::Write as _,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use domain::{actor::Actor, ids::EventId};
 use ed25519_dalek::SigningKey;
@@ -144,7 +149,7 @@ impl TestLog {
 
     async fn restore(&self) {
         self.sql("drop schema stead cascade").await;
-        let mut psql = Binaries::find().unwrap().command("psql");
+        let mut psql = Command::new(Binaries::find().unwrap().program("psql"));
         psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", &self.database.url]);
         let mut psql = psql.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         psql.stdin.take().unwrap().write_all(&self.dump).unwrap();
@@ -210,7 +215,7 @@ fn reports_text(wrong: Option<String>, tally: ReportCounts) -> String {
 }
 
 fn dump(database: &Database) -> Vec<u8> {
-    let mut dump = Binaries::find().unwrap().command("pg_dump");
+    let mut dump = Command::new(Binaries::find().unwrap().program("pg_dump"));
     let output = dump.args(["--schema=stead", "-d", &database.url]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     output.stdout

@@ -1,5 +1,5 @@
 //! The measured cases and the ratios between them.
-use event_log::testing::measure::{self, Ratio};
+use measure::Ratio;
 
 /// A measured system, with its number of callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

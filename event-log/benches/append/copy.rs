@@ -1,11 +1,9 @@
 //! Bulk reads and writes: the upper bound of the disk and of Postgres.
 use std::time::{Duration, Instant};
 
-use event_log::testing::{
-    Database,
-    measure::{Run, payload},
-};
+use event_log::testing::Database;
 use futures::TryStreamExt as _;
+use measure::{Run, payload};
 use sqlx::postgres::PgPoolCopyExt as _;
 use ulid::Ulid;
 

@@ -1,10 +1,8 @@
 //! emmett-postgresql, in a separate Node process.
 use std::{path::PathBuf, process::Command, time::Duration};
 
-use event_log::testing::{
-    Database,
-    measure::{PAYLOAD_BYTES, Run},
-};
+use event_log::testing::Database;
+use measure::{PAYLOAD_BYTES, Run};
 use serde::Deserialize;
 
 /// Output of the script, in µs.

@@ -25,10 +25,8 @@ mod postgres_es;
 
 use std::{path::PathBuf, time::Duration};
 
-use event_log::testing::{
-    Cluster, Database, fresh_in,
-    measure::{Conditions, Figure, Meter, Report, Run, cluster_settings, pgbench, spread},
-};
+use event_log::testing::{Cluster, Database, fresh_in};
+use measure::{Conditions, Figure, Meter, Report, Run, cluster_settings, pgbench, spread};
 
 use cells::{CELLS, Cell, RATIOS};
 
@@ -61,7 +59,7 @@ struct RoundParams {
 
 async fn run(params: RoundParams) {
     let directory = std::env::temp_dir().join(format!("stead-bench-{}", std::process::id()));
-    let cluster = Cluster::start(&directory, &cluster_settings()).await.unwrap();
+    let cluster = Cluster::start(&directory, cluster_settings()).await.unwrap();
     if params.modules.is_none() && params.only == 0 {
         eprintln!("SKIPPED: emmett-postgresql and message-db, without --npm DIR");
     }

@@ -1,17 +1,15 @@
 //! message-db, whose `write_message` is a database function.
 use std::{path::Path, process::Command, time::Duration};
 
-use event_log::testing::{
-    Cluster, Database,
-    measure::{Run, payload, pgbench},
-};
+use event_log::testing::{Cluster, Database};
+use measure::{Run, payload, pgbench};
 
 /// Installs message-db in this round's database with its own script.
 pub fn install(cluster: &Cluster, database: &Database, modules: &Path) {
     let script = modules.join("node_modules/@eventide/message-db/database/install.sh");
     let installed = Command::new("bash")
         .arg(script)
-        .env("PGHOST", cluster.directory())
+        .env("PGHOST", &cluster.sockets)
         .env("PGUSER", "stead")
         .env("DATABASE_NAME", database.url.rsplit_once('/').unwrap().1)
         .env("CREATE_DATABASE", "off")

@@ -10,14 +10,10 @@ use std::{
 use domain::actor::Actor;
 use event_log::{
     AppendError, Column, Commit, EventLog, IdempotencyKey, InlineProjection, Invalidate, Meta,
-    NewEvent, Options, StoredEvent, StreamId, Write,
-    testing::{
-        Database,
-        measure::{Run, payload},
-    },
-    verify::verify,
+    NewEvent, Options, StoredEvent, StreamId, Write, testing::Database, verify::verify,
 };
 use futures::future::BoxFuture;
+use measure::{Run, payload};
 use sqlx::PgConnection;
 use ulid::Ulid;
 

@@ -5,10 +5,8 @@ use std::{
 };
 
 use cqrs_es::{Aggregate, DomainEvent, event_sink::EventSink};
-use event_log::testing::{
-    Database,
-    measure::{PAYLOAD_BYTES, Run},
-};
+use event_log::testing::Database;
+use measure::{PAYLOAD_BYTES, Run};
 use postgres_es::postgres_cqrs;
 use serde::{Deserialize, Serialize};
 use sqlx::{PgPool, postgres::PgPoolOptions};

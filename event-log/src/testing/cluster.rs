@@ -1,29 +1,43 @@
-//! A private Postgres with its own socket.
+//! A private Postgres that continues to run after the test, and that several processes can share.
 use std::{
     env, fs,
     fs::File,
+    ops::Deref,
     path::{Path, PathBuf},
-    process::Stdio,
+    sync::Arc,
 };
 
-use sqlx::{Connection, PgConnection};
+use postgres_supervisor::{Account, Postmaster, Settings};
 
-use super::{Binaries, TestingError, io};
+use super::{TestingError, io};
 
-/// Settings of a cluster.
-#[derive(Debug, Clone, Default)]
-pub struct Settings {
-    /// True if commits survive a crash of the machine. Off for tests, on for benchmarks.
-    pub fsync: bool,
-    /// More settings, `name=value`, as for `postgres -c`.
-    pub more: Vec<String>,
+/// Superuser of the clusters of tests.
+const SUPERUSER: &str = "stead";
+
+/// Settings of a cluster: `fsync` is off for tests and on for benchmarks, `more` is `name=value`.
+pub fn settings(fsync: bool, more: &[&str]) -> Settings {
+    let onoff = if fsync { "on" } else { "off" };
+    let common: [&str; 5] = [
+        &format!("fsync={onoff}"),
+        &format!("full_page_writes={onoff}"),
+        "max_connections=400",
+        "shared_buffers=256MB",
+        "autovacuum_naptime=10s",
+    ];
+    let more = common.iter().chain(more).map(ToString::to_string).collect();
+    Settings { superuser: SUPERUSER, port: None, more }
 }
 
 /// A running Postgres.
 #[derive(Debug, Clone)]
-pub struct Cluster {
-    binaries: Binaries,
-    directory: PathBuf,
+pub struct Cluster(Arc<postgres_supervisor::Cluster>);
+
+impl Deref for Cluster {
+    type Target = postgres_supervisor::Cluster;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 impl Cluster {
@@ -32,84 +46,26 @@ impl Cluster {
     ///
     /// # Errors
     /// [`TestingError`].
-    pub async fn start(directory: &Path, settings: &Settings) -> Result<Cluster, TestingError> {
-        let binaries = Binaries::find()?;
-        binaries.make_directory(directory)?;
-        let cluster = Cluster { binaries, directory: directory.to_owned() };
-        let lock = cluster.lock().await?;
-        if !cluster.answers().await {
-            let cluster = cluster.clone();
-            let settings = settings.clone();
-            let started = tokio::task::spawn_blocking(move || cluster.launch(&settings));
-            started.await.map_err(|error| io("starting PostgreSQL")(error.into()))??;
-        }
+    pub async fn start(directory: &Path, settings: Settings) -> Result<Cluster, TestingError> {
+        fs::create_dir_all(directory).map_err(io(directory.display().to_string()))?;
+        let lock = lock(directory).await?;
+        let account = Account::choose()?;
+        let cluster = postgres_supervisor::Cluster::open(directory, account, settings).await?;
+        Postmaster::run(&cluster).await?;
         drop(lock);
-        Ok(cluster)
+        Ok(Cluster(Arc::new(cluster)))
     }
 
-    /// Locks the shared parts of the cluster. Dropping the file releases the lock.
-    pub(super) async fn lock(&self) -> Result<File, TestingError> {
-        let path = self.directory.join("lock");
-        let what = path.display().to_string();
-        let file = File::options().create(true).append(true).open(&path).map_err(io(&what))?;
-        // On a blocking thread: the holder of the lock may need this thread to release it.
-        let locked = tokio::task::spawn_blocking(move || file.lock().map(|()| file));
-        let locked = locked.await.map_err(|error| io(&what)(error.into()))?;
-        locked.map_err(io(what))
-    }
-
-    async fn answers(&self) -> bool {
-        if !self.data().join("postmaster.pid").exists() {
-            return false;
-        }
-        match PgConnection::connect(&self.url("postgres")).await {
-            Ok(connection) => connection.close().await.is_ok(),
-            Err(_) => false,
-        }
-    }
-
-    fn launch(&self, settings: &Settings) -> Result<(), TestingError> {
-        if !self.data().join("PG_VERSION").exists() {
-            let mut initdb = self.binaries.command("initdb");
-            initdb.arg("-D").arg(self.data()).args(["-U", "stead", "-A", "trust", "-E", "UTF8"]);
-            initdb.args(["--locale=C", "--no-instructions", "--no-sync"]);
-            Binaries::run(initdb)?;
-        }
-        let onoff = if settings.fsync { "on" } else { "off" };
-        let mut options = format!("-c listen_addresses='' -k {}", self.directory.display());
-        let mut with = |setting: &str| options.push_str(&format!(" -c {setting}"));
-        with(&format!("fsync={onoff}"));
-        with(&format!("full_page_writes={onoff}"));
-        with("max_connections=400");
-        with("shared_buffers=256MB");
-        with("autovacuum_naptime=10s");
-        settings.more.iter().for_each(|setting| with(setting));
-        let mut start = self.binaries.command("pg_ctl");
-        start
-            .arg("start")
-            .arg("-D")
-            .arg(self.data())
-            .args(["-w", "-s", "-t", "60", "-o", &options]);
-        start.arg("-l").arg(self.directory.join("log"));
-        // Not captured: the server would inherit the pipe and keep it open while it runs.
-        start.stdout(Stdio::null()).stderr(Stdio::null());
-        let status = start.status().map_err(io("pg_ctl"))?;
-        if status.success() {
-            return Ok(());
-        }
-        let output = fs::read_to_string(self.directory.join("log")).unwrap_or_default();
-        Err(TestingError::Failed { program: "pg_ctl start".into(), output })
-    }
-
-    /// Stops the cluster immediately. Data that was not flushed is lost, which tests of recovery
-    /// need.
+    /// Stops the cluster immediately, and blocks the thread until then. Data that was not flushed
+    /// is lost, which tests of recovery need.
     ///
     /// # Errors
     /// [`TestingError`].
     pub fn stop(&self) -> Result<(), TestingError> {
-        let mut stop = self.binaries.command("pg_ctl");
-        stop.arg("stop").arg("-D").arg(self.data()).args(["-m", "immediate", "-s"]);
-        Binaries::run(stop).map(drop)
+        match Postmaster::find(self) {
+            Some(mut running) => Ok(running.abort()?),
+            None => Ok(()),
+        }
     }
 
     /// Stops the cluster and removes its directory.
@@ -118,41 +74,29 @@ impl Cluster {
     /// [`TestingError`].
     pub fn remove(self) -> Result<(), TestingError> {
         self.stop()?;
-        fs::remove_dir_all(&self.directory).map_err(io(self.directory.display().to_string()))
+        fs::remove_dir_all(&self.data).map_err(io(self.data.display().to_string()))
     }
 
     /// URL of a database.
     pub fn url(&self, database: &str) -> String {
-        let mut host = String::new();
-        for byte in self.directory.to_string_lossy().bytes() {
-            if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
-                host.push(char::from(byte));
-            } else {
-                host.push_str(&format!("%{byte:02X}"));
-            }
-        }
-        format!("postgresql://stead@{host}/{database}")
-    }
-
-    /// Directory of the socket.
-    pub fn directory(&self) -> &Path {
-        &self.directory
-    }
-
-    /// Programs of the cluster.
-    pub fn binaries(&self) -> &Binaries {
-        &self.binaries
+        self.0.url(SUPERUSER, database)
     }
 
     /// Process id of the postmaster; `None` if it does not run.
     pub fn pid(&self) -> Option<u32> {
-        let lock = fs::read_to_string(self.data().join("postmaster.pid")).ok()?;
-        lock.lines().next()?.parse().ok()
+        u32::try_from(Postmaster::find(self)?.pid()).ok()
     }
+}
 
-    fn data(&self) -> PathBuf {
-        self.directory.join("data")
-    }
+/// Locks the shared parts of the cluster in a directory. Dropping the file releases the lock.
+pub(super) async fn lock(directory: &Path) -> Result<File, TestingError> {
+    let path = directory.join("lock");
+    let what = path.display().to_string();
+    let file = File::options().create(true).append(true).open(&path).map_err(io(&what))?;
+    // On a blocking thread: the holder of the lock may need this thread to release it.
+    let locked = tokio::task::spawn_blocking(move || file.lock().map(|()| file));
+    let locked = locked.await.map_err(|error| io(&what)(error.into()))?;
+    locked.map_err(io(what))
 }
 
 /// Directory of the cluster that this checkout's tests share. The path of a socket must be short.
@@ -162,14 +106,17 @@ pub fn shared_directory() -> PathBuf {
     env::temp_dir().join(format!("stead-test-{hash}-{}", nix::unistd::geteuid()))
 }
 
-/// Stops and removes the cluster that this checkout's tests share, if it runs.
+/// Stops and removes the cluster that this checkout's tests share, if there is one.
 ///
 /// # Errors
 /// [`TestingError`].
-pub fn stop_shared() -> Result<(), TestingError> {
+pub async fn stop_shared() -> Result<(), TestingError> {
     let directory = shared_directory();
-    if !directory.join("data/postmaster.pid").exists() {
+    if !postgres_supervisor::Cluster::is_in(&directory) {
         return Ok(());
     }
-    Cluster { binaries: Binaries::find()?, directory }.remove()
+    let settings = settings(false, &[]);
+    let account = Account::of(&directory)?;
+    let cluster = postgres_supervisor::Cluster::open(&directory, account, settings).await?;
+    Cluster(Arc::new(cluster)).remove()
 }

@@ -4,7 +4,7 @@ use std::{env, time::Duration};
 use sqlx::{Connection, Executor, PgConnection, PgPool, Row};
 use ulid::Ulid;
 
-use super::{Cluster, Settings, TestingError, shared_directory};
+use super::{Cluster, TestingError, cluster::lock, settings, shared_directory};
 use crate::{
     Clock, EventLog, LogError, Options, connect,
     migrate::{MIGRATIONS, found, tables},
@@ -105,7 +105,7 @@ impl Server {
         if let Ok(admin) = env::var("TEST_DATABASE_URL") {
             return Ok(Server { admin, cluster: None });
         }
-        let cluster = Cluster::start(&shared_directory(), &Settings::default()).await?;
+        let cluster = Cluster::start(&shared_directory(), settings(false, &[])).await?;
         Ok(Server { admin: cluster.url("postgres"), cluster: Some(cluster) })
     }
 
@@ -117,7 +117,7 @@ impl Server {
         }
         let template = format!("stead_template_{}", hex::encode(&proof::sha256(&all)[..6]));
         let lock = match &self.cluster {
-            Some(cluster) => Some(cluster.lock().await?),
+            Some(cluster) => Some(lock(&cluster.data).await?),
             None => None,
         };
         let mut admin = PgConnection::connect(&self.admin).await?;

@@ -52,7 +52,8 @@ impl Proxy {
         let directory = std::env::temp_dir().join(format!("p{}", ulid::Ulid::new()));
         std::fs::create_dir_all(&directory).unwrap();
         let host = url.split_once('@').unwrap().1.rsplit_once('/').unwrap().0;
-        let server = PathBuf::from(host.replace("%2F", "/")).join(".s.PGSQL.5432");
+        let directory_of_server = host.trim_end_matches(":5432").replace("%2F", "/");
+        let server = PathBuf::from(directory_of_server).join(".s.PGSQL.5432");
         let listener = UnixListener::bind(directory.join(".s.PGSQL.5432")).unwrap();
         let (fault, hit) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicU32::new(0)));
         let late_us = Arc::new(AtomicU64::new(0));

@@ -6,7 +6,7 @@ use std::{fs, path::Path, process::Command, time::Duration};
 
 use event_log::{
     EventLog, Options,
-    testing::{Cluster, Database, Disk, Settings, TestingError, fresh_in},
+    testing::{Cluster, Database, Disk, TestingError, fresh_in, settings},
 };
 use support::{Responses, check_responses, commit, event, pause, run};
 
@@ -44,8 +44,7 @@ async fn append(log: &EventLog, numbers: std::ops::Range<u64>) -> Responses {
 
 async fn cluster(at: &Path) -> Result<Cluster, TestingError> {
     let more = ["max_connections=40", "shared_buffers=16MB", "max_wal_size=1GB"];
-    let more = more.into_iter().map(String::from).collect();
-    Cluster::start(at, &Settings { fsync: false, more }).await
+    Cluster::start(at, settings(false, &more)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -55,7 +54,7 @@ async fn full_tablespace_rejects_events_until_it_has_free_space() {
     let cluster = cluster(dir.path()).await.unwrap();
     let database = fresh_in(&cluster).await.unwrap();
     let directory = disk.path().join("tables");
-    let postgres = dir.path().join("data");
+    let postgres = dir.path().join("postgres");
     fs::create_dir(&directory).unwrap();
     copy_owner(&directory, &postgres);
     run(&database, &format!("create tablespace small location '{}'", directory.display())).await;
@@ -90,7 +89,7 @@ async fn postgres_that_stopped_on_a_full_disk_keeps_acknowledged_events() {
     let database = fresh_in(&running).await.unwrap();
     database.pool.close().await;
     running.stop().unwrap();
-    let wal = dir.path().join("data/pg_wal");
+    let wal = dir.path().join("postgres/pg_wal");
     let moved = Command::new("mv").arg(&wal).arg(disk.path().join("wal")).status().unwrap();
     assert!(moved.success());
     std::os::unix::fs::symlink(disk.path().join("wal"), &wal).unwrap();
@@ -98,7 +97,7 @@ async fn postgres_that_stopped_on_a_full_disk_keeps_acknowledged_events() {
     let pool = event_log::connect(&database.url, 8).await.unwrap();
     let database = Database { pool, ..database };
     let log = open_log(&database).await;
-    let log_text = || fs::read_to_string(dir.path().join("log")).unwrap();
+    let log_text = || fs::read_to_string(dir.path().join("postgres.log")).unwrap();
     // Callers wait or are rejected until there is space again.
     let rescue = async {
         wait_until(|| log_text().contains("PANIC")).await;

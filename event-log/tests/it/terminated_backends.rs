@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use event_log::{
     EventLog, Options,
-    testing::{Cluster, Database, Settings, fresh_in},
+    testing::{Cluster, Database, fresh_in, settings},
 };
 use sqlx::PgPool;
 use support::{Responses, check_responses, commit, count, database, event, pause, run};
@@ -106,8 +106,8 @@ async fn backend_terminated_before_its_commit_writes_nothing() {
 #[tokio::test]
 async fn batch_is_not_retried_if_the_backend_was_terminated_after_its_commit() {
     let dir = tempfile::Builder::new().prefix("stead-sync-").tempdir().unwrap();
-    let more = vec!["max_connections=40".into()];
-    let cluster = Cluster::start(dir.path(), &Settings { fsync: false, more }).await.unwrap();
+    let settings = settings(false, &["max_connections=40"]);
+    let cluster = Cluster::start(dir.path(), settings).await.unwrap();
     let database = fresh_in(&cluster).await.unwrap();
     let log = open_log(&database).await;
     let mut responses = append(&log, 0..5).await;

@@ -11,12 +11,10 @@ use std::time::Instant;
 
 use event_log::{
     Options,
-    testing::{
-        Cluster, fresh_in,
-        measure::{History, cluster_settings},
-    },
+    testing::{Cluster, fresh_in},
     verify::{Reported, VerifyOptions, verify_in},
 };
+use measure::{History, cluster_settings};
 use projections::{Progress, rebuild_all, rollback, verify};
 use sqlx::PgPool;
 
@@ -33,7 +31,7 @@ fn main() {
 
 async fn run(count: u64) {
     let directory = std::env::temp_dir().join(format!("stead-bench-views-{}", std::process::id()));
-    let cluster = Cluster::start(&directory, &cluster_settings()).await.unwrap();
+    let cluster = Cluster::start(&directory, cluster_settings()).await.unwrap();
     let database = fresh_in(&cluster).await.unwrap();
     let pool = &database.pool;
     let log = database.log_with(Options::default()).await.unwrap();

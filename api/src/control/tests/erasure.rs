@@ -1,5 +1,5 @@
 //! Erasure of personal data after shredding, checked by a search of the whole database.
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, process::Command, time::Duration};
 
 use cli::client::{Client, Target};
 use domain::{
@@ -135,7 +135,7 @@ async fn deprovision(app: &App, owner: &Client, install: InstallId) {
 
 /// Dump of the whole database as text; bytes are hexadecimal.
 async fn dump(url: &str) -> String {
-    let mut dump = Binaries::find().unwrap().command("pg_dump");
+    let mut dump = Command::new(Binaries::find().unwrap().program("pg_dump"));
     dump.args(["--inserts", "--dbname", url]);
     // The dump may wait for a lock of the server, which runs on this thread.
     let done = tokio::task::spawn_blocking(move || dump.output()).await.unwrap().unwrap();

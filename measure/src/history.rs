@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use ulid::Ulid;
 
 use self::signer::{Of, RUNNER, Signer};
-use crate::{Commit, EventLog, Meta, NewEvent, StreamId, Write};
+use event_log::{Commit, EventLog, Meta, NewEvent, StreamId, Write};
 
 mod signer;
 

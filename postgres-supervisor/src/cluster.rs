@@ -1,4 +1,4 @@
-//! Files of the cluster, and the database in it.
+//! Files of the cluster, and connections to it.
 use std::{
     fs,
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
@@ -7,64 +7,80 @@ use std::{
 
 use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 
-use super::{Account, Binaries, EmbeddedError, about, part};
+use crate::{Account, Binaries, Error, about};
 
-/// Superuser of the cluster, which only the supervisor uses.
-const SUPERUSER: &str = "postgres";
-/// Owner of the tables, for migrations and rebuilds.
-pub(super) const OWNER: &str = "stead_owner";
-/// Role of the server, with limited privileges.
-pub(super) const APP: &str = "stead_app";
-/// Name of the database.
-const DATABASE: &str = "stead";
 /// Maximum length of the socket directory. A socket path may have 107 bytes, including
 /// `/.s.PGSQL.5432`.
 const LONGEST_SOCKET_DIRECTORY: usize = 90;
 
+/// Settings of a cluster.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Superuser that `initdb` creates.
+    pub superuser: &'static str,
+    /// Port on loopback where connections need no password. `None` opens no port.
+    pub port: Option<u16>,
+    /// More settings, `name=value`, as for `postgres -c`.
+    pub more: Vec<String>,
+}
+
 /// Existing cluster with its owner.
-pub(super) struct Cluster {
-    pub(super) directory: PathBuf,
-    pub(super) log: PathBuf,
-    pub(super) sockets: PathBuf,
+#[derive(Debug)]
+pub struct Cluster {
+    /// Data directory, which contains the directory of the cluster.
+    pub data: PathBuf,
+    pub(crate) directory: PathBuf,
+    pub(crate) log: PathBuf,
+    /// Directory of the socket.
+    pub sockets: PathBuf,
     /// Marker that exists while the files of `initdb` may not be on the disk.
     unsynced: PathBuf,
-    pub(super) binaries: Binaries,
-    pub(super) account: Account,
+    /// Binaries of the version that created the cluster.
+    pub binaries: Binaries,
+    pub(crate) account: Account,
+    pub(crate) settings: Settings,
 }
 
 impl Cluster {
     /// Opens the cluster of a data directory. Creates it atomically if there is none.
-    pub(super) async fn open(
-        data: &Path,
-        binaries: Binaries,
-        account: Account,
-    ) -> Result<Cluster, EmbeddedError> {
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn open(data: &Path, account: Account, settings: Settings) -> Result<Cluster, Error> {
+        account.can_enter(data)?;
+        let binaries = Binaries::find()?;
         let data = fs::canonicalize(data).map_err(about(data.display()))?;
-        let (directory, log) = (part(&data, "postgres"), part(&data, "postgres.log"));
+        let (directory, log) = (data.join("postgres"), data.join("postgres.log"));
         let sockets = socket_directory(&data, &account)?;
-        let unsynced = part(&data, "postgres.unsynced");
-        let cluster = Cluster { directory, log, sockets, unsynced, binaries, account };
-        if cluster.directory.join("PG_VERSION").exists() {
+        let unsynced = data.join("postgres.unsynced");
+        let cluster =
+            Cluster { data, directory, log, sockets, unsynced, binaries, account, settings };
+        if Cluster::is_in(&cluster.data) {
             cluster.check_version()?;
         } else {
-            cluster.make(&part(&data, "postgres.new")).await?;
+            cluster.make(&cluster.data.join("postgres.new")).await?;
         }
         Ok(cluster)
     }
 
-    fn check_version(&self) -> Result<(), EmbeddedError> {
+    /// Returns true if the data directory contains a cluster.
+    pub fn is_in(data: &Path) -> bool {
+        data.join("postgres/PG_VERSION").exists()
+    }
+
+    fn check_version(&self) -> Result<(), Error> {
         let path = self.directory.join("PG_VERSION");
         let text = fs::read_to_string(&path).map_err(about(path.display()))?;
         let (made_by, found) = (text.trim().parse().unwrap_or(0), self.binaries.major);
         if made_by == found {
             return Ok(());
         }
-        let binary = self.binaries.postgres.display().to_string();
+        let binary = self.binaries.program("postgres").display().to_string();
         let data = self.directory.display().to_string();
-        Err(EmbeddedError::OtherVersion { data, made_by, binary, found })
+        Err(Error::OtherVersion { data, made_by, binary, found })
     }
 
-    async fn make(&self, draft: &Path) -> Result<(), EmbeddedError> {
+    async fn make(&self, draft: &Path) -> Result<(), Error> {
         if draft.exists() {
             if draft.join("global/pg_control").exists() && !self.unsynced.exists() {
                 // The cluster was synced and used, and only its rename was lost in a power failure.
@@ -74,78 +90,69 @@ impl Cluster {
             fs::remove_dir_all(draft).map_err(about(draft.display()))?;
         }
         private_directory(draft, &self.account)?;
-        let mut initdb = self.account.command(&self.binaries.initdb);
-        initdb.arg("--pgdata").arg(draft).args(["--username", SUPERUSER, "--encoding", "UTF8"]);
+        let mut initdb = self.account.command(&self.binaries.program("initdb"));
+        initdb.arg("--pgdata").arg(draft);
+        initdb.args(["--username", self.settings.superuser, "--encoding", "UTF8", "--no-locale"]);
         // The private socket directory controls access, so local connections need no password.
-        // Network connections are rejected.
-        initdb.args(["--no-locale", "--auth-local", "trust", "--auth-host", "reject"]);
+        let network = if self.settings.port.is_some() { "trust" } else { "reject" };
+        initdb.args(["--auth-local", "trust", "--auth-host", network]);
         // The files are synced while Postgres starts. The marker ensures this even after a crash.
         initdb.arg("--no-sync");
         fs::write(&self.unsynced, "").map_err(about(self.unsynced.display()))?;
         sync_parent(&self.unsynced)?;
-        let done = initdb.output().await.map_err(about(self.binaries.initdb.display()))?;
+        let done = initdb.output().await.map_err(about("initdb"))?;
         if !done.status.success() {
-            let said = String::from_utf8_lossy(&done.stderr).trim().to_string();
-            return Err(EmbeddedError::Initdb { said });
+            let output = String::from_utf8_lossy(&done.stderr).trim().to_string();
+            return Err(Error::Initdb { output });
         }
         self.name(draft)
     }
 
-    fn name(&self, draft: &Path) -> Result<(), EmbeddedError> {
+    fn name(&self, draft: &Path) -> Result<(), Error> {
         fs::rename(draft, &self.directory).map_err(about(self.directory.display()))?;
         sync_parent(&self.directory)
     }
 
     /// Starts a sync of the files of `initdb`. Returns `None` if the files are already on the disk.
     /// Safe while Postgres runs.
-    pub(super) fn sync(&self) -> Result<Option<PendingSync>, EmbeddedError> {
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn sync(&self) -> Result<Option<PendingSync>, Error> {
         if !self.unsynced.exists() {
             return Ok(None);
         }
-        let mut initdb = self.account.command(&self.binaries.initdb);
+        let mut initdb = self.account.command(&self.binaries.program("initdb"));
         initdb.arg("--sync-only").arg("--pgdata").arg(&self.directory);
         initdb.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-        let child = initdb.spawn().map_err(about(self.binaries.initdb.display()))?;
+        let child = initdb.spawn().map_err(about("initdb --sync-only"))?;
         Ok(Some(PendingSync { child, marker: self.unsynced.clone() }))
     }
 
-    /// Creates the roles and the database, unless they exist.
-    pub(super) async fn set_up(&self) -> Result<(), EmbeddedError> {
-        let root = self.connect_as(SUPERUSER).database("postgres");
-        let mut root = PgConnection::connect_with(&root).await?;
-        let has = "select exists (select from pg_roles where rolname = $1)";
-        for role in [OWNER, APP] {
-            if !sqlx::query_scalar::<_, bool>(has).bind(role).fetch_one(&mut root).await? {
-                sqlx::query(&format!("create role {role} login")).execute(&mut root).await?;
-            }
-        }
-        let has = "select exists (select from pg_database where datname = $1)";
-        if !sqlx::query_scalar::<_, bool>(has).bind(DATABASE).fetch_one(&mut root).await? {
-            let make = format!("create database {DATABASE} owner {OWNER}");
-            sqlx::query(&make).execute(&mut root).await?;
-        }
-        Ok(root.close().await?)
-    }
-
-    /// Connection options for one of the roles.
-    pub(super) fn connect_as(&self, role: &str) -> PgConnectOptions {
+    /// Connection options of a role.
+    pub fn connect_as(&self, role: &str, database: &str) -> PgConnectOptions {
         PgConnectOptions::new_without_pgpass()
             .socket(&self.sockets)
-            .port(5432)
+            .port(self.port())
             .username(role)
-            .database(DATABASE)
+            .database(database)
             .application_name("stead")
     }
 
-    /// Connection URL for one of the roles.
-    pub(super) fn url(&self, role: &str) -> String {
+    /// Connection URL of a role.
+    pub fn url(&self, role: &str, database: &str) -> String {
         let host = self.sockets.display().to_string().replace('%', "%25").replace('/', "%2F");
-        format!("postgres://{role}@{host}:5432/{DATABASE}")
+        format!("postgres://{role}@{host}:{}/{database}", self.port())
+    }
+
+    /// Port in the name of the socket.
+    pub(crate) fn port(&self) -> u16 {
+        self.settings.port.unwrap_or(5432)
     }
 
     /// Returns true if Postgres accepts connections.
-    pub(super) async fn answers(&self) -> bool {
-        let root = self.connect_as(SUPERUSER).database("postgres");
+    pub(crate) async fn answers(&self) -> bool {
+        let root = self.connect_as(self.settings.superuser, "postgres");
         match PgConnection::connect_with(&root).await {
             Ok(connection) => connection.close().await.is_ok(),
             Err(_) => false,
@@ -154,17 +161,20 @@ impl Cluster {
 }
 
 /// Sync of the cluster's files in progress.
-pub(super) struct PendingSync {
+pub struct PendingSync {
     child: tokio::process::Child,
     marker: PathBuf,
 }
 
 impl PendingSync {
-    pub(super) async fn done(mut self) -> Result<(), EmbeddedError> {
+    /// Waits until the files are on the disk.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn done(mut self) -> Result<(), Error> {
         let ended = self.child.wait().await.map_err(about("initdb --sync-only"))?;
         if !ended.success() {
-            let said = format!("initdb --sync-only: {ended}");
-            return Err(EmbeddedError::Initdb { said });
+            return Err(Error::Initdb { output: format!("initdb --sync-only: {ended}") });
         }
         // Also syncs the directory above, which contains the cluster's name and which `initdb` does
         // not sync.
@@ -174,15 +184,15 @@ impl PendingSync {
 }
 
 /// Syncs the directory of a path. Until then a new file or a rename may be lost in a power failure.
-fn sync_parent(path: &Path) -> Result<(), EmbeddedError> {
+fn sync_parent(path: &Path) -> Result<(), Error> {
     let Some(above) = path.parent() else { return Ok(()) };
     let synced = fs::File::open(above).and_then(|directory| directory.sync_all());
     synced.map_err(about(above.display()))
 }
 
 /// Returns `DATA/run`, or a directory with a shorter path if `DATA/run` is too long for a socket.
-fn socket_directory(data: &Path, account: &Account) -> Result<PathBuf, EmbeddedError> {
-    let near = part(data, "run");
+fn socket_directory(data: &Path, account: &Account) -> Result<PathBuf, Error> {
+    let near = data.join("run");
     let sockets = if near.as_os_str().len() <= LONGEST_SOCKET_DIRECTORY {
         near
     } else {
@@ -196,7 +206,7 @@ fn socket_directory(data: &Path, account: &Account) -> Result<PathBuf, EmbeddedE
 
 /// Creates a directory that only this user can enter. Rejects an existing directory of another
 /// user.
-fn private_directory(path: &Path, account: &Account) -> Result<(), EmbeddedError> {
+fn private_directory(path: &Path, account: &Account) -> Result<(), Error> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => account.own(path),
         Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => {

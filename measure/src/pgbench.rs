@@ -1,14 +1,19 @@
 //! Measures Postgres with one statement per transaction, by pgbench on prepared statements. One row
 //! with two indexes is the baseline of all other figures.
-use std::{fs, process::Stdio, time::Duration};
+use std::{
+    fs,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
+use event_log::testing::Cluster;
 use sqlx::PgPool;
 
-use super::{super::Cluster, Run, payload};
+use crate::{Run, payload};
 
 /// Reason why pgbench cannot run, or `None`. Some distributions have it in a separate package.
 pub fn missing(cluster: &Cluster) -> Option<String> {
-    let found = cluster.binaries().command("pgbench").arg("--version").output();
+    let found = Command::new(cluster.binaries.program("pgbench")).arg("--version").output();
     let why = found.err()?;
     Some(format!("pgbench does not start ({why}): install PostgreSQL's contrib programs"))
 }
@@ -42,14 +47,14 @@ pub async fn run(
     callers: usize,
     period: Duration,
 ) -> Run {
-    let file = cluster.directory().join("pgbench.sql");
+    let file = cluster.data.join("pgbench.sql");
     fs::write(&file, script).unwrap();
-    let log = cluster.directory().join("pgbench");
-    let mut pgbench = cluster.binaries().command("pgbench");
+    let log = cluster.data.join("pgbench");
+    let mut pgbench = Command::new(cluster.binaries.program("pgbench"));
     pgbench.args(["-n", "-M", "prepared", "-j", "2", "-l"]);
     pgbench.arg(format!("--log-prefix={}", log.display()));
     pgbench.args(["-c", &callers.to_string(), "-T", &period.as_secs().to_string()]);
-    pgbench.arg("-f").arg(&file).arg("-h").arg(cluster.directory()).args(["-U", "stead"]);
+    pgbench.arg("-f").arg(&file).arg("-h").arg(&cluster.sockets).args(["-U", "stead"]);
     pgbench.arg(pool.connect_options().get_database().unwrap());
     pgbench.env("PGOPTIONS", "-c search_path=stead,message_store,public").stderr(Stdio::null());
     let done = tokio::task::spawn_blocking(move || pgbench.output()).await.unwrap().unwrap();
@@ -71,7 +76,7 @@ pub async fn count(pool: &PgPool, table: &str) -> i64 {
 /// Third column of pgbench's log, in µs.
 fn latencies(cluster: &Cluster) -> Vec<Duration> {
     let mut calls = Vec::new();
-    for entry in fs::read_dir(cluster.directory()).unwrap().flatten() {
+    for entry in fs::read_dir(&cluster.data).unwrap().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.starts_with("pgbench.") && !name.ends_with(".sql") {
             let text = fs::read_to_string(entry.path()).unwrap();

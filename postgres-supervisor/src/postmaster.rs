@@ -14,10 +14,7 @@ use nix::{
 use tokio::{process::Child, time::sleep};
 use tracing::{info, warn};
 
-use super::{
-    Cluster, EmbeddedError, about,
-    account::{self, Account},
-};
+use crate::{Account, Cluster, Error, about, give};
 
 /// Timeout of a start. Crash recovery takes minutes in the worst case.
 const START_TIMEOUT: Duration = Duration::from_secs(300);
@@ -25,33 +22,49 @@ const START_TIMEOUT: Duration = Duration::from_secs(300);
 const ADOPT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of the wait for children of a killed Postgres.
 const CHILDREN_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout of an immediate shutdown.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Size of the log file above which a start renames it.
 const LOG_BYTES: u64 = 64 * 1024 * 1024;
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Parent of all Postgres processes of one cluster.
-pub(super) struct Postmaster {
+/// Parent of all Postgres processes of one cluster. It continues to run after this value is dropped.
+pub struct Postmaster {
     pid: Pid,
-    /// Child process, or `None` if an earlier server started it.
+    /// Child process, or `None` if an earlier supervisor started it.
     child: Option<Child>,
     /// Directory of the cluster, which is the working directory of its processes.
     directory: PathBuf,
 }
 
 impl Postmaster {
-    /// Returns the Postgres that a killed server left running, if it accepts connections. Otherwise
-    /// stops this Postgres.
-    pub(super) async fn left_behind(cluster: &Cluster) -> Result<Option<Self>, EmbeddedError> {
-        let file = cluster.directory.join("postmaster.pid");
-        let Some(pid) = pid_in(&file) else { return Ok(None) };
-        if !is_postgres_of(pid, &cluster.directory) {
-            return Ok(None);
+    /// Adopts the Postgres that another supervisor left running, or starts a new one.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn run(cluster: &Cluster) -> Result<Postmaster, Error> {
+        match Self::left_behind(cluster).await? {
+            Some(running) => Ok(running),
+            None => Self::start(cluster).await,
         }
-        let mut found = Postmaster { pid, child: None, directory: cluster.directory.clone() };
+    }
+
+    /// Finds the running Postgres of a cluster, which may be unresponsive.
+    pub fn find(cluster: &Cluster) -> Option<Postmaster> {
+        let directory = cluster.directory.clone();
+        let pid = pid_in(&directory.join("postmaster.pid"))?;
+        is_postgres_of(pid, &directory).then_some(Postmaster { pid, child: None, directory })
+    }
+
+    /// Returns the Postgres that another supervisor left running, if it accepts connections. Stops
+    /// it otherwise.
+    async fn left_behind(cluster: &Cluster) -> Result<Option<Self>, Error> {
+        let Some(mut found) = Self::find(cluster) else { return Ok(None) };
+        let pid = found.pid;
         let since = Instant::now();
         while since.elapsed() < ADOPT_TIMEOUT && found.runs() {
             if cluster.answers().await {
-                info!(pid = pid.as_raw(), "Adopted the Postgres that the last server left running");
+                info!(pid = pid.as_raw(), "Adopted a Postgres that was left running");
                 return Ok(Some(found));
             }
             sleep(POLL_INTERVAL * 5).await;
@@ -63,7 +76,7 @@ impl Postmaster {
 
     /// Starts Postgres and waits until it accepts connections. After a kill, Postgres refuses to
     /// start until the children of the killed process have ended.
-    pub(super) async fn start(cluster: &Cluster) -> Result<Self, EmbeddedError> {
+    async fn start(cluster: &Cluster) -> Result<Self, Error> {
         let since = Instant::now();
         loop {
             // Postgres itself detects stale files, and children of the killed process that still
@@ -74,9 +87,7 @@ impl Postmaster {
                 remove_stale_files(cluster)?;
             }
             match Self::start_once(cluster).await {
-                Err(EmbeddedError::Ended { .. })
-                    if worked_in && since.elapsed() < CHILDREN_TIMEOUT =>
-                {
+                Err(Error::Ended { .. }) if worked_in && since.elapsed() < CHILDREN_TIMEOUT => {
                     sleep(POLL_INTERVAL * 20).await;
                 }
                 started => return started,
@@ -84,31 +95,27 @@ impl Postmaster {
         }
     }
 
-    async fn start_once(cluster: &Cluster) -> Result<Self, EmbeddedError> {
+    async fn start_once(cluster: &Cluster) -> Result<Self, Error> {
         put_aside(&cluster.log, LOG_BYTES).map_err(about(cluster.log.display()))?;
         let mut options = fs::OpenOptions::new();
         options.create(true).append(true);
         if let Account::Other { .. } = &cluster.account {
-            // Never follows a symbolic link: the server is root, and the directory may belong to
+            // Never follows a symbolic link: the supervisor is root, and the directory may belong to
             // another user.
             options.custom_flags(OFlag::O_NOFOLLOW.bits());
         }
         let log = options.open(&cluster.log).map_err(about(cluster.log.display()))?;
-        if let Some(data) = cluster.log.parent() {
-            account::give(&log, data).map_err(about(cluster.log.display()))?;
-        }
-        let mut command = cluster.account.command(&cluster.binaries.postgres);
+        give(&log, &cluster.data).map_err(about(cluster.log.display()))?;
+        let mut command = cluster.account.command(&cluster.binaries.program("postgres"));
         command.arg("-D").arg(&cluster.directory).arg("-k").arg(&cluster.sockets);
-        let settings = ["listen_addresses=", "port=5432", "unix_socket_permissions=0700"];
-        // A conflicting append logs one line. Its statement of many kilobytes would add no
-        // information.
-        let quiet =
-            ["logging_collector=off", "max_connections=64", "log_min_error_statement=panic"];
-        for setting in settings.into_iter().chain(quiet) {
+        let listen = if cluster.settings.port.is_some() { "127.0.0.1" } else { "" };
+        let network = [format!("listen_addresses={listen}"), format!("port={}", cluster.port())];
+        let common = ["unix_socket_permissions=0700", "logging_collector=off"].map(String::from);
+        for setting in network.iter().chain(&common).chain(&cluster.settings.more) {
             command.arg("-c").arg(setting);
         }
         command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null()).stderr(log);
-        let child = command.spawn().map_err(about(cluster.binaries.postgres.display()))?;
+        let child = command.spawn().map_err(about("postgres"))?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
         let pid = pid.ok_or_else(|| ended(cluster))?;
         let mut started =
@@ -125,10 +132,11 @@ impl Postmaster {
         }
         let log = cluster.log.display().to_string();
         started.stop(Duration::from_secs(5)).await?;
-        Err(EmbeddedError::Slow { seconds: START_TIMEOUT.as_secs(), log })
+        Err(Error::Slow { seconds: START_TIMEOUT.as_secs(), log })
     }
 
-    pub(super) fn pid(&self) -> i32 {
+    /// Process id.
+    pub fn pid(&self) -> i32 {
         self.pid.as_raw()
     }
 
@@ -140,7 +148,8 @@ impl Postmaster {
         }
     }
 
-    pub(super) async fn ended(&mut self) {
+    /// Waits until Postgres ends.
+    pub async fn ended(&mut self) {
         match &mut self.child {
             Some(child) => {
                 let _ = child.wait().await;
@@ -155,7 +164,10 @@ impl Postmaster {
 
     /// Requests a fast shutdown. After the timeout `patience`, requests an immediate one, from
     /// which the next start recovers.
-    pub(super) async fn stop(&mut self, patience: Duration) -> Result<(), EmbeddedError> {
+    ///
+    /// # Errors
+    /// [`Error::Stuck`].
+    pub async fn stop(&mut self, patience: Duration) -> Result<(), Error> {
         for signal in [Signal::SIGINT, Signal::SIGQUIT] {
             if !self.runs() {
                 return Ok(());
@@ -171,12 +183,30 @@ impl Postmaster {
             }
             warn!(pid = self.pid.as_raw(), signal = %signal, "Postgres does not stop after a signal");
         }
-        Err(EmbeddedError::Stuck { pid: self.pid.as_raw() })
+        Err(Error::Stuck { pid: self.pid.as_raw() })
+    }
+
+    /// Stops Postgres immediately, and blocks the thread until it has ended. The next start
+    /// recovers.
+    ///
+    /// # Errors
+    /// [`Error::Stuck`].
+    pub fn abort(&mut self) -> Result<(), Error> {
+        // The process may have ended meanwhile.
+        let _ = kill(self.pid, Signal::SIGQUIT);
+        let since = Instant::now();
+        while self.runs() {
+            if since.elapsed() > ABORT_TIMEOUT {
+                return Err(Error::Stuck { pid: self.pid.as_raw() });
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        Ok(())
     }
 }
 
 /// Renames a log file that is larger than `limit` bytes to `*.log.old`, and replaces an older one.
-pub(super) fn put_aside(log: &Path, limit: u64) -> std::io::Result<()> {
+fn put_aside(log: &Path, limit: u64) -> std::io::Result<()> {
     match fs::metadata(log) {
         Ok(found) if found.len() > limit => fs::rename(log, log.with_extension("log.old")),
         Ok(_) => Ok(()),
@@ -185,18 +215,18 @@ pub(super) fn put_aside(log: &Path, limit: u64) -> std::io::Result<()> {
     }
 }
 
-fn ended(cluster: &Cluster) -> EmbeddedError {
+fn ended(cluster: &Cluster) -> Error {
     let text = fs::read(&cluster.log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<_> = text.lines().rev().take(3).collect();
     let tail = lines.into_iter().rev().collect::<Vec<_>>().join(" · ");
-    EmbeddedError::Ended { log: cluster.log.display().to_string(), tail }
+    Error::Ended { log: cluster.log.display().to_string(), tail }
 }
 
 /// Removes files that would make Postgres mistake another process, or a zombie, for the killed
 /// Postgres.
-fn remove_stale_files(cluster: &Cluster) -> Result<(), EmbeddedError> {
-    let socket = cluster.sockets.join(".s.PGSQL.5432.lock");
+fn remove_stale_files(cluster: &Cluster) -> Result<(), Error> {
+    let socket = cluster.sockets.join(format!(".s.PGSQL.{}.lock", cluster.port()));
     for file in [cluster.directory.join("postmaster.pid"), socket] {
         if let Some(pid) = pid_in(&file).filter(|pid| runs(*pid)) {
             info!(pid = pid.as_raw(), file = %file.display(), "Removing a file of a stopped Postgres");
@@ -230,4 +260,23 @@ fn is_postgres_of(pid: Pid, directory: &Path) -> bool {
     let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
     let at = fs::read_link(process.join("cwd"));
     name.trim() == "postgres" && at.is_ok_and(|at| at == directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oversized_log_is_rotated() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("postgres.log");
+        put_aside(&log, 3).unwrap();
+        fs::write(&log, "abc").unwrap();
+        put_aside(&log, 3).unwrap();
+        assert!(log.exists());
+        fs::write(&log, "abcd").unwrap();
+        put_aside(&log, 3).unwrap();
+        assert!(!log.exists());
+        assert_eq!(fs::read(dir.path().join("postgres.log.old")).unwrap(), b"abcd");
+    }
 }

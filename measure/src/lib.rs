@@ -18,7 +18,7 @@ pub use history::History;
 pub use processor::{Meter, Used};
 pub use report::{Cell, Ratio, Report};
 
-use super::Settings;
+use event_log::testing::Settings;
 
 /// Minimum size of a row or an event.
 pub const PAYLOAD_BYTES: usize = 300;
@@ -27,7 +27,7 @@ pub const PAYLOAD_BYTES: usize = 300;
 pub fn cluster_settings() -> Settings {
     let more =
         ["shared_buffers=1GB", "max_wal_size=8GB", "wal_buffers=16MB", "synchronous_commit=on"];
-    Settings { fsync: true, more: more.map(String::from).to_vec() }
+    event_log::testing::settings(true, &more)
 }
 
 /// A JSON object of [`PAYLOAD_BYTES`] with the tag of an event.

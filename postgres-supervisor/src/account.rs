@@ -1,4 +1,4 @@
-//! User that runs Postgres: the current user, or an unprivileged one if the server runs as root.
+//! User that runs Postgres: the current user, or an unprivileged one if the supervisor runs as root.
 use std::{
     fs, io,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown, lchown},
@@ -8,36 +8,42 @@ use std::{
 use nix::unistd::{Gid, Uid, User, geteuid};
 use tokio::process::Command;
 
-use super::{EmbeddedError, about, part};
+use crate::{Error, about};
 
 #[derive(Debug, Clone)]
-pub(super) enum Account {
-    /// User that runs the server.
+pub enum Account {
+    /// User that runs the supervisor.
     Current,
-    /// Another user, because the server runs as root.
+    /// Another user, because the supervisor runs as root.
     Other { uid: Uid, gid: Gid, name: String },
 }
 
 impl Account {
-    /// Chooses `postgres` or else `nobody` if the server runs as root.
-    pub(super) fn choose() -> Result<Account, EmbeddedError> {
+    /// Chooses `postgres` or else `nobody` if the supervisor runs as root.
+    ///
+    /// # Errors
+    /// [`Error::NoAccount`].
+    pub fn choose() -> Result<Account, Error> {
         if !geteuid().is_root() {
             return Ok(Account::Current);
         }
         let known =
             ["postgres", "nobody"].into_iter().find_map(|name| User::from_name(name).ok()?);
-        let user = known.ok_or(EmbeddedError::NoAccount)?;
+        let user = known.ok_or(Error::NoAccount)?;
         Ok(Account::Other { uid: user.uid, gid: user.gid, name: user.name })
     }
 
     /// Returns the owner of the cluster in a data directory, or else the owner of the directory.
     /// The owner must be able to use files that root creates in the directory.
-    pub(super) fn of(data: &Path) -> Result<Account, EmbeddedError> {
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn of(data: &Path) -> Result<Account, Error> {
         if !geteuid().is_root() {
             return Ok(Account::Current);
         }
         let data = fs::canonicalize(data).map_err(about(data.display()))?;
-        let cluster = part(&data, "postgres");
+        let cluster = data.join("postgres");
         for path in [&cluster, &data] {
             // Never follows a symbolic link, because the target of the link may belong to another
             // user.
@@ -56,7 +62,7 @@ impl Account {
                 None if path == &cluster => Ok(Account::Other { uid, gid, name: uid.to_string() }),
                 None => {
                     let data = path.display().to_string();
-                    Err(EmbeddedError::Nameless { data, uid: uid.as_raw() })
+                    Err(Error::Nameless { data, uid: uid.as_raw() })
                 }
             };
         }
@@ -65,7 +71,7 @@ impl Account {
 
     /// Creates a command that runs as this user, in a process group that terminal signals do not
     /// reach.
-    pub(super) fn command(&self, binary: &Path) -> Command {
+    pub(crate) fn command(&self, binary: &Path) -> Command {
         let mut command = Command::new(binary);
         command.process_group(0).env_remove("PGDATA").env("LC_ALL", "C").current_dir("/");
         if let Account::Other { uid, gid, .. } = self {
@@ -75,7 +81,7 @@ impl Account {
     }
 
     /// Changes the owner of a path to this user.
-    pub(super) fn own(&self, path: &Path) -> Result<(), EmbeddedError> {
+    pub(crate) fn own(&self, path: &Path) -> Result<(), Error> {
         match self {
             Account::Current => Ok(()),
             Account::Other { uid, gid, .. } => {
@@ -86,13 +92,13 @@ impl Account {
 
     /// Checks that this user can reach the data directory. Changes the mode of the directory itself
     /// if necessary, but not the modes of its parents.
-    pub(super) fn can_enter(&self, data: &Path) -> Result<(), EmbeddedError> {
+    pub(crate) fn can_enter(&self, data: &Path) -> Result<(), Error> {
         let Account::Other { name, .. } = self else { return Ok(()) };
         let data = fs::canonicalize(data).map_err(about(data.display()))?;
         for above in data.ancestors().skip(1) {
             if !self.passes(above)? {
                 let (blocked, user) = (above.display().to_string(), name.clone());
-                return Err(EmbeddedError::Unreachable { blocked, user });
+                return Err(Error::Unreachable { blocked, user });
             }
         }
         if !self.passes(&data)? {
@@ -103,7 +109,7 @@ impl Account {
         Ok(())
     }
 
-    fn passes(&self, directory: &Path) -> Result<bool, EmbeddedError> {
+    fn passes(&self, directory: &Path) -> Result<bool, Error> {
         let Account::Other { uid, gid, .. } = self else { return Ok(true) };
         let found = fs::metadata(directory).map_err(about(directory.display()))?;
         let bit = if found.uid() == uid.as_raw() {
@@ -119,7 +125,10 @@ impl Account {
 
 /// Changes the owner of a newly opened file to the owner of the data directory, so that this owner
 /// can access files that root created.
-pub(super) fn give(file: &fs::File, data: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// If an operation on the file fails.
+pub fn give(file: &fs::File, data: &Path) -> io::Result<()> {
     if !geteuid().is_root() {
         return Ok(());
     }
@@ -129,4 +138,33 @@ pub(super) fn give(file: &fs::File, data: &Path) -> io::Result<()> {
         fchown(file, Some(owner.uid()), Some(owner.gid()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_the_postgres_user_cannot_enter_is_named() {
+        if !geteuid().is_root() {
+            eprintln!("SKIPPED: only root drops to another user");
+            return;
+        }
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let dir = tempfile::tempdir().unwrap();
+        mode(dir.path(), 0o711);
+        let closed = dir.path().join("closed");
+        let data = closed.join("data");
+        fs::create_dir_all(&data).unwrap();
+        mode(&closed, 0o700);
+        let account = Account::choose().unwrap();
+        let refusal = account.can_enter(&data).unwrap_err().to_string();
+        assert!(refusal.contains(&format!("{} cannot be entered", closed.display())), "{refusal}");
+        // The supervisor may change the mode of the data directory itself.
+        mode(&closed, 0o711);
+        mode(&data, 0o700);
+        account.can_enter(&data).unwrap();
+    }
 }
