@@ -1,7 +1,6 @@
 //! `stead tokens`: principals, their roles and their tokens.
 use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf};
 
-use api::auth::roles::summary;
 use clap::{Args, Subcommand, ValueEnum, builder::PossibleValue};
 use domain::ids::{PrincipalId, TokenId};
 use schemas::control::tokens::{CreateToken, RenamePrincipal, Role, TokenCreated};
@@ -93,20 +92,11 @@ impl ValueEnum for RoleArg {
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.word()).help(summary(self.role())))
+        Some(PossibleValue::new(self.word()).help(Role::from(*self).summary()))
     }
 }
 
 impl RoleArg {
-    fn role(self) -> domain::access::Role {
-        match self {
-            RoleArg::Owner => domain::access::Role::Owner,
-            RoleArg::Approver => domain::access::Role::Approver,
-            RoleArg::Auditor => domain::access::Role::Auditor,
-            RoleArg::Viewer => domain::access::Role::Viewer,
-        }
-    }
-
     fn word(self) -> &'static str {
         match self {
             RoleArg::Owner => "owner",

@@ -29,8 +29,6 @@ pub mod error;
 pub mod meta;
 /// Stored events.
 pub mod stored;
-/// Ids of streams: `type/id`.
-pub mod stream;
 
 mod append;
 /// Archives: closed ranges of the log in files.
@@ -76,6 +74,7 @@ pub use checkpoints::{CheckpointKey, CheckpointKeyRecord, KEY_GRACE as SEAL_LAG}
 pub use clock::Clock;
 pub use commit::{Appended, Commit, ConsumerGuard, IdempotencyKey, NewEvent, SessionGuard, Write};
 pub use connect::connect;
+pub use domain::stream::StreamId;
 pub use encryption::{KeyRing, WrappingKey};
 pub use error::{AppendError, FormatMismatch, LogError};
 pub use inline::{Column, InlineProjection, Invalidate};
@@ -86,4 +85,3 @@ pub use migrate::migrate;
 pub use proofs::{HeadSnapshot, head_snapshot};
 pub use source::Source;
 pub use stored::StoredEvent;
-pub use stream::StreamId;

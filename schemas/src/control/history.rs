@@ -1,4 +1,6 @@
 //! Changes between two points of the log: changed fields, and events grouped by run.
+mod convert;
+
 use chrono::{DateTime, Utc};
 use domain::{
     digest::Digest,
@@ -9,6 +11,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::moment;
+pub use convert::HistoryConverter;
 
 /// Start and end of the comparison, each a position or a time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]

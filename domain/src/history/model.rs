@@ -1,5 +1,5 @@
 //! Types of an install's history.
-use domain::{
+use crate::{
     actor::Actor,
     decider::Timestamp,
     digest::Digest,

@@ -1,10 +1,8 @@
 //! History of a run's jobs.
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::{ids::JobId, job::JobEvent};
-
 use super::{Intervention, InterventionKind, JobHistory};
-use crate::RecordedEvent;
+use crate::{ids::JobId, job::JobEvent, recorded::RecordedEvent};
 
 /// Jobs of a run.
 #[derive(Default)]
