@@ -1,13 +1,13 @@
 //! Failures of a command: exit code, message and remedy.
 use std::process::ExitCode;
 
-use cli::client::ClientError;
+use crate::client::ClientError;
 use schemas::problem::{FieldProblem, Problem};
 
 use crate::render::Output;
 
 /// Text for `--help`. Scripts may rely on the exit codes.
-pub(crate) const EXIT_CODES: &str = "\
+pub const EXIT_CODES: &str = "\
 Exit codes:
   0  success
   1  the operation failed: a run failed, a log does not verify
@@ -20,7 +20,7 @@ With --output json or ndjson an error is one line of JSON on standard error: pro
 
 /// Failure of a command.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The operation failed.
     Outcome(String),
     /// The command line or its input is invalid.
@@ -59,7 +59,7 @@ impl Failure {
     }
 
     /// Prints the failure and returns its exit code.
-    pub(crate) fn report(&self, output: Output) -> ExitCode {
+    pub fn report(&self, output: Output) -> ExitCode {
         let text = match output {
             Output::Table => self.text(),
             Output::Json | Output::Ndjson => self.json(),

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 
 /// Format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Output {
+pub enum Output {
     Table,
     Json,
     Ndjson,
@@ -17,9 +17,9 @@ pub(crate) enum Output {
 
 /// Settings of the output.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Screen {
+pub struct Screen {
     /// Format of the output.
-    pub(crate) output: Output,
+    pub output: Output,
     color: bool,
     quiet: bool,
 }
@@ -38,14 +38,14 @@ pub(crate) enum Tone {
 
 impl Screen {
     /// Enables colors if standard output is a terminal, unless the user disabled them.
-    pub(crate) fn new(output: Output, no_colour: bool, quiet: bool) -> Self {
+    pub fn new(output: Output, no_colour: bool, quiet: bool) -> Self {
         let objects = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         let color = !no_colour && !objects && std::io::stdout().is_terminal();
         Screen { output, color, quiet }
     }
 
     /// Prints one object: as JSON, or as the text that `people` returns.
-    pub(crate) fn print_one<T: Serialize>(
+    pub fn print_one<T: Serialize>(
         &self,
         thing: &T,
         people: impl FnOnce(&Self) -> String,
@@ -59,7 +59,7 @@ impl Screen {
 
     /// Prints a list: as JSON, as one line per item, or as a table. Prints `empty` instead of an
     /// empty table.
-    pub(crate) fn print_list<T: Serialize>(
+    pub fn print_list<T: Serialize>(
         &self,
         items: &[T],
         empty: &str,
@@ -77,7 +77,7 @@ impl Screen {
 
     /// Prints a remark to standard error. Prints nothing with `--quiet` or in formats other than
     /// the table.
-    pub(crate) fn remark(&self, text: &str) {
+    pub fn remark(&self, text: &str) {
         if self.output == Output::Table && !self.quiet {
             eprintln!("{text}");
         }
@@ -127,7 +127,7 @@ impl Screen {
     }
 
     /// Spinner for work of unknown duration.
-    pub(crate) fn spinner(&self, doing: &str) -> ProgressBar {
+    pub fn spinner(&self, doing: &str) -> ProgressBar {
         let bar = self.progress(ProgressBar::no_length(), "{spinner} {prefix} {msg}", doing);
         bar.enable_steady_tick(std::time::Duration::from_millis(100));
         bar
@@ -164,24 +164,24 @@ pub(crate) fn tone(state: &str) -> Tone {
 
 /// Rows under a heading, in aligned columns.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// Creates a table with this heading.
-    pub(crate) fn new<const N: usize>(heading: [&str; N]) -> Self {
+    pub fn new<const N: usize>(heading: [&str; N]) -> Self {
         Table { rows: vec![heading.map(str::to_owned).to_vec()] }
     }
 
     /// Adds a row. An empty cell becomes a dash.
-    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         let dash = |cell: String| if cell.is_empty() { "-".to_owned() } else { cell };
         self.rows.push(cells.map(dash).to_vec());
     }
 
     /// Formats the table, with two spaces between columns and none at line ends.
-    pub(crate) fn text(&self, screen: &Screen) -> String {
+    pub fn text(&self, screen: &Screen) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
             self.rows.iter().filter_map(|r| r.get(column)).map(|c| visible(c)).max().unwrap_or(0)
@@ -229,12 +229,12 @@ pub(crate) fn actor_text(actor: &str, name: Option<&str>) -> String {
 }
 
 /// Formats a time in UTC, to the second.
-pub(crate) fn moment(at: &DateTime<Utc>) -> String {
+pub fn moment(at: &DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true).replace('T', " ")
 }
 
 /// Formats an optional time. `None` is an empty cell, which becomes a dash.
-pub(crate) fn moment_or_dash(at: Option<&DateTime<Utc>>) -> String {
+pub fn moment_or_dash(at: Option<&DateTime<Utc>>) -> String {
     at.map(moment).unwrap_or_default()
 }
 
@@ -244,7 +244,7 @@ pub(crate) fn count(number: u64, what: &str) -> String {
 }
 
 /// Formats a size in a readable unit.
-pub(crate) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     indicatif::HumanBytes(bytes).to_string()
 }
 

@@ -7,8 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::client::{Client, Target};
 use clap::{Args, ValueEnum};
-use cli::client::{Client, Target};
 use schemas::control::PageQuery;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ use crate::{
 /// Global options: the server, the credentials and the output.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server and output")]
-pub(crate) struct Settings {
+pub struct Settings {
     /// Address of the Control API
     #[arg(long, global = true, env = "STEAD_SERVER", value_name = "URL", hide_env_values = true)]
     pub(crate) server: Option<String>,
@@ -101,7 +101,7 @@ pub(crate) struct CommandContext {
 
 impl Settings {
     /// Returns the settings of the output.
-    pub(crate) fn screen(&self) -> Screen {
+    pub fn screen(&self) -> Screen {
         let output = match self.output {
             Format::Table => Output::Table,
             Format::Json | Format::Sarif => Output::Json,

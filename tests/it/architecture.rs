@@ -18,7 +18,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("projections", &["domain", "event-log"]),
     ("runner-agent", &["domain", "proof", "schemas"]),
     ("api", &["app-config", "domain", "event-log", "projections", "proof", "schemas"]),
-    ("cli", &["api", "app-config", "domain", "event-log", "projections", "proof", "schemas"]),
+    ("cli", &["app-config", "domain", "proof", "schemas"]),
+    ("stead", &["api", "cli", "event-log", "schemas", "domain"]),
     (
         "bench",
         &["api", "app-config", "domain", "event-log", "projections", "proof", "schemas", "tests"],
@@ -35,7 +36,8 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("projections", &["cqrs-es", "axum"]),
     ("schemas", &["sqlx", "axum", "tokio", "cqrs-es"]),
     ("api", &["cqrs-es", "clap"]),
-    ("cli", &["cqrs-es", "axum"]),
+    ("cli", &["cqrs-es", "axum", "sqlx"]),
+    ("stead", &["cqrs-es", "axum"]),
 ];
 
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {

@@ -2,6 +2,7 @@
 //! Generates the table in docs/security.md.
 use std::{fs, io::Write as _, path::Path, process::Stdio};
 
+use cli::client::Verifier;
 use domain::{actor::Actor, ids::EventId};
 use ed25519_dalek::SigningKey;
 use event_log::{
@@ -12,8 +13,6 @@ use event_log::{
 use proof::{checkpoint::Checkpoint, report::ReportCounts};
 use schemas::control::audit::EventRecord;
 use serde_json::value::RawValue;
-
-use super::Verifier;
 
 mod cases;
 mod runner_events;
@@ -235,7 +234,7 @@ fn record(event: &event_log::StoredEvent) -> EventRecord {
     }
 }
 
-const BEGIN: &str = "<!-- tamperings: made by the test client::tampering -->\n";
+const BEGIN: &str = "<!-- tamperings: made by the test tampering of the crate stead -->\n";
 const END: &str = "<!-- end of tamperings -->\n";
 
 /// `UPDATE_GOLDEN=1` writes the table.
