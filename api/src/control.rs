@@ -36,7 +36,6 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 pub use idempotency::idempotent;
 pub use min_position::wait_for_min_position;
 pub use query_params::{AllowedParams, reject_unknown_params};
-pub use show::HistoryConverter;
 
 use crate::state::App;
 

@@ -217,9 +217,10 @@ mod tests {
     #[test]
     fn log_lines_contain_no_debug_output() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let mut pending: Vec<_> = ["api", "cli", "event-log", "projections", "runner-agent"]
-            .map(|name| root.join(name).join("src"))
-            .into();
+        let mut pending: Vec<_> =
+            ["api", "cli", "stead", "event-log", "projections", "runner-agent"]
+                .map(|name| root.join(name).join("src"))
+                .into();
         let mut seen = 0;
         while let Some(path) = pending.pop() {
             if path.is_dir() {

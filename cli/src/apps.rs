@@ -10,8 +10,8 @@ mod text;
 
 use std::path::PathBuf;
 
+use crate::client::ClientError;
 use clap::{Args, Subcommand};
-use cli::client::ClientError;
 use schemas::control::{
     PageQuery,
     apps::{ConfigVersion, DiffQuery, SyncReport},

@@ -8,8 +8,6 @@ mod export_line;
 mod history;
 mod sanitize;
 mod stream;
-#[cfg(test)]
-mod tampering;
 mod verify;
 
 use std::{

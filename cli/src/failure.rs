@@ -1,13 +1,13 @@
 //! Failures of a command: exit code, message and remedy.
 use std::process::ExitCode;
 
-use cli::client::ClientError;
+use crate::client::ClientError;
 use schemas::problem::{FieldProblem, Problem};
 
 use crate::render::Output;
 
 /// Text for `--help`. Scripts may rely on the exit codes.
-pub(crate) const EXIT_CODES: &str = "\
+pub const EXIT_CODES: &str = "\
 Exit codes:
   0  success
   1  the operation failed: a run failed, a log does not verify

@@ -1,12 +1,11 @@
 //! Compares the text output of commands with the golden files in `schemas/cli-output`.
 use std::{fs, path::Path};
 
-use api::archives::{ArchiveInfo, CreatedArchives, Range};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
-    apps, archive, audit, backup, builds, installs, jobs,
+    apps, audit, builds, installs, jobs,
     render::{Output, Screen},
     runners, runs, templates,
 };
@@ -122,65 +121,7 @@ fn template_matches_golden_file() {
 }
 
 #[test]
-fn archives_match_golden_files() {
-    let range = |first: u64, last: u64| Range { first, last, bytes: 734_003_200 };
-    let archives = vec![range(1, 10_240_000), range(10_240_001, 20_480_000)];
-    let next =
-        Some("positions 20480001 to 30720000 are not closed: the log ends at 20491337".into());
-    golden("archive-create.txt", &archive::output::created(&CreatedArchives { archives, next }));
-    let made_at = AT.parse().unwrap();
-    let listed =
-        [(1, 10_240_000, false), (10_240_001, 20_480_000, true)].map(|(first, last, has_rows)| {
-            ArchiveInfo { first, last, made_at, has_rows, bytes: Some(734_003_200) }
-        });
-    golden("archive-list.txt", &archive::output::list(&listed, &screen()));
-    golden("archive-drop.txt", &archive::output::dropped(&[(1, 10_240_000)]));
-}
-
-#[test]
-fn backup_and_restore_output() {
-    let manifest: api::backup::Manifest = read(json!({
-        "format": 2, "program": "0.1.0", "postgres": 15, "log_format": 3, "created_at": AT, "log_id": ULID,
-        "position": 1204, "epoch": 1, "recorded_at": AT, "checkpoint": "",
-        "files": [
-            {"path": "keys/tokens.key", "bytes": 76, "digest": digest(1)},
-            {"path": "database.dump", "bytes": 5_242_880, "digest": digest(2)},
-            {"path": "registry/shop/network/blobs/sha256/x", "bytes": 1_048_576, "digest": digest(3)},
-        ],
-    }));
-    let out = Path::new("/backups/2026-11-21");
-    golden("backup-create.txt", &backup::output::created(&manifest, out));
-    let reached = |file: &str, position, missing| {
-        let file = file.to_owned();
-        api::backup::Coverage { file, position, epoch: 1, missing }
-    };
-    let mut report = backup::restore::Report {
-        data: Some("/var/lib/stead".into()),
-        log_id: ULID.into(),
-        position: 1204,
-        recorded_at: AT.parse().unwrap(),
-        root: "ab".repeat(32),
-        checkpoints: 3,
-        witnessed: vec![
-            reached("checkpoint-of-acme", 1190, None),
-            reached("checkpoint-of-beta", 1230, Some((1205, 1230))),
-        ],
-        forged_reports: vec![],
-        took_ms: 4_700,
-        next_epoch: 2,
-        database_owner_url: Some(
-            "postgres://stead_owner@%2Fvar%2Flib%2Fstead%2Frun:5432/stead".into(),
-        ),
-    };
-    golden("backup-restore.txt", &backup::output::restored(&report));
-    report.database_owner_url = None;
-    golden("backup-restore-url.txt", &backup::output::restored(&report));
-    report.forged_reports = vec![14, 1201];
-    golden("backup-drill.txt", &backup::output::drilled(&report, out));
-}
-
-#[test]
-fn ocsf_event_matches_golden_file() {
+fn an_event_reads_like_this_in_ocsf() {
     let event = |sequence, actor: String, payload| {
         read(json!({
             "position": 40 + sequence, "event_id": id("evt"), "stream": format!("install/{}", id("ins")),

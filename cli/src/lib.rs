@@ -1,3 +1,26 @@
-//! Library of the CLI: the client of the Control API, for tests of other crates.
-
+//! Commands of `stead` for a server: they call its Control API, and verify what it returns.
+mod apps;
+mod audit;
+mod builds;
 pub mod client;
+pub mod duration;
+pub mod failure;
+mod installs;
+mod jobs;
+mod login;
+mod point_in_time;
+mod projections;
+pub mod render;
+mod runners;
+mod runs;
+pub mod settings;
+mod subjects;
+mod templates;
+mod tokens;
+mod verbs;
+
+pub use audit::keys::parse_trusted_keys;
+pub use verbs::{ClientCommand, run};
+
+#[cfg(test)]
+mod goldens;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use chrono::{DateTime, Datelike as _, Days, NaiveDate, TimeDelta, Utc, Weekday};
 
-use crate::tokens::seconds;
+use crate::duration::parse_seconds;
 
 /// Accepted formats, for error messages.
 const ACCEPTED_FORMATS: &str = "2026-11-20T12:00:00Z, 2026-11-20, 2h ago, yesterday or tuesday";
@@ -72,7 +72,7 @@ fn read(text: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     }
     let text = text.trim().to_ascii_lowercase();
     if let Some(ago) = text.strip_suffix("ago") {
-        let seconds = i64::try_from(seconds(ago.trim_end()).ok()?).ok()?;
+        let seconds = i64::try_from(parse_seconds(ago.trim_end()).ok()?).ok()?;
         return now.checked_sub_signed(TimeDelta::try_seconds(seconds)?);
     }
     let today = now.date_naive();

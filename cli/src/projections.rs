@@ -1,8 +1,8 @@
 //! `stead projections`: lists, rebuilds and verifies projections while the server runs.
 mod show;
 
+use crate::client::{sanitize, server_events};
 use clap::Subcommand;
-use cli::client::{sanitize, server_events};
 use futures::{StreamExt, pin_mut};
 use schemas::control::projections::{Progress, RebuildQuery};
 

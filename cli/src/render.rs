@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Output {
+pub enum Output {
     Table,
     Json,
     Ndjson,
@@ -58,7 +58,7 @@ impl Screen {
 
     /// Prints a list: as JSON, as one line per item, or as a table. Prints `empty` instead of an
     /// empty table.
-    pub(crate) fn print_list<T: Serialize>(
+    pub fn print_list<T: Serialize>(
         &self,
         items: &[T],
         empty: &str,
@@ -76,7 +76,7 @@ impl Screen {
 
     /// Prints a remark to standard error. Prints nothing with `--quiet` or in formats other than
     /// the table.
-    pub(crate) fn remark(&self, text: &str) {
+    pub fn remark(&self, text: &str) {
         if self.output == Output::Table && !self.quiet {
             eprintln!("{text}");
         }
@@ -126,7 +126,7 @@ impl Screen {
     }
 
     /// Spinner for work of unknown duration.
-    pub(crate) fn spinner(&self, doing: &str) -> ProgressBar {
+    pub fn spinner(&self, doing: &str) -> ProgressBar {
         let bar = self.progress(ProgressBar::no_length(), "{spinner} {prefix} {msg}", doing);
         bar.enable_steady_tick(std::time::Duration::from_millis(100));
         bar
@@ -163,7 +163,7 @@ pub(crate) fn tone(state: &str) -> Tone {
 
 /// Rows under a heading, in aligned columns.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
@@ -173,13 +173,13 @@ impl Table {
     }
 
     /// Adds a row. An empty cell becomes a dash.
-    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         let dash = |cell: String| if cell.is_empty() { "-".to_owned() } else { cell };
         self.rows.push(cells.map(dash).to_vec());
     }
 
     /// Formats the table, with two spaces between columns and none at line ends.
-    pub(crate) fn text(&self, screen: &Screen) -> String {
+    pub fn text(&self, screen: &Screen) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
             self.rows.iter().filter_map(|r| r.get(column)).map(|c| visible(c)).max().unwrap_or(0)
@@ -227,12 +227,12 @@ pub(crate) fn actor_text(actor: &str, name: Option<&str>) -> String {
 }
 
 /// Formats a time in UTC, to the second.
-pub(crate) fn moment(at: &DateTime<Utc>) -> String {
+pub fn moment(at: &DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true).replace('T', " ")
 }
 
 /// Formats an optional time. `None` is an empty cell, which becomes a dash.
-pub(crate) fn moment_or_dash(at: Option<&DateTime<Utc>>) -> String {
+pub fn moment_or_dash(at: Option<&DateTime<Utc>>) -> String {
     at.map(moment).unwrap_or_default()
 }
 
@@ -242,7 +242,7 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
 }
 
 /// Formats a size in a readable unit.
-pub(crate) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     indicatif::HumanBytes(bytes).to_string()
 }
 

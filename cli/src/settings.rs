@@ -7,8 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::client::{Client, Target};
 use clap::{Args, ValueEnum};
-use cli::client::{Client, Target};
 use schemas::control::PageQuery;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ use crate::{
 /// Global options: the server, the credentials and the output.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server and output")]
-pub(crate) struct Settings {
+pub struct Settings {
     /// Address of the Control API
     #[arg(long, global = true, env = "STEAD_SERVER", value_name = "URL", hide_env_values = true)]
     pub(crate) server: Option<String>,

@@ -1,12 +1,12 @@
 //! `stead tokens`: principals, their roles and their tokens.
 use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf};
 
-use api::auth::roles::summary;
 use clap::{Args, Subcommand, ValueEnum, builder::PossibleValue};
 use domain::ids::{PrincipalId, TokenId};
 use schemas::control::tokens::{CreateToken, RenamePrincipal, Role, TokenCreated};
 
 use crate::{
+    duration::parse_seconds,
     failure::Failure,
     render::{Table, moment, moment_or_dash},
     settings::{CommandContext, PageArgs, Settings},
@@ -72,7 +72,7 @@ pub(crate) struct Create {
     #[arg(long, value_enum)]
     role: RoleArg,
     /// Lifetime: 90m, 12h, 30d [default: until revoked]
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     expires_in: Option<u64>,
     /// Write the token to this new file (mode 0600) instead of the terminal
     #[arg(long, value_name = "FILE")]
@@ -93,20 +93,11 @@ impl ValueEnum for RoleArg {
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.word()).help(summary(self.role())))
+        Some(PossibleValue::new(self.word()).help(Role::from(*self).summary()))
     }
 }
 
 impl RoleArg {
-    fn role(self) -> domain::access::Role {
-        match self {
-            RoleArg::Owner => domain::access::Role::Owner,
-            RoleArg::Approver => domain::access::Role::Approver,
-            RoleArg::Auditor => domain::access::Role::Auditor,
-            RoleArg::Viewer => domain::access::Role::Viewer,
-        }
-    }
-
     fn word(self) -> &'static str {
         match self {
             RoleArg::Owner => "owner",
@@ -238,35 +229,4 @@ async fn list(context: &CommandContext, part: PageArgs) -> Result<(), Failure> {
     })?;
     context.more(page.next.as_deref());
     Ok(())
-}
-
-/// Parses `90m`, `12h` or `30d` as seconds.
-pub(crate) fn seconds(text: &str) -> Result<u64, String> {
-    let wrong =
-        || format!("{text:?} is not a valid duration: use a number and s, m, h or d, such as 30d");
-    let unit = match text.chars().last().ok_or_else(wrong)? {
-        's' => 1,
-        'm' => 60,
-        'h' => 3600,
-        'd' => 86_400,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
-    number.checked_mul(unit).filter(|s| *s > 0).ok_or_else(wrong)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::seconds;
-
-    #[test]
-    fn duration_is_a_number_and_a_unit() {
-        assert_eq!(
-            ["90s", "2m", "12h", "30d"].map(|t| seconds(t).unwrap()),
-            [90, 120, 43_200, 2_592_000]
-        );
-        for wrong in ["", "d", "5", "0d", "-1d", "1w", "é", "99999999999999999999d"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -1,15 +1,44 @@
 //! Commands of the client, one module per noun.
 use std::process::ExitCode;
 
-use clap::{Command, Subcommand};
+use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
 
 use crate::{
     apps, audit, builds, failure::Failure, installs, jobs, login, projections, runners, runs,
     settings::Settings, subjects, templates, tokens,
 };
 
+/// A command of the client, for the command line of the program.
+#[derive(Debug)]
+pub struct ClientCommand(Verb);
+
+// Not derived: clap needs an enum, whose variants would make every argument type public.
+impl FromArgMatches for ClientCommand {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Verb::from_arg_matches(matches).map(ClientCommand)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl Subcommand for ClientCommand {
+    fn augment_subcommands(command: Command) -> Command {
+        Verb::augment_subcommands(command)
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Verb::augment_subcommands_for_update(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        Verb::has_subcommand(name)
+    }
+}
+
 #[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
+enum Verb {
     /// Manage apps and their config versions
     #[command(subcommand)]
     Apps(apps::Apps),
@@ -59,10 +88,10 @@ pub(crate) enum Verb {
     },
 }
 
-/// Runs a command. `command` is the complete definition of the command line, for the shell
+/// Runs a command. `program` is the complete definition of the command line, for the shell
 /// completions.
-pub(crate) async fn run(verb: Verb, settings: &Settings, mut command: Command) -> ExitCode {
-    let done = match verb {
+pub async fn run(command: ClientCommand, settings: &Settings, mut program: Command) -> ExitCode {
+    let done = match command.0 {
         Verb::Apps(verb) => apps::run(verb, settings).await,
         Verb::Builds(verb) => builds::run(verb, settings).await,
         Verb::Installs(verb) => installs::run(verb, settings).await,
@@ -79,7 +108,7 @@ pub(crate) async fn run(verb: Verb, settings: &Settings, mut command: Command) -
         Verb::Whoami => login::whoami(settings).await,
         Verb::Completions { shell } => {
             let mut text = Vec::new();
-            clap_complete::generate(shell, &mut command, "stead", &mut text);
+            clap_complete::generate(shell, &mut program, "stead", &mut text);
             crate::render::write(&String::from_utf8_lossy(&text))
         }
     };

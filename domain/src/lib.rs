@@ -11,6 +11,7 @@ pub mod digest;
 pub mod enrolment;
 pub mod environment;
 pub mod erasure;
+pub mod history;
 pub mod ids;
 pub mod install;
 pub mod job;
@@ -18,11 +19,13 @@ pub mod moment;
 pub mod name;
 pub mod outputs;
 pub mod policy;
+pub mod recorded;
 pub mod run;
 pub mod runner;
 #[cfg(test)]
 mod schema;
 pub mod state_version;
+pub mod stream;
 pub mod subject;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

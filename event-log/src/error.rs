@@ -1,6 +1,7 @@
 //! Errors of appends and reads.
 use std::{fmt, sync::Arc, time::Duration};
 
+use domain::recorded::DecodeError;
 use serde_json::Value;
 
 use crate::{StreamId, migrate::FIRST_RELEASED};
@@ -91,6 +92,13 @@ pub enum LogError {
     /// A proof was requested for a position outside the log.
     #[error(transparent)]
     Proof(#[from] proof::tree::TreeError),
+}
+
+impl From<DecodeError> for LogError {
+    fn from(error: DecodeError) -> LogError {
+        let DecodeError { position, what } = error;
+        LogError::Damaged { position, what }
+    }
 }
 
 /// Mismatch between the format of the log and the format of this program.

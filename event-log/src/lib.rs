@@ -21,7 +21,6 @@ pub mod commit;
 pub mod error;
 pub mod meta;
 pub mod stored;
-pub mod stream;
 
 mod append;
 pub mod archive;
@@ -57,6 +56,7 @@ pub use checkpoints::{CheckpointKey, CheckpointKeyRecord, KEY_GRACE as SEAL_LAG}
 pub use clock::Clock;
 pub use commit::{Appended, Commit, ConsumerGuard, IdempotencyKey, NewEvent, SessionGuard, Write};
 pub use connect::connect;
+pub use domain::stream::StreamId;
 pub use encryption::{KeyRing, WrappingKey};
 pub use error::{AppendError, FormatMismatch, LogError};
 pub use inline::{Column, InlineProjection, Invalidate};
@@ -67,4 +67,3 @@ pub use migrate::migrate;
 pub use proofs::{HeadSnapshot, head_snapshot};
 pub use source::Source;
 pub use stored::StoredEvent;
-pub use stream::StreamId;

@@ -1,30 +1,18 @@
-//! History between two positions, grouped by run: requests, interventions, jobs, and changed
-//! components.
+//! Reads the history between two positions from the log.
 //!
 //! The history is read from the log only: the events of the install, of its runs and of their jobs.
 //! Each stream is read through an index. A history that is too long for one response states the
 //! position up to which it is complete.
 use domain::{
+    history::{self, History, build_history},
     ids::{InstallId, RunId},
     install::Install,
+    recorded::RecordedEvent,
     run::Run,
 };
 use event_log::{EventLog, LogError};
 
-use crate::{DomainEvent, RecordedEvent, event::streams};
-
-mod builder;
-mod components;
-mod jobs;
-mod model;
-mod references;
-#[cfg(test)]
-mod tests;
-pub use model::{
-    ComponentHistory, EventSummary, History, Intervention, InterventionKind, JobHistory,
-    RunHistory, Version,
-};
-pub use references::references;
+use crate::event::streams;
 
 /// Maximum number of events of one aggregate type in one response.
 pub const EVENTS: u32 = 10_000;
@@ -54,7 +42,7 @@ pub async fn of_install(
     let mut read = Read { log, from, until: to };
     let own = read.streams("install", &[install.to_string()], &[]).await?;
     let mut runs: Vec<RunId> = before.state.runs.keys().copied().collect();
-    runs.extend(own.iter().filter_map(builder::admitted));
+    runs.extend(own.iter().filter_map(history::admitted_run));
     if let Some(only) = only {
         runs = vec![only];
     }
@@ -65,12 +53,12 @@ pub async fn of_install(
     let (of_runs, cut) = all.whole("run", &ids).await?;
     read.until = cut;
     let jobs: Vec<String> =
-        of_runs.iter().filter_map(builder::job).map(|id| id.to_string()).collect();
+        of_runs.iter().filter_map(history::started_job).map(|id| id.to_string()).collect();
     let of_jobs = read.streams("job", &jobs, &JOB_CONTEXT_EVENTS).await?;
     let mut events = [own, of_runs, of_jobs].concat();
     events.retain(|event| event.position <= read.until);
     events.sort_by_key(|event| event.position);
-    let mut history = builder::build_history(&before.state, from, &events);
+    let mut history = build_history(&before.state, from, &events);
     if let Some(only) = only {
         history.runs.retain(|run| run.run == only);
         history.other_events.clear();
@@ -105,14 +93,8 @@ pub async fn of_stream(
 ) -> Result<History, LogError> {
     let mut read = Read { log, from, until: to };
     let events = read.streams(aggregate, &[id.to_owned()], &[]).await?;
-    let others = events.iter().map(builder::summary).collect();
+    let others = events.iter().map(history::summary).collect();
     Ok(History { runs: vec![], other_events: others, complete_through: read.until })
-}
-
-/// Builds the history from all events of an install, its runs and jobs, ordered by position.
-pub fn of_events(events: &[RecordedEvent]) -> History {
-    let until = events.last().map_or(0, |event| event.position);
-    History { complete_through: until, ..builder::build_history(&Install::default(), 0, events) }
 }
 
 struct Read<'a> {
@@ -151,21 +133,4 @@ impl Read<'_> {
         let events = self.streams(aggregate, ids, &[]).await?;
         Ok((events, self.until))
     }
-}
-
-fn reason(fact: &DomainEvent) -> Option<String> {
-    let payload = match fact {
-        DomainEvent::Access(_, event) => serde_json::to_value(event),
-        DomainEvent::App(_, event) => serde_json::to_value(event),
-        DomainEvent::Build(_, event) => serde_json::to_value(event),
-        DomainEvent::Component(_, event) => serde_json::to_value(event),
-        DomainEvent::Enrolment(_, event) => serde_json::to_value(event),
-        DomainEvent::Install(_, event) => serde_json::to_value(event),
-        DomainEvent::Job(_, event) => serde_json::to_value(event),
-        DomainEvent::Name(_, event) => serde_json::to_value(event),
-        DomainEvent::Run(_, event) => serde_json::to_value(event),
-        DomainEvent::Runner(_, event) => serde_json::to_value(event),
-        DomainEvent::Subject(_, event) => serde_json::to_value(event),
-    };
-    payload.ok()?.get("reason")?.as_str().map(str::to_owned)
 }

@@ -10,7 +10,8 @@ use futures::future::BoxFuture;
 use sqlx::PgConnection;
 
 use crate::{
-    Projection, RecordedEvent,
+    Projection,
+    event::decode,
     fold::{fold, keyed, unknown},
     table::{columns, load, remove, upsert},
 };
@@ -54,7 +55,7 @@ impl<P: Projection> InlineProjector<P> {
         let mut stream_of = HashMap::new();
         for stored in relevant {
             stream_of.insert(stored.position, &stored.stream);
-            recorded.extend(RecordedEvent::read(stored)?);
+            recorded.extend(decode(stored)?);
         }
         let keyed = keyed::<P>(&recorded);
         let (mut streams, mut known) = (HashMap::new(), HashMap::new());

@@ -40,7 +40,7 @@ pub mod views;
 
 pub use as_of::AsOfQuery;
 pub use catalogue::{Status, inline_projections, list};
-pub use event::{DomainEvent, RawEvent, RecordedEvent};
+pub use domain::recorded::{DomainEvent, RecordedEvent};
 pub use projection::{Cell, Class, Projection, Type};
 pub use projector::{ProjectionLag, Projections};
 pub use rebuild::{Progress, RebuildError, Rebuilt, rebuild, rebuild_all, rollback};

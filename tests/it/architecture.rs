@@ -31,7 +31,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "schemas",
         ],
     ),
-    ("cli", &["api", "app-config", "domain", "event-log", "projections", "proof", "schemas"]),
+    ("cli", &["app-config", "domain", "proof", "schemas"]),
+    ("stead", &["api", "cli", "event-log", "schemas", "domain"]),
     (
         "bench",
         &[
@@ -58,7 +59,8 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("projections", &["cqrs-es", "axum"]),
     ("schemas", &["sqlx", "axum", "tokio", "cqrs-es"]),
     ("api", &["cqrs-es", "clap"]),
-    ("cli", &["cqrs-es", "axum"]),
+    ("cli", &["cqrs-es", "axum", "sqlx"]),
+    ("stead", &["cqrs-es", "axum"]),
 ];
 
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {

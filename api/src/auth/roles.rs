@@ -45,23 +45,6 @@ impl fmt::Display for RequiredRole {
     }
 }
 
-/// Describes the permissions of a role for the CLI and the documentation.
-pub fn summary(role: Role) -> &'static str {
-    match role {
-        Role::Owner => "Everything",
-        Role::Approver => {
-            "Viewer permissions; approve and deny plans of runs. No access to events of the log"
-        }
-        Role::Auditor => {
-            "Viewer permissions; read audit (events, exports, proofs), blobs, projections and \
-             subjects"
-        }
-        Role::Viewer => {
-            "Read apps, builds, changes, installs, jobs (with their logs), runners and runs (with their plans)"
-        }
-    }
-}
-
 /// Method, route and required role. A test compares this table with the existing routes in
 /// `schemas/routes/control.txt`.
 pub const ROUTES: &[(&str, &str, RequiredRole)] = &[
@@ -152,6 +135,8 @@ pub fn find_route(method: &str, route: &str) -> Option<RequiredRole> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use schemas::control::tokens as wire;
+
     use super::*;
 
     #[test]
@@ -188,10 +173,10 @@ mod tests {
     fn role_summary_matches_its_routes() {
         let viewer = resources(RequiredRole::Viewer);
         assert_eq!(viewer, ["apps", "builds", "changes", "installs", "jobs", "runners", "runs"]);
-        assert!(viewer.iter().all(|noun| summary(Role::Viewer).contains(noun)));
+        assert!(viewer.iter().all(|noun| wire::Role::Viewer.summary().contains(noun)));
         let auditor = resources(RequiredRole::Auditor);
         assert_eq!(auditor, ["audit", "blobs", "projections", "subjects"]);
-        assert!(auditor.iter().all(|noun| summary(Role::Auditor).contains(noun)));
+        assert!(auditor.iter().all(|noun| wire::Role::Auditor.summary().contains(noun)));
         let approver: Vec<_> =
             ROUTES.iter().filter(|(_, _, of)| *of == RequiredRole::Approver).collect();
         let verbs: Vec<_> =
@@ -200,6 +185,6 @@ mod tests {
             (verbs, resources(RequiredRole::Approver)),
             (vec!["approve", "deny"], vec!["runs"])
         );
-        assert!(summary(Role::Approver).contains("approve and deny plans of runs"));
+        assert!(wire::Role::Approver.summary().contains("approve and deny plans of runs"));
     }
 }

@@ -2,7 +2,6 @@
 mod app;
 mod build;
 mod diff;
-mod history;
 mod install;
 mod job;
 mod run;
@@ -11,7 +10,6 @@ mod runner;
 pub use app::{app, version};
 pub use build::build;
 pub use diff::{diff, with_impact};
-pub use history::HistoryConverter;
 pub use install::{enrolment, ignored_settings, ignored_settings_of, install};
 pub use job::job;
 pub use run::{run, summary};

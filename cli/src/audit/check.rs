@@ -7,9 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::client::{ProvenHistory, proven_history, sanitize, take_exported_line};
 use chrono::{DateTime, Utc};
 use clap::Args;
-use cli::client::{ProvenHistory, proven_history, sanitize, take_exported_line};
 use proof::{
     bundle::{
         Bundle, BundleError, Complete, Content, MAX_BYTES, StreamProven, Subject, VerifiedBundle,

@@ -1,5 +1,5 @@
 //! `stead audit doctor`: the server checks all stored data with its current code.
-use cli::client::{sanitize, server_events};
+use crate::client::{sanitize, server_events};
 use futures::{StreamExt, pin_mut};
 use schemas::control::audit::DoctorProgress;
 use serde_json::to_value;

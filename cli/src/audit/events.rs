@@ -1,8 +1,8 @@
 //! `stead audit events`: prints and follows events.
 use std::time::Duration;
 
+use crate::client::{ClientError, sanitize, server_events};
 use clap::Args;
-use cli::client::{ClientError, sanitize, server_events};
 use futures::{StreamExt, pin_mut};
 use schemas::control::audit::{ChangesQuery, EventRecord, EventsQuery};
 

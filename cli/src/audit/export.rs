@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::client::{ClientError, lines, sanitize, take_exported_line};
 use clap::{Args, ValueEnum};
-use cli::client::{ClientError, lines, sanitize, take_exported_line};
 use futures::{Stream, StreamExt, pin_mut};
 use proof::{
     bundle::BundleError,

@@ -8,7 +8,7 @@ use proof::{
 use crate::failure::Failure;
 
 /// Parses the values of `--key`: a verifier key, 64 hexadecimal digits, or a fingerprint.
-pub(crate) fn parse_trusted_keys(texts: &[String]) -> Result<Vec<TrustedKey>, Failure> {
+pub fn parse_trusted_keys(texts: &[String]) -> Result<Vec<TrustedKey>, Failure> {
     let read = texts.iter().map(|text| text.parse()).collect::<Result<_, KeyError>>();
     read.map_err(|error| Failure::Usage(error.to_string()))
 }

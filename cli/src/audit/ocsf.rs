@@ -5,8 +5,8 @@
 //! OCSF attribute are in `unmapped`. The result contains no proof. Its leaf and position identify
 //! the event in the log.
 use domain::actor::Actor;
-use event_log::Meta;
 use schemas::control::audit::EventRecord;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// OCSF version of the converted events.
@@ -14,6 +14,17 @@ const VERSION: &str = "1.3.0";
 const CATEGORY: (u64, &str) = (3, "Identity & Access Management");
 const CLASS: (u64, &str) = (3004, "Entity Management");
 const INFORMATIONAL: (u64, &str) = (1, "Informational");
+
+/// Metadata of an event. The server may send more members than these.
+#[derive(Deserialize)]
+struct Metadata {
+    actor: Actor,
+    command_id: Option<String>,
+    causation_id: Option<String>,
+    correlation_id: Option<String>,
+    route: Option<String>,
+    client: Option<String>,
+}
 
 /// Converts one event of the log with this origin.
 ///
@@ -24,7 +35,7 @@ pub(crate) fn to_ocsf(origin: &str, event: &EventRecord) -> serde_json::Result<V
     let (kind, id) = event.stream.split_once('/').unwrap_or((&event.stream, ""));
     let activity = if event.sequence == 1 { (1, "Create") } else { (3, "Update") };
     let payload: Value = serde_json::from_str(event.payload.get())?;
-    let meta: Meta = serde_json::from_str(event.metadata.get())?;
+    let meta: Metadata = serde_json::from_str(event.metadata.get())?;
     Ok(json!({
         "activity_id": activity.0,
         "activity_name": activity.1,

@@ -1,8 +1,8 @@
 //! `stead audit prove`: verifies a bundle and writes it to a file.
 use std::{fs, io::Write, path::PathBuf, str::FromStr};
 
+use crate::client::sanitize;
 use clap::{Args, ValueEnum};
-use cli::client::sanitize;
 use domain::{
     access::Access,
     app::App,

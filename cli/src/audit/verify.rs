@@ -5,8 +5,8 @@ use std::{
     path::PathBuf,
 };
 
+use crate::client::{Fault, Verifier, lines, sanitize};
 use clap::Args;
-use cli::client::{Fault, Verifier, lines, sanitize};
 use futures::{Stream, StreamExt, pin_mut, stream};
 use proof::{checkpoint::Checkpoint, key::TrustedKey, range::Head};
 use schemas::control::audit::{EventRecord, EventsQuery};

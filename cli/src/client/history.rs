@@ -2,21 +2,20 @@
 //! runners that signed the results. The bundle is untrusted input.
 use std::collections::{BTreeSet, HashMap};
 
-use domain::ids::{JobId, PrincipalId};
-use projections::{
-    DomainEvent, RawEvent, RecordedEvent,
+use domain::{
     history::{of_events, references},
+    ids::{JobId, PrincipalId},
+    recorded::{DomainEvent, RawEvent, RecordedEvent},
 };
 use proof::{
     bundle::{Annotations, Bundle, Content, Event, Subject},
     report::{self, ReportCounts, Reports},
 };
-use schemas::control::history::{EventSummary, RunActivity};
+use schemas::control::history::{EventSummary, HistoryConverter, RunActivity};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::sanitize;
-use api::control::HistoryConverter;
 
 /// Value of an encrypted field.
 const ENCRYPTED: &str = "[encrypted]";

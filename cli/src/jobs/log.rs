@@ -2,8 +2,8 @@
 //! connection.
 use std::time::Duration;
 
+use crate::client::{ClientError, lines, sanitize, server_events};
 use clap::Args;
-use cli::client::{ClientError, lines, sanitize, server_events};
 use domain::ids::JobId;
 use futures::{StreamExt, pin_mut};
 use schemas::control::jobs::{Job, LogRecord};

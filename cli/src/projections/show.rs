@@ -1,5 +1,5 @@
 //! `stead projections show`: prints rows, now or at an earlier point.
-use cli::client::{sanitize, server_events};
+use crate::client::{sanitize, server_events};
 use futures::{StreamExt, pin_mut};
 use schemas::control::projections::{ProjectionRow, RowsProgress, RowsQuery};
 

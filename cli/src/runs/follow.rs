@@ -2,7 +2,7 @@
 //! run ends.
 use std::{collections::HashSet, io::IsTerminal as _, os::fd::AsFd};
 
-use cli::client::ClientError;
+use crate::client::ClientError;
 use domain::{
     digest::Digest,
     ids::{RunId, StepId},

@@ -1,7 +1,7 @@
 //! Follows a run: prints one line per change, and the whole run at its end.
 use std::{collections::HashMap, time::Duration};
 
-use cli::client::{ClientError, server_events};
+use crate::client::{ClientError, server_events};
 use domain::ids::{RunId, StepId};
 use futures::{StreamExt, pin_mut};
 use schemas::control::{

@@ -1,4 +1,6 @@
 //! Comparison of two points of the log: changed fields, and events grouped by run.
+mod convert;
+
 use chrono::{DateTime, Utc};
 use domain::{
     digest::Digest,
@@ -9,6 +11,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::moment;
+pub use convert::HistoryConverter;
 
 /// Stream to compare, with start and end point. Each point is a position or a time; the start is
 /// required.

@@ -21,6 +21,25 @@ pub enum Role {
     Viewer,
 }
 
+impl Role {
+    /// Describes the permissions of the role for users. A test of `api` compares it with the routes.
+    pub fn summary(self) -> &'static str {
+        match self {
+            Role::Owner => "Everything",
+            Role::Approver => {
+                "Viewer permissions; approve and deny plans of runs. No access to events of the log"
+            }
+            Role::Auditor => {
+                "Viewer permissions; read audit (events, exports, proofs), blobs, projections and \
+                 subjects"
+            }
+            Role::Viewer => {
+                "Read apps, builds, changes, installs, jobs (with their logs), runners and runs (with their plans)"
+            }
+        }
+    }
+}
+
 /// Request to create a principal with one role and a token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -3,21 +3,20 @@ use std::collections::HashSet;
 
 use axum::{Json, extract::State};
 use domain::{
-    actor::Actor, decider::Decider, decider::Timestamp, ids::PrincipalId, install::Install,
-    run::Run as RunState,
+    actor::Actor, decider::Decider, decider::Timestamp, history::History, ids::PrincipalId,
+    install::Install, run::Run as RunState,
 };
 use event_log::StreamId;
 use projections::{
-    history::{self, History},
+    history,
     json_diff::{FieldChange, differences},
 };
-use schemas::control::history::{FieldChanged, StreamDiff, StreamDiffQuery};
+use schemas::control::history::{FieldChanged, HistoryConverter, StreamDiff, StreamDiffQuery};
 use serde_json::Value;
 
 use super::{point_at, resolve_position, states};
 use crate::{
     auth::names,
-    control::show,
     extract::Query,
     problem::{ApiResult, Code, Problem},
     state::App,
@@ -83,7 +82,7 @@ pub(super) async fn compare_stream(
     changes.truncate(MAX_FIELDS);
     let history = history(app, stream, (from, to)).await?;
     let names = names::get(&app.pool, principals(&history)).await?;
-    let converter = show::HistoryConverter { names: &names };
+    let converter = HistoryConverter { names: &names };
     let name = after.state.get("name").and_then(Value::as_str).map(str::to_owned);
     Ok(StreamDiff {
         stream: stream.to_string(),

@@ -11,7 +11,7 @@ use event_log::{
     verify::{VerifyError, verify},
 };
 use futures::Stream;
-use projections::{RebuildError, RecordedEvent};
+use projections::{RebuildError, event::decode};
 use proof::report::ReportCounts;
 use schemas::control::audit::DoctorProgress;
 use tokio::sync::{
@@ -222,7 +222,7 @@ impl Doctor {
             }
             for event in &page {
                 at = event.position;
-                findings.extend(RecordedEvent::read(event).err().map(|error| error.to_string()));
+                findings.extend(decode(event).err().map(|error| error.to_string()));
                 if findings.len() == MAX_FINDINGS {
                     break;
                 }

@@ -1,5 +1,5 @@
 //! History of an install from its bundle, and the statements that the bundle proves.
-use cli::client::{ProvenHistory, sanitize};
+use crate::client::{ProvenHistory, sanitize};
 use proof::bundle::{Bundle, Complete, VerifiedBundle};
 use schemas::control::history::RunActivity;
 

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use domain::{
     actor::Actor,
     erasure::{FieldOwner, personal_fields},
+    history::references,
     ids::PrincipalId,
 };
 use event_log::{StoredEvent, StreamId};
-use projections::{RecordedEvent, history::references};
+use projections::event::decode_encrypted;
 use proof::bundle::Annotations;
 use schemas::control::bundles::BundleQuery;
 use serde_json::Value;
@@ -119,7 +120,7 @@ impl<'a> Collector<'a> {
             (after, last) = (end.sequence, end.position);
             for stored in &page {
                 self.found.positions.push(stored.position);
-                for event in RecordedEvent::read_encrypted(stored)? {
+                for event in decode_encrypted(stored)? {
                     named.extend(references(&event));
                 }
                 self.annotate(stored)?;

@@ -3,8 +3,9 @@ use std::path::{Path, PathBuf};
 
 use api::postgres::{Access, DataLock, Embedded, EmbeddedError, LockError};
 use clap::Args;
+use cli::failure::Failure;
 
-use crate::{failure::Failure, serve::data_directory};
+use crate::serve::data_directory;
 
 #[derive(Debug, Args)]
 pub(crate) struct DatabaseArgs {

@@ -1,13 +1,17 @@
 //! Converts the history between two points, with the names of principals.
 use std::collections::HashMap;
 
-use domain::{actor::Actor, ids::PrincipalId};
-use projections::history::{self as recorded, ComponentHistory, JobHistory, RunHistory, Version};
-use schemas::control::history::{
+use domain::{
+    actor::Actor,
+    history::{self as recorded, ComponentHistory, JobHistory, RunHistory, Version},
+    ids::PrincipalId,
+    run::RunKind,
+};
+use serde_json::Value;
+
+use super::{
     ComponentChange, DeployedVersion, EventSummary, Intervention, JobActivity, RunActivity,
 };
-
-use super::variant_name;
 
 /// Converter that knows the names of the principals.
 pub struct HistoryConverter<'a> {
@@ -24,11 +28,11 @@ impl HistoryConverter<'_> {
             run: run.run,
             requested_by: by.to_string(),
             requested_by_name: self.name(by),
-            kind: request.as_ref().map(|request| variant_name(&request.kind)).unwrap_or_default(),
+            kind: request.as_ref().map(|request| run_kind(request.kind)).unwrap_or_default(),
             config_version: request.as_ref().map(|request| request.config_version),
             reason: request.and_then(|request| request.reason),
             requested_at: run.requested_at,
-            outcome: run.outcome.as_ref().map(variant_name),
+            outcome: run.outcome.map(|outcome| outcome.to_string()),
             ended_at: run.ended_at,
             interventions: run
                 .interventions
@@ -72,6 +76,14 @@ impl HistoryConverter<'_> {
             Actor::Principal(id) => self.names.get(id).cloned(),
             Actor::Runner(_) | Actor::Policy(_) | Actor::Timer(_) | Actor::System => None,
         }
+    }
+}
+
+/// Name of the kind in events, which differs from the text for users: `input_update`.
+fn run_kind(kind: RunKind) -> String {
+    match serde_json::to_value(kind) {
+        Ok(Value::String(name)) => name,
+        Ok(_) | Err(_) => String::new(),
     }
 }
 

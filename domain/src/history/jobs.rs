@@ -1,9 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::{ids::JobId, job::JobEvent};
-
 use super::{Intervention, InterventionKind, JobHistory};
-use crate::RecordedEvent;
+use crate::{ids::JobId, job::JobEvent, recorded::RecordedEvent};
 
 #[derive(Default)]
 pub(super) struct Jobs {

@@ -16,7 +16,7 @@ impl StreamId {
     }
 
     /// Stream of an aggregate of this type.
-    pub fn of<D: domain::decider::Decider>(aggregate_id: impl fmt::Display) -> StreamId {
+    pub fn of<D: crate::decider::Decider>(aggregate_id: impl fmt::Display) -> StreamId {
         StreamId::new(D::NAME, aggregate_id.to_string())
     }
 }

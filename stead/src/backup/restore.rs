@@ -12,10 +12,11 @@ use api::{
 };
 use chrono::{DateTime, Utc};
 use clap::Args;
+use cli::{failure::Failure, render::Screen};
 use serde::Serialize;
 
 use super::{output, to_failure};
-use crate::{database_args::DatabaseArgs, failure::Failure, render::Screen, serve::StopSignals};
+use crate::{database_args::DatabaseArgs, serve::StopSignals};
 
 #[derive(Debug, Args)]
 pub(crate) struct Restore {

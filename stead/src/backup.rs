@@ -13,8 +13,9 @@ use api::{
     server::archives_directory,
 };
 use clap::{Args, Subcommand};
+use cli::{failure::Failure, render::Screen};
 
-use crate::{database_args::DatabaseArgs, failure::Failure, render::Screen, serve::StopSignals};
+use crate::{database_args::DatabaseArgs, serve::StopSignals};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Backup {

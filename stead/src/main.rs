@@ -1,33 +1,17 @@
 //! `stead`: starts the server, and calls its Control API.
-mod apps;
 mod archive;
-mod audit;
 mod backup;
 mod build_runner;
-mod builds;
 mod database_args;
-mod failure;
-mod installs;
-mod jobs;
 mod keys;
-mod login;
 mod migrate;
-mod point_in_time;
-mod projections;
-mod render;
-mod runners;
-mod runs;
 mod serve;
-mod settings;
-mod subjects;
-mod templates;
-mod tokens;
 mod up;
-mod verbs;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use cli::{ClientCommand, failure, settings::Settings};
 
 /// While ten thousand runners connect, the server needs several times the memory of ten thousand
 /// open long polls. glibc never returns this memory, because each page keeps a few live objects.
@@ -40,7 +24,7 @@ static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[command(name = "stead", version, after_help = failure::EXIT_CODES, max_term_width = 100)]
 struct Stead {
     #[command(flatten)]
-    settings: settings::Settings,
+    settings: Settings,
     #[command(subcommand)]
     command: Command,
 }
@@ -60,7 +44,7 @@ enum Command {
     #[command(subcommand)]
     Archive(archive::Archive),
     #[command(flatten)]
-    Verb(verbs::Verb),
+    Client(ClientCommand),
 }
 
 #[tokio::main]
@@ -79,7 +63,7 @@ async fn main() -> ExitCode {
         ),
         Command::Backup(backup) => backup::run(backup, settings.screen()).await,
         Command::Archive(archive) => archive::run(archive, settings.screen()).await,
-        Command::Verb(verb) => verbs::run(verb, &settings, Stead::command()).await,
+        Command::Client(command) => cli::run(command, &settings, Stead::command()).await,
     }
 }
 
@@ -87,3 +71,5 @@ async fn main() -> ExitCode {
 mod goldens;
 #[cfg(test)]
 mod help;
+#[cfg(test)]
+mod tampering;

@@ -12,15 +12,14 @@ use api::{
     server::archives_directory,
 };
 use clap::{Args, Subcommand};
+use cli::{failure::Failure, parse_trusted_keys, render::Screen};
 use event_log::{
     Archives,
     archive::{ArchiveError, check},
 };
 use sqlx::postgres::PgPoolOptions;
 
-use crate::{
-    audit::keys::parse_trusted_keys, database_args::DatabaseArgs, failure::Failure, render::Screen,
-};
+use crate::database_args::DatabaseArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Archive {

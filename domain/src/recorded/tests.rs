@@ -20,7 +20,7 @@ fn an_unreadable_event_is_named_by_position_type_and_version() {
         ("9", r#"{"type":"taken","owner":"ins_1"}"#, "reads only version 1 of name.taken"),
         ("1", r#"{"type":"taken"}"#, "missing field `owner`"),
     ] {
-        let error = raw(version, payload).read(&mut vec![]).unwrap_err().to_string();
+        let error = raw(version, payload).decode().unwrap_err().to_string();
         let named = format!("position 7: name.taken version {version}: ");
         assert!(error.starts_with(&named) && error.contains(why), "{error}");
     }

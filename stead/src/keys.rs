@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use api::keys::{self, PublicKey};
 use chrono::{SubsecRound as _, TimeDelta};
 use clap::{Args, Subcommand, ValueEnum};
-use schemas::keys::KeyUse;
-
-use crate::{
+use cli::{
+    duration::parse_seconds,
     failure::Failure,
     render::{Screen, Table, moment, moment_or_dash},
-    serve::data_directory,
-    tokens::seconds,
 };
+use schemas::keys::KeyUse;
+
+use crate::serve::data_directory;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Keys {
@@ -52,7 +52,7 @@ pub(crate) struct Rotate {
     #[arg(long = "use", value_enum)]
     usage: Use,
     /// Time for which the replaced key stays trusted: 12h, 30d
-    #[arg(long, value_name = "TIME", value_parser = seconds, default_value = "30d")]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "30d")]
     overlap: u64,
     /// Stop trusting the replaced key and all earlier keys immediately, for example after a leak
     #[arg(long, conflicts_with = "overlap")]

@@ -1,15 +1,14 @@
 //! Streams of an install's history: its runs, their jobs and builds, and the runners of the jobs.
-use domain::{
+use crate::{
     build::{Build, BuildEvent},
     ids::BuildId,
     install::InstallEvent,
     job::{Job, JobEvent},
+    recorded::{DomainEvent, RecordedEvent},
     run::{Run, RunEvent, Target},
     runner::Runner,
+    stream::StreamId,
 };
-use event_log::StreamId;
-
-use crate::{DomainEvent, RecordedEvent};
 
 /// Returns the streams that an event references and that belong to the history of its install.
 /// Starting from the install's own stream, these references lead to all its runs, jobs, builds and

@@ -2,11 +2,12 @@
 //! changes.
 use std::collections::{BTreeMap, HashMap};
 
-use domain::{
+use crate::{
     decider::Decider as _,
     ids::{JobId, RunId, StepId},
     install::{Install, InstallEvent},
     job::{JobEvent, Origin},
+    recorded::{DomainEvent, RecordedEvent},
     run::{Request, RunEvent, StepSpec, Target},
 };
 
@@ -16,10 +17,9 @@ use super::{
     jobs::Jobs,
     reason,
 };
-use crate::{DomainEvent, RecordedEvent};
 
 /// Run that an install admitted.
-pub(super) fn admitted(event: &RecordedEvent) -> Option<RunId> {
+pub fn admitted_run(event: &RecordedEvent) -> Option<RunId> {
     let DomainEvent::Install(_, InstallEvent::RunAdmitted { run, .. }) = &event.fact else {
         return None;
     };
@@ -27,7 +27,7 @@ pub(super) fn admitted(event: &RecordedEvent) -> Option<RunId> {
 }
 
 /// Job that a step of a run started.
-pub(super) fn job(event: &RecordedEvent) -> Option<JobId> {
+pub fn started_job(event: &RecordedEvent) -> Option<JobId> {
     let DomainEvent::Run(_, RunEvent::StepStarted { job, .. } | RunEvent::ApplyStarted { job, .. }) =
         &event.fact
     else {
@@ -36,7 +36,8 @@ pub(super) fn job(event: &RecordedEvent) -> Option<JobId> {
     Some(*job)
 }
 
-pub(super) fn summary(event: &RecordedEvent) -> EventSummary {
+/// Summary of an event.
+pub fn summary(event: &RecordedEvent) -> EventSummary {
     EventSummary {
         position: event.position,
         at: event.at,
@@ -49,7 +50,7 @@ pub(super) fn summary(event: &RecordedEvent) -> EventSummary {
 
 /// Builds the history from events in the order of their positions. Events up to `from` only provide
 /// context. `before` is the install at `from`.
-pub(super) fn build_history(before: &Install, from: u64, events: &[RecordedEvent]) -> History {
+pub fn build_history(before: &Install, from: u64, events: &[RecordedEvent]) -> History {
     let mut builder = HistoryBuilder { install: before.clone(), ..HistoryBuilder::default() };
     for event in events {
         builder.take(event, event.position > from);
@@ -88,7 +89,7 @@ impl HistoryBuilder {
             }
             DomainEvent::Run(run, fact) => {
                 self.run(*run).take(fact, event);
-                if let Some(job) = job(event) {
+                if let Some(job) = started_job(event) {
                     self.of_job.insert(job, *run);
                 }
                 Some(*run)

@@ -7,6 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use cli::client::Verifier;
 use domain::{actor::Actor, ids::EventId};
 use ed25519_dalek::SigningKey;
 use event_log::{
@@ -17,8 +18,6 @@ use event_log::{
 use proof::{checkpoint::Checkpoint, report::ReportCounts};
 use schemas::control::audit::EventRecord;
 use serde_json::value::RawValue;
-
-use super::Verifier;
 
 mod cases;
 mod runner_events;
@@ -242,7 +241,7 @@ fn record(event: &event_log::StoredEvent) -> EventRecord {
     }
 }
 
-const BEGIN: &str = "<!-- tamperings: made by the test client::tampering -->\n";
+const BEGIN: &str = "<!-- tamperings: made by the test tampering of the crate stead -->\n";
 const END: &str = "<!-- end of tamperings -->\n";
 
 /// `UPDATE_GOLDEN=1` writes the table.

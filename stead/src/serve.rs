@@ -12,11 +12,10 @@ use api::{
     server::{Options, Ready, Server, TlsFor},
 };
 use clap::{Args, ValueEnum};
+use cli::{failure::Failure, render::Output};
 use event_log::upload::Quota;
 use sqlx::postgres::PgConnectOptions;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-
-use crate::{failure::Failure, render::Output};
 
 /// Options of `stead serve` and `stead up`
 #[derive(Debug, Clone, Args)]

@@ -2,10 +2,12 @@
 use std::path::Path;
 
 use api::backup::Manifest;
-use cli::client::sanitize;
+use cli::{
+    client::sanitize,
+    render::{moment, size},
+};
 
 use super::restore::Report;
-use crate::render::{moment, size};
 
 /// Formats a new backup.
 pub(crate) fn created(manifest: &Manifest, out: &Path) -> String {

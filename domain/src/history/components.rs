@@ -1,5 +1,5 @@
 //! The effect of a run on a component: its version before and after.
-use domain::{
+use crate::{
     ids::RunId,
     install::{Deployed, Install, InstallEvent, Sandbox},
 };

@@ -1,7 +1,6 @@
 //! Text output of the archive commands.
 use api::archives::{ArchiveInfo, CreatedArchives, Range};
-
-use crate::render::{Screen, Table, moment, size};
+use cli::render::{Screen, Table, moment, size};
 
 /// Formats new archives.
 pub(crate) fn created(created: &CreatedArchives) -> String {

@@ -1,4 +1,4 @@
-use domain::{
+use crate::{
     actor::Actor,
     decider::Timestamp,
     digest::Digest,

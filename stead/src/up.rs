@@ -9,13 +9,13 @@ use api::{
     server::{Options, Ready, Server, archives_directory},
 };
 use clap::Args;
+use cli::render::Output;
 use event_log::{Archives, Source};
 use sqlx::postgres::PgPoolOptions;
 use tracing::warn;
 
 use crate::{
     build_runner::BuildRunner,
-    render::Output,
     serve::{Common, StopSignals, finish, task_failed},
 };
 

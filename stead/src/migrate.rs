@@ -2,12 +2,10 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
+use cli::render::Output;
 use event_log::{Archives, Source, partitions};
 
-use crate::{
-    render::Output,
-    serve::{data_directory, finish},
-};
+use crate::serve::{data_directory, finish};
 
 /// Create and migrate the tables of the database DATABASE_OWNER_URL
 #[derive(Debug, Args)]

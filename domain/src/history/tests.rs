@@ -1,11 +1,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::{
+use crate::{
     actor::Actor,
     decider::Timestamp,
     digest::Digest,
     ids::{
-        AppId, BuildId, ComponentId, ExecutionId, JobId, PrincipalId, RunnerId, SessionId, StepId,
+        AppId, BuildId, ComponentId, ExecutionId, InstallId, JobId, PrincipalId, RunId, RunnerId,
+        SessionId, StepId,
     },
     install::{InstallEvent, Outputs},
     job::{self, FailureReason, JobClass, JobEvent, JobKind, Origin, Work},
@@ -13,7 +14,7 @@ use domain::{
 };
 use ulid::Ulid;
 
-use super::{builder::build_history, *};
+use super::*;
 
 fn run(n: u128) -> RunId {
     RunId(Ulid(n))
@@ -209,7 +210,7 @@ fn history_from(from: u64, events: &[RecordedEvent]) -> History {
     let mut install = Install::default();
     for event in events.iter().filter(|event| event.position <= from) {
         if let DomainEvent::Install(_, fact) = &event.fact {
-            domain::decider::Decider::evolve(&mut install, fact.clone());
+            crate::decider::Decider::evolve(&mut install, fact.clone());
         }
     }
     // Like [`of_install`], reads the events of the install only within the range, and all other

@@ -1,0 +1,210 @@
+//! Recorded events of all aggregates: a domain event with its position, time and actor, and the
+//! decoding from the texts that the log stores.
+use std::{fmt, str::FromStr};
+
+use serde::Deserialize;
+
+use crate::{
+    access::{Access, AccessEvent},
+    actor::Actor,
+    app::{App, AppEvent},
+    build::{Build, BuildEvent},
+    component::{Component, ComponentEvent},
+    decider::{Decider, Event, Timestamp},
+    enrolment::{Enrolment, EnrolmentEvent},
+    ids::{AppId, BuildId, ComponentId, InstallId, JobId, PrincipalId, RunId, RunnerId, TokenId},
+    install::{Install, InstallEvent},
+    job::{Job, JobEvent},
+    name::{Name, NameEvent},
+    run::{Run, RunEvent},
+    runner::{Runner, RunnerEvent},
+    stream::StreamId,
+    subject::{Subject, SubjectEvent, SubjectId},
+    upcast,
+};
+
+/// An event with the id of its aggregate.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DomainEvent {
+    Access(PrincipalId, AccessEvent),
+    App(AppId, AppEvent),
+    Build(BuildId, BuildEvent),
+    Component(ComponentId, ComponentEvent),
+    Enrolment(TokenId, EnrolmentEvent),
+    Install(InstallId, InstallEvent),
+    Job(JobId, JobEvent),
+    Name(String, NameEvent),
+    Run(RunId, RunEvent),
+    Runner(RunnerId, RunnerEvent),
+    Subject(SubjectId, SubjectEvent),
+}
+
+/// An event with its position, time and actor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordedEvent {
+    /// Index in the whole log, from 1.
+    pub position: u64,
+    /// Index in the stream, from 1.
+    pub sequence: u64,
+    /// Time of the record.
+    pub at: Timestamp,
+    /// Actor that caused the event.
+    pub actor: Actor,
+    pub fact: DomainEvent,
+}
+
+impl RecordedEvent {
+    /// Kind of the aggregate.
+    pub fn aggregate(&self) -> &'static str {
+        match &self.fact {
+            DomainEvent::Access(..) => Access::NAME,
+            DomainEvent::App(..) => App::NAME,
+            DomainEvent::Build(..) => Build::NAME,
+            DomainEvent::Component(..) => Component::NAME,
+            DomainEvent::Enrolment(..) => Enrolment::NAME,
+            DomainEvent::Install(..) => Install::NAME,
+            DomainEvent::Job(..) => Job::NAME,
+            DomainEvent::Name(..) => Name::NAME,
+            DomainEvent::Run(..) => Run::NAME,
+            DomainEvent::Runner(..) => Runner::NAME,
+            DomainEvent::Subject(..) => Subject::NAME,
+        }
+    }
+
+    /// Stream of the aggregate.
+    pub fn stream(&self) -> StreamId {
+        let id = match &self.fact {
+            DomainEvent::Access(id, _) => id.to_string(),
+            DomainEvent::App(id, _) => id.to_string(),
+            DomainEvent::Build(id, _) => id.to_string(),
+            DomainEvent::Component(id, _) => id.to_string(),
+            DomainEvent::Enrolment(id, _) => id.to_string(),
+            DomainEvent::Install(id, _) => id.to_string(),
+            DomainEvent::Job(id, _) => id.to_string(),
+            DomainEvent::Name(id, _) => id.clone(),
+            DomainEvent::Run(id, _) => id.to_string(),
+            DomainEvent::Runner(id, _) => id.to_string(),
+            DomainEvent::Subject(id, _) => id.to_string(),
+        };
+        StreamId::new(self.aggregate(), id)
+    }
+
+    /// Event type of the current version, `aggregate.verb_past`.
+    pub fn event_type(&self) -> &'static str {
+        match &self.fact {
+            DomainEvent::Access(_, event) => event.name(),
+            DomainEvent::App(_, event) => event.name(),
+            DomainEvent::Build(_, event) => event.name(),
+            DomainEvent::Component(_, event) => event.name(),
+            DomainEvent::Enrolment(_, event) => event.name(),
+            DomainEvent::Install(_, event) => event.name(),
+            DomainEvent::Job(_, event) => event.name(),
+            DomainEvent::Name(_, event) => event.name(),
+            DomainEvent::Run(_, event) => event.name(),
+            DomainEvent::Runner(_, event) => event.name(),
+            DomainEvent::Subject(_, event) => event.name(),
+        }
+    }
+}
+
+/// An event before it is decoded, from a row, an archive or a bundle.
+#[derive(Debug, Clone, Copy)]
+pub struct RawEvent<'a> {
+    /// Index in the log, from 1.
+    pub position: u64,
+    /// Index in the stream, from 1.
+    pub sequence: u64,
+    /// Time of the record.
+    pub at: Timestamp,
+    /// Aggregate type.
+    pub aggregate: &'a str,
+    /// Aggregate id.
+    pub id: &'a str,
+    /// `aggregate.verb_past`.
+    pub event_type: &'a str,
+    /// Version of the payload, a number.
+    pub version: &'a str,
+    /// JSON. Encrypted fields in it read `[encrypted]` unless they were decrypted.
+    pub payload: &'a str,
+    /// JSON map of texts, which has the actor.
+    pub metadata: &'a str,
+}
+
+/// Recorded event that this program does not know.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("position {position}: {what}")]
+pub struct DecodeError {
+    /// Index in the log.
+    pub position: u64,
+    /// Event type, version and reason.
+    pub what: String,
+}
+
+/// Metadata of an event, without the members that only the log reads.
+#[derive(Deserialize)]
+struct ByWhom {
+    actor: Actor,
+}
+
+impl RawEvent<'_> {
+    /// Decodes the event with the payload as it is: nothing is decrypted.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if this program does not know the event.
+    pub fn decode(self) -> Result<Vec<RecordedEvent>, DecodeError> {
+        let mut events = vec![];
+        self.decode_into(&mut events)?;
+        Ok(events)
+    }
+
+    /// Decodes the event as [`RawEvent::decode`] does, and appends the result.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if this program does not know the event.
+    pub fn decode_into(self, facts: &mut Vec<RecordedEvent>) -> Result<(), DecodeError> {
+        match self.aggregate {
+            Access::NAME => self.say(DomainEvent::Access, facts),
+            App::NAME => self.say(DomainEvent::App, facts),
+            Build::NAME => self.say(DomainEvent::Build, facts),
+            Component::NAME => self.say(DomainEvent::Component, facts),
+            Enrolment::NAME => self.say(DomainEvent::Enrolment, facts),
+            Install::NAME => self.say(DomainEvent::Install, facts),
+            Job::NAME => self.say(DomainEvent::Job, facts),
+            Name::NAME => self.say(DomainEvent::Name, facts),
+            Run::NAME => self.say(DomainEvent::Run, facts),
+            Runner::NAME => self.say(DomainEvent::Runner, facts),
+            Subject::NAME => self.say(DomainEvent::Subject, facts),
+            other => Err(self.error(&format!("unknown aggregate type {other}"))),
+        }
+    }
+
+    fn say<I: FromStr + Clone, E: Event>(
+        &self,
+        of: fn(I, E) -> DomainEvent,
+        facts: &mut Vec<RecordedEvent>,
+    ) -> Result<(), DecodeError>
+    where
+        I::Err: fmt::Display,
+    {
+        let id: I = self.id.parse().map_err(|error: I::Err| self.error(&error))?;
+        let ByWhom { actor } =
+            serde_json::from_str(self.metadata).map_err(|error| self.error(&error))?;
+        let events: Vec<E> = upcast::read(self.event_type, self.version, self.payload)
+            .map_err(|error| self.error(&error))?;
+        let RawEvent { position, sequence, at, .. } = *self;
+        facts.extend(events.into_iter().map(|event| {
+            let (actor, fact) = (actor.clone(), of(id.clone(), event));
+            RecordedEvent { position, sequence, at, actor, fact }
+        }));
+        Ok(())
+    }
+
+    /// Error for this event, with its position, type and version.
+    pub fn error(&self, reason: &dyn fmt::Display) -> DecodeError {
+        let what = format!("{} version {}: {reason}", self.event_type, self.version);
+        DecodeError { position: self.position, what }
+    }
+}
+
+#[cfg(test)]
+mod tests;
