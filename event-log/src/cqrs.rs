@@ -116,7 +116,7 @@ fn envelope<A: Aggregate>(
     Ok(EventEnvelope {
         aggregate_id: stored.stream.aggregate_id.clone(),
         sequence: stored.sequence as usize,
-        payload: serde_json::from_str(stored.words().map_err(read_error::<A::Error>)?)
+        payload: serde_json::from_str(stored.readable().map_err(read_error::<A::Error>)?)
             .map_err(damaged)?,
         metadata: serde_json::from_str(&stored.metadata).map_err(damaged)?,
     })

@@ -15,7 +15,7 @@ use sqlx::{PgConnection, Row, postgres::PgRow};
 /// # Errors
 /// [`LogError::Damaged`] if this program does not know the event.
 pub fn decode(stored: &StoredEvent) -> Result<Vec<RecordedEvent>, LogError> {
-    Ok(RawEvent { payload: stored.words()?, ..of_stored(stored) }.decode()?)
+    Ok(RawEvent { payload: stored.readable()?, ..of_stored(stored) }.decode()?)
 }
 
 /// Decodes a stored event without decrypting it: encrypted fields read `[encrypted]`.
@@ -126,9 +126,9 @@ pub(crate) fn read<'r>(
                 EncodedEvent::Row(row) => of_row(row)?,
                 EncodedEvent::Archived(event) => of_stored(event),
             };
-            let said = keys.open(raw.payload, context(&raw)).map_err(|why| raw.error(&why))?;
-            raw.payload = said.as_deref().unwrap_or(raw.payload);
-            raw.decode_into(&mut facts)?;
+            let payload = keys.open(raw.payload, context(&raw)).map_err(|why| raw.error(&why))?;
+            raw.payload = payload.as_deref().unwrap_or(raw.payload);
+            raw.decode_into(&mut decoded)?;
         }
     }
     Ok(decoded)

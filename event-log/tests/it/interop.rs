@@ -23,7 +23,7 @@ use event_log::{
 use postgres_es::PostgresEventRepository;
 use serde::{Deserialize, Serialize};
 use support::{
-    checked,
+    verified_events,
     counter::{Counter, CounterCommand, CounterEvent},
     database, meta, server,
 };
@@ -58,7 +58,7 @@ async fn stock_postgres_es_reads_the_table() {
     assert_eq!(context.aggregate().0, Counter { value: 10, closed: false });
     let event = CqrsEvent(CounterEvent::Added { by: 1 });
     assert!(store.commit(vec![event], context, HashMap::new()).await.is_err());
-    assert_eq!(checked(&database).await.0.size, 3);
+    assert_eq!(verified_events(&database).await.0.size, 3);
 }
 
 #[test]
@@ -172,11 +172,11 @@ async fn the_log_rejects_what_it_could_not_read() {
     }
     // A command without events appends nothing.
     notes.execute("n", Vec::new()).await.unwrap();
-    assert!(checked(&database).await.1.is_empty());
+    assert!(verified_events(&database).await.1.is_empty());
 
     let metadata = by("correlation_id", "c-1");
     notes.execute_with_metadata("n", vec![noted("1", "a")], metadata).await.unwrap();
-    let (_, events) = checked(&database).await;
+    let (_, events) = verified_events(&database).await;
     let meta = events[0].meta().unwrap();
     assert_eq!((meta.actor, meta.correlation_id), (Actor::System, Some("c-1".into())));
 }
