@@ -252,9 +252,9 @@ create table projection_job_queue (
 create index projection_job_queue_waiting on projection_job_queue (target, position) where waiting;
 
 create table projection_timers (
-    key    text        collate "C" not null primary key, -- the job or run
+    key    text        collate "C" not null primary key, -- the run, or a job with an open log
     data   json        not null,
-    due_at timestamptz -- of the next timer; null: none
+    due_at timestamptz -- of the next timer of a run
 ) with (fillfactor = 70);
 create index projection_timers_due on projection_timers (due_at) where due_at is not null;
 

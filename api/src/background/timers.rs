@@ -21,7 +21,7 @@ pub async fn run(app: App) {
             () = app.stopping.cancelled() => return,
             _ = ticks.tick() => {}
         }
-        let due = match timers::due_of_runs(&app.pool, app.now(), AT_ONCE).await {
+        let due = match timers::due(&app.pool, app.now(), AT_ONCE).await {
             Ok(due) => due,
             Err(error) => {
                 tracing::warn!(error = %error, "Cannot read due timers, trying again");
@@ -51,11 +51,6 @@ pub async fn run(app: App) {
                         tracing::warn!(run.id = %run, step.id = %step, error = %error, "Cannot start a retry");
                     }
                 }
-                // Job timers: the dispatcher applies the timeouts of the jobs that it tracks.
-                Timer::QueueExpiry { .. }
-                | Timer::Deadline { .. }
-                | Timer::CancelConfirmation { .. }
-                | Timer::LogFinalization { .. } => {}
             }
         }
     }

@@ -1,14 +1,10 @@
 //! Rebuilds the dispatch state when the server starts.
 use std::sync::Arc;
 
-use chrono::TimeDelta;
 use domain::{decider::Timestamp, ids::JobId, job::Job};
 use event_log::{EventLog, StoredEvent};
 use futures::{TryStreamExt as _, stream};
-use projections::views::{
-    job_queue,
-    timers::{self, Timer},
-};
+use projections::views::{job_queue, timers};
 use sqlx::PgPool;
 use tokio::sync::broadcast::Receiver;
 
@@ -33,8 +29,9 @@ pub async fn load(
     let (tail, position) = (log.tail(), log.position());
     let open = [job_queue::all_waiting(pool).await?, job_queue::all_held(pool).await?].concat();
     let open = open.into_iter().map(|row| (row.job, row.position, row.queued_at));
-    let ended = jobs_with_open_logs(dispatch, pool).await?;
-    let ended = ended.into_iter().map(|(job, at)| (job, 0, at));
+    let ended = timers::jobs_with_open_logs(pool).await?;
+    let now = dispatch.moment().wall;
+    let ended = ended.into_iter().map(|job| (job, 0, now));
     stream::iter(open.chain(ended).map(Ok))
         .try_for_each_concurrent(MAX_CONCURRENT, |(job, order, queued_at)| {
             load_job(dispatch, log, job, order, queued_at)
@@ -59,24 +56,4 @@ async fn load_job(
     let tracked = TrackedJob::loaded(state, loaded.version, order, queued_at, (contact, now));
     dispatch.state().jobs.insert(job, tracked);
     Ok(())
-}
-
-/// Jobs whose logs are not finalized, according to their timers, regardless of the length of the
-/// downtime.
-async fn jobs_with_open_logs(
-    dispatch: &Dispatch,
-    pool: &PgPool,
-) -> Result<Vec<(JobId, Timestamp)>, Problem> {
-    let now = dispatch.moment().wall;
-    // All timers regardless of their due time, because this server must watch every one of them.
-    let timers = timers::due(pool, now + TimeDelta::days(365), u32::MAX).await?;
-    let jobs = timers.into_iter().filter_map(|due| match due.timer {
-        Timer::LogFinalization { job, .. } => Some((job, now)),
-        Timer::QueueExpiry { .. }
-        | Timer::Deadline { .. }
-        | Timer::CancelConfirmation { .. }
-        | Timer::ApprovalExpiry { .. }
-        | Timer::StepRetry { .. } => None,
-    });
-    Ok(jobs.collect())
 }

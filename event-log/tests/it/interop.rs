@@ -23,9 +23,8 @@ use event_log::{
 use postgres_es::PostgresEventRepository;
 use serde::{Deserialize, Serialize};
 use support::{
-    verified_events,
     counter::{Counter, CounterCommand, CounterEvent},
-    database, meta, server,
+    database, meta, server, verified_events,
 };
 
 #[tokio::test]

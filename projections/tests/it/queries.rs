@@ -25,8 +25,7 @@ use projections::{
         apps,
         job_queue::{self, Target},
         jobs::{self, JobState},
-        timers::{self, Timer},
-        tokens,
+        timers, tokens,
     },
 };
 use support::{database, handle, open, ulid};
@@ -91,38 +90,22 @@ async fn a_job_stays_in_the_queue_of_its_install_until_a_runner_claims_it() {
 }
 
 #[tokio::test]
-async fn every_wait_has_a_timer() {
+async fn logs_of_ended_executions_are_open_until_they_are_finalized() {
     let database = database().await;
     let log = open(&database).await;
-    let pool = &database.pool;
-    let (now, far) = (now(&log), Timestamp::MAX_UTC);
-    let due = async || {
-        let due = timers::due(pool, far, 10).await.unwrap();
-        due.into_iter().map(|due| due.timer).collect::<Vec<_>>()
-    };
+    let now = now(&log);
+    let open_logs = async || timers::jobs_with_open_logs(&database.pool).await.unwrap();
     handle::<Job>(&log, JOB, now, JobCommand::Queue(work())).await;
-    assert_eq!(due().await, [Timer::QueueExpiry { job: JOB, attempt: 1 }]);
-    assert_eq!(timers::due_of_runs(pool, far, 10).await.unwrap(), []);
-    assert_eq!(timers::due(pool, now, 10).await.unwrap(), []);
-    let next = timers::due(pool, far, 1).await.unwrap()[0].at;
-    assert!(next >= now + TimeDelta::milliseconds(10_000), "{next}");
-
     handle::<Job>(&log, JOB, now, claim(A)).await;
-    assert_eq!(due().await, [Timer::Deadline { job: JOB, execution: A }]);
+    assert_eq!(open_logs().await, []);
+
     let by = domain::actor::Actor::System;
     let cancel = JobCommand::RequestCancel { by, reason: "x".into(), force: true };
     handle::<Job>(&log, JOB, now, cancel).await;
-    let both = [
-        Timer::Deadline { job: JOB, execution: A },
-        Timer::CancelConfirmation { job: JOB, execution: A },
-    ];
-    let mut found = due().await;
-    found.sort_by_key(|timer| timer.kind() == "cancel_confirmation");
-    assert_eq!(found, both);
-
     let result = ExecutionResult::Cancelled { forced: false, not_ended: vec![] };
     handle::<Job>(&log, JOB, now, report(1, Report::Finished(result))).await;
-    assert_eq!(due().await, [Timer::LogFinalization { job: JOB, execution: A }]);
+    assert_eq!(open_logs().await, [JOB]);
+    assert_eq!(timers::due(&database.pool, Timestamp::MAX_UTC, 10).await.unwrap(), []);
     let finalized = FinalizedLog {
         execution: A,
         length_bytes: 0,
@@ -131,7 +114,7 @@ async fn every_wait_has_a_timer() {
         complete: true,
     };
     handle::<Job>(&log, JOB, now, JobCommand::FinalizeLog(finalized)).await;
-    assert_eq!(due().await, []);
+    assert_eq!(open_logs().await, []);
 }
 
 #[tokio::test]
