@@ -4,6 +4,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use oci_layout::LayoutError;
 use serde_json::{Value, json};
 
 use crate::{
@@ -25,9 +26,16 @@ impl From<ArtifactError> for RegistryProblem {
     fn from(error: ArtifactError) -> Self {
         let said = error.to_string();
         RegistryProblem(match error {
-            ArtifactError::Io { .. } => Problem::internal(said),
-            ArtifactError::TooLarge { .. } => Problem::new(Code::TooLarge, said),
-            ArtifactError::Digest { .. } => Problem::new(Code::DigestMismatch, said),
+            ArtifactError::Io { .. }
+            | ArtifactError::Layout(
+                LayoutError::Io { .. } | LayoutError::Damaged { .. } | LayoutError::Manifest { .. },
+            ) => Problem::internal(said),
+            ArtifactError::Layout(LayoutError::TooLarge { .. }) => {
+                Problem::new(Code::TooLarge, said)
+            }
+            ArtifactError::Layout(LayoutError::WrongDigest { .. }) => {
+                Problem::new(Code::DigestMismatch, said)
+            }
             ArtifactError::BodyEnded(_) => Problem::new(Code::BadRequest, said),
             ArtifactError::Manifest(_) => Problem::new(Code::Invalid, said),
         })

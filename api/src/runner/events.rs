@@ -97,14 +97,14 @@ async fn check_artifact(app: &App, job: &Job, artifact: &Artifact) -> Result<u64
         return Err(invalid(format!("invalid repository: this job pushes to {own}")));
     }
     let place: Repository = repository.parse().map_err(|error| invalid(format!("{error}")))?;
-    let image = app.registry.image(&place, digest).await.map_err(Problem::internal)?;
-    let (Some(image), Some(size)) = (image, app.registry.size(&place, digest).await) else {
+    let stored = app.registry.manifest(&place, digest).await.map_err(Problem::internal)?;
+    let (Some(stored), Some(size)) = (stored, app.registry.size(&place, digest).await) else {
         let detail = format!(
             "the artifact is not in the registry; PUT /v2/{repository}/manifests/{digest}, then repeat the report"
         );
         return Err(invalid(detail));
     };
-    Ok(image.blobs().fold(size, |size, blob| size.saturating_add(blob.size)))
+    Ok(stored.blobs().fold(size, |size, blob| size.saturating_add(blob.size)))
 }
 
 pub(super) async fn hear(

@@ -9,10 +9,9 @@ use std::{
 };
 
 use domain::digest::Digest;
+use oci_layout::{ArtifactManifest, Blob, Layout, LayoutError, sha256};
 use runner_agent::{
-    artifacts::{
-        ArtifactError, Descriptor, ImageManifest, LAYER_TYPE, Layout, pull, pull_blob, push, sha256,
-    },
+    artifacts::{ArtifactError, LAYER_TYPE, component, pull, pull_blob, push},
     plugins::Registry,
 };
 use tempfile::TempDir;
@@ -62,7 +61,7 @@ impl Scripted {
             }
         });
         let dir = tempfile::tempdir().unwrap();
-        let layout = Layout::open(dir.path()).unwrap();
+        let layout = Layout::new(dir.path());
         let http = reqwest::Client::new();
         let (token, patience) = ("job-token".into(), Duration::from_millis(500));
         let registry = Registry { base_url, token, http, idle_timeout: patience };
@@ -92,9 +91,9 @@ async fn read(stream: &mut TcpStream) -> Request {
     (head, bytes[end..].to_vec())
 }
 
-fn image() -> (ImageManifest, Vec<u8>, Digest) {
-    let image = ImageManifest::component(Descriptor::of(LAYER_TYPE, b"the layer"));
-    let bytes = serde_json::to_vec(&image).unwrap();
+fn image() -> (ArtifactManifest, Vec<u8>, Digest) {
+    let image = component(&Blob::of(LAYER_TYPE, b"the layer"));
+    let bytes = image.to_bytes().unwrap();
     let digest = sha256(&bytes);
     (image, bytes, digest)
 }
@@ -135,7 +134,10 @@ async fn what_is_not_what_its_digest_says_is_not_kept() {
     let server = Scripted::new(vec![wrong(), wrong(), wrong(), wrong()]).await;
     let digest = sha256(b"the layer");
     let failure = pull_blob(&server.registry, &server.layout, "shop/web", &digest, 100).await;
-    assert!(matches!(failure, Err(ArtifactError::WrongDigest { .. })), "{failure:?}");
+    assert!(
+        matches!(failure, Err(ArtifactError::Layout(LayoutError::WrongDigest { .. }))),
+        "{failure:?}"
+    );
     assert!(!server.layout.has(&digest));
     let left = fs::read_dir(server._dir.path()).unwrap().count();
     assert_eq!(left, 2, "only blobs and oci-layout, no temporary file");
@@ -167,7 +169,8 @@ async fn a_blob_ends_at_its_limit_and_a_refusal_is_a_refusal() {
     .await;
     let digest = sha256(b"the layer");
     let get = || pull_blob(&server.registry, &server.layout, "shop/web", &digest, 100);
-    assert!(matches!(get().await, Err(ArtifactError::TooLarge { limit: 100, .. })));
+    let large = get().await.unwrap_err();
+    assert!(matches!(large, ArtifactError::Layout(LayoutError::TooLarge { limit: 100 })));
     assert!(matches!(get().await, Err(ArtifactError::Missing { .. })));
     assert!(matches!(get().await, Err(ArtifactError::Registry { status: 401, .. })));
 }
@@ -184,7 +187,7 @@ async fn an_artifact_is_pushed_blob_by_blob_and_then_its_manifest() {
     ])
     .await;
     server.layout.put(b"the layer").unwrap();
-    let layer = Descriptor::of(LAYER_TYPE, b"the layer");
+    let layer = Blob::of(LAYER_TYPE, b"the layer");
     let pushed = push(&server.registry, &server.layout, "shop/web", layer).await.unwrap();
     assert_eq!(pushed, (digest.clone(), bytes.len() as u64 + 2 + 9));
     let lines = server.lines();
@@ -204,7 +207,7 @@ async fn the_token_goes_to_no_other_host() {
     ])
     .await;
     server.layout.put(b"the layer").unwrap();
-    let layer = Descriptor::of(LAYER_TYPE, b"the layer");
+    let layer = Blob::of(LAYER_TYPE, b"the layer");
     let refused = push(&server.registry, &server.layout, "shop/web", layer).await.unwrap_err();
     assert!(refused.to_string().contains("without a Location header on its own host"), "{refused}");
     assert_eq!(server.lines().len(), 2);
