@@ -31,7 +31,12 @@ pub struct EnvelopeSignature {
 pub enum EnvelopeError {
     /// The envelope has another payload type.
     #[error("the envelope has type {found:?}, not {expected:?}")]
-    Type { expected: String, found: String },
+    Type {
+        /// Payload type that the caller requires.
+        expected: String,
+        /// Payload type of the envelope, which is untrusted text.
+        found: String,
+    },
     /// The payload or a signature is not base64.
     #[error("the envelope is not base64")]
     Base64,

@@ -27,13 +27,28 @@ pub struct Node {
 pub enum TreeError {
     /// The leaf is outside the tree.
     #[error("leaf {index} is not in a tree of {size} leaves")]
-    NoSuchLeaf { index: u64, size: u64 },
+    NoSuchLeaf {
+        /// Requested leaf. Leaf 0 is the event at position 1.
+        index: u64,
+        /// Number of leaves of the tree.
+        size: u64,
+    },
     /// The new tree is smaller than the old one.
     #[error("a tree of {new} leaves is smaller than one of {old}")]
-    Shrunk { old: u64, new: u64 },
+    Shrunk {
+        /// Number of leaves of the earlier tree.
+        old: u64,
+        /// Number of leaves of the tree that claims to contain it.
+        new: u64,
+    },
     /// The proof has too many or too few hashes for these sizes.
     #[error("the proof has {found} hashes, not {expected}")]
-    Length { expected: usize, found: usize },
+    Length {
+        /// Number of hashes that a proof for these sizes has.
+        expected: usize,
+        /// Number of hashes in the proof.
+        found: usize,
+    },
     /// The proof leads to another root, so the tree is not the expected one.
     #[error("the proof does not lead to the root")]
     Root,

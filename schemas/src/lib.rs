@@ -13,6 +13,8 @@
 //! Readers ignore unknown members, so client and server may differ by one version. Writers omit a
 //! member without a value instead of writing null.
 
+#![warn(missing_docs)]
+
 pub mod control;
 pub mod keys;
 pub mod manifest;
