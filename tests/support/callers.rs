@@ -149,10 +149,7 @@ impl Caller {
             let url = format!("{}{path}", self.shared.addresses[at]);
             let call =
                 self.shared.http.request(method.clone(), url).header("idempotency-key", &key);
-            let call = match body {
-                Value::Null => call,
-                body => call.json(body),
-            };
+            let call = if body.is_null() { call } else { call.json(body) };
             if let Ok(answer) = call.bearer_auth(&self.shared.token).send().await
                 && answer.status().is_success()
                 && let Ok(done) = answer.json().await

@@ -208,10 +208,10 @@ async fn handle_report(
 }
 
 fn refusal(job: &Job, error: JobError) -> Problem {
-    match error {
-        // The report is late or from a superseded execution: the outcome stands, and the runner
-        // keeps its files.
-        JobError::Fenced { .. } | JobError::AlreadyEnded { .. } => execution::stale(job),
-        other => other.into(),
+    // The report is late or from a superseded execution: the outcome stands, and the runner keeps
+    // its files.
+    if matches!(error, JobError::Fenced { .. } | JobError::AlreadyEnded { .. }) {
+        return execution::stale(job);
     }
+    error.into()
 }

@@ -21,10 +21,7 @@ pub(super) fn parse(text: &[u8]) -> Vec<Entry> {
 
 /// Returns the original of a copied entry.
 fn original(entry: Entry) -> Entry {
-    match entry.fact {
-        JournalEvent::CarriedOver { original } => *original,
-        fact => Entry { fact, ..entry },
-    }
+    if let JournalEvent::CarriedOver { original } = entry.fact { *original } else { entry }
 }
 
 /// Line as it is on disk, and its entry.
