@@ -186,14 +186,10 @@ pub(crate) fn is_unavailable(error: &sqlx::Error) -> bool {
     use sqlx::Error::{Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
     // SQLSTATE classes: connection, read-only, conflicts, resources, locks, operator, disk.
     const RETRYABLE: [&str; 7] = ["08", "25", "40", "53", "55", "57", "58"];
-    match error {
-        Io(_) | Tls(_) | Protocol(_) | PoolTimedOut | PoolClosed | WorkerCrashed => true,
-        sqlx::Error::Database(database_error) => database_error
-            .code()
-            .is_some_and(|code| RETRYABLE.iter().any(|class| code.starts_with(class))),
-        // sqlx may add variants to this enum.
-        _ => false,
-    }
+    let code = error.as_database_error().and_then(|error| error.code());
+    let is_retryable = |code: &str| RETRYABLE.iter().any(|class| code.starts_with(class));
+    matches!(error, Io(_) | Tls(_) | Protocol(_) | PoolTimedOut | PoolClosed | WorkerCrashed)
+        || code.is_some_and(|code| is_retryable(&code))
 }
 
 impl From<sqlx::Error> for Problem {

@@ -5,14 +5,12 @@
 //!   oci-layout  index.json  blobs/sha256/…
 //! DATA/registry/.uploads/             incomplete uploads, deleted at every start
 //! ```
-pub mod image;
-pub mod layout;
 mod manifests;
 mod repository;
+mod store;
 
 pub use self::{
-    image::{Descriptor, Image},
-    layout::{ArtifactError, Registry},
     manifests::Manifests,
     repository::Repository,
+    store::{ArtifactError, Registry},
 };

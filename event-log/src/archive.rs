@@ -116,7 +116,13 @@ impl From<LogError> for ArchiveError {
     fn from(error: LogError) -> ArchiveError {
         match error {
             LogError::Database(error) => error.into(),
-            other => ArchiveError::Log(other),
+            other @ (LogError::NoLog
+            | LogError::Encoding(_)
+            | LogError::Format(_)
+            | LogError::Damaged { .. }
+            | LogError::Archived { .. }
+            | LogError::WrappingKey(_)
+            | LogError::Proof(_)) => ArchiveError::Log(other),
         }
     }
 }

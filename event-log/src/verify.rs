@@ -64,7 +64,13 @@ impl From<LogError> for VerifyError {
         match error {
             // Stored bytes that cannot be decoded also fail the verification.
             LogError::Damaged { position, what } => Difference { position, what }.into(),
-            other => VerifyError::Log(other),
+            other @ (LogError::Database(_)
+            | LogError::NoLog
+            | LogError::Encoding(_)
+            | LogError::Format(_)
+            | LogError::Archived { .. }
+            | LogError::WrappingKey(_)
+            | LogError::Proof(_)) => VerifyError::Log(other),
         }
     }
 }
@@ -192,12 +198,10 @@ pub async fn verify_in(
 
 /// Reports undecodable data as a difference.
 fn unreadable(position: u64, error: sqlx::Error) -> VerifyError {
-    match error {
-        sqlx::Error::Decode(what) | sqlx::Error::ColumnDecode { source: what, .. } => {
-            Difference { position, what: what.to_string() }.into()
-        }
-        other => other.into(),
+    if let sqlx::Error::Decode(what) | sqlx::Error::ColumnDecode { source: what, .. } = error {
+        return Difference { position, what: what.to_string() }.into();
     }
+    error.into()
 }
 
 /// Returns the segments. Each begins at a block, except the first, which begins at the requested

@@ -103,7 +103,13 @@ impl<P: Projection> InlineProjection for InlineProjector<P> {
         Box::pin(async move {
             self.prepared(connection, events).await.map_err(|error| match error {
                 LogError::Database(error) => error,
-                error => sqlx::Error::Encode(error.into()),
+                error @ (LogError::NoLog
+                | LogError::Encoding(_)
+                | LogError::Format(_)
+                | LogError::Damaged { .. }
+                | LogError::Archived { .. }
+                | LogError::WrappingKey(_)
+                | LogError::Proof(_)) => sqlx::Error::Encode(error.into()),
             })
         })
     }

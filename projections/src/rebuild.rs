@@ -85,7 +85,13 @@ impl From<LogError> for RebuildError {
     fn from(error: LogError) -> RebuildError {
         match error {
             LogError::Database(error) => error.into(),
-            error => RebuildError::Log(error),
+            error @ (LogError::NoLog
+            | LogError::Encoding(_)
+            | LogError::Format(_)
+            | LogError::Damaged { .. }
+            | LogError::Archived { .. }
+            | LogError::WrappingKey(_)
+            | LogError::Proof(_)) => RebuildError::Log(error),
         }
     }
 }

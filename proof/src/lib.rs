@@ -11,6 +11,8 @@
 //!
 //! These encodings never change. `tests/vectors` fixes them.
 
+#![warn(missing_docs)]
+
 /// Leaf of an event, the data that the log hashes.
 pub mod leaf;
 

@@ -1,31 +1,27 @@
-//! Immutable content-addressed artifacts: packing, storage, transfer.
+//! Immutable content-addressed artifacts: packing and transfer.
 //!
 //! ```text
 //!  directory ──pack──▶ tar ──push──▶ Runner listener /v2/…          (build jobs)
 //!  Runner listener /v2/… ──pull──▶ Layout ──open──▶ directory       (every other job)
 //! ```
 //!
-//! Jobs deploy only from the install's own [`Layout`]. The runner computes every size and digest
+//! Jobs deploy only from the install's own [`oci_layout::Layout`]. The runner computes every size and digest
 //! itself.
 
-mod budget;
-mod digest;
-mod image;
-mod layout;
+mod component;
 mod pack;
 mod registry;
 mod unpack;
 
-pub use digest::{Hasher, sha256, sha256_file};
-pub use image::{ARTIFACT_TYPE, Descriptor, ImageManifest, LAYER_TYPE, MANIFEST_TYPE};
-pub use layout::Layout;
-pub use pack::pack;
+pub use component::{ARTIFACT_TYPE, LAYER_TYPE, component, component_layer};
+pub use pack::{pack, pack_into};
 pub use registry::{pull, pull_blob, push};
 pub use unpack::{Limits, unpack};
 
 use std::io;
 
 use domain::digest::Digest;
+use oci_layout::LayoutError;
 
 /// Failure to pack, store or transfer an artifact.
 #[derive(Debug, thiserror::Error)]
@@ -36,8 +32,8 @@ pub enum ArtifactError {
     Hostile { path: String, why: &'static str },
     #[error("the artifact exceeds the limit of {limit} {unit}")]
     TooLarge { limit: u64, unit: &'static str },
-    #[error("wrong digest: expected {expected}, found {found}")]
-    WrongDigest { expected: Digest, found: Digest },
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
     #[error("invalid manifest {digest}: {why}")]
     BadManifest { digest: Digest, why: String },
     #[error("cannot pull {digest}: the registry does not have it, or the job must not read it")]

@@ -1,10 +1,10 @@
 //! Disk budgets for artifacts and for files of ended executions.
 use std::io;
 
+use oci_layout::Layout;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    artifacts::Layout,
     data::{self, Data},
     journal,
 };
@@ -58,7 +58,7 @@ impl Usage {
         let files = journal::files(data)?;
         let length = |path: &std::path::PathBuf| Ok(std::fs::metadata(path)?.len());
         let journal = files.iter().map(length).sum::<io::Result<u64>>()?;
-        let artifacts = Layout::open(&data.path("artifacts"))?.size()?;
+        let artifacts = Layout::new(data.path("artifacts")).size()?;
         let jobs = data::size(&data.path("jobs"))?;
         Ok(Usage { artifacts, jobs, journal, journal_files: files.len() })
     }

@@ -14,6 +14,8 @@
 //! Readers ignore unknown members, so client and server may differ by one version. Only requests of the
 //! Control API are strict. Writers omit a member without a value instead of writing null.
 
+#![warn(missing_docs)]
+
 pub mod control;
 pub mod keys;
 pub mod manifest;

@@ -150,10 +150,7 @@ impl Caller {
             let url = format!("{}{path}", self.shared.addresses[at]);
             let call =
                 self.shared.http.request(method.clone(), url).header("idempotency-key", &key);
-            let call = match body {
-                Value::Null => call,
-                body => call.json(body),
-            };
+            let call = if body.is_null() { call } else { call.json(body) };
             if let Ok(response) = call.bearer_auth(&self.shared.token).send().await
                 && response.status().is_success()
                 && let Ok(done) = response.json().await

@@ -4,6 +4,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use oci_layout::LayoutError;
 use serde_json::{Value, json};
 
 use crate::{
@@ -25,9 +26,16 @@ impl From<ArtifactError> for RegistryProblem {
     fn from(error: ArtifactError) -> Self {
         let detail = error.to_string();
         RegistryProblem(match error {
-            ArtifactError::Io { .. } => Problem::internal(detail),
-            ArtifactError::TooLarge { .. } => Problem::new(Code::TooLarge, detail),
-            ArtifactError::Digest { .. } => Problem::new(Code::DigestMismatch, detail),
+            ArtifactError::Io { .. }
+            | ArtifactError::Layout(
+                LayoutError::Io { .. } | LayoutError::Damaged { .. } | LayoutError::Manifest { .. },
+            ) => Problem::internal(detail),
+            ArtifactError::Layout(LayoutError::TooLarge { .. }) => {
+                Problem::new(Code::TooLarge, detail)
+            }
+            ArtifactError::Layout(LayoutError::WrongDigest { .. }) => {
+                Problem::new(Code::DigestMismatch, detail)
+            }
             ArtifactError::BodyEnded(_) => Problem::new(Code::BadRequest, detail),
             ArtifactError::Manifest(_) => Problem::new(Code::Invalid, detail),
         })

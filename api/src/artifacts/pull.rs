@@ -7,6 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use domain::digest::Digest;
+use oci_layout::image::MediaType;
 use serde_json::{Value, json};
 use tokio_util::io::ReaderStream;
 
@@ -14,12 +15,7 @@ use super::{
     permit::{Permit, not_found},
     problem::RegistryProblem,
 };
-use crate::{
-    extract::Path,
-    problem::Problem,
-    registry::{Repository, image::IMAGE_TYPE},
-    state::App,
-};
+use crate::{extract::Path, problem::Problem, registry::Repository, state::App};
 
 /// Header with the digest of the content.
 pub(super) const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
@@ -43,7 +39,7 @@ pub(super) async fn manifest(
     if !named && !pushed {
         return Err(not_found(format!("manifest {digest} in {repository}")).into());
     }
-    send(&app, &repository, &digest, IMAGE_TYPE).await
+    send(&app, &repository, &digest, MediaType::ImageManifest.as_ref()).await
 }
 
 /// Returns a blob that one of the job's image manifests references, or the source of the build.
@@ -63,8 +59,8 @@ pub(super) async fn blob(
     // A client checks for existing blobs before it pushes.
     let mut named = method == Method::HEAD && permit.pushes_to(&repository);
     for image in permit.images(&repository) {
-        let image = app.registry.image(&repository, image).await?;
-        named |= image.is_some_and(|image| image.blobs().any(|blob| blob.digest == digest));
+        let artifact = app.registry.manifest(&repository, image).await?;
+        named |= artifact.is_some_and(|artifact| artifact.blobs().any(|b| b.digest == digest));
     }
     if !named {
         return Err(not_found(format!("blob {digest} in {repository}")).into());

@@ -7,6 +7,7 @@ use axum::{
 };
 use bytes::Bytes;
 use domain::digest::Digest;
+use oci_layout::{ArtifactManifest, MANIFEST_LIMIT};
 use serde::Deserialize;
 use ulid::Ulid;
 
@@ -18,12 +19,9 @@ use super::{
 use crate::{
     extract::{Path, Query},
     problem::{Code, Problem},
-    registry::{Repository, layout},
+    registry::{ArtifactError, Repository},
     state::App,
 };
-
-/// Maximum size of an image manifest in bytes.
-const MANIFEST_BYTES: usize = 4 * 1024 * 1024;
 
 /// Query parameters of an upload.
 #[derive(Deserialize)]
@@ -69,12 +67,13 @@ pub(super) async fn manifest(
 ) -> Result<Response, RegistryProblem> {
     let (repository, digest) = parse_path(&name, &component, &reference)?;
     let repository = permit.check_push(repository)?;
-    let bytes = axum::body::to_bytes(body, MANIFEST_BYTES).await.map_err(|_| {
-        let detail = format!("manifest is too large: the limit is {MANIFEST_BYTES} bytes");
+    let limit = usize::try_from(MANIFEST_LIMIT).unwrap_or(usize::MAX);
+    let bytes = axum::body::to_bytes(body, limit).await.map_err(|_| {
+        let detail = format!("manifest is too large: the limit is {limit} bytes");
         Problem::new(Code::TooLarge, detail)
     })?;
-    let image = layout::image(&bytes)?;
-    for blob in image.blobs() {
+    let artifact = ArtifactManifest::parse(&bytes).map_err(ArtifactError::from)?;
+    for blob in artifact.blobs() {
         let Some(size) = app.registry.size(&repository, &blob.digest).await else {
             let detail = format!(
                 "cannot store the manifest: its blob {} was not pushed; push it first",
@@ -91,7 +90,7 @@ pub(super) async fn manifest(
         }
     }
     app.registry.store(&repository, &digest, Body::from(Bytes::clone(&bytes))).await?;
-    app.registry.add_to_index(&repository, &digest, &image).await?;
+    app.registry.add_to_index(&repository, &digest).await?;
     Ok(created(format!("/v2/{repository}/manifests/{digest}"), &digest))
 }
 

@@ -144,8 +144,7 @@ async fn with_install() -> (Started, Client, InstallCreated) {
 
 /// Status and code of a problem.
 fn rejection<T: std::fmt::Debug>(response: Result<T, ClientError>) -> (u16, String) {
-    match response.unwrap_err() {
-        ClientError::Problem(problem) => (problem.status, problem.code),
-        other => panic!("{other}"),
-    }
+    let error = response.unwrap_err();
+    let ClientError::Problem(problem) = error else { panic!("{error}") };
+    (problem.status, problem.code)
 }

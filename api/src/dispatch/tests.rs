@@ -160,9 +160,8 @@ fn directives(polled: Polled) -> Vec<Directive> {
 }
 
 fn offered(polled: Polled) -> Vec<JobId> {
-    let of = |directive| match directive {
-        Directive::Offer { job, .. } => Some(job),
-        _ => None,
+    let of = |directive| {
+        if let Directive::Offer { job, .. } = directive { Some(job) } else { None }
     };
     directives(polled).into_iter().filter_map(of).collect()
 }

@@ -98,14 +98,14 @@ async fn check_artifact(app: &App, job: &Job, artifact: &Artifact) -> Result<u64
         return Err(invalid(format!("invalid repository {repository}: this job pushes to {own}")));
     }
     let parsed: Repository = repository.parse().map_err(|error| invalid(format!("{error}")))?;
-    let image = app.registry.image(&parsed, digest).await.map_err(Problem::internal)?;
-    let (Some(image), Some(size)) = (image, app.registry.size(&parsed, digest).await) else {
+    let stored = app.registry.manifest(&parsed, digest).await.map_err(Problem::internal)?;
+    let (Some(stored), Some(size)) = (stored, app.registry.size(&parsed, digest).await) else {
         let detail = format!(
             "the artifact is not in the registry; PUT /v2/{repository}/manifests/{digest}, then repeat the report"
         );
         return Err(invalid(detail));
     };
-    Ok(image.blobs().fold(size, |size, blob| size.saturating_add(blob.size)))
+    Ok(stored.blobs().fold(size, |size, blob| size.saturating_add(blob.size)))
 }
 
 pub(super) async fn apply_report(
@@ -209,10 +209,10 @@ async fn handle_report(
 }
 
 fn rejection(job: &Job, error: JobError) -> Problem {
-    match error {
-        // The report is late or from a superseded execution: the outcome stands, and the runner
-        // keeps its files.
-        JobError::Fenced { .. } | JobError::AlreadyEnded { .. } => execution::stale_execution(job),
-        other => other.into(),
+    // The report is late or from a superseded execution: the outcome stands, and the runner keeps
+    // its files.
+    if matches!(error, JobError::Fenced { .. } | JobError::AlreadyEnded { .. }) {
+        return execution::stale_execution(job);
     }
+    error.into()
 }

@@ -149,15 +149,12 @@ impl<'t> Run<'t> {
 
     fn no_field(&self, value: &Value, field: &str, operand: &Operand) -> Fault {
         let written = self.written(operand);
-        let mut fault = self.wrong(match value {
-            Value::Map(_) => format!("{written}: {field:?} does not exist"),
-            other if other.is_nil() => {
-                format!("{written}: cannot read {field:?} from nil")
-            }
-            other => format!(
-                "{written}: cannot read {field:?} from a value of type {}",
-                other.type_name()
-            ),
+        let mut fault = self.wrong(if matches!(value, Value::Map(_)) {
+            format!("{written}: {field:?} does not exist")
+        } else if value.is_nil() {
+            format!("{written}: cannot read {field:?} from nil")
+        } else {
+            format!("{written}: cannot read {field:?} from a value of type {}", value.type_name())
         });
         fault.variable = Some(written);
         fault

@@ -126,12 +126,15 @@ impl<'s> Parser<'s> {
     }
 
     pub fn unexpected(&self, token: Token<'s>, place: &str) -> Fault {
-        match token.kind {
-            Kind::Error => self.wrong(token.text),
-            Kind::End => self.wrong(format!("the text ends in {place}")),
-            Kind::Right => self.wrong(format!("unexpected closing braces in {place}")),
-            _ => self.wrong(format!("unexpected {:?} in {place}", shortened(token.text))),
-        }
+        self.wrong(if token.kind == Kind::Error {
+            token.text.to_string()
+        } else if token.kind == Kind::End {
+            format!("the text ends in {place}")
+        } else if token.kind == Kind::Right {
+            format!("unexpected closing braces in {place}")
+        } else {
+            format!("unexpected {:?} in {place}", shortened(token.text))
+        })
     }
 
     fn expect(&mut self, kind: Kind, place: &str) -> Result<Token<'s>, Fault> {
@@ -185,11 +188,13 @@ impl<'s> Parser<'s> {
 
     fn node(&mut self) -> Result<Result<Node, Closing>, Fault> {
         let token = self.next_word();
-        match token.kind {
-            Kind::Text => Ok(Ok(Node::Text(token.text.to_string()))),
-            Kind::Left => self.action(),
-            _ => Err(self.unexpected(token, "the text")),
+        if token.kind == Kind::Text {
+            return Ok(Ok(Node::Text(token.text.to_string())));
         }
+        if token.kind == Kind::Left {
+            return self.action();
+        }
+        Err(self.unexpected(token, "the text"))
     }
 
     fn action(&mut self) -> Result<Result<Node, Closing>, Fault> {
@@ -332,10 +337,10 @@ impl<'s> Parser<'s> {
     }
 
     fn name(&mut self, token: Token<'s>, place: &str) -> Result<String, Fault> {
-        match token.kind {
-            Kind::Quoted | Kind::Raw => self.string(token),
-            _ => Err(self.unexpected(token, place)),
+        if matches!(token.kind, Kind::Quoted | Kind::Raw) {
+            return self.string(token);
         }
+        Err(self.unexpected(token, place))
     }
 
     pub fn string(&self, token: Token<'s>) -> Result<String, Fault> {

@@ -55,32 +55,27 @@ impl<'s> Parser<'s> {
             self.next();
             let following = self.peek();
             let next = self.peek_word();
-            match next.kind {
-                Kind::Assign | Kind::Declare => {
-                    self.next_word();
-                    let assigns = next.kind == Kind::Assign;
-                    self.set(&mut names, variable, assigns)?;
-                    return Ok((names, assigns));
-                }
-                Kind::Comma => {
-                    self.next_word();
-                    self.set(&mut names, variable, false)?;
-                    if place != "range" || names.len() > 1 {
-                        return Err(self.wrong("too many variables on the left side"));
-                    }
-                    match self.peek_word().kind {
-                        Kind::Variable | Kind::Right | Kind::Close => {}
-                        _ => return Err(self.wrong("`range` can only set variables")),
-                    }
-                }
-                _ if following.kind == Kind::Space => {
+            let assigns = next.kind == Kind::Assign;
+            if assigns || next.kind == Kind::Declare {
+                self.next_word();
+                self.set(&mut names, variable, assigns)?;
+                return Ok((names, assigns));
+            }
+            if next.kind != Kind::Comma {
+                if following.kind == Kind::Space {
                     self.backup_three(variable, following);
-                    return Ok((names, false));
-                }
-                _ => {
+                } else {
                     self.backup_two(variable);
-                    return Ok((names, false));
                 }
+                return Ok((names, false));
+            }
+            self.next_word();
+            self.set(&mut names, variable, false)?;
+            if place != "range" || names.len() > 1 {
+                return Err(self.wrong("too many variables on the left side"));
+            }
+            if !matches!(self.peek_word().kind, Kind::Variable | Kind::Right | Kind::Close) {
+                return Err(self.wrong("`range` can only set variables"));
             }
         }
     }
@@ -114,11 +109,13 @@ impl<'s> Parser<'s> {
             self.peek_word();
             operands.extend(self.operand()?);
             let token = self.next();
-            match token.kind {
-                Kind::Space => continue,
-                Kind::Right | Kind::Close => self.backup(),
-                Kind::Pipe => {}
-                _ => return Err(self.unexpected(token, "an operand")),
+            if token.kind == Kind::Space {
+                continue;
+            }
+            if matches!(token.kind, Kind::Right | Kind::Close) {
+                self.backup();
+            } else if token.kind != Kind::Pipe {
+                return Err(self.unexpected(token, "an operand"));
             }
             break;
         }

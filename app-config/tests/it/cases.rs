@@ -20,10 +20,9 @@ fn find<'v>(value: &'v toml::Value, path: &str) -> Option<&'v str> {
     let cuts = path.match_indices('.').map(|(at, _)| at).chain([path.len()]);
     cuts.into_iter().find_map(|cut| {
         let (head, rest) = (&path[..cut], path[cut..].trim_start_matches('.'));
-        let inner = match value {
-            toml::Value::Table(table) => table.get(head)?,
-            toml::Value::Array(items) => items.get(head.parse::<usize>().ok()?)?,
-            _ => return None,
+        let inner = match value.as_array() {
+            Some(items) => items.get(head.parse::<usize>().ok()?)?,
+            None => value.as_table()?.get(head)?,
         };
         find(inner, rest)
     })

@@ -141,9 +141,10 @@ fn incomplete() -> Failure {
 pub(crate) fn created(path: &Path) -> Result<std::fs::File, Failure> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     file.map_err(|error| {
-        let next = match error.kind() {
-            ErrorKind::AlreadyExists => "\n  try: another name; existing files are not overwritten",
-            _ => "",
+        let next = if error.kind() == ErrorKind::AlreadyExists {
+            "\n  try: another name; existing files are not overwritten"
+        } else {
+            ""
         };
         Failure::Usage(format!("cannot create {}: {error}{next}", path.display()))
     })

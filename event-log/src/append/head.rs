@@ -55,12 +55,12 @@ impl Head {
     /// Reads the head, with its edge from stored nodes and at most 255 leaves. `None`: the database has no log.
     pub(crate) async fn read(connection: &mut PgConnection) -> Result<Option<Head>, LogError> {
         let Some(mut head) = Head::read_row(connection).await? else { return Ok(None) };
-        head.edge = edge(connection, head.position).await.map_err(|error| match error {
+        head.edge = edge(connection, head.position).await.map_err(|error| {
             // The database works, but rows that it must have are missing or invalid.
-            sqlx::Error::Decode(what) => {
-                LogError::Damaged { position: head.position, what: what.to_string() }
+            if let sqlx::Error::Decode(what) = error {
+                return LogError::Damaged { position: head.position, what: what.to_string() };
             }
-            other => other.into(),
+            error.into()
         })?;
         Ok(Some(head))
     }

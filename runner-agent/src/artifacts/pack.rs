@@ -7,7 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{ArtifactError, Context};
+use oci_layout::{Blob, Layout};
+
+use super::{ArtifactError, Context, LAYER_TYPE};
 
 /// Packs regular files, sorted by path, without times and owners, with mode 0644 or 0755.
 ///
@@ -42,6 +44,17 @@ pub fn pack(dir: &Path, into: impl Write) -> Result<(), ArtifactError> {
         tar.append(&header, bytes.as_slice()).context(|| format!("cannot pack {path}"))?;
     }
     tar.into_inner().and_then(|mut done| done.flush()).context(|| "cannot finish the tar".into())
+}
+
+/// Stores a directory in the layout as the layer of a component.
+///
+/// # Errors
+/// The errors of [`pack`], and a blob that cannot be written.
+pub fn pack_into(layout: &Layout, dir: &Path) -> Result<Blob, ArtifactError> {
+    let mut writer = layout.writer(u64::MAX)?;
+    pack(dir, &mut writer)?;
+    let (media_type, size) = (LAYER_TYPE.into(), writer.length());
+    Ok(Blob { media_type, digest: writer.finish(None)?, size })
 }
 
 fn collect(root: &Path, below: &Path, files: &mut Vec<String>) -> Result<(), ArtifactError> {

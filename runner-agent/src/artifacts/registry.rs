@@ -1,22 +1,19 @@
 //! OCI client of the registry on the server's Runner listener.
 
-use std::{io::Write, time::Duration};
+use std::time::Duration;
 
 use domain::digest::Digest;
+use oci_layout::{
+    ArtifactManifest, Blob, EMPTY, Layout, LayoutError, MANIFEST_LIMIT, image::MediaType, sha256,
+};
 use rand::Rng;
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, header};
 use tokio::time::timeout;
 use tokio_util::io::ReaderStream;
 
-use super::{
-    ArtifactError, Context, Descriptor, ImageManifest, Layout,
-    image::{EMPTY, MANIFEST_TYPE},
-    sha256,
-};
+use super::{ArtifactError, Context, component};
 use crate::plugins::Registry;
 
-/// Largest size of a manifest, in bytes.
-const MANIFEST_LIMIT: u64 = 4 << 20;
 /// Number of retries after a response with a wrong digest.
 const WRONG_RETRIES: u32 = 3;
 /// First wait after a transient failure.
@@ -37,9 +34,9 @@ pub async fn pull(
     layout: &Layout,
     repository: &str,
     digest: &Digest,
-) -> Result<ImageManifest, ArtifactError> {
+) -> Result<ArtifactManifest, ArtifactError> {
     if layout.complete(digest) {
-        return layout.manifest(digest);
+        return Ok(layout.manifest(digest)?);
     }
     let from = format!("{repository}/manifests/{digest}");
     fetch(registry, layout, &from, digest, MANIFEST_LIMIT).await?;
@@ -49,12 +46,7 @@ pub async fn pull(
             pull_blob(registry, layout, repository, &blob.digest, blob.size).await?;
         }
     }
-    let mut listed = Descriptor::of(MANIFEST_TYPE, b"");
-    listed.digest = digest.clone();
-    listed.size = layout.verified(digest)?.metadata().map(|meta| meta.len()).unwrap_or(0);
-    listed.artifact_type = manifest.artifact_type.clone();
-    listed.annotations.insert("dev.stead.repository".into(), repository.into());
-    layout.list(listed)?;
+    layout.list(repository, digest)?;
     Ok(manifest)
 }
 
@@ -81,24 +73,25 @@ pub async fn push(
     registry: &Registry,
     layout: &Layout,
     repository: &str,
-    layer: Descriptor,
+    layer: Blob,
 ) -> Result<(Digest, u64), ArtifactError> {
-    let image = ImageManifest::component(layer);
+    let manifest = component(&layer);
     layout.put(EMPTY)?;
-    for blob in image.blobs() {
+    for blob in manifest.blobs() {
         push_blob(registry, layout, repository, blob).await?;
     }
-    let bytes = serde_json::to_vec(&image).map_err(std::io::Error::from);
+    let bytes = manifest.to_bytes().map_err(std::io::Error::other);
     let bytes = bytes.context(|| "cannot serialize the image manifest".into())?;
     let digest = sha256(&bytes);
     let path = format!("{repository}/manifests/{digest}");
     let response = send_until_answered(&format!("PUT {path}"), registry.idle_timeout, || {
         let put = request(registry, Method::PUT, &path);
-        Ok(put.header(header::CONTENT_TYPE, MANIFEST_TYPE).body(bytes.clone()))
+        let media_type = MediaType::ImageManifest.as_ref();
+        Ok(put.header(header::CONTENT_TYPE, media_type).body(bytes.clone()))
     })
     .await?;
     require_success(&format!("PUT {path}"), &response)?;
-    let size = bytes.len() as u64 + image.blobs().map(|blob| blob.size).sum::<u64>();
+    let size = bytes.len() as u64 + manifest.blobs().map(|blob| blob.size).sum::<u64>();
     Ok((digest, size))
 }
 
@@ -106,7 +99,7 @@ async fn push_blob(
     registry: &Registry,
     layout: &Layout,
     repository: &str,
-    blob: &Descriptor,
+    blob: &Blob,
 ) -> Result<(), ArtifactError> {
     let digest = &blob.digest;
     let path = format!("{repository}/blobs/{digest}");
@@ -181,7 +174,11 @@ async fn fetch(
             // The connection broke: repeat the request after a pause.
             Ok(None) => {}
             // A proxy can respond with 200 and a page of its own, and recover a moment later.
-            Err(ArtifactError::WrongDigest { .. }) if wrong < WRONG_RETRIES => wrong += 1,
+            Err(ArtifactError::Layout(LayoutError::WrongDigest { .. }))
+                if wrong < WRONG_RETRIES =>
+            {
+                wrong += 1
+            }
             Err(other) => return Err(other),
         }
         pause(&mut wait).await;
@@ -195,17 +192,15 @@ async fn receive(
     layout: &Layout,
     (digest, limit): (&Digest, u64),
 ) -> Result<Option<()>, ArtifactError> {
-    let mut incoming = layout.incoming()?;
+    let mut writer = layout.writer(limit)?;
     loop {
         let Ok(chunk) = timeout(idle_timeout, response.chunk()).await else { return Ok(None) };
         match chunk {
-            Ok(Some(bytes)) if incoming.length() + bytes.len() as u64 > limit => {
-                return Err(ArtifactError::TooLarge { limit, unit: "bytes" });
+            Ok(Some(bytes)) => writer.append(&bytes)?,
+            Ok(None) => {
+                writer.finish(Some(digest))?;
+                return Ok(Some(()));
             }
-            Ok(Some(bytes)) => {
-                incoming.write_all(&bytes).context(|| format!("cannot write the blob {digest}"))?
-            }
-            Ok(None) => return layout.keep(incoming, Some(digest)).map(|_| Some(())),
             Err(_) => return Ok(None),
         }
     }
@@ -213,11 +208,10 @@ async fn receive(
 
 fn request(registry: &Registry, method: Method, path: &str) -> RequestBuilder {
     let url = format!("{}/v2/{path}", registry.base_url);
-    registry
-        .http
-        .request(method, url)
-        .bearer_auth(&registry.token)
-        .header(header::ACCEPT, format!("{MANIFEST_TYPE}, application/octet-stream;q=0.9"))
+    registry.http.request(method, url).bearer_auth(&registry.token).header(
+        header::ACCEPT,
+        format!("{}, application/octet-stream;q=0.9", MediaType::ImageManifest),
+    )
 }
 
 /// Sends a request until the registry itself responds, not a proxy. Repeats the request after a

@@ -46,32 +46,30 @@ pub fn unpack(tar: impl Read, dir: &Path, limits: Limits) -> Result<(), Artifact
         let target = dir.join(&path);
         let header = entry.header();
         let mode = if header.mode().unwrap_or(0) & 0o100 != 0 { 0o755 } else { 0o644 };
-        match header.entry_type() {
-            tar::EntryType::Directory => {
-                fs::create_dir_all(&target)
-                    .context(|| format!("cannot create {}", path.display()))?;
-            }
-            tar::EntryType::Regular => {
-                if let Some(parent) = target.parent() {
-                    fs::create_dir_all(parent)
-                        .context(|| format!("cannot create {}", parent.display()))?;
-                }
-                let mut file = OpenOptions::new()
-                    .write(true)
-                    .create_new(true)
-                    .mode(mode)
-                    .open(&target)
-                    .context(|| format!("cannot create {}", path.display()))?;
-                // The size in the header is not trusted. Reading one byte over the limit is enough
-                // to reject the archive.
-                let left = limits.bytes - bytes;
-                bytes += io::copy(&mut entry.by_ref().take(left + 1), &mut file)
-                    .context(|| format!("cannot write {}", path.display()))?;
-                if bytes > limits.bytes {
-                    return Err(ArtifactError::TooLarge { limit: limits.bytes, unit: "bytes" });
-                }
-            }
-            _ => return Err(hostile("the entry is not a regular file or a directory")),
+        let kind = header.entry_type();
+        if kind.is_dir() {
+            fs::create_dir_all(&target).context(|| format!("cannot create {}", path.display()))?;
+            continue;
+        }
+        if !kind.is_file() {
+            return Err(hostile("the entry is not a regular file or a directory"));
+        }
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent).context(|| format!("cannot create {}", parent.display()))?;
+        }
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&target)
+            .context(|| format!("cannot create {}", path.display()))?;
+        // The size in the header is not trusted. Reading one byte over the limit is enough to
+        // reject the archive.
+        let left = limits.bytes - bytes;
+        bytes += io::copy(&mut entry.by_ref().take(left + 1), &mut file)
+            .context(|| format!("cannot write {}", path.display()))?;
+        if bytes > limits.bytes {
+            return Err(ArtifactError::TooLarge { limit: limits.bytes, unit: "bytes" });
         }
     }
     Ok(())

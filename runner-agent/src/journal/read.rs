@@ -21,10 +21,7 @@ pub(super) fn parse(text: &[u8]) -> Vec<Entry> {
 
 /// Returns the original of a copied entry.
 fn original(entry: Entry) -> Entry {
-    match entry.event {
-        JournalEvent::CarriedOver { original } => *original,
-        event => Entry { event, ..entry },
-    }
+    if let JournalEvent::CarriedOver { original } = entry.event { *original } else { entry }
 }
 
 /// Line as it is on disk, and its entry.

@@ -18,6 +18,7 @@ use std::{
 };
 
 use domain::digest::Digest;
+use oci_layout::{sha256, sha256_file};
 use schemas::manifest::Manifest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -27,10 +28,7 @@ use super::{
     plugin::{IoContext, Operation, Planned, Work},
     work::{private_dir, write_private},
 };
-use crate::{
-    artifacts::{sha256, sha256_file},
-    state::StateMark,
-};
+use crate::state::StateMark;
 
 /// Age at which a plan is removed.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);

@@ -62,7 +62,9 @@ impl ChildEnd {
     pub(crate) fn require_success(self, what: &str) -> Result<(), Halt> {
         match self {
             ChildEnd::Exit(0) => Ok(()),
-            other => Err(other.into_failure(what)),
+            ended @ (ChildEnd::Exit(_) | ChildEnd::Signal(_) | ChildEnd::TimedOut) => {
+                Err(ended.into_failure(what))
+            }
         }
     }
 

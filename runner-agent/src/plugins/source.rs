@@ -4,6 +4,7 @@
 use std::{fs::File, future::Future, path::PathBuf};
 
 use domain::digest::Digest;
+use oci_layout::{Layout, LayoutError};
 use schemas::runner::JobKind;
 
 use super::{
@@ -11,7 +12,9 @@ use super::{
     plugin::{Description, Halt, Plugin, Work},
     work::private_dir,
 };
-use crate::artifacts::{ArtifactError, Layout, Limits, pull, pull_blob, push as push_to, unpack};
+use crate::artifacts::{
+    ArtifactError, Limits, component_layer, pack_into, pull, pull_blob, push as push_to, unpack,
+};
 
 /// Largest source of a build in bytes.
 const SOURCE_LIMIT: u64 = 2 << 30;
@@ -24,7 +27,7 @@ pub(crate) async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Hal
         return Ok(());
     }
     sink.phase("sync");
-    let layout = Layout::open(&work.job.artifacts_dir).map_err(artifact_error)?;
+    let layout = Layout::new(&work.job.artifacts_dir);
     for (index, artifact) in artifacts.iter().enumerate() {
         let is_local = layout.complete(&artifact.digest);
         let pulled = pull(&work.job.registry, &layout, &artifact.repository, &artifact.digest);
@@ -34,7 +37,7 @@ pub(crate) async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Hal
             false => format!("pulled {}@{}", artifact.repository, artifact.digest),
         };
         sink.line(Stream::Runner, line.as_bytes());
-        let layer = image.component_layer(&artifact.digest).map_err(artifact_error)?;
+        let layer = component_layer(&artifact.digest, &image).map_err(artifact_error)?;
         let blob = (artifact.repository.as_str(), &layer.digest, layer.size);
         let tar = verified(work, &layout, blob, sink).await?;
         layout.touch(&artifact.digest);
@@ -59,14 +62,14 @@ async fn verified(
     };
     let line = match layout.has(digest) {
         true => {
-            let aside = layout.quarantine(digest).map_err(artifact_error)?;
+            let aside = layout.quarantine(digest).map_err(layout_error)?;
             format!("{damage}: moved to {}, pulling it again", aside.display())
         }
         false => format!("the blob {digest} is missing, pulling it again"),
     };
     sink.line(Stream::Runner, line.as_bytes());
     or_cancelled(work, pull_blob(&work.job.registry, layout, repository, digest, limit)).await?;
-    layout.verified(digest).map_err(artifact_error)
+    layout.verified(digest).map_err(layout_error)
 }
 
 /// Returns the directory of the artifact with this digest.
@@ -86,7 +89,7 @@ pub(crate) async fn fetch(work: &Work<'_>, sink: &mut dyn Sink) -> Result<String
         .and_then(|text| text.parse().ok())
         .ok_or_else(|| malformed("source digest"))?;
     let repository = work.input("repository").ok_or_else(|| malformed("repository"))?;
-    let layout = Layout::open(&work.job.artifacts_dir).map_err(artifact_error)?;
+    let layout = Layout::new(&work.job.artifacts_dir);
     if !layout.has(&digest) {
         let registry = &work.job.registry;
         let pulled = pull_blob(registry, &layout, repository, &digest, SOURCE_LIMIT);
@@ -105,8 +108,8 @@ pub(crate) async fn push(
     sink: &mut dyn Sink,
 ) -> Result<(Digest, u64), Halt> {
     sink.phase("push");
-    let layout = Layout::open(&work.job.artifacts_dir).map_err(artifact_error)?;
-    let layer = layout.put_packed(&work.source).map_err(artifact_error)?;
+    let layout = Layout::new(&work.job.artifacts_dir);
+    let layer = pack_into(&layout, &work.source).map_err(artifact_error)?;
     or_cancelled(work, push_to(&work.job.registry, &layout, repository, layer)).await
 }
 
@@ -145,13 +148,25 @@ async fn or_cancelled<T>(
     }
 }
 
+fn layout_error(error: LayoutError) -> Halt {
+    match error {
+        LayoutError::Io { context, reason } => PluginError::Io { context, source: reason }.into(),
+        other @ (LayoutError::TooLarge { .. }
+        | LayoutError::WrongDigest { .. }
+        | LayoutError::Damaged { .. }
+        | LayoutError::Manifest { .. }) => {
+            PluginError::ArtifactUnavailable(other.to_string()).into()
+        }
+    }
+}
+
 fn artifact_error(error: ArtifactError) -> Halt {
     match error {
         ArtifactError::Io { context, source } => PluginError::Io { context, source }.into(),
+        ArtifactError::Layout(error) => layout_error(error),
         other @ (ArtifactError::Unpackable { .. }
         | ArtifactError::Hostile { .. }
         | ArtifactError::TooLarge { .. }
-        | ArtifactError::WrongDigest { .. }
         | ArtifactError::BadManifest { .. }
         | ArtifactError::Missing { .. }
         | ArtifactError::Registry { .. }

@@ -121,7 +121,9 @@ impl Plugin for Terraform {
         let noop = match ended.await? {
             ChildEnd::Exit(0) => true,
             ChildEnd::Exit(EXIT_CODE_CHANGES) => false,
-            other => return Err(other.into_failure("plan")),
+            ended @ (ChildEnd::Exit(_) | ChildEnd::Signal(_) | ChildEnd::TimedOut) => {
+                return Err(ended.into_failure("plan"));
+            }
         };
         let plan_json = capture_output(
             &workspace,

@@ -7,12 +7,12 @@ use std::{
 };
 
 use domain::{digest::Digest, ids::ExecutionId};
+use oci_layout::Layout;
 use schemas::manifest::Manifest;
 use tracing::{info, warn};
 
 use super::{Agent, quarantine::UnstartedManifests, recover};
 use crate::{
-    artifacts::Layout,
     data::Data,
     journal::{Entry, JournalEvent},
     state::{self, executions_in_progress},
@@ -99,7 +99,7 @@ fn prune_jobs(agent: &Agent, open: &BTreeSet<ExecutionId>) -> io::Result<u64> {
 
 fn prune_artifacts(agent: &Agent, open: &BTreeSet<ExecutionId>) -> anyhow::Result<u64> {
     let used = artifacts_of(&agent.data, open)?;
-    let layout = Layout::open(&agent.data.path("artifacts"))?;
+    let layout = Layout::new(agent.data.path("artifacts"));
     Ok(layout.prune(agent.settings.budgets.artifacts, &used)?)
 }
 
@@ -151,9 +151,11 @@ fn carried_entries(entries: Vec<Entry>, ending: &BTreeSet<ExecutionId>) -> Vec<J
 
 #[cfg(test)]
 mod tests {
+    use oci_layout::Blob;
+
     use super::*;
     use crate::{
-        artifacts::{Descriptor, ImageManifest, LAYER_TYPE, MANIFEST_TYPE},
+        artifacts::{LAYER_TYPE, component},
         host, journal,
         supervisor::{
             RunningJob,
@@ -223,7 +225,7 @@ mod tests {
         Arc::get_mut(&mut agent).unwrap().settings.budgets =
             crate::budgets::Budgets { artifacts: 0, jobs: 0 };
         record_claim(&agent);
-        let layout = Layout::open(&agent.data.path("artifacts")).unwrap();
+        let layout = Layout::new(agent.data.path("artifacts"));
         let artifacts: Vec<_> = (0..4_u8).map(|content| artifact(&layout, content)).collect();
         for execution in [execution(), another()] {
             let dir = agent.data.job(execution);
@@ -251,12 +253,9 @@ mod tests {
     /// Stores an artifact of one component. A greater `content` was used more recently.
     fn artifact(layout: &Layout, content: u8) -> Digest {
         let layer = vec![content; 1000];
-        let image = ImageManifest::component(Descriptor::of(LAYER_TYPE, &layer));
-        let bytes = serde_json::to_vec(&image).unwrap();
-        let blobs = [layer, b"{}".to_vec(), bytes.clone()].map(|blob| layout.put(&blob).unwrap());
-        let mut listed = Descriptor::of(MANIFEST_TYPE, &bytes);
-        listed.annotations.insert("dev.stead.repository".into(), "acme/web".into());
-        layout.list(listed).unwrap();
+        let bytes = component(&Blob::of(LAYER_TYPE, &layer)).to_bytes().unwrap();
+        let blobs = [layer, b"{}".to_vec(), bytes].map(|blob| layout.put(&blob).unwrap());
+        layout.list("acme/web", &blobs[2]).unwrap();
         let hours = 10 - u64::from(content);
         let then = std::time::SystemTime::now() - Duration::from_secs(3600 * hours);
         for blob in &blobs {

@@ -9,10 +9,9 @@ use std::{
 };
 
 use domain::digest::Digest;
+use oci_layout::{ArtifactManifest, Blob, Layout, LayoutError, sha256};
 use runner_agent::{
-    artifacts::{
-        ArtifactError, Descriptor, ImageManifest, LAYER_TYPE, Layout, pull, pull_blob, push, sha256,
-    },
+    artifacts::{ArtifactError, LAYER_TYPE, component, pull, pull_blob, push},
     plugins::Registry,
 };
 use tempfile::TempDir;
@@ -63,7 +62,7 @@ impl Scripted {
             }
         });
         let dir = tempfile::tempdir().unwrap();
-        let layout = Layout::open(dir.path()).unwrap();
+        let layout = Layout::new(dir.path());
         let http = reqwest::Client::new();
         let (token, idle_timeout) = ("job-token".into(), Duration::from_millis(500));
         let registry = Registry { base_url, token, http, idle_timeout };
@@ -93,9 +92,9 @@ async fn read(stream: &mut TcpStream) -> Request {
     (head, bytes[end..].to_vec())
 }
 
-fn image() -> (ImageManifest, Vec<u8>, Digest) {
-    let image = ImageManifest::component(Descriptor::of(LAYER_TYPE, b"the layer"));
-    let bytes = serde_json::to_vec(&image).unwrap();
+fn image() -> (ArtifactManifest, Vec<u8>, Digest) {
+    let image = component(&Blob::of(LAYER_TYPE, b"the layer"));
+    let bytes = image.to_bytes().unwrap();
     let digest = sha256(&bytes);
     (image, bytes, digest)
 }
@@ -136,7 +135,10 @@ async fn a_blob_that_does_not_match_its_digest_is_not_stored() {
     let server = Scripted::new(vec![wrong(), wrong(), wrong(), wrong()]).await;
     let digest = sha256(b"the layer");
     let failure = pull_blob(&server.registry, &server.layout, "shop/web", &digest, 100).await;
-    assert!(matches!(failure, Err(ArtifactError::WrongDigest { .. })), "{failure:?}");
+    assert!(
+        matches!(failure, Err(ArtifactError::Layout(LayoutError::WrongDigest { .. }))),
+        "{failure:?}"
+    );
     assert!(!server.layout.has(&digest));
     let remaining = fs::read_dir(server._dir.path()).unwrap().count();
     assert_eq!(remaining, 2, "only blobs and oci-layout, no temporary file");
@@ -168,7 +170,8 @@ async fn a_blob_above_its_limit_and_rejections_are_not_retried() {
     .await;
     let digest = sha256(b"the layer");
     let get = || pull_blob(&server.registry, &server.layout, "shop/web", &digest, 100);
-    assert!(matches!(get().await, Err(ArtifactError::TooLarge { limit: 100, .. })));
+    let large = get().await.unwrap_err();
+    assert!(matches!(large, ArtifactError::Layout(LayoutError::TooLarge { limit: 100 })));
     assert!(matches!(get().await, Err(ArtifactError::Missing { .. })));
     assert!(matches!(get().await, Err(ArtifactError::Registry { status: 401, .. })));
 }
@@ -185,7 +188,7 @@ async fn an_artifact_is_pushed_blob_by_blob_and_then_its_manifest() {
     ])
     .await;
     server.layout.put(b"the layer").unwrap();
-    let layer = Descriptor::of(LAYER_TYPE, b"the layer");
+    let layer = Blob::of(LAYER_TYPE, b"the layer");
     let pushed = push(&server.registry, &server.layout, "shop/web", layer).await.unwrap();
     assert_eq!(pushed, (digest.clone(), bytes.len() as u64 + 2 + 9));
     let lines = server.lines();
@@ -205,7 +208,7 @@ async fn the_token_is_not_sent_to_another_host() {
     ])
     .await;
     server.layout.put(b"the layer").unwrap();
-    let layer = Descriptor::of(LAYER_TYPE, b"the layer");
+    let layer = Blob::of(LAYER_TYPE, b"the layer");
     let error = push(&server.registry, &server.layout, "shop/web", layer).await.unwrap_err();
     assert!(error.to_string().contains("no Location header on the registry's own host"), "{error}");
     assert_eq!(server.lines().len(), 2);

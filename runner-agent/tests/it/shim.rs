@@ -180,9 +180,8 @@ fn a_value_is_redacted_in_outputs_and_in_other_spellings() {
         printf '{"secret":"%s","plain":"fine"}' "$PASSED" > "$STEAD_OUTPUT_FILE""#;
     let mut run = start(script, MINUTE, |_| {});
     assert_eq!(run.end().outcome, Outcome::Succeeded);
-    let outputs = run.reports().into_iter().find_map(|report| match report.body {
-        ReportBody::Outputs { outputs } => Some(outputs),
-        _ => None,
+    let outputs = run.reports().into_iter().find_map(|report| {
+        if let ReportBody::Outputs { outputs } = report.body { Some(outputs) } else { None }
     });
     let outputs = outputs.unwrap();
     assert_eq!(outputs["plain"], "fine");

@@ -89,7 +89,12 @@ impl PrincipalCache {
             LogError::Damaged { position, .. } => *position,
             LogError::Archived { first, .. } => *first,
             // No other error refers to a single event.
-            _ => self.position(),
+            LogError::Database(_)
+            | LogError::NoLog
+            | LogError::Encoding(_)
+            | LogError::Format(_)
+            | LogError::WrappingKey(_)
+            | LogError::Proof(_) => self.position(),
         };
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         if tables.unreadable.callers.insert(caller, position).is_none() {

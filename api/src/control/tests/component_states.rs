@@ -60,9 +60,8 @@ async fn manifest_has_the_newest_state_until_a_user_accepts_an_older_one() {
     complete_build(&started).await;
     // Given a plan from the state with serial 7.
     complete_plan_from(app, wait_for_step(app, run, StepState::job).await, 7).await;
-    let applying = wait_for_step(app, run, |state| match state {
-        StepState::Applying { job, .. } => Some(*job),
-        _ => None,
+    let applying = wait_for_step(app, run, |state| {
+        if let StepState::Applying { job, .. } = state { Some(*job) } else { None }
     })
     .await;
     // Then the apply's manifest has this version.

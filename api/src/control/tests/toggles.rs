@@ -47,12 +47,9 @@ fn toggle(components: &[(&str, bool)]) -> UpdateInstall {
 
 /// Messages of a request that was rejected as invalid.
 fn rejection_messages<T: std::fmt::Debug>(response: Result<T, ClientError>) -> String {
-    match response.unwrap_err() {
-        ClientError::Problem(problem) => {
-            problem.errors.into_iter().map(|error| error.message).collect()
-        }
-        other => panic!("{other}"),
-    }
+    let error = response.unwrap_err();
+    let ClientError::Problem(problem) = error else { panic!("{error}") };
+    problem.errors.into_iter().map(|error| error.message).collect()
 }
 
 async fn disabled(owner: &cli::client::Client) -> Vec<String> {

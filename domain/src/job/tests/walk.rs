@@ -28,16 +28,12 @@ pub fn every_history(class: JobClass) -> Vec<(Vec<JobEvent>, Job)> {
 /// Returns the command with its time. A report gets the next sequence number. A command that
 /// declares a missed deadline gets the time of the deadline.
 pub fn to_command(command: &JobCommand, job: &Job) -> (JobCommand, Timestamp) {
-    let now = match command {
-        JobCommand::DeclareLost { loss_reason: DeadlinePassed, .. } => deadline(),
-        _ => Timestamp::UNIX_EPOCH,
-    };
-    match command.clone() {
-        JobCommand::Report { execution, report: next, .. } => {
-            (report(execution, job.reports.len() as u64 + 1, next), now)
-        }
-        other => (other, now),
+    let is_late = matches!(command, JobCommand::DeclareLost { loss_reason: DeadlinePassed, .. });
+    let now = if is_late { deadline() } else { Timestamp::UNIX_EPOCH };
+    if let JobCommand::Report { execution, report: next, .. } = command.clone() {
+        return (report(execution, job.reports.len() as u64 + 1, next), now);
     }
+    (command.clone(), now)
 }
 
 fn all() -> impl Iterator<Item = (Vec<JobEvent>, Job)> {

@@ -7,12 +7,11 @@ use std::{
     path::PathBuf,
 };
 
-use crate::{
-    artifacts::Hasher,
-    plugins::{
-        contract::PluginError,
-        plugin::{IoContext, Work},
-    },
+use oci_layout::Hasher;
+
+use crate::plugins::{
+    contract::PluginError,
+    plugin::{IoContext, Work},
 };
 
 /// Largest plugin executable in bytes.

@@ -10,8 +10,9 @@ use domain::{
     digest::Digest,
     ids::{ExecutionId, JobId},
 };
+use oci_layout::{Blob, Layout, sha256};
 use runner_agent::{
-    artifacts::{ARTIFACT_TYPE, Descriptor, ImageManifest, LAYER_TYPE, Layout, pack, sha256},
+    artifacts::{ARTIFACT_TYPE, LAYER_TYPE, component, pack},
     journal::Stop,
     plugins::{Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Sink, Stream, run},
     state::{KnownState, StateMark, executions_in_progress},
@@ -175,12 +176,12 @@ impl TestRunner {
         }
         let mut tar = Vec::new();
         pack(source.path(), &mut tar).unwrap();
-        let layout = Layout::open(&self.at("artifacts")).unwrap();
+        let layout = Layout::new(self.at("artifacts"));
         layout.put(&tar).unwrap();
         layout.put(b"{}").unwrap();
-        let image = ImageManifest::component(Descriptor::of(LAYER_TYPE, &tar));
-        assert_eq!(image.artifact_type.as_deref(), Some(ARTIFACT_TYPE));
-        let digest = layout.put(&serde_json::to_vec(&image).unwrap()).unwrap();
+        let artifact = component(&Blob::of(LAYER_TYPE, &tar));
+        assert_eq!(artifact.image().artifact_type(), &Some(ARTIFACT_TYPE.into()));
+        let digest = layout.put(&artifact.to_bytes().unwrap()).unwrap();
         ArtifactRef { repository: "shop/web".into(), digest, size: tar.len() as u64 }
     }
 

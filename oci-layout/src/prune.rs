@@ -8,10 +8,11 @@ use std::{
 };
 
 use domain::digest::Digest;
+use oci_spec::image::Descriptor;
 
-use super::{ArtifactError, Context, Descriptor, Layout, digest::hex_of};
+use crate::{Blob, Layout, LayoutError, digest::hex_of, error::Context as _, layout::REPOSITORY};
 
-/// Number of versions of each component that [`Layout::prune`] keeps regardless of the budget: the
+/// Number of versions of each repository that [`Layout::prune`] keeps regardless of the budget: the
 /// most recently used ones.
 const KEPT_VERSIONS: usize = 2;
 /// Minimum age at which an unreferenced blob is removed. A younger blob may belong to an artifact
@@ -19,20 +20,19 @@ const KEPT_VERSIONS: usize = 2;
 const MIN_UNREFERENCED_AGE: Duration = Duration::from_secs(3600);
 /// Maximum number of damaged blobs that stay on disk for examination.
 const MAX_DAMAGED: usize = 4;
-const REPOSITORY: &str = "dev.stead.repository";
 
 impl Layout {
     /// Returns the total bytes of blobs, damaged blobs and incomplete downloads.
     ///
     /// # Errors
     /// Fails if the directory cannot be read.
-    pub fn size(&self) -> Result<u64, ArtifactError> {
+    pub fn size(&self) -> Result<u64, LayoutError> {
         let all = [files(&self.blobs())?, files(&self.damaged())?, self.incomplete()?];
         Ok(all.iter().flatten().map(|file| file.bytes).sum())
     }
 
     /// Marks an artifact as used now.
-    pub(crate) fn touch(&self, digest: &Digest) {
+    pub fn touch(&self, digest: &Digest) {
         // Best effort: only the order of removal depends on this time.
         let file = fs::File::open(self.path(digest));
         let _best_effort = file.and_then(|file| file.set_modified(SystemTime::now()));
@@ -44,21 +44,22 @@ impl Layout {
     ///
     /// # Errors
     /// Fails if the layout cannot be read or written.
-    pub fn prune(&self, budget: u64, used: &BTreeSet<Digest>) -> Result<u64, ArtifactError> {
+    pub fn prune(&self, budget: u64, used: &BTreeSet<Digest>) -> Result<u64, LayoutError> {
         let _lock = self.lock()?;
         let mut index = self.index()?;
-        let mut newest: Vec<(SystemTime, Descriptor)> = Vec::new();
-        for manifest in std::mem::take(&mut index.manifests) {
-            if let Ok(at) = fs::metadata(self.path(&manifest.digest)).and_then(|of| of.modified()) {
-                newest.push((at, manifest));
+        let mut newest: Vec<(SystemTime, Listed)> = Vec::new();
+        for descriptor in index.manifests().clone() {
+            // An entry without a stored manifest is dropped.
+            let Ok(Blob { digest, .. }) = Blob::try_from(&descriptor) else { continue };
+            if let Ok(at) = fs::metadata(self.path(&digest)).and_then(|of| of.modified()) {
+                newest.push((at, Listed { digest, descriptor }));
             }
         }
         newest.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         let (mut required, mut optional) = (Vec::new(), Vec::new());
         let mut versions: BTreeMap<String, usize> = BTreeMap::new();
         for (_, manifest) in newest {
-            let repository = manifest.annotations.get(REPOSITORY).cloned().unwrap_or_default();
-            let count = versions.entry(repository).or_default();
+            let count = versions.entry(manifest.repository()).or_default();
             *count += 1;
             let stays = *count <= KEPT_VERSIONS || used.contains(&manifest.digest);
             if stays { required.push(manifest) } else { optional.push(manifest) }
@@ -77,7 +78,7 @@ impl Layout {
             referenced.extend(more);
             required.push(manifest);
         }
-        index.manifests = required;
+        index.set_manifests(kept.into_iter().map(|manifest| manifest.descriptor).collect());
         self.write_index(&index)?;
         self.remove_unreferenced(&referenced)
     }
@@ -86,7 +87,7 @@ impl Layout {
     /// in `used`.
     fn referenced<'m>(
         &self,
-        manifests: impl Iterator<Item = &'m Descriptor>,
+        manifests: impl Iterator<Item = &'m Listed>,
         used: &BTreeSet<Digest>,
     ) -> BTreeSet<String> {
         let mut referenced = BTreeSet::new();
@@ -99,19 +100,19 @@ impl Layout {
         referenced
     }
 
-    fn bytes_of(&self, names: &BTreeSet<String>) -> Result<u64, ArtifactError> {
+    fn bytes_of(&self, names: &BTreeSet<String>) -> Result<u64, LayoutError> {
         let all = files(&self.blobs())?;
         Ok(all.iter().filter(|file| names.contains(&file.name)).map(|file| file.bytes).sum())
     }
 
     /// Returns files that are being written, and files that a killed process left behind.
-    fn incomplete(&self) -> Result<Vec<File>, ArtifactError> {
-        let mut files = files(self.root())?;
+    fn incomplete(&self) -> Result<Vec<File>, LayoutError> {
+        let mut files = files(self.drafts())?;
         files.retain(|file| file.name.starts_with(".tmp"));
         Ok(files)
     }
 
-    fn remove_unreferenced(&self, referenced: &BTreeSet<String>) -> Result<u64, ArtifactError> {
+    fn remove_unreferenced(&self, referenced: &BTreeSet<String>) -> Result<u64, LayoutError> {
         let now = SystemTime::now();
         let is_old =
             |file: &File| now.duration_since(file.at).is_ok_and(|age| age > MIN_UNREFERENCED_AGE);
@@ -122,7 +123,7 @@ impl Layout {
         damaged.sort_by_key(|file| std::cmp::Reverse(file.at));
         let damaged = damaged.into_iter().skip(MAX_DAMAGED).map(|file| (self.damaged(), file));
         let incomplete = self.incomplete()?.into_iter().filter(is_old);
-        let incomplete = incomplete.map(|file| (self.root().to_owned(), file));
+        let incomplete = incomplete.map(|file| (self.drafts().to_owned(), file));
         let unreferenced = unreferenced.filter(is_old).map(|file| (self.blobs(), file));
         for (dir, file) in unreferenced.chain(damaged).chain(incomplete) {
             fs::remove_file(dir.join(&file.name))
@@ -133,13 +134,26 @@ impl Layout {
     }
 }
 
+/// Entry of the index.
+struct Listed {
+    digest: Digest,
+    descriptor: Descriptor,
+}
+
+impl Listed {
+    fn repository(&self) -> String {
+        let annotations = self.descriptor.annotations().as_ref();
+        annotations.and_then(|all| all.get(REPOSITORY)).cloned().unwrap_or_default()
+    }
+}
+
 struct File {
     name: String,
     bytes: u64,
     at: SystemTime,
 }
 
-fn files(dir: &Path) -> Result<Vec<File>, ArtifactError> {
+fn files(dir: &Path) -> Result<Vec<File>, LayoutError> {
     if !dir.exists() {
         return Ok(Vec::new());
     }
@@ -154,18 +168,15 @@ fn files(dir: &Path) -> Result<Vec<File>, ArtifactError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::artifacts::{ImageManifest, LAYER_TYPE, MANIFEST_TYPE, image::EMPTY};
+    use crate::{EMPTY, manifest::tests::manifest};
 
     /// Stores an artifact that was last used `hours` + 2 hours ago.
     fn artifact(layout: &Layout, repository: &str, content: u8, hours: u64) -> Digest {
         let layer = vec![content; 1000];
-        let image = ImageManifest::component(Descriptor::of(LAYER_TYPE, &layer));
-        let bytes = serde_json::to_vec(&image).unwrap();
+        let bytes = manifest(&layer).to_bytes().unwrap();
         let (layer, empty) = (layout.put(&layer).unwrap(), layout.put(EMPTY).unwrap());
         let digest = layout.put(&bytes).unwrap();
-        let mut listed = Descriptor::of(MANIFEST_TYPE, &bytes);
-        listed.annotations.insert(REPOSITORY.into(), repository.into());
-        layout.list(listed).unwrap();
+        layout.list(repository, &digest).unwrap();
         let then = SystemTime::now() - Duration::from_secs(3600 * (hours + 2));
         for blob in [&layer, &empty, &digest] {
             fs::File::open(layout.path(blob)).unwrap().set_modified(then).unwrap();
@@ -176,7 +187,7 @@ mod tests {
     #[test]
     fn prune_keeps_two_versions_of_each_component() {
         let dir = tempfile::tempdir().unwrap();
-        let layout = Layout::open(dir.path()).unwrap();
+        let layout = Layout::new(dir.path());
         let api: Vec<_> =
             (0..5).map(|at| artifact(&layout, "a/api", at, 50 - u64::from(at))).collect();
         let web: Vec<_> = (5..7).map(|at| artifact(&layout, "a/web", at, 99)).collect();
@@ -187,7 +198,7 @@ mod tests {
         let left = |digest: &Digest| layout.complete(digest);
         assert_eq!(api.iter().map(left).collect::<Vec<_>>(), [true, true, false, false, true]);
         assert!(web.iter().all(left), "two versions stay, however old they are");
-        assert_eq!(layout.index().unwrap().manifests.len(), 5);
+        assert_eq!(layout.index().unwrap().manifests().len(), 5);
         // An unlimited budget removes nothing else.
         assert_eq!(layout.prune(u64::MAX, &used).unwrap(), 0);
     }
@@ -195,12 +206,12 @@ mod tests {
     #[test]
     fn prune_keeps_recent_downloads() {
         let dir = tempfile::tempdir().unwrap();
-        let layout = Layout::open(dir.path()).unwrap();
+        let layout = Layout::new(dir.path());
         let (arriving, left) = (layout.put(b"new").unwrap(), layout.put(b"old").unwrap());
         let then = SystemTime::now() - 2 * MIN_UNREFERENCED_AGE;
         fs::File::open(layout.path(&left)).unwrap().set_modified(then).unwrap();
         // One active download, and one whose process was killed.
-        let (active, killed) = (layout.root().join(".tmpA"), layout.root().join(".tmpB"));
+        let (active, killed) = (layout.drafts().join(".tmpA"), layout.drafts().join(".tmpB"));
         for path in [&active, &killed] {
             fs::write(path, "part").unwrap();
         }

@@ -5,6 +5,9 @@ use std::{fs::File, io, io::Read, path::Path};
 use domain::digest::Digest;
 use sha2::{Digest as _, Sha256};
 
+/// Size of the buffer for reading files, in bytes.
+const BUFFER: usize = 64 * 1024;
+
 /// Incremental SHA-256 that counts its bytes.
 #[derive(Default)]
 pub struct Hasher {
@@ -23,20 +26,23 @@ impl Hasher {
     }
 
     pub fn finish(self) -> Digest {
-        spelled(&self.state.finalize())
+        <[u8; 32]>::from(self.state.finalize()).into()
     }
 }
 
 pub fn sha256(bytes: &[u8]) -> Digest {
-    spelled(&Sha256::digest(bytes))
+    <[u8; 32]>::from(Sha256::digest(bytes)).into()
 }
 
 pub fn sha256_file(path: &Path) -> io::Result<Digest> {
-    let mut file = File::open(path)?;
+    sha256_reader(&mut File::open(path)?)
+}
+
+pub(crate) fn sha256_reader(reader: &mut impl Read) -> io::Result<Digest> {
     let mut hasher = Hasher::default();
-    let mut buffer = vec![0; 64 * 1024];
+    let mut buffer = vec![0; BUFFER];
     loop {
-        match file.read(&mut buffer)? {
+        match reader.read(&mut buffer)? {
             0 => return Ok(hasher.finish()),
             read => hasher.update(&buffer[..read]),
         }
@@ -46,11 +52,6 @@ pub fn sha256_file(path: &Path) -> io::Result<Digest> {
 /// Returns the digest without its prefix `sha256:`, as in the file names of blobs.
 pub(crate) fn hex_of(digest: &Digest) -> String {
     digest.to_string().split_off("sha256:".len())
-}
-
-#[allow(clippy::expect_used, reason = "32 bytes in hexadecimal are a digest by construction")]
-fn spelled(hash: &[u8]) -> Digest {
-    format!("sha256:{}", hex::encode(hash)).parse().expect("a SHA-256 is a digest")
 }
 
 #[cfg(test)]

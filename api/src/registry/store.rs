@@ -1,0 +1,166 @@
+//! Registry on disk: one layout per repository.
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use axum::body::Body;
+use domain::digest::Digest;
+use futures::StreamExt as _;
+use oci_layout::{ArtifactManifest, Layout, LayoutError, ManifestError};
+use tokio::sync::Mutex;
+
+use super::Repository;
+
+/// Registry of the vendor's artifacts. Several servers can share its directory.
+pub struct Registry {
+    directory: PathBuf,
+    max_blob_bytes: u64,
+    index: Arc<Mutex<()>>,
+}
+
+/// Reasons why an artifact cannot be stored or read.
+#[derive(Debug, thiserror::Error)]
+pub enum ArtifactError {
+    /// The layout rejected the content, or a file operation failed.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A directory cannot be accessed.
+    #[error("cannot access {path}: {reason}")]
+    Io { path: String, reason: io::Error },
+    /// The request body could not be read to its end.
+    #[error("the request body ended early: {0}")]
+    BodyEnded(String),
+    /// The content is not an image manifest.
+    #[error("invalid image manifest: {0}")]
+    Manifest(#[from] ManifestError),
+}
+
+impl Registry {
+    /// Opens the registry in the data directory and deletes incomplete uploads.
+    ///
+    /// # Errors
+    /// A file operation failed.
+    pub fn open(data: &Path, max_blob_bytes: u64) -> Result<Registry, ArtifactError> {
+        let (directory, index) = (data.join("registry"), Arc::default());
+        let registry = Registry { directory, max_blob_bytes, index };
+        let uploads = registry.uploads();
+        if uploads.exists() {
+            fs::remove_dir_all(&uploads).map_err(at(&uploads))?;
+        }
+        fs::create_dir_all(&uploads).map_err(at(&uploads))?;
+        // Only this server may read the vendor's modules. The mode is also set on a directory that
+        // an earlier version created.
+        let private = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(&registry.directory, private).map_err(at(&registry.directory))?;
+        Ok(registry)
+    }
+
+    fn uploads(&self) -> PathBuf {
+        self.directory.join(".uploads")
+    }
+
+    fn layout(&self, repository: &Repository) -> Layout {
+        Layout::new(self.directory.join(repository.path())).with_drafts(self.uploads())
+    }
+
+    /// Size of a blob of the repository, or `None` if it does not exist.
+    pub async fn size(&self, repository: &Repository, digest: &Digest) -> Option<u64> {
+        let found = tokio::fs::metadata(self.layout(repository).path(digest)).await;
+        found.ok().map(|found| found.len())
+    }
+
+    /// Opens a blob. Returns the file and its length, or `None` if it does not exist.
+    ///
+    /// # Errors
+    /// A file operation failed for another reason.
+    pub async fn read(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+    ) -> Result<Option<(tokio::fs::File, u64)>, ArtifactError> {
+        let path = self.layout(repository).path(digest);
+        let file = match tokio::fs::File::open(&path).await {
+            Ok(file) => file,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(why) => return Err(at(&path)(why)),
+        };
+        let length = file.metadata().await.map_err(at(&path))?.len();
+        Ok(Some((file, length)))
+    }
+
+    /// Reads an image manifest of the repository. Returns `None` if it does not exist.
+    ///
+    /// # Errors
+    /// A file operation failed, or the content is damaged or not a manifest.
+    pub async fn manifest(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+    ) -> Result<Option<ArtifactManifest>, ArtifactError> {
+        let (layout, digest) = (self.layout(repository), digest.clone());
+        run_blocking(move || layout.has(&digest).then(|| layout.manifest(&digest)).transpose())
+            .await
+    }
+
+    /// Stores a blob if it matches its digest. Idempotent.
+    ///
+    /// # Errors
+    /// [`ArtifactError`]; nothing was stored.
+    pub async fn keep(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+        body: Body,
+    ) -> Result<(), ArtifactError> {
+        let (layout, limit) = (self.layout(repository), self.max_blob_bytes);
+        let mut writer = run_blocking(move || layout.writer(limit)).await?;
+        let mut chunks = body.into_data_stream();
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(|why| ArtifactError::BodyEnded(why.to_string()))?;
+            // A blocking thread per chunk, and not per blob: a slow client must not occupy one.
+            writer = run_blocking(move || writer.append(&chunk).map(|()| writer)).await?;
+        }
+        let digest = digest.clone();
+        run_blocking(move || writer.finish(Some(&digest)).map(drop)).await
+    }
+
+    /// Lists an artifact in the repository's index, so that OCI tools find it. All of its blobs
+    /// must be stored.
+    ///
+    /// # Errors
+    /// A file operation failed, or the index is invalid.
+    pub async fn list(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+    ) -> Result<(), ArtifactError> {
+        let (layout, digest) = (self.layout(repository), digest.clone());
+        let repository = repository.to_string();
+        // The lock of the layout excludes other servers, and it polls with a time limit. This one
+        // queues the requests of this server. The guard moves into the task: if the caller
+        // disconnects, no other write may start before this one ends.
+        let alone = Arc::clone(&self.index).lock_owned().await;
+        run_blocking(move || {
+            let listed = layout.list(&repository, &digest);
+            drop(alone);
+            listed
+        })
+        .await
+    }
+}
+
+/// Runs file operations on a blocking thread, because an fsync would delay other requests.
+async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, LayoutError> + Send + 'static,
+) -> Result<T, ArtifactError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    Ok(done.map_err(|why| at(Path::new("registry"))(io::Error::other(why)))??)
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> ArtifactError {
+    let path = path.display().to_string();
+    move |reason| ArtifactError::Io { path, reason }
+}

@@ -1,0 +1,38 @@
+//! Failures to store or read content.
+
+use std::io;
+
+use domain::digest::Digest;
+
+use crate::manifest::ManifestError;
+
+/// Failure to store or read content of a layout.
+#[derive(Debug, thiserror::Error)]
+pub enum LayoutError {
+    /// A file operation failed.
+    #[error("{context}: {reason}")]
+    Io { context: String, reason: io::Error },
+    /// The content exceeds its size limit. Nothing was stored.
+    #[error("the content is too large: the limit is {limit} bytes")]
+    TooLarge { limit: u64 },
+    /// The content does not have the expected digest. Nothing was stored.
+    #[error("wrong digest: expected {expected}, found {found}")]
+    WrongDigest { expected: Digest, found: Digest },
+    /// A stored blob changed on disk.
+    #[error("the stored blob {digest} is damaged: its bytes have the digest {found}")]
+    Damaged { digest: Digest, found: Digest },
+    /// A stored blob is not a manifest.
+    #[error("cannot read {digest} as a manifest: {reason}")]
+    Manifest { digest: Digest, reason: ManifestError },
+}
+
+/// Adds the failed operation to an I/O error.
+pub(crate) trait Context<T> {
+    fn context(self, what: impl FnOnce() -> String) -> Result<T, LayoutError>;
+}
+
+impl<T> Context<T> for io::Result<T> {
+    fn context(self, what: impl FnOnce() -> String) -> Result<T, LayoutError> {
+        self.map_err(|reason| LayoutError::Io { context: what(), reason })
+    }
+}

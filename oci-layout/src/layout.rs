@@ -1,0 +1,334 @@
+//! OCI image layout in a directory: `oci-layout`, `index.json`, `blobs/sha256/…`.
+//!
+//! Several processes use one layout concurrently. A rename publishes each blob after it is complete
+//! and verified. A rename replaces the index as well, under a lock.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File, TryLockError},
+    io::{self, ErrorKind, Read, Seek},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use domain::digest::Digest;
+use oci_spec::image::{ImageIndex, ImageIndexBuilder, MediaType, SCHEMA_VERSION};
+
+use crate::{
+    ArtifactManifest, Blob, BlobWriter, LayoutError, MANIFEST_LIMIT,
+    blob::replace,
+    digest::{hex_of, sha256, sha256_reader},
+    error::Context as _,
+};
+
+/// Longest wait for the lock of the index.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval between attempts to take the lock.
+const LOOK: Duration = Duration::from_millis(10);
+/// Content of the file `oci-layout`.
+const MARKER: &[u8] = br#"{"imageLayoutVersion":"1.0.0"}"#;
+/// Lock file of the index. A backup skips files with a leading dot.
+const LOCK: &str = ".index.lock";
+/// Annotation of an index entry with the repository of the artifact.
+pub(crate) const REPOSITORY: &str = "dev.stead.repository";
+
+/// OCI image layout in a directory.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    dir: PathBuf,
+    drafts: PathBuf,
+}
+
+impl Layout {
+    /// Returns the layout in `dir`. The first write creates the directory.
+    pub fn new(dir: impl Into<PathBuf>) -> Layout {
+        let dir = dir.into();
+        Layout { drafts: dir.clone(), dir }
+    }
+
+    /// Uses another directory of the same file system for temporary files.
+    pub fn with_drafts(self, drafts: impl Into<PathBuf>) -> Layout {
+        Layout { drafts: drafts.into(), ..self }
+    }
+
+    /// Returns whether the layout has this blob.
+    pub fn has(&self, digest: &Digest) -> bool {
+        self.path(digest).is_file()
+    }
+
+    /// Returns the path of a blob.
+    pub fn path(&self, digest: &Digest) -> PathBuf {
+        self.blobs().join(hex_of(digest))
+    }
+
+    /// Starts a blob of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// Fails if the layout cannot be written.
+    pub fn writer(&self, limit: u64) -> Result<BlobWriter, LayoutError> {
+        self.create()?;
+        let writer = BlobWriter::new(&self.drafts, self.blobs(), limit);
+        writer.context(|| "cannot create a temporary file".into())
+    }
+
+    /// Stores these bytes as a blob. A blob that exists already is not an error.
+    ///
+    /// # Errors
+    /// Fails if the blob cannot be written.
+    pub fn put(&self, bytes: &[u8]) -> Result<Digest, LayoutError> {
+        let mut writer = self.writer(u64::MAX)?;
+        writer.append(bytes)?;
+        writer.finish(None)
+    }
+
+    /// Opens a blob after hashing all its bytes again: another process may have changed the file.
+    ///
+    /// # Errors
+    /// [`LayoutError::Damaged`], or an I/O error.
+    pub fn verified(&self, digest: &Digest) -> Result<File, LayoutError> {
+        let read = || format!("cannot read the blob {digest}");
+        let mut file = File::open(self.path(digest)).context(read)?;
+        check(digest, sha256_reader(&mut file).context(read)?)?;
+        file.rewind().context(read)?;
+        Ok(file)
+    }
+
+    /// Returns a stored manifest after verifying its digest.
+    ///
+    /// # Errors
+    /// The errors of [`Layout::verified`], and a blob that is too large or not a manifest.
+    pub fn manifest(&self, digest: &Digest) -> Result<ArtifactManifest, LayoutError> {
+        self.read_manifest(digest).map(|(manifest, _)| manifest)
+    }
+
+    /// Returns whether the layout has this artifact with all its blobs.
+    pub fn complete(&self, digest: &Digest) -> bool {
+        self.has(digest)
+            && self.manifest(digest).is_ok_and(|m| m.blobs().all(|blob| self.has(&blob.digest)))
+    }
+
+    /// Adds an artifact of this repository to the index, so that other OCI tools find it. All its
+    /// blobs must be stored.
+    ///
+    /// # Errors
+    /// The errors of [`Layout::manifest`], and an index that cannot be read or written.
+    pub fn list(&self, repository: &str, digest: &Digest) -> Result<(), LayoutError> {
+        let (manifest, size) = self.read_manifest(digest)?;
+        let blob = Blob { media_type: MediaType::ImageManifest, digest: digest.clone(), size };
+        let mut listed = blob.descriptor();
+        listed.set_artifact_type(manifest.image().artifact_type().clone());
+        let repository = (REPOSITORY.to_owned(), repository.to_owned());
+        listed.set_annotations(Some(HashMap::from([repository])));
+        let _lock = self.lock()?;
+        let mut index = self.index()?;
+        if !index.manifests().contains(&listed) {
+            let all = index.manifests().iter().cloned().chain([listed]);
+            index.set_manifests(all.collect());
+            self.write_index(&index)?;
+        }
+        Ok(())
+    }
+
+    /// Moves a blob whose bytes do not match its digest to `damaged/`, so that it can be pulled
+    /// again. Returns the new path. An earlier damaged file with the same name is replaced.
+    ///
+    /// # Errors
+    /// Fails if the blob cannot be moved.
+    pub fn quarantine(&self, digest: &Digest) -> Result<PathBuf, LayoutError> {
+        let aside = self.damaged().join(hex_of(digest));
+        let moved =
+            fs::create_dir_all(self.damaged()).and_then(|()| fs::rename(self.path(digest), &aside));
+        moved.context(|| format!("cannot move the damaged blob {digest} to another directory"))?;
+        Ok(aside)
+    }
+
+    /// Locks the index. The wait has a limit, because a stopped process may hold the lock.
+    pub(crate) fn lock(&self) -> Result<File, LayoutError> {
+        self.create()?;
+        let context = || "cannot lock the index of the layout".into();
+        let lock = File::create(self.dir.join(LOCK)).context(context)?;
+        let until = Instant::now() + LOCK_TIMEOUT;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(lock),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) => {
+                    let held =
+                        io::Error::new(ErrorKind::TimedOut, "another process holds the lock");
+                    return Err(held).context(context);
+                }
+                Err(TryLockError::Error(error)) => return Err(error).context(context),
+            }
+        }
+    }
+
+    pub(crate) fn index(&self) -> Result<ImageIndex, LayoutError> {
+        let path = self.dir.join("index.json");
+        let context = || format!("cannot read {}", path.display());
+        let read = match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::from),
+            Err(error) if error.kind() == ErrorKind::NotFound => empty_index(),
+            Err(error) => Err(error),
+        };
+        read.context(context)
+    }
+
+    pub(crate) fn write_index(&self, index: &ImageIndex) -> Result<(), LayoutError> {
+        let bytes = serde_json::to_vec(index).map_err(io::Error::from);
+        self.replace("index.json", &bytes.context(|| "cannot write the index".into())?)
+    }
+
+    pub(crate) fn drafts(&self) -> &Path {
+        &self.drafts
+    }
+
+    pub(crate) fn damaged(&self) -> PathBuf {
+        self.dir.join("damaged")
+    }
+
+    pub(crate) fn blobs(&self) -> PathBuf {
+        self.dir.join("blobs").join("sha256")
+    }
+
+    fn create(&self) -> Result<(), LayoutError> {
+        for dir in [&self.blobs(), &self.drafts] {
+            fs::create_dir_all(dir).context(|| format!("cannot create {}", dir.display()))?;
+        }
+        if self.dir.join("oci-layout").exists() {
+            return Ok(());
+        }
+        self.replace("oci-layout", MARKER)
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), LayoutError> {
+        let path = self.dir.join(name);
+        replace(&self.drafts, &path, bytes).context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Reads a manifest and its size. A larger blob is not read into memory.
+    fn read_manifest(&self, digest: &Digest) -> Result<(ArtifactManifest, u64), LayoutError> {
+        let mut bytes = Vec::new();
+        let file = File::open(self.path(digest));
+        let read = file.and_then(|file| file.take(MANIFEST_LIMIT + 1).read_to_end(&mut bytes));
+        let size = read.context(|| format!("cannot read the blob {digest}"))? as u64;
+        if size > MANIFEST_LIMIT {
+            return Err(LayoutError::TooLarge { limit: MANIFEST_LIMIT });
+        }
+        check(digest, sha256(&bytes))?;
+        let manifest = ArtifactManifest::parse(&bytes);
+        let invalid = |reason| LayoutError::Manifest { digest: digest.clone(), reason };
+        Ok((manifest.map_err(invalid)?, size))
+    }
+}
+
+fn check(digest: &Digest, found: Digest) -> Result<(), LayoutError> {
+    if found == *digest {
+        return Ok(());
+    }
+    Err(LayoutError::Damaged { digest: digest.clone(), found })
+}
+
+fn empty_index() -> io::Result<ImageIndex> {
+    let empty = ImageIndexBuilder::default()
+        .schema_version(SCHEMA_VERSION)
+        .media_type(MediaType::ImageIndex)
+        .manifests([]);
+    empty.build().map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::tests::manifest;
+
+    /// Stores a manifest whose blobs are missing.
+    fn stored(layout: &Layout, layer: &[u8]) -> Digest {
+        layout.put(&manifest(layer).to_bytes().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn many_at_once_lose_nothing_from_the_index() {
+        let dir = tempfile::tempdir().unwrap();
+        let threads: Vec<_> = (0..8_u8)
+            .map(|n| {
+                let layout = Layout::new(dir.path());
+                std::thread::spawn(move || {
+                    let digest = stored(&layout, &[n]);
+                    layout.list("shop/web", &digest).unwrap();
+                    layout.list("shop/web", &digest).unwrap();
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let layout = Layout::new(dir.path());
+        let index = layout.index().unwrap();
+        assert_eq!(index.manifests().len(), 8);
+        let listed = index.manifests().iter().map(|listed| Blob::try_from(listed).unwrap());
+        assert!(listed.into_iter().all(|blob| layout.has(&blob.digest)));
+        assert_eq!(fs::read(dir.path().join("oci-layout")).unwrap(), MARKER);
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_for_a_process_that_holds_the_index() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        let digest = stored(&layout, b"x");
+        let held = File::create(dir.path().join(LOCK)).unwrap();
+        held.lock().unwrap();
+        let listed = layout.list("shop/web", &digest);
+        assert!(
+            matches!(listed, Err(LayoutError::Io { reason, .. }) if reason.kind() == ErrorKind::TimedOut)
+        );
+        drop(held);
+        layout.list("shop/web", &digest).unwrap();
+    }
+
+    #[test]
+    fn a_blob_that_was_changed_on_disk_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        let digest = layout.put(b"good").unwrap();
+        fs::write(layout.path(&digest), b"evil").unwrap();
+        assert!(matches!(layout.verified(&digest), Err(LayoutError::Damaged { .. })));
+    }
+
+    #[test]
+    fn a_blob_with_a_wrong_digest_or_beyond_its_limit_is_not_stored() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        let mut writer = layout.writer(4).unwrap();
+        writer.append(b"evil").unwrap();
+        let finished = writer.finish(Some(&sha256(b"good")));
+        assert!(matches!(finished, Err(LayoutError::WrongDigest { .. })));
+        let mut writer = layout.writer(4).unwrap();
+        writer.append(b"goo").unwrap();
+        assert!(matches!(writer.append(b"ds"), Err(LayoutError::TooLarge { limit: 4 })));
+        drop(writer);
+        assert_eq!(fs::read_dir(layout.blobs()).unwrap().count(), 0);
+        let left = fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(left, 2, "only blobs and oci-layout, no temporary file");
+    }
+
+    #[test]
+    fn an_artifact_is_complete_with_its_last_blob() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        let digest = stored(&layout, b"tar");
+        layout.put(b"tar").unwrap();
+        assert!(!layout.complete(&digest), "its config is missing");
+        layout.put(b"{}").unwrap();
+        assert!(layout.complete(&digest));
+        assert_eq!(layout.manifest(&digest).unwrap(), manifest(b"tar"));
+    }
+
+    #[test]
+    fn a_large_blob_is_not_read_as_a_manifest() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        let limit = usize::try_from(MANIFEST_LIMIT).unwrap();
+        let digest = layout.put(&vec![b' '; limit + 1]).unwrap();
+        let read = layout.manifest(&digest);
+        assert!(matches!(read, Err(LayoutError::TooLarge { limit: MANIFEST_LIMIT })));
+    }
+}

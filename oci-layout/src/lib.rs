@@ -1,0 +1,23 @@
+//! OCI image layouts on disk: storage of artifacts on the server and on runners.
+//!
+//! ```text
+//! bytes ─▶ BlobWriter ─verify, fsync, rename─▶ blobs/sha256/<hex>
+//! manifest ─▶ Layout::list ─lock─▶ index.json        Layout::prune ─▶ blobs beyond the budget
+//! ```
+//!
+//! The types of manifests and indexes are those of `oci-spec`. [`ArtifactManifest`] checks what
+//! they do not: the schema version, the media type, and that every blob has a SHA-256 digest.
+
+mod blob;
+mod digest;
+mod error;
+mod layout;
+mod manifest;
+mod prune;
+
+pub use blob::BlobWriter;
+pub use digest::{Hasher, sha256, sha256_file};
+pub use error::LayoutError;
+pub use layout::Layout;
+pub use manifest::{ArtifactManifest, Blob, EMPTY, MANIFEST_LIMIT, ManifestError};
+pub use oci_spec::image;
