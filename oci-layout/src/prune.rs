@@ -78,7 +78,7 @@ impl Layout {
             referenced.extend(more);
             required.push(manifest);
         }
-        index.set_manifests(kept.into_iter().map(|manifest| manifest.descriptor).collect());
+        index.set_manifests(required.into_iter().map(|manifest| manifest.descriptor).collect());
         self.write_index(&index)?;
         self.remove_unreferenced(&referenced)
     }
