@@ -11,8 +11,6 @@ pub mod archives;
 pub mod artifacts;
 /// Principals, tokens and roles.
 pub mod auth;
-/// Background loops.
-pub mod background;
 /// Backup and restore.
 pub mod backup;
 /// Installs that changed in ranges of the log.
@@ -39,6 +37,8 @@ pub mod keys;
 pub mod listen;
 /// Logs of jobs.
 pub mod logs;
+/// Periodic maintenance of the log, the database and the keys.
+pub mod maintenance;
 /// Metrics.
 pub mod metrics;
 /// Probes, metrics and key list.
@@ -47,6 +47,8 @@ pub mod ops;
 pub mod postgres;
 /// Error responses of both APIs.
 pub mod problem;
+/// Reactions to events and to elapsed time.
+pub mod reactions;
 /// Conversion of domain errors to problems.
 pub mod refusal;
 /// Storage of the vendor's artifacts.

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use api::background::policies;
+use api::reactions::policies;
 use event_log::{EventLog, Options, testing::measure::History, verify::verify};
 use projections::Projections;
 use schemas::runner::Outcome;
