@@ -11,7 +11,7 @@ use projections::Class;
 use serde::Serialize;
 use sqlx::PgPool;
 
-use crate::background::dead_letters;
+use crate::reactions::dead_letters;
 
 /// Archived partition of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -9,9 +9,9 @@ use schemas::keys::KEYS_PATH;
 use serde_json::{Value, json};
 
 use crate::{
-    background::dead_letters,
     metrics::OPENMETRICS,
     problem::{ApiResult, Code, Problem},
+    reactions::dead_letters,
     state::App,
 };
 

@@ -8,6 +8,7 @@ mod loops;
 mod options;
 mod owner;
 mod ready;
+mod supervise;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]

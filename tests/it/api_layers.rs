@@ -20,7 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("state", &["state"]),
     ("rendering and erasure", &["erasure", "render"]),
     ("use cases", &["usecases"]),
-    ("reactions", &["background"]),
+    ("reactions and maintenance", &["maintenance", "reactions"]),
     ("extraction of requests", &["extract"]),
     ("front ends", &["artifacts", "control", "docs", "ops", "runner"]),
     ("routes", &["router"]),

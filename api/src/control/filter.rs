@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn timer_list_is_complete() {
         let mut timers = BTreeSet::new();
-        for path in sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/background"))) {
+        for path in sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/reactions"))) {
             let text = fs::read_to_string(path).unwrap();
             let after = text.split("Actor::Timer(\"").skip(1);
             timers.extend(after.map(|rest| rest.split('"').next().unwrap().to_owned()));

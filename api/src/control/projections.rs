@@ -21,12 +21,12 @@ use schemas::control::{
 use tokio::sync::mpsc;
 
 use crate::{
-    background::{
+    extract::{NoIdempotencyKey, Path, Query},
+    problem::{ApiResult, Code, Problem},
+    reactions::{
         dead_letters::{self, Progress as Reached},
         policies,
     },
-    extract::{NoIdempotencyKey, Path, Query},
-    problem::{ApiResult, Code, Problem},
     state::App,
 };
 

@@ -4,14 +4,12 @@ use std::sync::Arc;
 use event_log::{InlineProjection, StoredEvent};
 use tokio::{sync::broadcast::Receiver, task::JoinSet};
 
+use super::supervise::{require, supervise};
 use crate::{
-    background::{
-        self, checkpoints, policies,
-        supervise::{require, supervise},
-        verification,
-    },
     dispatch,
+    maintenance::{checkpoints, keys, log_days, log_partitions, uploads, verification},
     problem::Problem,
+    reactions::{erasure, liveness, policies, principals, timers},
     state::App,
     write_behind::{
         WriteBehindQueue, grants,
@@ -42,7 +40,7 @@ pub(super) async fn start(
     let mut first = Some(tail);
     supervise(loops, app, "authorization", move |app| {
         let tail = first.take().unwrap_or_else(|| app.log().tail());
-        background::principals::run(app, tail)
+        principals::run(app, tail)
     });
     let (_, position) = dispatch::load(&app.dispatch, app.log(), &app.pool).await?;
     supervise(loops, app, "dispatch", move |app| {
@@ -57,14 +55,14 @@ pub(super) async fn start(
     supervise(loops, app, "answers", move |app| {
         idempotent_responses::run(app.pool.clone(), app.stopping.clone(), response_queue.clone())
     });
-    supervise(loops, app, "liveness", background::liveness::run);
-    supervise(loops, app, "timers", background::timers::run);
-    supervise(loops, app, "keys", background::keys::run);
+    supervise(loops, app, "liveness", liveness::run);
+    supervise(loops, app, "timers", timers::run);
+    supervise(loops, app, "keys", keys::run);
     supervise(loops, app, "checkpoints", |app| checkpoints::run(app, checkpoints::Pace::default()));
-    supervise(loops, app, "erasure", background::erasure::run);
-    supervise(loops, app, "uploads", background::uploads::run);
-    supervise(loops, app, "log_days", background::log_days::run);
-    supervise(loops, app, "log_partitions", background::log_partitions::run);
+    supervise(loops, app, "erasure", erasure::run);
+    supervise(loops, app, "uploads", uploads::run);
+    supervise(loops, app, "log_days", log_days::run);
+    supervise(loops, app, "log_partitions", log_partitions::run);
     supervise(loops, app, "policies", |app| {
         let server = app.config.server.clone();
         policies::run(app, server)

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use api::background::policies;
+use api::reactions::policies;
 use event_log::{EventLog, Options, verify::verify};
 use measure::History;
 use projections::Projections;

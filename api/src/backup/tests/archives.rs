@@ -11,7 +11,7 @@ async fn archives_of_dropped_rows_are_backed_up_and_restored() {
     }
     app.log().publish_checkpoint(app.keys.current().checkpoints()).await.unwrap();
     app.projections.wait_for(300, std::time::Duration::from_secs(30)).await.unwrap();
-    while crate::background::dead_letters::progress(&app.pool).await.unwrap().position < 300 {
+    while crate::reactions::dead_letters::progress(&app.pool).await.unwrap().position < 300 {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     let archives = app.log().archives().clone();

@@ -20,10 +20,10 @@ use tokio::sync::{
 };
 
 use crate::{
-    background::dead_letters,
     erasure,
     extract::NoIdempotencyKey,
     problem::{Code, Problem},
+    reactions::dead_letters,
     state::App,
 };
 

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     archives,
     auth::PrincipalCache,
-    background::dead_letters,
+    reactions::dead_letters,
     server::{
         Server,
         testing::{Started, options},
@@ -88,7 +88,7 @@ async fn responses_are_identical_when_events_exist_only_in_archives() {
     }
     app.log().publish_checkpoint(app.keys.current().checkpoints()).await.unwrap();
     app.projections.wait_for(600, std::time::Duration::from_secs(30)).await.unwrap();
-    while crate::background::dead_letters::progress(&app.pool).await.unwrap().position < 600 {
+    while crate::reactions::dead_letters::progress(&app.pool).await.unwrap().position < 600 {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     let queries = queries_of(acme.id);

@@ -19,8 +19,8 @@ use ulid::Ulid;
 
 use super::{bundle, new_install, owner, with_install};
 use crate::{
-    background::dead_letters,
     execute::Call,
+    reactions::dead_letters,
     server::{
         Server,
         testing::{self, Started, options},

@@ -26,13 +26,13 @@ use ulid::Ulid;
 
 use crate::{
     auth::{Assertions, PrincipalCache, Tokens},
-    background::{liveness, principals},
     clock::system_clock,
     dispatch::{self, Dispatch, Timing},
     execute::{Call, Engine},
     keys::Keys,
     logs::LogStore,
     metrics::Metrics,
+    reactions::{liveness, principals},
     registry::{Manifests, Registry},
     router,
     state::{App, Config, Inner},

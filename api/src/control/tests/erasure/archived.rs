@@ -14,7 +14,7 @@ async fn archive_first_events(started: &Started) {
     }
     app.log().publish_checkpoint(app.keys.current().checkpoints()).await.unwrap();
     app.projections.wait_for(300, Duration::from_secs(30)).await.unwrap();
-    while crate::background::dead_letters::progress(&app.pool).await.unwrap().position < 300 {
+    while crate::reactions::dead_letters::progress(&app.pool).await.unwrap().position < 300 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     archives::create(&app.pool, app.log().archives(), None, &no_progress).await.unwrap();
@@ -84,7 +84,7 @@ async fn archived_events_are_encrypted_and_read_erased_after_shredding() {
     }
     app.log().publish_checkpoint(app.keys.current().checkpoints()).await.unwrap();
     app.projections.wait_for(300, Duration::from_secs(30)).await.unwrap();
-    while crate::background::dead_letters::progress(&app.pool).await.unwrap().position < 300 {
+    while crate::reactions::dead_letters::progress(&app.pool).await.unwrap().position < 300 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let parked = "insert into log_dead_letter (position, reason, attempts, created_at) \

@@ -7,6 +7,8 @@
 use std::{any::Any, collections::VecDeque, panic::AssertUnwindSafe, time::Duration};
 
 use futures::FutureExt as _;
+#[cfg(feature = "planted")]
+use proof::fault_injection::{Fault, has};
 use tokio::{task::JoinSet, time::Instant};
 use tracing::error;
 
@@ -41,7 +43,7 @@ async fn run_supervised<F>(
     loop {
         let run = task(app.clone());
         #[cfg(feature = "planted")]
-        let run = super::planted::with_panic(name, run);
+        let run = with_panic(name, run);
         let ended = AssertUnwindSafe(run).catch_unwind().await;
         if app.stopping.is_cancelled() {
             return;
@@ -91,6 +93,25 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "panic without a message".into())
+}
+
+/// Runs a task. The task `timers` panics once a test injects [`Fault::PanicInTask`].
+#[cfg(feature = "planted")]
+async fn with_panic(name: &str, task: impl Future<Output = ()>) {
+    #[allow(clippy::panic, reason = "this is the injected fault")]
+    let fault = async {
+        while !has(Fault::PanicInTask) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("injected fault");
+    };
+    if name != "timers" {
+        return task.await;
+    }
+    tokio::select! {
+        () = task => {}
+        () = fault => {}
+    }
 }
 
 #[cfg(all(test, feature = "planted"))]

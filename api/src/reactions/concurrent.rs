@@ -9,9 +9,9 @@ use event_log::StoredEvent;
 use futures::{FutureExt as _, StreamExt as _, stream};
 
 use super::{
+    commit::{self, FailureClass, classify},
     dead_letters,
     policies::PolicyConsumer,
-    reactions::{self, FailureClass, classify},
 };
 use crate::{problem::Problem, state::App};
 
@@ -31,7 +31,7 @@ pub async fn react(
     let mut threads: Vec<Vec<&StoredEvent>> = vec![];
     let mut known: HashMap<String, usize> = HashMap::new();
     for fact in facts {
-        let Some(about) = reactions::about(app, fact).await else { continue };
+        let Some(about) = commit::target_of(app, fact).await else { continue };
         match known.get(&about) {
             Some(at) => threads[*at].push(fact),
             None => {
@@ -75,7 +75,7 @@ async fn process(
     tries: u32,
 ) -> Result<ReactionOutcome, Problem> {
     let mut tried = 1;
-    while let Err(problem) = reactions::to(app, place, fact).await {
+    while let Err(problem) = commit::react_to(app, place, fact).await {
         match classify(problem.code) {
             // A temporary failure affects every target, so the caller retries the events later.
             FailureClass::Transient => return Err(problem),

@@ -15,25 +15,6 @@ pub(super) async fn reap_by_update(app: &App, due: &TimeoutCommand) -> bool {
     true
 }
 
-/// Runs a task. The task `timers` panics once the fault [`Fault::PanicInTask`] is injected.
-pub(super) async fn with_panic(name: &str, task: impl Future<Output = ()>) {
-    if name != "timers" {
-        return task.await;
-    }
-    tokio::select! {
-        () = task => {}
-        () = fault() => {}
-    }
-}
-
-#[allow(clippy::panic, reason = "this is the injected fault")]
-async fn fault() {
-    while !has(Fault::PanicInTask) {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    panic!("injected fault");
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

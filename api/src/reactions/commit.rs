@@ -119,7 +119,7 @@ pub fn classify(code: Code) -> FailureClass {
 
 /// Returns the target of an event's reactions. Reactions with the same target never run
 /// concurrently. Returns `None` if there is no reaction.
-pub async fn about(app: &App, event: &StoredEvent) -> Option<String> {
+pub async fn target_of(app: &App, event: &StoredEvent) -> Option<String> {
     // If an error or a panic prevents finding the target, the reaction fails in the same way. The
     // reaction handles the error.
     let unread = || Some(event.stream.to_string());
@@ -152,7 +152,11 @@ async fn target(app: &App, event: &StoredEvent) -> Result<Option<String>, Proble
 
 /// Runs all reactions to an event. An internal error in one reaction does not prevent the others. A
 /// panic is confined to its event and does not stop the policies of other installs.
-pub async fn to(app: &App, place: &PolicyConsumer, event: &StoredEvent) -> Result<(), Problem> {
+pub async fn react_to(
+    app: &App,
+    place: &PolicyConsumer,
+    event: &StoredEvent,
+) -> Result<(), Problem> {
     let reaction = AssertUnwindSafe(all(app, place, event)).catch_unwind();
     reaction.await.unwrap_or_else(|_| {
         Err(Problem::internal(format!(

@@ -76,7 +76,7 @@ fn update_gauges(app: &App) {
 
 async fn apply_timeout(app: &App, due: TimeoutCommand) {
     #[cfg(feature = "planted")]
-    if super::planted::reap_by_update(app, &due).await {
+    if super::fault_injection::reap_by_update(app, &due).await {
         return;
     }
     let said = match due.clone() {

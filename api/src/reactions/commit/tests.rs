@@ -7,7 +7,7 @@ use serde_json::json;
 use ulid::Ulid;
 
 use super::*;
-use crate::{background::policies::CONSUMER, clock::system_clock, server::testing::Started};
+use crate::{clock::system_clock, reactions::policies::CONSUMER, server::testing::Started};
 
 tokio::task_local! {
     /// Set in a task whose clock panics.
@@ -40,9 +40,9 @@ async fn panicking_reaction_is_an_internal_error_and_stops_no_other() {
     let held = ConsumerLease { name: name.into(), version, shard, position: at, owner_epoch: 1 };
     let place = PolicyConsumer::of(held);
     // when its reaction panics
-    let panicked = BROKEN.scope((), to(app, &place, &event)).await.unwrap_err();
+    let panicked = BROKEN.scope((), react_to(app, &place, &event)).await.unwrap_err();
     // then the event becomes a dead letter and is retried like after any other internal error
     assert_eq!(classify(panicked.code), FailureClass::Internal);
-    to(app, &place, &event).await.unwrap();
+    react_to(app, &place, &event).await.unwrap();
     started.server.stop().await;
 }

@@ -6,8 +6,8 @@
 use sqlx::{PgPool, Row as _};
 
 use super::{
+    commit::{self, FailureClass, classify},
     policies::{CONSUMER, PolicyConsumer},
-    reactions::{self, FailureClass, classify},
 };
 use crate::{problem::Problem, state::App};
 
@@ -67,7 +67,7 @@ pub async fn retry_all(app: &App, place: &PolicyConsumer) -> Result<(), Problem>
         // An event whose archive is missing stays a dead letter, and the next one is tried.
         let done = match app.engine.log().event(position).await {
             Ok(None) => continue,
-            Ok(Some(event)) => reactions::to(app, place, &event).await,
+            Ok(Some(event)) => commit::react_to(app, place, &event).await,
             Err(error) => Err(error.into()),
         };
         match done {
