@@ -19,7 +19,7 @@ Exit codes:
 With --output json or ndjson, an error is one line of JSON on standard error: problem details with `exit_code`.";
 
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The operation itself failed, for example a run or a verification.
     Outcome(String),
     /// The command line or its input is invalid.
@@ -56,7 +56,7 @@ impl Failure {
     }
 
     /// Prints the failure to standard error, and returns its exit code.
-    pub(crate) fn report(&self, output: Output) -> ExitCode {
+    pub fn report(&self, output: Output) -> ExitCode {
         let text = match output {
             Output::Table => self.text(),
             Output::Json | Output::Ndjson => self.json(),

@@ -16,8 +16,8 @@ pub enum Output {
 
 /// Format, colors and verbosity of the output.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Screen {
-    pub(crate) output: Output,
+pub struct Screen {
+    pub output: Output,
     color: bool,
     quiet: bool,
 }
@@ -37,14 +37,14 @@ pub(crate) enum Tone {
 impl Screen {
     /// Enables colors if standard output is a terminal, unless `no_colour` or the variable
     /// `NO_COLOR` disables them.
-    pub(crate) fn new(output: Output, no_colour: bool, quiet: bool) -> Self {
+    pub fn new(output: Output, no_colour: bool, quiet: bool) -> Self {
         let opts_out = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         let color = !no_colour && !opts_out && std::io::stdout().is_terminal();
         Screen { output, color, quiet }
     }
 
     /// Prints one object: as JSON, or as the text that `table_text` returns.
-    pub(crate) fn print_one<T: Serialize>(
+    pub fn print_one<T: Serialize>(
         &self,
         thing: &T,
         table_text: impl FnOnce(&Self) -> String,
@@ -168,7 +168,7 @@ pub struct Table {
 }
 
 impl Table {
-    pub(crate) fn new<const N: usize>(heading: [&str; N]) -> Self {
+    pub fn new<const N: usize>(heading: [&str; N]) -> Self {
         Table { rows: vec![heading.map(str::to_owned).to_vec()] }
     }
 

@@ -96,7 +96,7 @@ pub(crate) struct CommandContext {
 }
 
 impl Settings {
-    pub(crate) fn screen(&self) -> Screen {
+    pub fn screen(&self) -> Screen {
         let output = match self.output {
             Format::Table => Output::Table,
             Format::Json | Format::Sarif => Output::Json,

@@ -113,7 +113,7 @@ impl Layout {
     ///
     /// # Errors
     /// The errors of [`Layout::manifest`], and an index that cannot be read or written.
-    pub fn list(&self, repository: &str, digest: &Digest) -> Result<(), LayoutError> {
+    pub fn add_to_index(&self, repository: &str, digest: &Digest) -> Result<(), LayoutError> {
         let (manifest, size) = self.read_manifest(digest)?;
         let blob = Blob { media_type: MediaType::ImageManifest, digest: digest.clone(), size };
         let mut listed = blob.descriptor();
@@ -255,8 +255,8 @@ mod tests {
                 let layout = Layout::new(dir.path());
                 std::thread::spawn(move || {
                     let digest = stored(&layout, &[n]);
-                    layout.list("shop/web", &digest).unwrap();
-                    layout.list("shop/web", &digest).unwrap();
+                    layout.add_to_index("shop/web", &digest).unwrap();
+                    layout.add_to_index("shop/web", &digest).unwrap();
                 })
             })
             .collect();
@@ -276,12 +276,12 @@ mod tests {
         let digest = stored(&layout, b"x");
         let held = File::create(dir.path().join(LOCK)).unwrap();
         held.lock().unwrap();
-        let listed = layout.list("shop/web", &digest);
+        let listed = layout.add_to_index("shop/web", &digest);
         assert!(
             matches!(listed, Err(LayoutError::Io { reason, .. }) if reason.kind() == ErrorKind::TimedOut)
         );
         drop(held);
-        layout.list("shop/web", &digest).unwrap();
+        layout.add_to_index("shop/web", &digest).unwrap();
     }
 
     #[test]

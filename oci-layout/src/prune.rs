@@ -176,7 +176,7 @@ mod tests {
         let bytes = manifest(&layer).to_bytes().unwrap();
         let (layer, empty) = (layout.put(&layer).unwrap(), layout.put(EMPTY).unwrap());
         let digest = layout.put(&bytes).unwrap();
-        layout.list(repository, &digest).unwrap();
+        layout.add_to_index(repository, &digest).unwrap();
         let then = SystemTime::now() - Duration::from_secs(3600 * (hours + 2));
         for blob in [&layer, &empty, &digest] {
             fs::File::open(layout.path(blob)).unwrap().set_modified(then).unwrap();

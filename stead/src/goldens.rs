@@ -30,7 +30,7 @@ fn archives_read_like_this() {
     let archives = vec![range(1, 10_240_000), range(10_240_001, 20_480_000)];
     let next =
         Some("positions 20480001 to 30720000 are not closed: the log ends at 20491337".into());
-    golden("archive-create.txt", &archive::output::made(&CreatedArchives { archives, next }));
+    golden("archive-create.txt", &archive::output::created(&CreatedArchives { archives, next }));
     let made_at = AT.parse().unwrap();
     let shown =
         [(1, 10_240_000, false), (10_240_001, 20_480_000, true)].map(|(first, last, has_rows)| {
@@ -56,7 +56,7 @@ fn backup_and_restore_output() {
     }))
     .unwrap();
     let out = Path::new("/backups/2026-11-21");
-    golden("backup-create.txt", &backup::output::made(&manifest, out));
+    golden("backup-create.txt", &backup::output::created(&manifest, out));
     let reached = |file: &str, position, missing| {
         let file = file.to_owned();
         api::backup::Coverage { file, position, epoch: 1, missing }

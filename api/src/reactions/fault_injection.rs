@@ -38,7 +38,7 @@ mod tests {
             tell(app, domain::ids::JobId(Ulid::new()), vec![JobCommand::Queue(work.clone())]).await;
         }
         tokio::time::sleep(Duration::from_millis(2_500)).await;
-        oracle::everything(&app.pool, &[]).await
+        oracle::check_all(&app.pool, &[]).await
     }
 
     /// If the server expires queued jobs with events, projections and log agree. If the server

@@ -109,7 +109,7 @@ impl Registry {
     ///
     /// # Errors
     /// [`ArtifactError`]; nothing was stored.
-    pub async fn keep(
+    pub async fn store(
         &self,
         repository: &Repository,
         digest: &Digest,
@@ -132,7 +132,7 @@ impl Registry {
     ///
     /// # Errors
     /// A file operation failed, or the index is invalid.
-    pub async fn list(
+    pub async fn add_to_index(
         &self,
         repository: &Repository,
         digest: &Digest,
@@ -144,7 +144,7 @@ impl Registry {
         // disconnects, no other write may start before this one ends.
         let alone = Arc::clone(&self.index).lock_owned().await;
         run_blocking(move || {
-            let listed = layout.list(&repository, &digest);
+            let listed = layout.add_to_index(&repository, &digest);
             drop(alone);
             listed
         })

@@ -46,7 +46,7 @@ pub async fn pull(
             pull_blob(registry, layout, repository, &blob.digest, blob.size).await?;
         }
     }
-    layout.list(repository, digest)?;
+    layout.add_to_index(repository, digest)?;
     Ok(manifest)
 }
 

@@ -255,7 +255,7 @@ mod tests {
         let layer = vec![content; 1000];
         let bytes = component(&Blob::of(LAYER_TYPE, &layer)).to_bytes().unwrap();
         let blobs = [layer, b"{}".to_vec(), bytes].map(|blob| layout.put(&blob).unwrap());
-        layout.list("acme/web", &blobs[2]).unwrap();
+        layout.add_to_index("acme/web", &blobs[2]).unwrap();
         let hours = 10 - u64::from(content);
         let then = std::time::SystemTime::now() - Duration::from_secs(3600 * hours);
         for blob in &blobs {
