@@ -4,7 +4,7 @@ mod concurrent;
 pub mod dead_letters;
 pub mod erasure;
 mod failures;
-#[cfg(feature = "planted")]
+#[cfg(feature = "fault-injection")]
 mod fault_injection;
 pub mod liveness;
 pub mod policies;

@@ -41,16 +41,16 @@ struct Options {
     time: Duration,
     seed: u64,
     /// Bug to inject into the servers. The oracle must then find a violation.
-    planted: Option<String>,
+    fault: Option<String>,
 }
 
-/// Usage: `stead-bench-nemesis [SECONDS] [--hours N] [--seed N] [--planted BUG]`.
+/// Usage: `stead-bench-nemesis [SECONDS] [--hours N] [--seed N] [--fault FAULT]`.
 pub fn main() -> ExitCode {
     let options = match Options::read() {
         Ok(options) => options,
         Err(what) => {
             eprintln!(
-                "{what}\nusage: scripts/nemesis [SECONDS|--hours N] [--seed N] [--planted BUG]"
+                "{what}\nusage: scripts/nemesis [SECONDS|--hours N] [--seed N] [--fault FAULT]"
             );
             return ExitCode::from(2);
         }
@@ -63,7 +63,7 @@ pub fn main() -> ExitCode {
     );
     let wrong = campaign(&options);
     wrong.iter().for_each(|finding| println!("VIOLATION: {finding}"));
-    match (wrong.is_empty(), &options.planted) {
+    match (wrong.is_empty(), &options.fault) {
         (true, None) => {
             println!("result: no acknowledged event is missing, duplicated or wrong")
         }
@@ -71,7 +71,7 @@ pub fn main() -> ExitCode {
         (true, Some(bug)) => println!("result: FAILED, the oracle did not detect the bug {bug}"),
         (false, Some(bug)) => println!("result: the oracle detected the bug {bug}"),
     }
-    match wrong.is_empty() == options.planted.is_none() {
+    match wrong.is_empty() == options.fault.is_none() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }
@@ -82,7 +82,7 @@ impl Options {
         let mut options = Options {
             time: Duration::from_secs(75),
             seed: rand::random::<u32>().into(),
-            planted: None,
+            fault: None,
         };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
@@ -92,7 +92,7 @@ impl Options {
             match word.as_str() {
                 "--hours" => options.time = Duration::from_secs(number(&next()?)? * 3_600),
                 "--seed" => options.seed = number(&next()?)?,
-                "--planted" => options.planted = Some(next()?),
+                "--fault" => options.fault = Some(next()?),
                 seconds => options.time = Duration::from_secs(number(seconds)?),
             }
         }
@@ -104,7 +104,7 @@ impl Options {
 fn campaign(options: &Options) -> Vec<String> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
-    let mut environment = Environment::new(runtime, options.planted.as_deref());
+    let mut environment = Environment::new(runtime, options.fault.as_deref());
     let driver = Arc::new(Driver::new(
         &environment.balancer.control(),
         environment.token(),

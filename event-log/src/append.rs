@@ -11,7 +11,7 @@ mod ack;
 pub(crate) mod batch;
 mod catch_up;
 mod conflicts;
-#[cfg(feature = "planted")]
+#[cfg(feature = "fault-injection")]
 mod fault_injection;
 mod head;
 mod in_doubt;

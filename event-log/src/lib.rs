@@ -48,7 +48,7 @@ pub mod upload;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-#[cfg(feature = "planted")]
+#[cfg(feature = "fault-injection")]
 pub use proof::fault_injection;
 
 pub use archive::Archives;

@@ -6,7 +6,7 @@ use ulid::Ulid;
 
 use crate::{Clock, FormatMismatch, LogError, connect::SCHEMA, partitions::keep_from_application};
 
-#[cfg(feature = "planted")]
+#[cfg(feature = "fault-injection")]
 mod next;
 
 include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
@@ -20,7 +20,7 @@ pub(crate) const FIRST_RELEASED: i32 = 3;
 
 /// Returns [`FORMAT`], or the next one in a test of a rolling update.
 pub fn format() -> i32 {
-    #[cfg(feature = "planted")]
+    #[cfg(feature = "fault-injection")]
     if next::is_enabled() {
         return next::FORMAT;
     }
@@ -32,7 +32,7 @@ type File = (&'static str, &'static str);
 
 /// The migrations of this program, in order.
 fn files() -> Vec<File> {
-    #[cfg(feature = "planted")]
+    #[cfg(feature = "fault-injection")]
     if next::is_enabled() {
         return [MIGRATIONS, &[next::MIGRATION]].concat();
     }

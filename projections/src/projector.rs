@@ -169,7 +169,7 @@ pub async fn prepare(source: impl Into<Source>) -> Result<(), rebuild::RebuildEr
     Ok(())
 }
 
-#[cfg(feature = "planted")]
+#[cfg(feature = "fault-injection")]
 #[allow(clippy::panic, reason = "this is the injected fault")]
 fn injected_fault() {
     if event_log::fault_injection::has(event_log::fault_injection::Fault::PanicInProjector) {
@@ -219,7 +219,7 @@ impl Projector {
 
     async fn run(&mut self, mut positions: watch::Receiver<u64>) {
         while !self.reached.is_closed() {
-            #[cfg(feature = "planted")]
+            #[cfg(feature = "fault-injection")]
             injected_fault();
             positions.borrow_and_update();
             let timed_out = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()).into());
@@ -278,7 +278,7 @@ impl Projector {
             }
         }
         let names: Vec<&str> = at.keys().copied().collect();
-        #[cfg(feature = "planted")]
+        #[cfg(feature = "fault-injection")]
         let to = to
             + u64::from(event_log::fault_injection::has(
                 event_log::fault_injection::Fault::ConsumerOffByOne,

@@ -70,7 +70,7 @@ async fn attempt(
     connection: &mut PgConnection,
     build: &mut ShadowBuild,
 ) -> Result<Option<u64>, LogError> {
-    #[cfg(feature = "planted")]
+    #[cfg(feature = "fault-injection")]
     if event_log::fault_injection::has(event_log::fault_injection::Fault::HeadBeforeTables) {
         sqlx::Executor::execute(&mut *connection, "select 1 from log_head for update").await?;
     }

@@ -1,14 +1,14 @@
 //! Fault injection: one deliberate fault at a time, to show that the checks after a test detect it.
 //!
-//! Only builds with the feature `planted` contain it. Only tests enable the feature, and no fault
-//! is active until a test activates one.
+//! Only builds with the feature `fault-injection` contain this module. Only tests enable the feature,
+//! and no fault is active until a test activates one.
 use std::sync::{
     OnceLock,
     atomic::{AtomicU8, Ordering},
 };
 
 /// Environment variable that activates a fault for the whole process.
-pub const VARIABLE: &str = "STEAD_PLANTED";
+pub const VARIABLE: &str = "STEAD_INJECTED_FAULT";
 
 macro_rules! faults {
     ($($name:ident = $number:literal $text:literal, $what:literal;)*) => {
@@ -57,7 +57,7 @@ pub fn has(fault: Fault) -> bool {
 
 /// Activates a fault in the whole process until the returned value is dropped.
 #[must_use]
-pub fn plant(fault: Fault) -> ActiveFault {
+pub fn inject(fault: Fault) -> ActiveFault {
     ACTIVE.store(fault as u8, Ordering::SeqCst);
     ActiveFault(())
 }

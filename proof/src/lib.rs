@@ -51,7 +51,7 @@ pub mod report;
 pub mod journal;
 
 /// Fault injection for tests.
-#[cfg(feature = "planted")]
+#[cfg(feature = "fault-injection")]
 pub mod fault_injection;
 
 use sha2::{Digest, Sha256};

@@ -56,7 +56,7 @@ pub enum TreeError {
 
 /// Returns the hash of an entry.
 pub fn leaf_hash(entry: &[u8]) -> Hash {
-    #[cfg(feature = "planted")]
+    #[cfg(feature = "fault-injection")]
     if crate::fault_injection::has(crate::fault_injection::Fault::UnprefixedLeaf) {
         return sha256(entry);
     }

@@ -103,8 +103,8 @@ fn a_default_build_has_no_fault_injection() {
         command.args(["-e", "no-dev", "--format", "{p} {f}"]);
         stdout_of(command.current_dir(root))
     };
-    assert!(!tree(&["--workspace"]).contains("planted"));
-    assert!(tree(&["-p", "api", "--features", "planted"]).contains("planted"));
+    assert!(!tree(&["--workspace"]).contains("fault-injection"));
+    assert!(tree(&["-p", "api", "--features", "fault-injection"]).contains("fault-injection"));
 }
 
 #[test]

@@ -20,9 +20,9 @@ mod keys;
 mod lifecycle;
 mod older_state;
 mod pentest;
-#[cfg(feature = "planted")]
-mod planted;
-#[cfg(feature = "planted")]
+#[cfg(feature = "fault-injection")]
+mod injected_faults;
+#[cfg(feature = "fault-injection")]
 mod rolling;
 mod runner_calls;
 mod secrets;

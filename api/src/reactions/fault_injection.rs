@@ -21,7 +21,7 @@ mod tests {
     use std::time::Duration;
 
     use domain::job::{JobCommand, JobKind};
-    use proof::fault_injection::{Fault, plant};
+    use proof::fault_injection::{Fault, inject};
     use tests::oracle;
     use ulid::Ulid;
 
@@ -46,7 +46,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn oracle_finds_rows_changed_without_events() {
         assert_eq!(after_waits_that_were_too_long().await, [] as [String; 0]);
-        let _planted = plant(Fault::ReaperByUpdate);
+        let _fault = inject(Fault::ReaperByUpdate);
         let found = after_waits_that_were_too_long().await;
         assert!(found.iter().any(|what| what.starts_with("job_queue: ")), "{found:?}");
     }

@@ -75,7 +75,7 @@ fn update_gauges(app: &App) {
 }
 
 async fn apply_timeout(app: &App, due: TimeoutCommand) {
-    #[cfg(feature = "planted")]
+    #[cfg(feature = "fault-injection")]
     if super::fault_injection::reap_by_update(app, &due).await {
         return;
     }

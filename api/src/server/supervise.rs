@@ -7,7 +7,7 @@
 use std::{any::Any, collections::VecDeque, panic::AssertUnwindSafe, time::Duration};
 
 use futures::FutureExt as _;
-#[cfg(feature = "planted")]
+#[cfg(feature = "fault-injection")]
 use proof::fault_injection::{Fault, has};
 use tokio::{task::JoinSet, time::Instant};
 use tracing::error;
@@ -42,7 +42,7 @@ async fn run_supervised<F>(
     let mut failures: VecDeque<Instant> = VecDeque::new();
     loop {
         let run = task(app.clone());
-        #[cfg(feature = "planted")]
+        #[cfg(feature = "fault-injection")]
         let run = with_panic(name, run);
         let ended = AssertUnwindSafe(run).catch_unwind().await;
         if app.stopping.is_cancelled() {
@@ -96,7 +96,7 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 }
 
 /// Runs a task. The task `timers` panics once a test injects [`Fault::PanicInTask`].
-#[cfg(feature = "planted")]
+#[cfg(feature = "fault-injection")]
 async fn with_panic(name: &str, task: impl Future<Output = ()>) {
     #[allow(clippy::panic, reason = "this is the injected fault")]
     let fault = async {
@@ -114,13 +114,13 @@ async fn with_panic(name: &str, task: impl Future<Output = ()>) {
     }
 }
 
-#[cfg(all(test, feature = "planted"))]
+#[cfg(all(test, feature = "fault-injection"))]
 mod pentest {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
     use std::time::Duration;
 
     use cli::client::{Client, Target};
-    use proof::fault_injection::{Fault, plant};
+    use proof::fault_injection::{Fault, inject};
     use schemas::control::tokens::{CreateToken, Role};
     use serde_json::Value;
 
@@ -141,13 +141,13 @@ mod pentest {
     async fn readyz_names_a_task_that_panics_and_the_task_starts_again() {
         let started = Started::new().await;
         until_ready(&started, 200).await;
-        let planted = plant(Fault::PanicInTask);
+        let fault = inject(Fault::PanicInTask);
         let problem = until_ready(&started, 503).await;
         assert_eq!(
             (&problem["code"], &problem["tasks"][0]),
             (&"unavailable".into(), &"timers".into())
         );
-        drop(planted);
+        drop(fault);
         until_ready(&started, 200).await;
         let metrics = started.app().metrics.text();
         assert!(metrics.contains("stead_task_failures_total{task=\"timers\"}"), "{metrics}");
@@ -157,7 +157,7 @@ mod pentest {
     #[tokio::test]
     async fn a_task_that_keeps_panicking_ends_the_process() {
         let started = Started::new().await;
-        let _planted = plant(Fault::PanicInTask);
+        let _fault = inject(Fault::PanicInTask);
         let failed = tokio::time::timeout(Duration::from_secs(60), started.server.failed());
         assert_eq!(failed.await.unwrap(), "timers");
         started.server.stop().await;
@@ -166,7 +166,7 @@ mod pentest {
     #[tokio::test]
     async fn a_panic_of_the_appender_ends_the_process() {
         let started = Started::new().await;
-        let _planted = plant(Fault::PanicInAppender);
+        let _fault = inject(Fault::PanicInAppender);
         let server = started.server.ready.control.clone();
         let target = Target { server, token: Some(started.owner_token()), ca: None };
         let ask = CreateToken { role: Role::Viewer, name: None, expires_in_s: None };
@@ -182,9 +182,9 @@ mod pentest {
     #[tokio::test]
     async fn a_panic_of_the_projections_is_named_and_they_go_on() {
         let started = Started::new().await;
-        let planted = plant(Fault::PanicInProjector);
+        let fault = inject(Fault::PanicInProjector);
         assert_eq!(until_ready(&started, 503).await["tasks"][0], "projections");
-        drop(planted);
+        drop(fault);
         until_ready(&started, 200).await;
         started.server.stop().await;
     }

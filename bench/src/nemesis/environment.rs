@@ -45,9 +45,9 @@ struct Postgres {
 }
 
 impl Environment {
-    /// Starts everything, with an install and its enrolled runner. `planted` is a bug to inject
+    /// Starts everything, with an install and its enrolled runner. `fault` is the fault to inject
     /// into the servers.
-    pub fn new(runtime: Runtime, planted: Option<&str>) -> Environment {
+    pub fn new(runtime: Runtime, fault: Option<&str>) -> Environment {
         let dir = tempfile::Builder::new().prefix("stead-nemesis-").tempdir().unwrap();
         enterable(dir.path());
         let postgres = Postgres::start(&runtime, &dir.path().join("disk"));
@@ -62,7 +62,7 @@ impl Environment {
             let owner = proxy.url(&direct);
             let application = owner.replacen("//stead@", "//stead_app@", 1);
             let mut environment = vec![("DATABASE_OWNER_URL", &*owner)];
-            environment.extend(planted.map(|fault| ("STEAD_PLANTED", fault)));
+            environment.extend(fault.map(|fault| ("STEAD_INJECTED_FAULT", fault)));
             let clock_file = clock.to_str().unwrap();
             if let Some(library) = &library {
                 fs::write(clock, "+0").unwrap();

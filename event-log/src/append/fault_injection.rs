@@ -1,4 +1,4 @@
-//! Faults of the appender that a test activates: see [`proof::planted`].
+//! Faults of the appender that a test activates: see [`proof::fault_injection`].
 use proof::fault_injection::{Fault, has};
 use tokio::sync::oneshot;
 

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{AppendError, Clock};
 
-#[cfg(feature = "planted")]
+#[cfg(feature = "fault-injection")]
 use super::fault_injection;
 
 /// Maximum number of retries of the same commits after a transient error (deadlock, lock timeout).
@@ -76,7 +76,7 @@ impl Appender {
         mut prepared: Option<Prepared>,
         queue: &mut Queue,
     ) {
-        #[cfg(feature = "planted")]
+        #[cfg(feature = "fault-injection")]
         fault_injection::panic_before_write();
         let mut parts = VecDeque::from([commits]);
         let (mut attempts, mut uniqueness) = (0, Uniqueness::ByConstraint);
@@ -160,7 +160,7 @@ impl Appender {
             conflicts.reject(commits);
             return Ok(Attempt::Done);
         }
-        #[cfg(feature = "planted")]
+        #[cfg(feature = "fault-injection")]
         fault_injection::acknowledge_before_commit(&numbered.batch, commits, &numbered.stale);
         let (outcome, read_at) = self.send(&numbered.batch, values, *uniqueness, queue).await?;
         self.handle(outcome, numbered, commits, uniqueness, read_at).await
@@ -221,7 +221,7 @@ impl Appender {
             Outcome::HeadMoved => self.is_outdated = true,
             Outcome::NotUnique => *uniqueness = Uniqueness::Queried,
             Outcome::Rejected(error) => return Err(error),
-            #[cfg(feature = "planted")]
+            #[cfg(feature = "fault-injection")]
             Outcome::InDoubt(_) if fault_injection::retries_in_doubt() => self.connection = None,
             Outcome::InDoubt(error) => {
                 warn!(error = %error, "Lost the connection during a commit, determining its outcome");

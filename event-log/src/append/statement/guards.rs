@@ -35,7 +35,7 @@ pub(super) fn push(sql: &mut StatementBuilder, guards: &[StreamGuard], new_strea
 
 /// Join that keeps streams without a row: they have version 0.
 fn join() -> &'static str {
-    #[cfg(feature = "planted")]
+    #[cfg(feature = "fault-injection")]
     if proof::fault_injection::has(proof::fault_injection::Fault::GuardWithoutAbsent) {
         return "join";
     }

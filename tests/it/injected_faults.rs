@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use domain::actor::Actor;
 use event_log::{
     AppendError, Appended, Commit, EventLog, Meta, NewEvent, Options, StreamId, Write,
-    fault_injection::{Fault, has, plant},
+    fault_injection::{Fault, has, inject},
     testing::{
         Database, fresh_database,
         proxy::{Fault as ProxyFault, Proxy},
@@ -31,7 +31,7 @@ async fn assert_found<F: Future<Output = (Database, Vec<CallerWrite>)>>(
     assert_eq!(oracle::check_all(&database.pool, &writes).await, [] as [String; 0]);
     // The fault stays active while the oracle runs: verification by the program itself cannot
     // detect a wrong hash function.
-    let _planted = plant(bug);
+    let _fault = inject(fault);
     let (database, writes) = load().await;
     let findings = oracle::check_all(&database.pool, &writes).await;
     assert!(findings.iter().any(|finding| finding.contains(what)), "{bug:?}: {findings:?}");
@@ -151,12 +151,12 @@ async fn swaps() -> (Database, Vec<CallerWrite>) {
     let deadlocks =
         async || sqlx::query_scalar::<_, i64>(deadlocks).fetch_one(&database.pool).await.unwrap();
     let swap = async {
-        let (is_planted, began) = (has(Fault::HeadBeforeTables), Instant::now());
+        let (is_injected, began) = (has(Fault::HeadBeforeTables), Instant::now());
         let mut swaps = 0;
         // An append begins between the two locks of a swap only by chance, so swaps repeat until a
         // deadlock.
         while swaps < 10
-            || (is_planted && deadlocks().await == 0 && began.elapsed() < Duration::from_secs(30))
+            || (is_injected && deadlocks().await == 0 && began.elapsed() < Duration::from_secs(30))
         {
             projections::rebuild(&database.pool, "job_queue", |_| {}).await.unwrap();
             swaps += 1;
