@@ -14,14 +14,14 @@ mod customer;
 mod descendants;
 mod faults;
 mod files_plugin;
+#[cfg(feature = "fault-injection")]
+mod injected_faults;
 mod isolation;
 mod job_logs;
 mod keys;
 mod lifecycle;
 mod older_state;
 mod pentest;
-#[cfg(feature = "fault-injection")]
-mod injected_faults;
 #[cfg(feature = "fault-injection")]
 mod rolling;
 mod runner_calls;
