@@ -22,7 +22,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 /// Checks that the oracle reports nothing for this load, and reports a finding with the text `what`
 /// once the fault is active.
 async fn assert_found<F: Future<Output = (Database, Vec<CallerWrite>)>>(
-    bug: Fault,
+    fault: Fault,
     load: fn() -> F,
     what: &str,
 ) {
@@ -34,7 +34,7 @@ async fn assert_found<F: Future<Output = (Database, Vec<CallerWrite>)>>(
     let _fault = inject(fault);
     let (database, writes) = load().await;
     let findings = oracle::check_all(&database.pool, &writes).await;
-    assert!(findings.iter().any(|finding| finding.contains(what)), "{bug:?}: {findings:?}");
+    assert!(findings.iter().any(|finding| finding.contains(what)), "{fault:?}: {findings:?}");
 }
 
 /// Opens the log as one server that does not poll for writes of other servers.

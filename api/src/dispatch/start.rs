@@ -1,5 +1,5 @@
 //! Rebuilds the dispatch state when the server starts.
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use domain::{decider::Timestamp, ids::JobId, job::Job};
 use event_log::{EventLog, StoredEvent};
@@ -28,8 +28,12 @@ pub async fn load(
     // seen twice, and the sequence of its stream identifies the duplicate.
     let (tail, position) = (log.tail(), log.position());
     let open = [job_queue::all_waiting(pool).await?, job_queue::all_held(pool).await?].concat();
+    // The log of a requeued job's former execution can be open. Such a job keeps its place in the
+    // queue and its time there.
+    let queued: HashSet<JobId> = open.iter().map(|row| row.job).collect();
     let open = open.into_iter().map(|row| (row.job, row.position, row.queued_at));
-    let ended = timers::jobs_with_open_logs(pool).await?;
+    let mut ended = timers::jobs_with_open_logs(pool).await?;
+    ended.retain(|job| !queued.contains(job));
     let now = dispatch.moment().wall;
     let ended = ended.into_iter().map(|job| (job, 0, now));
     stream::iter(open.chain(ended).map(Ok))

@@ -5,7 +5,7 @@ use axum::http::Method;
 use domain::{
     decider::Timestamp,
     ids::{RunId, RunnerId, StepId},
-    job::{JobClass, JobKind, Origin},
+    job::{JobClass, JobCommand, JobKind, LossReason, Origin},
 };
 use projections::views::runners;
 use serde_json::json;
@@ -110,6 +110,24 @@ async fn open_log_is_finalized_after_a_long_downtime() {
     tokio::time::sleep(log_quiet * 4).await;
     assert_eq!(world.event_types(job).await.last().unwrap(), "failed");
     world.restart().await.wait_for_event("job", job, "job.log_finalized").await;
+}
+
+#[tokio::test]
+async fn requeued_job_with_an_open_log_keeps_its_place_in_the_queue_after_a_restart() {
+    let world = World::new().await;
+    let (mut agent, install) = world.agent().await;
+    world.open(&mut agent, "j", json!([])).await;
+    let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
+    let execution = world.start_job(&agent, job).await.parse().unwrap();
+    let loss_reason = LossReason::ExecutionNotInJournal;
+    world.handle(job, JobCommand::DeclareLost { execution, loss_reason }).await;
+    world.wait_for_event("job", job, "job.requeued").await;
+    let requeued = world.events("job", job).await.pop().unwrap();
+    let world = world.restart().await;
+    let state = world.app.dispatch.state();
+    let tracked = state.jobs.get(job).unwrap();
+    assert_eq!((tracked.order, tracked.queued_at), (requeued.position, requeued.recorded_at));
+    assert_eq!(tracked.open_logs.len(), 1);
 }
 
 #[tokio::test]
