@@ -8,7 +8,6 @@
 pub mod archives;
 pub mod artifacts;
 pub mod auth;
-/// Backup and restore.
 pub mod backup;
 pub mod changed_installs;
 pub mod clock;
@@ -22,16 +21,12 @@ pub mod extract;
 pub mod keys;
 pub mod listen;
 pub mod logs;
-/// Periodic maintenance of the log, the database and the keys.
 pub mod maintenance;
-/// Metrics.
 pub mod metrics;
 pub mod ops;
 pub mod postgres;
 pub mod problem;
-/// Reactions to events and to elapsed time.
 pub mod reactions;
-/// Conversion of domain errors to problems.
 pub mod refusal;
 pub mod registry;
 pub mod render;

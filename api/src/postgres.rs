@@ -164,7 +164,7 @@ impl Embedded {
     ///
     /// # Errors
     ///
-    /// [`EmbeddedError::Stuck`].
+    /// [`EmbeddedError::Supervisor`].
     pub async fn stop(mut self) -> Result<(), EmbeddedError> {
         let synced = self.durable().await;
         self.postmaster.stop(Duration::from_secs(30)).await?;

@@ -1,4 +1,4 @@
-//! State of the server's background tasks. `background/supervise.rs` restarts the tasks.
+//! State of the server's background tasks. `server/supervise.rs` restarts the tasks.
 use std::{
     collections::BTreeSet,
     sync::{Mutex, PoisonError},

@@ -20,7 +20,7 @@ mod tests {
     use super::parse_seconds;
 
     #[test]
-    fn a_time_is_a_number_and_a_unit() {
+    fn duration_is_a_number_and_a_unit() {
         assert_eq!(
             ["90s", "2m", "12h", "30d"].map(|t| parse_seconds(t).unwrap()),
             [90, 120, 43_200, 2_592_000]

@@ -121,7 +121,7 @@ fn template_matches_golden_file() {
 }
 
 #[test]
-fn an_event_reads_like_this_in_ocsf() {
+fn ocsf_event_matches_golden_file() {
     let event = |sequence, actor: String, payload| {
         read(json!({
             "position": 40 + sequence, "event_id": id("evt"), "stream": format!("install/{}", id("ins")),

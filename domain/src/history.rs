@@ -28,7 +28,7 @@ pub fn of_events(events: &[RecordedEvent]) -> History {
 
 /// Reason in the event, if it has one.
 fn reason(fact: &DomainEvent) -> Option<String> {
-    let said = match fact {
+    let payload = match fact {
         DomainEvent::Access(_, event) => serde_json::to_value(event),
         DomainEvent::App(_, event) => serde_json::to_value(event),
         DomainEvent::Build(_, event) => serde_json::to_value(event),
@@ -41,5 +41,5 @@ fn reason(fact: &DomainEvent) -> Option<String> {
         DomainEvent::Runner(_, event) => serde_json::to_value(event),
         DomainEvent::Subject(_, event) => serde_json::to_value(event),
     };
-    said.ok()?.get("reason")?.as_str().map(str::to_owned)
+    payload.ok()?.get("reason")?.as_str().map(str::to_owned)
 }

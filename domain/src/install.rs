@@ -221,8 +221,8 @@ impl Install {
 
     /// Returns true if the step holds a resource of the install.
     pub fn is_holding(&self, run: RunId, step: StepId) -> bool {
-        let step = Holder { run, step };
-        self.sandbox_holder == Some(step) || self.holders.values().any(|holder| *holder == step)
+        let holder = Holder { run, step };
+        self.sandbox_holder == Some(holder) || self.holders.values().any(|other| *other == holder)
     }
 }
 

@@ -46,7 +46,7 @@ pub struct RecordedEvent {
     pub position: u64,
     /// Index in the stream, from 1.
     pub sequence: u64,
-    /// Time of the record.
+    /// Time at which the server recorded the event.
     pub at: Timestamp,
     /// Actor that caused the event.
     pub actor: Actor,
@@ -54,7 +54,7 @@ pub struct RecordedEvent {
 }
 
 impl RecordedEvent {
-    /// Kind of the aggregate.
+    /// Type of the aggregate.
     pub fn aggregate(&self) -> &'static str {
         match &self.fact {
             DomainEvent::Access(..) => Access::NAME,
@@ -114,7 +114,7 @@ pub struct RawEvent<'a> {
     pub position: u64,
     /// Index in the stream, from 1.
     pub sequence: u64,
-    /// Time of the record.
+    /// Time at which the server recorded the event.
     pub at: Timestamp,
     /// Aggregate type.
     pub aggregate: &'a str,
@@ -126,7 +126,7 @@ pub struct RawEvent<'a> {
     pub version: &'a str,
     /// JSON. Encrypted fields in it read `[encrypted]` unless they were decrypted.
     pub payload: &'a str,
-    /// JSON map of texts, which has the actor.
+    /// JSON object that contains the actor.
     pub metadata: &'a str,
 }
 
@@ -142,7 +142,7 @@ pub struct DecodeError {
 
 /// Metadata of an event, without the members that only the log reads.
 #[derive(Deserialize)]
-struct ByWhom {
+struct Metadata {
     actor: Actor,
 }
 
@@ -161,38 +161,38 @@ impl RawEvent<'_> {
     ///
     /// # Errors
     /// [`DecodeError`] if this program does not know the event.
-    pub fn decode_into(self, facts: &mut Vec<RecordedEvent>) -> Result<(), DecodeError> {
+    pub fn decode_into(self, events: &mut Vec<RecordedEvent>) -> Result<(), DecodeError> {
         match self.aggregate {
-            Access::NAME => self.say(DomainEvent::Access, facts),
-            App::NAME => self.say(DomainEvent::App, facts),
-            Build::NAME => self.say(DomainEvent::Build, facts),
-            Component::NAME => self.say(DomainEvent::Component, facts),
-            Enrolment::NAME => self.say(DomainEvent::Enrolment, facts),
-            Install::NAME => self.say(DomainEvent::Install, facts),
-            Job::NAME => self.say(DomainEvent::Job, facts),
-            Name::NAME => self.say(DomainEvent::Name, facts),
-            Run::NAME => self.say(DomainEvent::Run, facts),
-            Runner::NAME => self.say(DomainEvent::Runner, facts),
-            Subject::NAME => self.say(DomainEvent::Subject, facts),
+            Access::NAME => self.decode_as(DomainEvent::Access, events),
+            App::NAME => self.decode_as(DomainEvent::App, events),
+            Build::NAME => self.decode_as(DomainEvent::Build, events),
+            Component::NAME => self.decode_as(DomainEvent::Component, events),
+            Enrolment::NAME => self.decode_as(DomainEvent::Enrolment, events),
+            Install::NAME => self.decode_as(DomainEvent::Install, events),
+            Job::NAME => self.decode_as(DomainEvent::Job, events),
+            Name::NAME => self.decode_as(DomainEvent::Name, events),
+            Run::NAME => self.decode_as(DomainEvent::Run, events),
+            Runner::NAME => self.decode_as(DomainEvent::Runner, events),
+            Subject::NAME => self.decode_as(DomainEvent::Subject, events),
             other => Err(self.error(&format!("unknown aggregate type {other}"))),
         }
     }
 
-    fn say<I: FromStr + Clone, E: Event>(
+    fn decode_as<I: FromStr + Clone, E: Event>(
         &self,
         of: fn(I, E) -> DomainEvent,
-        facts: &mut Vec<RecordedEvent>,
+        events: &mut Vec<RecordedEvent>,
     ) -> Result<(), DecodeError>
     where
         I::Err: fmt::Display,
     {
         let id: I = self.id.parse().map_err(|error: I::Err| self.error(&error))?;
-        let ByWhom { actor } =
+        let Metadata { actor } =
             serde_json::from_str(self.metadata).map_err(|error| self.error(&error))?;
-        let events: Vec<E> = upcast::read(self.event_type, self.version, self.payload)
+        let decoded: Vec<E> = upcast::read(self.event_type, self.version, self.payload)
             .map_err(|error| self.error(&error))?;
         let RawEvent { position, sequence, at, .. } = *self;
-        facts.extend(events.into_iter().map(|event| {
+        events.extend(decoded.into_iter().map(|event| {
             let (actor, fact) = (actor.clone(), of(id.clone(), event));
             RecordedEvent { position, sequence, at, actor, fact }
         }));

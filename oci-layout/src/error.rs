@@ -13,10 +13,10 @@ pub enum LayoutError {
     #[error("{context}: {reason}")]
     Io { context: String, reason: io::Error },
     /// The content exceeds its size limit. Nothing was stored.
-    #[error("the content is too large: the limit is {limit} bytes")]
+    #[error("the content is too large: the limit is {limit} bytes; send less content")]
     TooLarge { limit: u64 },
     /// The content does not have the expected digest. Nothing was stored.
-    #[error("wrong digest: expected {expected}, found {found}")]
+    #[error("wrong digest: expected {expected}, found {found}; send the content again")]
     WrongDigest { expected: Digest, found: Digest },
     /// A stored blob changed on disk.
     #[error("the stored blob {digest} is damaged: its bytes have the digest {found}")]

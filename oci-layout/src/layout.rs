@@ -25,7 +25,7 @@ use crate::{
 /// Longest wait for the lock of the index.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between attempts to take the lock.
-const LOOK: Duration = Duration::from_millis(10);
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 /// Content of the file `oci-layout`.
 const MARKER: &[u8] = br#"{"imageLayoutVersion":"1.0.0"}"#;
 /// Lock file of the index. A backup skips files with a leading dot.
@@ -122,11 +122,18 @@ impl Layout {
         listed.set_annotations(Some(HashMap::from([repository])));
         let _lock = self.lock()?;
         let mut index = self.index()?;
-        if !index.manifests().contains(&listed) {
-            let all = index.manifests().iter().cloned().chain([listed]);
-            index.set_manifests(all.collect());
-            self.write_index(&index)?;
+        if index.manifests().contains(&listed) {
+            return Ok(());
         }
+        // An entry of the same artifact with other fields is replaced. Listed twice, the artifact
+        // would count as two versions of its repository.
+        let is_same = |entry: &Descriptor| {
+            entry.digest() == listed.digest() && entry.annotations() == listed.annotations()
+        };
+        let others = index.manifests().iter().filter(|entry| !is_same(entry)).cloned();
+        let manifests = others.chain([listed.clone()]).collect();
+        index.set_manifests(manifests);
+        self.write_index(&index)?;
         Ok(())
     }
 
@@ -152,7 +159,9 @@ impl Layout {
         loop {
             match lock.try_lock() {
                 Ok(()) => return Ok(lock),
-                Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                    thread::sleep(LOCK_INTERVAL)
+                }
                 Err(TryLockError::WouldBlock) => {
                     let held =
                         io::Error::new(ErrorKind::TimedOut, "another process holds the lock");
@@ -248,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_lose_nothing_from_the_index() {
+    fn concurrent_writers_lose_no_index_entry() {
         let dir = tempfile::tempdir().unwrap();
         let threads: Vec<_> = (0..8_u8)
             .map(|n| {
@@ -270,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_ever_for_a_process_that_holds_the_index() {
+    fn lock_of_another_process_is_a_timeout() {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::new(dir.path());
         let digest = stored(&layout, b"x");

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bytes ─▶ BlobWriter ─verify, fsync, rename─▶ blobs/sha256/<hex>
-//! manifest ─▶ Layout::list ─lock─▶ index.json        Layout::prune ─▶ blobs beyond the budget
+//! manifest ─▶ Layout::add_to_index ─lock─▶ index.json        Layout::prune ─▶ blobs beyond the budget
 //! ```
 //!
 //! The types of manifests and indexes are those of `oci-spec`. [`ArtifactManifest`] checks what

@@ -62,7 +62,11 @@ impl Binaries {
             has(directory, &[program, "pg_restore"])
                 && major(&directory.join(program)).is_ok_and(|found| found == wanted)
         };
-        let found = named().into_iter().chain(candidates(program)).find(is_wanted);
+        let found = named()
+            .into_iter()
+            .chain(candidates("postgres"))
+            .chain(candidates(program))
+            .find(is_wanted);
         let looked = format!("{BIN_ENV}, {LOOKED}");
         found.ok_or(Error::NoClient { program, major: wanted, looked })
     }

@@ -47,7 +47,6 @@ impl Cluster {
     /// # Errors
     /// [`Error`].
     pub async fn open(data: &Path, account: Account, settings: Settings) -> Result<Cluster, Error> {
-        account.can_enter(data)?;
         let binaries = Binaries::find()?;
         let data = fs::canonicalize(data).map_err(about(data.display()))?;
         let (directory, log) = (data.join("postgres"), data.join("postgres.log"));
@@ -58,6 +57,7 @@ impl Cluster {
         if Cluster::is_in(&cluster.data) {
             cluster.check_version()?;
         } else {
+            cluster.account.can_enter(&cluster.data)?;
             cluster.make(&cluster.data.join("postgres.new")).await?;
         }
         Ok(cluster)
@@ -141,7 +141,15 @@ impl Cluster {
 
     /// Connection URL of a role.
     pub fn url(&self, role: &str, database: &str) -> String {
-        let host = self.sockets.display().to_string().replace('%', "%25").replace('/', "%2F");
+        let mut host = String::new();
+        for byte in self.sockets.to_string_lossy().bytes() {
+            match byte {
+                b'-' | b'_' | b'.' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => {
+                    host.push(char::from(byte));
+                }
+                0..=u8::MAX => host.push_str(&format!("%{byte:02X}")),
+            }
+        }
         format!("postgres://{role}@{host}:{}/{database}", self.port())
     }
 

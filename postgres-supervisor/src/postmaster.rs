@@ -77,6 +77,7 @@ impl Postmaster {
     /// Starts Postgres and waits until it accepts connections. After a kill, Postgres refuses to
     /// start until the children of the killed process have ended.
     async fn start(cluster: &Cluster) -> Result<Self, Error> {
+        cluster.account.can_enter(&cluster.data)?;
         let since = Instant::now();
         loop {
             // Postgres itself detects stale files, and children of the killed process that still

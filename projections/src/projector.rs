@@ -32,7 +32,7 @@ use crate::{
 const PAGE: u64 = 1_000;
 /// Wait after an error.
 const RETRY: Duration = Duration::from_secs(1);
-/// Number of panics within [`PANICS_WITHIN`] after which the projector still restarts.
+/// Number of panics within [`PANIC_WINDOW`] after which the projector still restarts.
 const MAX_PANICS: usize = 5;
 /// Time window in which panics are counted.
 const PANIC_WINDOW: Duration = Duration::from_secs(300);

@@ -25,7 +25,7 @@ fn digest(n: u8) -> String {
 }
 
 #[test]
-fn archives_read_like_this() {
+fn archives_match_golden_files() {
     let range = |first: u64, last: u64| Range { first, last, bytes: 734_003_200 };
     let archives = vec![range(1, 10_240_000), range(10_240_001, 20_480_000)];
     let next =

@@ -30,10 +30,10 @@ pub async fn load(
     let open = [job_queue::all_waiting(pool).await?, job_queue::all_held(pool).await?].concat();
     // The log of a requeued job's former execution can be open. Such a job keeps its place in the
     // queue and its time there.
-    let queued: HashSet<JobId> = open.iter().map(|row| row.job).collect();
+    let loaded: HashSet<JobId> = open.iter().map(|row| row.job).collect();
     let open = open.into_iter().map(|row| (row.job, row.position, row.queued_at));
     let mut ended = timers::jobs_with_open_logs(pool).await?;
-    ended.retain(|job| !queued.contains(job));
+    ended.retain(|job| !loaded.contains(job));
     let now = dispatch.moment().wall;
     let ended = ended.into_iter().map(|job| (job, 0, now));
     stream::iter(open.chain(ended).map(Ok))

@@ -31,7 +31,7 @@ pub enum ArtifactError {
     #[error("cannot access {path}: {reason}")]
     Io { path: String, reason: io::Error },
     /// The request body could not be read to its end.
-    #[error("the request body ended early: {0}")]
+    #[error("cannot read the request body: {0}; send the blob again")]
     BodyEnded(String),
     /// The content is not an image manifest.
     #[error("invalid image manifest: {0}")]

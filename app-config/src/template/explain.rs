@@ -48,13 +48,13 @@ impl Template {
 /// Value at a path. If the path stands for several values, the first one.
 fn value_at<'j>(json: &'j Json, path: &[&str]) -> Option<&'j Json> {
     let Some((first, rest)) = path.split_first() else { return Some(json) };
-    match (json.as_object(), json.as_array()) {
-        (Some(entries), _) if *first == ANY => {
-            entries.values().find_map(|item| value_at(item, rest))
-        }
-        (_, Some(items)) if *first == ANY => items.iter().find_map(|item| value_at(item, rest)),
-        (Some(_) | None, Some(_) | None) => value_at(json.get(first)?, rest),
+    if *first != ANY {
+        return value_at(json.get(first)?, rest);
     }
+    if let Some(entries) = json.as_object() {
+        return entries.values().find_map(|item| value_at(item, rest));
+    }
+    json.as_array()?.iter().find_map(|item| value_at(item, rest))
 }
 
 fn source(path: &[&str]) -> String {

@@ -1,3 +1,4 @@
+//! Types of an install's history.
 use crate::{
     actor::Actor,
     decider::Timestamp,

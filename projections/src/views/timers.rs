@@ -122,7 +122,7 @@ impl Row {
 
 impl Projection for Timers {
     const NAME: &'static str = "timers";
-    const VERSION: i32 = 1;
+    const VERSION: i32 = 2;
     const CLASS: Class = Class::Synchronous;
     const AGGREGATES: &'static [&'static str] = &[Job::NAME, Run::NAME];
     const COLUMNS: &'static [(&'static str, Type)] = &[("due_at", Type::Time)];

@@ -60,7 +60,7 @@ async fn archives_of_dropped_rows_are_backed_up_and_restored() {
         }
     });
     let result = result.await.expect("what was read before is soon read again");
-    assert!(result.to_string().contains("are not those that were written"), "{result}");
+    assert!(result.to_string().contains("its digest does not match the manifest"), "{result}");
     fs::write(&events, whole).unwrap();
 
     // A backup must contain every archive whose events have no rows.
