@@ -47,6 +47,8 @@ pub mod ops;
 pub mod postgres;
 /// Error responses of both APIs.
 pub mod problem;
+/// Responses of the Control API.
+pub mod queries;
 /// Reactions to events and to elapsed time.
 pub mod reactions;
 /// Conversion of domain errors to problems.

@@ -6,11 +6,11 @@ use schemas::control::{
     projections::{Progress, RebuildQuery},
 };
 
-use super::{ALL, ProgressStream, known, over, report, told};
+use super::{ALL, ProgressStream, over, report, told};
 use crate::{
-    control::audit,
     extract::Path,
     problem::{ApiResult, Code, Problem},
+    queries::{audit, projections::existing},
     state::App,
 };
 
@@ -23,7 +23,7 @@ pub async fn make(app: App, name: String, how: RebuildQuery) -> Result<ProgressS
     if how.parallel.is_some_and(|parallel| parallel != 1) {
         return refused("an as-of rebuild uses one worker: omit parallel");
     }
-    known(&app, &name).await?;
+    existing(&app, &name).await?;
     let position = audit::position(&app, how.as_of_position, how.as_of_time).await?;
     Ok(told(name, move |name, said| {
         Box::pin(async move {
@@ -50,7 +50,7 @@ pub async fn discard(
     State(app): State<App>,
     Path((name, position)): Path<(String, u64)>,
 ) -> ApiResult<ChangeResult> {
-    known(&app, &name).await?;
+    existing(&app, &name).await?;
     let dropped = projections::as_of_table::discard(app.owner(), &name, position).await;
     let changed = dropped.map_err(|error| match error {
         RebuildError::Log(error) => error.into(),

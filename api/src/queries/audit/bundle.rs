@@ -1,23 +1,17 @@
-//! `GET /v1/audit/bundle`: streams a bundle that can be verified without a server.
+//! Streams a bundle that can be verified without a server.
 mod asked;
 mod collect;
 
 use std::collections::HashSet;
 
-use axum::{
-    body::Body,
-    extract::State,
-    http::header,
-    response::{IntoResponse, Response},
-};
 use bytes::Bytes;
 use domain::{decider::Decider as _, ids::EventId, install::Install};
 use event_log::{StoredEvent, StreamId};
+use futures::StreamExt as _;
 use proof::{
     Hash,
     bundle::{
-        Annotations, Base64, Bundle, BundleEncoder, Content, Event, FORMAT, MAX_OTHERS, MEDIA_TYPE,
-        Subject,
+        Annotations, Base64, Bundle, BundleEncoder, Content, Event, FORMAT, MAX_OTHERS, Subject,
     },
     checkpoint::Checkpoint,
     key::VerifierKey,
@@ -25,9 +19,9 @@ use proof::{
 use schemas::control::bundles::{BundleQuery, OtherEntries};
 
 use self::asked::{found, last, named, rest, since};
-use super::broken;
+use super::{ByteStream, broken};
 use crate::{
-    extract::{Caller, Query},
+    extract::Caller,
     problem::{Code, Problem},
     state::App,
 };
@@ -39,25 +33,16 @@ const ENTRY_PAGE: u32 = 1000;
 /// Maximum distance between events of a history that are read in one query.
 const MAX_GAP: u64 = 1000;
 
-/// Get a bundle that proves an event, a stream, or an install with its runs, jobs and builds
-///
-/// The bundle can be verified offline. docs/audit.md lists its content and what it proves.
-#[utoipa::path(
-    get, path = "/v1/audit/bundle", tag = "audit", params(BundleQuery),
-    responses((status = 200, body = Object, content_type = "application/vnd.stead.bundle.v1+json")),
-)]
-pub async fn bundle(
-    State(app): State<App>,
-    Query(which): Query<BundleQuery>,
-    who: Caller,
-) -> Result<Response, Problem> {
-    let made = BundleWriter::of(&app, &which, &who).await?;
+/// Bundle that proves an event, a stream, or an install with its runs, jobs and builds.
+pub async fn bundle(app: App, caller: Caller, which: BundleQuery) -> Result<ByteStream, Problem> {
+    caller.authorize("GET", "/v1/audit/bundle")?;
+    let made = BundleWriter::of(&app, &which, &caller).await?;
     let (mut text, head) = (BundleEncoder::default(), made.head.size);
     let text = async_stream::try_stream! {
         yield Bytes::from(text.head(&made.bundle)?);
         let mut after = 0;
         loop {
-            who.recheck(&app).map_err(broken)?;
+            caller.recheck(&app).map_err(broken)?;
             let (page, last) = made.events(&app, after).await.map_err(broken)?;
             for event in page {
                 yield Bytes::from(text.event(&event)?);
@@ -69,7 +54,7 @@ pub async fn bundle(
             yield Bytes::from(text.others(*from, edge)?);
             let mut position = from - 1;
             while position < head {
-                who.recheck(&app).map_err(broken)?;
+                caller.recheck(&app).map_err(broken)?;
                 let (entries, last) = made.entries(&app, position).await.map_err(broken)?;
                 position = last;
                 let mut page = String::new();
@@ -81,9 +66,7 @@ pub async fn bundle(
         }
         yield Bytes::from(text.end());
     };
-    let text: std::pin::Pin<Box<dyn futures::Stream<Item = std::io::Result<Bytes>> + Send>> =
-        Box::pin(text);
-    Ok(([(header::CONTENT_TYPE, MEDIA_TYPE)], Body::from_stream(text)).into_response())
+    Ok(text.boxed())
 }
 
 type OtherRange = (u64, Vec<Base64<Hash>>);

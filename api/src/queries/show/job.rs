@@ -6,7 +6,7 @@ use schemas::control::{
 };
 
 use super::{waiting, word};
-use crate::control::lookup::Lookup;
+use crate::queries::lookup::Lookup;
 
 /// Converts a job with its purpose and what it waits for.
 pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Error> {

@@ -4,7 +4,7 @@ use projections::views::{builds, waiting};
 use schemas::control::builds::{Artifact, Build};
 
 use super::{waiting, word};
-use crate::control::lookup::Lookup;
+use crate::queries::lookup::Lookup;
 
 /// Converts a build, with what its job waits for.
 pub async fn build(look: &mut Lookup<'_>, row: &builds::Row) -> Result<Build, sqlx::Error> {
