@@ -1,10 +1,10 @@
-//! The Control API: one file per resource. A handler parses the request, calls a use case and
-//! converts the result.
+//! The Control API: one file per resource. A handler parses the request, calls a query or a use
+//! case, and responds.
 //!
 //! ```text
 //! guard (token, role) ─▶ query_params ─▶ min_position ─▶ idempotency (Idempotency-Key)
 //!       └─▶ handler ─▶ use case
-//!                └─▶ projections ─▶ show
+//!                └─▶ query
 //! ```
 mod apps;
 mod audit;
@@ -13,20 +13,16 @@ mod builds;
 mod change_request;
 mod changes;
 mod document;
-mod filter;
 mod idempotency;
 mod installs;
 mod jobs;
 mod logs;
-mod lookup;
 mod min_position;
-mod pagination;
 mod projections;
 mod query_params;
 mod runner_control;
 mod runners;
 mod runs;
-pub(crate) mod show;
 mod subjects;
 mod tokens;
 mod whoami;

@@ -26,6 +26,7 @@ pub mod metrics;
 pub mod ops;
 pub mod postgres;
 pub mod problem;
+pub mod queries;
 pub mod reactions;
 pub mod refusal;
 pub mod registry;

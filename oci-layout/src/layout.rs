@@ -13,7 +13,7 @@ use std::{
 };
 
 use domain::digest::Digest;
-use oci_spec::image::{ImageIndex, ImageIndexBuilder, MediaType, SCHEMA_VERSION};
+use oci_spec::image::{Descriptor, ImageIndex, ImageIndexBuilder, MediaType, SCHEMA_VERSION};
 
 use crate::{
     ArtifactManifest, Blob, BlobWriter, LayoutError, MANIFEST_LIMIT,

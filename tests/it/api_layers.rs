@@ -22,6 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("use cases", &["usecases"]),
     ("reactions and maintenance", &["maintenance", "reactions"]),
     ("extraction of requests", &["extract"]),
+    ("reads", &["queries"]),
     ("front ends", &["artifacts", "control", "docs", "ops", "runner"]),
     ("routes", &["router"]),
     ("server", &["server"]),

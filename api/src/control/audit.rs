@@ -1,17 +1,7 @@
-//! `/v1/audit`: events, checkpoints, proofs, and as-of queries.
-mod bundle;
-mod diff;
+//! `/v1/audit`: events, checkpoints, proofs, as-of queries, differences and the self-check.
 mod doctor;
-mod installs_between;
-mod range;
-mod records;
-mod states;
 
-pub use bundle::{__path_bundle, bundle};
-pub use diff::{__path_diff, diff};
 pub use doctor::{__path_examine, examine};
-pub use installs_between::{__path_installs_diff, installs_diff};
-pub use range::{__path_range, range};
 
 use axum::{
     Json,
@@ -20,25 +10,26 @@ use axum::{
     http::header,
     response::{IntoResponse, Response},
 };
-use bytes::Bytes;
-use domain::decider::Timestamp;
-use proof::key::VerifierKey;
-use schemas::{
-    control::{
-        audit::{AsOf, AsOfQuery, Checkpoint, EventRecord, Events, EventsQuery, Proof, ProofQuery},
-        history::Point,
-    },
-    keys::KeyUse,
+use proof::bundle::MEDIA_TYPE;
+use schemas::control::{
+    audit::{AsOf, AsOfQuery, Checkpoint, EventRecord, Events, EventsQuery, Proof, ProofQuery},
+    bundles::{BundleQuery, RangeQuery},
+    history::{InstallsDiff, InstallsDiffQuery, StreamDiff, StreamDiffQuery},
 };
 
 use crate::{
     extract::{Caller, Query},
-    problem::{ApiResult, Code, Problem},
+    problem::{ApiResult, Problem},
+    queries::audit::{self, ByteStream},
     state::App,
 };
 
-/// Number of events that an export reads at a time.
-const EXPORT_PAGE: u32 = 1000;
+/// Media type of an export.
+const NDJSON: &str = "application/x-ndjson";
+
+fn streamed(kind: &'static str, bytes: ByteStream) -> Response {
+    ([(header::CONTENT_TYPE, kind)], Body::from_stream(bytes)).into_response()
+}
 
 /// List events, oldest first
 ///
@@ -48,19 +39,12 @@ const EXPORT_PAGE: u32 = 1000;
     get, path = "/v1/audit/events", tag = "audit", params(EventsQuery),
     responses((status = 200, body = Events)),
 )]
-pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) -> ApiResult<Events> {
-    let limit = which.limit.unwrap_or(50);
-    if limit == 0 || limit > 200 {
-        return Err(Problem::new(
-            Code::BadRequest,
-            format!("invalid limit {limit}: it must be between 1 and 200"),
-        ));
-    }
-    let selection = records::EventSelection::of(&app, &which).await?;
-    let (mut items, scanned_through) = selection.next(&app, selection.after, limit).await?;
-    records::add_actor_names(&app, &mut items).await?;
-    records::add_readable_payloads(&app, &mut items).await?;
-    Ok(Json(Events { items, scanned_through, head: selection.until }))
+pub async fn events(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<EventsQuery>,
+) -> ApiResult<Events> {
+    audit::events(&app, &caller, &query).await.map(Json)
 }
 
 /// Export all events up to the current head as NDJSON
@@ -72,34 +56,10 @@ pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) ->
 )]
 pub async fn export(
     State(app): State<App>,
-    Query(which): Query<EventsQuery>,
-    who: Caller,
+    caller: Caller,
+    Query(query): Query<EventsQuery>,
 ) -> Result<Response, Problem> {
-    let selection = records::EventSelection::of(&app, &which).await?;
-    let lines = async_stream::try_stream! {
-        let mut after = selection.after;
-        while after < selection.until {
-            who.recheck(&app).map_err(aborted)?;
-            let page = selection.next(&app, after, EXPORT_PAGE).await.map_err(aborted)?;
-            let mut text = Vec::new();
-            for event in &page.0 {
-                serde_json::to_writer(&mut text, event)?;
-                text.push(b'\n');
-            }
-            after = page.1;
-            yield Bytes::from(text);
-        }
-    };
-    let lines: std::pin::Pin<Box<dyn futures::Stream<Item = std::io::Result<Bytes>> + Send>> =
-        Box::pin(lines);
-    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
-    Ok((kind, Body::from_stream(lines)).into_response())
-}
-
-/// Converts a problem into an error that aborts the stream, because the status line is already
-/// sent. The client detects the incomplete body.
-fn aborted(problem: Problem) -> std::io::Error {
-    std::io::Error::other(problem.detail)
+    Ok(streamed(NDJSON, audit::export(app, caller, query).await?))
 }
 
 /// Get a signed checkpoint of the current head
@@ -107,23 +67,8 @@ fn aborted(problem: Problem) -> std::io::Error {
     get, path = "/v1/audit/checkpoint", tag = "audit",
     responses((status = 200, body = Checkpoint)),
 )]
-pub async fn checkpoint(State(app): State<App>) -> Json<Checkpoint> {
-    Json(signed_checkpoint(&app, &app.engine.log().head()))
-}
-
-fn signed_checkpoint(app: &App, head: &proof::checkpoint::Checkpoint) -> Checkpoint {
-    let keys = app.keys.current();
-    let (key, note) = (keys.checkpoints().verifying_key(), head.sign(keys.checkpoints()));
-    let former = || keys.former(KeyUse::Checkpoints).map(|former| former.key);
-    let verifier = |key| VerifierKey { name: head.origin(), key }.to_string();
-    Checkpoint {
-        note,
-        size: head.size,
-        key: hex::encode(key.as_bytes()),
-        former_keys: former().map(|key| hex::encode(key.as_bytes())).collect(),
-        verifier_key: verifier(key),
-        former_verifier_keys: former().map(verifier).collect(),
-    }
+pub async fn checkpoint(State(app): State<App>, caller: Caller) -> ApiResult<Checkpoint> {
+    audit::checkpoint(&app, &caller).map(Json)
 }
 
 /// Get an inclusion proof of an event or a consistency proof with an older checkpoint
@@ -131,34 +76,43 @@ fn signed_checkpoint(app: &App, head: &proof::checkpoint::Checkpoint) -> Checkpo
     get, path = "/v1/audit/proofs", tag = "audit", params(ProofQuery),
     responses((status = 200, body = Proof)),
 )]
-pub async fn proofs(State(app): State<App>, Query(which): Query<ProofQuery>) -> ApiResult<Proof> {
-    let log = app.engine.log();
-    let head = log.head();
-    let mut proof = Proof {
-        checkpoint: signed_checkpoint(&app, &head),
-        position: which.position,
-        leaf: None,
-        consistent_with: which.consistent_with,
-        hashes: Vec::new(),
-    };
-    let hashes = match (which.position, which.consistent_with) {
-        (Some(position), None) if (1..=head.size).contains(&position) => {
-            let event = log.read(position - 1, 1).await?;
-            proof.leaf = event.first().map(|event| hex::encode(event.leaf));
-            log.inclusion(position, head.size).await?
-        }
-        (Some(position), None) => {
-            let what = format!("position {position} (the log has positions 1 to {})", head.size);
-            return Err(Problem::not_found(what));
-        }
-        (None, Some(old)) => log.consistency(old, head.size).await?,
-        (Some(_), Some(_)) | (None, None) => {
-            let detail = "the request needs exactly one of position and consistent_with; send one";
-            return Err(Problem::new(Code::BadRequest, detail));
-        }
-    };
-    proof.hashes = hashes.iter().map(hex::encode).collect();
-    Ok(Json(proof))
+pub async fn proofs(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<ProofQuery>,
+) -> ApiResult<Proof> {
+    audit::proofs(&app, &caller, &query).await.map(Json)
+}
+
+/// Get a bundle that proves an event, a stream, or an install with its runs, jobs and builds
+///
+/// The bundle can be verified offline. docs/audit.md lists its content and what it proves.
+#[utoipa::path(
+    get, path = "/v1/audit/bundle", tag = "audit", params(BundleQuery),
+    responses((status = 200, body = Object, content_type = "application/vnd.stead.bundle.v1+json")),
+)]
+pub async fn bundle(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<BundleQuery>,
+) -> Result<Response, Problem> {
+    Ok(streamed(MEDIA_TYPE, audit::bundle(app, caller, query).await?))
+}
+
+/// Export a range of the log with a proof of completeness
+///
+/// The first line has the signed checkpoint and the proofs. Each further line is an event, as in an
+/// export. docs/audit.md describes both.
+#[utoipa::path(
+    get, path = "/v1/audit/range", tag = "audit", params(RangeQuery),
+    responses((status = 200, body = EventRecord, content_type = "application/x-ndjson")),
+)]
+pub async fn range(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<RangeQuery>,
+) -> Result<Response, Problem> {
+    Ok(streamed(NDJSON, audit::range(app, caller, query).await?))
 }
 
 /// Get the state of an aggregate as of a position or a time
@@ -166,48 +120,42 @@ pub async fn proofs(State(app): State<App>, Query(which): Query<ProofQuery>) -> 
     get, path = "/v1/audit/state", tag = "audit", params(AsOfQuery),
     responses((status = 200, body = AsOf)),
 )]
-pub async fn state(State(app): State<App>, Query(which): Query<AsOfQuery>) -> ApiResult<AsOf> {
-    let position = resolve_position(&app, which.position, which.time).await?;
-    let stream = states::parse_stream(&app, &which.stream).await?;
-    let folded = states::as_of(&app, &stream, position).await?;
-    if folded.sequence == 0 {
-        return Err(states::not_created_yet(&app, &stream, position).await?);
-    }
-    let Point { recorded_at, .. } = point_at(&app, position).await?;
-    let (stream, sequence, state) = (stream.to_string(), folded.sequence, folded.state);
-    Ok(Json(AsOf { stream, position, recorded_at, sequence, state }))
+pub async fn state(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<AsOfQuery>,
+) -> ApiResult<AsOf> {
+    audit::state(&app, &caller, &query).await.map(Json)
 }
 
-/// Returns a position with the time of its event.
-pub async fn point_at(app: &App, position: u64) -> Result<Point, Problem> {
-    if position == 0 {
-        return Ok(Point { position, recorded_at: None });
-    }
-    let at = app.log().read(position - 1, 1).await?;
-    Ok(Point { position, recorded_at: at.first().map(|event| event.recorded_at) })
+/// Compare a stream at two points: changed fields, and by run its requests, approvals and jobs
+///
+/// Events of an install or a run are grouped by run; other streams list their events. Events after `complete_through`
+/// are not listed: continue with `from_position` = `complete_through`.
+#[utoipa::path(
+    get, path = "/v1/audit/diff", tag = "audit", params(StreamDiffQuery),
+    responses((status = 200, body = StreamDiff)),
+)]
+pub async fn diff(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<StreamDiffQuery>,
+) -> ApiResult<StreamDiff> {
+    audit::diff(&app, &caller, &query).await.map(Json)
 }
 
-/// Resolves a point of the log: the given position, the last position at the given time, or the
-/// head.
-pub async fn resolve_position(
-    app: &App,
-    position: Option<u64>,
-    time: Option<Timestamp>,
-) -> Result<u64, Problem> {
-    let log = app.engine.log();
-    let head = log.position();
-    match (position, time) {
-        (None, None) => Ok(head),
-        (Some(position), None) if position <= head => Ok(position),
-        (Some(position), None) => {
-            let detail =
-                format!("position {position} does not exist yet; the last position is {head}");
-            Err(Problem::new(Code::NotFound, detail))
-        }
-        (None, Some(time)) => Ok(log.position_at(time).await?),
-        (Some(_), Some(_)) => Err(Problem::new(
-            Code::BadRequest,
-            "the request has a position and a time; send only one",
-        )),
-    }
+/// Compare every install at two points
+///
+/// Lists the fields that differ, and the runs with their requests, approvals and steps. Includes
+/// each install that has an event in between, or whose run has one.
+#[utoipa::path(
+    get, path = "/v1/audit/diff/installs", tag = "audit", params(InstallsDiffQuery),
+    responses((status = 200, body = InstallsDiff)),
+)]
+pub async fn installs_diff(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<InstallsDiffQuery>,
+) -> ApiResult<InstallsDiff> {
+    audit::installs_diff(&app, &caller, &query).await.map(Json)
 }

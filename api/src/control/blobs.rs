@@ -6,7 +6,12 @@ use axum::{
 };
 use domain::digest::Digest;
 
-use crate::{extract::Path, problem::Problem, state::App};
+use crate::{
+    extract::{Caller, Path},
+    problem::Problem,
+    queries::blobs,
+    state::App,
+};
 
 /// Get the bytes of a blob
 #[utoipa::path(
@@ -14,9 +19,12 @@ use crate::{extract::Path, problem::Problem, state::App};
     params(("digest" = String, Path, description = "`sha256:` and 64 hexadecimal digits")),
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
 )]
-pub async fn blob(State(app): State<App>, Path(digest): Path<Digest>) -> Result<Response, Problem> {
-    let bytes = event_log::blob::get(&app.pool, &digest).await?;
-    let bytes = bytes.ok_or_else(|| Problem::not_found(&digest))?;
+pub async fn blob(
+    State(app): State<App>,
+    caller: Caller,
+    Path(digest): Path<Digest>,
+) -> Result<Response, Problem> {
+    let bytes = blobs::get(&app, &caller, &digest).await?;
     let mut response = bytes.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));

@@ -1,17 +1,17 @@
 //! `/v1/builds`: builds of artifacts from sources.
 use axum::{Json, extract::State};
 use domain::ids::BuildId;
-use projections::views::builds as views;
 use schemas::control::{
     Page,
     apps::BuildRequested,
     builds::{Build, BuildsQuery, BuildsRetried},
 };
 
-use super::{change_request::ChangeRequest, filter, lookup::Lookup, pagination::PageRequest, show};
+use super::change_request::ChangeRequest;
 use crate::{
-    extract::{Path, Query},
-    problem::{ApiResult, Problem},
+    extract::{Caller, Path, Query},
+    problem::ApiResult,
+    queries::builds as queries,
     state::App,
     usecases::rebuild,
 };
@@ -23,23 +23,10 @@ use crate::{
 )]
 pub async fn list(
     State(app): State<App>,
-    Query(which): Query<BuildsQuery>,
+    caller: Caller,
+    Query(query): Query<BuildsQuery>,
 ) -> ApiResult<Page<Build>> {
-    let of = match &which.app {
-        Some(name) => Some(filter::app(&app, name).await?),
-        None => None,
-    };
-    filter::one_of("state", which.state.as_deref(), &views::STATES)?;
-    let part = PageRequest::of(which.limit, which.cursor)?;
-    let filter = views::Filter { app: of, component: None, state: which.state };
-    let rows = views::page(&app.pool, &filter, part.after, part.query_limit()).await?;
-    let (rows, next) = part.page(rows, |row| row.build);
-    let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
-    lookup.for_builds(&rows).await?;
-    for row in &rows {
-        items.push(show::build(&mut lookup, row).await?);
-    }
-    Ok(Json(Page { items, next }))
+    queries::list(&app, &caller, query).await.map(Json)
 }
 
 /// Get a build
@@ -48,10 +35,12 @@ pub async fn list(
     params(("build" = String, Path, description = "The build's id")),
     responses((status = 200, body = Build)),
 )]
-pub async fn show(State(app): State<App>, Path(build): Path<BuildId>) -> ApiResult<Build> {
-    let row = views::build(&app.pool, build).await?;
-    let row = row.ok_or_else(|| Problem::not_found(build))?;
-    Ok(Json(show::build(&mut Lookup::new(&app), &row).await?))
+pub async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path(build): Path<BuildId>,
+) -> ApiResult<Build> {
+    queries::get(&app, &caller, build).await.map(Json)
 }
 
 /// Retry the failed builds of the newest config version

@@ -3,13 +3,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use axum::{Json, extract::State};
 use domain::{
-    app::App as AppState,
-    erasure::ERASED,
     install::Install as InstallOf,
     run::{Cause, RunKind, plan::Scope},
     state_version::StateVersion,
 };
-use projections::views::installs as views;
 use schemas::control::{
     ChangeResult, Page,
     installs::{
@@ -19,20 +16,13 @@ use schemas::control::{
     runs::{RequestRun, RequestedKind, RunRequested},
 };
 
-use super::{
-    change_request::{
-        ChangeRequest, change_result, invalid_field, optional_reason, required_reason,
-    },
-    filter,
-    lookup::Lookup,
-    pagination::PageRequest,
-    show,
+use super::change_request::{
+    ChangeRequest, change_result, invalid_field, optional_reason, required_reason,
 };
 use crate::{
-    configs::{published, resolved_inputs},
-    extract::{self, Path, Query},
+    extract::{self, Caller, Path, Query},
     problem::{ApiResult, Code, Problem},
-    render::state as templates,
+    queries::{installs as queries, show},
     state::App,
     usecases::{apps, installs, runs},
 };
@@ -44,21 +34,10 @@ use crate::{
 )]
 pub async fn list(
     State(app): State<App>,
-    Query(which): Query<InstallsQuery>,
+    caller: Caller,
+    Query(query): Query<InstallsQuery>,
 ) -> ApiResult<Page<Install>> {
-    let of = match &which.app {
-        Some(name) => Some(filter::app(&app, name).await?),
-        None => None,
-    };
-    let part = PageRequest::of(which.limit, which.cursor)?;
-    let rows = views::page(&app.pool, of, part.after, part.query_limit()).await?;
-    let (rows, next) = part.page(rows, |row| row.install);
-    let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
-    lookup.for_installs(&rows).await?;
-    for row in &rows {
-        items.extend(show::install(&app, &mut lookup, row).await?);
-    }
-    Ok(Json(Page { items, next }))
+    queries::list(&app, &caller, query).await.map(Json)
 }
 
 /// Create an install
@@ -112,15 +91,12 @@ pub async fn create(
     params(("install" = String, Path, description = "The install's name or id")),
     responses((status = 200, body = Install)),
 )]
-pub async fn show(State(app): State<App>, Path(name): Path<String>) -> ApiResult<Install> {
-    let id = installs::find(&app, &name).await?;
-    let missing = || Problem::not_found(format!("the install {name:?}"));
-    let row = views::install(&app.pool, id).await?.ok_or_else(missing)?;
-    let mut lookup = Lookup::new(&app);
-    lookup.for_installs(std::slice::from_ref(&row)).await?;
-    let mut response = show::install(&app, &mut lookup, &row).await?.ok_or_else(missing)?;
-    response.ignored_settings = show::ignored_settings_of(&mut lookup, &row).await?;
-    Ok(Json(response))
+pub async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> ApiResult<Install> {
+    queries::get(&app, &caller, &name).await.map(Json)
 }
 
 /// Change inputs, stack outputs, config version or auto-approval of an install
@@ -195,25 +171,11 @@ pub async fn update(
 )]
 pub async fn state(
     State(app): State<App>,
+    caller: Caller,
     Path(name): Path<String>,
-    Query(when): Query<StateQuery>,
+    Query(query): Query<StateQuery>,
 ) -> ApiResult<InstallState> {
-    let id = installs::find(&app, &name).await?;
-    let position = super::audit::resolve_position(&app, when.position, when.time).await?;
-    let log = app.engine.log();
-    let install = log.load_as_of::<InstallOf>(&id.to_string(), position).await?.state;
-    let app_id = install.app.ok_or_else(|| Problem::not_found(&name))?;
-    let of = app.engine.load::<AppState>(app_id).await?;
-    let bundle = &published(&of, install.config_version)?.bundle;
-    let config = app.configs.get(&app.pool, bundle).await?;
-    let inputs = match resolved_inputs(&config, &install.inputs) {
-        // An erased value no longer matches the type of its input, so the inputs are shown
-        // unchecked.
-        Err(_) if install.inputs.values().any(|value| value == ERASED) => install.inputs.clone(),
-        resolved => resolved?,
-    };
-    let state = templates::template_state((app_id, &of), (id, &install), &config, &inputs);
-    Ok(Json(InstallState { id, position, state }))
+    queries::state(&app, &caller, &name, query).await.map(Json)
 }
 
 /// Accept a state of a component

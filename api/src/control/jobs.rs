@@ -1,22 +1,16 @@
 //! `/v1/jobs`: units of work for runners.
 use axum::{Json, extract::State};
 use domain::{ids::JobId, job::Resolution};
-use projections::views::jobs as views;
 use schemas::control::{
     ChangeResult, Page,
     jobs::{Cancel, Job, JobsQuery, Resolve, ResolveAs},
 };
 
-use super::{
-    change_request::{ChangeRequest, change_result, required_reason},
-    filter,
-    lookup::Lookup,
-    pagination::PageRequest,
-    show,
-};
+use super::change_request::{ChangeRequest, change_result, required_reason};
 use crate::{
-    extract::{self, Path, Query},
-    problem::{ApiResult, Problem},
+    extract::{self, Caller, Path, Query},
+    problem::ApiResult,
+    queries::jobs as queries,
     state::App,
     usecases::jobs,
 };
@@ -26,29 +20,12 @@ use crate::{
     get, path = "/v1/jobs", tag = "jobs", params(JobsQuery),
     responses((status = 200, body = Page<Job>)),
 )]
-pub async fn list(State(app): State<App>, Query(which): Query<JobsQuery>) -> ApiResult<Page<Job>> {
-    let of = match &which.install {
-        Some(name) => Some(filter::install(&app, name).await?),
-        None => None,
-    };
-    if let Some(run) = which.run {
-        filter::run(&app, run).await?;
-    }
-    filter::one_of(
-        "state",
-        which.state.as_deref(),
-        &views::JobState::ALL.map(views::JobState::as_str),
-    )?;
-    let part = PageRequest::of(which.limit, which.cursor)?;
-    let filter = views::Filter { install: of, run: which.run, build: None, state: which.state };
-    let rows = views::page(&app.pool, &filter, part.after, part.query_limit()).await?;
-    let (rows, next) = part.page(rows, |row| row.job);
-    let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
-    lookup.for_jobs(&rows).await?;
-    for row in &rows {
-        items.push(show::job(&mut lookup, row).await?);
-    }
-    Ok(Json(Page { items, next }))
+pub async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<JobsQuery>,
+) -> ApiResult<Page<Job>> {
+    queries::list(&app, &caller, query).await.map(Json)
 }
 
 /// Get a job, its attempts, and the condition that it waits for
@@ -57,9 +34,12 @@ pub async fn list(State(app): State<App>, Query(which): Query<JobsQuery>) -> Api
     params(("job" = String, Path, description = "The job's id")),
     responses((status = 200, body = Job)),
 )]
-pub async fn show(State(app): State<App>, Path(job): Path<JobId>) -> ApiResult<Job> {
-    let row = views::job(&app.pool, job).await?.ok_or_else(|| Problem::not_found(job))?;
-    Ok(Json(show::job(&mut Lookup::new(&app), &row).await?))
+pub async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path(job): Path<JobId>,
+) -> ApiResult<Job> {
+    queries::get(&app, &caller, job).await.map(Json)
 }
 
 /// Request the cancellation of a job

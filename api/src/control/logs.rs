@@ -1,27 +1,31 @@
 //! `/v1/jobs/{job}/attempts/{attempt}/log`: log bytes of an attempt, as a file, a range, or a live
 //! stream.
-mod follow;
 mod range;
+
+use std::{convert::Infallible, time::Duration};
 
 use axum::{
     body::Body,
     extract::State,
     http::{HeaderMap, StatusCode, header},
-    response::{IntoResponse, Response},
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
 };
-use bytes::Bytes;
-use domain::ids::{ExecutionId, JobId};
-use projections::views::jobs;
+use domain::ids::JobId;
+use futures::{Stream, StreamExt as _};
 use schemas::control::jobs::{LogQuery, LogRecord};
 
 use crate::{
     extract::{Caller, LastEvent, Path, Query},
     problem::{Code, Problem},
+    queries::logs::{self, LogUpdate},
     state::App,
 };
 
-/// Maximum number of log bytes that a response holds in memory.
-const CHUNK: u64 = 1 << 20;
+/// Interval of keep-alive comments. Proxies close idle connections.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Get the log of one attempt
 ///
@@ -45,35 +49,35 @@ const CHUNK: u64 = 1 << 20;
 )]
 pub async fn log(
     State(app): State<App>,
-    Path((job, attempt)): Path<(JobId, u32)>,
+    Path(attempt): Path<(JobId, u32)>,
     Query(which): Query<LogQuery>,
     LastEvent(last): LastEvent,
     headers: HeaderMap,
-    who: Caller,
+    caller: Caller,
 ) -> Result<Response, Problem> {
-    let execution = execution(&app, job, attempt).await?;
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if header("accept").is_some_and(|accept| accept.contains("text/event-stream")) {
         let after = last.or(which.since_n).unwrap_or(0);
-        return follow::follow(app, who, (job, execution), after).await;
+        let updates = logs::follow(app, caller, attempt, after).await?;
+        let keep = KeepAlive::new().interval(KEEP_ALIVE);
+        return Ok(Sse::new(events(updates)).keep_alive(keep).into_response());
     }
-    let length = app.logs.length(execution).await?;
-    let requested = match (header("range"), which.since_n) {
-        (None, None) => None,
-        (Some(text), None) => Some(range::of(text, length)?),
-        (None, Some(n)) => Some(follow::offset_after(&app, execution, n).await?..length),
+    let log = logs::get(&app, &caller, attempt).await?;
+    let length = log.length;
+    let bytes_range = match (header("range"), which.since_n) {
+        (None, None) => 0..length,
+        (Some(text), None) => range::of(text, length)?,
+        (None, Some(n)) => log.offset_after(n).await?..length,
         (Some(_), Some(_)) => {
             let detail = "the request has a Range header and since_n; send only one";
             return Err(Problem::new(Code::BadRequest, detail));
         }
     };
-    let partial = header("range").is_some();
-    let bytes_range = requested.unwrap_or(0..length);
     let kind = (header::CONTENT_TYPE, "application/x-ndjson".to_owned());
     let size = (header::CONTENT_LENGTH, (bytes_range.end - bytes_range.start).to_string());
     let ranges = (header::ACCEPT_RANGES, "bytes".to_owned());
-    let body = Body::from_stream(bytes(app, execution, bytes_range.clone()));
-    if !partial {
+    let body = Body::from_stream(log.bytes(bytes_range.clone()));
+    if header("range").is_none() {
         return Ok(([kind, size, ranges], body).into_response());
     }
     let last = bytes_range.end.saturating_sub(1);
@@ -82,29 +86,18 @@ pub async fn log(
     Ok((StatusCode::PARTIAL_CONTENT, headers, body).into_response())
 }
 
-fn bytes(
-    app: App,
-    execution: ExecutionId,
-    range: std::ops::Range<u64>,
-) -> impl futures::Stream<Item = std::io::Result<Bytes>> {
-    async_stream::try_stream! {
-        let mut at = range.start;
-        while at < range.end {
-            let end = range.end.min(at + CHUNK);
-            let chunk = app.logs.read(execution, at..end).await.map_err(std::io::Error::other)?;
-            if chunk.is_empty() {
-                break;
+/// Converts the updates of a log to server-sent events.
+fn events(
+    updates: impl Stream<Item = Result<LogUpdate, Problem>>,
+) -> impl Stream<Item = Result<Event, Infallible>> {
+    updates.map(|update| {
+        Ok(match update {
+            Ok(LogUpdate::Record(n, line)) => {
+                let text = String::from_utf8_lossy(&line).into_owned();
+                Event::default().id(n.to_string()).event("record").data(text)
             }
-            at += chunk.len() as u64;
-            yield chunk;
-        }
-    }
-}
-
-/// Returns the execution of an attempt.
-async fn execution(app: &App, job: JobId, attempt: u32) -> Result<ExecutionId, Problem> {
-    let row = jobs::job(&app.pool, job).await?.ok_or_else(|| Problem::not_found(job))?;
-    let of = row.attempts.iter().rev().find(|of| of.attempt == attempt);
-    let missing = || Problem::not_found(format!("attempt {attempt} of {job}"));
-    of.map(|of| of.execution).ok_or_else(missing)
+            Ok(LogUpdate::Finalized) => Event::default().event("end").data("finalized"),
+            Err(problem) => Event::default().event("end").data(problem.code.as_str()),
+        })
+    })
 }

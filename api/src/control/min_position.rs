@@ -1,6 +1,4 @@
 //! `min_position`: a client names a position, and the response includes every change up to it.
-use std::time::Duration;
-
 use axum::{
     extract::{Request, State},
     http::Method,
@@ -10,13 +8,9 @@ use axum::{
 
 use crate::{
     problem::{Code, Problem},
+    queries::min_position,
     state::App,
 };
-
-/// Timeout for a position that the request names.
-const POSITION_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout for the head of the log, if the request names no position.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Waits until the projections have processed `min_position`. Without the parameter, waits briefly
 /// for the current head and then reads the current rows.
@@ -28,21 +22,12 @@ pub async fn wait_for_min_position(
     if request.method() != Method::GET {
         return Ok(next.run(request).await);
     }
-    let Some(text) = min_position_param(request.uri().query()) else {
-        let _ = app.projections.wait_for(app.engine.log().position(), HEAD_TIMEOUT).await;
-        return Ok(next.run(request).await);
-    };
-    let rejection = || {
+    let refused = |_| {
         Problem::new(Code::BadRequest, "min_position is not a number; send a position of the log")
     };
-    let min_position: u64 = text.parse().map_err(|_| rejection())?;
-    if let Err(behind) = app.projections.wait_for(min_position, POSITION_TIMEOUT).await {
-        let detail = format!(
-            "projections are at position {}, behind the requested {min_position}; try again",
-            behind.at
-        );
-        return Err(Problem::new(Code::ProjectionLag, detail).retry_after(1));
-    }
+    let wanted =
+        min_position_param(request.uri().query()).map(str::parse).transpose().map_err(refused)?;
+    min_position::wait(&app, wanted).await?;
     Ok(next.run(request).await)
 }
 

@@ -1,32 +1,27 @@
 //! `/v1/projections`: positions of the projections; rebuild, rollback and verification.
-mod as_of_rows;
 mod as_of_table;
 
-pub use as_of_rows::{__path_rows, rows};
 pub use as_of_table::{__path_discard, discard};
 
-use std::{collections::HashMap, convert::Infallible};
+use std::convert::Infallible;
 
 use axum::{
     Json,
     extract::State,
     response::sse::{Event, KeepAlive, KeepAliveStream, Sse},
 };
-use futures::{StreamExt as _, future::BoxFuture, stream::BoxStream};
-use projections::{Class, Difference, RebuildError, rebuild::WORKERS};
+use futures::{Stream, StreamExt as _, future::BoxFuture, stream::BoxStream};
+use projections::{Difference, RebuildError, rebuild::WORKERS};
 use schemas::control::{
     Page,
-    projections::{Progress, Projection, RebuildQuery},
+    projections::{Progress, Projection, RebuildQuery, RowsProgress, RowsQuery},
 };
 use tokio::sync::mpsc;
 
 use crate::{
-    extract::{NoIdempotencyKey, Path, Query},
+    extract::{Caller, NoIdempotencyKey, Path, Query},
     problem::{ApiResult, Code, Problem},
-    reactions::{
-        dead_letters::{self, Progress as Reached},
-        policies,
-    },
+    queries::projections::{self as queries, check_exists, projection_names, unknown_projection},
     state::App,
 };
 
@@ -38,47 +33,32 @@ const ALL: &str = "all";
     get, path = "/v1/projections", tag = "projections",
     responses((status = 200, body = Page<Projection>)),
 )]
-pub async fn list(State(app): State<App>) -> ApiResult<Page<Projection>> {
-    let mut connection = app.pool.acquire().await?;
-    let all = projections::list(&mut connection).await?;
-    let mut as_of_positions = HashMap::new();
-    for name in all.iter().map(|status| status.name) {
-        as_of_positions
-            .insert(name, projections::as_of_table::positions(&mut connection, name).await?);
-    }
-    let mut to_item = |status: projections::Status| Projection {
-        name: status.name.into(),
-        class: match status.class {
-            Class::Synchronous => "synchronous",
-            Class::Asynchronous => "asynchronous",
-        }
-        .into(),
-        version: status.version.unsigned_abs(),
-        position: status.position,
-        lag: status.lag,
-        as_of_positions: as_of_positions.remove(status.name).unwrap_or_default(),
-        dead_letters: None,
-    };
-    let mut items: Vec<Projection> = all.into_iter().map(&mut to_item).collect();
-    drop(connection);
-    items.push(policies_status(&app).await?);
-    Ok(Json(Page::whole(items)))
+pub async fn list(State(app): State<App>, caller: Caller) -> ApiResult<Page<Projection>> {
+    queries::list(&app, &caller).await.map(Json)
 }
 
-/// Returns the position of the policies as a projection. Policies consume the log as projections
-/// do, so operators look for their lag here.
-async fn policies_status(app: &App) -> Result<Projection, Problem> {
-    let Reached { position, dead_letters: parked } = dead_letters::progress(&app.pool).await?;
-    let (name, _, version) = policies::CONSUMER;
-    Ok(Projection {
-        name: name.into(),
-        class: "policy".into(),
-        version: version.unsigned_abs(),
-        position,
-        lag: app.log().position().saturating_sub(position),
-        as_of_positions: vec![],
-        dead_letters: Some(parked),
-    })
+/// Get the rows of a projection as of a position or a time, as server-sent events
+///
+/// The server folds the log with the code of the projection. With a key, it reads only the events
+/// of that key. Sends messages with progress, then messages with rows in the order of their keys,
+/// then a final message. Stops if the client disconnects.
+#[utoipa::path(
+    get, path = "/v1/projections/{name}/rows", tag = "projections",
+    params(("name" = String, Path, description = "The projection's name"), RowsQuery),
+    responses((status = 200, body = RowsProgress, content_type = "text/event-stream")),
+)]
+pub async fn rows(
+    State(app): State<App>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Query(query): Query<RowsQuery>,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+    let progress = queries::rows(app, caller, name, query).await?;
+    let events = progress.map(|progress| {
+        let event = Event::default().event("look").json_data(&progress);
+        Ok(event.unwrap_or_else(|_| Event::default().comment("unreadable")))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()))
 }
 
 /// Rebuild a projection while the server runs
@@ -176,21 +156,6 @@ pub async fn verify(
             Ok(Progress { rows: Some(done.rows), differences, ..over })
         })
     }))
-}
-
-async fn projection_names(app: &App) -> Result<Vec<&'static str>, Problem> {
-    let mut connection = app.pool.acquire().await?;
-    let all = projections::list(&mut connection).await?;
-    Ok(all.iter().map(|status| status.name).collect())
-}
-
-async fn check_exists(app: &App, name: &str) -> Result<(), Problem> {
-    let all = projection_names(app).await?;
-    if all.contains(&name) { Ok(()) } else { Err(unknown_projection(name, &all)) }
-}
-
-fn unknown_projection(name: &str, all: &[&str]) -> Problem {
-    Problem::not_found(format!("the projection {name:?} (existing: {})", all.join(", ")))
 }
 
 type ProgressSender = mpsc::UnboundedSender<Progress>;

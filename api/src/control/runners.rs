@@ -4,24 +4,19 @@ use domain::{
     enrolment::Purpose,
     ids::{RunnerId, TokenId},
 };
-use projections::views::runners as views;
 use schemas::control::{
     ChangeResult, Page, PageQuery, ReasonBody,
     installs::EnrolmentIssued,
     runners::{JournalHeads, Runner},
 };
 
-use super::{
-    change_request::{ChangeRequest, change_result, optional_reason},
-    lookup::Lookup,
-    pagination::PageRequest,
-    show,
-};
+use super::change_request::{ChangeRequest, change_result, optional_reason};
 use crate::{
-    extract::{self, Path, Query},
-    problem::{ApiResult, Problem},
+    extract::{self, Caller, Path, Query},
+    problem::ApiResult,
+    queries::{runners as queries, show},
     state::App,
-    usecases::{enrolments, journal_heads},
+    usecases::enrolments,
 };
 
 /// List runners in the order of their enrolment
@@ -31,17 +26,10 @@ use crate::{
 )]
 pub async fn list(
     State(app): State<App>,
-    Query(part): Query<PageQuery>,
+    caller: Caller,
+    Query(query): Query<PageQuery>,
 ) -> ApiResult<Page<Runner>> {
-    let part = PageRequest::of(part.limit, part.cursor)?;
-    let rows = views::page(&app.pool, part.after, part.query_limit()).await?;
-    let (rows, next) = part.page(rows, |row| row.runner);
-    let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
-    lookup.for_runners(&rows).await?;
-    for row in &rows {
-        items.extend(show::runner(&mut lookup, row).await?);
-    }
-    Ok(Json(Page { items, next }))
+    queries::list(&app, &caller, query).await.map(Json)
 }
 
 /// Get a runner
@@ -50,11 +38,12 @@ pub async fn list(
     params(("runner" = String, Path, description = "The runner's id")),
     responses((status = 200, body = Runner)),
 )]
-pub async fn show(State(app): State<App>, Path(runner): Path<RunnerId>) -> ApiResult<Runner> {
-    let missing = || Problem::not_found(runner);
-    let row = views::runner(&app.pool, runner).await?.ok_or_else(missing)?;
-    let response = show::runner(&mut Lookup::new(&app), &row).await?;
-    response.map(Json).ok_or_else(missing)
+pub async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path(runner): Path<RunnerId>,
+) -> ApiResult<Runner> {
+    queries::get(&app, &caller, runner).await.map(Json)
 }
 
 /// Get the newest signed heads of a runner's journal
@@ -68,12 +57,10 @@ pub async fn show(State(app): State<App>, Path(runner): Path<RunnerId>) -> ApiRe
 )]
 pub async fn journal_heads(
     State(app): State<App>,
+    caller: Caller,
     Path(runner): Path<RunnerId>,
 ) -> ApiResult<JournalHeads> {
-    if views::runner(&app.pool, runner).await?.is_none() {
-        return Err(Problem::not_found(runner));
-    }
-    Ok(Json(JournalHeads { heads: journal_heads::heads(&app, runner).await? }))
+    queries::journal_heads(&app, &caller, runner).await.map(Json)
 }
 
 /// Create an enrolment token for a build runner

@@ -4,7 +4,6 @@ use domain::{
     ids::{RunId, StepId},
     run::PlanDecision,
 };
-use projections::views::runs as views;
 use schemas::control::{
     ChangeResult, Page, ReasonBody,
     jobs::Cancel,
@@ -12,16 +11,11 @@ use schemas::control::{
 };
 use serde_json::Value;
 
-use super::{
-    change_request::{ChangeRequest, change_result, optional_reason, required_reason},
-    filter,
-    lookup::Lookup,
-    pagination::PageRequest,
-    show,
-};
+use super::change_request::{ChangeRequest, change_result, optional_reason, required_reason};
 use crate::{
-    extract::{self, Path, Query},
-    problem::{ApiResult, Problem},
+    extract::{self, Caller, Path, Query},
+    problem::ApiResult,
+    queries::runs as queries,
     state::App,
     usecases::runs,
 };
@@ -33,22 +27,10 @@ use crate::{
 )]
 pub async fn list(
     State(app): State<App>,
-    Query(which): Query<RunsQuery>,
+    caller: Caller,
+    Query(query): Query<RunsQuery>,
 ) -> ApiResult<Page<RunSummary>> {
-    let of = match &which.install {
-        Some(name) => Some(filter::install(&app, name).await?),
-        None => None,
-    };
-    filter::one_of("state", which.state.as_deref(), &views::STATES)?;
-    let (part, state) = (PageRequest::of(which.limit, which.cursor)?, which.state.as_deref());
-    let rows = views::page(&app.pool, of, state, part.after, part.query_limit()).await?;
-    let (rows, next) = part.page(rows, |row| row.run);
-    let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
-    lookup.for_runs(&rows).await?;
-    for row in &rows {
-        items.extend(show::summary(&mut lookup, row).await?);
-    }
-    Ok(Json(Page { items, next }))
+    queries::list(&app, &caller, query).await.map(Json)
 }
 
 /// Get a run, its steps, and the condition that each step waits for
@@ -57,10 +39,12 @@ pub async fn list(
     params(("run" = String, Path, description = "The run's id")),
     responses((status = 200, body = Run)),
 )]
-pub async fn show(State(app): State<App>, Path(run): Path<RunId>) -> ApiResult<Run> {
-    let row = views::run(&app.pool, run).await?.ok_or_else(|| Problem::not_found(run))?;
-    let response = show::run(&mut Lookup::new(&app), &row, app.projections.position()).await?;
-    response.map(Json).ok_or_else(|| Problem::not_found(run))
+pub async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path(run): Path<RunId>,
+) -> ApiResult<Run> {
+    queries::get(&app, &caller, run).await.map(Json)
 }
 
 /// Get the redacted summary of a step's newest plan
@@ -74,14 +58,10 @@ pub async fn show(State(app): State<App>, Path(run): Path<RunId>) -> ApiResult<R
 )]
 pub async fn plan(
     State(app): State<App>,
-    Path((run, step)): Path<(RunId, StepId)>,
+    caller: Caller,
+    Path(step): Path<(RunId, StepId)>,
 ) -> ApiResult<Value> {
-    let row = views::run(&app.pool, run).await?.ok_or_else(|| Problem::not_found(run))?;
-    let plan = row.plans.get(&step);
-    let digest = &plan.ok_or_else(|| Problem::not_found(format!("a plan of {step}")))?.summary;
-    let bytes = event_log::blob::get(&app.pool, digest).await?;
-    let bytes = bytes.ok_or_else(|| Problem::internal(format!("blob {digest} is missing")))?;
-    serde_json::from_slice(&bytes).map(Json).map_err(Problem::internal)
+    queries::plan(&app, &caller, step).await.map(Json)
 }
 
 /// Approve a plan by its digest

@@ -1,17 +1,13 @@
 //! `/v1/subjects`: personal data of data subjects and its erasure.
 use axum::{Json, extract::State};
-use domain::{
-    ids::PrincipalId,
-    subject::{self, SubjectEvent, SubjectId},
-};
-use event_log::{StreamId, encryption::shred};
+use domain::subject::SubjectId;
 use schemas::control::{ChangeResult, ReasonBody, subjects::Subject};
 
 use super::change_request::{ChangeRequest, change_result, required_reason};
 use crate::{
-    auth::names,
-    extract::{self, Path},
-    problem::{ApiResult, Problem},
+    extract::{self, Caller, Path},
+    problem::ApiResult,
+    queries::subjects as queries,
     state::App,
     usecases::subjects,
 };
@@ -22,35 +18,12 @@ use crate::{
     params(("subject" = String, Path, description = "The id of an install or a principal")),
     responses((status = 200, body = Subject)),
 )]
-pub async fn show(State(app): State<App>, Path(subject): Path<SubjectId>) -> ApiResult<Subject> {
-    let mut response =
-        Subject { subject: subject.to_string(), state: "readable".into(), ..Subject::default() };
-    for event in app.log().read_stream(&StreamId::of::<subject::Subject>(subject), 0).await? {
-        for fact in event.decode::<SubjectEvent>()? {
-            match fact {
-                SubjectEvent::Shredded { by, reason } => {
-                    response.state = "shredded".into();
-                    response.shredded_at = Some(event.recorded_at);
-                    (response.by, response.reason) = (Some(by.to_string()), Some(reason));
-                }
-                SubjectEvent::ErasureCompleted => {
-                    response.state = "erased".into();
-                    response.erased_at = Some(event.recorded_at);
-                }
-            }
-        }
-    }
-    // A repeated shred request started another erasure of the copies.
-    let open = shred::with_copies(&app.pool).await?;
-    if response.state == "erased" && open.iter().any(|due| due.subject == response.subject) {
-        response.state = "shredded".into();
-        response.erased_at = None;
-    }
-    let by: Option<PrincipalId> = response.by.as_ref().and_then(|by| by.parse().ok());
-    if let Some(by) = by {
-        response.by_name = names::get(&app.pool, [by]).await.map_err(Problem::from)?.remove(&by);
-    }
-    Ok(Json(response))
+pub async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path(subject): Path<SubjectId>,
+) -> ApiResult<Subject> {
+    queries::get(&app, &caller, subject).await.map(Json)
 }
 
 /// Shred a data subject: make its personal data unreadable, irreversibly

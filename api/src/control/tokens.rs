@@ -3,23 +3,19 @@ use axum::{Json, extract::State};
 use chrono::TimeDelta;
 use domain::{
     access::Role,
-    decider::Timestamp,
     ids::{PrincipalId, TokenId},
 };
-use projections::views::{principals::Principals, tokens};
 use schemas::control::{
     ChangeResult, Page, PageQuery,
     tokens::{self as wire, CreateToken, RenamePrincipal, Token, TokenCreated},
 };
 
-use super::{
-    change_request::{ChangeRequest, change_result, invalid_field},
-    pagination::PageRequest,
-};
+use super::change_request::{ChangeRequest, change_result, invalid_field};
 use crate::{
     auth::names,
-    extract::{self, Path, Query},
+    extract::{self, Caller, Path, Query},
     problem::ApiResult,
+    queries::tokens as queries,
     state::App,
     usecases::access,
 };
@@ -29,37 +25,12 @@ use crate::{
     get, path = "/v1/tokens", tag = "access", params(PageQuery),
     responses((status = 200, body = Page<Token>)),
 )]
-pub async fn list(State(app): State<App>, Query(part): Query<PageQuery>) -> ApiResult<Page<Token>> {
-    let part = PageRequest::of(part.limit, part.cursor)?;
-    let rows = tokens::page(&app.pool, part.after, part.query_limit()).await?;
-    let (rows, next) = part.page(rows, |row| row.token);
-    let holders = rows.iter().map(|row| row.principal.to_string()).collect();
-    let holders = projections::many::<Principals>(&app.pool, holders).await?;
-    let names = names::get(&app.pool, rows.iter().map(|row| row.principal)).await?;
-    let now = app.now();
-    let to_wire = |row: &tokens::Row| {
-        let roles = holders.get(&row.principal.to_string()).map(|holder| &holder.roles);
-        let name = names.get(&row.principal).cloned();
-        Token { name, ..token(row, roles.into_iter().flatten(), now) }
-    };
-    Ok(Json(Page { items: rows.iter().map(to_wire).collect(), next }))
-}
-
-fn token<'r>(row: &tokens::Row, roles: impl Iterator<Item = &'r Role>, now: Timestamp) -> Token {
-    Token {
-        id: row.token,
-        principal: row.principal,
-        name: None,
-        roles: roles.map(|role| role.as_str().to_owned()).collect(),
-        state: match (row.revoked, row.is_valid(now)) {
-            (true, _) => "revoked",
-            (false, false) => "expired",
-            (false, true) => "active",
-        }
-        .into(),
-        issued_at: row.issued_at,
-        expires_at: row.expires_at,
-    }
+pub async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<PageQuery>,
+) -> ApiResult<Page<Token>> {
+    queries::list(&app, &caller, query).await.map(Json)
 }
 
 /// Create a principal with one role, and a token for it

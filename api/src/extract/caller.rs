@@ -12,7 +12,7 @@ use domain::{
 };
 
 use crate::{
-    auth::{Identity, RequiredRole, roles, secret},
+    auth::{Identity, roles, secret},
     listen::Ticket,
     problem::{Code, Problem},
     state::App,
@@ -30,9 +30,17 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Returns `true` if one of the roles satisfies the required role.
-    pub fn has_role(&self, needs: RequiredRole) -> bool {
-        self.roles.iter().any(|role| needs.satisfied_by(*role))
+    /// Checks that the caller has the role that a route of the Control API requires.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn authorize(&self, method: &str, route: &str) -> Result<(), Problem> {
+        let needs = roles::required_role(method, route);
+        if self.roles.iter().any(|role| needs.satisfied_by(*role)) {
+            return Ok(());
+        }
+        let detail = format!("this request requires the role {needs}; ask an owner");
+        Err(Problem::new(Code::Forbidden, detail))
     }
 
     /// Checks again that the caller is still authorized. The guard checks once per request. A
@@ -78,13 +86,8 @@ pub async fn guard(
     if let Some(connection) = request.extensions().get::<Ticket>() {
         connection.authenticate();
     }
-    let (who, needs) =
-        (Caller::from(identity), roles::required_role(request.method(), route.as_str()));
-    if !who.has_role(needs) {
-        let detail =
-            format!("request rejected: it requires the role {needs}; ask an owner to grant it");
-        return Err(Problem::new(Code::Forbidden, detail));
-    }
+    let who = Caller::from(identity);
+    who.authorize(request.method().as_str(), route.as_str())?;
     request.extensions_mut().insert(who);
     Ok(next.run(request).await)
 }

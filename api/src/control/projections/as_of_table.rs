@@ -6,13 +6,11 @@ use schemas::control::{
     projections::{Progress, RebuildQuery},
 };
 
-use super::{
-    ALL, ProgressStream, check_exists, done_progress, progress_reporter, run_with_progress,
-};
+use super::{ALL, ProgressStream, done_progress, progress_reporter, run_with_progress};
 use crate::{
-    control::audit,
     extract::Path,
     problem::{ApiResult, Code, Problem},
+    queries::{audit, projections::check_exists},
     state::App,
 };
 

@@ -12,10 +12,11 @@ use schemas::control::{
 };
 use serde_json::Value;
 
+use super::diagnostic;
 use crate::{
     configs::{self, resolved_inputs},
-    control::{apps::diagnostic, lookup::Lookup},
     problem::Problem,
+    queries::lookup::Lookup,
     render::toggles::is_enabled,
     state::{App, Config},
     usecases::enrolments::NewEnrolment,

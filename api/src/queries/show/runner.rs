@@ -3,7 +3,7 @@ use projections::views::runners;
 use schemas::control::runners::Runner;
 
 use super::variant_name;
-use crate::control::lookup::Lookup;
+use crate::queries::lookup::Lookup;
 
 /// Converts a runner with its claimed jobs. Returns `None` before enrolment.
 pub async fn runner(

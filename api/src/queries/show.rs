@@ -1,6 +1,7 @@
 //! Converts projection rows to the wire format. Makes no decisions.
 mod app;
 mod build;
+mod diagnostic;
 mod diff;
 mod install;
 mod job;
@@ -9,6 +10,7 @@ mod runner;
 
 pub use app::{app, version};
 pub use build::build;
+pub use diagnostic::diagnostic;
 pub use diff::{diff, with_impact};
 pub use install::{enrolment, ignored_settings, ignored_settings_of, install};
 pub use job::job;

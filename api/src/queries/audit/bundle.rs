@@ -4,20 +4,14 @@ mod params;
 
 use std::collections::HashSet;
 
-use axum::{
-    body::Body,
-    extract::State,
-    http::header,
-    response::{IntoResponse, Response},
-};
 use bytes::Bytes;
 use domain::{decider::Decider as _, ids::EventId, install::Install};
 use event_log::{StoredEvent, StreamId};
+use futures::StreamExt as _;
 use proof::{
     Hash,
     bundle::{
-        Annotations, Base64, Bundle, BundleEncoder, Content, Event, FORMAT, MAX_OTHERS, MEDIA_TYPE,
-        Subject,
+        Annotations, Base64, Bundle, BundleEncoder, Content, Event, FORMAT, MAX_OTHERS, Subject,
     },
     checkpoint::Checkpoint,
     key::VerifierKey,
@@ -27,9 +21,9 @@ use schemas::control::bundles::{BundleQuery, OtherEntries};
 use self::params::{
     entries_from, last_position, parse_stream, position_of_event, prior_checkpoint,
 };
-use super::aborted;
+use super::{ByteStream, aborted};
 use crate::{
-    extract::{Caller, Query},
+    extract::Caller,
     problem::{Code, Problem},
     state::App,
 };
@@ -41,25 +35,16 @@ const ENTRY_PAGE: u32 = 1000;
 /// Maximum distance between events of a history that are read in one query.
 const MAX_GAP: u64 = 1000;
 
-/// Get a bundle that proves an event, a stream, or an install with its runs, jobs and builds
-///
-/// The bundle can be verified offline. docs/audit.md describes its content and its guarantees.
-#[utoipa::path(
-    get, path = "/v1/audit/bundle", tag = "audit", params(BundleQuery),
-    responses((status = 200, body = Object, content_type = "application/vnd.stead.bundle.v1+json")),
-)]
-pub async fn bundle(
-    State(app): State<App>,
-    Query(which): Query<BundleQuery>,
-    who: Caller,
-) -> Result<Response, Problem> {
-    let created = BundleWriter::of(&app, &which, &who).await?;
+/// Bundle that proves an event, a stream, or an install with its runs, jobs and builds.
+pub async fn bundle(app: App, caller: Caller, which: BundleQuery) -> Result<ByteStream, Problem> {
+    caller.authorize("GET", "/v1/audit/bundle")?;
+    let created = BundleWriter::of(&app, &which, &caller).await?;
     let (mut text, head) = (BundleEncoder::default(), created.head.size);
     let text = async_stream::try_stream! {
         yield Bytes::from(text.head(&created.bundle)?);
         let mut after = 0;
         loop {
-            who.recheck(&app).map_err(aborted)?;
+            caller.recheck(&app).map_err(aborted)?;
             let (page, last) = created.events(&app, after).await.map_err(aborted)?;
             for event in page {
                 yield Bytes::from(text.event(&event)?);
@@ -71,7 +56,7 @@ pub async fn bundle(
             yield Bytes::from(text.others(*from, edge)?);
             let mut position = from - 1;
             while position < head {
-                who.recheck(&app).map_err(aborted)?;
+                caller.recheck(&app).map_err(aborted)?;
                 let (entries, last) = created.entries(&app, position).await.map_err(aborted)?;
                 position = last;
                 let mut page = String::new();
@@ -83,9 +68,7 @@ pub async fn bundle(
         }
         yield Bytes::from(text.end());
     };
-    let text: std::pin::Pin<Box<dyn futures::Stream<Item = std::io::Result<Bytes>> + Send>> =
-        Box::pin(text);
-    Ok(([(header::CONTENT_TYPE, MEDIA_TYPE)], Body::from_stream(text)).into_response())
+    Ok(text.boxed())
 }
 
 type OtherRange = (u64, Vec<Base64<Hash>>);

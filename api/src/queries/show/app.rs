@@ -2,7 +2,7 @@
 use projections::views::{apps, config_versions};
 use schemas::control::apps::{App, ConfigVersion, VersionComponent};
 
-use crate::control::lookup::Lookup;
+use crate::queries::lookup::Lookup;
 
 /// Converts an app with its newest version.
 pub fn app(row: &apps::Row, newest: Option<&config_versions::Row>, installs: u64) -> App {

@@ -1,10 +1,6 @@
-//! `GET /v1/projections/{name}/rows`: as-of rows of a projection.
-use std::{convert::Infallible, time::Duration};
+//! As-of rows of a projection.
+use std::time::Duration;
 
-use axum::{
-    extract::State,
-    response::sse::{Event, KeepAlive, Sse},
-};
 use futures::Stream;
 use projections::{AsOfQuery, RebuildError, as_of::AsOfRow};
 use schemas::control::projections::{ProjectionRow, RowsProgress, RowsQuery};
@@ -12,9 +8,9 @@ use tokio::time::Instant;
 
 use super::check_exists;
 use crate::{
-    control::audit,
-    extract::{Caller, Path, Query},
+    extract::Caller,
     problem::{Code, Problem},
+    queries::audit,
     state::App,
 };
 
@@ -25,22 +21,15 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum length of a key.
 const MAX_KEY_BYTES: usize = 200;
 
-/// Get the rows of a projection as of a position or a time, as server-sent events
-///
-/// The server folds the log with the code of the projection. With a key, it reads only the events
-/// of that key. Sends messages with progress, then messages with rows in the order of their keys,
-/// then a final message. Stops if the client disconnects.
-#[utoipa::path(
-    get, path = "/v1/projections/{name}/rows", tag = "projections",
-    params(("name" = String, Path, description = "The projection's name"), RowsQuery),
-    responses((status = 200, body = RowsProgress, content_type = "text/event-stream")),
-)]
+/// Rows of a projection as of a position or a time: items with progress, then items with rows in the
+/// order of their keys, then a final item.
 pub async fn rows(
-    State(app): State<App>,
-    Path(name): Path<String>,
-    Query(which): Query<RowsQuery>,
-    who: Caller,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+    app: App,
+    caller: Caller,
+    name: String,
+    which: RowsQuery,
+) -> Result<impl Stream<Item = RowsProgress>, Problem> {
+    caller.authorize("GET", "/v1/projections/{name}/rows")?;
     check_exists(&app, &name).await?;
     if which.key.as_ref().is_some_and(|key| key.len() > MAX_KEY_BYTES) {
         return Err(Problem::new(Code::BadRequest, "key is longer than 200 bytes; shorten it"));
@@ -63,17 +52,17 @@ pub async fn rows(
         rows: vec![],
         detail: None,
     };
-    let events = async_stream::stream! {
+    Ok(async_stream::stream! {
         let _permit = permit;
         let mut last_progress = Instant::now();
         let failed = loop {
-            if let Err(problem) = who.recheck(&app) {
+            if let Err(problem) = caller.recheck(&app) {
                 break Some(problem.detail);
             }
             match query.fold().await {
                 Ok(Some(folded)) if last_progress.elapsed() >= PROGRESS_INTERVAL => {
                     last_progress = Instant::now();
-                    yield event(&RowsProgress { events: folded.events, ..message("replaying") });
+                    yield RowsProgress { events: folded.events, ..message("replaying") };
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => break None,
@@ -81,35 +70,29 @@ pub async fn rows(
             }
         };
         if let Some(detail) = failed {
-            yield event(&RowsProgress { detail: Some(detail), ..message("failed") });
+            yield RowsProgress { detail: Some(detail), ..message("failed") };
             return;
         }
         loop {
-            if let Err(problem) = who.recheck(&app) {
-                yield event(&RowsProgress { detail: Some(problem.detail), ..message("failed") });
+            if let Err(problem) = caller.recheck(&app) {
+                yield RowsProgress { detail: Some(problem.detail), ..message("failed") };
                 return;
             }
             match query.rows(ROWS_PER_MESSAGE).await {
                 Ok(rows) if rows.is_empty() => break,
                 Ok(rows) => {
                     let rows = rows.into_iter().map(row_to_wire).collect();
-                    yield event(&RowsProgress { events: position, rows, ..message("rows") });
+                    yield RowsProgress { events: position, rows, ..message("rows") };
                 }
                 Err(error) => {
                     let detail = Some(Problem::from(error).detail);
-                    yield event(&RowsProgress { detail, ..message("failed") });
+                    yield RowsProgress { detail, ..message("failed") };
                     return;
                 }
             }
         }
-        yield event(&RowsProgress { events: position, ..message("done") });
-    };
-    Ok(Sse::new(events).keep_alive(KeepAlive::default()))
-}
-
-fn event(message: &RowsProgress) -> Result<Event, Infallible> {
-    let event = Event::default().event("look").json_data(message);
-    Ok(event.unwrap_or_else(|_| Event::default().comment("unreadable")))
+        yield RowsProgress { events: position, ..message("done") };
+    })
 }
 
 fn row_to_wire(row: AsOfRow) -> ProjectionRow {

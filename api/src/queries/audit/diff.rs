@@ -1,7 +1,6 @@
-//! `/v1/audit/diff`: compares an aggregate at two points and lists the events between them.
+//! Compares an aggregate at two points and lists the events between them.
 use std::collections::HashSet;
 
-use axum::{Json, extract::State};
 use domain::{
     actor::Actor, decider::Decider, decider::Timestamp, history::History, ids::PrincipalId,
     install::Install, run::Run as RunState,
@@ -17,30 +16,25 @@ use serde_json::Value;
 use super::{point_at, resolve_position, states};
 use crate::{
     auth::names,
-    extract::Query,
-    problem::{ApiResult, Code, Problem},
+    extract::Caller,
+    problem::{Code, Problem},
     state::App,
 };
 
 /// Maximum number of listed fields.
 const MAX_FIELDS: usize = 2_000;
 
-/// Compare a stream at two points: changed fields, and by run its requests, approvals and jobs
-///
-/// Events of an install or a run are grouped by run; other streams list their events. Events after `complete_through`
-/// are not listed: continue with `from_position` = `complete_through`.
-#[utoipa::path(
-    get, path = "/v1/audit/diff", tag = "audit", params(StreamDiffQuery),
-    responses((status = 200, body = StreamDiff)),
-)]
+/// Compares a stream at two points, and lists the events between them by run.
 pub async fn diff(
-    State(app): State<App>,
-    Query(which): Query<StreamDiffQuery>,
-) -> ApiResult<StreamDiff> {
-    let stream = states::parse_stream(&app, &which.stream).await?;
+    app: &App,
+    caller: &Caller,
+    which: &StreamDiffQuery,
+) -> Result<StreamDiff, Problem> {
+    caller.authorize("GET", "/v1/audit/diff")?;
+    let stream = states::parse_stream(app, &which.stream).await?;
     let from = (which.from_position, which.from_time);
-    let range = resolve_range(&app, from, (which.to_position, which.to_time)).await?;
-    Ok(Json(compare_stream(&app, &stream, range).await?))
+    let range = resolve_range(app, from, (which.to_position, which.to_time)).await?;
+    compare_stream(app, &stream, range).await
 }
 
 /// Resolves the two points to positions.

@@ -1,15 +1,12 @@
 //! Streams a log record by record until it is finalized.
-use std::{convert::Infallible, time::Duration};
+use std::time::Duration;
 
-use axum::response::{
-    IntoResponse, Response,
-    sse::{Event, KeepAlive, Sse},
-};
 use bytes::{Buf, Bytes, BytesMut};
 use domain::{
     ids::{ExecutionId, JobId},
     job::Job,
 };
+use futures::Stream;
 use serde::Deserialize;
 
 use super::CHUNK;
@@ -25,7 +22,11 @@ struct RecordNumber {
 }
 
 /// Byte offset of the first record after number `n`.
-pub async fn offset_after(app: &App, execution: ExecutionId, n: u64) -> Result<u64, Problem> {
+pub(super) async fn offset_after(
+    app: &App,
+    execution: ExecutionId,
+    n: u64,
+) -> Result<u64, Problem> {
     let length = app.logs.length(execution).await?;
     let (mut at, mut lines) = (0, Lines::default());
     while at < length {
@@ -45,23 +46,33 @@ pub async fn offset_after(app: &App, execution: ExecutionId, n: u64) -> Result<u
     Ok(length)
 }
 
-/// Streams the records after number `after`, as they arrive.
+/// Item of a followed log.
+pub enum LogUpdate {
+    /// A record with its number, as the runner sent it.
+    Record(u64, Bytes),
+    /// The log is complete.
+    Finalized,
+}
+
+/// Records of an attempt after number `after`, as they arrive. An error is the last item: the token
+/// is no longer valid.
 pub async fn follow(
     app: App,
-    who: Caller,
-    (job, execution): (JobId, ExecutionId),
+    caller: Caller,
+    (job, attempt): (JobId, u32),
     after: u64,
-) -> Result<Response, Problem> {
+) -> Result<impl Stream<Item = Result<LogUpdate, Problem>>, Problem> {
+    caller.authorize("GET", "/v1/jobs/{job}/attempts/{attempt}/log")?;
+    let execution = super::execution(&app, job, attempt).await?;
     let mut have = app.logs.follow(execution);
     let mut at = if after == 0 { 0 } else { offset_after(&app, execution, after).await? };
     let tailed = TailGuard::of(&app, job);
-    let events = async_stream::stream! {
+    Ok(async_stream::stream! {
         let _tailed = tailed;
         let mut lines = Lines::default();
         loop {
-            if let Err(rejection) = who.recheck(&app) {
-                let code = rejection.code.as_str();
-                yield Ok::<_, Infallible>(Event::default().event("end").data(code));
+            if let Err(refused) = caller.recheck(&app) {
+                yield Err(refused);
                 break;
             }
             // Checks for finalization before it reads the length. Records that arrived before the
@@ -77,13 +88,11 @@ pub async fn follow(
                 at += chunk.len() as u64;
                 lines.buffer.extend_from_slice(&chunk);
                 while let Some((n, line)) = lines.next() {
-                    let text = String::from_utf8_lossy(&line).into_owned();
-                    let event = Event::default().id(n.to_string()).event("record");
-                    yield Ok(event.data(text));
+                    yield Ok(LogUpdate::Record(n, line));
                 }
             }
             if finalized {
-                yield Ok(Event::default().event("end").data("finalized"));
+                yield Ok(LogUpdate::Finalized);
                 break;
             }
             tokio::select! {
@@ -96,9 +105,7 @@ pub async fn follow(
                 () = app.stopping.cancelled() => break,
             }
         }
-    };
-    let keep = KeepAlive::new().interval(Duration::from_secs(15));
-    Ok(Sse::new(events).keep_alive(keep).into_response())
+    })
 }
 
 /// Registers a reader of the job's log until the guard is dropped. Meanwhile, the runner sends log

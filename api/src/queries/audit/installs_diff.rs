@@ -1,10 +1,9 @@
-//! `/v1/audit/diff/installs`: compares every install at two points.
+//! Compares every install at two points.
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
 };
 
-use axum::{Json, extract::State};
 use domain::{
     decider::Decider,
     ids::{InstallId, RunId},
@@ -22,8 +21,8 @@ use super::{
 };
 use crate::{
     changed_installs::Range,
-    extract::Query,
-    problem::{ApiResult, Code, Problem},
+    extract::Caller,
+    problem::{Code, Problem},
     state::App,
 };
 
@@ -34,18 +33,14 @@ const MAX_LIMIT: u32 = 50;
 /// Number of archived events that are read at a time.
 const ARCHIVE_PAGE: u32 = 2_000;
 
-/// Compare every install at two points
-///
-/// Lists the fields that differ, and the runs with their requests, approvals and steps. Includes
-/// each install with an event between the points, and each install whose run has such an event.
-#[utoipa::path(
-    get, path = "/v1/audit/diff/installs", tag = "audit", params(InstallsDiffQuery),
-    responses((status = 200, body = InstallsDiff)),
-)]
+/// Compares every install at two points. Includes each install that has an event in between, or
+/// whose run has one.
 pub async fn installs_diff(
-    State(app): State<App>,
-    Query(which): Query<InstallsDiffQuery>,
-) -> ApiResult<InstallsDiff> {
+    app: &App,
+    caller: &Caller,
+    which: &InstallsDiffQuery,
+) -> Result<InstallsDiff, Problem> {
+    caller.authorize("GET", "/v1/audit/diff/installs")?;
     let limit = which.limit.unwrap_or(DEFAULT_LIMIT);
     if limit == 0 || limit > MAX_LIMIT {
         return Err(Problem::new(
@@ -62,11 +57,11 @@ pub async fn installs_diff(
     let after: Option<InstallId> =
         which.cursor.as_deref().map(str::parse).transpose().map_err(bad)?;
     let from = (which.from_position, which.from_time);
-    let range = resolve_range(&app, from, (which.to_position, which.to_time)).await?;
+    let range = resolve_range(app, from, (which.to_position, which.to_time)).await?;
     let changed = match app.changed_installs.find(range) {
         Some(changed) => changed,
         None => {
-            let changed = Arc::new(changed_installs(&app, range).await?);
+            let changed = Arc::new(changed_installs(app, range).await?);
             app.changed_installs.keep(range, Arc::clone(&changed));
             changed
         }
@@ -77,10 +72,10 @@ pub async fn installs_diff(
     let next = page.last().filter(|_| left.next().is_some()).map(ToString::to_string);
     let mut items = Vec::with_capacity(page.len());
     for install in page {
-        items.push(compare_stream(&app, &StreamId::of::<Install>(install), range).await?);
+        items.push(compare_stream(app, &StreamId::of::<Install>(install), range).await?);
     }
-    let (from, to) = (point_at(&app, range.0).await?, point_at(&app, range.1).await?);
-    Ok(Json(InstallsDiff { from, to, items, next }))
+    let (from, to) = (point_at(app, range.0).await?, point_at(app, range.1).await?);
+    Ok(InstallsDiff { from, to, items, next })
 }
 
 /// Returns the installs that have an event in the range, or whose run has such an event.

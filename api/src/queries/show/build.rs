@@ -4,7 +4,7 @@ use projections::views::{builds, waiting};
 use schemas::control::builds::{Artifact, Build};
 
 use super::{variant_name, waiting};
-use crate::control::lookup::Lookup;
+use crate::queries::lookup::Lookup;
 
 /// Converts a build, with the condition that its job waits for.
 pub async fn build(lookup: &mut Lookup<'_>, row: &builds::Row) -> Result<Build, sqlx::Error> {

@@ -12,7 +12,7 @@ use projections::views::{
 use schemas::control::runs::{Decision, Plan, Run, RunSummary, Step};
 
 use super::{variant_name, waiting};
-use crate::control::lookup::Lookup;
+use crate::queries::lookup::Lookup;
 
 /// Converts a run of a list. Returns `None` for a run without a request.
 pub async fn summary(

@@ -6,7 +6,7 @@ use schemas::control::{
 };
 
 use super::{variant_name, waiting};
-use crate::control::lookup::Lookup;
+use crate::queries::lookup::Lookup;
 
 /// Converts a job with its purpose and the condition that it waits for.
 pub async fn job(lookup: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Error> {

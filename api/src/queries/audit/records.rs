@@ -15,8 +15,8 @@ use ulid::Ulid;
 use super::states;
 use crate::{
     auth::names,
-    control::filter,
     problem::{Code, Problem},
+    queries::filter,
     state::App,
 };
 

@@ -1,43 +1,24 @@
-//! `GET /v1/audit/range`: exports a range of the log, preceded by a line that proves its
-//! completeness.
-use axum::{
-    body::Body,
-    extract::State,
-    http::header,
-    response::{IntoResponse, Response},
-};
+//! Exports a range of the log, preceded by a line that proves its completeness.
 use bytes::Bytes;
+use futures::StreamExt as _;
 use proof::{
     bundle::Base64,
     chain,
     key::VerifierKey,
     range::{FORMAT, Head},
 };
-use schemas::control::{
-    audit::{EventRecord, EventsQuery},
-    bundles::RangeQuery,
-};
+use schemas::control::{audit::EventsQuery, bundles::RangeQuery};
 
-use super::{EXPORT_PAGE, aborted, records};
+use super::{ByteStream, EXPORT_PAGE, aborted, records};
 use crate::{
-    extract::{Caller, Query},
+    extract::Caller,
     problem::{Code, Problem},
     state::App,
 };
 
-/// Export a range of the log with a proof of completeness
-///
-/// The first line has the signed checkpoint and the proofs. Each further line is an event, as in an
-/// export. docs/audit.md describes both formats.
-#[utoipa::path(
-    get, path = "/v1/audit/range", tag = "audit", params(RangeQuery),
-    responses((status = 200, body = EventRecord, content_type = "application/x-ndjson")),
-)]
-pub async fn range(
-    State(app): State<App>,
-    Query(which): Query<RangeQuery>,
-    who: Caller,
-) -> Result<Response, Problem> {
+/// Events of a range as NDJSON. The first line has the signed checkpoint and the proofs.
+pub async fn range(app: App, caller: Caller, which: RangeQuery) -> Result<ByteStream, Problem> {
+    caller.authorize("GET", "/v1/audit/range")?;
     let head = head(&app, &which).await?;
     let all = EventsQuery { after: Some(head.from - 1), ..EventsQuery::default() };
     let mut selection = records::EventSelection::of(&app, &all).await?;
@@ -48,7 +29,7 @@ pub async fn range(
         yield Bytes::from(first);
         let mut after = selection.after;
         while after < selection.until {
-            who.recheck(&app).map_err(aborted)?;
+            caller.recheck(&app).map_err(aborted)?;
             let (page, searched) = selection.next(&app, after, EXPORT_PAGE).await.map_err(aborted)?;
             let mut text = Vec::new();
             for event in &page {
@@ -59,10 +40,7 @@ pub async fn range(
             yield Bytes::from(text);
         }
     };
-    let lines: std::pin::Pin<Box<dyn futures::Stream<Item = std::io::Result<Bytes>> + Send>> =
-        Box::pin(lines);
-    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
-    Ok((kind, Body::from_stream(lines)).into_response())
+    Ok(lines.boxed())
 }
 
 async fn head(app: &App, which: &RangeQuery) -> Result<Head, Problem> {

@@ -1,0 +1,182 @@
+//! The audit log: events, exports, checkpoints, proofs, past states and differences.
+mod bundle;
+mod diff;
+mod installs_diff;
+mod range;
+mod records;
+mod states;
+
+use bytes::Bytes;
+use domain::decider::Timestamp;
+use futures::{StreamExt as _, stream::BoxStream};
+use proof::key::VerifierKey;
+use schemas::{
+    control::{
+        audit::{AsOf, AsOfQuery, Checkpoint, Events, EventsQuery, Proof, ProofQuery},
+        history::Point,
+    },
+    keys::KeyUse,
+};
+
+pub use bundle::bundle;
+pub use diff::diff;
+pub use installs_diff::installs_diff;
+pub use range::range;
+
+use crate::{
+    extract::Caller,
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// Number of events that an export reads at a time.
+const EXPORT_PAGE: u32 = 1000;
+
+/// A document that is too large for the memory. An error aborts it, and the reader must detect the
+/// incomplete document.
+pub type ByteStream = BoxStream<'static, std::io::Result<Bytes>>;
+
+/// Lists events, oldest first.
+pub async fn events(app: &App, caller: &Caller, query: &EventsQuery) -> Result<Events, Problem> {
+    caller.authorize("GET", "/v1/audit/events")?;
+    let limit = query.limit.unwrap_or(50);
+    if limit == 0 || limit > 200 {
+        return Err(Problem::new(
+            Code::BadRequest,
+            format!("invalid limit {limit}: it must be between 1 and 200"),
+        ));
+    }
+    let selection = records::EventSelection::of(app, query).await?;
+    let (mut items, scanned_through) = selection.next(app, selection.after, limit).await?;
+    records::add_actor_names(app, &mut items).await?;
+    records::add_readable_payloads(app, &mut items).await?;
+    Ok(Events { items, scanned_through, head: selection.until })
+}
+
+/// All events up to the current head as NDJSON.
+pub async fn export(app: App, caller: Caller, query: EventsQuery) -> Result<ByteStream, Problem> {
+    caller.authorize("GET", "/v1/audit/export")?;
+    let selection = records::EventSelection::of(&app, &query).await?;
+    let lines = async_stream::try_stream! {
+        let mut after = selection.after;
+        while after < selection.until {
+            caller.recheck(&app).map_err(aborted)?;
+            let page = selection.next(&app, after, EXPORT_PAGE).await.map_err(aborted)?;
+            let mut text = Vec::new();
+            for event in &page.0 {
+                serde_json::to_writer(&mut text, event)?;
+                text.push(b'\n');
+            }
+            after = page.1;
+            yield Bytes::from(text);
+        }
+    };
+    Ok(lines.boxed())
+}
+
+/// Converts a problem into an error that aborts the stream, because the status line is already
+/// sent. The client detects the incomplete body.
+fn aborted(problem: Problem) -> std::io::Error {
+    std::io::Error::other(problem.detail)
+}
+
+/// Returns a signed checkpoint of the current head.
+pub fn checkpoint(app: &App, caller: &Caller) -> Result<Checkpoint, Problem> {
+    caller.authorize("GET", "/v1/audit/checkpoint")?;
+    Ok(signed_checkpoint(app, &app.engine.log().head()))
+}
+
+fn signed_checkpoint(app: &App, head: &proof::checkpoint::Checkpoint) -> Checkpoint {
+    let keys = app.keys.current();
+    let (key, note) = (keys.checkpoints().verifying_key(), head.sign(keys.checkpoints()));
+    let former = || keys.former(KeyUse::Checkpoints).map(|former| former.key);
+    let verifier = |key| VerifierKey { name: head.origin(), key }.to_string();
+    Checkpoint {
+        note,
+        size: head.size,
+        key: hex::encode(key.as_bytes()),
+        former_keys: former().map(|key| hex::encode(key.as_bytes())).collect(),
+        verifier_key: verifier(key),
+        former_verifier_keys: former().map(verifier).collect(),
+    }
+}
+
+/// Returns an inclusion proof of an event, or a consistency proof with an older checkpoint.
+pub async fn proofs(app: &App, caller: &Caller, which: &ProofQuery) -> Result<Proof, Problem> {
+    caller.authorize("GET", "/v1/audit/proofs")?;
+    let log = app.engine.log();
+    let head = log.head();
+    let mut proof = Proof {
+        checkpoint: signed_checkpoint(app, &head),
+        position: which.position,
+        leaf: None,
+        consistent_with: which.consistent_with,
+        hashes: Vec::new(),
+    };
+    let hashes = match (which.position, which.consistent_with) {
+        (Some(position), None) if (1..=head.size).contains(&position) => {
+            let event = log.read(position - 1, 1).await?;
+            proof.leaf = event.first().map(|event| hex::encode(event.leaf));
+            log.inclusion(position, head.size).await?
+        }
+        (Some(position), None) => {
+            let what = format!("position {position} (the log has positions 1 to {})", head.size);
+            return Err(Problem::not_found(what));
+        }
+        (None, Some(old)) => log.consistency(old, head.size).await?,
+        (Some(_), Some(_)) | (None, None) => {
+            let detail = "the request needs exactly one of position and consistent_with; send one";
+            return Err(Problem::new(Code::BadRequest, detail));
+        }
+    };
+    proof.hashes = hashes.iter().map(hex::encode).collect();
+    Ok(proof)
+}
+
+/// Returns the state of an aggregate as of a position or a time.
+pub async fn state(app: &App, caller: &Caller, which: &AsOfQuery) -> Result<AsOf, Problem> {
+    caller.authorize("GET", "/v1/audit/state")?;
+    let position = resolve_position(app, which.position, which.time).await?;
+    let stream = states::parse_stream(app, &which.stream).await?;
+    let folded = states::as_of(app, &stream, position).await?;
+    if folded.sequence == 0 {
+        return Err(states::not_created_yet(app, &stream, position).await?);
+    }
+    let Point { recorded_at, .. } = point_at(app, position).await?;
+    let (stream, sequence, state) = (stream.to_string(), folded.sequence, folded.state);
+    Ok(AsOf { stream, position, recorded_at, sequence, state })
+}
+
+/// Returns a position with the time of its event.
+pub async fn point_at(app: &App, position: u64) -> Result<Point, Problem> {
+    if position == 0 {
+        return Ok(Point { position, recorded_at: None });
+    }
+    let at = app.log().read(position - 1, 1).await?;
+    Ok(Point { position, recorded_at: at.first().map(|event| event.recorded_at) })
+}
+
+/// Resolves a point of the log: the given position, the last position at the given time, or the
+/// head.
+pub async fn resolve_position(
+    app: &App,
+    position: Option<u64>,
+    time: Option<Timestamp>,
+) -> Result<u64, Problem> {
+    let log = app.engine.log();
+    let head = log.position();
+    match (position, time) {
+        (None, None) => Ok(head),
+        (Some(position), None) if position <= head => Ok(position),
+        (Some(position), None) => {
+            let detail =
+                format!("position {position} does not exist yet; the last position is {head}");
+            Err(Problem::new(Code::NotFound, detail))
+        }
+        (None, Some(time)) => Ok(log.position_at(time).await?),
+        (Some(_), Some(_)) => Err(Problem::new(
+            Code::BadRequest,
+            "the request has a position and a time; send only one",
+        )),
+    }
+}

@@ -1,0 +1,69 @@
+//! Log bytes of an attempt, as a range of bytes or record by record.
+mod follow;
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use domain::ids::{ExecutionId, JobId};
+use futures::Stream;
+use projections::views::jobs;
+
+pub use follow::{LogUpdate, follow};
+
+use crate::{extract::Caller, problem::Problem, state::App};
+
+/// Number of log bytes in memory at a time.
+const CHUNK: u64 = 1 << 20;
+
+/// Log of one attempt, as far as it is stored.
+pub struct AttemptLog {
+    app: App,
+    execution: ExecutionId,
+    /// Number of stored bytes.
+    pub length: u64,
+}
+
+/// Returns the log of an attempt.
+pub async fn get(
+    app: &App,
+    caller: &Caller,
+    (job, attempt): (JobId, u32),
+) -> Result<AttemptLog, Problem> {
+    caller.authorize("GET", "/v1/jobs/{job}/attempts/{attempt}/log")?;
+    let execution = execution(app, job, attempt).await?;
+    let length = app.logs.length(execution).await?;
+    Ok(AttemptLog { app: app.clone(), execution, length })
+}
+
+impl AttemptLog {
+    /// Returns the offset of the first record after number `n`.
+    pub async fn offset_after(&self, n: u64) -> Result<u64, Problem> {
+        follow::offset_after(&self.app, self.execution, n).await
+    }
+
+    /// Reads a range of bytes.
+    pub fn bytes(self, wanted: Range<u64>) -> impl Stream<Item = std::io::Result<Bytes>> {
+        let AttemptLog { app, execution, .. } = self;
+        async_stream::try_stream! {
+            let mut at = wanted.start;
+            while at < wanted.end {
+                let end = wanted.end.min(at + CHUNK);
+                let chunk =
+                    app.logs.read(execution, at..end).await.map_err(std::io::Error::other)?;
+                if chunk.is_empty() {
+                    break;
+                }
+                at += chunk.len() as u64;
+                yield chunk;
+            }
+        }
+    }
+}
+
+/// Returns the execution of an attempt.
+async fn execution(app: &App, job: JobId, attempt: u32) -> Result<ExecutionId, Problem> {
+    let row = jobs::job(&app.pool, job).await?.ok_or_else(|| Problem::not_found(job))?;
+    let of = row.attempts.iter().rev().find(|of| of.attempt == attempt);
+    let missing = || Problem::not_found(format!("attempt {attempt} of {job}"));
+    of.map(|of| of.execution).ok_or_else(missing)
+}

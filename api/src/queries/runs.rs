@@ -1,0 +1,57 @@
+//! Runs, their steps and their plans.
+use domain::ids::{RunId, StepId};
+use projections::views::runs as views;
+use schemas::control::{
+    Page,
+    runs::{Run, RunSummary, RunsQuery},
+};
+use serde_json::Value;
+
+use super::{filter, lookup::Lookup, pagination::PageRequest, show};
+use crate::{extract::Caller, problem::Problem, state::App};
+
+/// Lists runs, newest first.
+pub async fn list(
+    app: &App,
+    caller: &Caller,
+    query: RunsQuery,
+) -> Result<Page<RunSummary>, Problem> {
+    caller.authorize("GET", "/v1/runs")?;
+    let of = match &query.install {
+        Some(name) => Some(filter::install(app, name).await?),
+        None => None,
+    };
+    filter::one_of("state", query.state.as_deref(), &views::STATES)?;
+    let (part, state) = (PageRequest::of(query.limit, query.cursor)?, query.state.as_deref());
+    let rows = views::page(&app.pool, of, state, part.after, part.query_limit()).await?;
+    let (rows, next) = part.page(rows, |row| row.run);
+    let (mut look, mut items) = (Lookup::new(app), Vec::new());
+    look.for_runs(&rows).await?;
+    for row in &rows {
+        items.extend(show::summary(&mut look, row).await?);
+    }
+    Ok(Page { items, next })
+}
+
+/// Returns a run with its steps and what each waits for.
+pub async fn get(app: &App, caller: &Caller, run: RunId) -> Result<Run, Problem> {
+    caller.authorize("GET", "/v1/runs/{run}")?;
+    let row = views::run(&app.pool, run).await?.ok_or_else(|| Problem::not_found(run))?;
+    let shown = show::run(&mut Lookup::new(app), &row, app.projections.position()).await?;
+    shown.ok_or_else(|| Problem::not_found(run))
+}
+
+/// Returns the redacted summary of a step's newest plan.
+pub async fn plan(
+    app: &App,
+    caller: &Caller,
+    (run, step): (RunId, StepId),
+) -> Result<Value, Problem> {
+    caller.authorize("GET", "/v1/runs/{run}/steps/{step}/plan")?;
+    let row = views::run(&app.pool, run).await?.ok_or_else(|| Problem::not_found(run))?;
+    let plan = row.plans.get(&step);
+    let digest = &plan.ok_or_else(|| Problem::not_found(format!("a plan of {step}")))?.summary;
+    let bytes = event_log::blob::get(&app.pool, digest).await?;
+    let bytes = bytes.ok_or_else(|| Problem::internal(format!("blob {digest} is missing")))?;
+    serde_json::from_slice(&bytes).map_err(Problem::internal)
+}
