@@ -3,8 +3,10 @@
 mod archived;
 mod bundles;
 mod corpus;
+mod dead_letters;
 mod document;
 mod erasure;
+mod failed_applies;
 mod histories;
 mod keys;
 mod lists;
