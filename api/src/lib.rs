@@ -5,6 +5,11 @@
 //!                                                            └─ problem: error responses ◀─┘
 //! ```
 
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests create ids and start tasks themselves")
+)]
+
 pub mod archives;
 pub mod artifacts;
 pub mod auth;
@@ -18,6 +23,8 @@ pub mod docs;
 pub mod erasure;
 pub mod execute;
 pub mod extract;
+/// Source of ids.
+pub mod ids;
 pub mod keys;
 pub mod listen;
 pub mod logs;

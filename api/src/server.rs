@@ -33,6 +33,7 @@ use crate::{
     clock::{Clock, system_clock},
     dispatch::{Dispatch, Timing},
     execute::Engine,
+    ids,
     keys::{KeyError, Keys, wrapping},
     listen::{self, BoundListener, Limits, ListenError},
     logs::LogStore,
@@ -263,7 +264,7 @@ fn server_name(data: &std::path::Path) -> Result<String, StartError> {
 }
 
 fn new_name(path: &std::path::Path) -> std::io::Result<String> {
-    let name = format!("server-{}", ulid::Ulid::new());
+    let name = format!("server-{}", ids::new_ulid());
     let draft = path.with_extension("new");
     std::fs::write(&draft, &name)?;
     std::fs::rename(draft, path)?;

@@ -5,6 +5,7 @@
 //! state that is prepared once, as in Go, or prepared for each template. Then follow the largest
 //! directory and the stored templates of the fuzz test.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark that cannot start must stop")]
+#![allow(clippy::disallowed_methods, reason = "measurements create ids and start tasks themselves")]
 use std::{
     env, fs,
     io::Write,

@@ -179,7 +179,7 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> Result<A, ClientError> {
-        let key = Ulid::new().to_string();
+        let key = idempotency_key();
         let request = || {
             let method = method.clone();
             self.request(method, path).header("idempotency-key", &key).json(body)
@@ -196,7 +196,7 @@ impl Client {
         kind: &str,
         body: Bytes,
     ) -> Result<A, ClientError> {
-        let key = Ulid::new().to_string();
+        let key = idempotency_key();
         let request = || {
             self.request(Method::POST, path)
                 .query(query)
@@ -338,4 +338,10 @@ fn innermost(error: &dyn std::error::Error) -> String {
         cause = source;
     }
     cause.to_string()
+}
+
+/// Returns a new idempotency key, so that the server handles a repeated request once.
+#[expect(clippy::disallowed_methods, reason = "the client is the only source of these keys")]
+fn idempotency_key() -> String {
+    Ulid::new().to_string()
 }

@@ -14,7 +14,7 @@ impl Clock {
     }
 
     /// The clock of the operating system.
-    #[allow(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
     pub fn system() -> Clock {
         Clock::of(Utc::now)
     }

@@ -20,11 +20,10 @@ use domain::{
     decider::{Decider, Event, Timestamp},
 };
 use serde::{Deserialize, Serialize};
-use ulid::Ulid;
 
 use crate::{
     AppendError, Commit, EventLog, LogError, NewEvent, StoredEvent, StreamId, Write,
-    encryption::is_encrypted, load::check_sequence,
+    encryption::is_encrypted, ids::new_ulid, load::check_sequence,
 };
 
 /// Event store of an aggregate. Every load reads the whole stream from the database.
@@ -73,7 +72,7 @@ impl<A: Aggregate> EventStore<A> for EventLog {
         }
         let EventStoreAggregateContext { aggregate_id, current_sequence, .. } = context;
         metadata.entry("actor".into()).or_insert_with(|| Actor::System.to_string());
-        metadata.entry("command_id".into()).or_insert_with(|| Ulid::new().to_string());
+        metadata.entry("command_id".into()).or_insert_with(|| new_ulid().to_string());
         let meta = serde_json::to_value(&metadata)
             .and_then(serde_json::from_value)
             .map_err(|error| unexpected::<A::Error>(format!("invalid metadata: {error}")))?;

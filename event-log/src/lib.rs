@@ -12,6 +12,11 @@
 //! statement, with one round trip and one fsync. Any number of servers may do so on one
 //! database: each batch compares and sets the head row.
 
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests create ids and start tasks themselves")
+)]
+
 pub mod connect;
 pub mod migrate;
 pub mod partitions;
@@ -19,6 +24,7 @@ pub mod partitions;
 pub mod clock;
 pub mod commit;
 pub mod error;
+mod ids;
 pub mod meta;
 pub mod stored;
 
@@ -46,6 +52,7 @@ pub mod upload;
 
 /// A private Postgres, and a new database for each test.
 #[cfg(feature = "testing")]
+#[allow(clippy::disallowed_methods, reason = "only tests use it")]
 pub mod testing;
 
 #[cfg(feature = "fault-injection")]

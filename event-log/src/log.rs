@@ -199,7 +199,9 @@ impl EventLog {
             next: None,
             acks: Default::default(),
         };
+        #[expect(clippy::disallowed_methods, reason = "the task below awaits it")]
         let writing = tokio::spawn(appender.run(Queue::new(queue), options.poll_interval));
+        #[expect(clippy::disallowed_methods, reason = "it reports a panic of the log writer")]
         tokio::spawn(async move {
             if let Err(error) = writing.await {
                 tracing::error!(error = %error, "Log writer panicked, no further events can be appended");

@@ -2,9 +2,11 @@
 //! once, in one transaction.
 use proof::chain;
 use sqlx::{PgConnection, PgExecutor, PgPool, Row};
-use ulid::Ulid;
 
-use crate::{Clock, FormatMismatch, LogError, connect::SCHEMA, partitions::keep_from_application};
+use crate::{
+    Clock, FormatMismatch, LogError, connect::SCHEMA, ids::new_ulid,
+    partitions::keep_from_application,
+};
 
 #[cfg(feature = "fault-injection")]
 mod next;
@@ -202,7 +204,7 @@ async fn prepare(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
 pub(crate) async fn found(pool: &PgPool) -> Result<(), sqlx::Error> {
     let mut tx = pool.begin().await?;
     sqlx::raw_sql("lock table migration in exclusive mode").execute(&mut *tx).await?;
-    let log_id = Ulid::new().to_string();
+    let log_id = new_ulid().to_string();
     sqlx::query(
         "insert into log_head (log_id, position, commit_no, fence, epoch, format, chain, recorded_at) \
          select $1, 0, 0, 0, 1, $2, $3, $4 where not exists (select 1 from log_head)",

@@ -124,6 +124,10 @@ impl EventLog {
             return;
         }
         let (pool, loaded) = (self.pool().clone(), loaded.clone());
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a snapshot is a cache: nothing waits for it"
+        )]
         tokio::spawn(async move {
             if let Err(error) = store(&pool, &loaded).await {
                 warn!(stream = %loaded.stream, error = %error, "Cannot store snapshot, reading events instead");

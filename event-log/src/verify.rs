@@ -161,6 +161,7 @@ pub async fn verify_in(
     let ranges = ranges(parts, start, from_exclusive, head.position, genesis);
     let checks = ranges.map(|range| {
         let to = range.to;
+        #[expect(clippy::disallowed_methods, reason = "the task is awaited below")]
         let checking = tokio::spawn(check(source.clone(), range));
         async move {
             let part = checking.await.map_err(|error| sqlx::Error::Io(error.into()))??;

@@ -5,6 +5,7 @@
     clippy::panic,
     reason = "a measurement that fails has no result, and only benchmarks use this"
 )]
+#![allow(clippy::disallowed_methods, reason = "measurements create ids and start tasks themselves")]
 mod conditions;
 mod figure;
 mod history;

@@ -31,11 +31,11 @@ impl Layout {
         Ok(all.iter().flatten().map(|file| file.bytes).sum())
     }
 
-    /// Marks an artifact as used now.
-    pub fn touch(&self, digest: &Digest) {
+    /// Marks an artifact as used at this time.
+    pub fn touch(&self, digest: &Digest, now: SystemTime) {
         // Best effort: only the order of removal depends on this time.
         let file = fs::File::open(self.path(digest));
-        let _best_effort = file.and_then(|file| file.set_modified(SystemTime::now()));
+        let _best_effort = file.and_then(|file| file.set_modified(now));
     }
 
     /// Removes the least recently used artifacts until the rest fits into `budget` bytes. Then
@@ -44,7 +44,12 @@ impl Layout {
     ///
     /// # Errors
     /// Fails if the layout cannot be read or written.
-    pub fn prune(&self, budget: u64, used: &BTreeSet<Digest>) -> Result<u64, LayoutError> {
+    pub fn prune(
+        &self,
+        budget: u64,
+        used: &BTreeSet<Digest>,
+        now: SystemTime,
+    ) -> Result<u64, LayoutError> {
         let _lock = self.lock()?;
         let mut index = self.index()?;
         let mut newest: Vec<(SystemTime, Listed)> = Vec::new();
@@ -80,7 +85,7 @@ impl Layout {
         }
         index.set_manifests(required.into_iter().map(|manifest| manifest.descriptor).collect());
         self.write_index(&index)?;
-        self.remove_unreferenced(&referenced)
+        self.remove_unreferenced(&referenced, now)
     }
 
     /// Returns the file names of the manifests and blobs of these artifacts, and of the artifacts
@@ -112,8 +117,11 @@ impl Layout {
         Ok(files)
     }
 
-    fn remove_unreferenced(&self, referenced: &BTreeSet<String>) -> Result<u64, LayoutError> {
-        let now = SystemTime::now();
+    fn remove_unreferenced(
+        &self,
+        referenced: &BTreeSet<String>,
+        now: SystemTime,
+    ) -> Result<u64, LayoutError> {
         let is_old =
             |file: &File| now.duration_since(file.at).is_ok_and(|age| age > MIN_UNREFERENCED_AGE);
         let mut removed = 0;
@@ -192,15 +200,15 @@ mod tests {
             (0..5).map(|at| artifact(&layout, "a/api", at, 50 - u64::from(at))).collect();
         let web: Vec<_> = (5..7).map(|at| artifact(&layout, "a/web", at, 99)).collect();
         // Version 0 is used again, as after a rollback, and an open job uses version 1.
-        layout.touch(&api[0]);
+        layout.touch(&api[0], SystemTime::now());
         let used = BTreeSet::from([api[1].clone()]);
-        assert!(layout.prune(1, &used).unwrap() > 2_000);
+        assert!(layout.prune(1, &used, SystemTime::now()).unwrap() > 2_000);
         let left = |digest: &Digest| layout.complete(digest);
         assert_eq!(api.iter().map(left).collect::<Vec<_>>(), [true, true, false, false, true]);
         assert!(web.iter().all(left), "two versions stay, however old they are");
         assert_eq!(layout.index().unwrap().manifests().len(), 5);
         // An unlimited budget removes nothing else.
-        assert_eq!(layout.prune(u64::MAX, &used).unwrap(), 0);
+        assert_eq!(layout.prune(u64::MAX, &used, SystemTime::now()).unwrap(), 0);
     }
 
     #[test]
@@ -217,7 +225,7 @@ mod tests {
         }
         fs::File::open(&killed).unwrap().set_modified(then).unwrap();
         let before = layout.size().unwrap();
-        assert_eq!(layout.prune(0, &BTreeSet::new()).unwrap(), 3 + 4);
+        assert_eq!(layout.prune(0, &BTreeSet::new(), SystemTime::now()).unwrap(), 3 + 4);
         assert!(layout.has(&arriving) && !layout.has(&left));
         assert!(active.exists() && !killed.exists());
         assert_eq!(layout.size().unwrap(), before - 7);

@@ -85,6 +85,7 @@ impl Projections {
         };
         let (is_running, positions) = (Arc::new(AtomicBool::new(true)), log.positions());
         let running = Arc::clone(&is_running);
+        #[expect(clippy::disallowed_methods, reason = "`supervised` restarts it after a panic")]
         tokio::spawn(async move { projector.supervised(positions, &running).await });
         Ok(Projections { reached, wake, is_running })
     }

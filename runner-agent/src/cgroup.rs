@@ -16,7 +16,7 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::{data, data::JobDir};
+use crate::{data, data::JobDir, ids};
 
 /// File that freezes a group, with the values that freeze and thaw it: version 2, then version 1.
 const FREEZERS: [(&str, &str, &str); 2] =
@@ -34,7 +34,7 @@ impl Cgroup {
     /// cannot record or enter the group.
     pub(crate) fn enter(dir: &JobDir) -> Option<Cgroup> {
         // The name is unique, because every member of the group will be killed.
-        let name = format!("{}.{}", name(dir)?, ulid::Ulid::new());
+        let name = format!("{}.{}", name(dir)?, ids::new_ulid());
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         let group = hierarchies(&mounts, &own)

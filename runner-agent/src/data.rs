@@ -24,6 +24,7 @@ use nix::{fcntl::OFlag, unistd::geteuid};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::host::Process;
+use crate::ids;
 
 /// Largest number of ended executions whose files are kept.
 const EXECUTIONS: usize = 200;
@@ -274,7 +275,7 @@ pub fn fresh(path: &Path) -> io::Result<File> {
 /// Returns the temporary name of a file that is being written.
 fn draft(path: &Path) -> PathBuf {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    path.with_file_name(format!(".{name}.{}", ulid::Ulid::new()))
+    path.with_file_name(format!(".{name}.{}", ids::new_ulid()))
 }
 
 /// Replaces a file. After a crash it has either the old or the new contents.

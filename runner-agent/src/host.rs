@@ -22,7 +22,13 @@ static AHEAD_MS: AtomicI64 = AtomicI64::new(0);
 
 /// Returns the host's clock, for the journal and for users, with the precision of its text form.
 pub fn now() -> DateTime<Utc> {
-    DateTime::<Utc>::from(SystemTime::now()).trunc_subsecs(6)
+    DateTime::<Utc>::from(system_time()).trunc_subsecs(6)
+}
+
+/// Returns the host's clock, for comparison with the times of files.
+#[expect(clippy::disallowed_methods, reason = "this is the clock that all other code uses")]
+pub(crate) fn system_time() -> SystemTime {
+    SystemTime::now()
 }
 
 /// Returns the estimated clock of the server, for times that the server compares.

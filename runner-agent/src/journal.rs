@@ -47,7 +47,7 @@ pub use self::{
 };
 use crate::{
     data::{self, Data},
-    host,
+    host, ids,
 };
 
 /// Journal that is open for writing.
@@ -76,7 +76,7 @@ impl Journal {
         let journal = Journal { data: data.clone(), path, broken: Arc::default() };
         let lock = journal.lock()?;
         if data::append(&journal.path)?.seek(SeekFrom::End(0))? == 0 {
-            let journal_id = ulid::Ulid::new().to_string();
+            let journal_id = ids::new_ulid().to_string();
             let genesis = Link::genesis(&journal_id);
             let first = Entry { at: host::now(), event: JournalEvent::Opened { journal_id } };
             journal.append(&frame::encode(&first, &genesis)?.0)?;
@@ -114,7 +114,7 @@ impl Journal {
         // one of the two files.
         fs::hard_link(
             &self.path,
-            self.path.with_file_name(format!("journal.{}.ndjson", ulid::Ulid::new())),
+            self.path.with_file_name(format!("journal.{}.ndjson", ids::new_ulid())),
         )?;
         data::replace(&self.path, &text)
     }

@@ -14,6 +14,11 @@
 //! Reading order: [`data`] [`keys`] [`journal`] [`disable`] [`policy`] [`approval`] [`witness`]
 //! belong to the customer; [`client`] [`enrol`] [`supervisor`] communicate with the server;
 //! [`shim`] [`plugins`] [`artifacts`] run the jobs.
+
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests create ids and start tasks themselves")
+)]
 pub mod approval;
 pub mod artifacts;
 pub mod budgets;
@@ -24,6 +29,7 @@ pub mod data;
 pub mod disable;
 pub mod enrol;
 pub mod host;
+mod ids;
 pub mod journal;
 pub mod keys;
 pub mod plugins;
@@ -35,5 +41,6 @@ pub mod show;
 mod start;
 pub mod state;
 pub mod supervisor;
+mod tasks;
 pub mod tls;
 pub mod witness;

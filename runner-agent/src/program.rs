@@ -15,7 +15,7 @@ use tokio::{
 
 use crate::{
     data::{self, Data},
-    processes,
+    ids, processes,
 };
 
 const RUNNING: &str = "/proc/self/exe";
@@ -37,7 +37,7 @@ pub(crate) fn keep(data: &Data) -> io::Result<PathBuf> {
         return Ok(path);
     }
     data::directory(&data.path(DIRECTORY))?;
-    let draft = path.with_extension(ulid::Ulid::new().to_string());
+    let draft = path.with_extension(ids::new_ulid().to_string());
     let made = make(&running, &draft).and_then(|()| fs::rename(&draft, &path));
     if let Err(error) = made {
         let _best_effort = fs::remove_file(&draft);

@@ -160,6 +160,7 @@ async fn work(
     // An earlier cancel must take effect before the plugin starts.
     watch.check();
     let mut sink = recorder.clone();
+    #[expect(clippy::disallowed_methods, reason = "the task is awaited below")]
     let mut plugin =
         tokio::spawn(async move { plugins::run(&manifest, &context, &mut sink).await });
     let mut stop = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;

@@ -50,6 +50,7 @@ use crate::{
     data::{self, Data},
     enrol::Identity,
     host::{self, Process},
+    ids,
     journal::{self, Journal, JournalEvent},
     keys::Keys,
     processes, program,
@@ -57,6 +58,7 @@ use crate::{
         order::{CancelOrder, StopCause},
         recorder::truncate,
     },
+    tasks,
     witness::Witness,
 };
 
@@ -178,7 +180,7 @@ impl Agent {
             claim_lock: tokio::sync::Mutex::new(()),
             key_renewal_lock: tokio::sync::Mutex::new(()),
             sweep_lock: tokio::sync::Mutex::new(()),
-            process_id: ulid::Ulid::new().to_string(),
+            process_id: ids::new_ulid().to_string(),
             changed: Notify::new(),
             state: Mutex::new(state),
             claim_index: Mutex::default(),
@@ -362,7 +364,7 @@ pub async fn run(
     host::make_undumpable();
     // Adopt the processes that a killed shim leaves behind, so that the agent can end them.
     processes::adopt_orphans().context("cannot become the parent of orphaned processes")?;
-    tokio::spawn(async {
+    tasks::detach("reap", async {
         loop {
             tokio::time::sleep(REAP_INTERVAL).await;
             processes::reap();

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use api::{execute::Call, state::App, usecases::enrolments};
+use api::{execute::Call, ids, state::App, usecases::enrolments};
 use domain::{actor::Actor, enrolment::Purpose};
 use event_log::Meta;
 use nix::{
@@ -70,7 +70,9 @@ impl BuildRunner {
         let certificate = certificate.filter(|_| app.config.runner_url.starts_with("https:"));
         let certificate = certificate.map(Path::to_path_buf);
         let keeper = Supervisor { app, program, data, certificate, format, stop: stop.clone() };
-        Some(BuildRunner { stop, task: tokio::spawn(keeper.run()) })
+        #[expect(clippy::disallowed_methods, reason = "`BuildRunner::stop` awaits the task")]
+        let task = tokio::spawn(keeper.run());
+        Some(BuildRunner { stop, task })
     }
 
     /// Stops the build runner. Running builds continue, and the next build runner adopts them.
@@ -117,7 +119,7 @@ impl Supervisor {
                 Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why.into()),
                 Err(_) | Ok(()) => {}
             }
-            let meta = Meta::new(Actor::System, ulid::Ulid::new().to_string());
+            let meta = Meta::new(Actor::System, ids::new_ulid().to_string());
             let issued = enrolments::issue(&self.app, &Call::of(meta), Purpose::Build).await;
             let issued = issued.map_err(|problem| anyhow::anyhow!(problem.detail))?;
             // Every local user can read the arguments of a process, but not its environment.

@@ -261,6 +261,7 @@ impl StopSignals {
     /// Waits for a stop signal. A second signal ends the process immediately with code 130.
     pub(crate) async fn received(mut self) {
         self.either().await;
+        #[expect(clippy::disallowed_methods, reason = "the task ends the process")]
         tokio::spawn(async move {
             self.either().await;
             std::process::exit(130);

@@ -10,7 +10,17 @@ use std::{
 const LAYERS: &[(&str, &[&str])] = &[
     (
         "foundation",
-        &["changed_installs", "clock", "keys", "listen", "metrics", "postgres", "problem", "tasks"],
+        &[
+            "changed_installs",
+            "clock",
+            "ids",
+            "keys",
+            "listen",
+            "metrics",
+            "postgres",
+            "problem",
+            "tasks",
+        ],
     ),
     (
         "engine",

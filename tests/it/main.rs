@@ -1,5 +1,6 @@
 //! Tests of whole programs through their public interfaces.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
+#![allow(clippy::disallowed_methods, reason = "tests create ids and start tasks themselves")]
 
 mod api_layers;
 mod architecture;

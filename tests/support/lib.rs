@@ -5,6 +5,7 @@
     clippy::panic,
     reason = "a test fails by panicking"
 )]
+#![allow(clippy::disallowed_methods, reason = "tests create ids and start tasks themselves")]
 
 mod balancer;
 mod builder;

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use domain::digest::Digest;
 use oci_layout::{ArtifactManifest, MANIFEST_LIMIT};
 use serde::Deserialize;
-use ulid::Ulid;
 
 use super::{
     permit::{Permit, not_found},
@@ -18,6 +17,7 @@ use super::{
 };
 use crate::{
     extract::{Path, Query},
+    ids,
     problem::{Code, Problem},
     registry::{ArtifactError, Repository},
     state::App,
@@ -41,7 +41,7 @@ pub(super) async fn begin(
     if upload.digest.is_some() {
         return receive(&app, &repository, &upload, body).await;
     }
-    let location = format!("/v2/{repository}/blobs/uploads/{}", Ulid::new());
+    let location = format!("/v2/{repository}/blobs/uploads/{}", ids::new_ulid());
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)]).into_response())
 }
 

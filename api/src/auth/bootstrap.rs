@@ -15,9 +15,9 @@ use domain::{
     name::{Name, NameCommand, NameError},
 };
 use event_log::{AppendError, Commit, EventLog, Meta, NewEvent, StreamId, Write};
-use ulid::Ulid;
 
 use super::{PrincipalCache, names, secret};
+use crate::ids;
 
 /// File in the data directory with the token of the first owner.
 pub const OWNER_TOKEN: &str = "owner.token";
@@ -79,7 +79,7 @@ pub async fn create_first_owner(
             events: access,
         },
     ];
-    let meta = Meta::new(Actor::System, Ulid::new().to_string());
+    let meta = Meta::new(Actor::System, ids::new_ulid().to_string());
     match log.append(Commit::of(meta, writes)).await {
         Ok(_) => Ok(Some(path)),
         Err(AppendError::Conflict { .. }) => {
@@ -106,7 +106,7 @@ pub async fn create_another_owner(
 ) -> Result<PathBuf, BootstrapError> {
     let (principal, path, events) = prepare_owner(data, now)?;
     let stream = StreamId::new(Access::NAME, principal.to_string());
-    let meta = Meta::new(Actor::System, Ulid::new().to_string());
+    let meta = Meta::new(Actor::System, ids::new_ulid().to_string());
     log.append(Commit::of(meta, vec![Write { stream, expected: 0, events }])).await?;
     Ok(path)
 }
@@ -116,7 +116,7 @@ fn prepare_owner(
     data: &Path,
     now: Timestamp,
 ) -> Result<(PrincipalId, PathBuf, Vec<NewEvent>), BootstrapError> {
-    let (principal, token) = (PrincipalId(Ulid::new()), TokenId(Ulid::new()));
+    let (principal, token) = (PrincipalId(ids::new_ulid()), TokenId(ids::new_ulid()));
     let (clear, path) = (secret::token(), data.join(OWNER_TOKEN));
     write_private(&path, &clear)
         .map_err(|reason| BootstrapError::File { path: path.display().to_string(), reason })?;

@@ -16,10 +16,10 @@ use schemas::{
     token::{AUD_JOB, AUD_RUNNER, AccessClaims, JobClaims, TokenError, sign, verify},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use ulid::Ulid;
 
 use super::secret;
 use crate::{
+    ids,
     keys::KeySet,
     problem::{Code, Problem},
 };
@@ -89,7 +89,7 @@ impl Tokens {
     ) -> Result<String, TokenError> {
         let (iat, aud) = (now.timestamp(), AUD_RUNNER.to_string());
         let exp = iat.saturating_add_unsigned(ACCESS_SECONDS);
-        let (iss, jti) = (self.issuer.clone(), Ulid::new().to_string());
+        let (iss, jti) = (self.issuer.clone(), ids::new_ulid().to_string());
         let sub = runner;
         self.sign(&AccessClaims { sub, aud, iss, jti, iat, exp, generation, mode, install })
     }
@@ -216,6 +216,8 @@ fn check(
 
 #[cfg(test)]
 mod tests {
+    use ulid::Ulid;
+
     use super::*;
     use crate::keys::{Keys, rotate};
 

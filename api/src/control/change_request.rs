@@ -5,11 +5,11 @@ use axum::{
 };
 use event_log::{IdempotencyKey, Meta};
 use schemas::problem::FieldProblem;
-use ulid::Ulid;
 
 use crate::{
     execute::{Call, Done},
     extract::Caller,
+    ids,
     problem::{Code, Problem},
     state::App,
 };
@@ -31,7 +31,7 @@ impl FromRequestParts<App> for ChangeRequest {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let who = Caller::from_request_parts(parts, app).await?;
-        let mut meta = Meta::new(who.actor.clone(), Ulid::new().to_string());
+        let mut meta = Meta::new(who.actor.clone(), ids::new_ulid().to_string());
         let route = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
         meta.route = route.map(|route| format!("{} {route}", parts.method));
         meta.client = header_text(&parts.headers, header::USER_AGENT.as_str(), MAX_CLIENT_BYTES);

@@ -88,6 +88,7 @@ pub async fn idempotent(
         let did = earlier_response(&app, &key, route.as_str(), LookupTime::AfterFailure).await?;
         Ok(did.unwrap_or(response))
     };
+    #[expect(clippy::disallowed_methods, reason = "the task is awaited here")]
     tokio::spawn(done.in_current_span()).await.map_err(Problem::internal)?
 }
 

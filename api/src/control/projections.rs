@@ -169,6 +169,7 @@ fn run_with_progress(
 ) -> ProgressStream {
     let (sender, mut receiver) = mpsc::unbounded_channel::<Progress>();
     let running = work(name.clone(), sender.clone());
+    #[expect(clippy::disallowed_methods, reason = "the stream below ends with the task")]
     tokio::spawn(async move {
         let last = running.await.unwrap_or_else(|error| {
             tracing::warn!(projection = name, error = %error, "Operation on a projection failed");

@@ -26,6 +26,7 @@ pub(super) struct Chunk {
 /// Starts the committer task and returns its queue. The task ends when all senders are dropped.
 pub(super) fn start(pool: PgPool) -> mpsc::Sender<Chunk> {
     let (sender, mut waiting) = mpsc::channel::<Chunk>(MAX_WAITING);
+    #[expect(clippy::disallowed_methods, reason = "the task catches panics and continues")]
     tokio::spawn(async move {
         let mut group = Vec::with_capacity(MAX_GROUP);
         // Chunks that arrive during a write form the next groups of at most `MAX_GROUP` chunks.

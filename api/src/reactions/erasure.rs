@@ -17,6 +17,7 @@ use tokio::{sync::broadcast::error::RecvError, time::Instant};
 use crate::{
     erasure::{self, Outcome},
     execute::Call,
+    ids,
     problem::{Code, Problem},
     state::App,
 };
@@ -121,7 +122,7 @@ async fn erase_copies(app: &App) -> Result<(), Problem> {
     let subjects: Vec<SubjectId> = due.iter().map(|(subject, _)| *subject).collect();
     let Outcome { erased, incomplete: left } = erasure::erase(app, &subjects).await?;
     for (subject, due) in due.into_iter().filter(|(subject, _)| erased.contains(subject)) {
-        let call = Call::of(Meta::new(Actor::System, ulid::Ulid::new().to_string()));
+        let call = Call::of(Meta::new(Actor::System, ids::new_ulid().to_string()));
         let told = app.engine.transact(&call, move |unit| {
             async move {
                 unit.handle::<Subject>(subject, SubjectCommand::CompleteErasure).await.map(drop)

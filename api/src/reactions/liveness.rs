@@ -9,11 +9,11 @@ use domain::{
 use event_log::{Meta, SessionGuard};
 use futures::{StreamExt as _, stream};
 use tokio::time::{MissedTickBehavior, interval};
-use ulid::Ulid;
 
 use crate::{
     dispatch::{self, Census, TimeoutCommand},
     execute::Call,
+    ids,
     problem::{Code, Problem},
     state::App,
     usecases::jobs::finalize_incomplete_log,
@@ -196,7 +196,7 @@ async fn handle_job(
 }
 
 fn meta() -> Meta {
-    Meta::new(Actor::Timer("liveness".into()), Ulid::new().to_string())
+    Meta::new(Actor::Timer("liveness".into()), ids::new_ulid().to_string())
 }
 
 fn call(guard: Option<SessionGuard>) -> Call {

@@ -13,10 +13,10 @@ use std::{sync::Arc, time::Duration};
 use event_log::{ConsumerGuard, StoredEvent, consumer};
 use tokio::sync::{RwLock, broadcast::error::RecvError};
 use tokio::time::{Instant, MissedTickBehavior};
-use ulid::Ulid;
 
 use super::{concurrent, dead_letters, failures};
 use crate::{
+    ids,
     problem::{Code, Problem},
     state::App,
 };
@@ -41,7 +41,7 @@ const BACKLOG: usize = 64;
 pub async fn run(app: App, server: String) {
     // Unique per process: if two servers share a name (a copied data directory), only one holds the
     // lease.
-    let owner = format!("{server}/{}", Ulid::new());
+    let owner = format!("{server}/{}", ids::new_ulid());
     let mut is_first = true;
     failures::expose(&app);
     loop {

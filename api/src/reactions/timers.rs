@@ -6,7 +6,7 @@ use domain::actor::Actor;
 use event_log::Meta;
 use projections::views::timers::{self, Timer};
 
-use crate::{execute::Call, state::App, usecases::runs};
+use crate::{execute::Call, ids, state::App, usecases::runs};
 
 /// Interval between checks for due timers. The interval is the longest delay of an expiry or a
 /// scheduled retry.
@@ -32,7 +32,7 @@ pub async fn run(app: App) {
             match due.timer {
                 Timer::ApprovalExpiry { run, step, digest } => {
                     let actor = Actor::Timer("approval_expiry".into());
-                    let call = Call::of(Meta::new(actor, ulid::Ulid::new().to_string()));
+                    let call = Call::of(Meta::new(actor, ids::new_ulid().to_string()));
                     let said = runs::expire_approval(&app, &call, run, step, digest).await;
                     let Err(problem) = said else { continue };
                     let detail = &problem.detail;
@@ -44,7 +44,7 @@ pub async fn run(app: App) {
                 }
                 Timer::StepRetry { run, step, attempt } => {
                     let actor = Actor::Timer("auto_retry".into());
-                    let call = Call::of(Meta::new(actor, ulid::Ulid::new().to_string()));
+                    let call = Call::of(Meta::new(actor, ids::new_ulid().to_string()));
                     let started = runs::start_retry(&app, &call, run, step, attempt).await;
                     if let Err(problem) = started {
                         let error = &problem.detail;

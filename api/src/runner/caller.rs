@@ -6,12 +6,12 @@ use domain::{
 };
 use event_log::Meta;
 use schemas::runner::RunnerMode;
-use ulid::Ulid;
 
 use crate::{
     dispatch::CallKind,
     execute::Call,
     extract::RunnerCaller,
+    ids,
     problem::{Code, Problem},
     state::App,
 };
@@ -27,7 +27,7 @@ pub fn may_run(runner: &RunnerCaller, job: &Job) -> bool {
 
 /// Metadata of the events that a runner's call causes.
 pub fn call(runner: &RunnerCaller, route: &'static str) -> Call {
-    let meta = Meta::new(runner.actor(), Ulid::new().to_string());
+    let meta = Meta::new(runner.actor(), ids::new_ulid().to_string());
     Call::of(Meta { route: Some(route.into()), ..meta })
 }
 

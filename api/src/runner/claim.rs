@@ -7,13 +7,13 @@ use domain::{
 };
 use event_log::SessionGuard;
 use schemas::runner::{Claim, Claimed};
-use ulid::Ulid;
 
 use super::{caller, grant, session};
 use crate::{
     dispatch::{CallKind, SessionError},
     execute::{Call, UnitOfWork},
     extract::{self, RunnerCaller},
+    ids,
     problem::{ApiResult, Code, Problem},
     state::App,
 };
@@ -83,7 +83,7 @@ async fn commit_claim(
     body: &Claim,
     server_epoch: u64,
 ) -> Result<(Execution, u64), Problem> {
-    let (execution, runner, body) = (ExecutionId(Ulid::new()), *runner, body.clone());
+    let (execution, runner, body) = (ExecutionId(ids::new_ulid()), *runner, body.clone());
     let guard = SessionGuard {
         runner: runner.id.to_string(),
         server: app.dispatch.server().to_string(),

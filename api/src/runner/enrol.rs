@@ -15,14 +15,13 @@ use schemas::{
     problem::FieldProblem,
     runner::{Enrol, Enrolled, RunnerMode},
 };
-use ulid::Ulid;
 
 use super::caller;
 use crate::{
     auth::secret,
     configs::published,
     execute::{Call, UnitOfWork},
-    extract,
+    extract, ids,
     listen::Ticket,
     problem::{ApiResult, Code, Problem},
     state::App,
@@ -52,8 +51,8 @@ pub async fn enrol(
 /// Redeems the token and creates the runner.
 async fn redeem(app: &App, body: &Enrol) -> Result<(RunnerId, Option<InstallId>), Problem> {
     let token = enrolments::id_of(&body.token).ok_or_else(unknown_token)?;
-    let new = RunnerId(Ulid::new());
-    let meta = Meta::new(Actor::Runner(new), Ulid::new().to_string());
+    let new = RunnerId(ids::new_ulid());
+    let meta = Meta::new(Actor::Runner(new), ids::new_ulid().to_string());
     let call = Call::of(Meta { route: Some("/runner/v1/enrol".into()), ..meta });
     let (body, owned) = (body.clone(), app.clone());
     let done = app.engine.transact(&call, move |unit| {

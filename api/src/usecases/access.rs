@@ -7,11 +7,11 @@ use domain::{
 };
 use futures::FutureExt as _;
 use projections::views::{principals, tokens};
-use ulid::Ulid;
 
 use crate::{
     auth::{names, secret},
     execute::{Call, Done, UnitOfWork},
+    ids,
     problem::{Code, Problem},
     state::App,
 };
@@ -35,7 +35,7 @@ pub async fn create(
     (name, role): (Option<String>, Role),
     lives: Option<TimeDelta>,
 ) -> Result<Done<CreatedToken>, Problem> {
-    let (principal, token) = (PrincipalId(Ulid::new()), TokenId(Ulid::new()));
+    let (principal, token) = (PrincipalId(ids::new_ulid()), TokenId(ids::new_ulid()));
     let clear = secret::token();
     let sha256 = secret::digest(&clear).map_err(Problem::internal)?;
     let expires_at = match lives {

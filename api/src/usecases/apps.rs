@@ -17,6 +17,7 @@ use super::impact::{self, InstallImpact};
 use crate::{
     configs::{self, Config},
     execute::{Call, Done, UnitOfWork},
+    ids,
     problem::{Code, Problem},
     state::App,
 };
@@ -175,7 +176,7 @@ async fn publish(
     let id: AppId = match owner_id.and_then(|owner| owner.parse().ok()) {
         Some(id) => id,
         None => {
-            let id = AppId(ulid::Ulid::new());
+            let id = AppId(ids::new_ulid());
             let take = NameCommand::Take { owner: id.to_string() };
             unit.handle::<Name>(&stream, take).await?;
             unit.create::<AppState>(id, AppCommand::Create { name: name.into() }).await?;
@@ -240,7 +241,7 @@ async fn define_component(
             component
         }
         None => {
-            let component = ComponentId(ulid::Ulid::new());
+            let component = ComponentId(ids::new_ulid());
             unit.create::<Component>(component, publish).await?;
             component
         }
@@ -261,7 +262,7 @@ async fn define_component(
     let build = match reused {
         Some(build) => build,
         None => {
-            let build = BuildId(ulid::Ulid::new());
+            let build = BuildId(ids::new_ulid());
             let order = BuildRequest {
                 app,
                 component,

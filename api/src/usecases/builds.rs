@@ -10,6 +10,7 @@ use futures::FutureExt as _;
 use super::steps::truncated;
 use crate::{
     execute::{Call, Done, UnitOfWork},
+    ids,
     problem::Problem,
     render,
     state::App,
@@ -57,7 +58,7 @@ async fn queue_job(app: &App, unit: &mut UnitOfWork, build: BuildId) -> Result<(
         return Ok(());
     };
     let name = unit.load::<AppState>(order.app).await?.name.clone().unwrap_or_default();
-    let job = JobId(ulid::Ulid::new());
+    let job = JobId(ids::new_ulid());
     let work = render::build::work(app, build, order, &name, job).await?;
     unit.create::<Job>(job, JobCommand::Queue(work)).await?;
     unit.handle::<Build>(build, BuildCommand::QueueJob { job }).await?;

@@ -13,6 +13,7 @@ use rand::RngCore as _;
 
 use crate::{
     execute::{Call, Done, UnitOfWork},
+    ids,
     problem::{Code, Problem},
     state::App,
 };
@@ -94,7 +95,7 @@ pub fn hash(token: &str) -> Result<Digest, Problem> {
 }
 
 fn generate() -> (TokenId, String) {
-    let id = ulid::Ulid::new();
+    let id = ids::new_ulid();
     let mut secret = [0; 32];
     rand::rngs::OsRng.fill_bytes(&mut secret);
     (TokenId(id), format!("{PREFIX}{id}_{}", hex::encode(secret)))

@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::{
     configs::Config,
+    ids,
     problem::Problem,
     render::desired,
     state::App,
@@ -119,7 +120,7 @@ fn plans(config: &Config, published: &Published, install: &Install) -> Result<Pl
     let values = desired::InstallValues { inputs: &inputs, stack: &stack, toggles };
     let after = TriggerKind::PostDeployAllComponents;
     let desired_steps = desired::desired_state(config, published, values, after)?;
-    let fresh = || StepId(ulid::Ulid::new());
+    let fresh = || StepId(ids::new_ulid());
     let steps = plan::plan_deploy(&desired_steps, &install.actual_state(), &Scope::Changed, fresh)?;
     Ok(Ok(steps.iter().filter_map(planned_operation).collect()))
 }
@@ -142,11 +143,11 @@ pub fn preview_version(state: &AppState, config: &Config, bundle: &Digest) -> Pu
             .components
             .get(name)
             .copied()
-            .unwrap_or_else(|| ComponentId(ulid::Ulid::new())),
+            .unwrap_or_else(|| ComponentId(ids::new_ulid())),
         name: name.to_owned(),
         kind: module.kind.clone(),
         definition: module.digest.clone().unwrap_or_else(|| bundle.clone()),
-        build: BuildId(ulid::Ulid::new()),
+        build: BuildId(ids::new_ulid()),
     };
     Published {
         config_version: state.version() + 1,

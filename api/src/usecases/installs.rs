@@ -28,6 +28,7 @@ use super::{
 use crate::{
     configs::{Config, published, resolved_inputs},
     execute::{Call, Done, UnitOfWork},
+    ids,
     problem::{Code, Problem},
     state::App,
 };
@@ -87,7 +88,7 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
                 if let Some(problem) = toggles::problem(&config, &BTreeMap::new()) {
                     return Err(Problem::new(Code::Invalid, problem));
                 }
-                let install = InstallId(ulid::Ulid::new());
+                let install = InstallId(ids::new_ulid());
                 let stream = domain::name::stream("install", &new.name);
                 let take = NameCommand::Take { owner: install.to_string() };
                 if let Err(NameError::Taken { owner }) =

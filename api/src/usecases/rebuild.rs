@@ -9,6 +9,7 @@ use futures::FutureExt as _;
 
 use crate::{
     execute::{Call, Done, UnitOfWork},
+    ids,
     problem::{Code, Problem},
     state::App,
 };
@@ -51,7 +52,7 @@ async fn retry_failed(unit: &mut UnitOfWork, build: BuildId) -> Result<RetriedBu
     let (version, mut builds) = (config_version + 1, Vec::new());
     for part in &mut components {
         let Some(order) = failed_order(unit, part.build).await? else { continue };
-        part.build = BuildId(ulid::Ulid::new());
+        part.build = BuildId(ids::new_ulid());
         let order = BuildRequest { config_version: version, ..order };
         unit.create::<Build>(part.build, BuildCommand::Request(order)).await?;
         builds.push((part.name.clone(), part.build));

@@ -18,6 +18,7 @@ use super::{installs::release_name, stack, steps, toggles};
 use crate::{
     configs::{Config, published, resolved_inputs},
     execute::{Call, Done, UnitOfWork},
+    ids,
     problem::{Code, Problem},
     render::desired,
     state::App,
@@ -109,7 +110,7 @@ pub async fn plan_and_admit(
         return Ok(None);
     }
     set_options(app, unit, app_id, state.config_version, &mut steps).await?;
-    let run = RunId(ulid::Ulid::new());
+    let run = RunId(ids::new_ulid());
     let position = unit.log().position();
     let component_name = |step: &StepSpec| match &step.target {
         Target::Component { name, .. } => Some(name.clone()),
@@ -153,7 +154,7 @@ async fn plan_steps(
     install: &Install,
     request: &RunRequest,
 ) -> Result<Vec<StepSpec>, Problem> {
-    let fresh = || StepId(ulid::Ulid::new());
+    let fresh = || StepId(ids::new_ulid());
     let present = install.actual_state();
     let after = match desired::trigger(request.kind) {
         Some(after) => after,

@@ -11,6 +11,7 @@ use futures::FutureExt as _;
 
 use crate::{
     execute::{Call, Done, UnitOfWork},
+    ids,
     problem::{Code, Problem},
     render::{self, step::RenderResult},
     state::App,
@@ -149,7 +150,7 @@ async fn start(
             Err(refused) => return Err(refused.into()),
         }
     }
-    let job = JobId(ulid::Ulid::new());
+    let job = JobId(ids::new_ulid());
     match as_step_failure(
         render::step::render_first_job(app, unit, run, step, job, artifact).await,
     )? {
@@ -176,7 +177,7 @@ async fn apply(
         ArtifactState::Available(artifact) => Some(artifact),
         ArtifactState::NotNeeded | ArtifactState::Pending(_) | ArtifactState::Failed(_) => None,
     };
-    let job = JobId(ulid::Ulid::new());
+    let job = JobId(ids::new_ulid());
     match as_step_failure(
         render::step::render_apply_job(app, unit, run, step, job, artifact, plan).await,
     )? {

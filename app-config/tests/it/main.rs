@@ -1,5 +1,6 @@
 //! Tests of the reader on whole directories, templates and the corpus.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
+#![allow(clippy::disallowed_methods, reason = "tests create ids and start tasks themselves")]
 
 mod cases;
 mod corpus_bundles;

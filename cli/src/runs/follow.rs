@@ -138,6 +138,7 @@ fn discard_typed(terminal: impl AsFd) -> std::io::Result<()> {
 /// Reads a line of standard input in its own thread, so that Ctrl-C can end the command meanwhile.
 async fn line() -> Result<String, Failure> {
     let (send, receive) = oneshot::channel();
+    #[expect(clippy::disallowed_methods, reason = "the receiver notices the end of the thread")]
     std::thread::spawn(move || {
         let mut text = String::new();
         let read = std::io::stdin().read_line(&mut text).map(|_| text);

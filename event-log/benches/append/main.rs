@@ -16,6 +16,7 @@
     clippy::panic,
     reason = "a benchmark that fails has no result"
 )]
+#![allow(clippy::disallowed_methods, reason = "measurements create ids and start tasks themselves")]
 mod cells;
 mod copy;
 mod emmett;

@@ -10,6 +10,7 @@ use ulid::Ulid;
 use crate::{
     AppendError, Commit, ConsumerGuard, IdempotencyKey, NewEvent, SessionGuard, StreamId, Write,
     encryption::{EventContext, Keys},
+    ids::new_ulid,
     stored::ReadablePayload,
 };
 
@@ -135,7 +136,7 @@ impl IntakeEvent {
         let version = leaf::version(&event.event_version);
         let salt = rand::random();
         Ok(IntakeEvent {
-            event_id: Ulid::new(),
+            event_id: new_ulid(),
             version: version.ok_or(AppendError::Invalid("an event's version is not a number"))?,
             payload_hash: payload_hash(&salt, payload.as_bytes()),
             metadata_hash: metadata_hash(&salt, metadata.as_bytes()),

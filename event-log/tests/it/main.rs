@@ -1,5 +1,6 @@
 //! Tests of the log on real Postgres.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
+#![allow(clippy::disallowed_methods, reason = "tests create ids and start tasks themselves")]
 
 mod append;
 mod archives;

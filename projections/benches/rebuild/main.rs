@@ -5,6 +5,7 @@
 //!
 //! The log has complete runs, as a server records them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark that fails has no result")]
+#![allow(clippy::disallowed_methods, reason = "measurements create ids and start tasks themselves")]
 mod swap;
 
 use std::time::Instant;

@@ -1,5 +1,6 @@
 //! Tests of projections on real Postgres.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
+#![allow(clippy::disallowed_methods, reason = "tests create ids and start tasks themselves")]
 
 mod archives;
 mod as_of;

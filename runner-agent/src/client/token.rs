@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use super::{ApiRequest, Backoff, Client, ServerRejection};
-use crate::{host, keys::IdentityKey};
+use crate::{host, ids, keys::IdentityKey};
 
 /// Source of a runner's access tokens.
 pub struct Tokens {
@@ -112,7 +112,7 @@ impl Tokens {
         let assertion = TokenAssertion {
             sub: self.runner,
             aud: AUD_TOKEN.into(),
-            jti: ulid::Ulid::new().to_string(),
+            jti: ids::new_ulid().to_string(),
             iat: now,
             exp: now + 60,
             generation: self.generation.load(Ordering::Relaxed),

@@ -21,6 +21,7 @@ use tracing::warn;
 
 use super::Journal;
 use crate::data::{self, Data};
+use crate::ids;
 
 const LAST: &str = "journal.head";
 
@@ -116,7 +117,7 @@ impl Heads {
         let is_contradicted =
             |former: Option<JournalHead>| former.is_none_or(|former| contradicts(&former, head));
         if former.is_some_and(is_contradicted) {
-            let evidence = self.0.path(&format!("{LAST}.{}", ulid::Ulid::new()));
+            let evidence = self.0.path(&format!("{LAST}.{}", ids::new_ulid()));
             warn!(
                 "The journal contradicts an earlier signed head: run `stead-runner journal verify`"
             );

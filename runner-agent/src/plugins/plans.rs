@@ -14,7 +14,7 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use domain::digest::Digest;
@@ -28,7 +28,7 @@ use super::{
     plugin::{IoContext, Operation, Planned, Work},
     work::{private_dir, write_private},
 };
-use crate::state::StateMark;
+use crate::{host, state::StateMark};
 
 /// Age at which a plan is removed.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -114,7 +114,7 @@ pub(crate) fn store(
         // The same plan is stored already and stays: a running apply may use its files, and a
         // `begun` file prevents a second apply.
         let _stays_as_old_as_it_was =
-            fs::File::open(&dir).and_then(|dir| dir.set_modified(SystemTime::now()));
+            fs::File::open(&dir).and_then(|dir| dir.set_modified(host::system_time()));
     } else {
         if dir.exists() {
             fs::remove_dir_all(&dir).doing(context)?;
@@ -268,7 +268,7 @@ fn copy_private(from: &Path, to: &Path) -> Result<Digest, PluginError> {
 }
 
 fn remove_old(plans: &Path) {
-    let now = SystemTime::now();
+    let now = host::system_time();
     for entry in fs::read_dir(plans).into_iter().flatten().flatten() {
         let modified = entry.metadata().and_then(|meta| meta.modified());
         let age = modified.ok().and_then(|then| now.duration_since(then).ok());

@@ -12,8 +12,11 @@ use super::{
     plugin::{Description, Halt, Plugin, Work},
     work::private_dir,
 };
-use crate::artifacts::{
-    ArtifactError, Limits, component_layer, pack_into, pull, pull_blob, push as push_to, unpack,
+use crate::{
+    artifacts::{
+        ArtifactError, Limits, component_layer, pack_into, pull, pull_blob, push as push_to, unpack,
+    },
+    host,
 };
 
 /// Largest source of a build in bytes.
@@ -40,7 +43,7 @@ pub(crate) async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Hal
         let layer = component_layer(&artifact.digest, &image).map_err(artifact_error)?;
         let blob = (artifact.repository.as_str(), &layer.digest, layer.size);
         let tar = verified(work, &layout, blob, sink).await?;
-        layout.touch(&artifact.digest);
+        layout.touch(&artifact.digest, host::system_time());
         let dir = artifact_dir(work, index);
         private_dir(&dir)?;
         unpack(tar, &dir, Limits::default()).map_err(artifact_error)?;

@@ -35,7 +35,7 @@ use tokio::{
 use zeroize::Zeroizing;
 
 use super::{recorder::Recorder, redact::MIN_SECRET_BYTES};
-use crate::{data, data::JobDir};
+use crate::{data, data::JobDir, tasks};
 
 /// Environment variable with the path of the socket.
 pub const SOCKET: &str = "STEAD_REDACT_SOCKET";
@@ -75,12 +75,12 @@ pub fn listen(dir: &JobDir, program: PathBuf, recorder: &Recorder) -> io::Result
     data::fresh(&complete)?;
     recorder.writer().set_guard(Guard { complete, program });
     let recorder = recorder.clone();
-    tokio::spawn(async move {
+    tasks::detach("redact socket", async move {
         loop {
             match listener.accept().await {
                 Ok((connection, _)) => {
                     let recorder = recorder.clone();
-                    tokio::spawn(async move { serve(connection, &recorder).await });
+                    tasks::detach("redact", async move { serve(connection, &recorder).await });
                 }
                 // The failed connection may belong to a script that registers a value.
                 Err(_) => {

@@ -7,6 +7,7 @@ use std::{
 
 use super::{NOTHING, RESOLVED, StateError, StateMark, StateStore};
 use crate::data;
+use crate::ids;
 
 /// State that the user chooses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,7 +117,7 @@ impl StateStore {
 
     fn set_aside(&self, file: &Path) -> io::Result<()> {
         let name = file.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-        let aside = self.dir.join(format!("{RESOLVED}{}.{name}", ulid::Ulid::new()));
+        let aside = self.dir.join(format!("{RESOLVED}{}.{name}", ids::new_ulid()));
         match fs::rename(file, aside) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _renamed_or_absent => data::sync_parent(file),

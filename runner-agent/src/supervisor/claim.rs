@@ -19,10 +19,11 @@ use super::{
 use crate::{
     approval::{self, ApprovalOutcome, ApprovalRequest},
     client::ApiRequest,
-    disable, host,
+    disable, host, ids,
     journal::JournalEvent,
     policy::{Policy, Refusal},
     shim::order::CancelOrder,
+    tasks,
     witness::{Expected, LogRejection, Verified},
 };
 
@@ -43,7 +44,7 @@ pub(super) fn handle_offer(agent: &Arc<Agent>, job: JobId, kind: JobKind) {
     }
     let is_reserved = reserve_slot(agent, job);
     let agent = Arc::clone(agent);
-    tokio::spawn(async move {
+    tasks::detach("offer", async move {
         if !is_reserved && !wait_for_slot(&agent, job).await {
             return;
         }
@@ -98,7 +99,7 @@ async fn claim_job(
         && *agent.stop_level.borrow() == StopLevel::KeepRunning;
     let open_session = agent.state().session.clone();
     let Some(session) = open_session.filter(|_| is_accepting) else { return Ok(None) };
-    let claim_id = ulid::Ulid::new().to_string();
+    let claim_id = ids::new_ulid().to_string();
     agent.journal.write(JournalEvent::Claiming { job, claim_id: claim_id.clone() })?;
     let body = Claim {
         session_id: session.session_id,

@@ -14,8 +14,10 @@ use tracing::{info, warn};
 use super::{Agent, quarantine::UnstartedManifests, recover};
 use crate::{
     data::Data,
+    host,
     journal::{Entry, JournalEvent},
     state::{self, executions_in_progress},
+    tasks,
 };
 
 /// Interval while the disk has no space for another job, and shortest interval while jobs run.
@@ -34,7 +36,7 @@ pub(super) fn clean_up_if_due(agent: &Arc<Agent>) {
         return;
     }
     let agent = Arc::clone(agent);
-    tokio::spawn(async move { clean_up(&agent).await });
+    tasks::detach("cleanup", async move { clean_up(&agent).await });
 }
 
 /// Removes files beyond the budgets and rotates a long journal. Does nothing during a claim, and
@@ -100,7 +102,7 @@ fn prune_jobs(agent: &Agent, open: &BTreeSet<ExecutionId>) -> io::Result<u64> {
 fn prune_artifacts(agent: &Agent, open: &BTreeSet<ExecutionId>) -> anyhow::Result<u64> {
     let used = artifacts_of(&agent.data, open)?;
     let layout = Layout::new(agent.data.path("artifacts"));
-    Ok(layout.prune(agent.settings.budgets.artifacts, &used)?)
+    Ok(layout.prune(agent.settings.budgets.artifacts, &used, host::system_time())?)
 }
 
 /// Returns the artifacts that open jobs use.

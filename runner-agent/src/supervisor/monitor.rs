@@ -24,6 +24,7 @@ use crate::{
     host::Process,
     journal::JournalEvent,
     shim::order::{CancelOrder, StopCause},
+    tasks,
 };
 
 /// Interval between checks of the shim's files.
@@ -126,7 +127,7 @@ pub(super) fn begin_with(agent: &Arc<Agent>, claim: OpenClaim, pause: Duration) 
         | ClaimStage::Spawning
         | ClaimStage::Spawned(_) => {}
     }
-    tokio::spawn(async move {
+    tasks::detach("monitor", async move {
         let end = monitor.run().await;
         monitor.record_end(end);
     });
@@ -344,7 +345,7 @@ impl Monitor {
         }
         self.agent.release(job, Some(execution));
         let agent = Arc::clone(&self.agent);
-        tokio::spawn(async move { clean_up(&agent).await });
+        tasks::detach("cleanup", async move { clean_up(&agent).await });
     }
 }
 

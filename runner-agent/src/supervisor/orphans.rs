@@ -33,6 +33,7 @@ use crate::{
     host::Process,
     processes::{self, RunningProcess},
     shim::leftovers::labels,
+    tasks,
 };
 
 /// Interval between checks.
@@ -83,7 +84,7 @@ pub(super) fn end(agent: &Arc<Agent>, claim: &OpenClaim) {
         return;
     }
     let agent = Arc::clone(agent);
-    tokio::spawn(async move {
+    tasks::detach("end orphans", async move {
         orphans.end().await;
         agent.state().orphans.finish(execution);
         sweep::run(&agent).await;

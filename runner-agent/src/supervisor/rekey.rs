@@ -14,7 +14,7 @@ use schemas::{
 use tracing::{info, warn};
 
 use super::Agent;
-use crate::{client::ApiRequest, host, journal::JournalEvent, keys::Keys};
+use crate::{client::ApiRequest, host, journal::JournalEvent, keys::Keys, tasks};
 
 /// Age at which a key is replaced.
 const MAX_KEY_AGE: TimeDelta = TimeDelta::days(30);
@@ -28,7 +28,7 @@ pub(super) fn is_due(agent: &Agent) -> bool {
 /// Replaces the key in the background.
 pub(super) fn begin(agent: &Arc<Agent>) {
     let agent = Arc::clone(agent);
-    tokio::spawn(async move { replace(&agent).await });
+    tasks::detach("rekey", async move { replace(&agent).await });
 }
 
 /// Completes a pending replacement before a session is opened: the server may already have replaced

@@ -21,9 +21,10 @@ use super::{
 };
 use crate::{
     client::{ApiRequest, ServerRejection},
-    data, enrol, host,
+    data, enrol, host, ids,
     journal::JournalEvent,
     shim::order::{CancelOrder, StopCause},
+    tasks,
 };
 
 /// Timeout for fetching the server's keys.
@@ -113,7 +114,7 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), ServerRejection> {
 /// the runner must learn of the revocation.
 pub(super) fn start_key_renewal(agent: &Arc<Agent>) {
     let agent = Arc::clone(agent);
-    tokio::spawn(async move {
+    tasks::detach("key renewal", async move {
         if let Err(error) = renew_keys(&agent, KEYS_TIMEOUT).await {
             warn!(error = format!("{error:#}"), "Cannot fetch the server's keys");
         }
@@ -137,7 +138,7 @@ pub(super) async fn renew_keys(agent: &Agent, timeout: Duration) -> anyhow::Resu
 /// Signs the session request. A retry after a lost response keeps its session id, so the server
 /// recognizes the request.
 fn sign_request(agent: &Agent, journal_id: &str) -> anyhow::Result<String> {
-    let new = || SessionId(ulid::Ulid::new());
+    let new = || SessionId(ids::new_ulid());
     let session = *agent.state().opening_session.get_or_insert_with(new);
     let now = host::server_now().timestamp();
     let opening = SessionAssertion {

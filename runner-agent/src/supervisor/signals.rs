@@ -13,6 +13,8 @@ use tokio::{
 };
 use tracing::info;
 
+use crate::tasks;
+
 /// Stop level that the signals request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopLevel {
@@ -33,7 +35,7 @@ pub fn listen() -> io::Result<watch::Receiver<StopLevel>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut quit = signal(SignalKind::quit())?;
     let mut hang_up = signal(SignalKind::hangup())?;
-    tokio::spawn(async move {
+    tasks::detach("signals", async move {
         let (mut terminations, mut interrupts) = (0, 0);
         loop {
             let requested = tokio::select! {

@@ -32,6 +32,7 @@ use crate::{
         order::{CancelOrder, ShimOrder},
         recorder::{MAX_DETAIL_BYTES, truncate},
     },
+    tasks,
     witness::Verified,
 };
 
@@ -200,13 +201,15 @@ async fn send_order(
         );
     };
     // Write in the background: a shim that does not read must not block other claims.
-    tokio::spawn(async move {
+    tasks::detach("launch parameters", async move {
         // The wait below detects a shim that has ended.
         let _ended = tokio::time::timeout(ORDER_TIMEOUT, pipe.write_all(&order)).await;
     });
     let result = wait_for_spawned_entry(agent, (execution, process), &mut child, journal).await;
     // Reaps the shim when it ends. The agent does not wait for that.
-    tokio::spawn(async move { child.wait().await });
+    tasks::detach("reap shim", async move {
+        let _ended = child.wait().await;
+    });
     result
 }
 

@@ -17,7 +17,7 @@ use schemas::{
 use serde::{Deserialize, Serialize};
 
 use super::Witness;
-use crate::{data, policy::Refusal};
+use crate::{data, ids, policy::Refusal};
 
 /// Largest number of evidence files, so that a rejected server cannot fill the disk. Later
 /// rejections are in the journal only.
@@ -117,7 +117,7 @@ impl Witness {
 
 /// Creates a file that is never written again. After a crash it is complete or absent.
 fn write_once(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let fresh = path.with_extension(format!("{}.new", ulid::Ulid::new()));
+    let fresh = path.with_extension(format!("{}.new", ids::new_ulid()));
     let mut file = data::fresh(&fresh)?;
     let linked = file
         .write_all(bytes)

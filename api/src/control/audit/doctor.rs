@@ -163,6 +163,7 @@ impl Doctor {
         let (log, only) = (app.log().clone(), self.permit.clone());
         // The verification tasks continue after the client disconnects, so they hold the permit
         // until they finish.
+        #[expect(clippy::disallowed_methods, reason = "the task is awaited below")]
         let verified = tokio::spawn(async move {
             let _only = only;
             let progress = move |events| {

@@ -75,6 +75,7 @@ fn respond(call: &Call, cancelled: &AtomicBool) -> Result<Value, Refusal> {
 /// Receives requests in order. A cancel takes effect while another request is being handled.
 fn listen(cancelled: Arc<AtomicBool>) -> mpsc::Receiver<Result<Request, (u64, Refusal)>> {
     let (sender, receiver) = mpsc::channel();
+    #[expect(clippy::disallowed_methods, reason = "the receiver notices the end of the thread")]
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
             let request = serde_json::from_str::<Request>(&line)

@@ -32,6 +32,7 @@ impl State {
 
     /// Starts a new serial, which makes every earlier plan stale.
     pub fn begin(&mut self) {
+        #[expect(clippy::disallowed_methods, reason = "the only id that the plugin creates")]
         self.id.lineage.get_or_insert_with(|| Ulid::new().to_string());
         self.id.serial += 1;
     }
