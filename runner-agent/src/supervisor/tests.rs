@@ -1,11 +1,24 @@
 //! Tests an agent with a real journal and a scripted server.
-use schemas::runner::{Exit, FailureReason, Outcome, RunnerMode};
+use std::{
+    sync::{Arc, Mutex},
+    time::Instant,
+};
+
+use domain::ids::{ExecutionId, JobId};
+use schemas::{
+    keys::KeyList,
+    runner::{Exit, FailureReason, JobKind, LogSettings, Outcome, RunnerMode, SessionOpened},
+};
+use tokio::sync::watch;
 
 use super::{
+    agent::{REQUIRED_DISK_BYTES, is_enough_disk},
     recover::{ClaimStage, OpenClaim},
     *,
 };
-use crate::{budgets::Budgets, client::scripted::scripted, witness::Verified};
+use crate::{
+    budgets::Budgets, client::scripted::scripted, journal::JournalEvent, witness::Verified,
+};
 
 const ID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
 const CLAIM: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";

@@ -1,0 +1,78 @@
+//! Files of one execution.
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::directory;
+
+/// The files of one execution.
+#[derive(Debug, Clone)]
+pub struct JobDir(pub(super) PathBuf);
+
+impl JobDir {
+    pub fn root(&self) -> &Path {
+        &self.0
+    }
+    /// The manifest as it was signed.
+    pub fn manifest(&self) -> PathBuf {
+        self.0.join("manifest.json")
+    }
+    /// The grant as it was signed.
+    pub fn grant(&self) -> PathBuf {
+        self.0.join("grant.json")
+    }
+    /// Log of the job. It is only appended to.
+    pub fn log(&self) -> PathBuf {
+        self.0.join("log.ndjson")
+    }
+    /// The shim's reports, in order.
+    pub fn reports(&self) -> PathBuf {
+        self.0.join("reports.ndjson")
+    }
+    /// Cancel request for the shim.
+    pub fn cancel(&self) -> PathBuf {
+        self.0.join("cancel.json")
+    }
+    /// Report payloads that are too long for a report, by digest.
+    pub fn blobs(&self) -> PathBuf {
+        self.0.join("blobs")
+    }
+    /// Work directory of the plugin process.
+    pub fn work(&self) -> PathBuf {
+        self.0.join("work")
+    }
+    /// File with the pending approval request of the job.
+    pub fn approval_request(&self) -> PathBuf {
+        self.0.join("question.json")
+    }
+    /// File with the decision on the approval request.
+    pub fn approval_decision(&self) -> PathBuf {
+        self.0.join("answer.json")
+    }
+    /// Disk space reserved for the final report.
+    pub fn reserve(&self) -> PathBuf {
+        self.0.join("reserve")
+    }
+    /// Temporary files of the plugin process.
+    pub fn scratch(&self) -> PathBuf {
+        self.0.join("tmp")
+    }
+    /// Socket at which scripts register values to redact, while the shim runs.
+    pub fn redact(&self) -> PathBuf {
+        self.0.join("redact")
+    }
+    /// Path of the job's control group, if it has one.
+    pub fn cgroup(&self) -> PathBuf {
+        self.0.join("cgroup")
+    }
+    /// Standard error of the shim, used when it cannot write a log.
+    pub fn shim_errors(&self) -> PathBuf {
+        self.0.join("shim.stderr")
+    }
+
+    /// Creates the job's directory with its subdirectories `blobs` and `work`.
+    pub fn create(&self) -> io::Result<()> {
+        [self.root(), &self.blobs(), &self.work()].into_iter().try_for_each(directory)
+    }
+}
