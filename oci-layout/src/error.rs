@@ -12,13 +12,13 @@ pub enum LayoutError {
     /// A file operation failed.
     #[error("{context}: {reason}")]
     Io { context: String, reason: io::Error },
-    /// The content exceeds its size limit. Nothing was stored.
+    /// A blob to store exceeds its size limit, or a stored blob is too large for a manifest.
     #[error("the content is too large: the limit is {limit} bytes")]
     TooLarge { limit: u64 },
     /// The content does not have the expected digest. Nothing was stored.
-    #[error("wrong digest: expected {expected}, found {found}")]
+    #[error("cannot store the content: its digest is {found}, expected {expected}")]
     WrongDigest { expected: Digest, found: Digest },
-    /// A stored blob changed on disk.
+    /// The bytes of a stored blob do not match its digest.
     #[error("the stored blob {digest} is damaged: its bytes have the digest {found}")]
     Damaged { digest: Digest, found: Digest },
     /// A stored blob is not a manifest.

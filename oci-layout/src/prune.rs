@@ -12,8 +12,8 @@ use oci_spec::image::Descriptor;
 
 use crate::{Blob, Layout, LayoutError, digest::hex_of, error::Context as _, layout::REPOSITORY};
 
-/// Number of versions of each repository that [`Layout::prune`] keeps regardless of the budget: the
-/// most recently used ones.
+/// Number of most recently used versions of each repository that [`Layout::prune`] keeps regardless
+/// of the budget.
 const KEPT_VERSIONS: usize = 2;
 /// Minimum age at which an unreferenced blob is removed. A younger blob may belong to an artifact
 /// that is still being pulled.
@@ -33,14 +33,15 @@ impl Layout {
 
     /// Marks an artifact as used now.
     pub fn touch(&self, digest: &Digest) {
-        // Best effort: only the order of removal depends on this time.
+        // Best effort: an older time only makes an earlier removal possible.
         let file = fs::File::open(self.path(digest));
         let _best_effort = file.and_then(|file| file.set_modified(SystemTime::now()));
     }
 
-    /// Removes the least recently used artifacts until the rest fits into `budget` bytes. Then
-    /// removes the blobs that no artifact references. Always keeps the two most recently used
-    /// versions of each component and the artifacts in `used`. Returns the number of removed bytes.
+    /// Removes the least recently used artifacts from the index until the rest fits into `budget`
+    /// bytes. Always keeps the two most recently used versions of each component and the artifacts
+    /// in `used`. Then deletes old files: unreferenced blobs, incomplete downloads, and damaged
+    /// blobs. Returns the number of deleted bytes.
     ///
     /// # Errors
     /// Fails if the layout cannot be read or written.
@@ -49,7 +50,7 @@ impl Layout {
         let mut index = self.index()?;
         let mut newest: Vec<(SystemTime, Listed)> = Vec::new();
         for descriptor in index.manifests().clone() {
-            // An entry without a stored manifest is dropped.
+            // Drops an entry without a SHA-256 digest or without a stored manifest.
             let Ok(Blob { digest, .. }) = Blob::try_from(&descriptor) else { continue };
             if let Ok(at) = fs::metadata(self.path(&digest)).and_then(|of| of.modified()) {
                 newest.push((at, Listed { digest, descriptor }));
@@ -134,7 +135,6 @@ impl Layout {
     }
 }
 
-/// Entry of the index.
 struct Listed {
     digest: Digest,
     descriptor: Descriptor,
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(api.iter().map(left).collect::<Vec<_>>(), [true, true, false, false, true]);
         assert!(web.iter().all(left), "two versions stay, however old they are");
         assert_eq!(layout.index().unwrap().manifests().len(), 5);
-        // An unlimited budget removes nothing else.
+        // A second call with an unlimited budget removes nothing more.
         assert_eq!(layout.prune(u64::MAX, &used).unwrap(), 0);
     }
 

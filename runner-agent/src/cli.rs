@@ -129,7 +129,7 @@ pub(crate) struct Run {
     /// Environment variable to pass to jobs, redacted in their logs; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) pass_env: Vec<String>,
-    /// Disk budget of pulled artifacts. The current and previous version of each component are always kept
+    /// Disk budget of pulled artifacts. The two most recently used versions of each component are always kept
     #[arg(long, value_name = "BYTES", default_value_t = Budgets::default().artifacts)]
     pub(crate) artifact_budget: u64,
     /// Disk budget for logs and files of finished jobs; the newest are kept
@@ -290,7 +290,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     // stay valid in another working directory.
     let data = std::path::absolute(&cli.data)?;
     let open = || Data::open(&data).with_context(|| format!("cannot open {}", cli.data.display()));
-    // Commands that only read create no directory: a mistyped path is an error.
+    // Does not create the directory, because a mistyped path must be an error.
     let look = || match data.is_dir() {
         true => open(),
         false => bail!(

@@ -35,8 +35,8 @@ pub struct Data(PathBuf);
 impl Data {
     /// Opens the directory, and creates it if it does not exist.
     pub fn open(root: &Path) -> io::Result<Self> {
-        // The directory belongs to its creator. New files in it belong to the owner of the
-        // directory.
+        // The directory belongs to its creator. Files that root creates in the directory belong to
+        // the owner of the directory.
         make_directory(root)?;
         let data = Data(fs::canonicalize(root)?);
         for part in ["keys", "jobs", "state", "plans", "artifacts"] {
@@ -70,8 +70,8 @@ impl Data {
         agent.is_alive().is_ok_and(|alive| alive).then_some(agent)
     }
 
-    /// Locks the directory for one agent until the returned file is closed. `None`: another agent
-    /// has the lock.
+    /// Locks the directory for one agent until the returned file is closed. Returns `None` if
+    /// another agent has the lock.
     pub fn lock(&self) -> io::Result<Option<File>> {
         let file = append(&self.path("lock"))?;
         match file.try_lock() {
@@ -82,7 +82,8 @@ impl Data {
     }
 
     /// Removes files of ended executions, oldest first, beyond a maximum number or `budget` bytes.
-    /// The files of the executions in `kept` always stay. Returns the number of removed bytes.
+    /// The files of the executions in `kept` always stay. Returns the number of removed bytes, or
+    /// an error after the last execution if files of some executions cannot be removed.
     pub fn prune(&self, budget: u64, kept: &BTreeSet<ExecutionId>) -> io::Result<u64> {
         let kept: BTreeSet<_> = kept.iter().map(ToString::to_string).collect();
         let mut over: Vec<(SystemTime, PathBuf)> = fs::read_dir(self.path("jobs"))?
@@ -143,7 +144,6 @@ impl JobDir {
     pub fn grant(&self) -> PathBuf {
         self.0.join("grant.json")
     }
-    /// Log of the job. It is only appended to.
     pub fn log(&self) -> PathBuf {
         self.0.join("log.ndjson")
     }
@@ -183,7 +183,7 @@ impl JobDir {
     pub fn redact(&self) -> PathBuf {
         self.0.join("redact")
     }
-    /// Path of the job's control group, if it has one.
+    /// File with the path of the job's control group, if the job has one.
     pub fn cgroup(&self) -> PathBuf {
         self.0.join("cgroup")
     }
@@ -224,7 +224,7 @@ fn give(file: &File, owner: Option<(u32, u32)>) {
     }
 }
 
-/// Creates a directory that only its owner can read.
+/// Creates a directory that only its owner can read, unless the directory exists.
 pub fn directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -277,7 +277,7 @@ fn draft(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.{}", ulid::Ulid::new()))
 }
 
-/// Replaces a file. After a crash it has either the old or the new contents.
+/// Replaces a file. After a crash, the file has either the old or the new contents.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let fresh = draft(path);
     let mut file = self::fresh(&fresh)?;
@@ -335,7 +335,7 @@ pub fn replace_reserved<T: Serialize>(path: &Path, value: &T) -> io::Result<()> 
     written().map_err(|_no_reserve: io::Error| error)
 }
 
-/// Reads a JSON file. `None`: the file does not exist.
+/// Reads a JSON file. Returns `None` if the file does not exist.
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),

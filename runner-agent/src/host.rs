@@ -20,12 +20,12 @@ use tracing::warn;
 /// Milliseconds by which the server's clock is ahead of the host's clock.
 static AHEAD_MS: AtomicI64 = AtomicI64::new(0);
 
-/// Returns the host's clock, for the journal and for users, with the precision of its text form.
+/// Returns the time of the host's clock, in whole microseconds as in its text form.
 pub fn now() -> DateTime<Utc> {
     DateTime::<Utc>::from(SystemTime::now()).trunc_subsecs(6)
 }
 
-/// Returns the estimated clock of the server, for times that the server compares.
+/// Returns the estimated time of the server's clock, for times that the server compares.
 pub fn server_now() -> DateTime<Utc> {
     let ahead = TimeDelta::try_milliseconds(AHEAD_MS.load(Ordering::Relaxed)).unwrap_or_default();
     // Ignores an offset that leads out of the calendar's range.
@@ -37,8 +37,8 @@ pub fn set_server_time(time: DateTime<Utc>) {
     AHEAD_MS.store((time - now()).num_milliseconds(), Ordering::Relaxed);
 }
 
-/// Returns the milliseconds since the host started. This clock cannot be set, and it includes
-/// sleep.
+/// Returns the milliseconds since the host started, or 0 if they are unknown. This clock cannot be
+/// set, and it includes sleep.
 pub fn uptime_ms() -> u64 {
     let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
     let (whole, part) =
@@ -47,7 +47,8 @@ pub fn uptime_ms() -> u64 {
     whole.parse::<u64>().unwrap_or(0) * 1_000 + hundredths * 10
 }
 
-/// Returns the boot id. It changes at each start of the host.
+/// Returns the boot id, which changes at each start of the host. Returns an empty text if the id
+/// cannot be read.
 pub fn boot_id() -> String {
     read_boot_id().unwrap_or_default()
 }
@@ -68,15 +69,15 @@ pub struct Process {
 }
 
 impl Process {
-    /// Returns the running process of this pid.
+    /// Returns the identity of the process that has this pid now.
     pub fn of(pid: u32) -> io::Result<Self> {
         let start_time = Stat::of(pid)?.start_time;
         Ok(Process { pid, start_time, boot_id: read_boot_id()? })
     }
 
-    /// Returns whether the process still runs. A zombie counts as ended. The process has ended only
-    /// if its pid is free, the pid has another start time, or the host was rebooted. After an error
-    /// its state is unknown: check again.
+    /// Returns whether the process still runs. The process has ended if it is a zombie, its pid is
+    /// free, the pid has another start time, or the host was rebooted. After an error, it is unknown
+    /// whether the process runs.
     pub fn is_alive(&self) -> io::Result<bool> {
         if self.boot_id != read_boot_id()? {
             return Ok(false);
@@ -84,7 +85,7 @@ impl Process {
         let pid = Pid::from_raw(i32::try_from(self.pid).map_err(io::Error::other)?);
         match kill(pid, None) {
             Err(Errno::ESRCH) => return Ok(false),
-            // The process belongs to another user.
+            // `EPERM`: the process belongs to another user.
             Ok(()) | Err(Errno::EPERM) => {}
             Err(error) => return Err(error.into()),
         }
@@ -238,7 +239,7 @@ pub fn make_undumpable() {
 }
 
 /// Returns whether `/proc` is mounted with `hidepid`, so that only root sees a process that is not
-/// dumpable. Other processes of the same user stay visible.
+/// dumpable. Dumpable processes of the same user stay visible.
 pub fn hides_undumpable_processes() -> bool {
     hides(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
 }
@@ -255,7 +256,7 @@ fn hides(mounts: &str) -> bool {
     how.is_some_and(|how| !matches!(how, "0" | "off"))
 }
 
-/// Returns the free bytes on the file system of this path.
+/// Returns the free bytes on the file system of this path, or 0 if they are unknown.
 pub fn disk_free(path: &Path) -> u64 {
     let free = nix::sys::statvfs::statvfs(path);
     free.map_or(0, |disk| disk.blocks_available().saturating_mul(disk.fragment_size()))
