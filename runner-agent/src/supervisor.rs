@@ -1,5 +1,5 @@
-//! Supervisor: polls, claims jobs, starts shims and reports to the server. It is not the parent of
-//! a job's programs. The shim records their output, and the supervisor uploads the recorded log.
+//! Supervisor: polls, claims jobs, starts shims and reports to the server. The shims start the
+//! programs of jobs and record their output. The supervisor uploads the recorded log.
 //!
 //! ```text
 //!            ┌─ poll ──▶ directives ─┬─ offer ──▶ claim ─▶ witness ─▶ policy ─▶ spawn ─┐
@@ -229,7 +229,7 @@ impl Agent {
         if self.has_disk_space()
             && let Err(error) = self.journal.recover()
         {
-            warn!(%error, "Cannot write the journal, accepting no new jobs");
+            warn!(%error, "Cannot write the journal; the runner accepts no jobs");
         }
         self.reserve_disable_file();
     }
@@ -334,7 +334,7 @@ impl Agent {
         }
     }
 
-    /// Stops all running jobs.
+    /// Requests the stop of all running jobs.
     pub(crate) fn stop_all(&self, reason: &str) {
         for running in self.running() {
             let (reason, cause) = (reason.to_owned(), StopCause::AgentStop);

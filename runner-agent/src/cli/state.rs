@@ -14,7 +14,7 @@ use crate::{
 
 const RESOLVE: &str = "\
 When Terraform cannot write the state of a component, the runner rescues the state to errored-<execution>.tfstate. The
-runner refuses plans of this component until you choose its state. Nothing is deleted: replaced files get names that
+runner refuses plans of this component until you choose its state. No state is deleted: replaced files get names that
 begin with `resolved-`, in the same directory.
 
 Examples:

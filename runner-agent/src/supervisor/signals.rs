@@ -16,7 +16,6 @@ use tracing::info;
 /// Stop level that the signals request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopLevel {
-    /// Keep running.
     KeepRunning,
     /// Exit when the running jobs have ended.
     Drain,
