@@ -50,7 +50,7 @@ impl Trust {
         // A second call fails, because the first one installed the same provider.
         let _already = ring::default_provider().install_default();
         // The server parks the connection of a waiting poll, so each poll needs its own. With
-        // HTTP/2 a waiting poll would cost the server more memory.
+        // HTTP/2 a waiting poll would use more resources of the server.
         let builder = reqwest::Client::builder().http1_only();
         match self {
             Trust::Public => Ok(builder),
