@@ -134,7 +134,7 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Reads the sockets as this process sees them. Empty if the process has ended.
+    /// Returns the sockets that this process sees, or none if the process has ended.
     pub fn of(pid: u32) -> Sockets {
         let mut sockets = Sockets::default();
         let mut connections = Vec::new();
