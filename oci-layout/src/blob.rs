@@ -15,7 +15,7 @@ use crate::{
     error::Context as _,
 };
 
-/// Blob in a temporary file. [`BlobWriter::finish`] publishes it, and a drop deletes it.
+/// Blob in a temporary file. [`BlobWriter::finish`] publishes the file, and a drop deletes it.
 pub struct BlobWriter {
     file: NamedTempFile,
     hasher: Hasher,
@@ -29,7 +29,7 @@ impl BlobWriter {
         Ok(BlobWriter { file, hasher: Hasher::default(), limit, blobs })
     }
 
-    /// Appends bytes. The caller drops the writer after an error.
+    /// Appends bytes. After an error, the caller must drop the writer.
     ///
     /// # Errors
     /// [`LayoutError::TooLarge`], or an I/O error.
@@ -40,13 +40,13 @@ impl BlobWriter {
         self.write_all(bytes).context(|| "cannot write a blob".into())
     }
 
-    /// Returns the number of bytes so far.
+    /// Returns the number of bytes that were written.
     pub fn length(&self) -> u64 {
         self.hasher.length()
     }
 
-    /// Publishes the blob under its digest. The blob is durable before it gets its name. Replaces a
-    /// blob that exists already, because that one may be damaged.
+    /// Publishes the blob under its digest. The blob is durable before it gets its name. Replaces an
+    /// existing blob, because that one may be damaged.
     ///
     /// # Errors
     /// [`LayoutError::WrongDigest`] for a digest other than `expected`, or an I/O error.
@@ -90,6 +90,6 @@ pub(crate) fn replace(drafts: &Path, path: &Path, bytes: &[u8]) -> io::Result<()
 fn persist(file: NamedTempFile, path: &Path) -> io::Result<()> {
     file.as_file().sync_all()?;
     file.persist(path).map_err(|failed| failed.error)?;
-    // The new name is durable only after its directory is.
+    // A rename is durable only after a sync of the directory.
     path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
 }

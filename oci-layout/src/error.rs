@@ -16,9 +16,11 @@ pub enum LayoutError {
     #[error("the content is too large: the limit is {limit} bytes; send less content")]
     TooLarge { limit: u64 },
     /// The content does not have the expected digest. Nothing was stored.
-    #[error("wrong digest: expected {expected}, found {found}; send the content again")]
+    #[error(
+        "cannot store the content: its digest is {found}, expected {expected}; send the content again"
+    )]
     WrongDigest { expected: Digest, found: Digest },
-    /// A stored blob changed on disk.
+    /// The bytes of a stored blob do not match its digest.
     #[error("the stored blob {digest} is damaged: its bytes have the digest {found}")]
     Damaged { digest: Digest, found: Digest },
     /// A stored blob is not a manifest.

@@ -1,7 +1,7 @@
 //! OCI image layout in a directory: `oci-layout`, `index.json`, `blobs/sha256/…`.
 //!
-//! Several processes use one layout concurrently. A rename publishes each blob after it is complete
-//! and verified. A rename replaces the index as well, under a lock.
+//! Several processes can use one layout concurrently. A rename publishes each blob after all its
+//! bytes are on disk. A rename replaces the index as well, under a lock.
 
 use std::{
     collections::HashMap,
@@ -82,7 +82,7 @@ impl Layout {
         writer.finish(None)
     }
 
-    /// Opens a blob after hashing all its bytes again: another process may have changed the file.
+    /// Opens a blob after verifying its digest, because another process may have changed the file.
     ///
     /// # Errors
     /// [`LayoutError::Damaged`], or an I/O error.
@@ -108,8 +108,8 @@ impl Layout {
             && self.manifest(digest).is_ok_and(|m| m.blobs().all(|blob| self.has(&blob.digest)))
     }
 
-    /// Adds an artifact of this repository to the index, so that other OCI tools find it. All its
-    /// blobs must be stored.
+    /// Adds an artifact of this repository to the index, so that other OCI tools find the artifact.
+    /// The caller must have stored all its blobs.
     ///
     /// # Errors
     /// The errors of [`Layout::manifest`], and an index that cannot be read or written.
@@ -138,7 +138,7 @@ impl Layout {
     }
 
     /// Moves a blob whose bytes do not match its digest to `damaged/`, so that it can be pulled
-    /// again. Returns the new path. An earlier damaged file with the same name is replaced.
+    /// again. Returns the new path. Replaces an earlier damaged file with the same name.
     ///
     /// # Errors
     /// Fails if the blob cannot be moved.
@@ -215,7 +215,8 @@ impl Layout {
         replace(&self.drafts, &path, bytes).context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Reads a manifest and its size. A larger blob is not read into memory.
+    /// Reads a manifest. Returns it with its size in bytes. Does not read more than one byte above
+    /// [`MANIFEST_LIMIT`].
     fn read_manifest(&self, digest: &Digest) -> Result<(ArtifactManifest, u64), LayoutError> {
         let mut bytes = Vec::new();
         let file = File::open(self.path(digest));

@@ -5,8 +5,8 @@
 //! manifest ─▶ Layout::add_to_index ─lock─▶ index.json        Layout::prune ─▶ blobs beyond the budget
 //! ```
 //!
-//! The types of manifests and indexes are those of `oci-spec`. [`ArtifactManifest`] checks what
-//! they do not: the schema version, the media type, and that every blob has a SHA-256 digest.
+//! The types of manifests and indexes are those of `oci-spec`. [`ArtifactManifest`] also checks the
+//! schema version, the media type if there is one, and that every blob has a SHA-256 digest.
 
 #![cfg_attr(
     test,

@@ -15,12 +15,10 @@ pub const EMPTY: &[u8] = b"{}";
 #[error("{0}")]
 pub struct ManifestError(String);
 
-/// Content by digest and size.
+/// Reference to content by media type, digest and size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blob {
-    /// Media type of the content.
     pub media_type: MediaType,
-    /// Digest of the content.
     pub digest: Digest,
     /// Size in bytes.
     pub size: u64,
@@ -56,7 +54,7 @@ impl Blob {
 impl TryFrom<&Descriptor> for Blob {
     type Error = ManifestError;
 
-    /// Rejects algorithms other than SHA-256: Stead could not verify the content.
+    /// Rejects algorithms other than SHA-256, because Stead cannot verify their digests.
     fn try_from(descriptor: &Descriptor) -> Result<Blob, ManifestError> {
         let digest = descriptor.digest().as_ref().parse();
         let digest = digest.map_err(|error| ManifestError(format!("{error}")))?;
@@ -95,8 +93,8 @@ impl ArtifactManifest {
         image.try_into()
     }
 
-    /// Returns the bytes of a manifest that this program creates. The same manifest always has the
-    /// same bytes.
+    /// Serializes the manifest. Equal manifests give equal bytes, which may differ from the bytes
+    /// that [`Self::parse`] read.
     ///
     /// # Errors
     /// The manifest cannot be written as JSON.
@@ -108,12 +106,11 @@ impl ArtifactManifest {
         bytes.map_err(|error| ManifestError(error.to_string()))
     }
 
-    /// Returns all fields of the manifest.
+    /// Returns the image manifest with all its fields.
     pub fn image(&self) -> &ImageManifest {
         &self.image
     }
 
-    /// Returns the layers.
     pub fn layers(&self) -> &[Blob] {
         &self.layers
     }
@@ -143,7 +140,7 @@ pub(crate) mod tests {
         builder.build().unwrap().try_into().unwrap()
     }
 
-    /// Reason to reject the manifest with another value of a field.
+    /// Returns the error from parsing a manifest with another value of this field.
     fn with(field: &str, value: Value) -> String {
         let bytes = manifest(b"layer").to_bytes().unwrap();
         let mut changed: Value = serde_json::from_slice(&bytes).unwrap();

@@ -12,8 +12,8 @@ use oci_spec::image::Descriptor;
 
 use crate::{Blob, Layout, LayoutError, digest::hex_of, error::Context as _, layout::REPOSITORY};
 
-/// Number of versions of each repository that [`Layout::prune`] keeps regardless of the budget: the
-/// most recently used ones.
+/// Number of most recently used versions of each repository that [`Layout::prune`] keeps regardless
+/// of the budget.
 const KEPT_VERSIONS: usize = 2;
 /// Minimum age at which an unreferenced blob is removed. A younger blob may belong to an artifact
 /// that is still being pulled.
@@ -38,9 +38,10 @@ impl Layout {
         let _best_effort = file.and_then(|file| file.set_modified(now));
     }
 
-    /// Removes the least recently used artifacts until the rest fits into `budget` bytes. Then
-    /// removes the blobs that no artifact references. Always keeps the two most recently used
-    /// versions of each component and the artifacts in `used`. Returns the number of removed bytes.
+    /// Removes the least recently used artifacts from the index until the rest fits into `budget`
+    /// bytes. Always keeps the two most recently used versions of each component and the artifacts
+    /// in `used`. Then deletes old files: unreferenced blobs, incomplete downloads, and damaged
+    /// blobs. Returns the number of deleted bytes.
     ///
     /// # Errors
     /// Fails if the layout cannot be read or written.
@@ -54,7 +55,7 @@ impl Layout {
         let mut index = self.index()?;
         let mut newest: Vec<(SystemTime, Listed)> = Vec::new();
         for descriptor in index.manifests().clone() {
-            // An entry without a stored manifest is dropped.
+            // Drops an entry without a SHA-256 digest or without a stored manifest.
             let Ok(Blob { digest, .. }) = Blob::try_from(&descriptor) else { continue };
             if let Ok(at) = fs::metadata(self.path(&digest)).and_then(|of| of.modified()) {
                 newest.push((at, Listed { digest, descriptor }));
@@ -142,7 +143,6 @@ impl Layout {
     }
 }
 
-/// Entry of the index.
 struct Listed {
     digest: Digest,
     descriptor: Descriptor,

@@ -1,7 +1,6 @@
 //! Approval on the host: a job waits for the decision of a user of the customer.
 //!
-//! The request and the decision are files of the execution. The server only sees that the job
-//! waits.
+//! The request and the decision are files in the directory of the execution.
 use std::{
     fs, io,
     time::{Duration, Instant},
@@ -23,22 +22,19 @@ use crate::{
     witness::Verified,
 };
 
-/// Interval between checks for the decision.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Request for an approval, with everything that the job will run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRequest {
     /// Id that the user passes to `approve` or `deny`.
     pub execution: ExecutionId,
-    /// Verified manifest, which the shim receives unchanged.
+    /// Verified manifest.
     pub manifest: Manifest,
-    /// Digest of the manifest.
     pub digest: Digest,
     /// Name and digest of an action, as policy rules write them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// Summary of the plan, if this runner has it.
+    /// Summary of the plan, if this runner has the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Value>,
     #[serde(with = "moment")]
@@ -47,12 +43,10 @@ pub struct ApprovalRequest {
     pub expires_at: DateTime<Utc>,
 }
 
-/// Decision on an approval request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalDecision {
     /// `true` for an approval, `false` for a denial.
     pub yes: bool,
-    /// Reason that the user gave.
     pub reason: String,
 }
 
@@ -82,16 +76,15 @@ impl ApprovalRequest {
     }
 }
 
-/// Result of a request that was not denied.
+/// Result of a request that was not denied and did not expire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApprovalOutcome {
-    /// A user approved the job.
     Approved,
     /// The job was cancelled while it waited, and must not start.
     Cancelled,
 }
 
-/// Requests an approval and waits for the decision. A cancel ends the wait.
+/// Requests an approval and waits for the decision. A cancel or the timeout ends the wait.
 pub async fn wait(
     data: &Data,
     journal: &Journal,
@@ -138,7 +131,7 @@ pub fn pending(data: &Data) -> io::Result<Vec<ApprovalRequest>> {
     let dirs = fs::read_dir(data.path("jobs"))?.filter_map(Result::ok);
     let requests =
         dirs.filter_map(|dir| data::read_json(&dir.path().join("question.json")).ok()?);
-    // A request that a killed agent left behind expires as well.
+    // Skip expired requests, which a killed agent may leave behind.
     let now = host::now();
     let mut pending: Vec<ApprovalRequest> =
         requests.filter(|request: &ApprovalRequest| now < request.expires_at).collect();

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!  directory ──pack──▶ tar ──push──▶ Runner listener /v2/…          (build jobs)
-//!  Runner listener /v2/… ──pull──▶ Layout ──open──▶ directory       (every other job)
+//!  Runner listener /v2/… ──pull──▶ Layout ──unpack──▶ directory     (other jobs)
 //! ```
 //!
-//! Jobs deploy only from the install's own [`oci_layout::Layout`]. The runner computes every size and digest
-//! itself.
+//! Jobs deploy only from the install's own [`oci_layout::Layout`]. The runner verifies the digest of
+//! every blob that it pulls.
 
 mod component;
 mod pack;
@@ -30,7 +30,7 @@ pub enum ArtifactError {
     Unpackable { path: String, why: &'static str },
     #[error("refused to unpack {path:?}: {why}")]
     Hostile { path: String, why: &'static str },
-    #[error("the artifact exceeds the limit of {limit} {unit}")]
+    #[error("cannot unpack the artifact: it exceeds the limit of {limit} {unit}")]
     TooLarge { limit: u64, unit: &'static str },
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -38,9 +38,9 @@ pub enum ArtifactError {
     BadManifest { digest: Digest, why: String },
     #[error("cannot pull {digest}: the registry does not have it, or the job must not read it")]
     Missing { digest: Digest },
-    #[error("the registry responded with {status} to {request}")]
+    #[error("cannot complete {request}: the registry responded with status {status}")]
     Registry { request: String, status: u16 },
-    #[error("cannot reach the registry for {request}")]
+    #[error("cannot build the request {request} to the registry")]
     Unreachable { request: String, source: reqwest::Error },
     #[error("{context}")]
     Io { context: String, source: io::Error },

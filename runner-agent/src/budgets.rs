@@ -14,7 +14,7 @@ const FILE: &str = "budgets.json";
 /// Budgets of a data directory, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budgets {
-    /// Budget of pulled artifacts. The current and the previous version of each component and the
+    /// Budget of pulled artifacts. The two most recently used versions of each component and the
     /// artifacts of open jobs always stay.
     pub artifacts: u64,
     /// Budget of the files of ended executions. The files of open jobs and of unresolved applies
@@ -40,10 +40,10 @@ impl Budgets {
     }
 }
 
-/// Disk that a runner uses, in bytes.
+/// Disk use of a runner, with sizes in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Pulled artifacts, including damaged ones.
+    /// Pulled artifacts, including damaged and incomplete ones.
     pub artifacts: u64,
     /// Files of executions.
     pub jobs: u64,

@@ -77,7 +77,7 @@ impl Cgroup {
         let mut open = vec![self.dir.clone()];
         while let Some(dir) = open.pop() {
             let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-            // 0 is a process of another pid namespace.
+            // Skips 0, which stands for a process of another pid namespace, and 1, the init process.
             let pids = text.lines().filter_map(|pid| pid.parse::<u32>().ok());
             members.extend(pids.filter(|pid| *pid > 1));
             let below = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
@@ -86,8 +86,8 @@ impl Cgroup {
         members
     }
 
-    /// Kills all members. If `cgroup.kill` is absent, freezes the group first so that no member can
-    /// fork.
+    /// Kills all members. If the kernel has no `cgroup.kill`, freezes the group first if possible,
+    /// so that no member can fork.
     pub(crate) fn kill(&self) {
         if fs::write(self.dir.join("cgroup.kill"), "1").is_ok() {
             return;
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(hierarchies("", own), Vec::<PathBuf>::new());
     }
 
-    /// Tests every writable hierarchy of this host, because the two versions kill their members
+    /// Tests every writable hierarchy of this host, because cgroup v1 and v2 kill their members
     /// differently.
     #[test]
     fn a_group_ends_with_all_its_members_also_in_another_session() {

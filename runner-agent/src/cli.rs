@@ -52,7 +52,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     // stay valid in another working directory.
     let data = std::path::absolute(&cli.data)?;
     let open = || Data::open(&data).with_context(|| format!("cannot open {}", cli.data.display()));
-    // Commands that only read create no directory: a mistyped path is an error.
+    // Does not create the directory, because a mistyped path must be an error.
     let look = || match data.is_dir() {
         true => open(),
         false => bail!(

@@ -2,7 +2,7 @@
 //!
 //! Every call is idempotent, so the client repeats it until the response is conclusive. A
 //! conclusive response is a success that can be parsed, or a rejection with a problem code. Failed
-//! connections, the HTML of a proxy, 408, 425, 429 and 5xx are not conclusive.
+//! connections, the HTML of a proxy, 408, 425, 429 and 5xx except 507 are not conclusive.
 mod backoff;
 pub mod limits;
 mod response;
@@ -31,20 +31,20 @@ use self::{
 pub use self::{response::ApiResponse, token::Tokens};
 use crate::tls::Trust;
 
-/// Longest pause between two attempts while a job is open.
+/// Longest pause between two attempts while a job is open, unless the server requests a longer one.
 pub const BUSY_CAP: Duration = Duration::from_secs(30);
-/// Longest pause between two attempts of an idle runner.
+/// Longest pause between two attempts of an idle runner, unless the server requests a longer one.
 pub const IDLE_CAP: Duration = Duration::from_secs(60);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Rejection by the server. Repeating the call gives the same response.
+/// Rejection by the server, or an error of the runner itself with the status 0.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("the server rejected the request: {problem}")]
 pub struct ServerRejection {
     /// HTTP status of the response; 0 if the runner cannot build or complete the request.
     pub status: u16,
     pub problem: Problem,
-    /// Number of log bytes that the server has; only with status 416.
+    /// Number of log bytes that the server has, from the `Range` header of the response.
     pub have: Option<u64>,
 }
 
@@ -102,7 +102,7 @@ impl ApiRequest {
         ApiRequest { body: body.into(), ..self }
     }
 
-    /// Adds a header, unless the value is invalid.
+    /// Sets a header, unless the value is invalid.
     pub fn header(mut self, name: HeaderName, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
             self.headers.insert(name, value);
@@ -132,13 +132,12 @@ impl ApiRequest {
     }
 }
 
-/// Client of one server.
 #[derive(Debug, Clone)]
 pub struct Client {
     base: String,
     http: reqwest::Client,
     tokens: Option<Arc<Tokens>>,
-    /// Time of the last successful call.
+    /// Time of the last successful call, or of the creation of the client.
     last_contact: Arc<Mutex<Instant>>,
 }
 
@@ -156,7 +155,7 @@ impl Client {
         Ok(Client { base: base.trim_end_matches('/').into(), http, tokens: None, last_contact })
     }
 
-    /// Adds an access token to each call.
+    /// Adds an access token to each request, except after [`ApiRequest::without_token`].
     pub fn with_tokens(self, tokens: Tokens) -> Self {
         Client { tokens: Some(Arc::new(tokens)), ..self }
     }
@@ -166,7 +165,7 @@ impl Client {
         self.http.clone()
     }
 
-    /// Scheme, host and port of the server.
+    /// Returns the base URL of the server, without a trailing slash.
     pub fn base(&self) -> &str {
         &self.base
     }
@@ -194,8 +193,8 @@ impl Client {
         self.send_until_conclusive(|| Ok(request.clone()), backoff).await
     }
 
-    /// Sends a request with a signature that expires after a minute. Each attempt builds and signs
-    /// the request again.
+    /// Sends a request whose signature expires soon. Each attempt builds and signs the request
+    /// again.
     pub async fn send_signed<T: Response>(
         &self,
         make: impl Fn() -> anyhow::Result<ApiRequest>,
@@ -339,7 +338,8 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// Returns true if the client retries after this status, regardless of the body.
+/// Returns true if the client retries after this status, regardless of the body. The caller makes
+/// an exception for 507.
 fn is_retryable(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 425 | 429) || status.is_server_error()
 }

@@ -43,8 +43,8 @@ pub struct Data(PathBuf);
 impl Data {
     /// Opens the directory, and creates it if it does not exist.
     pub fn open(root: &Path) -> io::Result<Self> {
-        // The directory belongs to its creator. New files in it belong to the owner of the
-        // directory.
+        // The directory belongs to its creator. Files that root creates in the directory belong to
+        // the owner of the directory.
         make_directory(root)?;
         let data = Data(fs::canonicalize(root)?);
         for part in ["keys", "jobs", "state", "plans", "artifacts"] {
@@ -78,8 +78,8 @@ impl Data {
         agent.is_alive().is_ok_and(|alive| alive).then_some(agent)
     }
 
-    /// Locks the directory for one agent until the returned file is closed. `None`: another agent
-    /// has the lock.
+    /// Locks the directory for one agent until the returned file is closed. Returns `None` if
+    /// another agent has the lock.
     pub fn lock(&self) -> io::Result<Option<File>> {
         let file = append(&self.path("lock"))?;
         match file.try_lock() {
@@ -90,7 +90,8 @@ impl Data {
     }
 
     /// Removes files of ended executions, oldest first, beyond a maximum number or `budget` bytes.
-    /// The files of the executions in `kept` always stay. Returns the number of removed bytes.
+    /// The files of the executions in `kept` always stay. Returns the number of removed bytes, or
+    /// an error after the last execution if files of some executions cannot be removed.
     pub fn prune(&self, budget: u64, kept: &BTreeSet<ExecutionId>) -> io::Result<u64> {
         let kept: BTreeSet<_> = kept.iter().map(ToString::to_string).collect();
         let mut over: Vec<(SystemTime, PathBuf)> = fs::read_dir(self.path("jobs"))?

@@ -18,10 +18,9 @@ use crate::{
     supervisor::recover::{self, ClaimStage},
 };
 
-/// Contents of the file while the runner is disabled.
+/// Contents of the file that disables the runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DisableFile {
-    /// Start of the disabled period.
     #[serde(with = "moment")]
     pub at: DateTime<Utc>,
     /// Reason, shown to the vendor.
@@ -56,8 +55,8 @@ pub fn keep_reserve(data: &Data) -> io::Result<()> {
 /// journal delays the change.
 ///
 /// # Errors
-/// Fails if the file cannot be written, or if jobs without an agent cannot be stopped. Without the
-/// file, the running agent exits instead, and the next agent accepts jobs again.
+/// Fails if the file cannot be written, or if the journal cannot be read to find jobs without an
+/// agent. Without the file, the running agent exits instead, and the next agent accepts jobs again.
 pub fn disable(data: &Data, reason: &str, stop_jobs: bool) -> anyhow::Result<()> {
     let reason = truncate(reason.into(), data::RESERVED_TEXT);
     let file = DisableFile { at: host::now(), reason: reason.clone(), stop_jobs };
@@ -75,7 +74,7 @@ pub fn disable(data: &Data, reason: &str, stop_jobs: bool) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Stops the jobs that run without an agent. A running agent stops its jobs itself.
+/// Requests the stop of jobs that run without an agent. A running agent stops its jobs itself.
 fn stop_orphans(data: &Data, reason: &str) -> io::Result<()> {
     for claim in recover::fold(journal::read(&data.path("journal.ndjson"))?) {
         let (Some(execution), ClaimStage::Spawned(shim)) = (claim.execution, claim.stage) else {

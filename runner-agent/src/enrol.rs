@@ -31,22 +31,19 @@ use crate::{
 /// Identity of an enrolled runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Id of the runner.
     pub runner: RunnerId,
-    /// Mode: the runner runs the jobs of one install, or the vendor's builds.
     pub mode: RunnerMode,
     /// Install of the runner; `None` for a build runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<InstallId>,
     /// Id of the server's log, which the runner witnesses.
     pub log_id: String,
-    /// Scheme, host and port of the server.
+    /// URL of the Runner API.
     pub server: String,
     /// Trusted certificates of the server.
     pub trust: Trust,
 }
 
-/// Options of the enrolment.
 pub struct EnrolmentOptions {
     pub mode: RunnerMode,
     pub server: String,
@@ -57,7 +54,7 @@ pub struct EnrolmentOptions {
     pub stack_outputs: BTreeMap<String, Value>,
 }
 
-/// Returns the identity of this runner. `None`: it is not enrolled.
+/// Returns the identity of this runner, or `None` if the runner is not enrolled.
 pub fn stored_identity(data: &Data) -> io::Result<Option<Identity>> {
     data::read_json(&data.path("runner.json"))
 }
@@ -106,7 +103,7 @@ pub async fn enrol(
     host::set_server_time(enrolled.server_time);
     if enrolled.log_id != list.log_id {
         bail!(
-            "cannot enrol: the server enrolled this runner with log {}, but its keys are of log {}",
+            "cannot enrol: the server enrolled this runner with log {}, but the server's keys are of log {}",
             enrolled.log_id,
             list.log_id
         );

@@ -22,7 +22,7 @@ pub fn make_undumpable() {
 }
 
 /// Returns whether `/proc` is mounted with `hidepid`, so that only root sees a process that is not
-/// dumpable. Other processes of the same user stay visible.
+/// dumpable. Dumpable processes of the same user stay visible.
 pub fn hides_undumpable_processes() -> bool {
     hides(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
 }
@@ -39,7 +39,7 @@ fn hides(mounts: &str) -> bool {
     how.is_some_and(|how| !matches!(how, "0" | "off"))
 }
 
-/// Returns the free bytes on the file system of this path.
+/// Returns the free bytes on the file system of this path, or 0 if they are unknown.
 pub fn disk_free(path: &Path) -> u64 {
     let free = nix::sys::statvfs::statvfs(path);
     free.map_or(0, |disk| disk.blocks_available().saturating_mul(disk.fragment_size()))

@@ -1,5 +1,5 @@
-//! Journal: claims, actions and refusals of this runner, one JSON line each, on disk before they
-//! take effect.
+//! Journal of this runner: claims, actions and refusals, one JSON line each. A line is on disk when
+//! [`Journal::write`] returns.
 //!
 //! ```text
 //! claiming ─▶ claimed ─▶ spawning ─▶ spawned ─▶ exited ─▶ statement_signed ─▶ reported
@@ -10,10 +10,10 @@
 //! The supervisor, each shim and the customer's commands append to one file. Each holds the lock
 //! `journal.lock` while it reads the last link and writes the next line with one write.
 //!
-//! The journal is the customer's record. It contains no secrets, and nothing is ever removed. A
-//! long file is rotated: it gets a name with the time, and a new file begins. The first line of
-//! the new file continues the chain. After that line come copies of the entries that are still
-//! needed: those of open claims, and the known state of each component.
+//! The journal is the customer's record. The runner never removes entries. A long file is rotated:
+//! it gets a name with the time, and a new file begins. The first line of the new file continues
+//! the chain. After that line come copies of the entries that are still needed: those of open
+//! claims, and the known state of each component.
 mod event;
 mod examine;
 mod export;
@@ -55,7 +55,7 @@ use crate::{
 pub struct Journal {
     data: Data,
     path: PathBuf,
-    /// Set while the last line could not be written.
+    /// Whether the last write failed.
     broken: Arc<AtomicBool>,
 }
 
@@ -87,7 +87,7 @@ impl Journal {
     }
 
     /// Rotates the journal file if it has at least [`ROTATION_BYTES`]. `carried` selects the
-    /// entries that the new file repeats.
+    /// entries that the new file repeats. Does not rotate if they exceed half of that size.
     pub fn rotate(&self, carried: impl FnOnce(Vec<Entry>) -> Vec<JournalEvent>) -> io::Result<()> {
         let _one_at_a_time = self.lock()?;
         if fs::metadata(&self.path)?.len() < ROTATION_BYTES {
@@ -119,7 +119,7 @@ impl Journal {
         data::replace(&self.path, &text)
     }
 
-    /// Writes an entry. After the return, the entry survives a crash.
+    /// Writes an entry. After a successful return, the entry survives a crash.
     pub fn write(&self, event: JournalEvent) -> io::Result<()> {
         let written = self.write_next(&Entry { at: host::now(), event });
         self.broken.store(written.is_err(), Ordering::Relaxed);
@@ -152,7 +152,8 @@ impl Journal {
         Ok(link)
     }
 
-    /// Returns the link of the last complete line. `None`: that line is not in the chain.
+    /// Returns the link of the last complete line. Returns `None` if that line is not in the chain,
+    /// or if no line is complete.
     fn last_link(&self) -> io::Result<Option<Link>> {
         let mut file = fs::File::open(&self.path)?;
         let length = file.seek(SeekFrom::End(0))?;
@@ -251,9 +252,9 @@ impl Journal {
         }
     }
 
-    /// Returns whether the agent abandoned this execution. Shim and agent each write their own
-    /// entry before they read. If both write at the same time, at least one of them sees both
-    /// entries.
+    /// Returns whether the agent abandoned this execution, or its claim is no longer open. Shim and
+    /// agent each write their own entry before they read. If shim and agent write at the same time,
+    /// at least one of them sees both entries.
     pub fn is_abandoned(&self, execution_id: ExecutionId) -> io::Result<bool> {
         let entries = self.read()?;
         let claim = entries.iter().find_map(|entry| {

@@ -1,8 +1,9 @@
 //! Keys of the runner: its identity key, and the key that decrypts the secrets of its install.
 //!
-//! The identity key belongs to the agent, which replaces it from time to time. Both keys are stored
-//! until the server has confirmed the new one. The encryption key belongs to the install and
-//! outlives agents: a backup of it can be restored before the first start.
+//! The identity key belongs to the agent, which replaces it from time to time. The former and the
+//! new identity key are stored until the server has confirmed the new one. The encryption key
+//! belongs to the install and outlives agents: a backup of it can be restored before the first
+//! start.
 use std::{
     fs, io,
     path::Path,
@@ -27,7 +28,7 @@ const NEXT: &str = "keys/identity.next";
 
 /// Keys of one runner.
 pub struct Keys {
-    /// Ed25519 key that signs the statements of this runner.
+    /// Ed25519 key that signs statements, journal heads and requests for tokens.
     pub identity: IdentityKey,
     /// X25519 key that decrypts the secrets of the install.
     pub encryption: StaticSecret,
@@ -88,7 +89,7 @@ impl Keys {
         }
     }
 
-    /// Replaces the identity key, after the server has confirmed the new one.
+    /// Replaces the identity key with `next`, which the server has confirmed.
     pub fn activate_next(&self, data: &Data, next: Dated) -> io::Result<()> {
         fs::rename(data.path(NEXT), data.path(IDENTITY))?;
         // After the rename the new key is the only one, even if the rename is not durable yet.

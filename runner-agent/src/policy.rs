@@ -93,9 +93,7 @@ struct Window {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{detail} (rule {rule})")]
 pub struct Refusal {
-    /// Source of the refusal.
     pub by: RefusedBy,
-    /// Name of the rule.
     pub rule: String,
     /// Explanation for users.
     pub detail: String,

@@ -1,8 +1,8 @@
 //! Finds, signals and reaps descendants of this process, also after `setsid` and a double fork.
 //!
 //! A process that calls [`adopt_orphans`] becomes the parent of every descendant whose own parent
-//! ends. So the tree below it is complete: no descendant can leave it. [`spawn`] records the
-//! children that Tokio waits for; [`reap`] waits for all others.
+//! ends. So no descendant can leave the tree below that process. [`spawn`] records the children that
+//! Tokio waits for. [`reap`] reaps all others.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
@@ -56,7 +56,7 @@ pub(crate) fn exists(pid: u32) -> bool {
     i32::try_from(pid).is_ok_and(|pid| kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH))
 }
 
-/// Reaps adopted processes that have ended. Never blocks.
+/// Reaps adopted processes that have ended. Does not wait for running processes.
 pub(crate) fn reap() {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
     while let Ok(ended) = waitid(Id::All, flags | WaitPidFlag::WNOWAIT) {

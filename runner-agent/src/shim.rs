@@ -7,8 +7,8 @@
 //!     └──── cancel.json ──┴───────────────────────┘ deadline, no output
 //! ```
 //!
-//! The supervisor only reads the shim's files. So the exit of the supervisor stops no job and loses
-//! no output.
+//! After the start, supervisor and shim communicate through files. So the exit of the supervisor
+//! stops no job and loses no output.
 pub(crate) mod leftovers;
 pub mod limits;
 pub mod log;
@@ -63,13 +63,14 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     if !crate::host::hides_undumpable_processes() {
         crate::host::make_undumpable();
     }
-    // Before any child starts: no descendant can leave the process tree, whatever its session.
+    // Adopt orphans before the first child starts. So every descendant stays in the process tree,
+    // even in another session.
     processes::adopt_orphans().context("cannot become the parent of orphaned processes")?;
     let journal = Journal::open(data)?;
     let process = Process::of(std::process::id())?;
     journal.write(JournalEvent::Spawned { job, execution, process })?;
     if journal.is_abandoned(execution)? {
-        // Too late: the agent reported an unknown outcome, and another execution may do the work.
+        // The agent has reported an unknown outcome, so another execution may do the work.
         anyhow::bail!("cannot start {execution}: the agent abandoned it before the shim started");
     }
     let dir = data.job(execution);
@@ -87,7 +88,7 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
         Ok(recorder) => recorder,
         Err(error) => {
             // No work has begun, and the journal must show that. Otherwise a user has to resolve
-            // the outcome. The disk of the log is full, but the journal has a reserve.
+            // the outcome. The disk of the log may be full, but the journal has a reserve.
             for file in [dir.reports(), dir.log(), dir.reserve()] {
                 let _best_effort = crate::data::remove(&file);
             }
@@ -230,7 +231,8 @@ async fn environment(
     recorder: &Recorder,
     (job, execution): (JobId, ExecutionId),
 ) -> io::Result<BTreeMap<String, String>> {
-    // Create it outside the work directory, which a plugin may expect to be empty.
+    // Create the temporary directory outside the work directory, which a plugin may expect to be
+    // empty.
     let scratch = dir.scratch();
     crate::data::directory(&scratch)?;
     let mut env = order.pass_env.clone();

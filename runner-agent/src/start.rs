@@ -194,7 +194,7 @@ fn token(run: &Run) -> anyhow::Result<Zeroizing<String>> {
     Ok(Zeroizing::new(token.into()))
 }
 
-/// Rejects an unencrypted URL of another host, because requests contain tokens.
+/// Rejects an unencrypted URL of another host, unless `allow_http` is set. Requests contain tokens.
 fn check_url(server: &str, allow_http: bool) -> anyhow::Result<()> {
     let url = reqwest::Url::parse(server)
         .with_context(|| format!("cannot use the server {server:?}: it is not a URL"))?;

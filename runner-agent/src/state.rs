@@ -95,12 +95,12 @@ impl StateStore {
         StateStore { dir: root.join(component), component: component.into() }
     }
 
-    /// Directory of the component. External plugins store any files in it.
+    /// Returns the directory of the component, in which external plugins store their files.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// File that Terraform reads and writes.
+    /// Returns the path of the file that Terraform reads and writes.
     pub fn file(&self) -> PathBuf {
         self.dir.join(STATE)
     }

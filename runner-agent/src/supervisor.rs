@@ -1,5 +1,5 @@
-//! Supervisor: polls, claims jobs, starts shims and reports to the server. It is not the parent of
-//! a job's programs. The shim records their output, and the supervisor uploads the recorded log.
+//! Supervisor: polls, claims jobs, starts shims and reports to the server. The shims start the
+//! programs of jobs and record their output. The supervisor uploads the recorded log.
 //!
 //! ```text
 //!            ┌─ poll ──▶ directives ─┬─ offer ──▶ claim ─▶ witness ─▶ policy ─▶ spawn ─┐

@@ -14,7 +14,7 @@ use rustls::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// Issuer of the server's certificate.
+/// Certificates that the runner trusts for the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
@@ -50,7 +50,7 @@ impl Trust {
         // A second call fails, because the first one installed the same provider.
         let _already = ring::default_provider().install_default();
         // The server parks the connection of a waiting poll, so each poll needs its own. With
-        // HTTP/2 a waiting poll would cost the server five times as much.
+        // HTTP/2 a waiting poll would use more resources of the server.
         let builder = reqwest::Client::builder().http1_only();
         match self {
             Trust::Public => Ok(builder),
@@ -110,8 +110,7 @@ impl ServerCertVerifier for Pinned {
             return Ok(ServerCertVerified::assertion());
         }
         let Some(root) = chain.iter().find(|certificate| self.is(certificate)) else {
-            let message =
-                "no certificate of the server has the expected fingerprint; check --ca-fingerprint";
+            let message = "cannot trust the server: none of its certificates has the expected fingerprint; check --ca-fingerprint";
             return Err(Error::General(message.into()));
         };
         let mut roots = RootCertStore::empty();

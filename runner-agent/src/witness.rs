@@ -50,7 +50,6 @@ pub struct Expected {
     pub runner: RunnerId,
     /// Identity key of this runner, hexadecimal.
     pub runner_key: String,
-    /// Job of the claim.
     pub job: domain::ids::JobId,
     /// Kind in the offer. The runner accepts only the kinds that it announced.
     pub kind: JobKind,
@@ -180,7 +179,7 @@ fn refusal(rule: &str, why: impl ToString) -> Refusal {
     Refusal { by: RefusedBy::Verification, rule: rule.into(), detail: why.to_string() }
 }
 
-/// Verifies the signatures of both envelopes. Manifest and grant are parsed from the signed bytes.
+/// Verifies the signatures of manifest and grant, and parses both from the signed bytes.
 fn verify_signatures(
     claimed: &Claimed,
     keys: &KeyList,

@@ -1,5 +1,5 @@
-//! Tests that the modules of `api` depend on each other only downward. The parts of the shared
-//! state must not know the shared state, and use cases must not know the front ends.
+//! Tests that a module of `api` depends only on modules of lower layers. For example, use cases must
+//! not depend on front ends.
 use std::{
     collections::BTreeSet,
     fs,
@@ -26,7 +26,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "engine",
         &["auth", "configs", "dispatch", "execute", "logs", "refusal", "registry", "write_behind"],
     ),
-    // `state::App` contains the engine. Everything above receives it.
+    // `state::App` contains the engine. Modules of higher layers receive the `App`.
     ("state", &["state"]),
     ("rendering and erasure", &["erasure", "render"]),
     ("use cases", &["usecases"]),

@@ -10,8 +10,8 @@ use tests::{
 
 const TIMEOUT: Duration = Duration::from_secs(240);
 
-/// Waits until the newest run waits for approval of the bucket's plan, and approves the sandbox's.
-/// Fails if the run ends first.
+/// Waits until the newest run waits for approval of the bucket's plan, and approves the sandbox's
+/// plan. Fails if the run ends first.
 fn planned(server: &Server) -> Value {
     let mut run = Value::Null;
     until("the plan of the bucket", TIMEOUT, || {
@@ -129,7 +129,7 @@ fn a_bucket_and_a_role_are_created_updated_reverted_and_destroyed() {
     assert_eq!(last["state"], "succeeded", "{last:#}");
     assert!(moto.tags(bucket).is_none() && !moto.has_role(&role), "{}", moto.buckets());
 
-    // The customer's credentials never leave the customer's side.
+    // The vendor's log does not contain the customer's credentials.
     let export = stdout_of(server.stead_for_people().args(["audit", "export"]));
     assert!(!export.contains("nobody-else-has-this-key") && !export.contains("AKIACUSTOMERSOWN"));
     drop(runner);

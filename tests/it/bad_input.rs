@@ -23,7 +23,7 @@ fn published() -> (Server, PathBuf) {
     (server, app)
 }
 
-/// Replaces a part of a file, which must exist.
+/// Replaces a part of a file. The part must exist.
 #[track_caller]
 fn replace(file: &Path, from: &str, to: &str) {
     let text = fs::read_to_string(file).unwrap();

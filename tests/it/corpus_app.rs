@@ -152,7 +152,7 @@ fn aws_lambda_is_provisioned_and_components_get_outputs() {
         [at("nuonco/aws-min-sandbox", &sandbox), at("nuonco/example-app-configs", &modules)];
     published(&server, &app, &repos);
 
-    // The test has no internet access, so a program of the customer answers the request.
+    // The test has no internet access, so a program of the customer responds to the request.
     let tools = server.dir().join("tools");
     fs::create_dir(&tools).unwrap();
     let curl = tools.join("curl");

@@ -105,7 +105,7 @@ fn an_unreadable_policy_and_the_veto_command_refuse_jobs() {
     assert_eq!(refusal["refused_by"], "veto", "{refusal:#}");
     assert!(refusal["detail"].as_str().unwrap().contains("not on a Friday"), "{refusal:#}");
 
-    // A half-written file, as an editor leaves it. Its rules are unknown, so nothing may run.
+    // Write an incomplete file, as an editor can leave it. Its rules are unknown: nothing may run.
     fs::write(&policy, "version = 1\nkinds = [\"action\"").unwrap();
     server.ask(&["runs", "retry", "acme", "--reason", "the hook is gone"]);
     assert_eq!(finish(&server, "acme")["state"], "failed");

@@ -1,4 +1,5 @@
-//! Tests that `kill -9` of any process at any time loses nothing acknowledged and repeats nothing.
+//! Tests that a killed server, supervisor, shim or child loses no acknowledged event and repeats no
+//! effect.
 use std::{path::Path, process::Command, time::Duration};
 
 use serde_json::Value;
@@ -97,7 +98,7 @@ fn a_restarted_supervisor_resumes_its_shim() {
     let job = apply_in_progress(&server, &runner);
     let shim = shim_of(&job);
     runner.kill();
-    // In the middle of the effect: it is not complete, and its process is running.
+    // The effect is not complete, and its process is running.
     assert!(runner.ledger().is_empty(), "{:?}", runner.ledger());
     assert_eq!(shim_of(&job), shim, "the shim ended with its supervisor");
     runner.restart();
@@ -162,7 +163,7 @@ fn working_in(dir: &Path) -> Vec<String> {
     inside.map(|process| process.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Returns the shim of a job.
+/// Returns the pid of a job's shim.
 fn shim_of(job: &str) -> String {
     let found = tests::stdout_of(Command::new("pgrep").args(["-f", &format!("shim.*{job}")]));
     found.split_whitespace().next().unwrap().to_string()

@@ -1,5 +1,5 @@
 //! Tests the customer's side as customers run it: another user on another network with no
-//! listeners. Only the Runner listener is reachable, by TLS from a private CA.
+//! listeners. Only the Runner listener is reachable, with TLS from a private CA.
 use std::{
     collections::BTreeSet,
     fs,
@@ -168,7 +168,7 @@ fn a_runner_reaches_only_the_runner_listener_and_does_not_listen() {
     let install = server.ask(&["installs", "show", "acme"]);
     assert_eq!(install["stack_outputs"]["region"], "eu-1", "{install:#}");
 
-    // The token is used up. With another key it enrols no runner, pinned by fingerprint or not.
+    // The token was used. It enrols no runner with another key, even if that runner pins the CA.
     let fingerprint = certificates.ca_fingerprint();
     let impostor = customer_in(server, &namespace, "impostor");
     let impostor = impostor.with(&["--ca-fingerprint", &fingerprint]).start(server, token);

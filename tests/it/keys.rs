@@ -58,7 +58,7 @@ fn keys(server: &Server, args: &[&str]) -> Value {
     server.ask(&[&["keys"], args, &["--data", data.to_str().unwrap()]].concat())
 }
 
-/// Waits until the server signs its list with the key of this fingerprint.
+/// Waits until the server signs its key list with the key that has this fingerprint.
 fn until_signed_by(server: &Server, fingerprint: &str) {
     until("the server to take the key", TIMEOUT, || {
         let url = format!("{}/.well-known/stead-keys", server.runner());

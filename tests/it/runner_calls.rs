@@ -90,7 +90,7 @@ fn forbidden_calls_of_a_runner_are_rejected_and_change_nothing() {
     };
     let json = ("Content-Type", "application/json");
 
-    // A second claim of the job, by its own runner and by the other install's.
+    // A second claim of the job, by the job's own runner and by the runner of the other install.
     let mut claim: Value = serde_json::from_slice(&own_claim.body).unwrap();
     claim["claim_id"] = json!("another");
     let body = claim.to_string();

@@ -1,6 +1,6 @@
-//! Tests that no secret of the customer's environment leaves the customer or is stored by the
-//! runner. This holds for secrets that no job receives, and for secrets that a job receives and
-//! writes everywhere.
+//! Tests that no secret of the customer's environment reaches the vendor or the runner's files,
+//! except the Terraform state. This holds for secrets that no job receives, and for secrets that a
+//! job receives and writes everywhere.
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -24,7 +24,7 @@ const PASSED: &str = "passed/9b0e+77a1=d4c8f2";
 /// text of its plan, the plan file and the state.
 const IN_ATTRIBUTE: &str = "shown\"6b2e\\90<f4>&d1${7ac3}";
 
-/// Secret that every job receives, as long as a session token. Tools wrap it at line ends.
+/// Secret that every job receives, with the length of a session token. Tools wrap it at line ends.
 const TOKEN: &str = concat!(
     "token-0b9d4a1e7c52f86303c1d8f5a29e64b77e10b3c94d5f28a6c0e7913fb28d645a1f7c30e9b6d2485a",
     "9c1e04f7b3a86d25e8f10c7b94a3d6521b0e8f97c4d3a6057f29e1b8c40d96a3e57b1f08d2c694ae730b85f1",

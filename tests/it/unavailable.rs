@@ -1,5 +1,5 @@
-//! Tests that a program that cannot start states why and changes nothing, and that an unavailable
-//! server says so and recovers.
+//! Tests that a program that cannot start states why and changes nothing, and that a server reports
+//! an unavailable database and recovers.
 use std::{
     fs,
     path::Path,
@@ -64,7 +64,7 @@ fn a_port_or_a_data_directory_in_use_or_of_another_version_stops_a_start() {
     let pid_file = elsewhere.join("postgres/postmaster.pid");
     assert!(!pid_file.exists(), "{} is there", pid_file.display());
 
-    // A data directory of a newer Postgres. With the version restored, the server starts.
+    // Stead rejects the data of a newer Postgres. With the version restored, the server starts.
     server.stop();
     let version = server.data().join("postgres/PG_VERSION");
     let original = fs::read_to_string(&version).unwrap();

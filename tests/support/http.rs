@@ -44,7 +44,7 @@ pub fn call(method: &str, url: &str, headers: &[(&str, &str)], body: &[u8]) -> H
     parse_response(&bytes).unwrap_or_else(|| panic!("{method} {url}: no response ({read:?})"))
 }
 
-/// Sends a request with a shell that `prefix` starts, for a host that is reachable only from there.
+/// Sends a request with a shell that `prefix` starts, for a host that only this shell can reach.
 #[track_caller]
 pub(crate) fn call_through(
     prefix: &[String],

@@ -15,7 +15,7 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// Prepares this program. Its log continues that of an earlier start.
+    /// Prepares this program. A start appends to the log of earlier starts.
     pub(crate) fn new(program: &Path, log: PathBuf) -> Launch {
         Launch { args: vec![program.display().to_string()], environment: vec![], log }
     }

@@ -52,7 +52,7 @@ impl Namespace {
     }
 
     fn ip(&self, last: u32) -> String {
-        // Address range for tests between machines, with four addresses per process.
+        // Address range for tests between machines, with four addresses per namespace.
         let (high, low) = ((self.number >> 6) & 0xff, (self.number << 2) & 0xff);
         format!("198.18.{high}.{}", low + last)
     }
@@ -67,7 +67,7 @@ impl Namespace {
         self.ip(2)
     }
 
-    /// Returns the user and the group of customers: those of `nobody`.
+    /// Returns the user id and the group id of the customer's processes: those of `nobody`.
     pub fn user() -> (String, String) {
         let id = |what| stdout_of(Command::new("id").args([what, "nobody"])).trim().to_string();
         (id("-u"), id("-g"))
@@ -134,7 +134,7 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Reads the sockets as this process sees them. Empty if the process has ended.
+    /// Returns the sockets that this process sees, or none if the process has ended.
     pub fn of(pid: u32) -> Sockets {
         let mut sockets = Sockets::default();
         let mut connections = Vec::new();

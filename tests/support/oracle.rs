@@ -1,6 +1,6 @@
 //! Oracle: checks the invariants of a log and its projections after faults, and returns the
-//! violations. The nemesis test runs it after its faults, and the tests with injected faults show
-//! that it detects them.
+//! violations. The nemesis test runs the oracle after its faults. The tests with injected faults
+//! show that the oracle detects violations.
 use std::collections::{BTreeMap, BTreeSet};
 
 use event_log::{Source, StoredEvent, read::read, verify::verify};
@@ -98,8 +98,9 @@ pub async fn check_heads(pool: &PgPool, heads: &[(u64, Hash)]) -> Vec<String> {
     heads.iter().filter_map(differs).collect()
 }
 
-/// Compares the callers' responses with the log. No acknowledged event is missing or doubled. The
-/// callers' streams have no other events, and each [`WriteResult::Already`] was true.
+/// Compares the callers' responses with the log. Checks that the log has each acknowledged event
+/// once, and that the callers' streams have no other events. Also checks each
+/// [`WriteResult::Already`].
 pub async fn check_responses(pool: &PgPool, writes: &[CallerWrite]) -> Vec<String> {
     let mut log = BTreeMap::<String, BTreeMap<u64, String>>::new();
     for event in events(pool).await {

@@ -74,7 +74,7 @@ pub fn job_events(server: &Server, job: &str) -> Vec<Value> {
     events.as_array().unwrap().clone()
 }
 
-/// Checks that exactly one runner claimed a job, once. Returns the execution.
+/// Checks that a job was claimed exactly once. Returns the execution.
 #[track_caller]
 pub fn one_execution(server: &Server, job: &str) -> String {
     let job_events = job_events(server, job);
@@ -83,7 +83,7 @@ pub fn one_execution(server: &Server, job: &str) -> String {
     claims[0]["payload"]["execution"].as_str().unwrap().to_string()
 }
 
-/// Checks that one execution deployed each component of `edge-api`, and its sandbox, once.
+/// Checks that each component of `edge-api` and the sandbox were deployed exactly once.
 #[track_caller]
 pub fn each_effect_once(runner: &Runner) {
     let ledger = runner.ledger();

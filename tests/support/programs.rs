@@ -6,7 +6,7 @@ use std::{
 
 /// Returns the path of a program of this workspace, as `cargo build` built it.
 pub fn program(name: &str) -> PathBuf {
-    let test_binary = std::env::current_exe().expect("a test has a path");
+    let test_binary = std::env::current_exe().expect("cannot find the path of the test");
     // A test is in target/debug/deps; a program that uses this is in target/debug.
     let mut candidates =
         test_binary.ancestors().skip(1).take(2).map(|directory| directory.join(name));
@@ -19,7 +19,7 @@ pub fn program(name: &str) -> PathBuf {
 /// Returns the standard output of a command, which must succeed.
 #[track_caller]
 pub fn stdout_of(command: &mut Command) -> String {
-    let Output { status, stdout, stderr } = command.output().expect("the program starts");
+    let Output { status, stdout, stderr } = command.output().expect("cannot start the program");
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert!(status.success(), "{command:?} ended with {status}\n{stdout}\n{stderr}");
     stdout.into_owned()

@@ -20,7 +20,7 @@ impl Runner {
         Customer::new(server, name).start(server, token)
     }
 
-    /// Starts a runner with further arguments, at every start.
+    /// Starts a runner that gets further arguments at every start.
     pub fn start_with(server: &Server, name: &str, token: &str, more: &[&str]) -> Runner {
         Customer::new(server, name).with(more).start(server, token)
     }
@@ -31,7 +31,7 @@ impl Runner {
         self.child.wait().unwrap();
     }
 
-    /// Sends SIGTERM: the runner accepts no new job, finishes and exits.
+    /// Sends SIGTERM: the runner accepts no new job, finishes its jobs and exits.
     pub fn drain(&self) {
         let pid = self.pid().to_string();
         crate::stdout_of(Command::new("kill").args(["-TERM", &pid]));

@@ -27,7 +27,7 @@ pub struct Server {
     child: Child,
     ready: Value,
     more: Vec<String>,
-    /// URL of its database, unless it has a private Postgres.
+    /// URL of the server's database, unless the server has a private Postgres.
     database: Option<String>,
     environment: Vec<(String, String)>,
 }
@@ -55,7 +55,7 @@ impl Server {
         Server::serve(database::empty(), runner, more)
     }
 
-    /// Runs `stead migrate` and `stead serve` on a database of that Postgres.
+    /// Runs `stead migrate` and `stead serve` on an empty database of this Postgres.
     pub fn serve_on(postgres: &Postgres, runner: &str, more: &[&str]) -> Server {
         Server::serve(postgres.empty(), runner, more)
     }
@@ -111,7 +111,7 @@ impl Server {
         Server { dir, child, ready, more, database, environment }
     }
 
-    /// Starts a further build runner, enrolled as a user would do it.
+    /// Starts another build runner. It enrols with a token that the CLI created.
     pub fn build_runner(&self, more: &[&str]) -> Builder {
         let issued = self.ask(&["runners", "create-enrolment-token"]);
         Builder::start(self, issued["enrolment"]["token"].as_str().unwrap(), more)
@@ -142,7 +142,7 @@ impl Server {
         self.ready["database"].as_str().unwrap()
     }
 
-    /// Returns the URL of its database. Panics if it has a private Postgres.
+    /// Returns the URL of the server's database. Panics if the server has a private Postgres.
     pub fn database_url(&self) -> &str {
         self.database.as_deref().unwrap()
     }

@@ -12,7 +12,7 @@ variable "region" {
 
 resource "terraform_data" "base" {
   input = {
-    # Names in AWS are lower case and contain no underscore.
+    # The name of a bucket is lower case and contains no underscore.
     prefix = replace(lower(var.install_id), "_", "-")
     region = var.region
   }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Print the request that a real action would send; this example has no network.
+# Check the format of the address. This example has no network to call it.
 set -eu
 
 echo "looking at $ADDRESS, which should have $REPLICAS replicas behind it"

@@ -8,7 +8,6 @@ use oci_layout::{
 
 use super::ArtifactError;
 
-/// Artifact type of a component.
 pub const ARTIFACT_TYPE: &str = "application/vnd.stead.component.v1";
 /// Media type of the only layer of a component: a deterministic tar.
 pub const LAYER_TYPE: &str = "application/vnd.stead.component.layer.v1.tar";

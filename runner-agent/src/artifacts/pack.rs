@@ -14,8 +14,8 @@ use super::{ArtifactError, Context, LAYER_TYPE};
 /// Packs regular files, sorted by path, without times and owners, with mode 0644 or 0755.
 ///
 /// # Errors
-/// Rejects symbolic links and special files, because their meaning depends on the host. The error
-/// names the file. I/O errors are returned.
+/// Rejects symbolic links and special files, because their meaning depends on the host. Also fails
+/// for a name that is not UTF-8, a path that is too long for a tar header, and an I/O error.
 pub fn pack(dir: &Path, into: impl Write) -> Result<(), ArtifactError> {
     let mut files = Vec::new();
     collect(dir, Path::new(""), &mut files)?;

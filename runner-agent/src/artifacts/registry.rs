@@ -16,19 +16,20 @@ use crate::plugins::Registry;
 
 /// Number of retries after a response with a wrong digest.
 const WRONG_RETRIES: u32 = 3;
-/// First wait after a transient failure.
+/// Longest first wait after a transient failure.
 const BACKOFF: Duration = Duration::from_millis(200);
 /// Longest wait between two attempts.
 const BACKOFF_CAP: Duration = Duration::from_secs(30);
 /// Assumed minimum upload rate, in bytes per second, for the timeout of a push.
 const SLOWEST: u64 = 64 * 1024;
 
-/// Pulls an artifact with all its blobs into the layout, unless the layout has it.
+/// Pulls an artifact with all its blobs into the layout, unless the layout has all of them.
 ///
-/// Retries while the registry is unavailable. The caller drops this future at the deadline.
+/// Retries while the registry is unavailable. The caller must drop this future at the deadline.
 ///
 /// # Errors
-/// [`ArtifactError`]: a wrong digest, a refusal of the registry, a full disk.
+/// [`ArtifactError`]: for example a rejection by the registry, a full disk, or repeated responses
+/// with a wrong digest.
 pub async fn pull(
     registry: &Registry,
     layout: &Layout,
@@ -64,11 +65,11 @@ pub async fn pull_blob(
     fetch(registry, layout, &format!("{repository}/blobs/{digest}"), digest, limit).await
 }
 
-/// Pushes the artifact of a component, whose layer is in the layout. Returns its digest and the
-/// total bytes of manifest, config and layer.
+/// Pushes the artifact of a component, whose layer is in the layout. Returns the digest of the
+/// manifest and the total bytes of manifest, config and layer.
 ///
 /// # Errors
-/// The errors of [`pull`].
+/// [`ArtifactError`]: for example a rejection by the registry, or a damaged layer.
 pub async fn push(
     registry: &Registry,
     layout: &Layout,
@@ -119,7 +120,7 @@ async fn push_blob(
     require_success(&format!("POST {start}"), &started)?;
     let upload = upload_url(registry, &started, digest).ok_or_else(|| ArtifactError::Registry {
         request: format!(
-            "POST {start}: the response has no Location header on the registry's own host"
+            "POST {start} (the response has no Location header with the registry's own origin)"
         ),
         status: started.status().as_u16(),
     })?;
@@ -142,8 +143,8 @@ async fn push_blob(
     require_success(&what, &response)
 }
 
-/// Returns the upload URL. Returns `None` if the header is absent, invalid or names another origin:
-/// the upload would send the job token there.
+/// Returns the upload URL from the `Location` header. Returns `None` if the header is absent,
+/// invalid or names another origin: the upload would send the job token there.
 fn upload_url(registry: &Registry, started: &Response, digest: &Digest) -> Option<Url> {
     let base = Url::parse(&registry.base_url).ok()?;
     let location = started.headers().get(header::LOCATION)?.to_str().ok()?;
@@ -171,9 +172,10 @@ async fn fetch(
         require_success(&what, &response)?;
         match receive(&mut response, registry.idle_timeout, layout, (digest, limit)).await {
             Ok(Some(())) => return Ok(()),
-            // The connection broke: repeat the request after a pause.
+            // The connection broke or was idle: repeat the request after a pause.
             Ok(None) => {}
-            // A proxy can respond with 200 and a page of its own, and recover a moment later.
+            // A proxy may have responded with status 200 and its own page. A retry may reach the
+            // registry.
             Err(ArtifactError::Layout(LayoutError::WrongDigest { .. }))
                 if wrong < WRONG_RETRIES =>
             {
@@ -214,8 +216,8 @@ fn request(registry: &Registry, method: Method, path: &str) -> RequestBuilder {
     )
 }
 
-/// Sends a request until the registry itself responds, not a proxy. Repeats the request after a
-/// timeout and after a lost connection.
+/// Sends a request until a response is not transient. Repeats the request after a timeout and after
+/// a lost connection.
 async fn send_until_answered(
     what: &str,
     time_limit: Duration,

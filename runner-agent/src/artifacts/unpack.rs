@@ -11,9 +11,9 @@ use super::{ArtifactError, Context};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Total bytes of all files.
+    /// Maximum total size of all files, in bytes.
     pub bytes: u64,
-    /// Number of files and directories.
+    /// Maximum number of files and directories.
     pub entries: u64,
 }
 
@@ -132,6 +132,6 @@ mod tests {
     #[test]
     fn rejects_archives_above_the_limits() {
         let too_large = rejection_of(&tar_of(tar::EntryType::Regular, "x", 101));
-        assert_eq!(too_large, "the artifact exceeds the limit of 100 bytes");
+        assert_eq!(too_large, "cannot unpack the artifact: it exceeds the limit of 100 bytes");
     }
 }

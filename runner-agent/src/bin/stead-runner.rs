@@ -27,7 +27,7 @@ fn main() -> ExitCode {
             }
         };
     let ended = runtime.block_on(cli::run(cli));
-    // A pending request to the server, for example a claim or a report, must not delay the exit.
+    // Limits the delay by pending requests to the server, for example a claim or a report.
     runtime.shutdown_timeout(cli::SHUTDOWN_TIMEOUT);
     exit_code(ended)
 }

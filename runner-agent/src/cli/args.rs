@@ -114,7 +114,7 @@ pub(crate) struct Run {
     /// Environment variable to pass to jobs, redacted in their logs; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) pass_env: Vec<String>,
-    /// Disk budget of pulled artifacts. The current and previous version of each component are always kept
+    /// Disk budget of pulled artifacts. The two most recently used versions of each component are always kept
     #[arg(long, value_name = "BYTES", default_value_t = Budgets::default().artifacts)]
     pub(crate) artifact_budget: u64,
     /// Disk budget for logs and files of finished jobs; the newest are kept

@@ -131,8 +131,8 @@ fn verify_own(
     print_result("this runner's journal", &examined, head.as_ref())
 }
 
-/// Verifies the journal of this runner against the signed heads in the data directory. Returns the
-/// result and the newest head.
+/// Verifies the journal of this runner against the signed heads in the data directory and in the
+/// file `other`. Returns the result and the newest head of the data directory.
 fn examined(
     data: &Data,
     keys_from_args: Vec<VerifyingKey>,
@@ -156,7 +156,7 @@ fn examined(
     Ok((examined, head))
 }
 
-/// Returns the runner's current public key, and the former keys that the journal records.
+/// Returns the runner's current public key, and all keys that the journal records.
 fn own_keys(data: &Data) -> anyhow::Result<Vec<VerifyingKey>> {
     let mut keys = vec![Keys::open(data)?.identity.now().key.verifying_key()];
     for line in journal::read_all(data)? {
@@ -171,8 +171,8 @@ fn own_keys(data: &Data) -> anyhow::Result<Vec<VerifyingKey>> {
 fn read_head(path: &Path, keys: &[VerifyingKey]) -> anyhow::Result<JournalHead> {
     let context = || format!("cannot read the head in {}", path.display());
     let envelope: Option<Envelope> = data::read_json(path).with_context(context)?;
-    let envelope =
-        envelope.with_context(|| format!("the file {} does not exist", path.display()))?;
+    let envelope = envelope
+        .with_context(|| format!("cannot read the head: {} does not exist", path.display()))?;
     journal::open_head(&envelope, keys).with_context(context)
 }
 
@@ -199,7 +199,7 @@ fn print_result(
         let lines = examined.unlinked;
         writeln!(
             out,
-            "      {lines} lines precede the chain; the first entry of the chain has their digest"
+            "      {lines} lines precede the chain; the first entry of the chain contains their digest"
         )?;
     }
     if examined.cut_short > 0 {
@@ -211,7 +211,7 @@ fn print_result(
 
 fn export(data: &Data, out: &Path) -> anyhow::Result<ExitCode> {
     let identity = enrol::stored_identity(data)?
-        .context("cannot export the journal: this runner is not enrolled")?;
+        .context("cannot export the journal: this runner is not enrolled; enrol it first")?;
     // A new signature would make a truncated journal valid for every reader without an older head.
     examined(data, vec![], None).context(
         "cannot export the journal: it is invalid or does not match an earlier signed head; keep its files as they are",

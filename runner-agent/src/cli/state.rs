@@ -13,9 +13,9 @@ use crate::{
 };
 
 const RESOLVE: &str = "\
-When Terraform cannot write its state, the runner rescues it to errored-<execution>.tfstate. It refuses plans of that
-component until you choose the state. Nothing is deleted: replaced files get names that begin with `resolved-`, in the
-same directory.
+When Terraform cannot write the state of a component, the runner rescues the state to errored-<execution>.tfstate. The
+runner refuses plans of this component until you choose its state. No state is deleted: replaced files get names that
+begin with `resolved-`, in the same directory.
 
 Examples:
   stead-runner state list
@@ -54,7 +54,7 @@ struct Choice {
     /// Keep the current state
     #[arg(long)]
     keep_current: bool,
-    /// The component has no resources: the next plan creates all of them
+    /// The component has no resources; the next plan creates all resources
     #[arg(long)]
     nothing_exists: bool,
 }
@@ -119,8 +119,8 @@ fn resolve_state(
              {component} --{again} --reason TEXT`"
         )
     })?;
-    // A decision that changes nothing was recorded as well: the journal may have contained only the
-    // start of an earlier resolution.
+    // A decision that changes nothing was also recorded, because the journal may have contained only
+    // the start of an earlier resolution.
     Ok(match keeps && !blocked {
         true => format!("No change: the state of {component} did not block plans: {now}\n"),
         false => format!("Resolved the state of {component}: {now}\n"),

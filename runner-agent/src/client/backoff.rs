@@ -5,7 +5,6 @@ use rand::Rng as _;
 
 const BASE: Duration = Duration::from_millis(200);
 
-/// Back-off of one call.
 #[derive(Debug)]
 pub struct Backoff {
     cap: Duration,

@@ -1,5 +1,5 @@
-//! Limits of every response, applied before the runner uses or verifies the response. Responses are
-//! unsigned, so an attacker on the network can choose their numbers and length.
+//! Limits of the server's responses. The runner applies them before it uses or verifies a response,
+//! because a malicious server or proxy can choose any number and length.
 use chrono::{DateTime, Utc};
 use proof::dsse::Envelope;
 use schemas::runner::{
@@ -8,7 +8,7 @@ use schemas::runner::{
 };
 use serde::de::DeserializeOwned;
 
-/// Largest size of a problem, in bytes.
+/// Largest body of an error response, in bytes.
 pub const PROBLEM_BYTES: usize = 64 * 1024;
 const KIB: usize = 1024;
 const MINUTE: u64 = 60;
@@ -29,7 +29,6 @@ pub enum InvalidResponse {
     /// The response does not have the format of this call.
     #[error("cannot parse the response: {0}")]
     Unreadable(String),
-    /// A value is out of range.
     #[error("cannot use the response: {field} is {value}, expected {expected}")]
     OutOfRange {
         /// Name of the first field that is out of range.
@@ -191,7 +190,7 @@ impl Response for PollResponse {
         self.directives.iter().try_for_each(|sent| match &sent.directive {
             Directive::Cancel { grace_s, .. } => grace(*grace_s),
             Directive::Config { log: settings } => log(settings),
-            // The runner does not use this deadline. The claim has the signed deadline.
+            // The runner does not use this deadline, but the one of the claim.
             Directive::Offer { deadline, .. } => clock("deadline", *deadline),
             Directive::Upgrade { by, .. } => clock("by", *by),
             Directive::Tail { .. }

@@ -23,7 +23,7 @@ pub struct RawResponse {
 /// Successful response.
 #[derive(Debug)]
 pub struct ApiResponse<T> {
-    /// 200, 201, 202 or 204.
+    /// HTTP status, from 200 to 299.
     pub status: u16,
     pub headers: HeaderMap,
     /// Body; absent with 204.
@@ -37,14 +37,13 @@ impl<T> ApiResponse<T> {
     }
 }
 
-/// Classified response.
 pub enum Classified<T> {
     Clear(ApiResponse<T>),
     Refused(ServerRejection),
     Unclear(Inconclusive),
 }
 
-/// Inconclusive response: the client sends the request again.
+/// Attempt without a conclusive response. The client sends the request again.
 pub struct Inconclusive {
     pub why: String,
     pub after: Option<Duration>,

@@ -95,7 +95,7 @@ async fn retries_requests_of_an_execution_in_the_next_session() {
         let requests = requests.lock().unwrap();
         assert!(requests[0].contains("Bearer T1") && requests[1].contains("Bearer T2"));
     }
-    // but the client returns the rejection of a request of the session at once
+    // but the client returns at once the rejection of a request without an execution
     assert!(get(&client).await.unwrap_err().is_superseded());
 }
 
@@ -107,7 +107,7 @@ async fn distinguishes_an_unknown_session_from_a_superseded_one() {
     let client = client.with_tokens(Tokens::new(runner, identity()));
     client.opened(&opened(1, "T1")).await;
     // The client repeats a request of an execution in the next session. It returns the rejection of
-    // a request of the session.
+    // a request without an execution.
     let report =
         ApiRequest::new(Method::POST, "/x").header(HeaderName::from_static(EXECUTION), "exe_1");
     assert_eq!(client.send::<serde_json::Value>(&report).await.unwrap().status, 200);

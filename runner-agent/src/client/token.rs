@@ -22,7 +22,7 @@ use crate::{host, ids, keys::IdentityKey};
 pub struct Tokens {
     runner: RunnerId,
     identity: IdentityKey,
-    /// Generation of the open session.
+    /// Generation of the newest session; 0 before the first one.
     generation: AtomicU64,
     cached: Mutex<Option<CachedToken>>,
 }
@@ -49,12 +49,11 @@ impl std::fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// Returns the token source of one runner.
     pub fn new(runner: RunnerId, identity: IdentityKey) -> Self {
         Tokens { runner, identity, generation: AtomicU64::new(0), cached: Mutex::new(None) }
     }
 
-    /// Drops the current token.
+    /// Drops the cached token.
     pub async fn forget(&self) {
         *self.cached.lock().await = None;
     }

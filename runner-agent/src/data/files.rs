@@ -37,7 +37,7 @@ fn give(file: &File, owner: Option<(u32, u32)>) {
     }
 }
 
-/// Creates a directory that only its owner can read.
+/// Creates a directory that only its owner can read, unless the directory exists.
 pub fn directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -90,7 +90,7 @@ fn draft(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.{}", ids::new_ulid()))
 }
 
-/// Replaces a file. After a crash it has either the old or the new contents.
+/// Replaces a file. After a crash, the file has either the old or the new contents.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let fresh = draft(path);
     let mut file = self::fresh(&fresh)?;
@@ -148,7 +148,7 @@ pub fn replace_reserved<T: Serialize>(path: &Path, value: &T) -> io::Result<()> 
     written().map_err(|_no_reserve: io::Error| error)
 }
 
-/// Reads a JSON file. `None`: the file does not exist.
+/// Reads a JSON file. Returns `None` if the file does not exist.
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),

@@ -22,7 +22,6 @@ impl JobDir {
     pub fn grant(&self) -> PathBuf {
         self.0.join("grant.json")
     }
-    /// Log of the job. It is only appended to.
     pub fn log(&self) -> PathBuf {
         self.0.join("log.ndjson")
     }
@@ -62,7 +61,7 @@ impl JobDir {
     pub fn redact(&self) -> PathBuf {
         self.0.join("redact")
     }
-    /// Path of the job's control group, if it has one.
+    /// File with the path of the job's control group, if the job has one.
     pub fn cgroup(&self) -> PathBuf {
         self.0.join("cgroup")
     }

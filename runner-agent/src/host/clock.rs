@@ -10,7 +10,7 @@ use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 /// Milliseconds by which the server's clock is ahead of the host's clock.
 static AHEAD_MS: AtomicI64 = AtomicI64::new(0);
 
-/// Returns the host's clock, for the journal and for users, with the precision of its text form.
+/// Returns the time of the host's clock, in whole microseconds as in its text form.
 pub fn now() -> DateTime<Utc> {
     DateTime::<Utc>::from(system_time()).trunc_subsecs(6)
 }
@@ -21,7 +21,7 @@ pub(crate) fn system_time() -> SystemTime {
     SystemTime::now()
 }
 
-/// Returns the estimated clock of the server, for times that the server compares.
+/// Returns the estimated time of the server's clock, for times that the server compares.
 pub fn server_now() -> DateTime<Utc> {
     let ahead = TimeDelta::try_milliseconds(AHEAD_MS.load(Ordering::Relaxed)).unwrap_or_default();
     // Ignores an offset that leads out of the calendar's range.
@@ -33,8 +33,8 @@ pub fn set_server_time(time: DateTime<Utc>) {
     AHEAD_MS.store((time - now()).num_milliseconds(), Ordering::Relaxed);
 }
 
-/// Returns the milliseconds since the host started. This clock cannot be set, and it includes
-/// sleep.
+/// Returns the milliseconds since the host started, or 0 if they are unknown. This clock cannot be
+/// set, and it includes sleep.
 pub fn uptime_ms() -> u64 {
     let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
     let (whole, part) =
@@ -43,7 +43,8 @@ pub fn uptime_ms() -> u64 {
     whole.parse::<u64>().unwrap_or(0) * 1_000 + hundredths * 10
 }
 
-/// Returns the boot id. It changes at each start of the host.
+/// Returns the boot id, which changes at each start of the host. Returns an empty text if the id
+/// cannot be read.
 pub fn boot_id() -> String {
     read_boot_id().unwrap_or_default()
 }

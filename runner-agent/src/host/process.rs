@@ -23,15 +23,15 @@ pub struct Process {
 }
 
 impl Process {
-    /// Returns the running process of this pid.
+    /// Returns the identity of the process that has this pid now.
     pub fn of(pid: u32) -> io::Result<Self> {
         let start_time = Stat::of(pid)?.start_time;
         Ok(Process { pid, start_time, boot_id: read_boot_id()? })
     }
 
-    /// Returns whether the process still runs. A zombie counts as ended. The process has ended only
-    /// if its pid is free, the pid has another start time, or the host was rebooted. After an error
-    /// its state is unknown: check again.
+    /// Returns whether the process still runs. The process has ended if it is a zombie, its pid is
+    /// free, the pid has another start time, or the host was rebooted. After an error, it is unknown
+    /// whether the process runs.
     pub fn is_alive(&self) -> io::Result<bool> {
         if self.boot_id != read_boot_id()? {
             return Ok(false);
@@ -39,7 +39,7 @@ impl Process {
         let pid = Pid::from_raw(i32::try_from(self.pid).map_err(io::Error::other)?);
         match kill(pid, None) {
             Err(Errno::ESRCH) => return Ok(false),
-            // The process belongs to another user.
+            // `EPERM`: the process belongs to another user.
             Ok(()) | Err(Errno::EPERM) => {}
             Err(error) => return Err(error.into()),
         }

@@ -17,7 +17,6 @@ pub struct Entry {
     /// Time of the entry by the host's clock.
     #[serde(with = "moment")]
     pub at: DateTime<Utc>,
-    /// Type and fields of the entry.
     #[serde(flatten)]
     pub event: JournalEvent,
 }
@@ -60,8 +59,8 @@ pub enum JournalEvent {
     Spawning { job: JobId, execution: ExecutionId },
     /// The shim runs.
     Spawned { job: JobId, execution: ExecutionId, process: Process },
-    /// The plugin started a child, which leads a process group. `stop` ends the child without loss
-    /// of its work.
+    /// The plugin started a child, which leads a process group. `stop` is the graceful stop of the
+    /// child.
     ChildStarted {
         execution: ExecutionId,
         process: Process,
@@ -74,7 +73,7 @@ pub enum JournalEvent {
     Exited { job: JobId, execution: ExecutionId, exit: Exit },
     /// The runner signed a statement of the result. `statement` is its digest.
     StatementSigned { job: JobId, execution: ExecutionId, outcome: Outcome, statement: Digest },
-    /// The server rejected the signed statement: the result is reported without a signature.
+    /// The server rejected the signed statement, so the runner reports the result without it.
     StatementRejected { job: JobId, execution: ExecutionId, reason: String },
     /// The server has the result.
     Reported { job: JobId, execution: ExecutionId },
@@ -95,7 +94,7 @@ pub enum JournalEvent {
     /// The runner replaced its identity key.
     Rekeyed {
         identity_key: String,
-        /// Former key, which signed all earlier heads and statements.
+        /// Public key that `identity_key` replaced.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         former_key: Option<String>,
     },
@@ -153,7 +152,7 @@ pub enum JournalEvent {
 }
 
 impl JournalEvent {
-    /// Returns the execution of the entry. A claim that was not granted has none.
+    /// Returns the execution of the entry, if it has one.
     pub fn execution(&self) -> Option<ExecutionId> {
         match self {
             JournalEvent::Claimed { execution, .. }

@@ -44,7 +44,7 @@ impl Chain {
 pub struct VerifiedJournal {
     /// Chains of the journals that were begun in the directory, usually only one.
     pub chains: Vec<Chain>,
-    /// Number of lines that an older program wrote. The entry that began the chain has their
+    /// Number of lines that an older program wrote. [`JournalEvent::ChainStarted`] contains their
     /// digest.
     pub unlinked: u64,
     /// Number of lines that are incomplete after a crash or on a full disk. They are not part of
@@ -131,7 +131,8 @@ impl Unlinked {
     }
 }
 
-/// Returns the last link, and the lines after it that an older program wrote.
+/// Returns the last link, and the number and digest of the lines after it that an older program
+/// wrote.
 pub(super) fn unlinked(
     texts: impl Iterator<Item = io::Result<Vec<u8>>>,
 ) -> io::Result<(Option<Link>, Unlinked)> {

@@ -59,7 +59,8 @@ pub fn export(
 /// Verifies an exported journal with trusted public keys of the runner.
 ///
 /// # Errors
-/// Names the first wrong entry by its number.
+/// Fails if the file is not an exported journal, if none of `keys` signed its head, or if an entry
+/// is wrong. In the last case, the error names the first wrong entry by its number.
 pub fn verify(file: &[u8], keys: &[VerifyingKey]) -> anyhow::Result<Exported> {
     let mut lines = file.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();

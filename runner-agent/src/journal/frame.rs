@@ -19,10 +19,10 @@ const LINK: &[u8] = b",\"chain\":\"";
 const END: &[u8] = b"\"}";
 const HEX: usize = 64;
 
-/// Number of an entry, and the hash of everything up to it.
+/// Number of an entry, and the hash of all entries up to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
-    /// Number of the entry, from 1.
+    /// Number of the entry, from 1; 0 before the first entry.
     pub number: u64,
     /// Hash of the chain up to this entry, `chain_n`.
     pub chain: Hash,
@@ -58,7 +58,7 @@ pub fn encode(entry: &Entry, after: &Link) -> io::Result<(Vec<u8>, Link)> {
     Ok((line, link))
 }
 
-/// Returns the hashed bytes of a line and its link. `None`: the line is not in a chain.
+/// Returns the hashed bytes of a line and its link. Returns `None` if the line is not in a chain.
 pub fn decode(line: &[u8]) -> Option<(Vec<u8>, Link)> {
     let rest = line.strip_suffix(END)?;
     let (rest, digits) = rest.split_at_checked(rest.len().checked_sub(HEX)?)?;

@@ -25,7 +25,7 @@ use crate::ids;
 
 const LAST: &str = "journal.head";
 
-/// Signs the current end of the journal, if the last line is in the chain.
+/// Signs and stores the head of the journal. Returns `None` if the last line is not in the chain.
 pub fn sign(
     journal: &Journal,
     runner: RunnerId,

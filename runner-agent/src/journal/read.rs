@@ -54,7 +54,6 @@ pub(super) fn each(data: &Data) -> io::Result<impl Iterator<Item = io::Result<Ve
     }))
 }
 
-/// Returns the lines of one file.
 pub(super) fn lines(file: &Path) -> io::Result<Vec<Vec<u8>>> {
     let text = fs::read(file)?;
     let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());

@@ -88,7 +88,7 @@ fn reading_continues_after_a_rotation() {
     let mut read = || journal.read_on(&mut position).unwrap();
     assert_eq!(read().len(), 1);
     journal.write(JournalEvent::Enabled {}).unwrap();
-    // The line of another process is read when it is complete.
+    // A line that another process writes is read only when the line is complete.
     data::append(&journal.path).unwrap().write_all(b"{\"at\":\"2026-01-01T00:00:00Z\"").unwrap();
     assert_eq!(read().len(), 1);
     data::append(&journal.path).unwrap().write_all(b",\"entry\":\"enabled\"}\n").unwrap();

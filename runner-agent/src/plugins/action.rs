@@ -47,8 +47,8 @@ struct Step {
     inline_contents: Option<String>,
     #[serde(default)]
     env_vars: BTreeMap<String, String>,
-    /// Artifact whose directory is the working directory of the step. `None`: the job's only
-    /// artifact, or an empty directory.
+    /// Artifact whose directory is the working directory of the step. Without a value, it is the
+    /// directory of the job's only artifact, or an empty directory.
     #[serde(default)]
     artifact: Option<Digest>,
     #[serde(default)]

@@ -18,8 +18,7 @@ use crate::{
     state::{KnownState, StateMark},
 };
 
-/// Directories and services that one execution may use. Every directory exists and belongs to the
-/// runner.
+/// Directories and services that one execution may use.
 #[derive(Debug, Clone)]
 pub struct JobContext {
     /// Work directory of this execution, empty at the start. Its content may be removed afterwards.
@@ -35,9 +34,9 @@ pub struct JobContext {
     /// Base environment of a child, to which the plugin and the manifest add. A child gets nothing
     /// else from the agent's own environment.
     pub env: BTreeMap<String, String>,
-    /// Prefix of every command that applies a sandbox or a limit; empty for none.
+    /// Command that starts every child in a sandbox or with a limit; empty for none.
     pub wrapper: Vec<String>,
-    /// Stop requests of the shim, caused by a cancel, the deadline or a stop.
+    /// Stop requests from the shim, caused by a cancel, the deadline or a stop.
     pub cancel: Cancel,
     /// OCI endpoint of the Runner listener.
     pub registry: Registry,
@@ -52,7 +51,7 @@ pub struct JobContext {
 /// Two requests to stop: the first allows a grace period.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel {
-    /// Stop after the child has saved its work.
+    /// Stop within the grace period.
     pub requested: CancellationToken,
     /// Stop now.
     pub forced: CancellationToken,
@@ -72,7 +71,6 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Idle timeout that a runner uses.
     pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 }
 
@@ -94,7 +92,7 @@ pub trait Sink: Send {
     fn child(&mut self, pid: u32, stop: Stop) -> io::Result<()>;
     /// Reports a plan that is on disk under its digest.
     fn plan(&mut self, plan: PlanRecord) -> io::Result<()>;
-    /// Reports the outputs for other components. They contain nothing sensitive.
+    /// Reports the outputs for other components, without the sensitive ones.
     fn outputs(&mut self, outputs: Map<String, Value>) -> io::Result<()>;
     /// Reports the state that a plan read or an apply wrote.
     fn state(&mut self, component: &str, mark: &StateMark) -> io::Result<()>;
@@ -142,7 +140,7 @@ pub struct PlanRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     Succeeded,
-    /// The tool failed, with its exit code or the signal that ended it.
+    /// The tool failed, with its exit code or the signal that ended it. A timeout has neither.
     Failed {
         reason: FailureReason,
         exit_code: Option<i32>,
@@ -173,13 +171,11 @@ pub enum PluginError {
     /// A plugin executable violated the protocol or failed.
     #[error("the plugin failed: {0}")]
     PluginFailed(String),
-    /// A command could not be started.
     #[error("cannot start {command}")]
     SpawnFailed { command: String, source: io::Error },
     /// The work took longer than allowed.
     #[error("{0}")]
     TimedOut(String),
-    /// Reading or writing on this host failed.
     #[error("{context}")]
     Io { context: String, source: io::Error },
 }

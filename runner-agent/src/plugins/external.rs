@@ -23,9 +23,8 @@ use super::{
 };
 use crate::state::StateMark;
 
-/// Timeout of `describe`.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of a call that needs no work.
+/// Timeout of `health`, `state` and `outputs`.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Running plugin executable.

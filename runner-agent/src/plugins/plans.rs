@@ -66,7 +66,7 @@ struct Record {
     tool: String,
 }
 
-/// Approved plan that matches its digest and is not stale.
+/// Approved plan that matches its digest and the manifest of the apply.
 pub(crate) struct ApprovedPlan {
     /// Path of the plan file.
     pub file: PathBuf,
@@ -136,7 +136,8 @@ fn is_stored(dir: &Path, record: &Record, digest: &Digest) -> bool {
     matches && (dir.join(BEGUN).exists() || is_complete())
 }
 
-/// Returns the approved plan if it is stored, matches its digest and still matches this manifest.
+/// Returns the approved plan if it is stored, matches its digest and this manifest, and no execution
+/// has begun to apply it.
 pub(crate) fn find(
     work: &Work<'_>,
     approved: &Digest,

@@ -1,5 +1,5 @@
-//! Interface of a plugin, and its input. Everything that all plugins share (artifacts, plan files,
-//! approval, staleness, reports) is in `dispatch`.
+//! Interface of a plugin, and its input. `dispatch` handles artifacts, plan files, approval,
+//! staleness and reports in the same way for all plugins.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -16,16 +16,16 @@ use super::{
 };
 use crate::state::{StateError, StateMark, StateStore};
 
-/// Implementation of one component type. A method that a plugin does not implement returns a
-/// refusal.
+/// Implementation of one component type. By default, `build`, `plan`, `state`, `apply`, `outputs`
+/// and `act` return a refusal.
 ///
-/// Order of the calls in one job: `describe`, `health`, then by the manifest's kind `build` ·
+/// Order of the main calls in one job: `describe`, `health`, then by the manifest's kind `build` ·
 /// `state plan` · `state apply|destroy outputs` · `act`.
 pub(crate) trait Plugin {
     /// Returns the name and the supported job kinds.
     fn describe(&self) -> Description;
 
-    /// Checks that everything is installed that the plugin needs. Changes nothing.
+    /// Checks that everything is installed that the plugin needs.
     async fn health(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt>;
 
     /// Checks the source in [`Work::source`] and turns it into the content of the artifact.
@@ -74,7 +74,7 @@ pub(crate) trait Plugin {
         Err(self.describe().unsupported(JobKind::Apply))
     }
 
-    /// Applies exactly the approved plan file, which removes everything.
+    /// Applies exactly the approved plan file of a destroy.
     async fn destroy(
         &mut self,
         work: &Work<'_>,

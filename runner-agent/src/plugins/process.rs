@@ -35,7 +35,6 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// child that is being forked.
 const BUSY_RETRIES: u32 = 20;
 
-/// Command to start.
 pub(crate) struct ChildSpec {
     pub program: PathBuf,
     pub args: Vec<OsString>,
@@ -147,8 +146,7 @@ pub(crate) enum Input {
     Pipe,
 }
 
-/// Starts a child. Its environment has the variables of the job, the manifest and the spec, and no
-/// others.
+/// Starts a child. Its environment consists of [`Work::environment`] and the variables of the spec.
 pub(crate) async fn spawn(
     spec: &ChildSpec,
     work: &Work<'_>,

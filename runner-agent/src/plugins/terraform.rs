@@ -6,8 +6,8 @@
 //! apply  sync ─▶ init ─▶ apply -json <that file> ─▶ output -json
 //! ```
 //!
-//! The tool is terraform or tofu from PATH. Only `init` downloads anything, from the sources in the
-//! customer's CLI configuration. State is a local file of this component with mode 0600.
+//! The tool is terraform or tofu from PATH. Only `init` downloads providers and modules, and uses
+//! the customer's CLI configuration. State is a local file of this component with mode 0600.
 
 mod progress;
 mod summary;
@@ -176,7 +176,7 @@ impl Plugin for Terraform {
             "-lock-timeout=60s".into(),
             plan.file.display().to_string(),
         ]);
-        // An error means that nothing of the program has run.
+        // If the start fails, the program has not run.
         let started = process::spawn(&spec, work, Input::None, sink).await;
         self.changed_nothing = started.is_err();
         let mut progress = Progress::default();
@@ -192,7 +192,7 @@ impl Plugin for Terraform {
             let line = format!("cannot store the state that Terraform printed: {error}");
             sink.line(Stream::Runner, line.as_bytes());
         }
-        // A tool that was killed may not have reported what it began.
+        // A tool that was killed may not have reported every operation that it began.
         let has_exited = matches!(ended, Ok(ChildEnd::Exit(_)));
         self.changed_nothing = has_exited && !progress.has_started();
         ended?.require_success(&progress.with_first_error("apply"))

@@ -26,7 +26,7 @@ impl<'a> Work<'a> {
     /// Checks a manifest and creates the directories of its work.
     ///
     /// # Errors
-    /// [`PluginError::Refused`] if the manifest is malformed.
+    /// [`PluginError::Refused`] if the manifest is malformed, or [`PluginError::Io`].
     pub(crate) fn new(manifest: &'a Manifest, job: &'a JobContext) -> Result<Self, PluginError> {
         let key = manifest.kind.subject();
         let name = string_input(&manifest.inputs, key).ok_or_else(|| {

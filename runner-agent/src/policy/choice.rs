@@ -40,7 +40,7 @@ impl fmt::Display for Choice {
 }
 
 impl Choice {
-    /// Returns the choice of a command line. `None`: the recorded choice stays.
+    /// Returns the choice on the command line, or `None` if the recorded choice stays.
     pub fn from_args(policy: Option<&Path>, no_policy: bool) -> io::Result<Option<Choice>> {
         match policy {
             Some(path) => Ok(Some(Choice::File(std::path::absolute(path)?))),
@@ -89,8 +89,8 @@ fn record_of(data: &Data) -> PathBuf {
     data.path("policy.json")
 }
 
-/// Records the policy of a runner that is about to enrol. A starting policy is written only to the
-/// default path, and only if none was recorded. A file that the customer named, or that
+/// Records the policy of a runner that is about to enrol. Writes a starting policy only to the
+/// default path, and only if that path was not recorded. A file that the customer named, or that
 /// disappeared, may have had rules. A policy without rules must not replace it.
 pub fn begin(data: &Data, requested: Option<Choice>) -> anyhow::Result<Choice> {
     let recorded = Choice::recorded(data)?;
@@ -119,7 +119,7 @@ pub fn begin(data: &Data, requested: Option<Choice>) -> anyhow::Result<Choice> {
     Ok(choice)
 }
 
-/// Returns the policy of a runner that has enrolled. A start cannot change it.
+/// Returns the policy of a runner that has enrolled. A start cannot change a recorded policy.
 pub fn resume(data: &Data, requested: Option<Choice>) -> anyhow::Result<Choice> {
     let choice = match (Choice::recorded(data)?, requested) {
         (Some(recorded), None) => recorded,

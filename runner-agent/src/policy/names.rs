@@ -37,15 +37,15 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Refusal> {
     }
 }
 
-/// Returns the name of the action that the manifest runs, empty if the name is missing. `None` for
-/// other kinds of jobs.
+/// Returns the name of the action that the manifest runs, empty if the name is missing. Returns
+/// `None` for other kinds of jobs.
 pub(super) fn action(manifest: &Manifest) -> Option<&str> {
     let action = (manifest.kind == JobKind::Action).then(|| manifest.inputs.get("action"))?;
     Some(action.and_then(Value::as_str).unwrap_or_default())
 }
 
-/// Returns true for names in OCI's grammar, and for upper-case letters and underscores as in names
-/// of components.
+/// Returns true if each segment is valid. Unlike in OCI's grammar, a segment may have upper-case
+/// letters and begin with an underscore, as names of components can.
 fn is_repository(name: &str) -> bool {
     name.len() <= LONGEST && name.split('/').all(is_segment)
 }

@@ -15,7 +15,6 @@ use crate::{
     processes::{self, RunningProcess},
 };
 
-/// Interval between checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Timeout for the kernel to end killed processes.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);

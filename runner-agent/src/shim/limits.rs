@@ -6,7 +6,6 @@ use schemas::manifest::Limits;
 use super::order::{CancelOrder, StopCause};
 use crate::{data::JobDir, host, plugins::Cancel, processes, shim::recorder::Recorder};
 
-/// Interval between checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval between syncs of the log.
 const SYNC_INTERVAL: Duration = Duration::from_millis(200);
@@ -60,7 +59,8 @@ impl Watch {
         }
     }
 
-    /// Checks repeatedly. Returns only if the child still runs 20 seconds after its forced stop.
+    /// Checks repeatedly. Returns 20 seconds after the forced stop. The caller drops this future if
+    /// the plugin ends earlier.
     pub async fn until_stuck(&mut self) {
         loop {
             self.check();
@@ -98,7 +98,8 @@ impl Watch {
         self.stop(&Self::own_order(StopCause::AgentStop, "the shim received a signal to stop"));
     }
 
-    /// Checks the cancel request, the deadline and the time without output once.
+    /// Checks the cancel request, the deadline and the time without output once. Also reaps
+    /// processes and syncs the log.
     pub fn check(&mut self) {
         processes::reap();
         if self.synced.elapsed() >= SYNC_INTERVAL {

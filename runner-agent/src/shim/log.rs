@@ -6,7 +6,8 @@
 //! at the end   log.ndjson ◀── {"omitted":BYTES} ◀── the last records of the tail
 //! ```
 //!
-//! A full disk loses log bytes, and the log states how many. A full disk never stops the job.
+//! A full disk can lose log bytes, but does not stop the job. [`FinalizedLog`] has the number of
+//! lost bytes.
 use std::{
     fs::File,
     io::{self, Write as _},

@@ -1,4 +1,4 @@
-//! Messages of the supervisor to a shim. The supervisor sends the launch parameters once through a
+//! Messages from the supervisor to a shim. The supervisor sends the launch parameters once through a
 //! pipe, never through a file or an argument.
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -57,13 +57,14 @@ impl std::fmt::Debug for ShimOrder {
     }
 }
 
-/// Request of the supervisor to stop a running job. The request is a file, so it outlives both
-/// processes.
+/// Request to stop a running job, from the supervisor or from `stead-runner disable`. The request is
+/// a file, so it outlives the process that wrote it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CancelOrder {
     /// Reason, for users.
     pub reason: String,
-    /// Milliseconds from the stop signal to SIGKILL. Absent: the grace period of the manifest.
+    /// Milliseconds from the stop signal to SIGKILL. If absent, the grace period of the manifest
+    /// applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
     pub cause: StopCause,
@@ -88,7 +89,8 @@ impl CancelOrder {
         }
     }
 
-    /// Returns the request for a cancel of the vendor. The shim limits the grace period.
+    /// Returns the request for a cancel that the vendor sent. `force` limits the grace period to
+    /// five seconds. The shim limits it to the runner's maximum.
     pub fn of_vendor(reason: String, grace_s: u64, force: bool) -> Self {
         let grace_s = if force { grace_s.min(5) } else { grace_s };
         let grace_ms = Some(grace_s.saturating_mul(1_000));
@@ -106,9 +108,7 @@ impl CancelOrder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopCause {
-    /// The job was cancelled.
     Cancel,
-    /// The deadline has passed.
     Deadline,
     /// The child wrote no output for too long.
     NoOutput,

@@ -1,5 +1,5 @@
-//! Recorder of the shim. It redacts everything that a plugin reports and writes it to the log and
-//! to the reports.
+//! Recorder of the shim. It writes the log, the reports and the journal entries of an execution, and
+//! redacts the lines, phases, outputs and details in them.
 use std::{
     collections::BTreeMap,
     fs::File,
@@ -36,12 +36,12 @@ const RESERVE_BYTES: usize = 256 * 1024;
 /// Length in bytes at which a line of a plugin is split and continues.
 const SPLIT_LENGTH: usize = 1 << 20;
 
-/// Longest detail in bytes. A report has at most 64 KiB, and the log has everything.
+/// Longest detail of a final report in bytes.
 pub const MAX_DETAIL_BYTES: usize = 4 * 1024;
 /// Longest name of a phase in bytes.
 const MAX_NAME_BYTES: usize = 120;
 
-/// Largest output in bytes.
+/// Largest reported output in bytes, with its name.
 const MAX_OUTPUT_BYTES: usize = OUTPUTS_BYTES / 2;
 
 /// Returns the outputs that a report can carry, and the names of the omitted outputs. Oversized
@@ -88,7 +88,6 @@ pub struct RecordWriter {
     withheld: bool,
 }
 
-/// Placeholder for withheld output.
 const WITHHELD: &str = "[withheld]";
 
 /// Shared handle of the [`RecordWriter`], for the plugin and for the shim.
@@ -164,7 +163,7 @@ impl RecordWriter {
         self.redactor = Redactor::new(self.secrets.iter().map(|value| value.as_str()));
     }
 
-    /// Returns the part of a text that may be shown.
+    /// Returns a text without secret values, or a placeholder if output is withheld.
     pub fn redacted(&self, text: &str) -> String {
         if self.withheld { WITHHELD.into() } else { self.redactor.text(text) }
     }
@@ -185,7 +184,7 @@ impl RecordWriter {
     }
 
     /// Returns whether output is withheld. The check comes after the child's write and before the
-    /// output is recorded. So output that follows an unregistered value is never shown.
+    /// output is recorded, so output that follows an unregistered value is not shown.
     fn is_withheld(&mut self) -> bool {
         if !self.withheld && self.guard.as_ref().is_some_and(|guard| !guard.may_show()) {
             self.withhold();

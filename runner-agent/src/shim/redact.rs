@@ -1,4 +1,4 @@
-//! Removes secret values from everything that a child outputs, before it is written to disk.
+//! Removes secret values from the lines and outputs of a child, before the shim writes them to disk.
 //!
 //! Exact values of six bytes and more are found, also if they are encoded (base64 at every
 //! alignment, URL, JSON, hexadecimal). They are found across lines, too: a line that may begin such
@@ -22,8 +22,8 @@ use self::{encoded::Pieces, shapes::PrivateKeyState};
 pub const MARK: &str = "[redacted]";
 /// Shortest value that is redacted. Shorter ones would remove large parts of every log.
 pub const MIN_SECRET_BYTES: usize = 6;
-/// Bytes of an unfinished line that are held back at least. A credential shape of up to this length
-/// is found across a cut.
+/// Minimum number of bytes of an unfinished line that are held back. A credential shape of up to
+/// this length is found across a cut.
 const MIN_HELD_BACK_BYTES: usize = 8 * 1024;
 
 /// Redactor for a set of values. It keeps no other state.

@@ -6,12 +6,12 @@
 //! printf '%s' "$password" | "$STEAD_RUNNER" redact
 //! ```
 //!
-//! `redact` fails closed. If a value cannot be registered, the command fails and the rest of the
-//! job's output is withheld, because a script may continue and print the value. `redact` connects
-//! before it reads the value. If there is no value, it reports that over the connection. A
-//! connection that ends without a value counts as a failure. If no connection is possible, `redact`
-//! removes a file next to the socket. Without that file the shim shows no line. Removing a file
-//! needs neither disk space nor a file descriptor.
+//! `redact` fails closed. If a value cannot be registered, the command fails and the shim withholds
+//! the rest of the job's output. Otherwise a script could continue and print the value. `redact`
+//! connects before it reads the value. If there is no value, it reports that over the connection. A
+//! connection that ends without a value counts as a failure. If `redact` fails, it also removes a
+//! file next to the socket. Without that file the shim shows no line. Removing a file needs neither
+//! disk space nor a file descriptor.
 //!
 //! On the connection: the length of the value in four bytes, big-endian, and the value. The
 //! response is `ok` or `no`.
@@ -114,12 +114,12 @@ async fn receive_value(connection: &mut Connection, recorder: &Recorder) -> io::
     check(value).map_err(io::Error::other)?;
     let mut writer = recorder.writer();
     writer.add_secret(Zeroizing::new(value.to_owned()));
-    // A newline at the end comes from the pipe. The encoded forms of the value do not contain it.
+    // A newline at the end may come from the pipe. Encoded forms of the value then lack it.
     writer.add_secret(Zeroizing::new(value.trim().to_owned()));
     Ok(())
 }
 
-/// Rejects a value that cannot be found in a log.
+/// Rejects a value that is too short or too long for redaction.
 fn check(value: &str) -> Result<(), String> {
     let (length, least) = (value.trim().len(), MIN_SECRET_BYTES);
     if length < least {
@@ -138,9 +138,9 @@ fn check(value: &str) -> Result<(), String> {
 /// Registers the value on standard input for redaction. If this fails, the job's output is withheld
 /// from then on.
 pub fn register() -> anyhow::Result<()> {
-    let socket = env::var_os(SOCKET)
-        .map(PathBuf::from)
-        .context("STEAD_REDACT_SOCKET is not set; run this command in a script of a job")?;
+    let socket = env::var_os(SOCKET).map(PathBuf::from).context(
+        "cannot redact: STEAD_REDACT_SOCKET is not set; run this command in a script of a job",
+    )?;
     let sent = send_value(&socket);
     if sent.is_err() {
         withhold();

@@ -1,5 +1,5 @@
-//! The approval screen: everything that will run. The vendor wrote all of it, so every line is
-//! sanitized and indented.
+//! Approval screen: the contents of a job's manifest. The vendor wrote most of the text, so it is
+//! sanitized.
 use schemas::{moment, sanitize::sanitize};
 use serde_json::Value;
 

@@ -13,8 +13,8 @@ use crate::{
     witness::Witness,
 };
 
-/// Returns the state of the journal: the number of entries, and the first error of its chain or of
-/// its signed heads. Only `journal verify` checks the signatures.
+/// Returns the number of entries in the journal, or the first error of its chain or of its signed
+/// heads. Only `journal verify` checks the signatures.
 pub fn journal(data: &Data) -> String {
     // Read the heads first: the agent may write and sign more entries meanwhile.
     let signed = journal::Heads::of(data).signed();
@@ -82,7 +82,7 @@ fn size(bytes: u64) -> String {
     format!("{size:.1} {unit}")
 }
 
-/// Returns the last verified head of the vendor's log, or the reason of its rejection.
+/// Returns the last verified head of the vendor's log, or the last rejection of the log.
 pub fn witness(data: &Data) -> io::Result<String> {
     if let Some(rejection) = rejection(data)? {
         return Ok(rejection);

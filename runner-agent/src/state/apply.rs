@@ -78,7 +78,7 @@ pub enum ApplyEnd {
 impl StateStore {
     /// Prepares for an apply: reserves disk space, records the apply, and removes the marker that
     /// the component has no resources. The caller must change nothing before the return. After an
-    /// error, everything is as before the call.
+    /// error, no apply has begun.
     pub fn begin_apply(
         &self,
         execution: ExecutionId,
@@ -170,7 +170,8 @@ impl StateStore {
     }
 
     fn close(&self, record: &InProgress, end: ApplyEnd) -> Result<(), StateError> {
-        let context = || format!("cannot end the apply of {}", self.component);
+        let context =
+            || format!("cannot remove the record of the ended apply of {}", self.component);
         let is_rescued = record.uses_file && self.rescue(record)?;
         let mark = if record.uses_file { self.mark() } else { Ok(StateMark::default()) };
         let has_state = mark.as_ref().is_ok_and(|mark| mark.lineage.is_some());
@@ -196,7 +197,7 @@ impl StateStore {
         data::sync_parent(&self.dir.join(IN_PROGRESS))
     }
 
-    /// Returns the apply that began and has no complete state yet.
+    /// Returns the recorded apply, whose state may be incomplete.
     pub(super) fn in_progress(&self) -> Result<Option<InProgress>, StateError> {
         let path = self.dir.join(IN_PROGRESS);
         data::read_json(&path).map_err(StateError::io(format!("cannot read {}", path.display())))

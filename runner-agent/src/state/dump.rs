@@ -1,5 +1,5 @@
-//! State that Terraform prints when it cannot write it anywhere. It contains secrets, so it goes to
-//! a file and never to the log.
+//! State that Terraform prints if it cannot write a state file. The state contains secrets, so the
+//! runner writes it to a file and not to the log.
 use std::{
     fs::File,
     io::{self, Write as _},

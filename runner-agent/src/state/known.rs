@@ -22,8 +22,8 @@ pub struct KnownState {
 }
 
 impl KnownState {
-    /// Records a state that this runner has seen. The serial never decreases: a plan can be
-    /// recorded after an apply that began later.
+    /// Records a state that this runner has seen. The serial of a lineage never decreases: a plan
+    /// can be recorded after an apply that began later.
     fn record_seen(&mut self, lineage: Option<&String>, serial: u64) {
         self.nothing = lineage.is_none();
         self.newest = lineage.map_or_else(StateMark::default, |lineage| {
@@ -107,9 +107,9 @@ pub fn carried(entries: Vec<Entry>) -> Vec<JournalEvent> {
 pub struct StateRefusal(pub String);
 
 impl StateStore {
-    /// Checks the state against the newest state in the vendor's log and on this runner. Refuses a
-    /// missing state, another lineage and an older state. Returns the decision of the vendor that
-    /// allows the state, if this runner has not applied that decision before.
+    /// Checks the state against the newest state in the vendor's log and on this runner. Refuses the
+    /// absence of a known state, another lineage and an older state. Returns the vendor's decision
+    /// that allows the state, if this runner has not applied that decision before.
     pub fn check_known(
         &self,
         mark: &StateMark,
@@ -154,8 +154,8 @@ impl StateStore {
         Ok(accepted.cloned())
     }
 
-    /// Refuses to treat a known state as absent, whatever the vendor says. A plan without state
-    /// would create everything a second time.
+    /// Refuses to treat a known state as absent. The vendor cannot allow it, because a plan without
+    /// state would create everything a second time.
     fn check_missing(
         &self,
         own: &KnownState,

@@ -12,15 +12,14 @@ use crate::ids;
 /// State that the user chooses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// State in this file.
     Restore(PathBuf),
-    /// Current state.
     KeepCurrent,
     /// No state, because the component has no resources.
     NothingExists,
 }
 
-/// Decision that was checked. No other process changes the component while this value exists.
+/// Decision that was checked. While this value exists, no other process begins or ends an apply of
+/// the component, or resolves its state.
 #[derive(Debug)]
 pub struct Resolution {
     store: StateStore,
@@ -35,7 +34,7 @@ impl Resolution {
         &self.mark
     }
 
-    /// Carries out the decision. Deletes nothing: replaced files get names that begin with
+    /// Carries out the decision. Deletes no state: replaced files get names that begin with
     /// `resolved-`.
     pub fn carry_out(&self) -> Result<(), StateError> {
         let context = || format!("cannot resolve the state of {}", self.store.component);
@@ -46,16 +45,15 @@ impl Resolution {
 /// Component and its state, for `stead-runner state list`.
 #[derive(Debug)]
 pub struct Overview {
-    /// Name of the component.
     pub component: String,
     /// Lineage and serial of the component's state, or the error from reading it.
     pub mark: Result<StateMark, StateError>,
-    /// Reason that blocks its plans.
+    /// Reason that blocks plans of the component.
     pub blocked: Option<String>,
 }
 
 impl StateStore {
-    /// Checks a decision without changing anything, and locks the component.
+    /// Locks the component and checks a decision. Changes no state.
     pub fn decide(&self, decision: Decision) -> Result<Resolution, StateError> {
         if !self.dir.is_dir() {
             return Err(StateError::Blocked(format!(

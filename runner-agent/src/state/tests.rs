@@ -110,7 +110,7 @@ fn a_truncated_state_blocks_until_a_user_decides() {
     fixture.store.decide(Decision::NothingExists).unwrap().carry_out().unwrap();
     fixture.store.require_resolved().unwrap();
     assert!(fixture.store.is_marked_as_nothing() && !fixture.store.file().exists());
-    // Nothing was deleted.
+    // The truncated state was not deleted.
     let names = fs::read_dir(fixture.store.dir()).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(names.into_iter().any(|name| name.to_string_lossy().starts_with(RESOLVED)));
 }

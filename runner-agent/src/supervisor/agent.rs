@@ -184,7 +184,7 @@ impl Agent {
         if self.has_disk_space()
             && let Err(error) = self.journal.recover()
         {
-            warn!(%error, "Cannot write the journal, accepting no new jobs");
+            warn!(%error, "Cannot write the journal; the runner accepts no jobs");
         }
         self.reserve_disable_file();
     }
@@ -289,7 +289,7 @@ impl Agent {
         }
     }
 
-    /// Stops all running jobs.
+    /// Requests the stop of all running jobs.
     pub(crate) fn stop_all(&self, reason: &str) {
         for running in self.running() {
             let (reason, cause) = (reason.to_owned(), StopCause::AgentStop);

@@ -31,8 +31,8 @@ use crate::{
 /// runner releases its slot.
 const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
 const SLOT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Longest wait until the runner can fetch an unknown server key that signed a claim. Every server
-/// reads new keys within this time.
+/// Longest wait until the runner can fetch an unknown server key that signed a claim. Servers read
+/// new keys at shorter intervals.
 const KEY_ROTATION_TIMEOUT: Duration = Duration::from_secs(8);
 const KEY_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -292,8 +292,8 @@ fn save_evidence(agent: &Agent, job: JobId, claimed: &Claimed, refusal: &Refusal
     }
 }
 
-/// Verifies with the server keys that the runner trusts, and fetches newer keys until a signature
-/// matches.
+/// Verifies with the server keys that the runner trusts. Fetches newer keys until the signature
+/// matches or [`KEY_ROTATION_TIMEOUT`] has passed.
 ///
 /// Servers read new keys at different times: the server that responds may not know the key of the
 /// server that signed.

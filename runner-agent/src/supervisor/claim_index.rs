@@ -1,5 +1,5 @@
 //! In-memory index of the journal for claims: a claim reads only the entries since the previous
-//! one.
+//! claim.
 use std::{collections::BTreeSet, io};
 
 use domain::ids::ExecutionId;
@@ -7,7 +7,7 @@ use domain::ids::ExecutionId;
 use super::quarantine::UnstartedManifests;
 use crate::journal::{Journal, JournalEvent, Position};
 
-/// Largest number of granted executions in the index, including those of rotated journal files.
+/// Largest number of granted executions in the index.
 const MAX_GRANTED: usize = 100_000;
 
 #[derive(Debug, Default)]

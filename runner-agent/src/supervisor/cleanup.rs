@@ -84,7 +84,7 @@ fn run_cleanup(agent: &Agent) {
             warn!(error = format!("{error:#}"), "Cannot remove artifacts beyond the budget")
         }
     }
-    // The index must have all entries of the file before it is rotated.
+    // The index must have all entries of the file before the file is rotated.
     let rotated = agent
         .claim_index(|_| ())
         .and_then(|()| agent.journal.rotate(|all| carried_entries(all, &ending)));

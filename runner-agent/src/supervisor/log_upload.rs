@@ -70,7 +70,7 @@ impl LogUpload {
         self.committed_bytes
     }
 
-    /// Returns whether the upload has stopped for good.
+    /// Returns whether the upload has stopped permanently.
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }

@@ -43,7 +43,7 @@ const MAX_STALLED_CHUNKS: u32 = 20;
 
 /// Reason to stop monitoring an execution.
 enum MonitorEnd {
-    /// The server has all reports and the log.
+    /// The server has the result.
     Reported,
     /// The server rejects the execution or its final report.
     Rejected(ServerRejection),
@@ -202,8 +202,8 @@ impl Monitor {
         }
     }
 
-    /// Builds the final report from the journal, because the shim had no disk space for the report
-    /// or the files were removed.
+    /// Builds the final report from the journal. The shim's own report is missing, for example
+    /// because the disk was full.
     fn report_from_journal(&mut self, exit: Exit) {
         let log = fs::read(self.dir.log()).unwrap_or_default();
         let detail = "the shim's final report is missing; this result is from the runner's journal";
@@ -324,7 +324,7 @@ impl Monitor {
                     job.id = %job,
                     execution.id = %execution,
                     error = %why,
-                    "The server rejects the reports, abandoning the execution"
+                    "Server rejected the reports; the runner abandons the execution"
                 );
                 let reason = "the job no longer belongs to this runner".into();
                 let cause = StopCause::AgentStop;

@@ -1,7 +1,7 @@
 //! Ends processes that a dead shim left behind.
 //!
-//! Four records identify the processes of a job. Each record finds processes that the other records
-//! miss:
+//! Four records identify the processes of a job. Each record can find processes that the other
+//! records miss:
 //!
 //! - the process groups of the children, in the journal
 //! - the session of the shim
@@ -36,7 +36,6 @@ use crate::{
     tasks,
 };
 
-/// Interval between checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Time until `/proc` is read again after an error.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -75,7 +74,7 @@ impl OrphanedJobs {
 }
 
 /// Ends the processes of a job in the background, as its shim would have done: stop signal, grace
-/// period, then SIGKILL until none is left. Then runs the sweep.
+/// period, then SIGKILL until none is left or [`KILL_TIMEOUT`] has passed. Then runs the sweep.
 pub(super) fn end(agent: &Arc<Agent>, claim: &OpenClaim) {
     let Some(execution) = claim.execution else { return };
     let orphans = Orphans::of(&agent.data, claim, execution);
@@ -129,7 +128,7 @@ impl Orphans {
             if !stopped && killed_at.is_none() {
                 stopped = true;
                 let processes = labels(&left).join(", ");
-                warn!(job.id = %job, processes, "Shim ended without a result, ending its remaining processes");
+                warn!(job.id = %job, processes, "Shim ended without a result; the agent ends its remaining processes");
                 self.stop_groups(&groups);
             }
             if Instant::now() < until {

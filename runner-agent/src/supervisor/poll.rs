@@ -19,7 +19,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval between checks of the disable file and of the signals during a long poll.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Time without contact to the server after which a draining agent exits. It is longer than the
-/// long poll of a busy runner.
+/// usual long poll of a busy runner.
 const CONTACT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval between fetches of the server's keys within one session.
 const KEY_FETCH_INTERVAL: Duration = Duration::from_secs(24 * 3600);

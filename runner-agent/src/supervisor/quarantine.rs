@@ -1,4 +1,4 @@
-//! Quarantines manifests that crash the agent again and again. The cause can be the parser, the
+//! Quarantines manifests that repeatedly crash the agent. The cause can be the parser, the
 //! customer's veto command or the start of a shim.
 //!
 //! Without a limit, one such manifest would block every other job.
@@ -60,12 +60,12 @@ impl UnstartedManifests {
         }
     }
 
-    /// Returns the executions without a `spawning` entry, oldest first.
+    /// Returns the executions of these manifests, oldest first.
     pub(super) fn executions(&self) -> impl DoubleEndedIterator<Item = ExecutionId> {
         self.0.keys().copied()
     }
 
-    /// Refuses a manifest that has ended the agent too often.
+    /// Refuses a manifest for which an agent started no shim [`MAX_CRASHES`] times.
     pub(super) fn check(&self, manifest: &Digest) -> Result<(), Refusal> {
         if self.0.values().filter(|of| *of == manifest).count() < MAX_CRASHES {
             return Ok(());

@@ -1,8 +1,8 @@
 //! Replaces the identity key every 30 days, or when the server requests it.
 //!
-//! The new key is on disk before the server receives it, and the former key stays there until the
-//! server has responded. So the runner always has the key that the server knows, wherever the
-//! exchange is interrupted.
+//! The new key is on disk before the server receives it, and the former key stays on disk until the
+//! server has responded. So the runner has the key that the server knows, even if the exchange is
+//! interrupted.
 use std::sync::Arc;
 
 use chrono::TimeDelta;

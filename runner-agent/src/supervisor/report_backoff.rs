@@ -1,4 +1,4 @@
-//! Limits how often a rejected report is sent again.
+//! Limits the repetition of rejected reports.
 use std::time::{Duration, Instant};
 
 use crate::client::ServerRejection;

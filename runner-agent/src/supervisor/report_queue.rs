@@ -15,8 +15,8 @@ use crate::data::JobDir;
 
 /// Number of times that the server may request earlier reports again.
 const MAX_REWINDS: u32 = 3;
-/// Number of used sequence numbers that the supervisor's final report may skip. This is more than
-/// the reports of any shim.
+/// Number of used sequence numbers that the supervisor's final report may skip. A shim usually
+/// writes fewer reports.
 const MAX_SKIPPED_NUMBERS: u32 = 256;
 
 /// Reports of one execution.
@@ -39,7 +39,7 @@ pub struct ReportQueue {
 }
 
 impl ReportQueue {
-    /// Creates a queue that has read and sent no report. Sending a report twice has no effect.
+    /// Creates a queue that has read and sent no report. The server ignores a report that it has.
     pub fn of(execution: ExecutionId, dir: &JobDir) -> Self {
         let (path, unsent) = (dir.reports(), VecDeque::new());
         let (read_bytes, last_line, acknowledged, rewinds, skipped_numbers) = (0, 0, 0, 0, 0);
@@ -100,7 +100,7 @@ impl ReportQueue {
         }
     }
 
-    /// Returns whether there is no report of a shim, so that all reports are the supervisor's.
+    /// Returns whether no report of a shim was read, so that all reports are the supervisor's.
     pub fn has_no_shim_report(&self) -> bool {
         self.read_bytes == 0
     }
@@ -126,7 +126,7 @@ impl ReportQueue {
             let report = serde_json::from_slice(line).unwrap_or_else(|error| {
                 // The report is damaged or of a later version. A placeholder keeps its sequence
                 // number, so that later reports can be sent.
-                warn!(execution.id = %self.execution, %error, "Cannot parse a report, sending a placeholder");
+                warn!(execution.id = %self.execution, %error, "Cannot parse a report; the runner sends a placeholder");
                 let body = ReportBody::Phase { name: "unreadable report".into() };
                 Report { execution: self.execution, seq: self.last_line, body, log_len: 0, end: None }
             });

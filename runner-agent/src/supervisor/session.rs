@@ -173,7 +173,7 @@ fn session_entry(agent: &Agent, claim: &OpenClaim) -> io::Result<JournalEntry> {
 /// Signs the journal, and ends the session on the server if one is open.
 pub async fn close(agent: &Agent) {
     let session = agent.state().session.take();
-    // Sign the entries since the last job, too. The next session sends this head.
+    // Sign the entries since the last job, too.
     agent.sign_journal();
     if let Some(session) = session {
         let path = format!("/runner/v1/sessions/{}", session.session_id);

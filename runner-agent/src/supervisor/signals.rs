@@ -18,7 +18,6 @@ use crate::tasks;
 /// Stop level that the signals request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopLevel {
-    /// Keep running.
     KeepRunning,
     /// Exit when the running jobs have ended.
     Drain,

@@ -36,8 +36,8 @@ use crate::{
     witness::Verified,
 };
 
-/// Environment variables of the agent that a shim needs to reach the server. Children do not get
-/// them.
+/// Environment variables of the agent that a shim gets. The shim does not pass its own environment
+/// to children.
 const SHIM_ENV: [&str; 8] = [
     "HTTPS_PROXY",
     "https_proxy",
@@ -247,7 +247,10 @@ async fn wait_for_spawned_entry(
                 if let Some(status) = ended {
                     let errors = fs::read_to_string(agent.data.job(execution).shim_errors());
                     let errors = errors.unwrap_or_default();
-                    anyhow::bail!("the shim ended immediately ({status}): {}", errors.trim());
+                    anyhow::bail!(
+                        "cannot start the shim: it ended immediately ({status}): {}",
+                        errors.trim()
+                    );
                 }
             }
             // A failed read proves nothing, so try again.
@@ -294,7 +297,7 @@ fn end_not_started(
     record_end(agent, job, Exit { outcome, code: None, signal: None, reason }, (execution, why))
 }
 
-/// Records the end of a job of which nothing ran, with the report that a shim would write.
+/// Records the end of a job that did not start, with the report that a shim would write.
 fn record_end(
     agent: &Agent,
     job: JobId,

@@ -315,7 +315,7 @@ async fn rejected_session_requests_back_off() {
 
 #[tokio::test]
 async fn a_drain_waits_for_a_requested_session() {
-    // given an agent without a job, whose journal needs a new session
+    // given an agent without a job and with a requested session
     let response: &str = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap()).leak();
     let (_dir, agent, requests, signals) = agent_with_signals(vec![response]).await;
     agent.request_session();

@@ -33,7 +33,6 @@ pub struct Evidence {
     pub at: DateTime<Utc>,
     pub job: JobId,
     pub execution: ExecutionId,
-    /// Name of the rule.
     pub rule: String,
     /// Explanation for users.
     pub explanation: String,
@@ -53,13 +52,12 @@ pub struct Evidence {
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredEvidence {
     pub path: PathBuf,
-    /// Contents of the file.
     pub evidence: Evidence,
 }
 
 impl Witness {
-    /// Stores both heads. Returns the name of the file; equal rules and heads share one file.
-    /// `None` means that the limit is reached.
+    /// Stores the last verified head and the rejected head. Returns the name of the file; equal
+    /// rules and heads share one file. Returns `None` if [`MAX_FILES`] is reached.
     pub fn store_evidence(
         &self,
         job: JobId,

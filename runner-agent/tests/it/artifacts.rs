@@ -210,6 +210,9 @@ async fn the_token_is_not_sent_to_another_host() {
     server.layout.put(b"the layer").unwrap();
     let layer = Blob::of(LAYER_TYPE, b"the layer");
     let error = push(&server.registry, &server.layout, "shop/web", layer).await.unwrap_err();
-    assert!(error.to_string().contains("no Location header on the registry's own host"), "{error}");
+    assert!(
+        error.to_string().contains("no Location header with the registry's own origin"),
+        "{error}"
+    );
     assert_eq!(server.lines().len(), 2);
 }

@@ -1,6 +1,6 @@
 //! One scenario for every plugin that plans and applies, because an approval must mean the same
-//! with each plugin. `conformance/scenario.rs` has the scenario. The other files test what is
-//! specific to one plugin.
+//! with each plugin. `conformance/scenario.rs` has the scenario. The other files test properties of
+//! one plugin.
 
 mod actions;
 mod external;

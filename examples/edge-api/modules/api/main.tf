@@ -28,7 +28,7 @@ variable "pace_seconds" {
 }
 
 resource "terraform_data" "api" {
-  # The plan shows these values. A change replaces the resource and causes a new effect.
+  # A change of these values replaces the resource and causes a new effect.
   triggers_replace = {
     company      = var.company
     scheme       = var.scheme

@@ -16,7 +16,7 @@ variable "pace_seconds" {
 }
 
 resource "terraform_data" "cache" {
-  # The plan shows these values. A change replaces the resource and causes a new effect.
+  # A change of these values replaces the resource and causes a new effect.
   triggers_replace = {
     network_id = var.network_id
     subnet     = var.subnet

@@ -20,7 +20,7 @@ variable "pace_seconds" {
 }
 
 resource "terraform_data" "network" {
-  # The plan shows these values. A change replaces the resource and causes a new effect.
+  # A change of these values replaces the resource and causes a new effect.
   triggers_replace = {
     install_id = var.install_id
     region     = var.region

@@ -27,7 +27,9 @@ pub fn apply(
     let lock =
         File::create(parameters.state_dir.join("files.lock")).context("create the lock file")?;
     if lock.try_lock().is_err() {
-        return Err(Refusal::Refused("cannot apply: another apply holds the lock".into()));
+        return Err(Refusal::Refused(
+            "cannot apply: another apply holds the lock; try again when it ends".into(),
+        ));
     }
     let plan: Plan = serde_json::from_slice(&fs::read(plan_file).context("read the plan file")?)
         .map_err(|_| {
@@ -39,7 +41,7 @@ pub fn apply(
             "cannot apply: the files changed after the plan was made; make a new plan".into(),
         ));
     }
-    // Before the first effect, so that this plan is never applied a second time.
+    // Save a new serial before the first effect, so that this plan is never applied a second time.
     state.begin();
     state.save(parameters)?;
     for effect in &plan.effects {

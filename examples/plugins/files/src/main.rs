@@ -1,7 +1,7 @@
 //! `stead-plugin-files`: a component type in a few hundred lines. A component is a set of files in
 //! a directory of the account. A deploy makes the directory contain exactly those files.
 //!
-//! The example has only what a custom plugin needs. `protocol.rs` implements the protocol of
+//! The example has only the parts of a custom plugin. `protocol.rs` implements the protocol of
 //! `docs/plugins.md`, and `state.rs` a state with lineage and serial. `plan.rs` makes a complete
 //! plan, and `apply.rs` executes exactly that plan.
 //!

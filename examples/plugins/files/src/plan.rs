@@ -27,7 +27,7 @@ pub struct Plan {
 pub struct Effect {
     pub path: String,
     pub action: Action,
-    /// Content in base64. `None` for a deletion.
+    /// Content in base64; absent for a deletion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     content: Option<String>,
 }

@@ -90,7 +90,7 @@ pub struct StateId {
     pub serial: u64,
 }
 
-/// Reason to refuse a call.
+/// Reason why a call did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     #[error("{0}")]
@@ -132,7 +132,7 @@ pub fn log(line: String) -> Result<(), Refusal> {
     send(&json!({ "type": "log", "line": line })).context("write the log")
 }
 
-/// Adds the affected item to an I/O error.
+/// Adds the failed operation to an I/O error.
 pub trait ErrorContext<T> {
     fn context(self, what: &str) -> Result<T, Refusal>;
 }

@@ -76,7 +76,7 @@ pub fn root(parameters: &Parameters) -> PathBuf {
     }
 }
 
-/// Returns the SHA-256 in this plugin's text form.
+/// Returns the SHA-256 as `sha256:` and hexadecimal digits.
 pub fn digest(content: &[u8]) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(content)))
 }

@@ -39,7 +39,7 @@ fn error_after(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> ChainError {
     examine(&lines).unwrap_err()
 }
 
-/// Returns a line for this number with a link of its own, as an attacker would write it.
+/// Returns another line for this number with a valid link, as an attacker would write it.
 fn forged(lines: &[Vec<u8>], number: usize) -> Vec<u8> {
     let (_, last) = frame::decode(&lines[number - 2]).unwrap();
     let event = JournalEvent::Disabled { reason: "never said".into() };
@@ -218,7 +218,7 @@ fn a_start_verifies_the_current_file_and_a_command_all_files() {
     changed(&data.path("journal.ndjson"), "line 9", "line X");
     assert_eq!(examine_all(&data).unwrap(), Err(ChainError::Changed { number: 9 }));
     assert_eq!(examine_current(&data).unwrap(), Err(ChainError::Changed { number: 9 }));
-    // and a journal of one file is checked from its first entry on
+    // and a journal without a rotated file must begin with entry 1
     fs::remove_file(&aside).unwrap();
     assert_eq!(examine_current(&data).unwrap(), Err(ChainError::Beginning { found: 7 }));
 }

@@ -5,7 +5,7 @@ use std::{fs::File, io::Read, path::Path};
 
 use serde_json::{Map, Value};
 
-/// Largest output file in bytes. More data does not fit into a report.
+/// Largest output file in bytes.
 const LIMIT: u64 = 256 * 1024;
 
 pub(super) fn read(path: &Path) -> Result<Map<String, Value>, String> {

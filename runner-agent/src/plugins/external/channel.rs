@@ -156,7 +156,7 @@ impl Channel {
             return Err(PluginError::Refused(refusal).into());
         }
         if let Some(to) = &mut self.stdin {
-            // An error means that the plugin has ended. Its exit status is read later.
+            // The caller detects the end of the plugin when its output closes.
             let _ended = tokio::time::timeout(EXIT_TIMEOUT, to.write_all(&line)).await;
         }
         Ok(id)

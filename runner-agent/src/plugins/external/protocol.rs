@@ -10,10 +10,9 @@ use crate::{
     state::StateMark,
 };
 
-/// Protocol version.
 pub(super) const PROTOCOL: u32 = 1;
 
-/// Call of the runner: `{"id":1,"call":"describe",…}`.
+/// Call from the runner: `{"id":1,"call":"describe",…}`.
 #[derive(Serialize)]
 pub(super) struct Request<'w> {
     pub id: u64,
@@ -123,7 +122,6 @@ pub(super) enum ErrorCode {
     ToolMissing,
     /// The plugin does not support the inputs.
     Refused,
-    /// Any other error.
     Failed,
 }
 
@@ -146,7 +144,7 @@ pub(super) struct PlanValue {
 pub(super) struct OutputsValue {
     #[serde(default)]
     pub outputs: Map<String, Value>,
-    /// Names of sensitive outputs. Their values are never sent.
+    /// Names of sensitive outputs, whose values the plugin does not send.
     #[serde(default)]
     pub withheld: Vec<String>,
 }

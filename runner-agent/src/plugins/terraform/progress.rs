@@ -1,5 +1,5 @@
-//! Converts `apply -json` for the log: one line per message, one phase per resource, no output
-//! values.
+//! Converts the output of `apply -json` for the log. Drops output values, and starts a phase for
+//! each of the first resources.
 
 use serde::Deserialize;
 

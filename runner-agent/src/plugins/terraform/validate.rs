@@ -15,7 +15,7 @@ use crate::plugins::{
     process::{self, ChildEnd},
 };
 
-/// Number of errors in the build's result. The log has all of them.
+/// Maximum number of errors in the build's result. The log has all of them.
 const MAX_SHOWN_ERRORS: usize = 3;
 /// Largest output of `validate -json` in bytes. The rest is dropped.
 const OUTPUT_LIMIT: usize = 8 << 20;

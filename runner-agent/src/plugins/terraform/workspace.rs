@@ -25,14 +25,14 @@ const OVERRIDE_FILE: &str = "zzzz_stead_override.tf.json";
 /// Shell script that makes state and plan private, whatever mode the tool requests.
 const UMASK_SCRIPT: &str = r#"umask 077; exec "$0" "$@""#;
 
-/// Module that is planned or applied.
+/// Module, and the tool that validates, plans or applies it.
 pub(super) struct Workspace<'w> {
     pub work: &'w Work<'w>,
     pub tool: &'w Tool,
 }
 
-/// Returns the arguments of `init`. The vendor reviewed the artifact's lock file, so `init` must
-/// not select other providers.
+/// Returns the arguments of `init`. If the artifact has a lock file, `init` must not select other
+/// providers.
 fn init_arguments(source: &Path) -> Vec<String> {
     let mut arguments = ["init", "-input=false", "-no-color"].map(String::from).to_vec();
     if source.join(LOCK_FILE).exists() {
@@ -76,7 +76,7 @@ impl Workspace<'_> {
     }
 
     /// Writes the variable files and returns their arguments. The app's variables come first, as
-    /// JSON, then the app's own files in their order.
+    /// JSON, then the app's variable files in their order.
     ///
     /// Terraform takes the later of two values, so a file overrides the variables. From JSON,
     /// Terraform converts a string to a bool or a number, but never to a list.
@@ -128,7 +128,7 @@ impl Workspace<'_> {
         .collect();
         env.insert("TF_DATA_DIR".into(), self.data_dir().display().to_string());
         // The customer's own configuration (mirrors, credentials) is used unchanged. Without one,
-        // the tool would search a home directory that does not belong to the runner.
+        // `/dev/null` keeps the tool from reading a configuration in a home directory.
         if !self.work.environment().contains_key("TF_CLI_CONFIG_FILE") {
             env.insert("TF_CLI_CONFIG_FILE".into(), "/dev/null".into());
         }

@@ -5,7 +5,7 @@
 //! pieces of the values.
 use std::{collections::HashSet, ops::Range};
 
-/// Number of consecutive bytes of a value that cannot be a coincidence.
+/// Number of consecutive bytes of a value that are unlikely to be a coincidence.
 const PIECE: usize = 8;
 
 /// All pieces of all values.

@@ -135,8 +135,8 @@ fn find_first(what: &LazyLock<Option<Regex>>, text: &[u8]) -> Option<(usize, usi
     what.as_ref()?.find(text).map(|found| (found.start(), found.end()))
 }
 
-/// Returns whether a line belongs to a key: base64 with anything that a tool puts around it, or a
-/// header of the key.
+/// Returns whether a line may belong to a key: base64, also with text that a tool puts around it, or
+/// a header of the key.
 ///
 /// Any other line ends the key, so that a log that only mentions keys is not hidden to its end.
 fn is_key_line(line: &[u8]) -> bool {

@@ -24,7 +24,7 @@ impl Monitor {
         match self.sign(exit, log, not_ended) {
             Ok(signed) => Some(signed),
             Err(error) => {
-                warn!(execution.id = %self.execution, %error, "Cannot sign the final report, sending it unsigned");
+                warn!(execution.id = %self.execution, %error, "Cannot sign the final report; the runner sends it unsigned");
                 None
             }
         }

@@ -24,7 +24,7 @@ use crate::{
 const BUSY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Ends the adopted processes that belong to no known job: SIGTERM, then the longest grace period
-/// of the ended jobs, then SIGKILL until none is left.
+/// of the ended jobs, then SIGKILL until none is left or [`KILL_TIMEOUT`] has passed.
 pub(super) async fn run(agent: &Arc<Agent>) {
     let _one_at_a_time = agent.sweep_lock.lock().await;
     let (mut signalled, mut until, mut killed_at) = (BTreeSet::new(), None, None);
@@ -75,8 +75,8 @@ pub(super) async fn run(agent: &Arc<Agent>) {
     }
 }
 
-/// Returns the adopted processes that no record of a known job identifies. `None` means that the
-/// processes may belong to a job that is not ended yet.
+/// Returns the adopted processes that no record of a known job identifies. Returns `None` if the
+/// processes may belong to a job that has not ended yet.
 fn strays(agent: &Arc<Agent>) -> io::Result<Option<Vec<RunningProcess>>> {
     // List the processes before reading the journal: a shim that ends later has left none of them
     // behind.

@@ -139,7 +139,7 @@ async fn processes_of_a_dead_shim_get_their_stop_signal_and_grace_period() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(fs::read_to_string(saved).unwrap(), "saved\n");
-    // Fails if the agent has reaped the child already, as it does for all that it adopted.
+    // Fails if the agent has already reaped the child.
     let _waited_for = child.wait();
 }
 

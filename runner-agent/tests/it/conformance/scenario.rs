@@ -153,7 +153,7 @@ async fn assert_stops_at_a_cancel(fixture: &Fixture, slow: Value) {
     fixture.stale_reason(slow, &plan.digest).await;
 }
 
-/// A runner that replaced a lost runner has no state of the deployed components.
+/// Checks a runner that replaced a lost runner and has no state of the deployed components.
 async fn assert_refuses_a_missing_state(fixture: &Fixture) {
     let inputs = fixture.inputs("one");
     let plan = fixture.plan(inputs.clone()).await;
@@ -204,7 +204,7 @@ async fn an_apply_of_terraform_that_did_not_start_blocks_no_plan() {
     assert_eq!(fixture.deployed_value(&applied).as_deref(), Some("one"));
 }
 
-/// Kills the child during an apply. Its state may look unchanged, but its plan cannot be applied
+/// Kills the child during an apply. The state may look unchanged, but the plan cannot be applied
 /// again.
 async fn assert_not_applied_twice(fixture: &Fixture, slow: Value) {
     let plan = fixture.plan(slow.clone()).await;

@@ -27,7 +27,7 @@ use ulid::Ulid;
 
 pub struct TestRunner {
     dir: TempDir,
-    /// Parent of the work directories; absent: the system's temporary directory.
+    /// Parent of the work directories. If absent, it is the system's temporary directory.
     work_root: Option<PathBuf>,
     pub env: BTreeMap<String, String>,
     pub grace_ms: u64,
