@@ -93,7 +93,7 @@ impl Proxy {
         self.fault.store(fault as u8, Ordering::SeqCst);
     }
 
-    /// Delays the next request by this time.
+    /// Sets [`Fault::RequestLate`] as the fault of the next exchange, with this delay.
     pub fn arm_late(&self, late: Duration) {
         self.late_us.store(late.as_micros() as u64, Ordering::SeqCst);
         self.arm(Fault::RequestLate);
