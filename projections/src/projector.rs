@@ -32,7 +32,7 @@ use crate::{
 const PAGE: u64 = 1_000;
 /// Wait after an error.
 const RETRY: Duration = Duration::from_secs(1);
-/// Number of panics within [`PANICS_WITHIN`] after which the projector still restarts.
+/// Maximum number of panics within [`PANIC_WINDOW`] after which the projector still restarts.
 const MAX_PANICS: usize = 5;
 /// Time window in which panics are counted.
 const PANIC_WINDOW: Duration = Duration::from_secs(300);
@@ -112,8 +112,7 @@ impl Projections {
 
     /// Waits until all projections include a position.
     ///
-    /// # Errors
-    /// [`ProjectionLag`] after the timeout.
+    /// # Errors [`ProjectionLag`] after the timeout, or if the projector has stopped.
     pub async fn wait_for(&self, position: u64, timeout: Duration) -> Result<(), ProjectionLag> {
         let mut reached = self.reached.clone();
         if *reached.borrow() < position {
@@ -127,8 +126,8 @@ impl Projections {
     }
 }
 
-/// Creates missing consumer rows and rebuilds projections of another version. A rebuild needs
-/// the role that owns the tables.
+/// Creates missing consumer rows. Rebuilds projections of another version, and new inline
+/// projections of an existing log. A rebuild needs the role that owns the tables.
 ///
 /// # Errors
 /// [`rebuild::RebuildError`].
