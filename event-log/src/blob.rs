@@ -126,8 +126,9 @@ const NOT_SHARED: &str = "not exists (select from blob_upload u \
 
 /// Deletes blobs of executions whose data is erased. Keeps a blob that another execution also uploaded.
 ///
-/// # Errors If a database operation fails, for example because concurrent uploads keep
-/// `blob_upload` locked for 2 s.
+/// # Errors
+/// If a database operation fails, for example because concurrent uploads keep `blob_upload` locked
+/// for 2 s.
 pub async fn erase(
     owner: &PgPool,
     digests: &[String],

@@ -112,7 +112,8 @@ impl Projections {
 
     /// Waits until all projections include a position.
     ///
-    /// # Errors [`ProjectionLag`] after the timeout, or if the projector has stopped.
+    /// # Errors
+    /// [`ProjectionLag`] after the timeout, or if the projector has stopped.
     pub async fn wait_for(&self, position: u64, timeout: Duration) -> Result<(), ProjectionLag> {
         let mut reached = self.reached.clone();
         if *reached.borrow() < position {
