@@ -132,7 +132,7 @@ async fn relay(
     let silent = AtomicBool::new(false);
     let up = upstream(from_client, to_server, (fault.clone(), hit.clone(), late_us), &silent);
     let down = downstream(from_server, to_client, (fault, hit), &silent);
-    // If either end closes, both are cut.
+    // If the client or the server closes its connection, the proxy closes both connections.
     tokio::select! { () = up => {}, () = down => {} }
 }
 
