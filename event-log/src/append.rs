@@ -48,7 +48,7 @@ pub(crate) use versions::Versions;
 /// busy.
 const MAX_UNREAD: Duration = Duration::from_secs(1);
 
-/// The single writer of this process.
+/// Task that writes all commits of this process to one log.
 pub(crate) struct Appender {
     pub options: PgConnectOptions,
     pub response_timeout: Duration,
@@ -71,7 +71,7 @@ pub(crate) struct Appender {
     pub is_outdated: bool,
     /// Pipelined batch, if one was prepared while the last batch was in flight.
     pub next: Option<PreparedBatch>,
-    /// Acknowledgements of durable commits. They wait only until the next batch is sent.
+    /// Acknowledgements of durable commits. They wait at most until the next batch is sent.
     pub acks: PendingAcks,
 }
 

@@ -7,10 +7,9 @@
 //!   manifest.json         range, digests, frames, and the signed checkpoint that the events lead to
 //! ```
 //!
-//! Stead creates an archive while its rows still exist, and verifies it twice against a published
-//! checkpoint: first the rows, then the files that it read back. Only then does Stead record the
-//! archive in `log_archive`. Dropping the rows is a separate step, which verifies rows and files
-//! again.
+//! Stead creates an archive while its rows still exist. It verifies the rows and the files against
+//! a published checkpoint before it records the archive in `log_archive`. Dropping the rows is a
+//! separate step, which verifies rows and files again.
 use std::{io, path::Path};
 
 use crate::LogError;

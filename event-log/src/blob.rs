@@ -127,7 +127,8 @@ const NOT_SHARED: &str = "not exists (select from blob_upload u \
 /// Deletes blobs of executions whose data is erased. Keeps a blob that another execution also uploaded.
 ///
 /// # Errors
-/// If the role does not own the table, or if concurrent uploads keep `blob_upload` locked for 2 s.
+/// If a database operation fails, for example because concurrent uploads keep `blob_upload` locked
+/// for 2 s.
 pub async fn erase(
     owner: &PgPool,
     digests: &[String],

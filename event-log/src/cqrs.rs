@@ -4,7 +4,7 @@
 //!   `postgres_cqrs(pool, queries, services)` by `CqrsFramework::new(log, queries, services)`.
 //! - Stock `postgres-es` reads the event table of the log: configure its repository with
 //!   `with_tables("stead.log_event", "stead.log_snapshot")`, and its store with `new_event_store`.
-//!   Its writes fail.
+//!   Writes of `postgres-es` fail.
 //! - A [`Decider`] runs in `cqrs-es`: [`Root`] is the aggregate, and [`CqrsEvent`] its event.
 //!
 //! `examples/cqrs_es.rs` is a complete program, and `docs/cqrs-es.md` lists the requirements on
@@ -26,7 +26,7 @@ use crate::{
     encryption::is_encrypted, ids::new_ulid, load::check_sequence,
 };
 
-/// Event store of an aggregate. Every load reads the whole stream from the database.
+/// Event store of an aggregate. Every load reads the whole stream, without the cache of states.
 impl<A: Aggregate> EventStore<A> for EventLog {
     type AC = EventStoreAggregateContext<A>;
 
@@ -95,7 +95,8 @@ impl<A: Aggregate> EventStore<A> for EventLog {
 
 fn new_event<A: Aggregate>(event: &A::Event) -> Result<NewEvent, AggregateError<A::Error>> {
     let (event_type, payload) = (event.event_type(), serde_json::to_string(event)?);
-    // The log would accept an event with this member, take it for encrypted, and never decode it.
+    // The log would accept an event with a member `encrypted`, take it for encrypted, and never
+    // decode it.
     if !payload.starts_with('{') || is_encrypted(&payload) {
         return Err(unexpected(format!(
             "cannot append {event_type}: its payload is not an object, or has the reserved member \

@@ -56,7 +56,7 @@ pub(crate) enum Key {
 #[derive(Clone, Default)]
 pub struct Keys(HashMap<String, Key>);
 
-/// Returns true if a payload has encrypted fields.
+/// Returns true if a payload has encrypted fields, or a malformed member `encrypted`.
 pub(crate) fn is_encrypted(payload: &str) -> bool {
     payload::encrypted_fields(payload).map_or(true, |fields| !fields.is_empty())
 }
@@ -128,7 +128,7 @@ impl KeyRing {
         }
     }
 
-    /// Marks the key of a subject as shredded, so that this process decrypts nothing with it.
+    /// Marks the key of a subject as shredded, so that this process no longer decrypts with it.
     pub fn mark_shredded(&self, subject: &str) {
         if let Some(shared) = &self.0 {
             shared.cache.put(subject.to_owned(), Key::Shredded);

@@ -61,7 +61,7 @@ pub trait InlineProjection: Send + Sync + 'static {
 
     /// Data-modifying statements that each select their rows `from head, unnest($1::text[], …)`.
     /// `head` is empty when the batch is not written. Parameters are numbered from `$1` across all
-    /// statements of the projection. No row may be changed twice.
+    /// statements of the projection. A batch must not change a row twice.
     fn statements(&self) -> Vec<String>;
 
     /// Returns the arrays for this batch, one per parameter. If all arrays are empty, the append

@@ -18,7 +18,7 @@ pub struct Loaded<D> {
     pub version: u64,
     /// [`crate::cache::Cache::clear_count`] when the read began.
     era: u64,
-    /// Position that this process knew when it read the state.
+    /// Position that this process knew when the read began.
     pub(crate) read_at: u64,
 }
 
@@ -45,7 +45,7 @@ impl<D: Decider> Loaded<D> {
         Ok(Write { stream: self.stream.clone(), expected: self.version, events: new })
     }
 
-    /// Returns the customer of the aggregate. For a new aggregate, one of these events sets the
+    /// Returns the customer of the aggregate. For a new aggregate, one of these events can set the
     /// customer.
     fn customer_after(&self, events: &[D::Event]) -> Option<InstallId> {
         let id = &self.stream.aggregate_id;
@@ -127,8 +127,8 @@ impl EventLog {
         let start = self.begin();
         let known = match self.shared.cache.get::<D>(&stream) {
             Some(known) => Some(known),
-            // Most streams are too short for a snapshot and need one query. A longer one costs one
-            // query more.
+            // Most streams are too short for a snapshot and need only this query. For a longer
+            // stream, it is an extra query.
             None => match self.read_below(&stream, snapshot::SNAPSHOT_INTERVAL).await? {
                 Some(events) => {
                     let mut loaded = Loaded::new(stream, start);
@@ -148,8 +148,8 @@ impl EventLog {
         let since = loaded.version;
         match self.catch_up(&mut loaded, u64::MAX).await {
             Err(LogError::Damaged { .. }) if since > 0 => {
-                // The database was restored to an earlier state while this process ran. The cached
-                // state or the snapshot includes events that the database has lost.
+                // The database may have been restored to an earlier state while this process ran.
+                // The cached state or the snapshot then includes events that the database has lost.
                 self.shared.cache.remove(&loaded.stream);
                 loaded = Loaded::new(loaded.stream, start);
                 self.catch_up(&mut loaded, u64::MAX).await?;

@@ -213,7 +213,7 @@ impl EventLog {
     /// Appends a commit, completely or not at all. The commit is durable when `append` returns `Ok`. The database also checks the guards of a commit without events. If the caller drops the future, the commit may still be written.
     ///
     /// # Errors
-    /// [`AppendError`]; nothing of the commit was written.
+    /// [`AppendError`]. The commit was not written, except possibly after [`AppendError::Closed`].
     pub async fn append(&self, commit: Commit) -> Result<Appended, AppendError> {
         let shared = &self.shared;
         let keys = shared.keys.encryption_keys(&shared.pool, &commit, &shared.clock).await?;
@@ -274,9 +274,9 @@ impl EventLog {
         while positions.changed().await.is_ok() {}
     }
 
-    /// Returns the time at which this process last read the head. [`EventLog::position`] is at
-    /// least the head at that time. The time stops advancing while the database is not reachable.
-    /// Read the time before the position.
+    /// Returns the time at which this process last read the head, or the current time if no other
+    /// server writes to the log. [`EventLog::position`] is at least the head at that time. The time
+    /// stops advancing while the database is not reachable. Read the time before the position.
     pub fn read_at(&self) -> Instant {
         self.shared.read_at.as_ref().map_or_else(Instant::now, |at| *at.borrow())
     }

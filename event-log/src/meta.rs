@@ -2,7 +2,8 @@
 use domain::actor::Actor;
 use serde::{Deserialize, Serialize};
 
-/// Metadata of the events of one commit. It is pseudonymous: no names of persons and no addresses.
+/// Metadata of the events of one commit. It is pseudonymous: it contains neither names nor
+/// addresses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Meta {

@@ -1,5 +1,5 @@
-//! The only module that creates and changes tables. Migrations go forward only. Each file runs
-//! once, in one transaction.
+//! Migrations of the tables, which go forward only. Each file runs once. All new files run in one
+//! transaction.
 use proof::chain;
 use sqlx::{PgConnection, PgExecutor, PgPool, Row};
 
@@ -133,8 +133,8 @@ pub(crate) async fn tables(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
     }
 }
 
-/// Returns true if another program created the schema or the migration table concurrently. `if not
-/// exists` checks before it creates, and only an existing table can be locked.
+/// Returns true if another program may have created the schema or the migration table concurrently.
+/// `if not exists` checks before it creates, and only an existing table can be locked.
 fn is_race(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     code.is_some_and(|code| matches!(&*code, "23505" | "42P06" | "42P07"))

@@ -1,4 +1,5 @@
-//! Reads or computes nodes of the tree from the stored ones: the leaves and every eighth level.
+//! Reads nodes of the tree, or computes them from stored nodes. The log stores the leaves and every
+//! eighth level.
 use proof::{
     Hash,
     tree::{self, Node},

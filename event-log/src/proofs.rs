@@ -65,8 +65,8 @@ impl EventLog {
         hashes.first().copied().ok_or(LogError::NoLog)
     }
 
-    /// Returns the roots at several sizes with one query. Each size must be at least 1 and at most
-    /// the size of the log.
+    /// Returns the roots at several sizes, and reads the rows with one query. Each size must be at
+    /// least 1 and at most the size of the log.
     pub(crate) async fn roots(&self, sizes: &[u64]) -> Result<Vec<Hash>, LogError> {
         let plans: Vec<_> = sizes.iter().map(|size| tree::root(*size)).collect();
         let mut connection = self.pool().acquire().await?;
@@ -153,7 +153,7 @@ impl EventLog {
         Ok(plan.fold(&hashes)?)
     }
 
-    /// Returns the hashes of these nodes from the cache or the database.
+    /// Returns the hashes of these nodes from the cache, the database or archives.
     async fn hashes(&self, nodes: Vec<Node>) -> Result<Vec<Hash>, LogError> {
         let mut found = self.shared.tree_cache.find(&nodes);
         let unknown = nodes.iter().zip(&found).filter(|(_, hash)| hash.is_none());

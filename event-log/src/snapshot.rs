@@ -83,8 +83,8 @@ fn digest<D: Decider>(stream: &StreamId, version: u64, state: &[u8]) -> proof::H
 }
 
 /// Reads a state that is not newer than its stream, with its version. Returns `None` while copies
-/// of a shredded subject's data are being erased. Later, it ignores snapshots from before the
-/// erasure, because they may contain erased data.
+/// of a shredded subject's data are being erased. After the erasure, ignores snapshots from before
+/// it, because they may contain erased data.
 pub(crate) async fn read<D: Decider>(
     executor: impl PgExecutor<'_>,
     stream: &StreamId,

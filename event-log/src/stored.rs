@@ -48,7 +48,7 @@ pub struct StoredEvent {
     pub leaf: Hash,
     /// Hash over all events up to this one.
     pub chain: Hash,
-    /// Number of the batch.
+    /// Number of the batch that wrote the event.
     pub commit_no: u64,
     /// Time at which the log recorded the event. Times never decrease along positions.
     pub recorded_at: Timestamp,
@@ -102,8 +102,8 @@ impl StoredEvent {
         serde_json::from_str(&self.metadata).map_err(|error| self.damaged(&error))
     }
 
-    /// Returns the leaf computed from all other fields, or `None` if the event's version is not a
-    /// number.
+    /// Returns the leaf, computed from the fields that it covers, or `None` if the event's version
+    /// is not a number.
     pub fn computed_leaf(&self) -> Option<Leaf<'_>> {
         Some(Leaf {
             position: self.position,
@@ -155,7 +155,7 @@ impl StoredEvent {
     }
 }
 
-/// Converts a position or version from the database. The tables contain no negative values.
+/// Converts a position or version from the database. A negative value becomes 0.
 pub(crate) fn number(value: i64) -> u64 {
     value.max(0).cast_unsigned()
 }

@@ -1,9 +1,9 @@
 //! Tests on a real Postgres: one private cluster per checkout, shared by all test processes, and a
 //! new database for each test.
 //!
-//! `TEST_DATABASE_URL` names another server, whose role may create databases. Otherwise the cluster
-//! is in the temporary directory, with its own socket and without fsync. It keeps running after the
-//! tests; [`stop_shared`] stops it.
+//! `TEST_DATABASE_URL` names another server. Its role must be allowed to create databases.
+//! Otherwise the cluster is in the temporary directory, with its own socket and without fsync. It
+//! keeps running after the tests; [`stop_shared`] stops it.
 mod cluster;
 mod database;
 mod disk;

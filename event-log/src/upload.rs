@@ -4,9 +4,9 @@
 //! PUT ─▶ blob_upload ── accepted report ─▶ blob
 //!            └─────── a day later ───────▶ deleted
 //! ```
-//! Uploads are separate from `blob`, whose rows no server deletes. So the collector of
-//! uploads cannot delete bytes that an event references. If the collector deletes an upload
-//! before its report arrives, the server rejects the report and the runner uploads again.
+//! Uploads are separate from `blob`, whose rows only an erasure deletes. So the collector of uploads
+//! cannot delete bytes that an event references. If the collector deletes an upload before its
+//! report arrives, the server rejects the report and the runner uploads again.
 use chrono::TimeDelta;
 use domain::digest::Digest;
 use sqlx::{PgConnection, PgPool};
@@ -150,7 +150,7 @@ pub async fn move_to_blob(
     execution: &str,
     named: &Digest,
 ) -> Result<bool, BlobError> {
-    // Locks the row first: the collector waits for the lock, or has deleted the row already.
+    // Locks the row first. The collector skips a locked row, or has deleted the row already.
     let moved = format!(
         "with upload as ( \
            select digest, bytes from blob_upload where execution = $2 and digest = $1 and bytes is not null \

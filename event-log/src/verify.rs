@@ -1,4 +1,4 @@
-//! Verification of the log: recomputes every leaf, link, node and the head from the stored rows.
+//! Verification of the log: recomputes every leaf, link, node and the head from the stored events.
 //!
 //! Segments of the log are verified concurrently. A segment begins with the stored link before it,
 //! and the previous segment must end with the same link.
@@ -109,7 +109,7 @@ pub struct VerifyOptions {
     pub concurrency: usize,
     /// Number of blocks of 256 events in a segment.
     pub blocks: u64,
-    /// True to verify the signatures of runners, which takes longer than everything else.
+    /// True to verify the signatures of runners' reports.
     pub reports: bool,
 }
 

@@ -33,8 +33,9 @@ impl Account {
         Ok(Account::Other { uid: user.uid, gid: user.gid, name: user.name })
     }
 
-    /// Returns the owner of the cluster in a data directory, or else the owner of the directory.
-    /// The owner must be able to use files that root creates in the directory.
+    /// Returns the owner of the cluster in a data directory, or else the owner of the directory. If
+    /// both belong to root, chooses as [`Account::choose`] does. Returns [`Account::Current`] if
+    /// the supervisor does not run as root.
     ///
     /// # Errors
     /// [`Error`].

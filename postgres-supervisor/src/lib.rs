@@ -24,7 +24,7 @@ pub use binaries::{BIN_ENV, Binaries};
 pub use cluster::{Cluster, PendingSync, Settings};
 pub use postmaster::Postmaster;
 
-/// Reasons why there is no private Postgres, each with a remedy.
+/// Reasons why there is no private Postgres.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Postgres is not installed.
@@ -45,12 +45,13 @@ pub enum Error {
         "cannot start Postgres: {data} was created by Postgres {made_by}, and {binary} is Postgres {found}; set {BIN_ENV} to the directory of the Postgres {made_by} binaries"
     )]
     OtherVersion { data: String, made_by: u32, binary: String, found: u32 },
-    /// There are no client programs of that version.
+    /// There are no client programs of the requested major version.
     #[error(
         "cannot find {program} of Postgres {major} in {looked}; run apt-get install postgresql-client-{major}, or set {BIN_ENV} to its directory"
     )]
     NoClient { program: &'static str, major: u32, looked: String },
-    /// Root may not run Postgres, and the other user cannot enter the directory.
+    /// Root may not run Postgres, and the unprivileged user cannot enter a parent of the data
+    /// directory.
     #[error(
         "cannot start Postgres: {blocked} cannot be entered by user {user}, which must run Postgres because root may not; run chmod o+x {blocked}, or choose another directory with --data"
     )]

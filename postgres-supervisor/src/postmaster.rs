@@ -18,7 +18,8 @@ use crate::{Account, Cluster, Error, about, give};
 
 /// Timeout of a start. Crash recovery takes minutes in the worst case.
 const START_TIMEOUT: Duration = Duration::from_secs(300);
-/// Timeout after which an adopted Postgres that accepts no connections is stopped.
+/// Timeout after which the supervisor stops a Postgres that was left running and accepts no
+/// connections.
 const ADOPT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of the wait for children of a killed Postgres.
 const CHILDREN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -28,7 +29,8 @@ const ABORT_TIMEOUT: Duration = Duration::from_secs(60);
 const LOG_BYTES: u64 = 64 * 1024 * 1024;
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Parent of all Postgres processes of one cluster. It continues to run after this value is dropped.
+/// Parent of all Postgres processes of one cluster. The process continues to run after this value
+/// is dropped.
 pub struct Postmaster {
     pid: Pid,
     /// Child process, or `None` if an earlier supervisor started it.
@@ -206,7 +208,8 @@ impl Postmaster {
     }
 }
 
-/// Renames a log file that is larger than `limit` bytes to `*.log.old`, and replaces an older one.
+/// Renames a log file that is larger than `limit` bytes to `*.log.old`, and replaces an older file
+/// of that name.
 fn put_aside(log: &Path, limit: u64) -> std::io::Result<()> {
     match fs::metadata(log) {
         Ok(found) if found.len() > limit => fs::rename(log, log.with_extension("log.old")),

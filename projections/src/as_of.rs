@@ -1,4 +1,4 @@
-//! A projection as of a position. The events are applied as in a live projection, to a temporary
+//! A projection as of a position. The events are applied as in a live projection, to a separate
 //! table.
 //!
 //! The reads are bounded. One row needs only its own stream. All rows need the events of the

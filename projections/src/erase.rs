@@ -1,6 +1,6 @@
 //! Erases the personal data of a shredded subject from the projections. A rebuild from the log
-//! replaces the rows, because the log no longer contains the data. Then the erasure drops every
-//! table with earlier rows.
+//! replaces the rows, because the data in the log can no longer be decrypted. Then the erasure
+//! drops every table with earlier rows.
 use event_log::Source;
 use sqlx::{PgConnection, PgPool};
 
@@ -27,7 +27,7 @@ pub async fn erase(source: impl Into<Source>) -> Result<(), RebuildError> {
 }
 
 /// Rebuilds the rows of some streams (aggregate type and id) in every projection and drops all
-/// earlier rows. Does not read the start of the log, which may be unreadable. The call can be
+/// earlier rows. Does not read other streams of the log, which may be unreadable. The call can be
 /// repeated after a crash.
 ///
 /// # Errors

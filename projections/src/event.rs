@@ -26,7 +26,7 @@ pub fn decode_encrypted(stored: &StoredEvent) -> Result<Vec<RecordedEvent>, LogE
     Ok(of_stored(stored).decode()?)
 }
 
-/// Reads the events of these kinds of aggregates after one position and up to another, without the
+/// Reads the events of these aggregate types after one position and up to another, without the
 /// columns that only proofs need. Positions are dense, so a range of positions is a page.
 pub(crate) async fn page(
     connection: &mut PgConnection,
@@ -49,8 +49,8 @@ pub(crate) async fn keys(
     source.keys.decryption_keys(connection, payloads).await
 }
 
-/// Reads the events as [`page`] does, without decoding them. Decoding takes longer than reading,
-/// and other workers can do it.
+/// Reads the events as [`page`] does, without decoding them. Decoding takes longer than reading, so
+/// several workers decode concurrently.
 pub(crate) async fn rows(
     connection: &mut PgConnection,
     source: &Source,
@@ -146,7 +146,7 @@ fn number(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
-/// The stored event. Its encrypted fields stay encrypted.
+/// Returns the event without decrypting it.
 fn of_stored(stored: &StoredEvent) -> RawEvent<'_> {
     RawEvent {
         position: stored.position,

@@ -87,7 +87,7 @@ impl<P: Projection> RowWriter for RowCache<P> {
                 let stored = load::<P>(connection, table, &unknown).await?;
                 self.rows.extend(stored.into_iter().map(|(key, row)| (key, Some(row))));
             }
-            // The rows are moved out of the cache. A caller that fails must clear the cache.
+            // The rows are moved out of the cache. After an error, the caller must clear the cache.
             let changed = fold::<P>(keyed, |key| self.rows.remove(key).flatten());
             write::<P>(connection, table, &changed).await?;
             self.rows.extend(changed);
@@ -111,8 +111,8 @@ pub(crate) fn keyed<'a, P: Projection>(
     events.into_iter().flat_map(keys).collect()
 }
 
-/// Returns the keys of the rows to load. A stream's first event finds no row, so its key is left
-/// out.
+/// Returns the keys of the rows to load: those that are not known. A stream's first event finds no
+/// row, so its key is left out.
 pub(crate) fn unknown(keyed: &[Keyed<'_>], known: impl Fn(&str) -> bool) -> Vec<String> {
     let mut seen: HashMap<&str, bool> = HashMap::new();
     for (key, event) in keyed {

@@ -19,7 +19,7 @@ pub trait Projection: Sized + Send + Sync + 'static {
     const VERSION: i32;
     /// Mode in which the projection follows the log.
     const CLASS: Class;
-    /// Kinds of aggregates whose events the projection reads.
+    /// Aggregate types whose events the projection reads.
     const AGGREGATES: &'static [&'static str];
     /// The columns other than `key` and `data`, in the order of [`Projection::cells`].
     const COLUMNS: &'static [(&'static str, Type)];

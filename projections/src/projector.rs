@@ -114,7 +114,7 @@ impl Projections {
     /// Waits until all projections include a position.
     ///
     /// # Errors
-    /// [`ProjectionLag`] after the timeout.
+    /// [`ProjectionLag`] after the timeout, or if the projector has stopped.
     pub async fn wait_for(&self, position: u64, timeout: Duration) -> Result<(), ProjectionLag> {
         let mut reached = self.reached.clone();
         if *reached.borrow() < position {
@@ -128,8 +128,8 @@ impl Projections {
     }
 }
 
-/// Creates missing consumer rows and rebuilds projections of another version. A rebuild needs
-/// the role that owns the tables.
+/// Creates missing consumer rows. Rebuilds projections of another version, and new inline
+/// projections of an existing log. A rebuild needs the role that owns the tables.
 ///
 /// # Errors
 /// [`rebuild::RebuildError`].

@@ -32,7 +32,7 @@ pub(crate) const PAGE: u64 = 5_000;
 /// Maximum number of workers of a rebuild.
 pub const WORKERS: u32 = 16;
 
-/// Reasons why a rebuild failed. The live rows are unchanged.
+/// Reasons why a rebuild, a rollback or an as-of query failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RebuildError {
     /// No projection has this name.
@@ -47,7 +47,7 @@ pub enum RebuildError {
     )]
     NotOwner(sqlx::Error),
     /// Readers held the table for too long, or another rebuild or rollback of the projection is
-    /// active. The shadow table remains, so the next attempt is short.
+    /// active.
     #[error(
         "cannot replace the rows of {0}: readers hold the table, or another rebuild or rollback is active; try again in half a minute"
     )]

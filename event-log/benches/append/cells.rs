@@ -26,7 +26,7 @@ impl measure::Cell for Cell {
             Cell::Insert(n) => {
                 format!("single-row INSERT, 2 indexes (pgbench), {n} connections")
             }
-            Cell::Stead(n) => format!("Stead append, everything on, 5 % conflicts, {n} callers"),
+            Cell::Stead(n) => format!("Stead append, all features, 5 % conflicts, {n} callers"),
             Cell::PostgresEs(n) => format!("postgres-es 0.5 execute, no conflicts, {n} callers"),
             Cell::MessageDb(n) => {
                 format!("message-db 1.3 write_message (pgbench), no conflicts, {n} connections")
@@ -34,7 +34,7 @@ impl measure::Cell for Cell {
             Cell::Emmett(n) => {
                 format!("emmett-postgresql 0.42 appendToStream, no conflicts, {n} callers")
             }
-            Cell::CopyIn => "COPY in, 10,000 rows a commit, 2 indexes".into(),
+            Cell::CopyIn => "COPY in, 10,000 rows per commit, 2 indexes".into(),
             Cell::CopyOut => "COPY out, binary, Stead's log".into(),
         }
     }

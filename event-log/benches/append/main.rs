@@ -5,7 +5,8 @@
 //!
 //! Each append of Stead includes: stream guard, idempotency key, chain, tree and an inline
 //! projection. One command in twenty is rejected as a conflict and does not count. The other
-//! systems do none of that. The benchmark counts the rows afterwards.
+//! systems have no conflicts, keys, chain, tree or projection. The benchmark counts the rows
+//! afterwards.
 //!
 //! `--npm DIR` names a directory where `bench/npm` was installed. Without it,
 //! emmett-postgresql and message-db are skipped, with a message. `--only CALLERS` compares

@@ -1,4 +1,5 @@
-//! Acknowledgements. They wait until the next batch is sent, so that the database does not wait for them.
+//! Acknowledgements. If the next batch is prepared, they wait until it is sent, so that the
+//! database is not idle meanwhile.
 use std::{sync::Arc, time::Instant};
 
 use tokio::sync::{broadcast, watch};
@@ -30,8 +31,8 @@ impl HeadPublisher {
         self.positions.send_replace(head.position);
     }
 
-    /// Records when the published head was read. Call it after [`HeadPublisher::publish`]: a reader of this time sees
-    /// that head.
+    /// Records when the published head was read. Call it after [`HeadPublisher::publish`]: a reader
+    /// of this time then sees that head or a later one.
     pub(crate) fn publish_read(&self, at: Instant) {
         self.read_at.send_if_modified(|last| {
             let is_newer = *last < at;

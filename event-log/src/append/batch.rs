@@ -123,7 +123,7 @@ impl Batch {
         }
     }
 
-    /// Extends the head by an event: position, chain and tree.
+    /// Extends the head by an event, and returns the event as it will be stored.
     fn add_event(
         &mut self,
         write: &IntakeWrite,

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{Invalidate, KeyRing, StoredEvent};
 
-/// Events after which a subject's data cannot be decrypted. The server records the second event
-/// after it has erased all copies of the data.
+/// Events after which a subject's data cannot be decrypted. The server records
+/// `subject.erasure_completed` after it has erased its copies of the data.
 const SHREDDED: [&str; 2] = ["subject.shredded", "subject.erasure_completed"];
 
 impl Appender {
@@ -72,7 +72,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Moves the head forward and returns the writes of other servers with their events decrypted.
+    /// Reads the head again, and returns the writes of other servers with their events decrypted.
     async fn foreign_writes(&mut self) -> Result<ForeignWrites, sqlx::Error> {
         let Some(connection) = self.connection.as_mut() else { return Err(no_connection()) };
         let (head, keys) = (&mut self.head, &self.keys);
@@ -92,7 +92,7 @@ impl Appender {
         .await
     }
 
-    /// Looks for writes of other servers while this one has nothing to write.
+    /// Reads the writes of other servers, if there are any.
     pub(super) async fn poll_head(&mut self) {
         if let Err(error) = self.try_poll_head().await {
             warn!(error = %error, "Cannot read the writes of other servers");

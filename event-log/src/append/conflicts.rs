@@ -17,7 +17,7 @@ pub(crate) struct Conflicts {
     pub used_keys: HashMap<(String, String), UsedKey>,
     /// Consumers whose position or owner changed, by name, version and shard.
     pub consumers: HashSet<(String, i32, i32)>,
-    /// Runners whose session another server owns.
+    /// Runners whose session does not have the expected owner.
     pub sessions: HashSet<String>,
 }
 
@@ -43,7 +43,7 @@ impl Conflicts {
         self.stale.is_empty() && self.consumers.is_empty() && self.sessions.is_empty()
     }
 
-    /// Adds the streams of commits that were left out of the batch.
+    /// Adds the streams of the stale commits, which the batch omits.
     pub(crate) fn add_stale(&mut self, stale: StaleStreams) {
         self.stale.extend(stale.streams.into_iter().map(|stream| (stream, 0)));
     }
@@ -58,7 +58,7 @@ impl Conflicts {
         }
     }
 
-    /// Returns the error of a commit. A used key has precedence: a repeated command also has a
+    /// Returns the error of a commit. A used key has precedence: a repeated command can also have a
     /// version conflict with its own earlier commit.
     fn error(&self, pending: &PendingCommit) -> Option<AppendError> {
         let intake = &pending.intake;

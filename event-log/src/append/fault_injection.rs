@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 use super::{batch::Batch, queue::PendingCommit, versions::StaleStreams};
 use crate::Appended;
 
-/// Acknowledges every commit of a batch before it is sent.
+/// Acknowledges the commits of a batch before the batch is sent.
 pub(super) fn acknowledge_before_commit(
     batch: &Batch,
     commits: &mut [PendingCommit],

@@ -14,7 +14,6 @@ use crate::{
 /// Maximum number of events of other servers that a catch-up reads. If there are more, it reads
 /// only the head.
 const MAX_CATCH_UP: u64 = 4_096;
-/// Timeout of an attempt to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Row of the head, and the right edge of the tree.
@@ -47,7 +46,7 @@ pub(crate) enum ForeignWrites {
     None,
     /// Events that follow the last known head.
     Events(Vec<StoredEvent>),
-    /// Too many events, or another history.
+    /// Too many events, events that cannot be decrypted, or another history.
     Unknown,
 }
 

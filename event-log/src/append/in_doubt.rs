@@ -1,4 +1,5 @@
-//! In-doubt commits: the connection failed after a batch was sent, so it may have been committed.
+//! In-doubt commits: the connection failed after a batch was sent, so the batch may have been
+//! committed.
 use std::time::Duration;
 
 use sqlx::{PgConnection, Row};

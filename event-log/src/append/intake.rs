@@ -21,7 +21,7 @@ pub(crate) const BATCH_EVENTS: usize = 1_024;
 /// Maximum size of a batch in bytes, and so of a commit.
 pub(crate) const BATCH_BYTES: usize = 1024 * 1024;
 
-/// Number of bytes for which a commit takes one more unit of the queue's capacity.
+/// Number of bytes for which a commit occupies one more slot of the queue.
 const BYTES_PER_UNIT: usize = 16 * 1024;
 
 /// Commit that lacks only positions.
@@ -106,8 +106,8 @@ impl Intake {
         Ok(())
     }
 
-    /// Number of units of the queue's capacity that the commit takes. The units limit memory, not
-    /// only the number of callers.
+    /// Number of slots of the queue that the commit occupies. The slots limit memory, not only the
+    /// number of callers.
     pub(crate) fn capacity(&self) -> usize {
         1 + self.bytes / BYTES_PER_UNIT
     }

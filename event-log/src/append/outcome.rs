@@ -20,13 +20,14 @@ pub(crate) enum Outcome {
     /// Nothing was written: a stream that should be new exists, or a key is in use. The next
     /// attempt determines the stream or the key.
     NotUnique,
-    /// Nothing was written: the database rejected the statement.
+    /// Nothing was written: the client or the database rejected the statement, or a batch that only
+    /// checks guards failed.
     Rejected(sqlx::Error),
     /// The statement may have been committed.
     InDoubt(sqlx::Error),
 }
 
-// Columns of the result row. Each has the name of the part of the statement that reports it.
+// Columns of the result row. Each has the name of the common table expression with its rows.
 const STALE_STREAM: &str = "stale_stream";
 const USED_KEY: &str = "used_key";
 const STALE_KEY: &str = "stale_key";

@@ -16,7 +16,7 @@ pub(crate) struct PreparedBatch {
     pub values: Option<PreparedValues>,
 }
 
-/// Batch with the head that it follows and the streams whose commits were left out.
+/// Batch with the head that it follows, and the stale streams, whose commits it omits.
 pub(crate) struct NumberedBatch {
     pub batch: Batch,
     pub stale: StaleStreams,
@@ -24,8 +24,8 @@ pub(crate) struct NumberedBatch {
 }
 
 impl NumberedBatch {
-    /// Returns true if the batch is still correct: the head is the one that it follows, and no
-    /// other commit is stale.
+    /// Returns true if the batch is still correct: the head is the one that it follows, and the
+    /// same streams are stale.
     pub(crate) fn is_current(
         &self,
         head: &Head,

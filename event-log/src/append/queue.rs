@@ -61,7 +61,7 @@ impl Queue {
         Queue { arrivals, waiting: VecDeque::new(), last_batch: 0 }
     }
 
-    /// Waits until a commit arrives or all senders are dropped.
+    /// Waits until the queue has a commit or all senders are dropped.
     pub(crate) async fn wait_for_commit(&mut self) {
         if self.waiting.is_empty()
             && let Some(first) = self.arrivals.recv().await
@@ -114,7 +114,8 @@ impl Queue {
         }
     }
 
-    /// Removes the commits that one batch can write. A commit waits if an earlier one changes a resource that it uses.
+    /// Removes and returns the commits that one batch can write. A commit waits if the batch is
+    /// full, or if an earlier commit excludes its use of a resource.
     pub(crate) fn select(&mut self) -> Vec<PendingCommit> {
         let mut used: HashMap<Resource, Use> = HashMap::new();
         let (mut events, mut bytes) = (0, 0);

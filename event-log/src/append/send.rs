@@ -46,8 +46,8 @@ enum Attempt {
 enum Recovery {
     Retry(Duration),
     Reconnect(Duration),
-    /// One of several commits causes the error. Sending the batch in halves isolates that commit.
-    /// The other commits lose only round trips.
+    /// One of several commits may cause the error. Sending the batch in halves isolates that
+    /// commit. The other commits lose only round trips.
     Split,
     Fail,
 }

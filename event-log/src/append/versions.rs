@@ -50,7 +50,7 @@ impl Versions {
         *self = Versions::default();
     }
 
-    /// Streams for which some of these commits are stale.
+    /// Returns the streams that have a later version than one of these commits expects.
     pub(crate) fn stale_streams(&mut self, commits: &[PendingCommit]) -> StaleStreams {
         let mut stale = StaleStreams::default();
         for write in commits.iter().flat_map(|pending| &pending.intake.writes) {
@@ -66,14 +66,15 @@ impl Versions {
     }
 }
 
-/// Streams for which some commits of a batch are stale. No other commit of the batch writes to them.
+/// Streams that have a later version than a commit of the batch expects. The batch omits every
+/// commit that writes to one of them or guards it.
 #[derive(Default, PartialEq, Eq)]
 pub(crate) struct StaleStreams {
     pub streams: HashSet<(String, String)>,
 }
 
 impl StaleStreams {
-    /// Returns true if a commit is stale.
+    /// Returns true if a commit writes to one of the streams or guards it.
     pub(crate) fn contains(&self, pending: &PendingCommit) -> bool {
         !self.streams.is_empty()
             && pending.intake.writes.iter().any(|write| {

@@ -21,8 +21,8 @@ use crate::{
     stored::bigint,
 };
 
-/// Lock timeout in milliseconds of one attempt. Readers and writers queue behind the lock request
-/// for at most this time.
+/// Timeout in milliseconds of each lock. Readers and writers queue behind a lock request for at
+/// most this time.
 const LOCK_MS: u32 = 40;
 /// Timeout in milliseconds after which the database ends an idle transaction, for example after a
 /// lost connection.

@@ -1,5 +1,5 @@
-//! Index from streams to frames: sorted entries of 28 bytes. A search takes a few reads of the file
-//! and no memory.
+//! Index from streams to frames: sorted entries of 28 bytes. A search reads single entries and does
+//! not load the file.
 //!
 //! The index is only a hint. The events that it leads to are checked against the stream's
 //! sequences, so a corrupt entry causes an error and never a shorter history.

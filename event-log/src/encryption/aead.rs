@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 /// A key, overwritten when it is dropped.
 pub(super) type Secret = Zeroizing<[u8; 32]>;
 
-/// Encrypts bytes. Returns `None` only for more than 2^38 bytes.
+/// Encrypts bytes. Returns `None` if they exceed the limit of one message, about 2^38 bytes.
 pub(super) fn encrypt(key: &[u8; 32], context: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
     let nonce: [u8; NONCE_LEN] = rand::random();
     let mut text = plain.to_vec();

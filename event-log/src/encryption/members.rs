@@ -43,8 +43,9 @@ impl Serialize for Members {
 /// Returns a replacement for the value at a pointer, if there is one.
 pub(super) type ReplaceValue<'a> = &'a mut dyn FnMut(&str, &RawValue) -> Option<Box<RawValue>>;
 
-/// Replaces values under an object by their JSON pointers (RFC 6901). `classify` maps each
-/// pointer; a value that contains no match is not parsed. Returns `None` if nothing was replaced.
+/// Replaces values under an object by their JSON pointers (RFC 6901). `classify` returns the
+/// relation of a pointer to the values to replace. A value that contains none of them is not
+/// parsed. Returns `None` if nothing was replaced.
 pub(super) fn replace_values(
     value: &RawValue,
     at: &str,

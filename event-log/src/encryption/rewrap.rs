@@ -46,7 +46,7 @@ impl KeyRing {
                 subjects.push(subject);
                 by.push(former);
             }
-            // Skips keys that were shredded meanwhile.
+            // Skips keys that were shredded or rewrapped meanwhile.
             let again = sqlx::query(
                 "update subject_key k set wrapped = u.wrapped, wrapped_by = $4 \
                  from unnest($1::text[], $2::bytea[], $3::text[]) as u(subject, wrapped, by) \

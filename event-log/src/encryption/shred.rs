@@ -21,7 +21,8 @@ pub async fn delete_key(pool: &PgPool, subject: &str, now: Timestamp) -> Result<
     Ok(())
 }
 
-/// Returns the subjects whose shredding is in the log but whose key still exists, because a server crashed between both steps.
+/// Returns the subjects whose shredding is in the log but whose key still exists, for example
+/// because a server crashed between the append of the event and the deletion of the key.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -43,7 +44,7 @@ pub struct DueErasure {
     pub requests: i64,
 }
 
-/// Returns the subjects whose key was deleted but whose copies still exist.
+/// Returns the subjects whose key was deleted but whose copies may still exist.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -80,7 +81,8 @@ pub async fn raise_fence(
     Ok(())
 }
 
-/// Waits until no transaction writes to one of these tables. Later statements see all data that was committed before.
+/// Waits for the transactions that write to one of these tables. Later statements see the data that
+/// those transactions committed.
 ///
 /// # Errors
 /// If writers hold a table for 2 s, or the role may not lock it.

@@ -7,7 +7,7 @@ use super::{Key, Shared, aead::Secret};
 use crate::{Clock, LogError};
 
 impl Shared {
-    /// Creates keys. If two servers create the same key, the first one remains.
+    /// Creates keys. If two servers create a key of the same subject, the first key remains.
     pub(super) async fn make(
         &self,
         pool: &PgPool,

@@ -11,10 +11,10 @@ use postgres_supervisor::{Account, Postmaster, Settings};
 
 use super::{TestingError, io};
 
-/// Superuser of the clusters of tests.
 const SUPERUSER: &str = "stead";
 
-/// Settings of a cluster: `fsync` is off for tests and on for benchmarks, `more` is `name=value`.
+/// Settings of a cluster. Tests turn `fsync` off, and benchmarks turn it on. `more` has settings of
+/// the form `name=value`.
 pub fn settings(fsync: bool, more: &[&str]) -> Settings {
     let onoff = if fsync { "on" } else { "off" };
     let common: [&str; 5] = [
@@ -88,12 +88,12 @@ impl Cluster {
     }
 }
 
-/// Locks the shared parts of the cluster in a directory. Dropping the file releases the lock.
+/// Locks the cluster in a directory. Dropping the file releases the lock.
 pub(super) async fn lock(directory: &Path) -> Result<File, TestingError> {
     let path = directory.join("lock");
     let what = path.display().to_string();
     let file = File::options().create(true).append(true).open(&path).map_err(io(&what))?;
-    // On a blocking thread: the holder of the lock may need this thread to release it.
+    // A blocking thread waits, because the holder of the lock may need this thread to release it.
     let locked = tokio::task::spawn_blocking(move || file.lock().map(|()| file));
     let locked = locked.await.map_err(|error| io(&what)(error.into()))?;
     locked.map_err(io(what))

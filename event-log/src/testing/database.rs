@@ -15,7 +15,6 @@ use crate::{
 const KEPT: Duration = Duration::from_secs(10 * 60);
 /// Number of old databases that are removed for each new one.
 const SWEPT: u32 = 3;
-/// Number of connections in a test's pool.
 const CONNECTIONS: u32 = 8;
 
 /// Database of a test.
@@ -96,7 +95,7 @@ pub async fn in_partitions_of(pool: &PgPool, size: u64) -> Result<(), sqlx::Erro
 
 struct Server {
     admin: String,
-    /// `None` if the test did not start the server.
+    /// `None` for the server of `TEST_DATABASE_URL`.
     cluster: Option<Cluster>,
 }
 

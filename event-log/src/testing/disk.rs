@@ -29,7 +29,7 @@ impl Disk {
         self.tmpfs(&format!("remount,size={megabytes}m"))
     }
 
-    /// Fills the file system except for a few pages.
+    /// Shrinks the file system until only 64 KiB are free. Returns false if that fails.
     ///
     /// # Errors
     /// If its usage cannot be read.

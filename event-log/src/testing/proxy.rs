@@ -93,7 +93,7 @@ impl Proxy {
         self.fault.store(fault as u8, Ordering::SeqCst);
     }
 
-    /// Delays the next request by this time.
+    /// Sets [`Fault::RequestLate`] as the fault of the next exchange, with this delay.
     pub fn arm_late(&self, late: Duration) {
         self.late_us.store(late.as_micros() as u64, Ordering::SeqCst);
         self.arm(Fault::RequestLate);
@@ -132,7 +132,7 @@ async fn relay(
     let silent = AtomicBool::new(false);
     let up = upstream(from_client, to_server, (fault.clone(), hit.clone(), late_us), &silent);
     let down = downstream(from_server, to_client, (fault, hit), &silent);
-    // If either end closes, both are cut.
+    // If the client or the server closes its connection, the proxy closes both connections.
     tokio::select! { () = up => {}, () = down => {} }
 }
 

@@ -1,4 +1,4 @@
-//! Quotas of uploads. Counters in the database hold the stored bytes of each execution and each
+//! Quotas of uploads. Counters in the database hold the charged bytes of each execution and each
 //! runner.
 //!
 //! A change to the counters of a runner and its executions requires the runner's lock.
@@ -43,7 +43,7 @@ pub enum RemainingQuota {
     Stored,
     /// The execution has uploaded these bytes, but they are missing.
     Missing,
-    /// Some quota remains.
+    /// The execution has not uploaded these bytes yet.
     Left {
         /// Remaining bytes.
         bytes: u64,

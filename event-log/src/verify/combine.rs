@@ -174,8 +174,8 @@ impl GrownStreams {
         self.reported.push(bigint(reported));
     }
 
-    /// Checks that each stream has an event with this position and sequence, since both are written
-    /// together.
+    /// Checks that each stream has an event with this position and sequence, because the append
+    /// statement writes the stream's row with its event.
     async fn compare(self, pool: &PgPool) -> Result<(), VerifyError> {
         if self.kind.is_empty() {
             return Ok(());

@@ -5,7 +5,7 @@ use tokio::task::JoinSet;
 
 use super::{Difference, VerifyError};
 
-/// Number of signatures that one task checks.
+/// Number of waiting signatures from which on a task checks them.
 const BATCH: usize = 256;
 /// Maximum number of signature tasks that run concurrently.
 const TASKS: usize = 16;
@@ -17,8 +17,8 @@ const MAX_FINDINGS: usize = 100;
 pub struct Reported {
     /// Number of reports, and of unsigned ones.
     pub tally: ReportCounts,
-    /// Forged reports by position, at most 100. The log itself may still be intact, because its
-    /// author can write such reports.
+    /// Forged reports by position, at most 100. The log itself may still be intact, because a
+    /// server can append forged reports.
     pub wrong: Vec<Difference>,
 }
 

@@ -63,8 +63,7 @@ pub(super) struct StreamEnds {
 /// Number of archived events that are read at once.
 const PAGE: u32 = 512;
 
-/// Verifies the events of a range. It holds only one event in memory at a time, or one page of
-/// archived events.
+/// Verifies the events of a range. It loads one event at a time, or one page of archived events.
 pub(super) async fn check(source: Source, range: Range) -> Result<Segment, VerifyError> {
     loop {
         let mut connection = source.pool.acquire().await?;
@@ -324,7 +323,7 @@ impl<'r> Raw<'r> {
         }
     }
 
-    /// Leaf hash computed from all other fields. `None` if the version is not a number.
+    /// Leaf hash, computed from the fields that it covers. `None` if the version is not a number.
     fn computed(&self) -> Option<Hash> {
         let leaf = Leaf {
             position: self.position,

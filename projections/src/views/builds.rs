@@ -141,7 +141,7 @@ pub async fn of_source(
 pub struct Filter {
     pub app: Option<AppId>,
     pub component: Option<ComponentId>,
-    /// Name of a state. `running` selects the builds whose job runs.
+    /// Name of a state. `running` selects queued builds whose job a runner has claimed.
     pub state: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Jobs that a runner may claim. The dispatcher offers these jobs.
+//! Open jobs: those that wait for a runner, and those that a runner has claimed.
 use domain::{
     decider::{Decider, Timestamp},
     ids::{ExecutionId, InstallId, JobId},
@@ -33,7 +33,7 @@ pub struct Row {
     pub queued_at: Timestamp,
     /// Timeout of an execution.
     pub deadline_ms: u64,
-    /// Execution that holds the job, or `None` while it waits.
+    /// Execution that claimed the job, or `None` while the job waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<ExecutionId>,
 }
@@ -162,7 +162,7 @@ pub async fn all_waiting(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx
     select::<JobQueue>(executor, "where waiting order by position", vec![]).await
 }
 
-/// Returns the jobs that a runner holds, including those with an unknown outcome.
+/// Returns the open jobs that a runner has claimed, including those with an unknown outcome.
 ///
 /// # Errors
 /// If a database operation fails.

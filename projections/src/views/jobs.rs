@@ -79,7 +79,7 @@ pub async fn of_run(executor: impl PgExecutor<'_>, run: RunId) -> Result<Vec<Row
     select::<Jobs>(executor, "where run = $1 order by key", vec![Cell::text(run)]).await
 }
 
-/// Returns the jobs that these runners hold.
+/// Returns the unfinished jobs that these runners have claimed.
 ///
 /// # Errors
 /// If a database operation fails.

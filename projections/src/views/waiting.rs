@@ -67,7 +67,7 @@ impl Waiting {
 }
 
 /// Returns the reason why a job waits. `runner` is the runner that may claim the job, and `held`
-/// the number of other jobs that the runner has.
+/// the number of other jobs that the runner has claimed.
 pub fn of_job(job: &jobs::Row, runner: Option<JobRunner<'_>>, held: usize) -> Option<Waiting> {
     let contact = runner.and_then(|runner| runner.contact);
     let last = contact.and_then(|contact| contact.last).map(|at| domain::moment::text(&at));
@@ -98,7 +98,8 @@ pub fn of_job(job: &jobs::Row, runner: Option<JobRunner<'_>>, held: usize) -> Op
             },
             Some("drained") => on_runner("the runner is draining and accepts no jobs"),
             Some(_) if held > 0 => {
-                let detail = format!("the runner has {held} other jobs and accepts this job later");
+                let detail =
+                    format!("the runner has other jobs ({held}); it accepts this job later");
                 let runner = runner.map(|row| row.runner);
                 Some(Waiting { runner, ..Waiting::of("slot", detail) })
             }

@@ -29,7 +29,7 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// Condition that the column contains an expression.
+    /// SQL condition that the column contains the value of an expression.
     pub(super) fn contains(self, expression: &str) -> String {
         let Column { value, one_row } = self;
         if one_row {
@@ -118,8 +118,8 @@ impl StatementBuilder {
         }
     }
 
-    /// Adds a guard: a common table expression of conflicts. Any row in it prevents the write. The statement returns the
-    /// rows as the JSON of `report`.
+    /// Adds a guard: a common table expression of conflicts. Any row in it prevents the write.
+    /// `report` is the SQL aggregate that returns the rows as JSON.
     pub(super) fn guard(
         &mut self,
         name: &'static str,
@@ -132,7 +132,8 @@ impl StatementBuilder {
         self.report(name, report, body);
     }
 
-    /// Adds a common table expression whose rows the statement returns as the JSON of `report`.
+    /// Adds a common table expression whose rows the statement returns. `report` is the SQL
+    /// aggregate that converts them to JSON.
     pub(super) fn report(
         &mut self,
         name: &'static str,
@@ -185,8 +186,8 @@ impl Text {
         empty.collect::<Vec<_>>().join(" and ")
     }
 
-    /// Adds the final select: `first` and the named reports. A report that this shape does not have
-    /// is null.
+    /// Adds the final select: the column `first`, and one column per name in `reports`. A column is
+    /// null if the statement has no common table expression of that name.
     pub(in crate::append) fn select(&mut self, first: &str, reports: &[&str]) {
         self.sql.extend(["\nselect ", first]);
         for name in reports {

@@ -20,7 +20,7 @@ pub(crate) struct StaleKey {
     pub key: String,
 }
 
-/// JSON that [`crate::append::conflicts::UsedKey`] reads.
+/// SQL aggregate whose JSON [`crate::append::conflicts::UsedKey`] reads.
 const REPORT: &str = "json_agg(json_build_object('principal', principal, 'key', idempotency_key, \
     'request_hash', encode(request_hash, 'hex'), 'first', first_position, 'last', last_position, \
     'answer', response))";
@@ -54,7 +54,8 @@ fn in_use(columns: [(&str, Column); 2], now: Value) -> String {
     )
 }
 
-/// Adds the insert. `replace`: the guard has shown that a row with the same key is expired.
+/// Adds the insert. With `replace`, it replaces a row with the same key. The guard has then shown
+/// that such a row is expired.
 pub(super) fn insert(
     sql: &mut StatementBuilder,
     keys: &[KeyRow],

@@ -6,17 +6,17 @@ use crate::append::batch::Batch;
 pub(crate) enum Uniqueness {
     /// The statement queries streams and keys, and returns those that conflict.
     Queried,
-    /// The primary keys of the tables reject the whole batch, and the next attempt queries. Most
-    /// batches have no conflict, and the query would take a third of a batch's time.
+    /// On a conflict, the primary keys of the tables reject the whole batch, and the next attempt
+    /// queries. Most batches have no conflict, so they save the query.
     ByConstraint,
 }
 
-/// Parts of a statement. It determines the text of all but the inline projections.
+/// Parts of a statement. They determine its text, except for the inline projections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     pub uniqueness: Uniqueness,
-    /// `true` if every part has one row. An array costs the database a table per column. A commit
-    /// that is alone in its batch would pay for thirty of them.
+    /// `true` if no part has more than one row. The statement then binds plain values, which cost
+    /// the database less than arrays.
     pub one_row: bool,
     pub writes: bool,
     pub stream_guards: bool,

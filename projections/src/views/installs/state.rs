@@ -25,7 +25,7 @@ pub enum State {
     /// An apply of a component or the sandbox did not finish, or the last run was cancelled, denied
     /// or expired after it had changed something.
     Incomplete,
-    /// Components are deployed, and all of them completely.
+    /// A component or the sandbox is deployed, and nothing is incomplete.
     Active,
     /// A teardown destroyed every component.
     TornDown,

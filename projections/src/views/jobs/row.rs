@@ -52,7 +52,7 @@ pub struct Row {
 pub enum JobState {
     /// The job waits for a runner.
     Queued,
-    /// A runner holds the job.
+    /// A runner has claimed the job. The child process does not run yet.
     Claimed,
     /// The child process runs.
     Running,
@@ -208,7 +208,7 @@ impl Row {
         }
     }
 
-    /// Execution that holds the job.
+    /// Returns the last execution, unless it has ended.
     pub fn held(&self) -> Option<&Attempt> {
         self.attempts.last().filter(|last| last.ended_at.is_none())
     }
