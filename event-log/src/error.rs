@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::{StreamId, migrate::FIRST_RELEASED};
 
-/// Reasons why a commit was not written. No part of such a commit is in the log.
+/// Reasons why a commit was not written. No part of such a commit is in the log, except possibly
+/// after [`AppendError::Closed`].
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AppendError {
     /// Version conflict: these streams have changed since they were read. The caller must read them
@@ -47,7 +48,8 @@ pub enum AppendError {
     /// A personal data field cannot be encrypted, and is not written in plaintext.
     #[error("cannot encrypt a personal data field: {0}")]
     NotEncrypted(String),
-    /// The writer of the log has ended, because the program is stopping or the writer panicked.
+    /// The writer of the log has ended, because the program is stopping or the writer panicked. If
+    /// it panicked, the commit may have been written.
     #[error("cannot append: the writer of the log has ended; restart the server")]
     Closed,
     /// A database operation failed, or the database rejected this commit.

@@ -211,7 +211,7 @@ impl EventLog {
     /// Appends a commit, completely or not at all. The commit is durable when `append` returns `Ok`. The database also checks the guards of a commit without events. If the caller drops the future, the commit may still be written.
     ///
     /// # Errors
-    /// [`AppendError`]; nothing of the commit was written.
+    /// [`AppendError`]. The commit was not written, except possibly after [`AppendError::Closed`].
     pub async fn append(&self, commit: Commit) -> Result<Appended, AppendError> {
         let shared = &self.shared;
         let keys = shared.keys.encryption_keys(&shared.pool, &commit, &shared.clock).await?;

@@ -38,7 +38,7 @@ pub enum ArtifactError {
     BadManifest { digest: Digest, why: String },
     #[error("cannot pull {digest}: the registry does not have it, or the job must not read it")]
     Missing { digest: Digest },
-    #[error("the registry responded with {status} to {request}")]
+    #[error("cannot complete {request}: the registry responded with status {status}")]
     Registry { request: String, status: u16 },
     #[error("cannot reach the registry for {request}")]
     Unreachable { request: String, source: reqwest::Error },

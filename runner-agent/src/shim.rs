@@ -63,7 +63,8 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     if !crate::host::hides_undumpable_processes() {
         crate::host::make_undumpable();
     }
-    // Before any child starts: no descendant can leave the process tree, whatever its session.
+    // The shim adopts orphans from before its first child starts. So every descendant stays in its
+    // process tree, even in another session.
     processes::adopt_orphans().context("cannot become the parent of orphaned processes")?;
     let journal = Journal::open(data)?;
     let process = Process::of(std::process::id())?;

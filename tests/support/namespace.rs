@@ -67,7 +67,7 @@ impl Namespace {
         self.ip(2)
     }
 
-    /// Returns the user and the group of customers: those of `nobody`.
+    /// Returns the user id and the group id of the customer's processes: those of `nobody`.
     pub fn user() -> (String, String) {
         let id = |what| stdout_of(Command::new("id").args([what, "nobody"])).trim().to_string();
         (id("-u"), id("-g"))

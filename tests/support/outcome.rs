@@ -83,7 +83,7 @@ pub fn one_execution(server: &Server, job: &str) -> String {
     claims[0]["payload"]["execution"].as_str().unwrap().to_string()
 }
 
-/// Checks that one execution deployed each component of `edge-api`, and its sandbox, once.
+/// Checks that each component of `edge-api` and the sandbox were deployed exactly once.
 #[track_caller]
 pub fn each_effect_once(runner: &Runner) {
     let ledger = runner.ledger();

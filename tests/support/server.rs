@@ -111,7 +111,7 @@ impl Server {
         Server { dir, child, ready, more, database, environment }
     }
 
-    /// Starts a further build runner, enrolled as a user would do it.
+    /// Starts another build runner. It enrols with a token from the CLI, as for a user.
     pub fn build_runner(&self, more: &[&str]) -> Builder {
         let issued = self.ask(&["runners", "create-enrolment-token"]);
         Builder::start(self, issued["enrolment"]["token"].as_str().unwrap(), more)

@@ -66,7 +66,7 @@ impl Versions {
     }
 }
 
-/// Streams for which some commits of a batch are stale. No other commit of the batch writes to them.
+/// Streams to which a stale commit writes. The batch omits every commit that writes to one of them.
 #[derive(Default, PartialEq, Eq)]
 pub(crate) struct StaleStreams {
     pub streams: HashSet<(String, String)>,

@@ -119,7 +119,7 @@ async fn push_blob(
     require_success(&format!("POST {start}"), &started)?;
     let upload = upload_url(registry, &started, digest).ok_or_else(|| ArtifactError::Registry {
         request: format!(
-            "POST {start}: the response has no Location header on the registry's own host"
+            "POST {start}, whose response has no Location header on the registry's own host"
         ),
         status: started.status().as_u16(),
     })?;

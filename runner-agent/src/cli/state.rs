@@ -13,9 +13,9 @@ use crate::{
 };
 
 const RESOLVE: &str = "\
-When Terraform cannot write its state, the runner rescues it to errored-<execution>.tfstate. It refuses plans of that
-component until you choose the state. Nothing is deleted: replaced files get names that begin with `resolved-`, in the
-same directory.
+When Terraform cannot write the state of a component, the runner rescues the state to errored-<execution>.tfstate. The
+runner refuses plans of this component until you choose its state. Nothing is deleted: replaced files get names that
+begin with `resolved-`, in the same directory.
 
 Examples:
   stead-runner state list

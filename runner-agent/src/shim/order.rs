@@ -88,7 +88,7 @@ impl CancelOrder {
         }
     }
 
-    /// Returns the request for a cancel of the vendor. The shim limits the grace period.
+    /// Returns the cancel request that the vendor sent. The shim limits the grace period.
     pub fn of_vendor(reason: String, grace_s: u64, force: bool) -> Self {
         let grace_s = if force { grace_s.min(5) } else { grace_s };
         let grace_ms = Some(grace_s.saturating_mul(1_000));

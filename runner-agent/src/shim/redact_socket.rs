@@ -6,9 +6,9 @@
 //! printf '%s' "$password" | "$STEAD_RUNNER" redact
 //! ```
 //!
-//! `redact` fails closed. If a value cannot be registered, the command fails and the rest of the
-//! job's output is withheld, because a script may continue and print the value. `redact` connects
-//! before it reads the value. If there is no value, it reports that over the connection. A
+//! `redact` fails closed. If a value cannot be registered, the command fails and the shim withholds
+//! the rest of the job's output. Otherwise a script could continue and print the value. `redact`
+//! connects before it reads the value. If there is no value, it reports that over the connection. A
 //! connection that ends without a value counts as a failure. If no connection is possible, `redact`
 //! removes a file next to the socket. Without that file the shim shows no line. Removing a file
 //! needs neither disk space nor a file descriptor.

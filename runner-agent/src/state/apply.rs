@@ -170,7 +170,8 @@ impl StateStore {
     }
 
     fn close(&self, record: &InProgress, end: ApplyEnd) -> Result<(), StateError> {
-        let context = || format!("cannot end the apply of {}", self.component);
+        let context =
+            || format!("cannot remove the record of the ended apply of {}", self.component);
         let is_rescued = record.uses_file && self.rescue(record)?;
         let mark = if record.uses_file { self.mark() } else { Ok(StateMark::default()) };
         let has_state = mark.as_ref().is_ok_and(|mark| mark.lineage.is_some());

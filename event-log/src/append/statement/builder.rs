@@ -185,8 +185,8 @@ impl Text {
         empty.collect::<Vec<_>>().join(" and ")
     }
 
-    /// Adds the final select: `first` and the named reports. A report that this shape does not have
-    /// is null.
+    /// Adds the final select: the column `first`, and one column per name in `reports`. A column is
+    /// null if the statement has no common table expression of that name.
     pub(in crate::append) fn select(&mut self, first: &str, reports: &[&str]) {
         self.sql.extend(["\nselect ", first]);
         for name in reports {

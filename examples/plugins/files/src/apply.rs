@@ -27,7 +27,9 @@ pub fn apply(
     let lock =
         File::create(parameters.state_dir.join("files.lock")).context("create the lock file")?;
     if lock.try_lock().is_err() {
-        return Err(Refusal::Refused("cannot apply: another apply holds the lock".into()));
+        return Err(Refusal::Refused(
+            "cannot apply: another apply holds the lock; try again when it ends".into(),
+        ));
     }
     let plan: Plan = serde_json::from_slice(&fs::read(plan_file).context("read the plan file")?)
         .map_err(|_| {

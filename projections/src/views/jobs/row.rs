@@ -52,7 +52,7 @@ pub struct Row {
 pub enum JobState {
     /// The job waits for a runner.
     Queued,
-    /// A runner holds the job.
+    /// A runner has claimed the job. The child process does not run yet.
     Claimed,
     /// The child process runs.
     Running,

@@ -218,7 +218,7 @@ fn a_start_verifies_the_current_file_and_a_command_all_files() {
     changed(&data.path("journal.ndjson"), "line 9", "line X");
     assert_eq!(examine_all(&data).unwrap(), Err(ChainError::Changed { number: 9 }));
     assert_eq!(examine_current(&data).unwrap(), Err(ChainError::Changed { number: 9 }));
-    // and a journal of one file is checked from its first entry on
+    // and a journal without a rotated file must begin with entry 1
     fs::remove_file(&aside).unwrap();
     assert_eq!(examine_current(&data).unwrap(), Err(ChainError::Beginning { found: 7 }));
 }

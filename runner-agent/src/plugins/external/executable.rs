@@ -30,7 +30,7 @@ pub(super) fn verified_copy(work: &Work<'_>) -> Result<PathBuf, PluginError> {
     }
     let Some(expected) = &plugin.digest else {
         return Err(PluginError::Refused(format!(
-            "cannot use the plugin {name}: it is not built into this runner, and the manifest has no digest of an executable"
+            "cannot use the plugin {name}: it is not built into this runner, and the manifest has no digest of an executable; sync the app with --plugin {name}=PATH"
         )));
     };
     let file = format!("stead-plugin-{name}");

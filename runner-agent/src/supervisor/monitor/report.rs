@@ -93,7 +93,7 @@ impl Monitor {
         warn!(
             execution.id = %execution,
             error = why,
-            "The server rejects the statement, sending the final report without it"
+            "Server rejected the statement; the runner sends the final report without it"
         );
         if let Err(error) = self.agent.journal.write(JournalEvent::StatementRejected {
             job,
