@@ -104,7 +104,7 @@ impl Prove {
     }
 }
 
-/// Aggregate type of an id. `None` for the id or the name of an install.
+/// Aggregate type of an id. `None` for any other text, such as the id or the name of an install.
 fn kind(text: &str) -> Option<&'static str> {
     fn is<I: FromStr>(text: &str) -> bool {
         text.parse::<I>().is_ok()

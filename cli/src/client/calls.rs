@@ -85,7 +85,7 @@ impl Client {
         self.fresh(&format!("/v1/apps/{app}/versions"), part).await
     }
 
-    /// Returns the differences of two config versions.
+    /// Returns the differences between two config versions.
     pub async fn diff(&self, app: &str, query: &apps::DiffQuery) -> CallResult<apps::Diff> {
         self.fresh(&format!("/v1/apps/{app}/diff"), query).await
     }
