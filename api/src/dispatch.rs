@@ -5,9 +5,9 @@
 //!                    └──▶ runner table ◀─ sessions ◀─ polls, reports, log chunks: every call counts as contact
 //!                                     timeouts ◀─ lease (liveness of executions)
 //! ```
-//! All state is in memory: a copy of the log and of the `runner_session` rows, rebuilt when the
-//! server starts. The dispatcher makes no decisions: an offer is a hint, and the job aggregate
-//! decides on the claim. A waiting runner is one entry in a map and causes no query.
+//! All state is in memory. The server derives it from the log and the `runner_session` rows when it
+//! starts. The dispatcher makes no decisions: an offer is a hint, and the job aggregate decides on
+//! the claim. A waiting runner is one entry in a map and causes no query.
 mod convert;
 mod directives;
 mod feed;
@@ -103,7 +103,7 @@ impl Dispatch {
 
     /// Locks the state. Never hold the guard across an await.
     pub fn state(&self) -> MutexGuard<'_, DispatchState> {
-        // After a panic the state is a valid copy of the log, at worst an outdated one.
+        // After a panic the state is valid but may be outdated.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

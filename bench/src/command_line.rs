@@ -10,9 +10,9 @@ pub struct BenchOptions {
     pub quick: bool,
     /// Prints JSON instead of a table.
     pub json: bool,
-    /// Number of turns of each measured system.
+    /// Number of rounds. Each round measures every system once.
     pub rounds: u64,
-    /// Duration of a turn that has no fixed amount of work.
+    /// Duration of a measurement that has no fixed amount of work.
     pub period: Duration,
 }
 

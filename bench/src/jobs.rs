@@ -85,7 +85,7 @@ async fn run(options: BenchOptions) {
     } else {
         println!("{}", report.markdown(&conditions));
         println!("| what | samples | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|");
-        print!("{}", claim.row("queue acknowledged → claim answered"));
+        print!("{}", claim.row("job queued (acknowledged) → response to the claim"));
         println!("{}", commit.row("bare one-row commit, in turns"));
         println!("p50 of a claim in bare commits: {ratio:.1}");
     }

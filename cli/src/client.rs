@@ -1,8 +1,8 @@
 //! Client of the Control API, for the CLI and the tests.
 //!
-//! Every request that changes state has an idempotency key, so that the client can repeat the
-//! request after a lost connection. The client remembers the highest position in the responses to
-//! changes. [`Client::fresh`] reads data that includes this position.
+//! Every request that changes state has an idempotency key, unless it opens a stream. So the client
+//! can repeat the request after a lost connection. The client remembers the highest position in the
+//! responses to changes. [`Client::fresh`] reads data that includes this position.
 mod calls;
 mod export_line;
 mod history;
@@ -92,7 +92,7 @@ impl ClientError {
 impl Client {
     /// Prepares calls to a server. Sends nothing yet.
     pub fn new(target: &Target) -> Result<Self, ClientError> {
-        // The error means that an earlier client of this process installed the provider.
+        // An error means that the process already has a provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut http = reqwest::Client::builder()
             .connect_timeout(Duration::from_secs(5))
@@ -172,7 +172,8 @@ impl Client {
         self.decode(response).await
     }
 
-    /// Sends a change. Repeats the request with the same idempotency key if the response is lost.
+    /// Sends a change. Repeats the request with the same idempotency key if the response is lost or
+    /// has status 503.
     pub async fn change<A: DeserializeOwned>(
         &self,
         method: Method,

@@ -29,7 +29,7 @@ Examples:
   stead runs list
   stead runs list --install acme --state waiting_for_approval")]
     List(List),
-    /// Show a run with its steps, their plans, and the reasons of waiting steps
+    /// Show a run with its steps, their plans, and the reason why each step waits
     #[command(after_help = "\
 Examples:
   stead runs show run_01JD…

@@ -199,7 +199,7 @@ pub(crate) fn read_token(file: &Path) -> Result<String, Failure> {
     match text.lines().next().map(str::trim) {
         Some(token) if !token.is_empty() => Ok(token.into()),
         Some(_) | None => Err(Failure::Usage(format!(
-            "cannot use the token file {}: it is empty",
+            "cannot use the token file {}: its first line is empty; write the token to it",
             file.display()
         ))),
     }

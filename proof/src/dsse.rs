@@ -38,7 +38,7 @@ pub enum EnvelopeError {
         found: String,
     },
     /// The payload or a signature is not base64.
-    #[error("the envelope is not base64")]
+    #[error("invalid envelope: the payload or a signature is not base64")]
     Base64,
     /// No signature belongs to a trusted key.
     #[error("the envelope is not signed by a known key")]

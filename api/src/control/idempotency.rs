@@ -166,7 +166,8 @@ fn replayed_response(stored: String) -> Response {
 /// Stores a response for repeated requests. If that fails, the caller still gets the response,
 /// because the change is committed.
 async fn store_response(app: &App, key: &IdempotencyKey, answer: Response) -> Response {
-    // A progress stream may be endless, and repeating its command does no harm.
+    // Does not store a progress stream, because it may be endless. The caller can safely repeat
+    // such a request.
     let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if kind.is_none_or(|kind| !kind.starts_with("application/json")) {
         return answer;

@@ -141,7 +141,7 @@ async fn check_readable(app: &App, runner: RunnerId) -> Result<(), Problem> {
 fn check_not_revoked(app: &App, runner: RunnerId) -> Result<(), Problem> {
     if app.principals.is_revoked(runner) {
         let detail = format!(
-            "token rejected: {runner} was revoked; enroll it again with a new enrolment token"
+            "token rejected: {runner} was revoked; enrol it again with a new enrolment token"
         );
         return Err(Problem::new(Code::RunnerRevoked, detail));
     }

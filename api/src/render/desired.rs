@@ -24,7 +24,8 @@ use serde_json::{Value, json};
 use super::toggles::{Toggles, is_enabled};
 use crate::{configs::Config, problem::Problem};
 
-/// Values of an install.
+/// Inputs, stack outputs and component toggles of an install, from which its desired state is
+/// rendered.
 #[derive(Debug, Clone, Copy)]
 pub struct InstallValues<'g> {
     /// Values of all inputs of the config: the install's value or the default.

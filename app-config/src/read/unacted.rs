@@ -93,7 +93,8 @@ pub fn without_indices(path: &str) -> String {
     path.split('.').filter(|part| !is_index(part)).collect::<Vec<_>>().join(".")
 }
 
-/// Occurrences by kind, and by component type or trigger within the kind.
+/// Settings that this release reads but does not act on, counted by kind, and by component type or
+/// trigger within the kind.
 #[derive(Debug, Default)]
 pub struct UnactedSettings(BTreeMap<(&'static str, String), Occurrences>);
 

@@ -126,8 +126,8 @@ pub fn lower(arguments: &[Value], _: usize) -> Answer {
     Ok(Value::text(lower.collect::<String>()))
 }
 
-/// `substr start end text`, in bytes. A negative start means the beginning. A negative or too large
-/// end means the end of the text.
+/// `substr start end text`, in bytes. A negative start means the beginning, and the end must then
+/// exist. Otherwise, a negative or too large end means the end of the text.
 pub fn substr(arguments: &[Value], _: usize) -> Answer {
     let [Value::Int(start), Value::Int(end), Value::Text(text)] = arguments else {
         return Err("requires two integers and a string".to_string());

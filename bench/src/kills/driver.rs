@@ -165,8 +165,11 @@ impl Driver {
         let mut command = Command::new(program("stead"));
         command.args(["--output", "json", "--server", &self.control]);
         command.arg("--token-file").arg(&self.token).args(args).stdin(Stdio::null());
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("stead starts");
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("cannot start stead");
         let out = child.stdout.take().unwrap();
         // Read in a separate thread, because a long output does not fit a pipe.
         let read = std::thread::spawn(move || std::io::read_to_string(out).unwrap_or_default());

@@ -33,8 +33,8 @@ impl Report {
         let settings: Vec<_> = self.settings.iter().map(|(n, v)| format!("{n} {v}")).collect();
         let _ = writeln!(text, "Postgres: {}.\n", settings.join(", "));
         text.push_str("| what | samples | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|\n");
-        text.push_str(&self.claim.row("queue acknowledged → claim answered"));
-        text.push_str(&self.offer.row("queue acknowledged → offer received"));
+        text.push_str(&self.claim.row("job queued (acknowledged) → response to the claim"));
+        text.push_str(&self.offer.row("job queued (acknowledged) → offer received"));
         text.push_str(&self.commit.row("bare one-row commit, same run, in turns"));
         let ratio = self.claim.p50 / self.commit.p50;
         let _ = writeln!(text, "\np50 of a claim in bare commits: {ratio:.1}\n");

@@ -59,7 +59,7 @@ pub async fn measure(database: &Database, data: &Path, options: BenchOptions, ta
     drop(serving);
     let Claims { queued, commits, .. } =
         claims::measure(database, data, options.choose(50, 500)).await;
-    table.times("queue acknowledged → claim answered", queued);
+    table.times("job queued (acknowledged) → response to the claim", queued);
     table.times("a bare one-row commit, in turns with it", commits);
 }
 

@@ -90,8 +90,9 @@ fn invalid_name(name: &str) -> Option<Diagnostic> {
     Some(Diagnostic::error("bad_name", message, remedy))
 }
 
-/// Findings for module directories that are missing in the repositories of `--source`. The survey
-/// of the app directory checks its own modules. The sync checks modules of other repositories.
+/// Findings for modules in the repositories of `--source`: missing directories, and errors in the
+/// modules. The survey of the app directory checks its own modules. Modules of repositories without
+/// `--source` are not checked.
 fn missing_modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
     let config = &reading.config;
     let (mut findings, mut sources) = (Vec::new(), BTreeMap::new());

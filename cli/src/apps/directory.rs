@@ -20,10 +20,10 @@ const EXCLUDED: [&str; 3] = [".git", ".terraform", "node_modules"];
 const MAX_DIRECTORIES: usize = 5_000;
 const MAX_DEPTH: usize = 64;
 /// Part of the names of Terraform state files. These files may contain secrets and do not belong
-/// into a bundle.
+/// in a bundle.
 const STATE: &str = ".tfstate";
 
-/// Reads all files below `directory`. Fails with the first finding.
+/// Reads the files below `directory`. Fails with the first finding.
 pub(crate) fn read(directory: &Path) -> Result<Tree, Failure> {
     let (tree, findings) = survey(directory)?;
     match findings.first() {
@@ -90,7 +90,7 @@ struct Walk {
     root: PathBuf,
     limits: Limits,
     bytes: u64,
-    /// Number of directories read. A directory counts once per link to it.
+    /// Number of directories read. A directory counts once per path that leads to it.
     directories: usize,
     findings: Vec<Diagnostic>,
 }
@@ -164,7 +164,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Returns `true` if another directory would exceed a limit. Reports the exceeded limit once.
+    /// Returns `true` if another directory would exceed a limit. Reports too many directories only
+    /// once.
     fn is_full(&mut self, depth: usize, relative: &str) -> bool {
         let message = if self.directories > MAX_DIRECTORIES {
             return true;

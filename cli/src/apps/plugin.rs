@@ -44,7 +44,9 @@ pub(crate) async fn pin(name: &str, path: &Path) -> Result<PluginPin, Failure> {
         return Err(failure("its response has no name or no version".into()));
     };
     if actual != name {
-        return Err(failure(format!("its name is {actual}, not {name}")));
+        return Err(failure(format!(
+            "its name is {actual}, not {name}; pass --plugin {actual}=PATH"
+        )));
     }
     Ok(PluginPin { name: actual, version, digest })
 }

@@ -1,4 +1,4 @@
-//! Selects an aggregate: one option per kind, or any stream.
+//! Selects an aggregate: one option per aggregate type, or any stream.
 use clap::Args;
 use domain::ids::{BuildId, ComponentId, JobId, RunId, RunnerId};
 

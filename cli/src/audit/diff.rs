@@ -209,7 +209,7 @@ fn jobs(run: &RunActivity, screen: &Screen) -> Table {
     table
 }
 
-/// Formats the outcome of a job, with the reason of a failure. Empty while the job runs.
+/// Formats the outcome of a job, with the reason for a failure. Empty until the job ends.
 pub(crate) fn outcome(job: &JobActivity, screen: &Screen) -> String {
     match (&job.outcome, &job.detail) {
         (Some(outcome), Some(detail)) => format!("{}: {detail}", screen.state(outcome)),
@@ -237,7 +237,7 @@ fn component_row(component: &ComponentChange) -> [String; 3] {
     [component.name.clone(), version(&component.before).unwrap_or_default(), after]
 }
 
-/// Positions of the events of a run.
+/// Formats the number and the positions of a run's events.
 fn span(run: &RunActivity) -> String {
     let (Some(first), Some(last)) = (run.events.first(), run.events.last()) else {
         return String::new();
@@ -263,7 +263,7 @@ pub(crate) fn events(events: &[EventSummary]) -> Table {
     table
 }
 
-/// A table, indented as part of a longer text.
+/// Formats a table, indented as part of a longer text.
 pub(crate) fn indented(table: &Table, screen: &Screen) -> String {
     table.text(screen).lines().map(|line| format!("  {line}\n")).collect()
 }

@@ -152,7 +152,7 @@ impl Printer {
         Ok(true)
     }
 
-    /// Prints the collected events as a table. Prints the heading only once.
+    /// Prints the collected events. Prints the heading of the table only once.
     fn table(&mut self) -> Result<(), Failure> {
         if self.screen.output == Output::Ndjson || self.all.is_empty() {
             return Ok(());

@@ -1,5 +1,5 @@
 //! Converts an event to the Open Cybersecurity Schema Framework (OCSF) 1.3.0, for products that
-//! collect events of many sources: <https://schema.ocsf.io/1.3.0/classes/entity_management>.
+//! collect events from many sources: <https://schema.ocsf.io/1.3.0/classes/entity_management>.
 //!
 //! Every event changes one aggregate, which matches the class Entity Management. Fields without an
 //! OCSF attribute are in `unmapped`. The result contains no proof. Its leaf and position identify

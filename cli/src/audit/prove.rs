@@ -27,9 +27,9 @@ use crate::{failure::Failure, render::write, settings::CommandContext};
 
 #[derive(Debug, Args)]
 pub(crate) struct Prove {
-    /// A position, the id of an event, the name of an install, the id of an install, run, job,
-    /// build, component, app, runner, principal or enrolment, or any stream: `<aggregate
-    /// type>/<id>`
+    /// Object to prove: a position, an event id, the name of an install, an id, or a stream
+    /// (`<aggregate type>/<id>`). Ids: install, run, job, build, component, app, runner,
+    /// principal, enrolment
     #[arg(value_name = "EVENT|INSTALL|ID|STREAM")]
     what: String,
     /// Output file [default: standard output]
@@ -104,7 +104,7 @@ impl Prove {
     }
 }
 
-/// Aggregate type of an id. `None` for the id or the name of an install.
+/// Aggregate type of an id. `None` for any other text, such as the id or the name of an install.
 fn kind(text: &str) -> Option<&'static str> {
     fn is<I: FromStr>(text: &str) -> bool {
         text.parse::<I>().is_ok()

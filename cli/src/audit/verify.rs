@@ -54,7 +54,7 @@ pub(crate) async fn run(settings: &Settings, args: Verify) -> Result<(), Failure
             &trusted,
             &parse_verifier_keys(head.iter().map(|head| &head.signer)),
         )?;
-        // The first line contains the proofs, which only `stead audit check` reads.
+        // The first line contains the proofs. This command does not verify them.
         let events = lines.skip(usize::from(head.is_some()));
         let events = stream::iter(events.map(|line| line.map_err(Failure::from)));
         return check(settings, events, None, Some(stored)).await;

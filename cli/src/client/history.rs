@@ -27,8 +27,7 @@ pub struct ProvenHistory {
     pub runs: Vec<RunActivity>,
     /// Events that belong to no run.
     pub other_events: Vec<EventSummary>,
-    /// Jobs whose result is signed by the runner that ran them, checked with the key of its
-    /// enrolment.
+    /// Jobs whose result has a valid signature of the runner that ran them.
     pub signed: BTreeSet<JobId>,
     /// Number of results without a runner's signature.
     pub unsigned: u64,

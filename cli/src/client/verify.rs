@@ -36,7 +36,7 @@ pub enum Fault {
     /// A gap, a repetition or a wrong order.
     #[error("position {expected} is missing: {found} follows {}", expected - 1)]
     Position { expected: u64, found: u64 },
-    /// A stream with a gap.
+    /// A stream with a gap or a repetition.
     #[error("position {position}: {stream} continues at sequence {found} instead of {expected}")]
     Sequence { position: u64, stream: String, expected: u64, found: u64 },
     #[error("position {0} has an earlier time than the position before it")]
@@ -74,7 +74,7 @@ impl Verifier {
         &self.wrong
     }
 
-    /// Number of reports, and of results without a signature.
+    /// Numbers of signed reports and of results without a signature.
     pub fn tally(&self) -> ReportCounts {
         self.reports.tally()
     }

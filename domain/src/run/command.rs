@@ -45,7 +45,7 @@ pub enum RunCommand {
     InvalidatePlan {
         /// Apply job that found its plan stale.
         job: JobId,
-        /// Explanation of the runner for users.
+        /// Explanation from the runner, for users.
         reason: String,
     },
     /// Complete the step of a job that succeeded.

@@ -80,7 +80,7 @@ pub enum RunEvent {
     PlanInvalidated {
         step: StepId,
         digest: Digest,
-        /// Explanation of the runner for users.
+        /// Explanation from the runner, for users.
         reason: String,
     },
     /// The job that applies the approved plan is queued.

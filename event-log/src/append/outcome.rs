@@ -34,7 +34,7 @@ const STALE_KEY: &str = "stale_key";
 const MOVED_CONSUMER: &str = "moved_consumer";
 const MOVED_SESSION: &str = "moved_session";
 
-/// Adds the final select, whose one row [`Outcome::read`] reads.
+/// Adds the final select. It returns one row, which [`Outcome::read`] reads.
 pub(super) fn push_select(text: &mut Text, writes: bool) {
     // A batch that writes nothing does not update the head: only its guards count.
     let committed =

@@ -98,8 +98,9 @@ pub fn of_job(job: &jobs::Row, runner: Option<JobRunner<'_>>, held: usize) -> Op
             },
             Some("drained") => on_runner("the runner is draining and accepts no jobs"),
             Some(_) if held > 0 => {
-                let detail =
-                    format!("the runner has other jobs ({held}); it accepts this job later");
+                let detail = format!(
+                    "the runner has no free slot (other jobs: {held}); it accepts this job later"
+                );
                 let runner = runner.map(|row| row.runner);
                 Some(Waiting { runner, ..Waiting::of("slot", detail) })
             }

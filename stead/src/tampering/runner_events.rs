@@ -36,7 +36,7 @@ pub(super) fn enrolled() -> Commit {
     commit("runner", RUNNER, 0, &[enrolled, silent, json!({"type": "reconnected"})])
 }
 
-/// Two events: a job that the runner has claimed.
+/// Two events: the job was queued, and the runner claimed it.
 pub(super) fn claimed(job: &str) -> Commit {
     let queued = json!({"type": "queued", "manifest": manifest()});
     let claimed = json!({"type": "claimed", "execution": format!("exe_{job}"), "runner": RUNNER});

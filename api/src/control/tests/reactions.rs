@@ -282,7 +282,8 @@ async fn failed_template_reports_its_location_and_variable() {
     complete_build_of(&started, "shop").await;
     let outputs = [("name".to_owned(), json!("base"))].into();
     complete_job(app, apply_job_of(app, run).await, Report::Outputs { outputs }).await;
-    // When its step is rendered, the event has the file, line, column and variable.
+    // When the step of that component is rendered, `run.step_failed` contains the file, line,
+    // column and variable.
     wait_for(async || app.engine.load::<Run>(run).await.unwrap().outcome).await;
     let query = EventsQuery {
         event_type: Some("run.step_failed".into()),
