@@ -13,9 +13,10 @@
 //! after an actor other than a runner resolved the unknown outcome as a retry. For unsafe work, this
 //! actor must be a principal.
 //!
-//! The log of an execution is finalized after the execution ends. The server holds leases in memory,
-//! so the events of a job record only their transitions: disconnected, reattached, lost. The runner
-//! numbers its reports. The job records each report once and in order, even if the runner repeats it.
+//! The log of an execution is finalized after the execution ended or was declared lost. The server
+//! holds leases in memory, so the events of a job record only their transitions: disconnected,
+//! reattached, lost. The runner numbers its reports. The job records each report once and in order,
+//! even if the runner repeats it.
 use crate::{
     decider::{Decider, Timestamp},
     ids::InstallId,
