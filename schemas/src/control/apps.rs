@@ -111,7 +111,8 @@ pub struct SyncReport {
     pub dry_run: bool,
     /// Differences from the previous version, or from `against`.
     pub diff: Diff,
-    /// Requested builds, one for each component with a new source. Empty in a dry run.
+    /// Requested builds, one for each component with a new source or type, or with a failed build.
+    /// Empty in a dry run.
     pub builds: Vec<BuildRequested>,
     /// Warnings about the bundle. The server rejects a bundle with errors.
     pub diagnostics: Vec<Diagnostic>,
@@ -184,7 +185,7 @@ pub struct Impact {
     /// Id of the install: `ins_` and a ULID.
     #[schema(value_type = String)]
     pub install: InstallId,
-    /// Name of the install, unique on the server.
+    /// Name of the install, unique among the installs that are not deprovisioned.
     pub name: String,
     /// Config version that the install follows now.
     pub config_version: u32,

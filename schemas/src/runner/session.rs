@@ -1,4 +1,4 @@
-//! Sessions, one per agent process, and the long poll of a session.
+//! Sessions of a runner, and the long poll of a session.
 use chrono::{DateTime, Utc};
 use domain::ids::{ExecutionId, JobId, SessionId};
 use proof::dsse::Envelope;
