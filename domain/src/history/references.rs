@@ -12,8 +12,8 @@ use crate::{
 };
 
 /// Returns the streams that an event references and that belong to the history of its install.
-/// Starting from the install's own stream, these references lead to all its runs, to their jobs and
-/// builds, and to the runners that claimed the jobs.
+/// Starting from the install's own stream, these references lead to all its runs. They also lead to
+/// the jobs and builds of the runs, and to the runners that claimed the jobs.
 pub fn references(event: &RecordedEvent) -> Vec<StreamId> {
     match &event.fact {
         DomainEvent::Install(_, event) => of_install(event).into_iter().collect(),

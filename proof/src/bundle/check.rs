@@ -175,8 +175,8 @@ impl Bundle {
     }
 }
 
-/// Returns whether the bundle connects the given checkpoint with the signed one: the given
-/// checkpoint is empty, or has the size of a checkpoint of the bundle.
+/// Returns whether the bundle connects the given checkpoint with the signed one. It does if the
+/// given checkpoint is empty, or has the size of a checkpoint of the bundle.
 fn leads_from(kept: &Checkpoint, proven: &VerifiedBundle) -> bool {
     let sizes = [Some(&proven.checkpoint), proven.since.as_ref()].into_iter().flatten();
     kept.size == 0 || sizes.map(|known| known.size).any(|size| size == kept.size)
