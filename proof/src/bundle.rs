@@ -146,9 +146,9 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Content {
-    /// Content as stored. The UTF-8 bytes of these texts are the hashed bytes.
+    /// Content as stored. The hashes cover the UTF-8 bytes of payload and metadata.
     Open {
-        /// Salt, the first 16 bytes of the input of both hashes.
+        /// Salt of the payload hash and of the metadata hash.
         salt: Base64<[u8; 16]>,
         /// Payload, JSON.
         payload: String,

@@ -35,7 +35,7 @@ pub enum TrustedKey {
 pub struct KeyError {
     /// Rejected text.
     pub text: String,
-    /// Reason of the rejection.
+    /// Reason for the rejection.
     pub why: &'static str,
 }
 

@@ -54,13 +54,13 @@ pub struct Intervention {
 pub enum InterventionKind {
     Approved,
     Denied,
-    /// An approval expired before a decision.
+    /// A plan was not approved in time.
     Expired,
-    /// A cancel of the run was requested.
+    /// An actor requested the cancellation of the run.
     CancelRequested,
-    /// A retry of a step was requested.
+    /// An actor requested a retry of a step, or its back-off elapsed.
     Retried,
-    /// The unknown outcome of a job was resolved.
+    /// An actor resolved the unknown outcome of a job.
     Resolved,
 }
 

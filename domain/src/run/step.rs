@@ -64,7 +64,7 @@ pub enum StepFailure {
     JobFailed,
     /// The job was cancelled on request.
     JobCancelled,
-    /// The server gave up on the job. The loss is safe: the work is pure or never started.
+    /// The server gave up on the job. The loss is safe: the work is pure, or no process started.
     JobLost,
     /// The build of the artifact failed.
     BuildFailed,
