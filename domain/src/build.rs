@@ -1,4 +1,5 @@
-//! A build is one attempt to turn a component's source into an artifact. One job does the work.
+//! A build is one attempt to turn a component's source into an artifact. At most one job does the
+//! work.
 //!
 //! ```text
 //! (none) ─request─▶ requested ─queue job──▶ building ─▶ succeeded | failed

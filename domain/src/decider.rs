@@ -36,15 +36,16 @@ pub trait Decider:
     /// Reasons to reject a command.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Handles a command and returns the resulting events. An empty list means that the state
-    /// already is as requested.
+    /// Handles a command and returns the resulting events. An empty list means that the command
+    /// changes nothing, for example because it is a repetition.
     fn decide(
         &self,
         command: Self::Command,
         now: Timestamp,
     ) -> Result<Vec<Self::Event>, Self::Error>;
 
-    /// Applies an event. An implementation must not panic, because the event is already stored.
+    /// Applies an event. An implementation must not panic, because every load applies the stored
+    /// events again.
     fn evolve(&mut self, event: Self::Event);
 
     /// Returns the install of the customer that the aggregate belongs to. `_id` is the id of the

@@ -2,7 +2,7 @@
 //!
 //! A vendor's manifest sets the environment variables of a job. Some variables make programs load
 //! other code, run other programs or connect to other servers. A manifest with such variables could
-//! bypass the customer's policy on kinds of jobs.
+//! bypass the customer's policy.
 
 /// Variables that the server sets in manifests. Their values are ids and do not depend on the
 /// config.

@@ -1,5 +1,5 @@
-//! Personal data fields of each event type. The log encrypts each field with the key of its data
-//! subject. After the deletion of that key, readers see [`ERASED`] in place of the value.
+//! Personal data fields of each event type. The log encrypts each field with the keys of its data
+//! subjects. After the deletion of one of these keys, readers see [`ERASED`] in place of the value.
 //!
 //! A personal data field contains a text or any JSON value. No rule may depend on the value,
 //! because the key may be deleted.
@@ -15,17 +15,16 @@ pub const ERASED: &str = "[erased]";
 pub struct PersonalField {
     /// Path of the field in the payload, outermost key first. `*` matches every key.
     pub path: &'static [&'static str],
-    /// Deletion of the owner's key erases the field.
     pub owner: FieldOwner,
 }
 
-/// Data subject whose key encrypts a field.
+/// Data subjects whose keys encrypt a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldOwner {
     /// Customer of the event's install; see [`crate::decider::Decider::customer`].
     Customer,
-    /// Principal in the event's field `by`, and the customer of the install, if the event has one.
-    /// Deletion of either key erases the field.
+    /// Principal in the event's field `by`, and the customer of the event's install, as far as the
+    /// event has them. Deletion of either key erases the field.
     Author,
 }
 
@@ -37,7 +36,8 @@ const OUTPUTS: PersonalField =
     PersonalField { path: &["outputs", "*"], owner: FieldOwner::Customer };
 const HOSTNAME: PersonalField =
     PersonalField { path: &["host", "hostname"], owner: FieldOwner::Customer };
-/// Reason of the server for invalidating a plan. The text may contain values of the customer.
+/// Explanation from the runner that found a plan stale. The text may contain values of the
+/// customer.
 const INVALIDATION_REASON: PersonalField =
     PersonalField { path: &["reason"], owner: FieldOwner::Customer };
 

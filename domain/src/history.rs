@@ -26,7 +26,6 @@ pub fn of_events(events: &[RecordedEvent]) -> History {
     History { complete_through: until, ..build_history(&Install::default(), 0, events) }
 }
 
-/// Reason in the event, if it has one.
 fn reason(fact: &DomainEvent) -> Option<String> {
     let payload = match fact {
         DomainEvent::Access(_, event) => serde_json::to_value(event),

@@ -77,7 +77,7 @@ ids! {
     ExecutionId = "exe_";
     /// Runner: an agent in a customer's account, or a build runner of the vendor.
     RunnerId = "rnr_";
-    /// Session of a runner: one process of the agent.
+    /// Session of a runner. A newer session of the runner replaces it.
     SessionId = "ses_";
     /// Principal: a user or a service that can have API tokens.
     PrincipalId = "prn_";

@@ -149,7 +149,8 @@ impl Decider for Install {
 }
 
 impl Install {
-    /// Admits a run unless a run in progress excludes the new run.
+    /// Admits a run unless the install is deprovisioned or has no runner, or a run in progress
+    /// excludes the new run.
     ///
     /// A provision, reprovision, teardown or deprovision excludes every other run. Other runs may
     /// be concurrent if they change different components. An action changes no component.

@@ -9,13 +9,14 @@
 //!                  │                        └─ mutating, unsafe ─▶ outcome unknown   │
 //!                  └────────────────────────────── retry ───────────┴─ resolve | finished
 //! ```
-//! Pure work is safe to repeat. Other work starts again only with evidence that no process started, or
-//! after an actor other than a runner resolved the unknown outcome as a retry. For unsafe work, this
-//! actor must be a principal.
+//! Pure work is safe to repeat. Other work starts again only with evidence that no process started,
+//! or after an actor resolved the unknown outcome as a retry. This actor cannot be a runner, and
+//! for unsafe work it must be a principal.
 //!
-//! The log of an execution is finalized after the execution ends. The server holds leases in memory,
-//! so the events of a job record only their transitions: disconnected, reattached, lost. The runner
-//! numbers its reports. The job records each report once and in order, even if the runner repeats it.
+//! The log of an execution is finalized after the execution ended or was declared lost. The server
+//! holds leases in memory, so the events of a job record only their transitions: disconnected,
+//! reattached, lost. The runner numbers its reports. The job records each report once and in order,
+//! even if the runner repeats it.
 use crate::{
     decider::{Decider, Timestamp},
     ids::InstallId,

@@ -1,5 +1,5 @@
-//! Rules of Stead as pure functions: aggregates, planning and policies. Without I/O, clock, id
-//! generation and async.
+//! Rules of Stead as pure functions: aggregates, planning and policies. The rules have no I/O,
+//! clock, id generation or async code.
 pub mod access;
 pub mod actor;
 pub mod app;

@@ -102,7 +102,7 @@ impl<C> Decode<C> for Outputs {
 
 bincode::impl_borrow_decode!(Outputs);
 
-/// Encodes a tag for the JSON type, then the value.
+/// Encodes a tag for the type of the value, then the value.
 fn encode<E: Encoder>(value: &Value, to: &mut E) -> Result<(), EncodeError> {
     match value {
         Value::Null => 0u8.encode(to),

@@ -1,8 +1,8 @@
 //! Policies, which map an event to a reaction. Each policy has its own file.
 //!
-//! A policy sees one event and has no state. The caller loads what the reaction needs and handles
-//! commands on the aggregates. The rules of the aggregates make a reaction idempotent, so an event
-//! can be processed again after a crash.
+//! A policy sees one event and has no state. The caller loads the data that the reaction needs and
+//! handles commands on the aggregates. The rules of the aggregates make a reaction idempotent, so
+//! an event can be processed again after a crash.
 use crate::{
     build::BuildEvent,
     ids::{BuildId, InstallId, JobId, RunId},

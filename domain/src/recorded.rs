@@ -1,5 +1,4 @@
-//! Recorded events of all aggregates: a domain event with its position, time and actor, and the
-//! decoding from the texts that the log stores.
+//! Recorded events of all aggregates, decoded from the texts that the log stores.
 use std::{fmt, str::FromStr};
 
 use serde::Deserialize;
@@ -23,7 +22,7 @@ use crate::{
     upcast,
 };
 
-/// An event with the id of its aggregate.
+/// Event with the id of its aggregate.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DomainEvent {
     Access(PrincipalId, AccessEvent),
@@ -39,7 +38,7 @@ pub enum DomainEvent {
     Subject(SubjectId, SubjectEvent),
 }
 
-/// An event with its position, time and actor.
+/// Event with its position, time and actor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedEvent {
     /// Index in the whole log, from 1.
@@ -71,7 +70,6 @@ impl RecordedEvent {
         }
     }
 
-    /// Stream of the aggregate.
     pub fn stream(&self) -> StreamId {
         let id = match &self.fact {
             DomainEvent::Access(id, _) => id.to_string(),
@@ -89,7 +87,7 @@ impl RecordedEvent {
         StreamId::new(self.aggregate(), id)
     }
 
-    /// Event type of the current version, `aggregate.verb_past`.
+    /// Returns the event type of the current version, in the form `aggregate.verb_past`.
     pub fn event_type(&self) -> &'static str {
         match &self.fact {
             DomainEvent::Access(_, event) => event.name(),
@@ -107,7 +105,7 @@ impl RecordedEvent {
     }
 }
 
-/// An event before it is decoded, from a row, an archive or a bundle.
+/// Event before its decoding, from a row, an archive or a bundle.
 #[derive(Debug, Clone, Copy)]
 pub struct RawEvent<'a> {
     /// Index in the log, from 1.
@@ -130,7 +128,7 @@ pub struct RawEvent<'a> {
     pub metadata: &'a str,
 }
 
-/// Recorded event that this program does not know.
+/// Event that this program cannot decode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("position {position}: {what}")]
 pub struct DecodeError {
@@ -147,10 +145,10 @@ struct Metadata {
 }
 
 impl RawEvent<'_> {
-    /// Decodes the event with the payload as it is: nothing is decrypted.
+    /// Decodes the event without decryption of its payload.
     ///
     /// # Errors
-    /// [`DecodeError`] if this program does not know the event.
+    /// [`DecodeError`] if this program cannot decode the event.
     pub fn decode(self) -> Result<Vec<RecordedEvent>, DecodeError> {
         let mut events = vec![];
         self.decode_into(&mut events)?;
@@ -199,7 +197,7 @@ impl RawEvent<'_> {
         Ok(())
     }
 
-    /// Error for this event, with its position, type and version.
+    /// Returns an error for this event, with its position, type and version.
     pub fn error(&self, reason: &dyn fmt::Display) -> DecodeError {
         let what = format!("{} version {}: {reason}", self.event_type, self.version);
         DecodeError { position: self.position, what }

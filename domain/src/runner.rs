@@ -54,7 +54,7 @@ impl Decider for Runner {
             Enrol(new) if new == *identity => Ok(vec![]),
             Enrol(_) => Err(RunnerError::AlreadyEnrolled),
             Revoke { by, reason } => unless_done(self.revoked, RunnerEvent::Revoked { by, reason }),
-            // A revoked runner can still become disconnected. The next arm rejects all other
+            // A revoked runner can still become disconnected. The next arm rejects the remaining
             // commands.
             Disconnect { last_contact_at, stopped } => unless_done(
                 self.disconnected_since.is_some(),

@@ -1,7 +1,7 @@
 //! Ids of streams: `type/id`.
 use std::fmt;
 
-/// Id of a stream, which has all events of one aggregate.
+/// Id of a stream. A stream has all events of one aggregate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId {
     /// Aggregate type: `Decider::NAME`.
@@ -15,7 +15,7 @@ impl StreamId {
         StreamId { aggregate_type: aggregate_type.into(), aggregate_id: aggregate_id.into() }
     }
 
-    /// Stream of an aggregate of this type.
+    /// Returns the id of the stream of an aggregate.
     pub fn of<D: crate::decider::Decider>(aggregate_id: impl fmt::Display) -> StreamId {
         StreamId::new(D::NAME, aggregate_id.to_string())
     }

@@ -1,4 +1,4 @@
-//! Given/when/then tests of aggregates, golden files, and a generator of all event histories.
+//! Given/when/then tests of aggregates, golden files, and a generator of histories.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{fmt::Debug, path::Path};
 
@@ -185,7 +185,8 @@ pub fn examples<D: Decider>(first: D::Event, after: impl Fn(&D::Event) -> Option
     }
 }
 
-/// Numbers without a unit. The name of every other number ends with its unit, for example `_ms`.
+/// Numbers without a unit. Apart from [`CODES`], the name of every other number ends with its unit,
+/// for example `_ms`.
 const UNITLESS: [&str; 11] = [
     "attempt",
     "attempts",

@@ -1,6 +1,7 @@
 //! Proof bundles: events of a log for offline verification, without a server or a database.
 //!
-//! A bundle proves that its events are in the log, and that no event of a stream is missing.
+//! A bundle proves that its events are in the log. [`Complete`] states to which extent it also
+//! proves that no event of its streams is missing.
 //!
 //! ```text
 //! signer ── signs ──▶ checkpoint (size, root) ◀── consistency ── older checkpoint (`since`)
@@ -11,8 +12,8 @@
 //! ```
 //!
 //! An event's salt is included only with its payload and metadata. A holder of the salt can test
-//! guesses of the payload and of the metadata against their hashes. For an event without content, the
-//! bundle has the two hashes and proves the event as well.
+//! guesses of the payload and of the metadata against their hashes. For an event without content,
+//! the bundle has the hashes of payload and metadata, which also prove the event.
 use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
@@ -44,13 +45,13 @@ pub(crate) use self::{
 pub const FORMAT: &str = "stead/bundle/v1";
 /// Media type of a bundle.
 pub const MEDIA_TYPE: &str = "application/vnd.stead.bundle.v1+json";
-/// Maximum size of a bundle in bytes. A longer file is rejected.
+/// Maximum size of a bundle in bytes. [`Bundle::read`] rejects a longer file.
 pub const MAX_BYTES: usize = 256 << 20;
 /// Maximum number of other entries that a server puts in a bundle.
 pub const MAX_OTHERS: u64 = 500_000;
 
-/// Proof bundle. Its bytes are these fields in this order, as JSON without whitespace: each bundle
-/// has exactly one encoding.
+/// Proof bundle. Its bytes are these fields in this order, as JSON without whitespace. Each bundle
+/// has exactly one encoding, except for an optional line feed at the end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bundle {
@@ -84,7 +85,8 @@ pub enum Subject {
     Position(u64),
     /// All events of `<aggregate type>/<aggregate id>`.
     Stream(String),
-    /// All events of several streams, sorted by name: an install with its runs, jobs and builds.
+    /// All events of several streams, for example of an install, its runs, jobs, builds and
+    /// runners. The names of the streams are sorted.
     Streams(Vec<String>),
 }
 
@@ -144,9 +146,9 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Content {
-    /// Content as stored. The UTF-8 bytes of these texts are the hashed bytes.
+    /// Content as stored. The hashes cover the UTF-8 bytes of payload and metadata.
     Open {
-        /// Salt, the first 16 bytes of the input of both hashes.
+        /// Salt of the payload hash and of the metadata hash.
         salt: Base64<[u8; 16]>,
         /// Payload, JSON.
         payload: String,

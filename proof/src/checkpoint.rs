@@ -29,7 +29,7 @@ pub struct Checkpoint {
     pub size: u64,
     /// Root of the tree over all events.
     pub root: Hash,
-    /// Epoch: number of times that an operator declared a possible loss of history.
+    /// Epoch of the log. Only an operator raises it, after a possible loss of history.
     pub epoch: u64,
 }
 
@@ -139,7 +139,7 @@ fn signature_of(line: &str, origin: &str) -> Option<([u8; 4], Signature)> {
     (name == origin).then_some((id.try_into().ok()?, signature))
 }
 
-/// Returns the key id of a signed note: the first bytes of a hash of the name, the algorithm and
+/// Returns the key id for a signed note: the first bytes of a hash of the name, the algorithm and
 /// the key.
 pub(crate) fn key_id(name: &str, key: &VerifyingKey) -> [u8; 4] {
     let hash = sha256_of(&[name.as_bytes(), b"\n", &[ED25519], key.as_bytes()]);

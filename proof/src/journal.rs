@@ -5,8 +5,8 @@
 //! chain_n = SHA-256("stead/journal/entry/v1\n" ‖ chain_{n−1} ‖ entry n)
 //! ```
 //!
-//! The entry's bytes are hashed as written, including its number. No other hash in Stead begins with these
-//! prefixes, so a link cannot serve as another hash.
+//! The entry's bytes are hashed as written, including its number. No other hashed text in Stead
+//! begins with these prefixes, so a link cannot serve as another hash.
 use crate::{Hash, sha256_of};
 
 /// DSSE payload type of a signed journal head: the number of entries, and the link after the last

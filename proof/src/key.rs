@@ -1,6 +1,6 @@
 //! Text form of a key that signs checkpoints: a C2SP verifier key, `<name>+<hash>+<base64>`.
 //!
-//! The name is the log's origin, so the text shows which log the key belongs to. The hash detects a
+//! The name is the log's origin, so the text identifies the log of the key. The hash detects a
 //! mistyped character.
 use std::{fmt, str::FromStr};
 
@@ -35,7 +35,7 @@ pub enum TrustedKey {
 pub struct KeyError {
     /// Rejected text.
     pub text: String,
-    /// Reason of the rejection.
+    /// Reason for the rejection.
     pub why: &'static str,
 }
 

@@ -1,7 +1,7 @@
 //! Leaf of an event, the data that the log hashes.
 //!
-//! Payload and metadata are included as salted hashes. They can therefore be archived or shredded
-//! while the log still verifies, and a proof reveals nothing about them.
+//! Payload and metadata are included as salted hashes. After a payload is archived or shredded, its
+//! hash still verifies. A proof without the salt does not reveal the payload or the metadata.
 use crate::{Hash, sha256_of};
 
 const TAG: &[u8] = b"stead/leaf/v1\n";

@@ -28,8 +28,8 @@ pub mod checkpoint;
 /// Text form of a key that signs checkpoints.
 pub mod key;
 
-/// Offline proof bundles. A bundle has a checkpoint, events, the proofs that the events are in the
-/// log, and the proofs that no event of a stream is missing.
+/// Offline proof bundles. A bundle has a checkpoint, events, and the proofs that the events are in
+/// the log. It can also prove that no event of a stream is missing.
 pub mod bundle;
 
 /// Exports of a log range, verified against a checkpoint.

@@ -66,7 +66,7 @@ pub struct VerifiedRange {
     pub checkpoint: Checkpoint,
     /// Key that signed the checkpoint.
     pub signer: VerifierKey,
-    /// Number of further signatures on the note, by unknown keys.
+    /// Number of signatures on the note that are not from the signer.
     pub other_signatures: usize,
     /// Checkpoint from another source, if the caller passed one. It belongs to the same log.
     pub kept: Option<Checkpoint>,
@@ -95,7 +95,8 @@ impl Head {
 }
 
 impl Range {
-    /// Starts the verification. `kept` is the text of a checkpoint from another source.
+    /// Starts the verification. `kept` is the text of a checkpoint from another source, which must
+    /// belong to this log.
     ///
     /// # Errors
     /// [`BundleError`].

@@ -1,5 +1,5 @@
-//! Verification of signed runner reports in the events of a log. It checks that the stated runner signed each
-//! report, and that the event matches the signed statement.
+//! Verification of signed runner reports in the events of a log. It checks that the runner of the
+//! execution signed the report, and that the event matches the signed statement.
 //!
 //! [`ReportEvent::read`] parses one event alone. [`Reports`] takes the events of a log in order and returns the
 //! signatures, which can be checked in any order.
@@ -75,7 +75,7 @@ struct EndedExecution {
     execution: String,
 }
 
-/// Resolution by a user. The resulting end is the next event.
+/// Resolution of an unknown outcome. The next event of the log records the consequence.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Resolved {
     execution: String,

@@ -1,19 +1,19 @@
 //! Public keys of a server, and the rules by which a runner trusts them.
 //!
 //! `GET /.well-known/stead-keys` returns a DSSE envelope around a [`KeyList`], signed by manifest
-//! keys. The enrol command contains the [`fingerprint`] of the manifest key that the runner trusts
-//! first. Later, the runner accepts a new key only from a list that an already trusted manifest key
-//! has signed.
+//! keys of the server. The enrol command contains the [`fingerprint`] of the manifest key that the
+//! runner trusts first. Later, the runner accepts a new key only from a list that an already
+//! trusted manifest key has signed.
 //!
-//! The server signs the list with its former manifest keys, too. A runner that trusts only a former
-//! key can therefore accept the current key.
+//! The server also signs the list with its former manifest keys until they expire. A runner that
+//! trusts only a former key can therefore accept the current key.
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::moment;
 
-/// Path of the key list on both listeners.
+/// Path of the key list on the listeners of the Control API and of the Runner API.
 pub const KEYS_PATH: &str = "/.well-known/stead-keys";
 /// DSSE payload type of the key list.
 pub const KEYS_TYPE: &str = "application/vnd.stead.keys.v1+json";

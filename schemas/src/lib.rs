@@ -5,7 +5,7 @@
 //! | [`runner`] | requests and responses of the Runner API |
 //! | [`manifest`] | work of a job ([`manifest::Manifest`]), permission to execute it ([`manifest::Grant`]) |
 //! | [`token`] | claims of every token, and their compact signature |
-//! | [`keys`] | public keys of a server, as a list that one of them signed |
+//! | [`keys`] | public keys of a server, as a signed list |
 //! | [`problem`] | error response, RFC 9457 |
 //! | [`sanitize`] | untrusted text for terminals |
 //! | [`control`] | requests and responses of the Control API |

@@ -46,8 +46,8 @@ pub struct Manifest {
     #[serde(default)]
     #[schema(value_type = Object)]
     pub inputs: Value,
-    /// Environment variables of the child process, by name. The runner adds only a few further
-    /// variables.
+    /// Environment variables of the child process, by name. The runner adds further variables, for
+    /// example `PATH` and `TMPDIR`.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// Cloud role that the child process assumes. Absent if the job uses no role.
@@ -71,8 +71,7 @@ pub struct Manifest {
 /// Known state version of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct KnownState {
-    /// Newest version that a runner reported or a user accepted. Absent after the component was
-    /// destroyed.
+    /// Last version that was recorded or accepted. Absent after the component was destroyed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newest: Option<StateVersion>,
     /// Last decision of a user to accept a version. Absent without a decision.
@@ -179,7 +178,7 @@ pub struct Grant {
 /// Fencing token. Comparison considers the epoch first, then the position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 pub struct Fence {
-    /// Epoch of the log. Only an operator increments it, after a restore.
+    /// Epoch of the log. Only an operator raises it, after the log was restored or moved.
     pub epoch: u64,
     /// Log position of the event `job.claimed`.
     pub position: u64,

@@ -32,8 +32,8 @@ pub struct Problem {
     /// Individual errors in the request. Absent if `detail` explains the only error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldProblem>,
-    /// Members that only some codes have: `job_state` of `fenced`, `expected` of `seq_gap`,
-    /// `protocol` of `protocol_unsupported`, `server_time` of `clock_skew`.
+    /// Members that only some codes have, for example `job_state` of `fenced`, `expected` of
+    /// `seq_gap`, `protocol` of `protocol_unsupported`, `server_time` of `clock_skew`.
     #[serde(flatten)]
     #[schema(value_type = Object)]
     pub more: Map<String, Value>,

@@ -1,9 +1,9 @@
 //! Runner API, in the order of use: [`identity`], [`session`], [`work`], [`log`]. The module
 //! [`signed`] has the documents that a runner signs.
 //!
-//! Every call is idempotent. Uploads of logs and blobs have the execution id in the header
-//! [`EXECUTION`], and reports have it in the body. The server rejects a call of a superseded
-//! execution with 412.
+//! Every call is idempotent, except that an assertion for an access token is valid for one use.
+//! Uploads of logs and blobs have the execution id in the header [`EXECUTION`], and reports have it
+//! in the body. The server rejects a call of a superseded execution with 412.
 pub mod identity;
 pub mod log;
 pub mod session;

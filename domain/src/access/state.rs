@@ -37,13 +37,14 @@ pub enum Role {
     Owner,
     /// Permissions of a viewer, and approval or denial of plans.
     Approver,
-    /// Permissions of a viewer, and read access to the log, its proofs and the data subjects.
+    /// Permissions of a viewer, and read access to the log, its proofs, blobs, projections and data
+    /// subjects.
     Auditor,
     /// Read access to apps, installs, builds, runs, jobs and runners.
     Viewer,
 }
 
-/// API token. The log stores only the digest of its secret.
+/// API token, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IssuedToken {

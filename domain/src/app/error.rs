@@ -11,10 +11,10 @@ pub enum AppError {
         /// Name of the app that has the id.
         name: String,
     },
-    /// Templates refer to components by name, so two components cannot share one.
+    /// Templates refer to components by name, so each name must be unique.
     #[error("cannot publish the bundle: two components are named {name}; rename one")]
     DuplicateName { name: String },
-    /// The name belongs to a component with another id, which installs may have deployed.
+    /// A component with another id has this name, and installs may have deployed that component.
     #[error("cannot publish the bundle: component {name} has the id {component}; use this id")]
     AnotherComponent { name: String, component: ComponentId },
 }

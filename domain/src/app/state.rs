@@ -41,7 +41,8 @@ pub struct PublishedComponent {
     pub kind: String,
     /// Digest of everything that defines the component: its source, settings, files and plugin.
     pub definition: Digest,
-    /// Build whose artifact this version uses. An unchanged component keeps its earlier build.
+    /// Build whose artifact this version uses. An unchanged component keeps its earlier build,
+    /// unless that build failed.
     pub build: BuildId,
 }
 

@@ -23,7 +23,7 @@ pub struct BuildRequest {
     pub app: AppId,
     pub component: ComponentId,
     pub component_name: String,
-    /// First config version that requested the build.
+    /// Config version that requested the build. A later version may use the same build.
     pub config_version: u32,
     /// Digest of the component's source, packed as a deterministic tar.
     pub source: Digest,
@@ -58,7 +58,7 @@ pub enum BuildFailure {
     JobFailed,
     /// The job was cancelled on request.
     JobCancelled,
-    /// The job was lost: no attempt is left, and no attempt reported a result.
+    /// The server declared the job lost.
     JobLost,
     /// The job succeeded but pushed no artifact.
     NoArtifact,

@@ -10,7 +10,7 @@ pub enum ComponentError {
         /// Name of the component that has the id.
         name: String,
     },
-    /// A change needs a later config version than the last change.
+    /// The config version of a change must be later than that of the last change.
     #[error(
         "cannot change the component: its last change is in config version {config_version}; use a later version"
     )]

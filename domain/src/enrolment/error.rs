@@ -6,9 +6,9 @@ pub enum EnrolmentError {
     NotFound,
     #[error("cannot issue the enrolment token: the id belongs to another token; use a new id")]
     AlreadyIssued,
-    /// A token enrols one runner. A second identity key means a second runner.
+    /// A used token cannot be revoked, and cannot enrol a runner with another identity key.
     #[error(
-        "enrolment token was already used: a runner with another key enrolled; create a new token, or revoke that runner"
+        "enrolment token was already used by a runner; create a new token, or revoke that runner"
     )]
     AlreadyUsed,
     #[error("cannot enrol: the enrolment token has expired; create a new token")]

@@ -16,7 +16,7 @@ pub enum EnrolmentEvent {
     Revoked {
         /// Actor that revoked the token.
         by: Actor,
-        /// Reason of the actor.
+        /// Reason that the actor gave.
         reason: String,
     },
 }

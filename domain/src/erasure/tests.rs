@@ -18,7 +18,8 @@ fn stored_events() -> BTreeMap<String, (Value, Value)> {
     stored.collect()
 }
 
-/// Collects the paths of free-text fields: strings without a pattern, and values of any type.
+/// Collects the paths of free-text fields: strings without a pattern, format or fixed values, and
+/// values of any type.
 fn collect_free_text(schema: &Value, path: &str, paths: &mut Vec<String>) {
     let has = |key: &str| schema.get(key).is_some();
     let any = !["type", "const", "enum", "oneOf", "anyOf", "allOf"].into_iter().any(has);

@@ -18,7 +18,7 @@ use super::{
     reason,
 };
 
-/// Run that an install admitted.
+/// Returns the run if the event records its admission.
 pub fn admitted_run(event: &RecordedEvent) -> Option<RunId> {
     let DomainEvent::Install(_, InstallEvent::RunAdmitted { run, .. }) = &event.fact else {
         return None;
@@ -26,7 +26,7 @@ pub fn admitted_run(event: &RecordedEvent) -> Option<RunId> {
     Some(*run)
 }
 
-/// Job that a step of a run started.
+/// Returns the job if the event records that a step of a run started it.
 pub fn started_job(event: &RecordedEvent) -> Option<JobId> {
     let DomainEvent::Run(_, RunEvent::StepStarted { job, .. } | RunEvent::ApplyStarted { job, .. }) =
         &event.fact
@@ -36,7 +36,6 @@ pub fn started_job(event: &RecordedEvent) -> Option<JobId> {
     Some(*job)
 }
 
-/// Summary of an event.
 pub fn summary(event: &RecordedEvent) -> EventSummary {
     EventSummary {
         position: event.position,
@@ -48,8 +47,9 @@ pub fn summary(event: &RecordedEvent) -> EventSummary {
     }
 }
 
-/// Builds the history from events in the order of their positions. Events up to `from` only provide
-/// context. `before` is the install at `from`.
+/// Builds the history from events in the order of their positions. Lists no events up to `from`:
+/// they provide context, such as earlier approvals. `before` is the install at `from`. The caller
+/// sets `complete_through`.
 pub fn build_history(before: &Install, from: u64, events: &[RecordedEvent]) -> History {
     let mut builder = HistoryBuilder { install: before.clone(), ..HistoryBuilder::default() };
     for event in events {
@@ -257,7 +257,7 @@ fn name_of(steps: &[StepSpec], step: StepId) -> Option<String> {
     })
 }
 
-/// Run that changed the install.
+/// Returns the run that an install event belongs to. `None` if it belongs to no run.
 fn of_install(fact: &InstallEvent) -> Option<RunId> {
     match fact {
         InstallEvent::RunAdmitted { run, .. }

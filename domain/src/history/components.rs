@@ -1,4 +1,4 @@
-//! The effect of a run on a component: its version before and after.
+//! Versions of a component before and after a run.
 use crate::{
     ids::RunId,
     install::{Deployed, Install, InstallEvent, Sandbox},
@@ -43,7 +43,7 @@ pub(super) struct ComponentChange {
     before: Option<Version>,
     after: Option<Version>,
     incomplete: bool,
-    /// True if the previous version remains because the apply never ran.
+    /// True if the last apply of the run had no effect, or no apply has started.
     untouched: bool,
 }
 
@@ -94,7 +94,7 @@ impl ComponentChange {
         ComponentChange { before: self.before, after, incomplete, untouched }
     }
 
-    /// Returns the history of the component, or `None` if nothing changed.
+    /// Returns the history of the component. `None` if the last apply of the run had no effect.
     pub(super) fn finish(self, name: String) -> Option<ComponentHistory> {
         let ComponentChange { before, after, incomplete, untouched } = self;
         (!untouched).then_some(ComponentHistory { name, before, after, incomplete })

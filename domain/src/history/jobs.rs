@@ -12,7 +12,7 @@ pub(super) struct Jobs {
 
 impl Jobs {
     /// Applies an event of a job that belongs to a step with this target. Returns the intervention
-    /// that the event records.
+    /// if the event records one.
     pub(super) fn take(
         &mut self,
         (job, target): (JobId, Option<String>),

@@ -21,15 +21,14 @@ pub struct History {
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunHistory {
     pub run: RunId,
-    /// Request, with its principal and reason.
     pub request: Option<run::Request>,
     pub requested_at: Option<Timestamp>,
-    /// Outcome, if the run finished.
+    /// `None` before the run finished.
     pub outcome: Option<run::Outcome>,
     /// Time at which the run finished.
     pub ended_at: Option<Timestamp>,
-    /// Interventions by principals and policies. Includes those before the range: an apply on
-    /// Tuesday may follow an approval on Monday.
+    /// Interventions in the run. Also includes interventions before the range, for example the
+    /// approval of an apply within the range.
     pub interventions: Vec<Intervention>,
     /// Jobs with an event within the range.
     pub jobs: Vec<JobHistory>,
@@ -48,24 +47,21 @@ pub struct Intervention {
     pub digest: Option<Digest>,
     pub by: Actor,
     pub reason: Option<String>,
-    /// Time of the event.
     pub at: Timestamp,
     pub position: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InterventionKind {
-    /// A plan was approved.
     Approved,
-    /// A plan was denied.
     Denied,
-    /// An approval expired before a decision.
+    /// A plan was not approved in time.
     Expired,
-    /// A cancel of the run was requested.
+    /// An actor requested the cancellation of the run.
     CancelRequested,
-    /// A retry of a step was requested.
+    /// An actor requested a retry of a step, or its back-off elapsed.
     Retried,
-    /// The unknown outcome of a job was resolved.
+    /// An actor resolved the unknown outcome of a job.
     Resolved,
 }
 
@@ -79,9 +75,9 @@ pub struct JobHistory {
     pub runner: Option<RunnerId>,
     /// Number of executions.
     pub attempts: u32,
-    /// Outcome, if the job finished.
+    /// `None` before the job finished.
     pub outcome: Option<job::Outcome>,
-    /// Description of the failure.
+    /// Explanation of the failure for users.
     pub detail: Option<String>,
     /// Time at which the job was first queued.
     pub queued_at: Option<Timestamp>,
@@ -93,11 +89,11 @@ pub struct JobHistory {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComponentHistory {
     pub name: String,
-    /// Version before the run, or `None` if nothing was deployed.
+    /// Version before the run. `None` if the component was not deployed.
     pub before: Option<Version>,
-    /// Version after the run or at the end of the range, or `None` if nothing is deployed.
+    /// Version after the run or at the end of the range. `None` if the component is not deployed.
     pub after: Option<Version>,
-    /// True if an apply is active or failed, so the actual state is unknown.
+    /// True if the last apply is in progress or did not succeed, so the actual state is unknown.
     pub incomplete: bool,
 }
 
@@ -106,20 +102,17 @@ pub struct ComponentHistory {
 pub struct Version {
     /// Config version of the deploy.
     pub config_version: u32,
-    /// Build that was deployed.
     pub build: BuildId,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventSummary {
     pub position: u64,
-    /// Time of the event.
     pub at: Timestamp,
     /// `aggregate.verb_past`.
     pub event_type: &'static str,
     /// `<aggregate type>/<aggregate id>`.
     pub stream: String,
-    /// Actor that caused the event.
     pub actor: Actor,
     /// Reason in the event, if it has one.
     pub reason: Option<String>,

@@ -1,4 +1,5 @@
-//! Streams of an install's history: its runs, their jobs and builds, and the runners of the jobs.
+//! Streams of an install's history: its runs, the jobs and builds of the runs, and the runners of
+//! the jobs.
 use crate::{
     build::{Build, BuildEvent},
     ids::BuildId,
@@ -11,8 +12,8 @@ use crate::{
 };
 
 /// Returns the streams that an event references and that belong to the history of its install.
-/// Starting from the install's own stream, these references lead to all its runs, jobs, builds and
-/// runners.
+/// Starting from the install's own stream, these references lead to all its runs. They also lead to
+/// the jobs and builds of the runs, and to the runners that claimed the jobs.
 pub fn references(event: &RecordedEvent) -> Vec<StreamId> {
     match &event.fact {
         DomainEvent::Install(_, event) => of_install(event).into_iter().collect(),

@@ -38,7 +38,7 @@ fn bo() -> Actor {
     Actor::Principal(PrincipalId(Ulid(2)))
 }
 
-/// A log of these events from position 1, one per second.
+/// Records these events from position 1, one per second.
 fn log(facts: Vec<DomainEvent>) -> Vec<RecordedEvent> {
     let recorded = |(position, fact): (u64, DomainEvent)| RecordedEvent {
         position,
@@ -100,7 +100,7 @@ fn requested(n: u128) -> [DomainEvent; 2] {
     ]
 }
 
-/// The events of a job of the run's step, from start to end.
+/// Returns the events of one job of a run's step, from its start to its end.
 fn worked(n: u128, id: u128, kind: JobKind, fails: bool) -> Vec<DomainEvent> {
     let origin = Origin::Step { install: InstallId(Ulid(1)), run: run(n), step: step() };
     let work = Work {
@@ -205,7 +205,7 @@ fn upgrade() -> Vec<RecordedEvent> {
     log([all.concat(), finished(2).to_vec()].concat())
 }
 
-/// The history after a position, built from the install at that position.
+/// Returns the history after a position, built from the install at that position.
 fn history_from(from: u64, events: &[RecordedEvent]) -> History {
     let mut install = Install::default();
     for event in events.iter().filter(|event| event.position <= from) {
@@ -213,8 +213,8 @@ fn history_from(from: u64, events: &[RecordedEvent]) -> History {
             crate::decider::Decider::evolve(&mut install, fact.clone());
         }
     }
-    // Like [`of_install`], reads the events of the install only within the range, and all other
-    // events from the start.
+    // As the crate `projections` does, takes the events of the install only within the range, and
+    // all other events from the start.
     let read = |event: &&RecordedEvent| event.position > from || event.aggregate() != "install";
     let events: Vec<RecordedEvent> = events.iter().filter(read).cloned().collect();
     build_history(&install, from, &events)

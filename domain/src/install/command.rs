@@ -15,7 +15,7 @@ pub enum InstallCommand {
     /// Create an install for one customer account.
     Create {
         app: AppId,
-        /// Name, unique on the server.
+        /// Name, unique among the installs that are not deprovisioned.
         name: String,
         config_version: u32,
         /// Input values, by input name.
@@ -76,7 +76,8 @@ pub enum InstallCommand {
         run: RunId,
         /// Kind of the run, which determines the runs that may be concurrent.
         kind: RunKind,
-        /// Names of the components that the run changes. Empty: all components.
+        /// Names of the components that the run changes. Two runs that change components exclude
+        /// each other if they share a name, or if one of the sets is empty.
         components: BTreeSet<String>,
     },
     /// Record that a run has finished.
@@ -136,13 +137,13 @@ pub enum InstallCommand {
 /// Resource that only one step may change at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resource {
-    /// The base infrastructure. Its reservation excludes every component.
+    /// The base infrastructure. While a step holds the sandbox, no step can reserve a component.
     Sandbox,
     /// Component by name.
     Component(String),
 }
 
-/// Change that a step starts, with the values that the resource has after a success.
+/// Change of a resource that a step starts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ResourceChange {
     Sandbox {
@@ -150,7 +151,6 @@ pub enum ResourceChange {
         build: BuildId,
         config_version: u32,
     },
-    /// Component by name.
     Component {
         name: String,
         component: ComponentId,

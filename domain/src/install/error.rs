@@ -33,17 +33,17 @@ pub enum InstallError {
     /// A run that deploys was already admitted, so the install has no first provision in the
     /// future.
     #[error(
-        "cannot approve the first provision in advance: it was already requested; approve its plans or turn on auto-approve"
+        "cannot approve the first provision in advance: a deploy was already requested; approve its plans or turn on auto-approve"
     )]
     NotFirstProvision,
     /// No component of that name is deployed or has a known state.
     #[error(
-        "cannot accept the state: component {name} was never deployed; `stead installs show` lists the components"
+        "cannot accept the state: component {name} is not deployed and has no known state; `stead installs show` lists the components"
     )]
     NoSuchComponent { name: String },
     /// Runners report only lineages within the length limit and without control characters.
     #[error(
-        "cannot accept the state: the lineage must have 1 to {most} printable characters without spaces; copy it from the refusal"
+        "cannot accept the state: the lineage must have 1 to {most} printable characters without spaces; copy it from the runner's refusal"
     )]
     InvalidLineage {
         /// Maximum length of a lineage in bytes.

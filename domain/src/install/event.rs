@@ -20,7 +20,7 @@ pub enum InstallEvent {
     /// An install was created for one customer account.
     Created {
         app: AppId,
-        /// Name, unique on the server.
+        /// Name, unique among the installs that are not deprovisioned.
         name: String,
         /// Config version that deploys use.
         config_version: u32,
@@ -39,7 +39,7 @@ pub enum InstallEvent {
         unset: BTreeSet<String>,
         /// Actor of the change.
         by: Actor,
-        /// Reason of the actor. Absent if the actor gave none.
+        /// Reason that the actor gave. Absent if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -49,7 +49,7 @@ pub enum InstallEvent {
         config_version: u32,
         /// Actor of the change.
         by: Actor,
-        /// Reason of the actor. Absent if the actor gave none.
+        /// Reason that the actor gave. Absent if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -60,11 +60,12 @@ pub enum InstallEvent {
         auto_approve: bool,
         /// Actor of the change.
         by: Actor,
-        /// Reason of the actor. Absent if the actor gave none.
+        /// Reason that the actor gave. Absent if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The plans of the first provision are approved in advance. Later runs need approval.
+    /// The plans of the first provision are approved in advance. This does not approve the plans of
+    /// later runs.
     FirstProvisionAutoApproved {
         /// Principal that approved the plans.
         by: Actor,
@@ -74,7 +75,7 @@ pub enum InstallEvent {
         name: String,
         /// Actor of the change.
         by: Actor,
-        /// Reason of the actor. Absent if the actor gave none.
+        /// Reason that the actor gave. Absent if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -84,12 +85,12 @@ pub enum InstallEvent {
         name: String,
         /// Actor of the change.
         by: Actor,
-        /// Reason of the actor. Absent if the actor gave none.
+        /// Reason that the actor gave. Absent if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The enrolled runner reported outputs of the customer's stack. They replace all earlier
-    /// outputs from a runner.
+    /// The enrolled runner reported outputs of the customer's stack. These outputs replace all
+    /// earlier outputs from a runner.
     StackOutputsReported {
         runner: RunnerId,
         /// Outputs by name, for example account and region.
@@ -102,7 +103,7 @@ pub enum InstallEvent {
         outputs: Outputs,
         /// Actor of the change.
         by: Actor,
-        /// Reason of the actor. Absent if the actor gave none.
+        /// Reason that the actor gave. Absent if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -111,7 +112,8 @@ pub enum InstallEvent {
         run: RunId,
         /// Kind of the run.
         kind: RunKind,
-        /// Names of the components that the run changes. Empty: all components.
+        /// Names of the components that the run changes. Two runs that change components exclude
+        /// each other if they share a name, or if one of the sets is empty.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         components: BTreeSet<String>,
     },
@@ -126,8 +128,9 @@ pub enum InstallEvent {
     SandboxReserved { run: RunId, step: StepId },
     /// A step released the sandbox, so other steps may reserve the sandbox or components.
     SandboxReleased { run: RunId, step: StepId },
-    /// An apply or destroy of the sandbox started. The sandbox may be partly changed until the next
-    /// event about the sandbox. Committed with `run.apply_started`.
+    /// An apply or destroy of the sandbox started. The sandbox may be partly changed until an event
+    /// records that it was provisioned or destroyed, or that the apply did not run. Committed with
+    /// `run.apply_started`.
     SandboxApplyStarted {
         run: RunId,
         step: StepId,
@@ -156,8 +159,9 @@ pub enum InstallEvent {
     /// The install has no sandbox any more: its destroy succeeded, or the destroy plan had no
     /// changes.
     SandboxDestroyed { run: RunId, step: StepId },
-    /// An apply or destroy of a component started. The component may be partly changed until the
-    /// next event about the component. Committed with `run.apply_started`.
+    /// An apply or destroy of a component started. The component may be partly changed until an
+    /// event records that it was deployed or destroyed, or that the apply did not run. Committed
+    /// with `run.apply_started`.
     ComponentApplyStarted {
         name: String,
         component: ComponentId,
@@ -204,8 +208,8 @@ pub enum InstallEvent {
         /// Outputs that templates may read.
         outputs: Outputs,
     },
-    /// A plan or an apply reported a state version that is newer than the known version or has
-    /// another lineage.
+    /// A plan or an apply reported a state version that is newer than the known version, has
+    /// another lineage, or is the first.
     StateRecorded {
         /// Name of the component, or `sandbox`.
         name: String,
@@ -221,7 +225,7 @@ pub enum InstallEvent {
         state: StateVersion,
         /// User that accepted the state.
         by: Actor,
-        /// Reason of the user.
+        /// Reason that the user gave.
         reason: String,
     },
     /// The account has no resources of the install any more. The install admits no further runs.

@@ -6,8 +6,8 @@ use super::{
 use crate::ids::{RunId, StepId};
 
 impl Install {
-    /// Reserves a resource. The sandbox cannot be reserved while a step holds a component, and the
-    /// reverse.
+    /// Reserves a resource. A step cannot reserve the sandbox while another step holds a component,
+    /// or a component while another step holds the sandbox.
     pub(super) fn reserve(&self, resource: Resource, run: RunId, step: StepId) -> Decision {
         let by = Holder { run, step };
         if !self.runs.contains_key(&run) {
@@ -77,9 +77,8 @@ impl Install {
         }])
     }
 
-    /// Records that an apply changed nothing, which restores the earlier state of its resource.
-    /// Only the last apply of a resource can be recorded so, because an earlier apply has an
-    /// unknown effect.
+    /// Records that an apply changed nothing, which restores the earlier state of its resource. Has
+    /// no effect if the resource has a later apply or a result.
     pub(super) fn record_apply_not_run(
         &self,
         run: RunId,

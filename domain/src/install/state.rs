@@ -18,7 +18,7 @@ use crate::{
 pub struct Install {
     /// `None` before the install is created.
     pub app: Option<AppId>,
-    /// Name, unique on the server.
+    /// Name, unique among the installs that are not deprovisioned.
     pub name: String,
     /// Config version that deploys use.
     pub config_version: u32,
@@ -89,7 +89,8 @@ pub struct Stack {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Sandbox {
     pub build: BuildId,
-    /// Config version of the last run that started an apply of the sandbox.
+    /// Config version of the last run that started an apply of the sandbox, or whose plan for it
+    /// had no changes.
     pub config_version: u32,
     /// See [`crate::run::StepSpec::fingerprint`]. `None` during an apply, and after an apply that
     /// did not succeed.
@@ -102,7 +103,8 @@ pub struct Sandbox {
 pub struct Deployed {
     pub component: ComponentId,
     pub build: BuildId,
-    /// Config version of the last run that started an apply of the component.
+    /// Config version of the last run that started an apply of the component, or whose plan for it
+    /// had no changes.
     pub config_version: u32,
     /// See [`crate::run::StepSpec::fingerprint`]. `None` during an apply, and after an apply that
     /// did not succeed.
@@ -128,7 +130,8 @@ pub struct BeforeApply<T> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Admitted {
     pub kind: RunKind,
-    /// Names of the components that the run changes. Empty: all components.
+    /// Names of the components that the run changes. Two runs that change components exclude each
+    /// other if they share a name, or if one of the sets is empty.
     pub components: BTreeSet<String>,
 }
 

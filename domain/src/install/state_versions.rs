@@ -16,8 +16,7 @@ const SANDBOX: &str = "sandbox";
 /// Known state version of one component.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct KnownState {
-    /// Newest version that a runner reported or a user accepted. `None` after the component was
-    /// destroyed.
+    /// Last version that was recorded or accepted. `None` after the component was destroyed.
     pub newest: Option<StateVersion>,
     /// Version that a user accepted last.
     pub accepted: Option<StateVersion>,
@@ -26,8 +25,8 @@ pub struct KnownState {
 }
 
 impl Install {
-    /// Records a state version that is newer than the known version or has another lineage. The
-    /// runner has already checked that the state is allowed.
+    /// Records a state version that is newer than the known version, has another lineage, or is the
+    /// first. The runner has already checked that the state is allowed.
     pub(super) fn record_state(
         &self,
         name: String,
@@ -45,7 +44,7 @@ impl Install {
     }
 
     /// Accepts a state version by decision of a user. A repetition of the last decision changes
-    /// nothing.
+    /// nothing, unless a runner has reported another state since.
     pub(super) fn accept_state(
         &self,
         name: String,

@@ -14,7 +14,8 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 pub enum JobCommand {
     Queue(Work),
-    /// Claim the job. A repeated command with the same session and claim id changes nothing.
+    /// Claim the job. While the execution holds the job, a repeated command with the same session
+    /// and claim id changes nothing.
     Claim {
         /// Id of the new execution. Ignored in a repeated command.
         execution: ExecutionId,
@@ -23,7 +24,7 @@ pub enum JobCommand {
         /// Random id from the runner's journal.
         claim_id: String,
     },
-    /// Record a report of the runner, once and in order.
+    /// Record a report from the runner, once and in order.
     Report {
         /// Execution that the report is about.
         execution: ExecutionId,
@@ -170,7 +171,7 @@ pub enum Resolution {
     Succeeded,
     /// The work was not done. The job counts as failed.
     Failed,
-    /// The job is queued again, because a repetition of the work is safe.
+    /// The actor considers a repetition of the work safe. The job is queued again.
     Retry,
 }
 

@@ -88,7 +88,8 @@ pub enum JobEvent {
     Disconnected { execution: ExecutionId },
     /// The runner called again with this execution and continues the job.
     Reattached { execution: ExecutionId },
-    /// The job waits for a runner again. The loss reason is absent after a manual resolution.
+    /// The job waits for a runner again. The loss reason is absent if an actor resolved the outcome
+    /// as a retry.
     Requeued {
         /// Former execution. Its late reports have no effect.
         execution: ExecutionId,
@@ -113,21 +114,22 @@ pub enum JobEvent {
         /// Actor of the resolution.
         by: Actor,
         resolution: Resolution,
-        /// Reason of the actor.
+        /// Reason that the actor gave.
         reason: String,
     },
     /// An actor requested the cancellation of the job.
     CancelRequested {
         /// Actor of the request.
         by: Actor,
-        /// Reason of the actor.
+        /// Reason that the actor gave.
         reason: String,
         /// True to shorten the grace period between SIGTERM and SIGKILL.
         force: bool,
     },
     /// The runner did not confirm the cancellation in time. A later confirmation is still possible.
     CancelUnconfirmed { execution: ExecutionId },
-    /// The work succeeded. Without a sequence number, an actor resolved the unknown outcome.
+    /// The runner reported success, or an actor resolved the outcome as succeeded. In the latter
+    /// case, the sequence number is absent.
     Succeeded {
         execution: ExecutionId,
         /// Sequence number among the reports of the execution, from 1.
@@ -143,8 +145,8 @@ pub enum JobEvent {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
     },
-    /// The work failed, or no runner claimed the job in time. In the latter case, the execution is
-    /// absent.
+    /// The runner reported a failure, an actor resolved the outcome as failed, or no runner claimed
+    /// the job in time. In the last case, the execution is absent.
     Failed {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         execution: Option<ExecutionId>,
@@ -168,7 +170,8 @@ pub enum JobEvent {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
     },
-    /// The job was cancelled on request. The execution is absent if no runner had claimed the job.
+    /// The job was cancelled on request. The execution is absent if the job was waiting for a
+    /// runner.
     Cancelled {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         execution: Option<ExecutionId>,
@@ -185,7 +188,7 @@ pub enum JobEvent {
         not_ended: Vec<String>,
     },
     /// The server gave up on the job, because no attempt is left or a cancel was requested. The
-    /// loss is safe: the work is pure or never started.
+    /// loss is safe: the work is pure, or no process started.
     Lost {
         execution: ExecutionId,
         /// Reason for the loss of the execution.

@@ -43,10 +43,11 @@ pub enum JobKind {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JobClass {
-    /// Changes no resources. A lost job runs again while attempts are left.
+    /// Changes no resources. A lost job runs again while attempts are left, unless it is being
+    /// cancelled.
     Pure,
     /// Changes resources. A lost job runs again only with evidence that no process started, or
-    /// after a decision.
+    /// after an actor resolved the outcome as a retry.
     Mutating,
     /// Runs a script with unknown effects. As `mutating`, but only a principal may resolve an
     /// unknown outcome.

@@ -26,7 +26,8 @@ impl Job {
         }
         if !self.has_lost(execution) {
             match self.fence(execution)? {
-                // The runner has already sent its final report, so this result is a different one.
+                // The runner has already sent its final report. A second final report is not a late
+                // result.
                 State::Ended { .. } if self.reports.last().is_some_and(JobEvent::is_end) => {
                     return Err(self.rejection());
                 }

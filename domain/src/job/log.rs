@@ -1,4 +1,5 @@
-//! Finalized logs. The log of an execution is finalized once, after the end of the execution.
+//! Finalized logs. The log of an execution is finalized once, after the execution ended or was
+//! declared lost.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 

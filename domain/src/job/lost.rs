@@ -76,7 +76,8 @@ impl Job {
                 signed: None,
                 not_ended: vec![],
             },
-            // A job that is being cancelled does not run again. Only its outcome can be resolved.
+            // A job that is being cancelled does not run again. Its outcome can be resolved only as
+            // succeeded or failed.
             Resolution::Retry if held.cancel.is_some() => return Err(JobError::Cancelling),
             Resolution::Retry => held.requeued(None),
         };

@@ -51,7 +51,7 @@ pub enum State {
     /// The job has ended. Only finalized logs, divergent logs and late results are still recorded.
     Ended {
         outcome: Outcome,
-        /// Execution with the final result. `None` if no runner had claimed the job.
+        /// Execution with the final result. `None` if the job ended while it waited for a runner.
         execution: Option<ExecutionId>,
     },
 }
@@ -107,9 +107,10 @@ pub enum Outcome {
     /// The runner reported a failure, an actor resolved the outcome as failed, or no runner claimed
     /// the job in time.
     Failed,
-    /// The runner stopped the job on request, or no runner had claimed it.
+    /// The runner stopped the job on request, or the job was cancelled while it waited for a
+    /// runner.
     Cancelled,
-    /// The server gave up on the job. The loss is safe: the work is pure or never started.
+    /// The server gave up on the job. The loss is safe: the work is pure, or no process started.
     Lost,
 }
 
@@ -125,12 +126,12 @@ impl fmt::Display for Outcome {
 }
 
 impl Job {
-    /// Returns the class of the work. The strictest class before the job is queued.
+    /// Returns the class of the work. Before the job is queued, returns the strictest class.
     pub fn class(&self) -> JobClass {
         self.work.as_ref().map_or(JobClass::Unsafe, |work| work.class)
     }
 
-    /// Returns the maximum number of attempts. 0 before the job is queued.
+    /// Returns the maximum number of attempts, or 0 before the job is queued.
     pub fn attempts(&self) -> u32 {
         self.work.as_ref().map_or(0, |work| work.attempts)
     }
@@ -185,7 +186,7 @@ impl Job {
                 | FailureReason::Resolved
                 | FailureReason::Internal => false,
             },
-            // An actor resolved the outcome, or the job was cancelled while it ran.
+            // An actor resolved the outcome, or the job was cancelled after a runner claimed it.
             (Outcome::Failed | Outcome::Cancelled, _) => false,
         }
     }

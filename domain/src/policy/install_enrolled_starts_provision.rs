@@ -1,4 +1,4 @@
-//! Requests the first provision after a runner enrolled with the stack outputs. The use case
+//! Requests the first provision after the enrolled runner reported stack outputs. The use case
 //! ignores the request if a run that deploys was admitted before.
 use super::{PolicyEvent, Reaction};
 use crate::install::InstallEvent;

@@ -68,13 +68,13 @@ pub enum RunCommand {
         /// Number of the automatic retry, from 1.
         attempt: u32,
     },
-    /// Start a failed step of a run in progress again.
+    /// Start a step again that failed or waits for an automatic retry. The run must be in progress.
     RetryStep {
         step: StepId,
         by: Actor,
         reason: Option<String>,
     },
-    /// Request the cancellation of the run and of its running jobs.
+    /// Request the cancellation of the run and of its jobs.
     RequestCancel {
         by: Actor,
         reason: String,
@@ -83,7 +83,7 @@ pub enum RunCommand {
     },
 }
 
-/// Approval that a plan with changes needs.
+/// Approval that a plan needs before its apply.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Approval {
     /// Approval by a principal before the expiry time.

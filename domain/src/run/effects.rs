@@ -1,12 +1,12 @@
-//! Effects that a run requires now. The caller performs an effect and handles the resulting command
-//! on the run, which removes the effect from the list.
+//! Effects that a run requires now. The caller performs an effect. A start or an apply is no longer
+//! required after its command on the run. A cancellation is required until the job ends.
 use super::{Run, Step, StepState};
 use crate::ids::{JobId, StepId};
 
 /// Effect of a run on its install and on jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Reserve the resource of the step, and queue its first job.
+    /// Reserve the resource of the step, and queue the step's first job.
     Start(StepId),
     /// Queue the job that applies the approved plan of the step.
     Apply(StepId),

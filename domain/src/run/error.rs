@@ -17,7 +17,6 @@ pub enum RunError {
     NoSuchStep,
     #[error("cannot start the step: a dependency has not succeeded")]
     NotReady,
-    /// The state of the step does not allow the command.
     #[error("the state of the step does not allow this command")]
     WrongStepState,
     #[error("the job does not work on the step")]

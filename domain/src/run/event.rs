@@ -21,7 +21,7 @@ pub enum RunEvent {
         by: Actor,
         /// Config version from which the steps are planned.
         config_version: u32,
-        /// Reason of the actor. Absent if the actor gave none.
+        /// Reason that the actor gave. Absent if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -46,7 +46,7 @@ pub enum RunEvent {
         #[serde(flatten)]
         plan: StepPlan,
     },
-    /// The plan of the step waits for the approval of a principal.
+    /// The plan of the step waits for approval by a principal.
     ApprovalRequested {
         step: StepId,
         digest: Digest,
@@ -61,7 +61,7 @@ pub enum RunEvent {
         digest: Digest,
         /// Actor of the approval.
         by: Actor,
-        /// Reason of the actor.
+        /// Reason that the actor gave.
         reason: String,
     },
     /// An actor denied exactly this plan. The step is skipped.
@@ -70,7 +70,7 @@ pub enum RunEvent {
         digest: Digest,
         /// Actor of the denial.
         by: Actor,
-        /// Reason of the actor.
+        /// Reason that the actor gave.
         reason: String,
     },
     /// No actor approved the plan in time. The step is skipped.
@@ -85,13 +85,14 @@ pub enum RunEvent {
     },
     /// The job that applies the approved plan is queued.
     ApplyStarted { step: StepId, job: JobId },
-    /// The jobs of the step succeeded, or its plan had no changes.
+    /// The last job of the step succeeded, or the plan of the step had no changes.
     StepSucceeded {
         step: StepId,
         /// True if the plan had no changes.
         noop: bool,
     },
-    /// The step failed, and no automatic retry follows. Its dependents do not start.
+    /// The step failed, and no automatic retry follows. Its dependents do not start unless a retry
+    /// of the step succeeds.
     StepFailed {
         step: StepId,
         /// Stable code of the failure.
@@ -111,7 +112,7 @@ pub enum RunEvent {
         /// Earliest start of the retry.
         not_before: Timestamp,
     },
-    /// The step does not run in this run.
+    /// The step does not continue in this run.
     StepSkipped {
         step: StepId,
         /// Stable code of the reason.
@@ -121,15 +122,15 @@ pub enum RunEvent {
     StepRetried {
         step: StepId,
         by: Actor,
-        /// Reason of the actor. Absent if the actor gave none.
+        /// Reason that the actor gave. Absent if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// An actor requested the cancellation of the run. Running jobs are cancelled, and other steps
-    /// are skipped.
+    /// An actor requested the cancellation of the run. The server requests the cancellation of the
+    /// run's jobs, and unfinished steps without a job are skipped.
     CancelRequested {
         by: Actor,
-        /// Reason of the actor.
+        /// Reason that the actor gave.
         reason: String,
         /// True to shorten the grace period between SIGTERM and SIGKILL of running jobs.
         force: bool,

@@ -1,8 +1,9 @@
 //! Plans the steps that change an install from its actual to its desired state.
 //!
-//! A deploy plans only the components that a change affects. Such a component is new, has another
-//! fingerprint than the deployed one, uses outdated outputs, or reads outputs of a planned
-//! component. The planner has no clock, and the caller provides new ids.
+//! With [`Scope::Changed`], a deploy plans only the components that a change affects. Such a
+//! component is new, has another fingerprint, uses outdated outputs, reads outputs of a changed
+//! sandbox, or depends on a planned component. The planner has no clock, and the caller provides
+//! new ids.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Operation, RemainingWork, StepOptions, StepSpec, Target};
@@ -59,10 +60,10 @@ pub struct ActualState {
 pub struct ActualComponent {
     pub component: ComponentId,
     pub build: BuildId,
-    /// Fingerprint of the last successful apply. `None` during an apply, and after an apply that
-    /// did not succeed: the actual state is then unknown.
+    /// Fingerprint of the last successful apply, or of the last plan without changes. `None` during
+    /// an apply, and after an apply that did not succeed: the actual state is then unknown.
     pub fingerprint: Option<Digest>,
-    /// Names of the direct dependencies at the last apply.
+    /// Names of the direct dependencies, as in [`crate::install::Deployed`].
     pub depends_on: BTreeSet<String>,
     pub stale_outputs: StaleOutputs,
 }
@@ -77,10 +78,10 @@ pub struct StaleOutputs {
     pub components: BTreeSet<String>,
 }
 
-/// Components that a deploy includes.
+/// Parts of an install that a deploy includes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scope {
-    /// Components that a change affects.
+    /// The sandbox if it changed, and the components that a change affects.
     Changed,
     /// The sandbox and all components, changed or not.
     Everything,
@@ -101,9 +102,9 @@ pub struct NoSuchComponent(pub String);
 
 /// Plans the steps of a provision, reprovision, deploy, input update, upgrade or rollback.
 ///
-/// Removed components, which the config no longer has, are destroyed. A removed component that no
-/// planned component uses is destroyed first. Other removed components are destroyed after the
-/// applies of the planned components that use them.
+/// Removed components, which the config no longer has, are destroyed if they are in the scope. A
+/// removed component that no planned component uses is destroyed first. Other removed components
+/// are destroyed after the applies of the planned components that use them.
 pub fn plan_deploy(
     desired: &DesiredState,
     actual: &ActualState,
@@ -196,7 +197,7 @@ pub fn plan_deploy(
     Ok(steps)
 }
 
-/// Returns the deployed components that the config no longer has and that the scope destroys.
+/// Returns the deployed components that the config no longer has and that are in the scope.
 fn removed_components<'p>(
     desired: &DesiredState,
     actual: &'p ActualState,
@@ -225,7 +226,8 @@ pub fn action(step: StepId, name: String, depends_on: Vec<StepId>) -> StepSpec {
 ///
 /// A fingerprint does not cover outputs of the sandbox and of other components. A component
 /// therefore keeps its desired fingerprint if such outputs change and its own step is denied,
-/// refused or cancelled. The component stays planned until it has read the new outputs.
+/// refused or cancelled. Every deploy of changes plans such a component again until it has read the
+/// new outputs.
 fn affected(
     desired: &DesiredState,
     actual: &ActualState,

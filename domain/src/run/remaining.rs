@@ -1,4 +1,4 @@
-//! Unfinished work of a finished run. A retry of the run repeats exactly this work.
+//! Unfinished work of a finished run. A retry of the run plans this work again.
 use std::collections::BTreeSet;
 
 use super::{Operation, Run, StepState, Target};

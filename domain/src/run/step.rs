@@ -23,7 +23,7 @@ pub enum StepState {
     Waiting,
     /// The plan job is queued or running.
     Planning { job: JobId },
-    /// The plan waits for the approval of a principal.
+    /// The plan waits for approval by a principal.
     AwaitingApproval {
         plan: StepPlan,
         /// Time from which the aggregate rejects an approval.
@@ -51,7 +51,7 @@ pub enum StepState {
         /// Explanation of the failure for users.
         detail: String,
     },
-    /// The step does not run in this run.
+    /// The step does not continue in this run.
     Skipped { reason: Skip },
 }
 
@@ -64,7 +64,7 @@ pub enum StepFailure {
     JobFailed,
     /// The job was cancelled on request.
     JobCancelled,
-    /// The server gave up on the job. The loss is safe: the work is pure or never started.
+    /// The server gave up on the job. The loss is safe: the work is pure, or no process started.
     JobLost,
     /// The build of the artifact failed.
     BuildFailed,
@@ -74,7 +74,7 @@ pub enum StepFailure {
     PlanUnstable,
 }
 
-/// Reason for which a step does not run.
+/// Reason for which a step was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

@@ -23,7 +23,7 @@ pub enum RunnerEvent {
     RekeyRequested {
         /// Actor of the change.
         by: Actor,
-        /// Reason of the actor. Absent if the actor gave none.
+        /// Reason that the actor gave. Absent if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -42,7 +42,7 @@ pub enum RunnerEvent {
     Drained {
         /// Actor of the change.
         by: Actor,
-        /// Reason of the actor. Absent if the actor gave none.
+        /// Reason that the actor gave. Absent if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -50,7 +50,7 @@ pub enum RunnerEvent {
     Resumed {
         /// Actor of the change.
         by: Actor,
-        /// Reason of the actor. Absent if the actor gave none.
+        /// Reason that the actor gave. Absent if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -59,7 +59,7 @@ pub enum RunnerEvent {
         side: Side,
         /// Actor of the change.
         by: Actor,
-        /// Reason of the actor.
+        /// Reason that the actor gave.
         reason: String,
     },
     /// One side reversed its disable decision. The runner gets jobs if the other side has not
@@ -68,7 +68,7 @@ pub enum RunnerEvent {
         side: Side,
         /// Actor of the change.
         by: Actor,
-        /// Reason of the actor. Absent if the actor gave none.
+        /// Reason that the actor gave. Absent if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -76,7 +76,7 @@ pub enum RunnerEvent {
     Revoked {
         /// Actor of the change.
         by: Actor,
-        /// Reason of the actor.
+        /// Reason that the actor gave.
         reason: String,
     },
     /// The runner refused a job, for example because of the customer's policy.

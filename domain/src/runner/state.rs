@@ -28,7 +28,7 @@ pub struct Runner {
     /// True if the runner announced its shutdown before the disconnect.
     #[serde(default)]
     pub stopped: bool,
-    /// Last refusals, to ignore a repeated report of a refusal.
+    /// Last refusals, oldest first. A repeated report of one of them is ignored.
     pub refusals: Vec<Refusal>,
 }
 

@@ -1,6 +1,5 @@
 use crate::actor::Actor;
 
-/// Commands of a data subject.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SubjectCommand {
     /// Delete the key of the subject, which makes the data permanently unreadable.

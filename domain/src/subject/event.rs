@@ -11,7 +11,7 @@ pub enum SubjectEvent {
     Shredded {
         /// Actor of the decision.
         by: Actor,
-        /// Reason of the actor.
+        /// Reason that the actor gave.
         reason: String,
     },
     /// The server has erased all reachable copies of the key and of the data.

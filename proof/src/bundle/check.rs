@@ -21,7 +21,8 @@ pub struct VerifiedBundle {
     pub checkpoint: Checkpoint,
     /// Key that signed the checkpoint.
     pub signer: VerifierKey,
-    /// Number of further signatures on the note, by unknown keys.
+    /// Number of signatures that are not from the signers, on the checkpoint and on the older
+    /// checkpoint.
     pub other_signatures: usize,
     /// Older checkpoint in the bundle. The log has only grown since.
     pub since: Option<Checkpoint>,
@@ -91,8 +92,8 @@ impl Bundle {
         Ok(())
     }
 
-    /// Verifies the checkpoint from another source. Its key is one of `keys`, or a signer that the
-    /// bundle names.
+    /// Verifies the checkpoint from another source. Its signer must be trusted. A signer that is
+    /// trusted by fingerprint only must also be a signer that the bundle names.
     fn kept(
         &self,
         note: &str,
@@ -109,8 +110,8 @@ impl Bundle {
         Ok(kept)
     }
 
-    /// Checks that each annotated position is an event of the bundle. An unchecked position could
-    /// be changed without detection.
+    /// Checks that each annotated position is an event of the bundle. Otherwise a reason could have
+    /// a position that the bundle does not prove.
     fn annotated(&self, events: &[ProvenEvent]) -> Result<(), BundleError> {
         let reasons = self.annotations.iter().filter_map(|added| added.reasons.as_ref());
         for position in reasons.flat_map(|reasons| reasons.keys()) {
@@ -174,8 +175,8 @@ impl Bundle {
     }
 }
 
-/// Returns whether the bundle connects the given checkpoint with the signed one. The given
-/// checkpoint must be empty, or have the size of a checkpoint of the bundle.
+/// Returns whether the bundle connects the given checkpoint with the signed one. It does if the
+/// given checkpoint is empty, or has the size of a checkpoint of the bundle.
 fn leads_from(kept: &Checkpoint, proven: &VerifiedBundle) -> bool {
     let sizes = [Some(&proven.checkpoint), proven.since.as_ref()].into_iter().flatten();
     kept.size == 0 || sizes.map(|known| known.size).any(|size| size == kept.size)
@@ -185,7 +186,7 @@ impl Event {
     /// Returns the leaf of these fields.
     ///
     /// # Errors
-    /// The first field that cannot be parsed.
+    /// [`PositionError::Field`] if the event id cannot be parsed.
     pub fn leaf(&self) -> Result<Leaf<'_>, BundleError> {
         let field = |name| BundleError::at(self.position, PositionError::Field(name));
         let id = self.event_id.strip_prefix("evt_").ok_or(field("event_id"))?;

@@ -126,12 +126,12 @@ pub enum PositionError {
     /// The position is out of order or repeated.
     #[error("out of order: the previous event in the file has position {0}")]
     Order(u64),
-    /// The range skips a position.
+    /// The range skips or repeats a position.
     #[error("the event is missing: position {0} is in its place")]
     Missing(u64),
-    /// The stream skips a sequence.
+    /// The stream skips or repeats a sequence.
     #[error(
-        "found sequence {found}, expected {expected}: an earlier event of the stream is missing"
+        "found sequence {found}, expected {expected}: an event of the stream is missing or repeated"
     )]
     Sequence {
         /// Expected sequence.
@@ -140,18 +140,18 @@ pub enum PositionError {
         found: u64,
     },
     /// The recording time decreases.
-    #[error("its recording time is before that of the previous position")]
+    #[error("its recording time is before that of an earlier position")]
     Time,
     /// The log has another event at this position.
     #[error("the event differs from the log: its content or its proof was changed ({0})")]
     Included(TreeError),
-    /// The entry is not a leaf.
+    /// The entry is not the leaf of this position.
     #[error("the entry of another stream is not a valid log entry")]
     Entry,
     /// The entry belongs to the subject's stream and should be an event.
     #[error("the entry is an event of {0}, but the events of the bundle do not contain it")]
     LeftOut(String),
-    /// The other entries do not start directly after the stream's last event.
+    /// Positions are missing between the stream's last event and the other entries.
     #[error(
         "the other entries begin at this position, but the stream's last event is at {0}: the file omits the positions in between"
     )]
@@ -174,7 +174,7 @@ impl BundleError {
     }
 
     /// Returns whether the file or the request is unusable. Every other error means that the
-    /// content is not authentic.
+    /// content cannot be trusted.
     pub fn is_useless(&self) -> bool {
         match self {
             BundleError::Unreadable(_)

@@ -65,8 +65,8 @@ pub(crate) fn kept(
     Ok(kept)
 }
 
-/// Checks that `older` can precede `newer`: it belongs to the same log, and its epoch is not
-/// higher.
+/// Checks that `older` can precede `newer`: both belong to the same log, and the epoch of `older`
+/// is not higher.
 pub(super) fn follows(older: &Checkpoint, newer: &Checkpoint) -> Result<(), BundleError> {
     if older.log_id != newer.log_id {
         let (signer, checkpoint) = (newer.origin(), older.origin());

@@ -7,7 +7,7 @@ use super::{Base64, Bundle, BundleError, Event, FORMAT, MAX_BYTES};
 use crate::Hash;
 
 impl Bundle {
-    /// Parses a bundle without any verification.
+    /// Parses a bundle and checks its format and its encoding. Does not verify its proofs.
     ///
     /// # Errors
     /// [`BundleError`].

@@ -59,8 +59,8 @@ struct Statement {
 }
 
 impl Reports {
-    /// Returns a verifier that starts before the first event (`whole`) or within a log. Within a
-    /// log, such a verifier skips reports of jobs that were claimed earlier.
+    /// Returns a verifier that starts before the first event (`whole`) or within a log. A verifier
+    /// that starts within a log skips reports of jobs that were claimed earlier.
     pub fn new(whole: bool) -> Reports {
         Reports { whole, ..Reports::default() }
     }

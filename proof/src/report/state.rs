@@ -50,9 +50,9 @@ pub(super) struct Execution {
 
 /// State during the verification of a log.
 ///
-/// A job with one execution takes 100 bytes in the tables, and up to 230 with their spare capacity:
-/// 230 MB for a million jobs. A late result can arrive for any job at any time, so no job can be
-/// removed. The outputs of an execution are removed when the execution is over.
+/// A job with one execution takes at most 100 bytes in the tables, and up to 230 with their spare
+/// capacity. A million jobs take up to 230 MB. A late result can arrive for any job at any time, so
+/// no job can be removed. The outputs of an execution are removed when the execution is over.
 #[derive(Debug, Default)]
 pub(super) struct ReportState {
     runners: HashMap<Id, Runner>,

@@ -87,8 +87,8 @@ pub fn consistency(old: u64, new: u64) -> Result<ProofPlan, TreeError> {
         return Ok(ProofPlan(Vec::new()));
     }
     let (mut from, mut to) = (0, new);
-    // If the old tree is one perfect subtree of the new tree, the proof omits the root of the old
-    // tree, because the verifier already has it.
+    // If the old tree is one perfect subtree of the new tree, the proof omits its root. The
+    // verifier already has this root.
     let mut is_known = true;
     let mut steps = Vec::new();
     while old != to {

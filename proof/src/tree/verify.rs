@@ -57,7 +57,7 @@ pub fn verify_consistency(
         last >>= 1;
     }
     let mut hashes = proof.iter();
-    // If the old size is a power of two, its root is a node of the new tree.
+    // If the old size is a power of two, the root of the old tree is a node of the new tree.
     let first = if old.is_power_of_two() { Some(old_root) } else { hashes.next() };
     let Some(first) = first else { return Err(TreeError::Root) };
     let (mut from_old, mut from_new) = (*first, *first);

@@ -79,8 +79,8 @@ fn an_omitted_event_is_detected() {
     assert_eq!(wrong(&bundle), BundleError::Empty(ACME.into()));
 }
 
-/// A server that gave two events the same sequence shows only one of them. Only the whole log
-/// reveals the other.
+/// A dishonest server gives two events the same sequence, and puts only one of them into the
+/// bundle. Only a bundle with all other entries of the log reveals the omitted event.
 #[test]
 fn two_events_with_one_sequence_are_detected_only_in_the_whole_log() {
     let mut log = Log::of(&["app/a", ACME]);
@@ -200,7 +200,6 @@ fn a_mistyped_verifier_key_is_rejected() {
     }
 }
 
-/// Pieces written by a server are equal to the whole bundle.
 #[test]
 fn the_encoded_pieces_form_the_bundle() {
     for from in [None, Some(1), Some(7), Some(10)] {

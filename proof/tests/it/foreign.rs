@@ -53,7 +53,7 @@ fn another_implementation_accepts_every_proof() {
     }
 }
 
-/// Verifies a bundle with only the independent code and the format description.
+/// Verifies the signatures and the proofs of a bundle with the independent code.
 #[test]
 fn another_implementation_verifies_a_bundle() {
     let log = Log::of(&["app/a", "install/acme", "job/1", "install/acme", "job/1"]);

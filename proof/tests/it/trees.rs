@@ -91,8 +91,7 @@ fn a_perfect_subtree_can_be_computed_from_any_lower_level() {
     assert_eq!(tree::perfect(&[]), None);
 }
 
-/// Leaves and roots of the Certificate Transparency test suite, which early implementations of RFC
-/// 6962 share.
+/// Leaves and root from the test suite of Certificate Transparency.
 #[test]
 fn the_tree_matches_certificate_transparency() {
     let entries = [

@@ -111,7 +111,8 @@ pub struct SyncReport {
     pub dry_run: bool,
     /// Differences from the previous version, or from `against`.
     pub diff: Diff,
-    /// Requested builds, one for each component with a new source. Empty in a dry run.
+    /// Requested builds, one for each component with a new source or type, or with a failed build.
+    /// Empty in a dry run.
     pub builds: Vec<BuildRequested>,
     /// Warnings about the bundle. The server rejects a bundle with errors.
     pub diagnostics: Vec<Diagnostic>,
@@ -162,7 +163,8 @@ pub struct Diff {
     /// Number of the later version. Absent in a dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<u32>,
-    /// Differences in this order: inputs, sandbox, components, actions, other items by kind.
+    /// Differences in this order: inputs, sandbox, components, actions, then other items sorted by
+    /// kind.
     pub changes: Vec<Change>,
     /// Operations that the later version would cause in each install, oldest install first. Empty
     /// in the response to a sync that is not a dry run, because a sync does not change installs.
@@ -184,7 +186,7 @@ pub struct Impact {
     /// Id of the install: `ins_` and a ULID.
     #[schema(value_type = String)]
     pub install: InstallId,
-    /// Name of the install, unique on the server.
+    /// Name of the install, unique among the installs that are not deprovisioned.
     pub name: String,
     /// Config version that the install follows now.
     pub config_version: u32,
@@ -241,10 +243,11 @@ pub struct Change {
     pub fields: Vec<FieldChange>,
 }
 
-/// Field with different values. Both values are absent if the content of the field is not text.
+/// Field with different values. Both values are absent for source, files, plugins, environment
+/// variables, and long or sensitive texts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FieldChange {
-    /// Path of the field in the item.
+    /// Name of the field, for example its key in the config or the path of a file.
     pub field: String,
     /// Earlier value. Absent if the field did not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]

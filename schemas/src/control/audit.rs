@@ -15,7 +15,7 @@ pub struct EventRecord {
     /// Id of the event: `evt_` and a ULID.
     #[schema(value_type = String)]
     pub event_id: EventId,
-    /// Stream of the event, `<aggregate type>/<aggregate id>`, such as `run/run_…`.
+    /// Stream, `<aggregate type>/<aggregate id>`, such as `run/run_…`.
     pub stream: String,
     /// Sequence number of the event in its stream, from 1.
     pub sequence: u64,
@@ -177,7 +177,7 @@ pub struct AsOfQuery {
 /// State of an aggregate as of a position.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AsOf {
-    /// Stream of the event, `<aggregate type>/<aggregate id>`, such as `run/run_…`.
+    /// Stream, `<aggregate type>/<aggregate id>`, such as `run/run_…`.
     pub stream: String,
     /// Last log position that the state includes.
     pub position: u64,
@@ -195,7 +195,7 @@ pub struct AsOf {
 pub struct EventNotification {
     /// Position of the event in the log. Also the id of the server-sent event, for `Last-Event-ID`.
     pub position: u64,
-    /// Stream of the event, `<aggregate type>/<aggregate id>`, such as `run/run_…`.
+    /// Stream, `<aggregate type>/<aggregate id>`, such as `run/run_…`.
     pub stream: String,
     /// Event type, `<aggregate>.<past-tense verb>`, such as `run.approved`.
     #[serde(rename = "type")]
@@ -234,7 +234,7 @@ pub struct DoctorProgress {
     /// Findings of the check. In the last message, the findings of all checks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
-    /// Reason of a failure, or a remark of a check.
+    /// Explanation of a failure, or a note about a check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }

@@ -28,7 +28,7 @@ pub struct Build {
     pub component_name: String,
     /// Component type: `terraform_module`, or the name of a plugin.
     pub kind: String,
-    /// First config version that requested the build.
+    /// Config version that requested the build. A later version may use the same build.
     pub config_version: u32,
     /// Digest of the component's source, packed as a deterministic tar.
     #[schema(value_type = String)]

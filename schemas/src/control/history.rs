@@ -152,7 +152,7 @@ pub struct RunActivity {
     /// Current display name of the requester. Absent if the requester has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_by_name: Option<String>,
-    /// Reason of the requester. Absent if the requester gave none.
+    /// Reason that the requester gave. Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Time when the run was requested.
@@ -165,8 +165,8 @@ pub struct RunActivity {
     /// Time of the end. Absent before the end.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub ended_at: Option<DateTime<Utc>>,
-    /// Approvals, denials, cancels, retries and resolutions of the run. Includes interventions
-    /// before the start point.
+    /// Approvals, denials, expiries, cancels, retries and resolutions of the run. Includes
+    /// interventions before the start point.
     pub interventions: Vec<Intervention>,
     /// Jobs of the run that have an event between the points.
     pub jobs: Vec<JobActivity>,
@@ -195,7 +195,7 @@ pub struct Intervention {
     /// Current display name of the actor. Absent if the actor has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_name: Option<String>,
-    /// Reason of the actor. Absent if the actor gave none.
+    /// Reason that the actor gave. Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Time when the server recorded the intervention.
@@ -222,8 +222,8 @@ pub struct JobActivity {
     pub runner: Option<RunnerId>,
     /// Number of attempts so far.
     pub attempts: u32,
-    /// Outcome at the end point: `succeeded`, `failed`, `cancelled`, `denied` or `expired`. Absent
-    /// before the end of the run.
+    /// Outcome at the end point: `succeeded`, `failed`, `cancelled` or `lost`. Absent before the end
+    /// of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
     /// Explanation of the failure for users. Absent without a failure.
@@ -242,13 +242,15 @@ pub struct JobActivity {
 pub struct ComponentChange {
     /// Name of the component, or `sandbox`.
     pub name: String,
-    /// Deployed version before the run's change. Absent if the component was not deployed.
+    /// Deployed version before the run. Absent if the component was not deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<DeployedVersion>,
-    /// Deployed version after the run's change. Absent if the component is not deployed any more.
+    /// Deployed version after the run, or at the end point. Absent if the component is not
+    /// deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<DeployedVersion>,
-    /// True if the component may be partly changed, because an apply is in progress or has failed.
+    /// True if the component may be partly changed, because its last apply is in progress or did
+    /// not succeed.
     #[serde(default)]
     pub incomplete: bool,
 }

@@ -17,8 +17,8 @@ use crate::moment;
 pub struct CreateInstall {
     /// Name or id of the app.
     pub app: String,
-    /// Name of the install, unique on the server: lower-case letters, digits, `-` and `_`. The
-    /// first and the last character are letters or digits.
+    /// Name of the install: lower-case letters, digits, `-` and `_`. The first and the last
+    /// character are letters or digits. Only a deprovisioned install may have the same name.
     #[schema(max_length = 63)]
     pub name: String,
     /// Input values by name. An omitted input has its default.
@@ -27,7 +27,8 @@ pub struct CreateInstall {
     /// True to approve all plans automatically.
     #[serde(default)]
     pub auto_approve: bool,
-    /// True to approve the plans of the first provision automatically. Later runs require approval.
+    /// True to approve the plans of the first provision automatically. This does not approve the
+    /// plans of later runs.
     #[serde(default)]
     pub auto_approve_first: bool,
     /// Config version that the install follows. Default: the newest version of the app.
@@ -45,7 +46,7 @@ pub struct InstallCreated {
     /// Id of the install: `ins_` and a ULID.
     #[schema(value_type = String)]
     pub id: InstallId,
-    /// Name of the install, unique on the server.
+    /// Name of the install, unique among the installs that are not deprovisioned.
     pub name: String,
     /// Id of the app: `app_` and a ULID.
     #[schema(value_type = String)]
@@ -99,7 +100,7 @@ pub struct Install {
     /// Id of the install: `ins_` and a ULID.
     #[schema(value_type = String)]
     pub id: InstallId,
-    /// Name of the install, unique on the server.
+    /// Name of the install, unique among the installs that are not deprovisioned.
     pub name: String,
     /// Id of the app: `app_` and a ULID.
     #[schema(value_type = String)]
@@ -162,17 +163,17 @@ pub struct InstallComponent {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disabled: bool,
     /// State: `absent`, `deployed`, `incomplete` or `torn_down`. An `incomplete` component may be
-    /// partly changed, because an apply is in progress or has failed.
+    /// partly changed, because its last apply is in progress or did not succeed.
     pub state: String,
-    /// Config version of the last run that started an apply. Absent if the component is not
-    /// deployed.
+    /// Config version of the last run that started an apply of the component, or whose plan for it
+    /// had no changes. Absent if the component is not deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u32>,
     /// Id of the deployed build: `bld_` and a ULID. Absent if the component is not deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub build: Option<BuildId>,
-    /// Output values by name, from the last successful apply.
+    /// Output values by name, from the last successful apply or plan without changes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<String, Value>,
     /// Id of the run that has reserved the component: `run_` and a ULID. Absent if no run has.

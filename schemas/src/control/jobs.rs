@@ -84,7 +84,7 @@ pub struct Resolution {
     /// Display name of the principal. Absent if the principal has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_name: Option<String>,
-    /// Reason of the principal.
+    /// Reason that the principal gave.
     pub reason: String,
     /// Time when the server recorded the decision.
     #[serde(with = "moment")]
@@ -229,7 +229,7 @@ pub enum ResolveAs {
     Succeeded,
     /// The work was not done. The job counts as failed.
     Failed,
-    /// The job is queued again, because a repetition of the work is safe.
+    /// The principal considers a repetition of the work safe. The job is queued again.
     Retry,
 }
 

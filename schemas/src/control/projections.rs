@@ -19,7 +19,7 @@ pub struct Projection {
     pub version: u32,
     /// Last log position that the projection includes.
     pub position: u64,
-    /// Number of events from `position` to the head of the log.
+    /// Number of events after `position`, up to the head of the log.
     pub lag: u64,
     /// Positions of the projection's as-of tables. Their names are
     /// `projection_<name>_at_<position>`.

@@ -28,7 +28,7 @@ pub struct Runner {
     /// Sides that disabled the runner: `vendor`, `customer` or both. Absent if no side did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disabled_by: Vec<String>,
-    /// Reason of the last disable or revocation. Absent after the runner was enabled.
+    /// Reason for the last disable or revocation. Absent after the runner was enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Current identity key, 64 hexadecimal digits.

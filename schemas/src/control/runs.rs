@@ -84,7 +84,7 @@ pub struct RunSummary {
     /// Display name of the requester. Absent if the requester has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_by_name: Option<String>,
-    /// Reason of the requester. Absent if the requester gave none.
+    /// Reason that the requester gave. Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Config version from which the steps were planned.
@@ -192,7 +192,7 @@ pub struct Decision {
     /// Display name of the actor. Absent if the actor has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_name: Option<String>,
-    /// Reason of the actor.
+    /// Reason that the actor gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Time when the server recorded the decision.

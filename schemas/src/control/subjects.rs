@@ -23,7 +23,7 @@ pub struct Subject {
     /// Display name of the actor. Absent if the actor has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_name: Option<String>,
-    /// Reason of the actor. Absent while the data is readable.
+    /// Reason that the actor gave. Absent while the data is readable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Time when the server had erased all reachable copies. Absent before that time.

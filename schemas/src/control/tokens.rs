@@ -81,7 +81,7 @@ pub struct TokenCreated {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RenamePrincipal {
-    /// New display name, at most 80 characters and without `:`. Absent: the server erases the
+    /// New display name, at most 80 characters and without `:`. If absent, the server erases the
     /// current name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 80)]

@@ -97,8 +97,8 @@ pub struct TokenRequest {
     pub assertion: String,
 }
 
-/// Response to [`TokenRequest`]. If only the clocks differ, the 401 problem has the member
-/// `server_time`.
+/// Response to [`TokenRequest`]. If the times of the assertion do not match the server's clock, the
+/// 401 problem has the member `server_time`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TokenResponse {
     /// Access token for the header `Authorization: Bearer`.

@@ -1,4 +1,4 @@
-//! Sessions, one per agent process, and the long poll of a session.
+//! Sessions of a runner, and the long poll of a session.
 use chrono::{DateTime, Utc};
 use domain::ids::{ExecutionId, JobId, SessionId};
 use proof::dsse::Envelope;
@@ -271,7 +271,7 @@ pub enum Directive {
         /// Id of the execution: `exe_` and a ULID.
         #[schema(value_type = String)]
         execution: ExecutionId,
-        /// Reason of the request, for users.
+        /// Reason for the request, for users.
         reason: String,
         /// Grace period between SIGTERM and SIGKILL, in seconds.
         grace_s: u64,
@@ -289,7 +289,7 @@ pub enum Directive {
     },
     /// Requests that the runner accepts no new jobs.
     Drain {
-        /// Reason of the request, for users.
+        /// Reason for the request, for users.
         reason: String,
     },
     /// Ends a drain, so that the runner accepts new jobs.

@@ -248,7 +248,7 @@ pub struct ReportResponse {
 /// Pending cancel request for an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PendingCancel {
-    /// Reason of the cancel request, for users.
+    /// Reason for the cancel request, for users.
     pub reason: String,
     /// Grace period between SIGTERM and SIGKILL, in seconds.
     pub grace_s: u64,

@@ -1,4 +1,4 @@
-//! A partly changed component never counts as absent, nor as deployed from the config.
+//! A partly changed component counts neither as absent nor as completely deployed.
 use super::*;
 
 pub fn apply_start() -> (ResourceChange, InstallEvent) {

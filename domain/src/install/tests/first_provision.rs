@@ -29,7 +29,7 @@ fn no_run_but_the_first_provision_is_approved_in_advance() {
     let provisioning = and(ready(), [first_approved(), admitted(ONE, RunKind::Provision, &[])]);
     assert!(state(provisioning.clone()).approves_first(ONE));
     assert!(!state(provisioning.clone()).approves_first(TWO));
-    // The run has ended, and a second one provisions again.
+    // The first run has ended, and a second run provisions again.
     let finished = InstallEvent::RunFinished { run: ONE, outcome: Outcome::Failed };
     let second_provision = and(provisioning, [finished, admitted(TWO, RunKind::Provision, &[])]);
     assert!(![ONE, TWO].into_iter().any(|run| state(second_provision.clone()).approves_first(run)));

@@ -1,4 +1,4 @@
-//! Reservation, change and release of a resource.
+//! Reservation and release of resources.
 use super::*;
 
 #[test]

@@ -206,7 +206,7 @@ fn only_work_that_never_ran_certainly_changed_nothing() {
         and(running(Mutating), [stale.clone()]),
         // For example, an apply does not begin without disk space for its state.
         and(running(Mutating), [failed(Some(2), FailureReason::Refused)]),
-        // Both executions certainly started no process.
+        // The first execution started no process.
         and(never_spawned, [cancelled.clone()]),
         and(second.clone(), [lost(B)]),
         and(second.clone(), [refused.clone()]),

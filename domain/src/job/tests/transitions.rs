@@ -135,7 +135,7 @@ fn rejection_text(error: JobError) -> String {
 }
 
 /// Each column uses the first job with its state name that the walk finds. Execution B does not
-/// hold the job in any of them.
+/// hold the job in any column.
 #[test]
 fn transitions_match_the_golden_table() {
     let mut text = String::from("· no change   ✗ rejected   A reports and may hold the job\n");

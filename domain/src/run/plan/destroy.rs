@@ -113,7 +113,7 @@ impl<'p, F: FnMut() -> StepId> DestroyPlan<'p, F> {
             let Some((name, component)) = self.components.get_key_value(name) else { continue };
             let (name, component) = (*name, *component);
             let step = (self.new_id)();
-            // A dependent of one member of a cycle depends on all members.
+            // A dependent of one member of a cycle counts as a dependent of all members.
             let cycle = toposort::cycle_of(&named, |c| &c.depends_on, name);
             let depends_on_cycle = |other: &&str| {
                 self.components

@@ -1,4 +1,4 @@
-//! A deploy plans only the components that a change affects.
+//! Steps that deploys, teardowns and deprovisions plan.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::digest;

@@ -73,8 +73,8 @@ fn a_user_may_retry_before_the_back_off_is_over_and_after_the_last_retry() {
     let retried_by_user = RunEvent::StepRetried { step: SANDBOX, by: ANN, reason: None };
     let command = RunCommand::RetryStep { step: SANDBOX, by: ANN, reason: None };
     run(scheduled()).when(command).then([retried_by_user.clone()]);
-    // A user's retry does not reset the number of automatic retries of a step that has not failed
-    // finally.
+    // A user's retry of a step that waits for an automatic retry does not reset the number of
+    // automatic retries.
     let retried_history = and(scheduled(), [retried_by_user, started(SANDBOX, J2)]);
     run(retried_history).when(fail(SANDBOX, Some(J2))).then([retry(2, 10)]);
 }
