@@ -1,4 +1,4 @@
-//! State of the server's background tasks. `background/supervise.rs` restarts the tasks.
+//! State of the server's background tasks. `server/supervise.rs` restarts the tasks.
 use std::{
     collections::BTreeSet,
     sync::{Mutex, PoisonError},
@@ -49,7 +49,7 @@ impl Tasks {
     /// Records that a task has failed permanently.
     pub(crate) fn fail(&self, name: &'static str) {
         self.set(name, false);
-        // Only the first failure is reported: later failures follow from it.
+        // Only the first failure is reported, because later failures usually follow from it.
         self.failed.send_if_modified(|failed| failed.is_none() && failed.replace(name).is_none());
     }
 }
