@@ -22,14 +22,15 @@ pub struct ArchiveInfo {
     pub made_at: Timestamp,
     /// True if the database still has the rows.
     pub has_rows: bool,
-    /// Size of the archive's files in bytes, or `None` if they are missing.
+    /// Size of the archive's files in bytes. `None` if its manifest is missing or its files cannot
+    /// be read.
     pub bytes: Option<u64>,
 }
 
 #[derive(Debug, Clone, Serialize)]
 pub struct CreatedArchives {
     pub archives: Vec<Range>,
-    /// Reason why the next partition is not closed. `None` if no partition is left to archive.
+    /// Reason why the next partition is not closed. `None` if every selected partition is archived.
     pub next: Option<String>,
 }
 
@@ -42,8 +43,7 @@ pub struct Range {
     pub bytes: u64,
 }
 
-/// Consumers of the log with their positions. Apart from as-of queries, no reader needs events
-/// before the lowest of these positions.
+/// Asynchronous projections and the policies, with their positions in the log.
 async fn readers(pool: &PgPool) -> Result<Vec<Reader>, ArchiveError> {
     let mut connection = pool.acquire().await?;
     let views = projections::list(&mut connection).await?;
@@ -57,7 +57,7 @@ async fn readers(pool: &PgPool) -> Result<Vec<Reader>, ArchiveError> {
     Ok(readers)
 }
 
-/// Archives every closed partition whose archive does not exist or has lost its files, up to an
+/// Archives every closed partition whose archive does not exist or lacks its manifest, up to an
 /// optional position. Stops at the first partition that is not closed.
 ///
 /// # Errors
@@ -104,8 +104,8 @@ pub async fn create(
     Ok(created)
 }
 
-/// Changes the owner of an archive that root created to the owner of the parent directory, so that
-/// the server can read the archive.
+/// Changes the owner of an archive that root created, so that the server can read the archive. The
+/// new owner is the owner of the directory above the archives.
 fn set_owner(archives: &Archives, of: &Partition) -> Result<(), ArchiveError> {
     let Some(directory) = archives.directory().filter(|_| nix::unistd::geteuid().is_root()) else {
         return Ok(());
@@ -160,7 +160,7 @@ pub async fn list(pool: &PgPool, archives: &Archives) -> Result<Vec<ArchiveInfo>
 /// Verifies every archive that the database lists. Returns the verified ranges.
 ///
 /// # Errors
-/// [`ArchiveError`] of the first archive that differs.
+/// [`ArchiveError`] of the first archive that cannot be verified.
 pub async fn verify(
     pool: &PgPool,
     archives: &Archives,
@@ -176,7 +176,8 @@ pub async fn verify(
     Ok(read)
 }
 
-/// Size of the files of an archive in bytes. `None` if the archive is missing.
+/// Size of an archive's files in bytes. `None` if the database does not list the archive, its
+/// manifest is missing, or its files cannot be read.
 fn files(archives: &Archives, last: u64, known: &[archive::ArchiveRecord]) -> Option<u64> {
     let one = known.iter().find(|one| one.last == last)?;
     let directory = one.directory(archives.directory().unwrap_or(Path::new("archives")));

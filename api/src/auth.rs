@@ -6,8 +6,7 @@
 //! /v2, blobs    Bearer or Basic JWT   one execution        signature                           ─▶ JobCaller
 //! ```
 //!
-//! The server stores no token in clear text. The log has its SHA-256; the token has 256 random
-//! bits.
+//! The log has only the SHA-256 of a `stead_…` token. The token has 256 random bits.
 mod assertion;
 mod bootstrap;
 pub mod names;

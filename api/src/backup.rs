@@ -11,8 +11,9 @@
 //!   manifest.sha256  written last: without it the backup is incomplete
 //! ```
 //!
-//! Not included: the server name, which must be unique; the directory of the build runner, which
-//! has witnessed a longer log, so another runner is enrolled; and the in-memory state of servers.
+//! A backup does not contain the server name, which must be unique, or the in-memory state of
+//! servers. It also does not contain the directory of the build runner, which may have witnessed a
+//! longer log. Another build runner is enrolled after a restore.
 mod create;
 mod files;
 mod manifest;
@@ -44,7 +45,7 @@ use crate::{
 /// Directory of the keys, in the data directory and in a backup.
 const KEYS: &str = "keys";
 const REGISTRY: &str = "registry";
-/// Default directory of the archives.
+/// Name of the directory of the archives in a backup, and its default name in the data directory.
 const ARCHIVES: &str = "archives";
 const DUMP: &str = "database.dump";
 /// Suffix of an incomplete backup.
@@ -58,7 +59,6 @@ pub type Progress<'a> = &'a (dyn Fn(String) + Send + Sync);
 pub enum BackupError {
     #[error("cannot create the backup: {path} already exists; choose another path")]
     Exists { path: String },
-    /// The path of the incomplete backup exists and could belong to another user.
     #[error(
         "cannot create the backup: {path} already exists and is not your own directory with mode 0700; remove it, or choose another path"
     )]
@@ -117,7 +117,7 @@ pub enum BackupError {
 }
 
 impl BackupError {
-    /// Returns true if the backup, or the log in it, is invalid.
+    /// Returns true if the verification of the backup or of its log failed.
     pub fn is_bad_backup(&self) -> bool {
         use BackupError as E;
         match self {

@@ -12,7 +12,7 @@ const MAX_CACHED: usize = 8;
 pub type Range = (u64, u64);
 
 /// Cache of the installs that changed in recently requested ranges. A range of the log never
-/// changes, so only the first page reads its events.
+/// changes, so later pages of a list need not read the events again.
 #[derive(Debug, Default)]
 pub struct ChangedInstallsCache(Mutex<VecDeque<(Range, Arc<BTreeSet<InstallId>>)>>);
 

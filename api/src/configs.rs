@@ -59,7 +59,7 @@ impl ConfigCache {
     }
 }
 
-/// Parses the tar archive of a bundle. Reports errors with file and line.
+/// Parses the tar archive of a bundle. Reports the errors of the config with file and line.
 pub fn read(bytes: &[u8]) -> Result<Config, Problem> {
     let tree = Tree::decode(bytes, Limits::default())
         .map_err(|error| Problem::new(Code::Invalid, format!("invalid bundle: {error}")))?;

@@ -73,7 +73,7 @@ pub struct Census {
     pub queued: usize,
     /// Jobs that runners hold.
     pub claimed: usize,
-    /// Sessions of this server whose runners called within the lease.
+    /// Sessions of this server whose runners have a long poll or called within the lease.
     pub sessions: usize,
     pub long_polls: usize,
 }
@@ -96,7 +96,7 @@ impl Dispatch {
         &self.0.server
     }
 
-    /// Current time on both clocks.
+    /// Current monotonic time and wall-clock time.
     pub fn moment(&self) -> Moment {
         Moment { instant: Instant::now(), wall: (self.0.clock)() }
     }
@@ -125,8 +125,8 @@ impl Dispatch {
         self.state().rates.acquire(runner, calls, now)
     }
 
-    /// Counts a runner's report on a job that it does not own. Returns the number of attempts if it
-    /// is time to record them.
+    /// Counts a runner's report on a job that the runner does not own. Returns the number of
+    /// attempts if they are due to be recorded.
     pub fn count_forgery(&self, runner: RunnerId) -> Option<u32> {
         let now = Instant::now();
         self.state().rates.count_forgery(runner, now)
@@ -154,8 +154,9 @@ impl Dispatch {
         held.then(|| tracked.claim.as_deref().cloned()).flatten()
     }
 
-    /// Returns true if this execution may append to its log, as far as this server knows: if the
-    /// execution holds the job, or if the execution ended the job and the log is not finalized.
+    /// Returns true if this execution may append to its log, as far as this server knows. The
+    /// execution must hold the job, or have ended or have an unknown outcome while the log is not
+    /// finalized.
     pub fn may_write_log(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
         let state = self.state();
         state.jobs.get(job).is_some_and(|tracked| match &tracked.job.state {
@@ -200,7 +201,8 @@ impl Dispatch {
         state.close_session(runner, session);
     }
 
-    /// Guard for commits on behalf of a session. Returns `None` if another server owns the session.
+    /// Guard for commits on behalf of a session. Returns `None` if this server does not own the
+    /// session.
     pub fn guard(&self, runner: RunnerId, session: SessionId) -> Option<SessionGuard> {
         let state = self.state();
         let held = state.runners.get(runner)?.session.as_ref().filter(|held| held.id == session)?;
@@ -219,8 +221,7 @@ impl Dispatch {
         Some(Contact { online, last })
     }
 
-    /// Pending cancellation of an execution. Every response to the runner contains the
-    /// cancellation.
+    /// Pending cancellation of the execution, if the execution holds the job.
     pub fn pending_cancel(&self, job: JobId, execution: ExecutionId) -> Option<PendingCancel> {
         let state = self.state();
         let tracked = state.jobs.get(job)?;
@@ -250,7 +251,6 @@ impl Dispatch {
         Some(state.runners.get(runner)?.session.as_ref()?.capabilities.contains(&kind))
     }
 
-    /// Generation of a runner's current session.
     pub fn generation_of(&self, runner: RunnerId) -> Option<u64> {
         Some(self.state().runners.get(runner)?.session.as_ref()?.generation)
     }
@@ -261,7 +261,7 @@ impl Dispatch {
         self.state().set_log_reader(job, is_reading);
     }
 
-    /// Counts for the metrics.
+    /// Returns the counts for the metrics.
     pub fn census(&self) -> Census {
         let (state, now) = (self.state(), Instant::now());
         let mut census = Census::default();

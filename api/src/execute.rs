@@ -1,9 +1,9 @@
-//! The only writer of the log: loads aggregates, handles commands and saves, over any number of
+//! Runs use cases: loads aggregates, handles commands and appends their events, over any number of
 //! streams in one commit.
 //!
 //! A use case sends commands to aggregates through a [`UnitOfWork`]. Their events are appended
-//! together, guarded by the version of each stream. If a stream changed in the meantime, nothing is
-//! written, and the whole use case runs again with the new state.
+//! together, guarded by the version of each stream. If a stream changed in the meantime, the commit
+//! has no effect, and the use case runs again with the new state.
 use std::{any::Any, collections::HashMap};
 
 use domain::decider::{Decider, Timestamp};
@@ -21,7 +21,7 @@ use crate::{
 /// Maximum number of attempts at a use case whose streams change concurrently.
 const MAX_ATTEMPTS: usize = 3;
 
-/// Entry point of all commands.
+/// Runs use cases on a log.
 #[derive(Clone)]
 pub struct Engine {
     log: EventLog,
@@ -41,7 +41,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Creates a call without further guards.
+    /// Creates a call without an idempotency key and without guards.
     pub fn of(meta: Meta) -> Call {
         Call { meta, key: None, consumer: None, sessions: vec![] }
     }
@@ -80,8 +80,8 @@ impl Engine {
         while conflicts < MAX_ATTEMPTS {
             let mut unit = UnitOfWork::new(self.log.clone(), self.now(), fresh);
             let value = match use_case(&mut unit).await {
-                // A rejection has no commit whose guards would detect an outdated cache. It is
-                // therefore confirmed with fresh state. The confirmation does not count as a
+                // A rejection has no commit whose guards would detect an outdated cache. Fresh
+                // state must therefore confirm the rejection. The confirmation does not count as a
                 // conflict.
                 Err(problem) if !fresh && problem.code.status() < 500 => {
                     fresh = true;
@@ -101,7 +101,7 @@ impl Engine {
         Err(Problem::new(Code::Conflict, detail))
     }
 
-    /// Current state of an aggregate for a response, never for a decision.
+    /// State of an aggregate for a response, not for a decision, because the cache may be outdated.
     pub async fn load<D: Decider>(&self, id: impl ToString) -> Result<D, Problem> {
         let loaded = self.log.load::<D>(&id.to_string()).await?;
         Ok(D::clone(&loaded.state))
@@ -213,7 +213,7 @@ impl UnitOfWork {
         let decided = facts.len();
         let new = facts.iter().map(NewEvent::of).collect::<Result<Vec<_>, _>>();
         loaded.evolve(facts);
-        // Computed after the events are applied: the first event may set the install.
+        // Computed after the events are applied, because the first event may set the install.
         let customer = loaded.state.customer(&loaded.stream.aggregate_id);
         let new = new.map_err(Problem::internal)?.into_iter();
         stream.events.extend(new.map(|event| event.with_customer(customer)));
@@ -265,7 +265,7 @@ impl UnitOfWork {
     }
 }
 
-/// Error that cannot occur: the map contains each stream with the type of its key.
+/// Error that cannot occur, because the map contains each stream with the type of its key.
 fn missing_stream() -> Problem {
     Problem::internal("internal error: a unit of work has lost a stream")
 }

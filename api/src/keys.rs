@@ -1,4 +1,4 @@
-//! Three Ed25519 signing keys of the server, stored outside the database: read access to the
+//! Three Ed25519 signing keys of the server, stored outside the database, so that access to the
 //! database does not allow signing.
 //!
 //! | key | signs |
@@ -8,9 +8,9 @@
 //! | checkpoints | tree heads of the log |
 //!
 //! The enrol command gives a runner the fingerprint of the manifest key. The runner learns the
-//! other keys from the list that this key signs. A replaced key stays in the list until it
-//! expires. Former manifest keys also sign the list, so a runner that knows only a former key can
-//! trust the new one.
+//! other keys from the list that this key signs. A replaced key stays in the list with the time at
+//! which it expires. Former manifest keys also sign the list, so a runner that knows only a former
+//! key can trust the new one.
 mod rotate;
 mod set;
 mod store;
@@ -33,7 +33,7 @@ pub use self::{
     set::{FormerKey, KeySet, PublicKey},
 };
 
-/// Current keys of this server. They never leave the process and are never printed.
+/// Keys of this server, in their directory and in memory.
 pub struct Keys {
     directory: PathBuf,
     set: RwLock<Arc<KeySet>>,
@@ -58,7 +58,7 @@ impl Keys {
     /// Reads the keys of a directory. Creates missing keys with mode 0600.
     ///
     /// # Errors
-    /// [`KeyError`]: an invalid key is never replaced silently.
+    /// [`KeyError`]. An invalid key is not replaced.
     pub fn open(directory: &Path, now: Timestamp) -> Result<Keys, KeyError> {
         store::make_missing(directory, now)?;
         let set = RwLock::new(Arc::new(store::read(directory)?));
@@ -73,7 +73,7 @@ impl Keys {
     /// Reloads the keys. Returns the new set if an operator replaced a key.
     ///
     /// # Errors
-    /// [`KeyError`]: the current keys stay in use.
+    /// [`KeyError`]. The current keys then stay in use.
     pub fn look(&self) -> Result<Option<Arc<KeySet>>, KeyError> {
         let reloaded = Arc::new(store::read(&self.directory)?);
         if reloaded.public() == self.current().public() {

@@ -1,4 +1,4 @@
-//! Metrics of this process, for Prometheus. Names end in their unit.
+//! Metrics of this process, for Prometheus.
 use std::{
     sync::{
         Arc, OnceLock,
@@ -127,7 +127,7 @@ metrics! {
     runner_sessions: Gauge = "runner_sessions", "Runners with a session on this server";
     runner_long_polls: Gauge = "runner_long_polls", "Long polls that wait on this server";
     jobs_queued: Gauge = "jobs_queued", "Jobs that wait for a runner";
-    jobs_claimed: Gauge = "jobs_claimed", "Jobs that runners of this server have claimed";
+    jobs_claimed: Gauge = "jobs_claimed", "Jobs that runners have claimed";
     log_position: Gauge = "log_position", "Last position of the log";
     projections_position: Gauge = "projections_position",
         "Position that the projections of this server have reached";

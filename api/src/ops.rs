@@ -29,8 +29,9 @@ async fn healthz() -> Json<Value> {
     Json(json!({"status": "alive"}))
 }
 
-/// Readiness: every background task runs, the database responds within a second, the database
-/// layout has this program's version, and the server is not stopping.
+/// Readiness. The server is not stopping, every background task runs, and the server has read the
+/// log recently. The database responds within a second and has the layout of this program's
+/// version.
 async fn readyz(State(app): State<App>) -> ApiResult<Value> {
     if app.stopping.is_cancelled() {
         return Err(Problem::new(Code::ShuttingDown, "the server is stopping").retry_after(5));

@@ -38,16 +38,13 @@ pub struct Embedded {
     sync: Option<PendingSync>,
 }
 
-/// Reasons why there is no private Postgres, each with a remedy.
+/// Errors of the private Postgres and of its tools.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddedError {
-    /// There is no Postgres, or it cannot be started or stopped.
     #[error(transparent)]
     Supervisor(#[from] postgres_supervisor::Error),
-    /// A database operation failed, for example the creation of the roles.
     #[error("cannot set up Postgres: {0}")]
     Setup(#[from] sqlx::Error),
-    /// The database URL is invalid.
     #[error("invalid database URL: {0}")]
     Url(String),
     #[error("{program} failed: {said}")]
@@ -113,7 +110,8 @@ impl Embedded {
         Cluster::is_in(data)
     }
 
-    /// Waits until a new cluster is on the disk. The server acknowledges no request before.
+    /// Waits until a new cluster is on the disk. The server must not acknowledge a request before
+    /// that.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Problems of both APIs: one closed list of codes, one format (RFC 9457).
 //!
 //! A handler returns `ApiResult<T>`. The operator `?` converts an error of the called code to a
-//! [`Problem`]. Internal errors (the database, a broken file) are logged and never sent.
+//! [`Problem`]. The details of an internal error are logged and not sent.
 use axum::{
     Json,
     http::{HeaderValue, StatusCode, header},
@@ -181,7 +181,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Returns true if the database is unavailable or overloaded, so that a retry may succeed.
+/// Returns true if a retry may succeed, for example because the database is unavailable.
 pub(crate) fn is_unavailable(error: &sqlx::Error) -> bool {
     use sqlx::Error::{Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
     // SQLSTATE classes: connection, read-only, conflicts, resources, locks, operator, disk.
@@ -195,7 +195,7 @@ pub(crate) fn is_unavailable(error: &sqlx::Error) -> bool {
 impl From<sqlx::Error> for Problem {
     fn from(error: sqlx::Error) -> Self {
         let down = is_unavailable(&error);
-        // 22021: the request has a character that text cannot have, usually NUL.
+        // Code 22021 means that the request has a character that text cannot have, usually NUL.
         if error
             .as_database_error()
             .is_some_and(|database_error| database_error.code().as_deref() == Some("22021"))

@@ -59,7 +59,7 @@ pub struct Server {
     loops: JoinSet<()>,
 }
 
-/// Reasons why the server cannot start, each with a remedy.
+/// Reasons why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
@@ -86,14 +86,15 @@ impl Server {
     /// Starts the server. The caller holds the data directory's lock.
     ///
     /// # Errors
-    /// [`StartError`]; no task is left running.
+    /// [`StartError`].
     pub async fn start(options: Options) -> Result<Server, StartError> {
         Server::start_with(options, system_clock()).await
     }
 
-    /// Starts the server with another clock.
+    /// Starts the server with the given clock.
     async fn start_with(options: Options, clock: Clock) -> Result<Server, StartError> {
-        // Binds the listeners first: a port in use is the most common error and is cheap to detect.
+        // Binds the listeners first, because a port in use is a common error and is cheap to
+        // detect.
         let (control, runner) = options.bind_listeners().await?;
         let keys = Keys::open(&options.data.join("keys"), clock())?;
         let ring = wrapping::load_or_create(&options.data.join("keys"), clock())?;
@@ -153,7 +154,7 @@ impl Server {
             auth::create_another_owner(&log, &options.data, clock()).await?;
         }
         let config = options.config(&control, &runner)?;
-        // The directory may be mounted read-only. `stead keys list` then shows fingerprints only.
+        // The directory may be mounted read-only. `stead keys list` then shows no verifier keys.
         if let Err(error) = keys.record_log(log.log_id()) {
             warn!(error = %error, "Cannot record the log of these keys in their directory");
         }
@@ -205,8 +206,7 @@ impl Server {
         self.app.tasks.failed().await
     }
 
-    /// Stops the server: long polls return, open requests end, and loops complete their current
-    /// work.
+    /// Stops the server. Long polls return, and open requests and loops get a limited time to end.
     pub async fn stop(mut self) {
         self.app.stopping.cancel();
         while self.listeners.join_next().await.is_some() {}

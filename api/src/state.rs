@@ -64,7 +64,7 @@ pub struct Inner {
     pub as_of_permits: Arc<Semaphore>,
     pub changed_installs: ChangedInstallsCache,
     pub clock: Clock,
-    /// Cancelled once at shutdown: long polls and streams then return.
+    /// Cancelled at shutdown. Long polls and streams then return.
     pub stopping: CancellationToken,
 }
 
@@ -82,8 +82,8 @@ pub struct Config {
     pub control_url: String,
     /// Public URL of the Runner API, which the enrol command prints.
     pub runner_url: String,
-    /// Private root certificate that runners pin, as `sha256:…`. `None` if the certificate is from
-    /// a public CA, or there is none.
+    /// Digest of the private root certificate that runners pin, as `sha256:…`. `None` if the chain
+    /// does not end with a root, or if the Runner API has no certificate.
     pub runner_ca: Option<String>,
     /// Maximum size of an artifact blob in bytes.
     pub max_blob_bytes: u64,
@@ -109,12 +109,12 @@ impl App {
         Source { pool: self.owner().clone(), ..Source::from(self.log()) }
     }
 
-    /// The log, for reading and following. Only the engine writes to it.
+    /// The log, for reading and following. Use cases write to it through the engine.
     pub fn log(&self) -> &EventLog {
         self.engine.log()
     }
 
-    /// Current time in microseconds, the precision of events and rules.
+    /// Current time of the server's clock.
     pub fn now(&self) -> Timestamp {
         (self.clock)()
     }

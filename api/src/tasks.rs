@@ -49,7 +49,7 @@ impl Tasks {
     /// Records that a task has failed permanently.
     pub(crate) fn fail(&self, name: &'static str) {
         self.set(name, false);
-        // Only the first failure is reported: later failures follow from it.
+        // Only the first failure is reported, because later failures usually follow from it.
         self.failed.send_if_modified(|failed| failed.is_none() && failed.replace(name).is_none());
     }
 }

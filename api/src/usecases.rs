@@ -1,4 +1,4 @@
-//! Use cases: load, decide, save. Handlers and policies call them, and nothing else appends events.
+//! Use cases, which load aggregates, handle commands and save the events.
 pub mod access;
 pub mod apps;
 pub mod builds;

@@ -26,7 +26,6 @@ const MAX_LIFETIME: i64 = 60;
 /// Time for which the server remembers a used assertion, in seconds. An assertion expires earlier.
 const REPLAY_WINDOW_SECONDS: i64 = 2 * MAX_SKEW + 60;
 
-/// Unverified claim of the runner id.
 #[derive(Deserialize)]
 struct UnverifiedSubject {
     sub: RunnerId,
@@ -51,7 +50,7 @@ impl Assertions {
     /// not used before.
     ///
     /// # Errors
-    /// 401, with `server_time` if only the clock differs.
+    /// 401, with `server_time` if the clocks differ too much or the assertion has expired.
     pub fn verify(
         &self,
         assertion: &str,
@@ -72,11 +71,10 @@ impl Assertions {
     }
 
     /// Returns the claims of a session opening. Checks its signature, audience and time. A runner
-    /// may send the same opening again: the session's row shows every server whether the opening
-    /// was used.
+    /// may send the same opening again, because the session's row shows whether it was used.
     ///
     /// # Errors
-    /// 401, with `server_time` if only the clock differs.
+    /// 401, with `server_time` if the clocks differ too much or the assertion has expired.
     pub fn verify_opening(
         assertion: &str,
         identity_key: &str,
@@ -94,7 +92,7 @@ impl Assertions {
     ///
     /// # Errors
     ///
-    /// 401, with `server_time` if only the clock differs.
+    /// 401, with `server_time` if the clocks differ too much or the assertion has expired.
     pub fn verify_rekey(
         request: &RekeyRequest,
         identity_key: &str,

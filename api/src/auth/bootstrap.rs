@@ -19,7 +19,7 @@ use event_log::{AppendError, Commit, EventLog, Meta, NewEvent, StreamId, Write};
 use super::{PrincipalCache, names, secret};
 use crate::ids;
 
-/// File in the data directory with the token of the first owner.
+/// File in the data directory with the token of the owner that was last created there.
 pub const OWNER_TOKEN: &str = "owner.token";
 /// Initial name of the first owner.
 const DEFAULT_NAME: &str = "owner";
@@ -31,7 +31,7 @@ const RESERVED_NAME: &str = "principal/owner";
 pub enum BootstrapError {
     #[error("cannot write {path}: {reason}")]
     File { path: String, reason: io::Error },
-    #[error("cannot store the owner's name: {0}")]
+    #[error("cannot update the owner's name: {0}")]
     Database(#[from] sqlx::Error),
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -45,8 +45,8 @@ pub enum BootstrapError {
     Digest(#[from] DigestError),
 }
 
-/// Creates the first owner of a log without principals. Writes the token file before the commit: a
-/// server that is killed in between leaves an unused file, and not an owner without a token.
+/// Creates the first owner of a log without principals. Writes the token file before the commit, so
+/// that a killed server cannot leave an owner without a token.
 ///
 /// Returns the path of the file if an owner was created.
 ///

@@ -12,7 +12,7 @@ use crate::problem::Problem;
 const MAX_CHARACTERS: usize = 80;
 
 /// Returns the name without surrounding spaces. A name must not look like an id, because outputs
-/// show names of actors.
+/// show the name of an actor instead of its id.
 ///
 /// # Errors
 ///

@@ -70,8 +70,8 @@ impl Default for PrincipalCache {
 }
 
 impl PrincipalCache {
-    /// Loads the events of all principals and all revocations of runners with two queries. Reads
-    /// streams that begin in an archive separately.
+    /// Loads the events of all principals and all revocations of runners that are in the database.
+    /// Then loads each stream that begins in an archive.
     ///
     /// # Errors
     ///
@@ -81,8 +81,8 @@ impl PrincipalCache {
         for event in log.rows_of(Access::NAME, (Runner::NAME, "runner.revoked")).await? {
             self.apply_event(&event);
         }
-        // Lists archived streams only after the first query, because rows may be moved to an
-        // archive in between.
+        // Lists the archived streams after reading the rows. In the other order, rows that move to
+        // an archive in between would be missing.
         let older = format!(
             "select aggregate_type, aggregate_id from log_stream where aggregate_type = any($1) \
              and first_position <= {FLOOR} \
@@ -98,8 +98,8 @@ impl PrincipalCache {
         Ok(())
     }
 
-    /// Loads one stream that begins in an archive. If the stream cannot be read, rejects only its
-    /// principal or runner.
+    /// Loads one stream that begins in an archive. If the stream is damaged or its archive cannot
+    /// be read, rejects only its principal or runner.
     async fn load_archived(&self, log: &EventLog, kind: &str, id: &str) -> Result<(), LogError> {
         if kind == Access::NAME {
             let Ok(principal) = id.parse() else {
@@ -196,13 +196,14 @@ impl PrincipalCache {
     }
 
     /// Waits until the cache includes a position, at most [`CATCH_UP_TIMEOUT`]. A request that
-    /// changes access waits before its response, so that the change affects the next request.
+    /// changes access waits before its response, so that the next request to this server sees the
+    /// change.
     pub async fn wait_for_position(&self, position: u64) {
         let mut applied = self.position.subscribe();
         let _ = timeout(CATCH_UP_TIMEOUT, applied.wait_for(|applied| *applied >= position)).await;
     }
 
-    /// Returns true if the log has no principals.
+    /// Returns true if the cache has no principals and no unreadable callers.
     pub fn is_empty(&self) -> bool {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
         tables.principals.is_empty() && tables.unreadable.is_empty()
@@ -215,7 +216,8 @@ impl PrincipalCache {
     /// Returns the principal of a token.
     ///
     /// # Errors
-    /// 401 if the token is unknown, expired or revoked.
+    /// 401 if the token is unknown, expired or revoked. 503 if an event of its principal is
+    /// unreadable.
     pub fn identify(&self, token: &str, now: Timestamp) -> Result<Identity, Problem> {
         let unknown = || {
             Problem::new(
@@ -244,7 +246,8 @@ impl PrincipalCache {
     ///
     /// # Errors
     ///
-    /// 401 if the token is no longer valid, 403 if a role was revoked.
+    /// 401 if the token is no longer valid, 403 if a role was revoked, 503 if an event is
+    /// unreadable.
     pub fn check_still_valid(
         &self,
         (principal, token): (PrincipalId, TokenId),
@@ -269,7 +272,7 @@ impl PrincipalCache {
         ))
     }
 
-    /// Principals with the owner role, as of the position of the cache.
+    /// Principals with the owner role, except those with an unreadable event.
     pub fn owners(&self) -> Vec<PrincipalId> {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
         let owners = tables.principals.iter().filter(|(id, known)| {

@@ -4,16 +4,15 @@ use std::fmt;
 
 use domain::access::Role;
 
-/// Role that a route requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequiredRole {
-    /// Any valid token.
+    /// Principals with any role.
     Viewer,
-    /// Principals that read the log.
+    /// Auditors and owners.
     Auditor,
-    /// Principals that approve and deny plans.
+    /// Approvers and owners.
     Approver,
-    /// Principals that make changes.
+    /// Owners only.
     Owner,
 }
 

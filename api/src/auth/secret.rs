@@ -1,5 +1,4 @@
-//! Secrets that the server issues. Each has 256 random bits, and the server stores only its
-//! SHA-256.
+//! Secrets that the server issues. Each has 256 random bits, and the log has only its SHA-256.
 //!
 //! The token of a principal is `stead_<43 characters>`. An enrolment token starts with
 //! `stead_enrol_`; its use case creates it.

@@ -24,7 +24,7 @@ use crate::{
     problem::{Code, Problem},
 };
 
-/// Lifetime of an access token.
+/// Lifetime of an access token in seconds.
 pub const ACCESS_SECONDS: u64 = 15 * 60;
 /// Seconds for which a job token stays valid after the deadline of its execution, for the last
 /// report.
@@ -147,7 +147,7 @@ impl Tokens {
         let cached: CachedClaims<C> = keys.verify(token, now).map_err(|error| match error {
             TokenError::Malformed => Problem::new(
                 Code::TokenTypeMismatch,
-                "this is not a signed token; use an access token or a job token",
+                "cannot read the token: it is not a signed token; use an access token or a job token",
             ),
             TokenError::Signature => Problem::new(
                 Code::TokenUnknown,
@@ -227,7 +227,6 @@ mod tests {
         Timestamp::from_timestamp(1_700_000_000, 0).unwrap()
     }
 
-    /// Keys in a temporary directory.
     fn keys() -> (tempfile::TempDir, Keys) {
         let dir = tempfile::tempdir().unwrap();
         let keys = Keys::open(dir.path(), now()).unwrap();

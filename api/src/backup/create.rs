@@ -46,7 +46,8 @@ pub async fn create(
     // Signs with the copied keys, which are available to a restore.
     let keys = keys::load(&draft.path.join(KEYS))?;
     files_copied.push(measure_file(&draft.path, DUMP)?);
-    // Copied after the snapshot: every artifact that an event names was stored before the event.
+    // Copied after the snapshot, so that the copy has every artifact that an event in the snapshot
+    // names.
     files_copied.extend(draft.registry(data, progress)?);
     files_copied.extend(draft.archives(archives, &archived, progress)?);
     let token = data.join(OWNER_TOKEN);
@@ -81,7 +82,7 @@ struct SnapshotParts {
     keys: Vec<File>,
 }
 
-/// Writes the dump and copies the keys, both consistent with one snapshot.
+/// Writes the dump of one snapshot, and copies the keys that the data in the dump needs.
 async fn database(
     draft: &Draft,
     data: &Path,
@@ -101,8 +102,8 @@ async fn database(
     let head = event_log::head_snapshot(&mut reader).await?;
     let mut archived = archive::list(&mut reader).await?;
     archived.retain(|archive| archive.dropped_at.is_some());
-    // Copied after the snapshot, so every key that wraps data in it is among the current and former
-    // keys.
+    // Copied after the snapshot, so every key that wraps data in the snapshot is among the current
+    // and former keys.
     let keys = draft.keys(data)?;
     wrapping::load(&draft.path.join(KEYS))?.check_all(&mut reader).await?;
     // Created before pg_dump opens it, because pg_dump would create a file that other users can
@@ -272,7 +273,7 @@ impl Draft {
         files::copy(&from.join(inner), &self.path.join(&name), name_text)
     }
 
-    /// Renames the complete backup to its final path.
+    /// Syncs the complete backup, packs it if `out` names a tar file, and moves it to `out`.
     fn finish(self, out: &Path, progress: Progress<'_>) -> Result<(), BackupError> {
         for directory in pack::directories(&self.path)? {
             files::sync(&directory)?;
@@ -294,8 +295,8 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // After a success the draft no longer exists under this path. After a failure the copied
-        // keys must not remain.
+        // A complete backup is no longer under this path, or has been packed. The keys that were
+        // copied to an incomplete backup must not remain.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

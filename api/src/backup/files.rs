@@ -16,7 +16,7 @@ pub(super) fn is_partial(path: &Path) -> bool {
     name.as_encoded_bytes().ends_with(PARTIAL.as_bytes())
 }
 
-/// Creates a directory with mode 0700, unless it exists.
+/// Creates a directory and its missing parents with mode 0700.
 pub(super) fn directory(path: &Path) -> Result<(), BackupError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at(path))
 }
@@ -46,7 +46,7 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), BackupError> {
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(at(path))
 }
 
-/// Creates a new file with mode 0600, regardless of the umask.
+/// Creates a new file that only its owner can access, regardless of the umask.
 pub(super) fn new(path: &Path) -> Result<fs::File, BackupError> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true).mode(0o600).open(path).map_err(at(path))
@@ -93,7 +93,7 @@ pub(super) fn measure(
 
 /// Lists the files below a directory, by their relative paths. The files of a directory come before
 /// the files of its subdirectories, so that an index is copied before the files that the index
-/// lists. Skips dot files, which are incomplete uploads.
+/// lists. Skips incomplete files, whose names begin with a dot or end with `.new`.
 pub(super) fn list_files(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
     let (mut paths, mut waiting) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(inner) = waiting.pop() {
@@ -103,7 +103,6 @@ pub(super) fn list_files(directory: &Path) -> Result<Vec<PathBuf>, BackupError> 
             let entry = entry.map_err(at(&here))?;
             let (name, kind) = (entry.file_name(), entry.file_type().map_err(at(&here))?);
             let leaves = name.to_string_lossy();
-            // Temporary file of an atomic replacement.
             let draft = leaves.starts_with('.') || leaves.ends_with(".new");
             match (kind.is_dir(), kind.is_file() && !draft) {
                 (true, _) if !leaves.starts_with('.') => directories.push(inner.join(name)),
@@ -127,8 +126,8 @@ pub(super) fn relative_path(name: &str) -> Option<PathBuf> {
     (is_relative && !name.is_empty()).then_some(path)
 }
 
-/// Changes the owner of the restored files to the owner of the data directory, because root may
-/// restore for a service user.
+/// Changes the owner of the restored files to the owner of the data directory if root restores for
+/// a service user.
 pub(super) fn set_owner(data: &Path, names: &[&str]) -> Result<(), BackupError> {
     if !nix::unistd::geteuid().is_root() {
         return Ok(());

@@ -40,7 +40,7 @@ pub struct Manifest {
     pub recorded_at: Timestamp,
     /// Signed checkpoint of the log in the dump.
     pub checkpoint: String,
-    /// All other files, in the order in which they were copied.
+    /// All files except the manifest and its digest.
     pub files: Vec<File>,
 }
 
@@ -64,7 +64,7 @@ impl Manifest {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// Writes the manifest, which completes a backup.
+    /// Writes the manifest and its digest, which completes a backup.
     pub(super) fn write(&self, backup: &Path) -> Result<(), BackupError> {
         let mut bytes = serde_json::to_vec_pretty(self)
             .map_err(|error| at(&backup.join(FILE))(error.into()))?;

@@ -26,7 +26,7 @@ pub struct Restored {
     pub next_epoch: u64,
 }
 
-/// Copies the files of a backup into a data directory.
+/// Copies all files of a backup except the dump and the manifest into a data directory.
 ///
 /// # Errors
 /// [`BackupError`].
@@ -84,10 +84,14 @@ pub async fn restore_database(
     });
     let verified = verified.await?;
     if (verified.size, verified.root) != (source.checkpoint.size, source.checkpoint.root) {
-        let difference = format!("it has {} events, and the backup has {position}", verified.size);
+        let difference = format!(
+            "its size or its root differs: it has {} events, and the backup has {position}",
+            verified.size
+        );
         return Err(BackupError::LogMismatch(difference));
     }
-    // Grants privileges, which a dump does not contain, and creates the tables of later versions.
+    // Grants privileges, which a dump does not contain, and creates tables that an older dump
+    // lacks.
     crate::server::prepare(log_source.clone()).await?;
     let forged = verified.reported.wrong.iter().map(|wrong| wrong.position).collect();
     let restored = compare_checkpoints(source, log_source, witnesses).await;
@@ -116,7 +120,7 @@ async fn compare_checkpoints(
     Ok(Restored { checkpoints, witnessed, forged: vec![], next_epoch })
 }
 
-/// Rejects a database that contains any table, because it may be in use.
+/// Rejects a database that contains a relation or the schema of the log, because it may be in use.
 async fn is_empty(connection: &mut PgConnection) -> Result<(), BackupError> {
     let any = "select n.nspname || '.' || c.relname from pg_class c \
                join pg_namespace n on n.oid = c.relnamespace \

@@ -12,7 +12,6 @@ use crate::keys::{self, KeySet, wrapping};
 
 /// Complete backup whose files match the manifest.
 pub struct Source {
-    /// Manifest of the backup. All files match the manifest.
     pub manifest: Manifest,
     pub keys: KeySet,
     /// Signed head of the log in the backup.
@@ -71,8 +70,7 @@ impl Source {
         self.directory.join(name)
     }
 
-    /// Keys that wrap the subject keys of the backup. Empty if the backup was created before fields
-    /// were encrypted.
+    /// Keys that wrap the subject keys of the backup. Empty if the backup has no wrapping key.
     pub(super) fn wrapping(&self) -> Result<KeyRing, BackupError> {
         Ok(wrapping::load(&self.path(KEYS))?)
     }

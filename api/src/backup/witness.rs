@@ -33,7 +33,8 @@ pub struct Coverage {
 }
 
 impl WitnessCheckpoint {
-    /// Reads a checkpoint and verifies that a key of the backup signed it.
+    /// Reads a checkpoint. Verifies that a key of the backup signed it and that it belongs to the
+    /// same log.
     ///
     /// # Errors
     /// [`BackupError::Witness`].
@@ -57,7 +58,7 @@ impl WitnessCheckpoint {
     /// Compares the checkpoint with the log.
     ///
     /// # Errors
-    /// [`BackupError::Forked`].
+    /// [`BackupError::Forked`] if the histories differ, or an error of reading the log.
     pub(super) async fn compare(&self, log: &EventLog) -> Result<Coverage, BackupError> {
         let (position, end) = (self.checkpoint.size, log.head().size);
         let missing = (position > end).then_some((end + 1, position));

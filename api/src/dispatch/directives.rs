@@ -11,8 +11,8 @@ use super::{
 };
 
 impl DispatchState {
-    /// Queues a directive for a runner and wakes its long poll. Returns true if the directive is
-    /// new.
+    /// Queues a directive for a runner and wakes its long poll. Returns false if the directive is
+    /// not new, or if the runner has no session on this server.
     pub fn send(
         &mut self,
         runner: RunnerId,
@@ -93,7 +93,7 @@ pub(super) fn send_intake(session: &mut Session, drained: bool) {
     } else {
         Directive::Resume
     };
-    // Sends changes only: a runner that was never drained needs no resume.
+    // Sends only changes, because a runner that was never drained needs no resume.
     let changed = session.drained != drained;
     session.drained = drained;
     if changed {

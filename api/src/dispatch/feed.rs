@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Dispatch, job_table::JobEventRecord};
 
-/// Number of events per read when the in-memory tail is not enough.
+/// Number of events per read from the database.
 const PAGE: u32 = 1_000;
 
 impl Dispatch {
@@ -20,7 +20,7 @@ impl Dispatch {
     pub fn apply(&self, events: &[StoredEvent]) {
         for stored in events {
             if let Err(error) = self.apply_one(stored) {
-                tracing::error!(position = stored.position, error = %error, "Cannot read an event");
+                tracing::error!(position = stored.position, error = %error, "Dispatcher cannot read an event");
             }
         }
     }
@@ -52,7 +52,7 @@ impl Dispatch {
 }
 
 /// Applies the log from `position` on, until the server stops. Events of this server arrive in
-/// memory. Events of other servers are read from the database.
+/// memory. Other events, and events that were missed, are read from the database.
 pub async fn follow(
     dispatch: Dispatch,
     log: EventLog,
@@ -77,7 +77,7 @@ pub async fn follow(
                     position += batch.len() as u64;
                     false
                 }
-                // Already read, in part or completely, or preceded by a gap.
+                // The batch is already applied, in part or completely, or a gap precedes it.
                 Ok(batch) => batch.last().is_some_and(|last| last.position > position),
                 Err(RecvError::Lagged(_)) => true,
                 Err(RecvError::Closed) => return,

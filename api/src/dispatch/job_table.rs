@@ -1,5 +1,5 @@
-//! Jobs that are not complete yet, built from their events: jobs to offer, and jobs that runners
-//! hold.
+//! Jobs that are not complete yet, built from their events. A job is complete when it has ended and
+//! its logs are finalized.
 //!
 //! The table follows the log in its order and makes no decisions. An offer is only a hint. The job
 //! aggregate decides on every claim and report.
@@ -50,19 +50,19 @@ pub struct TrackedJob {
     /// Last time the server requested the runner's journal, because a poll did not name this
     /// execution.
     pub journal_requested_at: Option<Instant>,
-    /// Time at which the pending cancellation was requested.
+    /// Start of the timeout of the pending cancellation.
     pub cancel_since: Option<Instant>,
     /// Stored event of the last claim, if this server has seen it.
     pub claim: Option<Box<StoredEvent>>,
-    /// Runner of the last claim, if this server has seen it.
+    /// Runner of the last claim, if this server knows it.
     pub last_runner: Option<RunnerId>,
-    /// Logs of ended executions that are not finalized.
+    /// Logs that are not finalized, of executions that ended or have an unknown outcome.
     pub open_logs: Vec<OpenLog>,
     /// True while an offer of the job is open, so that the job is not offered twice.
     pub offered: bool,
 }
 
-/// Log that is still arriving at any server.
+/// Log that is not finalized and may still be arriving at any server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenLog {
     /// Execution that writes the log.
@@ -84,7 +84,7 @@ pub struct JobEventRecord {
     /// Time of the append.
     pub recorded_at: Timestamp,
     pub event: JobEvent,
-    /// Stored event of a claim. Its inclusion proof is needed shortly afterwards.
+    /// Stored event, if it is a claim.
     pub claim: Option<Box<StoredEvent>>,
 }
 
@@ -92,14 +92,14 @@ pub struct JobEventRecord {
 #[derive(Debug, Default)]
 pub struct JobTable {
     jobs: HashMap<JobId, TrackedJob>,
-    /// Queued jobs without an open offer, by target and kind. A kind that no runner accepts is
-    /// therefore not scanned repeatedly.
+    /// Queued jobs without an open offer, by target and kind. The dispatcher thus skips a kind that
+    /// no runner accepts, whatever the number of its jobs.
     waiting: HashMap<(Target, JobKind), BTreeMap<u64, JobId>>,
     by_runner: HashMap<RunnerId, BTreeSet<JobId>>,
 }
 
 impl TrackedJob {
-    /// Creates the entry of a loaded job. `last_contact` is the time of the last contact.
+    /// Creates the entry of a loaded job.
     pub fn loaded(
         job: Job,
         sequence: u64,
@@ -168,7 +168,6 @@ impl TrackedJob {
         }
     }
 
-    /// Runners that may claim the job.
     pub fn target(&self) -> Option<Target> {
         self.work().map(|work| match work.origin {
             Origin::Build { .. } => Target::Build,
@@ -203,7 +202,7 @@ impl TrackedJob {
 }
 
 impl JobTable {
-    /// Adds a job that was loaded when the server started.
+    /// Adds a loaded job, unless it is complete or the table already has its events.
     pub fn insert(&mut self, id: JobId, mut tracked: TrackedJob) {
         let known = self.jobs.get(&id).is_some_and(|known| known.sequence >= tracked.sequence);
         if !known && !tracked.is_complete() {
@@ -278,7 +277,7 @@ impl JobTable {
         ids.filter_map(|id| Some((*id, self.jobs.get(id)?)))
     }
 
-    /// Numbers of slots that a runner's jobs occupy: by actions, and by all other kinds.
+    /// Numbers of slots that a runner's active jobs occupy: by actions, and by all other kinds.
     pub fn load(&self, runner: RunnerId) -> (u32, u32) {
         self.held_by(runner).filter(|(_, tracked)| tracked.active_execution().is_some()).fold(
             (0, 0),
@@ -336,7 +335,7 @@ impl JobTable {
         silent
     }
 
-    /// Records that the log of an execution grew, which restarts the timeout for its end.
+    /// Records that the log of an execution grew, which restarts the timeout for its finalization.
     pub fn log_grew(&mut self, job: JobId, execution: ExecutionId, length: u64, now: Instant) {
         let open_logs = self.jobs.get_mut(&job).map(|tracked| &mut tracked.open_logs);
         for open in open_logs.into_iter().flatten() {

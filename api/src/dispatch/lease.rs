@@ -22,7 +22,7 @@ pub struct ContactState {
 pub enum LivenessTransition {
     /// No contact for a full lease.
     Disconnected,
-    /// Pure work without contact for so long that it is started elsewhere.
+    /// Pure work had no contact for [`Timing::lost`].
     ContactTimeout,
     /// The deadline and the grace period after it have passed.
     DeadlinePassed,

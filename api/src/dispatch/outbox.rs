@@ -10,11 +10,11 @@ use schemas::runner::{Directive, SentDirective};
 pub enum DirectiveSubject {
     /// Offer of this job.
     Offer(JobId),
-    /// Cancellation of this execution. True for the second, forced request.
+    /// Cancellation of this execution. True for a forced cancellation.
     Cancel(ExecutionId, bool),
     /// Start or end of reading this job's log.
     Tail(JobId),
-    /// Permission to accept new work.
+    /// Drain or resume of the runner.
     Intake,
     /// Request for a new identity key.
     Rekey,
@@ -33,7 +33,8 @@ impl Outbox {
         Outbox { session, sent: 0, waiting: Vec::new(), acknowledged: HashSet::new() }
     }
 
-    /// Queues a directive. Returns false if it is already queued or acknowledged.
+    /// Queues a directive. Returns false if it is already queued, or if a directive on its subject
+    /// was acknowledged.
     pub fn push(&mut self, about: DirectiveSubject, directive: Directive) -> bool {
         if self.acknowledged.contains(&about) {
             return false;

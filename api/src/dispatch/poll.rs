@@ -28,7 +28,7 @@ pub enum Polled {
     Directives {
         /// All directives that the runner has not acknowledged.
         directives: Vec<SentDirective>,
-        /// Remaining time of each lease.
+        /// Leases of the executions that the poll names.
         leases: Vec<Lease>,
         delay_ms: u64,
     },
@@ -165,7 +165,7 @@ impl Dispatch {
         let most =
             if request.running.is_empty() { timing.long_poll } else { timing.long_poll_busy() };
         let until = self.moment().instant + wait.min(most);
-        // Only a later poll may release this poll.
+        // Releases an earlier poll only once, because a later poll may wait by then.
         let mut first = true;
         loop {
             let parked = {
@@ -217,7 +217,7 @@ fn current(
     match newest {
         None => Err(SessionError::Unknown),
         Some(newest) if newest == (session, generation) => Ok(entry),
-        // A newer generation than this server knows: another server opened the session.
+        // This server does not know the newer generation, so another server opened the session.
         Some((_, current)) if generation > current => Err(SessionError::Unknown),
         Some(_) => Err(SessionError::Superseded),
     }

@@ -40,7 +40,6 @@ impl CallKind {
 /// such records.
 const FORGERY_INTERVAL: Duration = Duration::from_secs(600);
 
-/// Remaining allowance of each runner.
 #[derive(Debug, Default)]
 pub struct RateLimits {
     buckets: HashMap<(RunnerId, CallKind), (Instant, f64)>,
@@ -49,8 +48,8 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// Counts a runner's report on a job that it does not own. Returns the number of attempts if it
-    /// is time to record them.
+    /// Counts a runner's report on a job that the runner does not own. Returns the number of
+    /// attempts if they are due to be recorded.
     pub fn count_forgery(&mut self, runner: RunnerId, now: Instant) -> Option<u32> {
         let (attempts, recorded) = self.forgeries.entry(runner).or_default();
         *attempts = attempts.saturating_add(1);

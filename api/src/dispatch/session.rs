@@ -15,7 +15,8 @@ use super::{job_table::Target, outbox::Outbox};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
     Directive,
-    /// Another poll of the session arrived, so the waiting poll returns 204.
+    /// Another poll of the session arrived, or the runner ended the session. The waiting poll
+    /// returns 204.
     Released,
     Stop,
 }
@@ -27,9 +28,9 @@ pub struct Session {
     pub id: SessionId,
     /// Number that grows with each session of a runner.
     pub generation: u64,
-    /// Fencing token of this server from the database. Grows with each takeover.
+    /// Fencing token of this server from the database. Grows with each takeover and each restart.
     pub server_epoch: u64,
-    /// Agent process, or `None` if the session was opened at another server.
+    /// Id of the agent process, or `None` if the session was opened at another server.
     pub process_id: Option<String>,
     /// Kinds of jobs that the session accepts.
     pub capabilities: Vec<JobKind>,
@@ -45,7 +46,7 @@ pub struct Session {
     pub long_poll: Option<oneshot::Sender<Wake>>,
 }
 
-/// Runner that called this server.
+/// Runner that called this server, or whose session this server took over.
 #[derive(Debug)]
 pub struct RunnerEntry {
     /// State folded from the runner's events.
@@ -57,7 +58,7 @@ pub struct RunnerEntry {
     /// Last call to this server, or `None` if the runner has called only other servers since this
     /// server started.
     pub last_contact: Option<Instant>,
-    /// Current session, if the runner opened one.
+    /// Current session, if this server knows it.
     pub session: Option<Session>,
     /// Times of the recent suspicious openings of the runner's sessions on this server.
     pub recent_openings: Vec<Instant>,
@@ -66,7 +67,7 @@ pub struct RunnerEntry {
     pub epoch: Option<u64>,
 }
 
-/// Runners that called this server, indexed by target.
+/// Runners that called this server or whose sessions it took over, indexed by target.
 #[derive(Debug, Default)]
 pub struct RunnerTable {
     entries: HashMap<RunnerId, RunnerEntry>,
@@ -120,8 +121,8 @@ impl Session {
         self.long_poll.take().is_some_and(|parked| parked.send(wake).is_ok())
     }
 
-    /// Returns true if another agent process waits in this session's long poll. Both processes are
-    /// then alive.
+    /// Returns true if another agent process waits in this session's long poll. Two processes of
+    /// the runner are then alive.
     pub fn has_other_process(&self, process_id: &str) -> bool {
         self.has_long_poll() && self.process_id.as_deref().is_some_and(|own| own != process_id)
     }
@@ -161,7 +162,7 @@ impl RunnerTable {
         entry
     }
 
-    /// Applies a runner event, if the runner ever called this server.
+    /// Applies a runner event, if the table has the runner and the event is new.
     pub fn apply(
         &mut self,
         id: RunnerId,
@@ -174,7 +175,6 @@ impl RunnerTable {
         Some(entry)
     }
 
-    /// Runner that called this server.
     pub fn get(&self, id: RunnerId) -> Option<&RunnerEntry> {
         self.entries.get(&id)
     }
@@ -183,7 +183,7 @@ impl RunnerTable {
         self.entries.get_mut(&id)
     }
 
-    /// Runners of a target that called this server.
+    /// Runners of a target in this table.
     pub fn of(&self, target: Target) -> &[RunnerId] {
         self.by_target.get(&target).map_or(&[], Vec::as_slice)
     }

@@ -18,14 +18,14 @@ const MAX_CONCURRENT: usize = 8;
 /// [`follow`](super::follow) the log.
 ///
 /// # Errors
-/// The database is unavailable.
+/// If a query fails or the events of a job cannot be read.
 pub async fn load(
     dispatch: &Dispatch,
     log: &EventLog,
     pool: &PgPool,
 ) -> Result<(Receiver<Arc<[StoredEvent]>>, u64), Problem> {
-    // Takes the position first and reads the jobs afterwards. An event between the two reads is
-    // seen twice, and the sequence of its stream identifies the duplicate.
+    // Takes the position before it reads the jobs. An event in between is seen twice, and the
+    // sequence of its stream identifies the duplicate.
     let (tail, position) = (log.tail(), log.position());
     let open = [job_queue::all_waiting(pool).await?, job_queue::all_held(pool).await?].concat();
     // The log of a requeued job's former execution can be open. Such a job keeps its place in the
@@ -53,7 +53,8 @@ async fn load_job(
     queued_at: Timestamp,
 ) -> Result<(), Problem> {
     let loaded = log.reload::<Job>(&job.to_string()).await?;
-    // Grants more than a full lease, because no runner could renew its leases while no server ran.
+    // Grants more than a full lease, because no runner could renew its leases while this server was
+    // stopped.
     let now = dispatch.moment();
     let contact = now.instant + dispatch.timing().takeover;
     let state = (*loaded.state).clone();

@@ -37,7 +37,6 @@ pub struct Moment {
 pub struct DispatchState {
     /// Jobs that are not complete.
     pub jobs: JobTable,
-    /// Runners that called this server.
     pub runners: RunnerTable,
     pub offers: Offers,
     /// Start of the next search for free slots within a fleet.
@@ -97,7 +96,8 @@ impl DispatchState {
         }
     }
 
-    /// Applies a runner event, and wakes the runner if its state changed.
+    /// Applies a runner event. Sends the directives that it requires, and updates the runner's
+    /// offers.
     pub fn on_runner(
         &mut self,
         id: RunnerId,
@@ -125,7 +125,7 @@ impl DispatchState {
         }
     }
 
-    /// Withdraws expired offers and offers the jobs again to available runners.
+    /// Withdraws expired offers, and offers all waiting jobs to available runners.
     pub fn on_tick(&mut self, now: Moment, timing: &Timing) {
         for (job, offer) in self.offers.expired(now.instant) {
             self.forget_offer(offer.runner, job);
@@ -141,17 +141,17 @@ impl DispatchState {
         let Some(tracked) = self.jobs.get(job) else { return };
         let (Some(target), Some(work)) = (tracked.target(), tracked.work()) else { return };
         // A runner with a free slot gets queued work immediately. If another job of this kind
-        // already waits, no runner has a free slot.
+        // already waits, no runner has a free slot for the kind.
         if self.jobs.waiting(target, work.kind) <= 1 {
             self.offer_to_all(target, now, timing);
         }
     }
 
-    /// Offers the queued jobs of a target, the oldest first, to the runners with most free slots.
+    /// Offers the queued jobs of a target, the oldest first. Prefers runners with a long poll, and
+    /// among them runners with more free slots.
     pub fn offer_to_all(&mut self, target: Target, now: Moment, timing: &Timing) {
         // Ranks a part of a large fleet at a time, and starts with another part at each call.
-        // Ranking ten thousand runners for each of ten thousand jobs would hold this lock for
-        // minutes.
+        // Ranking the whole fleet for each job would hold this lock for too long.
         let fleet = self.runners.of(target).len();
         self.next_start = self.next_start.wrapping_add(RANKED_RUNNERS);
         let start = self.next_start.checked_rem(fleet).unwrap_or_default();
@@ -207,7 +207,8 @@ impl DispatchState {
         has_new
     }
 
-    /// Capacity of a runner, or `None` if it is disconnected or must not get work.
+    /// Capacity of a runner. `None` if it has no session here, is disconnected or must not get
+    /// work.
     fn capacity(&self, runner: RunnerId, now: Moment, timing: &Timing) -> Option<Capacity> {
         let entry = self.runners.get(runner)?;
         let session = entry.session.as_ref()?;
@@ -234,8 +235,8 @@ impl DispatchState {
         }
     }
 
-    /// Opens a session for a known runner. The long poll of a previous session returns and is
-    /// rejected.
+    /// Opens a session for a runner. The long poll of a previous session returns and is rejected.
+    /// Returns `None` if the runner is unknown.
     pub fn open_session(
         &mut self,
         runner: RunnerId,

@@ -2,8 +2,8 @@
 //! of stopped servers.
 //!
 //! Each server renews a heartbeat row in `log_consumer`. If a server misses a full lease, the first
-//! server that detects this takes over the sessions. A wrong decision is harmless: the epoch in
-//! each session's row rejects commits of the former owner.
+//! server that detects this takes over its sessions. A wrong decision is harmless, because the
+//! epoch in each session's row rejects commits of the former owner.
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::{ids::RunnerId, runner::Runner};
@@ -59,7 +59,7 @@ pub async fn beat(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<
     let runners: Vec<String> =
         sqlx::query_scalar(&abandoned).bind(dispatch.server()).fetch_all(pool).await?;
     if !runners.is_empty() {
-        tracing::warn!(sessions = runners.len(), "Taking over sessions of a stopped server");
+        tracing::warn!(sessions = runners.len(), "Taking over sessions of stopped servers");
     }
     let mut runners = parsed(runners);
     runners.extend(dispatch.unwatched());
@@ -83,8 +83,8 @@ fn parsed(runners: Vec<String>) -> Vec<RunnerId> {
     runners.iter().filter_map(|runner| runner.parse().ok()).collect()
 }
 
-/// Takes over each session separately. A failed takeover is retried with the next heartbeat, and
-/// does not delay the others.
+/// Takes over each session separately. A failed takeover is retried with the next heartbeat. If the
+/// database is unavailable, the remaining sessions also wait for the next heartbeat.
 async fn take_over(dispatch: &Dispatch, log: &EventLog, pool: &PgPool, runners: Vec<RunnerId>) {
     // From here on the database may name this server as the owner, even if a later step fails.
     dispatch.set_unwatched(&runners, true);
@@ -133,8 +133,8 @@ async fn take_over_one(
 }
 
 impl Dispatch {
-    /// Gives the executions of owned runners more than a full lease, because this server could not
-    /// accept their calls.
+    /// Gives the executions of runners whose sessions this server owns more than a full lease,
+    /// because this server could not accept their calls.
     pub fn renew_owned(&self) {
         let contact = self.moment().instant + self.timing().takeover;
         let mut state = self.state();

@@ -35,8 +35,8 @@ pub enum TimeoutCommand {
         /// Session that this server must still own.
         guard: SessionGuard,
     },
-    /// This server has not seen a log grow for a while. The log may be arriving at another server,
-    /// so the database decides: only a log that still has this length is finalized without its end.
+    /// This server has not seen a log grow for [`Timing::log_quiet`]. The log may be arriving at
+    /// another server, so it is finalized only if it still has this length in the database.
     FinalizeLog {
         job: JobId,
         execution: ExecutionId,
@@ -46,8 +46,8 @@ pub enum TimeoutCommand {
 }
 
 impl Dispatch {
-    /// Returns all commands that are due now. Repeated calls are harmless: a command is returned
-    /// until the log contains its event.
+    /// Returns all commands that are due now. Returns a command again until the log contains its
+    /// event.
     pub fn due(&self, now: Moment) -> Vec<TimeoutCommand> {
         let (state, timing) = (self.state(), self.timing());
         let owned = |runner| {
@@ -111,7 +111,7 @@ fn elapsed_on_both_clocks(
     Some(world.min(now.instant.checked_duration_since(tracked.expires_at)?))
 }
 
-/// Returns the timeouts that do not depend on lost contact.
+/// Returns the commands for timeouts that do not depend on lost contact.
 fn overdue(job: JobId, tracked: &TrackedJob, now: Moment, timing: &Timing) -> Vec<TimeoutCommand> {
     let mut due = Vec::new();
     let passed = |since| now.instant.saturating_duration_since(since);

@@ -12,8 +12,8 @@ use super::{
 };
 
 /// Replaces the key of one use. The former key stays valid until `until`, and older keys also
-/// expire at `until` at the latest. A running server loads the new key automatically. Returns all
-/// keys.
+/// expire at `until` at the latest. A running server loads the new key automatically. Returns the
+/// public data of all keys.
 ///
 /// # Errors
 /// [`KeyError`].
@@ -47,7 +47,7 @@ pub fn rotate(
         ended_at: until,
         last_size: None,
     };
-    // Writes the former key first: the key continues to sign until the second write.
+    // Writes the former key first, so that an interrupted rotation loses no key.
     store::replace(
         &store::former_path(directory, usage, &former.key),
         &store::former_line(&former),

@@ -13,7 +13,7 @@ use schemas::{
 };
 use serde::Serialize;
 
-/// Time after which every server has loaded a new key: three check intervals.
+/// Time after which every server should have loaded a new key. It is three check intervals.
 const RELOAD_TIME: TimeDelta = TimeDelta::seconds(6);
 
 pub struct KeySet {
@@ -29,7 +29,6 @@ pub(super) struct CurrentKey {
     pub made_at: Timestamp,
 }
 
-/// Replaced key.
 pub struct FormerKey {
     pub usage: KeyUse,
     pub key: VerifyingKey,
@@ -53,8 +52,8 @@ pub struct PublicKey {
     pub key: String,
     /// SHA-256 of the public key, as printed by the enrol command.
     pub fingerprint: String,
-    /// Checkpoint key in the format that proof verifiers use. Absent if no server has run with
-    /// these keys yet.
+    /// Checkpoint key in the format that proof verifiers use. Absent for other keys, and if no
+    /// server has run with these keys yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verifier_key: Option<String>,
     /// Creation time.
@@ -104,7 +103,7 @@ impl KeySet {
         std::iter::once(self.checkpoints.key.verifying_key()).chain(former).collect()
     }
 
-    /// Current and former checkpoint keys, each with the end of its validity.
+    /// Current and former checkpoint keys, and the time at which each former key expires.
     pub fn seal_keys(&self) -> Vec<CheckpointKey> {
         let former = self.former(KeyUse::Checkpoints);
         let former = former.map(|former| CheckpointKey {
@@ -144,7 +143,8 @@ impl KeySet {
         current.chain(former).collect()
     }
 
-    /// Public data of all keys, with the names of checkpoint keys in this log.
+    /// Public data of all keys. If the log is known, adds checkpoint keys in the format of
+    /// verifiers.
     pub fn public_of(&self, log_id: Option<&str>) -> Vec<PublicKey> {
         let mut all = self.public();
         let Some(log_id) = log_id else { return all };

@@ -1,9 +1,9 @@
 //! Key files: one line each, mode 0600.
 //!
 //! `<use>.key` has 64 hexadecimal digits and the creation time in seconds.
-//! `former/<use>-<fingerprint>.key` also has the time at which the key was replaced. Of the former
-//! keys, only a manifest key has its secret key in the file. The file of a checkpoint key contains
-//! the size of the log at the last checkpoint.
+//! `former/<use>-<fingerprint>.key` also has the time at which the key expires. Of the former keys,
+//! only a manifest key has its secret key in the file. The file of an expired checkpoint key also
+//! has the size of the log at the last checkpoint that the key signed.
 use std::{
     fs, io,
     io::Write as _,
@@ -87,7 +87,6 @@ fn former(directory: &Path) -> Result<Vec<FormerKey>, KeyError> {
     Ok(former)
 }
 
-/// Path of a former key.
 pub(super) fn former_path(directory: &Path, usage: KeyUse, key: &VerifyingKey) -> PathBuf {
     let name = USES.iter().find(|(known, _)| *known == usage).map_or("other", |(_, name)| name);
     let short_fingerprint =
@@ -118,7 +117,6 @@ pub(super) fn log(directory: &Path) -> Result<Option<String>, KeyError> {
     }
 }
 
-/// Records the id of the log.
 pub(super) fn write_log(directory: &Path, log_id: &str) -> Result<(), KeyError> {
     if log(directory)?.as_deref() == Some(log_id) {
         return Ok(());
@@ -138,7 +136,7 @@ pub(super) fn directory(path: &Path) -> Result<(), KeyError> {
 
 fn make(path: &Path, now: Timestamp) -> io::Result<()> {
     let draft = draft(path, &line(&generate(now)))?;
-    // A link never replaces a file: two servers that start concurrently get the same key.
+    // A hard link never replaces a file, so two servers that start concurrently get the same key.
     let linked = fs::hard_link(&draft, path);
     fs::remove_file(&draft)?;
     match linked {

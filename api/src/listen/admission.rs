@@ -5,9 +5,8 @@
 //!
 //! When a limit is reached, the oldest unauthenticated connection is evicted. A caller with a token
 //! therefore gets through while others hold connections open. If even the oldest connection is
-//! younger than [`GRACE`], a random connection is evicted, so that a flood from changing addresses
-//! cannot lock out other callers. Most of a reconnecting fleet stays connected, because a caller
-//! authenticates faster than random eviction is likely to hit its connection.
+//! younger than [`GRACE`], a random connection is evicted. A flood from changing addresses
+//! therefore rarely evicts a caller before it authenticates.
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::{IpAddr, Ipv6Addr},
@@ -27,8 +26,8 @@ const MIN_PER_ADDRESS: usize = 16;
 /// Divisor of a listener's connections that gives the limit of unauthenticated connections per
 /// address.
 const ADDRESS_DIVISOR: usize = 16;
-/// Number of connections above the limit, because an evicted connection stays open until its task
-/// closes it.
+/// Maximum number of connections above the limit, because an evicted connection stays open until
+/// its task closes it.
 const MAX_CLOSING: usize = 64;
 /// Shortest interval between two log lines about a full listener.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);

@@ -18,9 +18,9 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Divides a limit of open files. After the database connections, a quarter is reserved for
-    /// files that requests open. A quarter of the rest is for the Control API, whose callers stay
-    /// for a short time only.
+    /// Divides a limit of open files. After the program's own files and the database connections, a
+    /// quarter is reserved for files that requests open. A quarter of the rest is for the Control
+    /// API, because its callers stay only for a short time.
     pub fn of(files: u64, database: u64) -> Shares {
         let left = files.saturating_sub(OWN_FILES + database);
         let connections = left - left / 4;

@@ -1,9 +1,8 @@
 //! Parks a connection while its response waits for data.
 //!
 //! hyper keeps two 8 KiB buffers per connection, and the future of a handler is as large as its
-//! longest path. Together that is five times the memory that a waiting runner needs. A handler that
-//! only waits therefore hands over a future of its response. The connection drops hyper and creates
-//! it again for the response.
+//! longest path. A handler that only waits therefore hands over a future of its response. The
+//! connection drops hyper and creates it again for the response.
 use std::{
     io,
     pin::Pin,
@@ -21,7 +20,7 @@ pub type Deferred = BoxFuture<'static, Response>;
 
 /// Slot for a deferred response. A request has the slot among its extensions if its connection can
 /// be parked. Without the slot, the handler itself waits. The handler must read the whole body
-/// first: the rest of a body would be parsed as the next request.
+/// first, because the rest of a body would be parsed as the next request.
 #[derive(Clone, Default)]
 pub struct ParkedResponse(Arc<Mutex<Option<Deferred>>>);
 

@@ -32,7 +32,7 @@ fn now_ms() -> u64 {
 /// Progress of a connection, shared by its task, its stream and its requests.
 #[derive(Debug)]
 pub struct Progress {
-    /// True if hyper has bytes that the caller has not received.
+    /// True if hyper has bytes that it could not write to the connection yet.
     unsent: AtomicBool,
     reading_head: AtomicBool,
     authenticated: AtomicBool,
@@ -78,8 +78,8 @@ impl Progress {
         })
     }
 
-    /// Returns true if hyper has bytes that the caller has not received. These bytes are lost if
-    /// hyper is dropped.
+    /// Returns true if hyper has bytes that it could not write yet. These bytes are lost if hyper
+    /// is dropped.
     pub fn has_unsent(&self) -> bool {
         self.unsent.load(Ordering::Relaxed)
     }
@@ -105,8 +105,8 @@ impl Progress {
         InFlight(Arc::clone(self))
     }
 
-    /// Records an authenticated request. Returns true if the request is the first of the
-    /// connection.
+    /// Records an authenticated request. Returns true if it is the connection's first authenticated
+    /// request.
     pub fn authenticate(&self) -> bool {
         !self.authenticated.swap(true, Ordering::Relaxed)
     }

@@ -51,8 +51,8 @@ const FINAL_RESUME_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: stead\r\nconnectio
 pub struct Limits {
     /// Maximum number of connections.
     pub connections: usize,
-    /// Maximum number of unauthenticated connections per address. `None`: a sixteenth of all
-    /// connections.
+    /// Maximum number of unauthenticated connections per address. `None` means a sixteenth of all
+    /// connections, but at least 16.
     pub per_address: Option<usize>,
     /// Maximum size of a request head, in bytes.
     pub head_bytes: usize,
@@ -81,7 +81,7 @@ impl Default for Limits {
             head_bytes: 16 * 1024,
             headers: 64,
             // Longer than the idle timeout of clients, so that the client closes an idle connection
-            // and never reuses a connection that the server just closed.
+            // first. Otherwise the client could reuse a connection that the server has just closed.
             idle: Duration::from_secs(120),
             head: Duration::from_secs(10),
             unauthenticated: Duration::from_secs(60),
@@ -131,7 +131,7 @@ pub async fn serve(
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(reason) => {
-                // Out of file descriptors: open connections may end meanwhile.
+                // The process may have no free file descriptors until open connections end.
                 warn!(error = %reason, "Cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
@@ -232,7 +232,7 @@ impl Connections {
     }
 
     /// Serves until the connection ends or a response is deferred. Then returns the deferred
-    /// response and the connection. The first request gets `answer`, if there is one.
+    /// response and the connection. The first request gets `response`, if there is one.
     async fn serve_until_deferred<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         connection: Rewound<S>,
@@ -309,7 +309,6 @@ impl Connections {
     }
 }
 
-/// Next event of a connection.
 enum Next {
     /// A response was deferred, so the connection can be parked.
     Deferred(Deferred),
@@ -320,7 +319,7 @@ enum Next {
     Cut,
 }
 
-/// Polls the connection until its next event. Without `limits`, idle connections have no deadline.
+/// Polls the connection until its next event. Without `limits`, the connection has no deadline.
 async fn next_event<C: GracefulConnection<Error = hyper::Error>>(
     exchange: &mut Pin<Box<C>>,
     parked: &ParkedResponse,
@@ -349,7 +348,7 @@ async fn next_event<C: GracefulConnection<Error = hyper::Error>>(
                 (Deadline::Close(_), Some(_)) => return Poll::Ready(Next::Idle),
                 (Deadline::Cut(_) | Deadline::Close(_) | Deadline::Never, _) => {}
             }
-            // A later deadline is applied only when the alarm fires: most requests move the
+            // Applies a later deadline only when the alarm fires, because most requests move the
             // deadline, and few connections are late.
             if deadline.at().is_some_and(|at| at < alarm.deadline()) {
                 alarm.as_mut().reset(deadline.at().unwrap_or_else(Instant::now));
@@ -370,7 +369,8 @@ fn with_ticket(mut request: Request<Incoming>, ticket: &Ticket) -> (Request<Inco
     (request, ticket.progress().request())
 }
 
-/// Returns true if the connection stays open after the response without a `Connection` header.
+/// Returns true for an HTTP/1.1 request without a `Connection` header. Its connection stays open
+/// after the response.
 fn keeps_alive(request: &Request<Incoming>) -> bool {
     request.version() == Version::HTTP_11 && !request.headers().contains_key(header::CONNECTION)
 }

@@ -53,8 +53,8 @@ pub fn acceptor(certificate: &Certificate) -> Result<TlsAcceptor, TlsError> {
 }
 
 /// Digest of the root at the end of the chain, if the chain has one, as `sha256:…` of its bytes.
-/// The chain of a public CA ends before its root. The chain of a private CA includes the root, so
-/// that runners can pin the root.
+/// The chain of a public CA usually ends before its root. An operator with a private CA includes
+/// the root in the chain, so that runners can pin the root.
 pub fn private_root(certificate: &Certificate) -> Option<String> {
     let chain = CertificateDer::pem_file_iter(&certificate.chain).ok()?;
     let last = chain.filter_map(Result::ok).last()?;

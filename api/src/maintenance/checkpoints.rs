@@ -15,7 +15,7 @@ pub struct Pace {
     pub positions: u64,
     /// Age of the last checkpoint after which a new one is published, if the log has grown at all.
     pub max_age: Duration,
-    /// Interval at which expired keys and the rows of stopped servers are deleted.
+    /// Interval at which expired idempotency keys and the rows of stopped servers are deleted.
     pub sweep: Duration,
 }
 
@@ -65,7 +65,7 @@ pub async fn run(app: App, pace: Pace) {
 
 /// Publishes the current head. Returns the published position.
 async fn publish(app: &App) -> Result<u64, Problem> {
-    // The head may grow before the checkpoint is published. The next check then publishes again.
+    // The head may grow before the checkpoint is published. A later check then publishes again.
     let position = app.log().head().size;
     app.log().publish_checkpoint(app.keys.current().checkpoints()).await?;
     app.metrics.checkpoint_position.set(position);

@@ -32,7 +32,7 @@ pub async fn run(app: App) {
                 app.tokens.replace_keys(&keys);
                 tracing::info!(
                     fingerprint = keys.fingerprint(),
-                    "Loaded a new key; this server signs manifests with the key once every server publishes it"
+                    "Loaded a new key; a new manifest key signs as soon as every server publishes it"
                 );
                 noted = false;
             }
@@ -47,7 +47,7 @@ pub async fn run(app: App) {
             Err(error) if error.to_string() == unrecorded => {}
             Err(error) => {
                 unrecorded = error.to_string();
-                tracing::warn!(error = %error, "Cannot record the last checkpoint of a retired key, trying again");
+                tracing::warn!(error = %error, "Cannot record the last checkpoint of a former key, trying again");
             }
         }
         if !noted {
@@ -72,6 +72,7 @@ async fn record_last_sizes(app: &App) -> Result<bool, Box<dyn std::error::Error 
 }
 
 /// Stores the public checkpoint keys in the database, with the times from which they are valid.
+/// Returns true if they were stored.
 async fn store_public_keys(app: &App, keys: &KeySet) -> bool {
     let former = keys.former(KeyUse::Checkpoints).map(|former| former.made_at);
     let made = std::iter::once(keys.checkpoints_since()).chain(former);

@@ -16,8 +16,8 @@ pub async fn run(app: App) {
                     tracing::info!(days = made.len(), %last, "Created partitions of job logs");
                 }
             }
-            // No log bytes are lost: rows without a daily partition go to the default partition.
-            // The rows move when their partition is created.
+            // No log bytes are lost, because rows without a daily partition go to the default
+            // partition. The rows move when their partition is created.
             Err(error) => {
                 tracing::warn!(error = %error, "Cannot create daily partitions of job logs; set DATABASE_OWNER_URL, or run `stead migrate` every quarter");
             }

@@ -20,7 +20,7 @@ pub async fn run(app: App) {
                     tracing::info!(first, last, "Created a partition of the log");
                 }
             }
-            // Appends do not wait for a partition: rows without one go to the default partition,
+            // Appends do not wait for a partition. Rows without one go to the default partition,
             // which can later be attached as a regular partition.
             Err(error) => {
                 tracing::warn!(error = %error, "Cannot create partitions of the log; new events go to the default partition until DATABASE_OWNER_URL is set or `stead migrate` runs");

@@ -1,13 +1,13 @@
-//! Verifies the log from its stored bytes. At the start it verifies the events after the last
-//! published checkpoint, and then the whole log: once some minutes later, and then daily. A server
-//! that starts on a damaged log therefore raises an alarm before it signs new checkpoints.
+//! Verifies the log from its stored bytes. At the start, verifies the events after the last
+//! published checkpoint. Verifies the whole log some minutes later, and then daily.
 use std::time::Duration;
 
 use event_log::verify::{Verified, VerifyError, verify};
 
 use crate::{metrics::Metrics, state::App};
 
-/// Schedule of the complete verification. Servers that start together do not read at the same time.
+/// Schedule of the complete verification. The random wait prevents servers that start together from
+/// reading at the same time.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// Minimum wait before the first verification. The maximum is twice as long.

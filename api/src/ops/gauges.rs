@@ -13,7 +13,6 @@ pub struct Open {
     pub disconnected: u64,
 }
 
-/// Reads the gauges. Costs one index scan of the open timers and one scan of the runners.
 pub async fn read(app: &App) -> Result<Open, sqlx::Error> {
     let sql = "select count(*), coalesce(extract(epoch from $1 - min((timer.value->>'at')::timestamptz))::float8, 0), \
         (select count(*) from projection_runners where data->'state'->>'disconnected_since' is not null \

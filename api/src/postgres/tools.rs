@@ -40,7 +40,6 @@ impl Access {
                 "sslrootcert" | "ssl-root-cert" | "ssl-ca" => tell("PGSSLROOTCERT", &value),
                 "sslcert" | "ssl-cert" => tell("PGSSLCERT", &value),
                 "sslkey" | "ssl-key" => tell("PGSSLKEY", &value),
-                // Other parameters are part of the options, or irrelevant for client programs.
                 _ => {}
             }
         }
@@ -100,7 +99,7 @@ impl Tools {
     /// of the private Postgres.
     ///
     /// # Errors
-    /// [`EmbeddedError`], which names the version.
+    /// [`EmbeddedError`].
     pub async fn of(server: &mut PgConnection) -> Result<(Tools, u32), EmbeddedError> {
         let version = "select current_setting('server_version_num')::int / 10000";
         let major: i32 = sqlx::query_scalar(version).fetch_one(server).await?;
@@ -108,7 +107,8 @@ impl Tools {
         Ok((Tools { directory: Binaries::clients(major)? }, major))
     }
 
-    /// Starts a program with access to a database. The program ends with this process.
+    /// Starts a program with access to a database. The program is killed when the returned value is
+    /// dropped.
     ///
     /// # Errors
     /// [`EmbeddedError`].
@@ -137,7 +137,7 @@ impl RunningTool {
     /// Waits until the program ends.
     ///
     /// # Errors
-    /// [`EmbeddedError::Tool`] with its error output.
+    /// [`EmbeddedError::Tool`] with the first lines of its error output.
     pub async fn end(self) -> Result<(), EmbeddedError> {
         let program = self.program;
         let done = self.child.wait_with_output().await.map_err(about(program))?;

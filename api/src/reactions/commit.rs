@@ -1,4 +1,4 @@
-//! Executes the reactions of the policies to an event, in one commit per run, and handles
+//! Executes the reactions of the policies to an event, each in its own commit, and handles
 //! rejections.
 use std::{panic::AssertUnwindSafe, str::FromStr};
 
@@ -46,7 +46,7 @@ pub enum FailureClass {
     Obsolete,
     /// The reaction is impossible with the given data, now and later.
     Impossible,
-    /// Temporary: the database is unreachable, the server stops, or concurrent writers won.
+    /// Temporary, for example because the database is unreachable or concurrent writers won.
     Transient,
     /// An internal error or damaged data. A fix or a repair may resolve it.
     Internal,
@@ -78,7 +78,8 @@ pub fn classify(code: Code) -> FailureClass {
         // The operator may restore the archive. Until then the event is a dead letter, and the
         // other events continue.
         Code::ArchiveMissing => FailureClass::Internal,
-        // These codes are responses to API callers. A reaction should not encounter them.
+        // Except for `internal`, these codes are responses to API callers, and a reaction should
+        // not encounter them.
         Code::Internal
         | Code::LogStale
         | Code::CallerUnreadable
@@ -117,11 +118,11 @@ pub fn classify(code: Code) -> FailureClass {
     }
 }
 
-/// Returns the target of an event's reactions. Reactions with the same target never run
-/// concurrently. Returns `None` if there is no reaction.
+/// Returns the target of an event's reactions. Events with the same target are processed in the
+/// order of the log. Returns `None` if there is no reaction.
 pub async fn target_of(app: &App, event: &StoredEvent) -> Option<String> {
-    // If an error or a panic prevents finding the target, the reaction fails in the same way. The
-    // reaction handles the error.
+    // If an error or a panic prevents finding the target, the reaction fails in the same way, and
+    // its caller handles the failure.
     let unread = || Some(event.stream.to_string());
     let target = AssertUnwindSafe(target(app, event)).catch_unwind().await;
     target.ok().and_then(Result::ok).unwrap_or_else(unread)
@@ -151,7 +152,7 @@ async fn target(app: &App, event: &StoredEvent) -> Result<Option<String>, Proble
 }
 
 /// Runs all reactions to an event. An internal error in one reaction does not prevent the others. A
-/// panic is confined to its event and does not stop the policies of other installs.
+/// panic is confined to its event.
 pub async fn react_to(
     app: &App,
     place: &PolicyConsumer,
@@ -268,8 +269,8 @@ async fn origin(app: &App, job: JobId) -> Result<Option<Origin>, Problem> {
 }
 
 /// Attempts a commit, and repeats it after a conflict. Hundreds of runs may register with one build
-/// at the same time. After its first conflict, a commit repeats while no other reaction runs, so
-/// only API callers can conflict with it.
+/// at the same time. After its first conflict, a commit repeats while no other reaction runs, so no
+/// reaction can conflict with it.
 async fn done(
     app: &App,
     place: &PolicyConsumer,
@@ -322,7 +323,7 @@ async fn give_up(
         {
             builds::give_up(app, guard, build, &problem.detail).await
         }
-        // These reactions block no work: a principal can start the missing run.
+        // No step waits for these reactions, and a principal can start a missing run.
         ReactionCommit::QueueBuild(_)
         | ReactionCommit::CompleteBuild(..)
         | ReactionCommit::Provision(_) => return Ok(()),

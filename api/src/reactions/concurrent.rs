@@ -1,8 +1,7 @@
 //! Runs the reactions to events concurrently. Reactions with the same target run in the order of
 //! their events.
 //!
-//! A reaction is a commit, and the log batches concurrent commits. Up to [`MAX_CONCURRENT`] runs
-//! therefore advance in the time of one batch.
+//! The log batches the commits of concurrent reactions.
 use std::{collections::HashMap, time::Duration};
 
 use event_log::StoredEvent;
@@ -77,7 +76,7 @@ async fn process(
     let mut tried = 1;
     while let Err(problem) = commit::react_to(app, place, fact).await {
         match classify(problem.code) {
-            // A temporary failure affects every target, so the caller retries the events later.
+            // A temporary failure may affect every target, so the caller retries the events later.
             FailureClass::Transient => return Err(problem),
             FailureClass::Obsolete | FailureClass::Impossible | FailureClass::Internal
                 if tried >= tries =>

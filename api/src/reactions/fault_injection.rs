@@ -4,7 +4,7 @@ use proof::fault_injection::{Fault, has};
 use crate::{dispatch::TimeoutCommand, state::App};
 
 /// Changes the projection row of an overdue job without an event. Returns true if the fault is
-/// active.
+/// active and the timeout belongs to a job.
 pub(super) async fn reap_by_update(app: &App, due: &TimeoutCommand) -> bool {
     let TimeoutCommand::Job { job, .. } = due else { return false };
     if !has(Fault::ReaperByUpdate) {

@@ -1,5 +1,5 @@
 //! Detects lost contact and elapsed deadlines, and sends the resulting commands to jobs and
-//! runners. It records transitions only, never renewals.
+//! runners. The log has an event for each transition, but none for renewals of a lease.
 use domain::{
     actor::Actor,
     ids::{ExecutionId, JobId},
@@ -58,7 +58,7 @@ pub async fn run(app: App) {
     }
 }
 
-/// Writes this server's heartbeat and reads the heartbeats of the other servers.
+/// Writes this server's heartbeat, and takes over the sessions of servers without one.
 async fn heartbeat(app: &App) {
     let beat = dispatch::beat(&app.dispatch, app.engine.log(), &app.pool).await;
     if let Err(problem) = beat {
@@ -128,18 +128,18 @@ async fn finalize_log(
     finalize_incomplete_log(app, meta(), job, execution).await
 }
 
-/// Logs a timeout that was recorded as an event.
+/// Logs a timeout whose command was handled.
 fn log_timeout(due: &TimeoutCommand) {
     let timeout = timeout(due);
     match due {
         TimeoutCommand::Job { job, .. } => {
-            tracing::info!(job.id = %job, timeout, "Recorded a timeout")
+            tracing::info!(job.id = %job, timeout, "Handled a timeout")
         }
         TimeoutCommand::RunnerDisconnected { runner, .. } => {
-            tracing::warn!(runner.id = %runner, timeout, "Recorded a timeout");
+            tracing::warn!(runner.id = %runner, timeout, "Handled a timeout");
         }
         TimeoutCommand::FinalizeLog { job, execution, .. } => {
-            tracing::info!(job.id = %job, execution.id = %execution, timeout, "Recorded a timeout");
+            tracing::info!(job.id = %job, execution.id = %execution, timeout, "Handled a timeout");
         }
     }
 }

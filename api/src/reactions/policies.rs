@@ -2,12 +2,12 @@
 //!
 //! Each commit of a reaction is guarded by the consumer's position and owner epoch, so a server
 //! that lost its lease commits nothing. The position advances in memory once every event up to it
-//! was processed ([`concurrent`]). The server writes the position to the database after each page,
-//! and otherwise every second.
+//! was processed or stored as a dead letter. The server writes the position to the database after
+//! each page, and otherwise every second.
 //!
 //! A restart from an older position repeats no effect, because reactions evaluate the current
-//! state. An event that fails because of an internal error becomes a dead letter, and the policies
-//! continue with the other events.
+//! state. An event that fails repeatedly becomes a dead letter, and the policies continue with the
+//! other events.
 use std::{sync::Arc, time::Duration};
 
 use event_log::{ConsumerGuard, StoredEvent, consumer};
@@ -69,8 +69,8 @@ pub async fn run(app: App, server: String) {
     }
 }
 
-/// Acquires the consumer lease. First releases a lease of an earlier process of this server. That
-/// process has ended, because the data directory is locked.
+/// Acquires the consumer lease. At the first call, releases a lease of an earlier process of this
+/// server. That process has ended, because the data directory is locked.
 async fn acquire(
     app: &App,
     server: &str,
@@ -177,7 +177,8 @@ async fn process_log(app: &App, owner: &str, place: &mut PolicyConsumer) -> Resu
             return write_position(app, place).await;
         }
         if !caught_up || tail.len() > BACKLOG {
-            // Drops the batches in memory: the next iteration reads their events from the log.
+            // Drops the batches in memory, because the next iteration reads their events from the
+            // log.
             tail = app.engine.log().tail();
             write_position(app, place).await?;
             continue;
@@ -188,7 +189,7 @@ async fn process_log(app: &App, owner: &str, place: &mut PolicyConsumer) -> Resu
         }
         let nothing = || Some(Arc::from([]));
         heard = tokio::select! {
-            // The tail comes first: events that it delivers need not be read from the log.
+            // The tail comes first, because events that it delivers need not be read from the log.
             biased;
             () = app.stopping.cancelled() => None,
             _ = beat.tick() => {

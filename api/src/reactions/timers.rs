@@ -8,8 +8,7 @@ use projections::views::timers::{self, Timer};
 
 use crate::{execute::Call, ids, state::App, usecases::runs};
 
-/// Interval between checks for due timers. The interval is the longest delay of an expiry or a
-/// scheduled retry.
+/// Interval between checks for due timers.
 const TICK: Duration = Duration::from_secs(5);
 const AT_ONCE: u32 = 200;
 

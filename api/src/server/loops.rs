@@ -22,8 +22,8 @@ pub(super) fn views() -> Vec<Arc<dyn InlineProjection>> {
     projections::inline_projections()
 }
 
-/// Inputs of the tasks that exist before the server: the log's tail, and the queues of grants and
-/// responses.
+/// Inputs of the loops that must exist before the loops start: the log's tail, and the queues of
+/// grants and responses.
 pub(super) type Inputs =
     (Receiver<Arc<[StoredEvent]>>, WriteBehindQueue<Vec<u8>>, WriteBehindQueue<StoredResponse>);
 

@@ -37,8 +37,8 @@ pub struct Options {
     pub tls_for: TlsFor,
     /// True if a proxy terminates TLS.
     pub behind_proxy: bool,
-    /// Maximum number of unauthenticated connections per address on each listener. `None`: a
-    /// sixteenth of all connections.
+    /// Maximum number of unauthenticated connections per address on each listener. `None` means a
+    /// sixteenth of all connections, but at least 16.
     pub address_connections: Option<usize>,
     /// Maximum size of an artifact blob in bytes.
     pub max_blob_bytes: u64,
@@ -46,7 +46,7 @@ pub struct Options {
     pub uploads: event_log::upload::Quota,
     /// True to create an additional owner and to write its token to the data directory.
     pub recover_owner: bool,
-    /// Directory of the log's archives. `None`: a directory in the data directory.
+    /// Directory of the log's archives. `None` means `archives` in the data directory.
     pub archives: Option<PathBuf>,
     /// Number of positions per partition of the log.
     pub partition_events: u64,

@@ -18,7 +18,7 @@ pub struct Ready {
     pub log_id: String,
     /// Fingerprint of the manifest key, which the enrol command prints.
     pub fingerprint: String,
-    /// File with the first owner's token. Absent if another server created the owner.
+    /// File with the token of an owner. Absent if the data directory has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_token_file: Option<PathBuf>,
     /// True if this start created the first owner.

@@ -17,7 +17,7 @@ use crate::{metrics::TaskLabels, state::App};
 /// Number of failures within [`WINDOW`] beyond which the process ends.
 const MAX_FAILURES: usize = 5;
 const WINDOW: Duration = Duration::from_secs(300);
-/// Wait before the first restart. The wait doubles with each further restart.
+/// Wait before the first restart. The wait doubles with each further failure within [`WINDOW`].
 const BACK_OFF: Duration = Duration::from_millis(200);
 
 /// Runs a task until the server stops. Restarts a task that panics or ends early.

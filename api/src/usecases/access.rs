@@ -16,19 +16,19 @@ use crate::{
     state::App,
 };
 
-/// New token. Its text is shown once and not stored.
+/// New token with its text. The log has only a hash of the text.
 #[derive(Debug, Clone)]
 pub struct CreatedToken {
-    /// Owner of the token.
+    /// Principal that the token identifies.
     pub principal: PrincipalId,
     pub token: TokenId,
     pub secret_text: String,
-    /// Time at which the token expires. `None`: the token is valid until it is revoked.
+    /// Time at which the token expires. `None` if the token is valid until it is revoked.
     pub expires_at: Option<Timestamp>,
 }
 
 /// Creates a service principal with one role, and a token for it. The token is valid from the next
-/// request.
+/// request to this server.
 pub async fn create(
     app: &App,
     call: &Call,
@@ -98,8 +98,8 @@ fn too_long() -> Problem {
     )
 }
 
-/// Revokes a token, effective from the next request. Rejects the request for the only valid token
-/// of the last owner.
+/// Revokes a token, effective from the next request to this server. Rejects the request for the
+/// only valid token of the last owner.
 pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, Problem> {
     let of = tokens::token(&app.pool, token).await?;
     let principal = of.ok_or_else(|| Problem::not_found(token))?.principal;
@@ -121,7 +121,7 @@ pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, 
     Ok(revoked)
 }
 
-/// Grants a role to a principal, effective from the next request.
+/// Grants a role to a principal, effective from the next request to this server.
 pub async fn grant_role(
     app: &App,
     call: &Call,
@@ -137,8 +137,8 @@ pub async fn grant_role(
     Ok(granted)
 }
 
-/// Revokes a role from a principal, effective from the next request. Rejects the request for the
-/// owner role of the only owner.
+/// Revokes a role from a principal, effective from the next request to this server. Rejects the
+/// request for the owner role of the only owner.
 pub async fn revoke_role(
     app: &App,
     call: &Call,

@@ -215,8 +215,8 @@ struct DefinedComponent {
     is_new_build: bool,
 }
 
-/// Defines or changes one component of the new version. Requests a build if the source or the kind
-/// changed, or if the last build failed.
+/// Defines or changes one component of the new version. Requests a build if the component is new,
+/// its source or kind changed, or its last build failed.
 async fn define_component(
     unit: &mut UnitOfWork,
     app: AppId,

@@ -22,7 +22,7 @@ const PREFIX: &str = "stead_enrol_";
 /// Lifetime of an enrolment token.
 pub const TTL: chrono::TimeDelta = chrono::TimeDelta::hours(1);
 
-/// New token. Its text is shown once and not stored.
+/// New token with its text. The log has only a hash of the text.
 #[derive(Debug, Clone)]
 pub struct NewEnrolment {
     pub id: TokenId,

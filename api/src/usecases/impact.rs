@@ -43,7 +43,8 @@ pub struct InstallImpact {
     /// Planned operations in order, by component. An error explains why the install cannot use the
     /// version.
     pub plans: Result<Vec<(String, Operation)>, String>,
-    /// Inputs with another value than when the install last followed the version.
+    /// Inputs with another value than when the install last followed the planned version. Computed
+    /// only for a single install.
     pub inputs: Vec<InputDifference>,
 }
 
@@ -73,14 +74,15 @@ pub async fn of_install(
     })
 }
 
-/// Impact on every install, and the number of installs that were not planned.
+/// Impact on the first [`MAX_INSTALLS`] installs, except deprovisioned ones. Also returns the
+/// number of further installs.
 pub async fn impact(
     app: &App,
     of: AppId,
     config: &Config,
     published: &Published,
 ) -> Result<(Vec<InstallImpact>, u64), Problem> {
-    // Includes installs that were just created.
+    // Waits for the projections, so that they include installs that were just created.
     let _ = app.projections.wait_for(app.engine.log().position(), PROJECTION_TIMEOUT).await;
     let rows = views::installs::page(&app.pool, Some(of), None, MAX_INSTALLS).await?;
     let all = views::installs::counts(&app.pool, [of]).await?.get(&of).copied().unwrap_or_default();
@@ -133,8 +135,8 @@ fn planned_operation(step: &StepSpec) -> Option<(String, Operation)> {
     }
 }
 
-/// Config version that publishing this bundle would create. Its builds do not exist; the planner
-/// ignores builds.
+/// Config version that publishing this bundle would create. Its builds do not exist, and the
+/// planner ignores builds.
 pub fn preview_version(state: &AppState, config: &Config, bundle: &Digest) -> Published {
     let sandbox = config.app.sandbox.iter().map(|sandbox| (SANDBOX, &sandbox.module));
     let components = config.app.components.iter().map(|one| (one.name.as_str(), &one.module));

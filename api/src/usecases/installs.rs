@@ -43,7 +43,7 @@ pub struct NewInstall {
     pub auto_approve: bool,
     /// True if only the plans of the first provision are applied without an approval.
     pub auto_approve_first: bool,
-    /// Config version to deploy. `None`: the newest.
+    /// Config version to deploy. `None` selects the newest version.
     pub config_version: Option<u32>,
     /// Outputs of the customer's stack that the vendor already knows.
     pub stack_outputs: Outputs,
@@ -142,8 +142,8 @@ pub struct Update {
     pub reason: Option<String>,
 }
 
-/// Changes an install. A run in the same commit plans the impact. Returns this run, or `None` if
-/// the change has no impact or if nothing has been deployed.
+/// Changes an install. If the change requires a run, plans the run in the same commit and returns
+/// its id.
 pub async fn update(
     app: &App,
     call: &Call,

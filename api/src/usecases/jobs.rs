@@ -12,7 +12,7 @@ use crate::{
     state::App,
 };
 
-/// Requests that the runner cancels a job. `force` shortens the grace period to 5 seconds.
+/// Requests the cancellation of a job. `force` shortens the grace period to 5 seconds.
 pub async fn cancel(
     app: &App,
     call: &Call,
@@ -46,7 +46,7 @@ pub async fn finalize_log(
     log: FinalizedLog,
 ) -> Result<(), Problem> {
     match unit.try_handle::<Job>(job, JobCommand::FinalizeLog(log)).await? {
-        // The log was already finalized as incomplete, and the recorded state remains.
+        // The log was already finalized, and its recorded length and digest remain.
         Ok(_) | Err(JobError::LogAlreadyFinalized) => Ok(()),
         Err(refused) => Err(refused.into()),
     }

@@ -14,7 +14,8 @@ use crate::{problem::Problem, state::App};
 const HEAD_BYTES: usize = 4 * 1024;
 /// Maximum length of a journal id, in bytes.
 const NAME_BYTES: usize = 64;
-/// Number of journals kept per runner. A runner starts another journal when it loses its directory.
+/// Maximum number of journals per runner. A runner starts another journal when it loses its
+/// directory.
 const MAX_JOURNALS: i64 = 8;
 
 /// Stores a journal head that the runner has signed. An invalid head does not fail the request that

@@ -1,6 +1,6 @@
 //! Age of the server's knowledge of principals and revocations. A server that cannot read the log
-//! misses revocations by other servers. It therefore rejects all callers until it can read the log
-//! again.
+//! misses revocations by other servers. When its knowledge is older than [`MAX_AGE`], it rejects
+//! all callers until it can read the log again.
 use std::{
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
@@ -11,7 +11,7 @@ use event_log::EventLog;
 use super::PrincipalCache;
 use crate::problem::{Code, Problem};
 
-/// Maximum age of the last successful read of the log.
+/// Maximum time since the cache was last known to be up to date.
 pub const MAX_AGE: Duration = Duration::from_secs(10);
 
 /// Time up to which this server knows the log, and the sample that advances it.
@@ -37,7 +37,7 @@ impl PrincipalCache {
         let next = || (log.read_at(), log.position());
         let mut known = sample.unwrap_or_else(|| {
             let (read_at, at) = next();
-            // First call: the server has just opened and loaded the log.
+            // At the first call, the server has just opened and loaded the log.
             Sample { known_at: read_at, read_at, position: at }
         });
         if position >= known.position {
@@ -49,7 +49,7 @@ impl PrincipalCache {
         known.known_at.elapsed()
     }
 
-    /// Rejects the request if the last successful read of the log is too old.
+    /// Rejects the request if the age of the cache exceeds [`MAX_AGE`].
     ///
     /// # Errors
     /// 503 `log_stale`.

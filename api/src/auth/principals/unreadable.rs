@@ -82,7 +82,7 @@ impl PrincipalCache {
         tables.unreadable.callers.contains_key(&caller.into())
     }
 
-    /// Rejects a caller from now on.
+    /// Rejects a caller until its events are readable again.
     pub(super) fn reject(&self, caller: impl Into<CallerId>, error: &LogError) {
         let caller = caller.into();
         let position = match error {
@@ -107,8 +107,8 @@ impl PrincipalCache {
         }
     }
 
-    /// Rejects a runner with an unreadable event. At the first call of the runner to this server,
-    /// reads its stream unless `was_read` returns true.
+    /// Rejects a runner with an unreadable event. If the runner's stream was not read yet, reads
+    /// it, unless `was_read` returns true.
     ///
     /// # Errors
     ///
@@ -148,11 +148,11 @@ impl PrincipalCache {
         }
     }
 
-    /// Reads the streams of rejected callers again. Returns the runners that are accepted from now
-    /// on.
+    /// Reads the streams of rejected callers again. Returns the runners whose streams are readable
+    /// again.
     ///
-    /// The caller must not apply events concurrently: an event between the read and its result
-    /// would be lost.
+    /// No events may be applied concurrently. An event between the read and its result would be
+    /// lost.
     pub async fn read_again(&self, log: &EventLog) -> Vec<Loaded<Runner>> {
         let callers: Vec<CallerId> = {
             let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
@@ -178,7 +178,7 @@ impl PrincipalCache {
             }
             let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
             tables.unreadable.callers.remove(&caller);
-            tracing::info!(caller = %caller, "Events are readable again; their principal or runner is accepted");
+            tracing::info!(caller = %caller, "Events of a rejected principal or runner are readable again");
         }
         runners
     }

@@ -47,7 +47,7 @@ pub async fn of_version(
     }
 }
 
-/// Inputs that differ between two points.
+/// Inputs whose values differ between `then` and `now`.
 pub fn differences(
     then: &BTreeMap<String, String>,
     now: &BTreeMap<String, String>,
@@ -70,7 +70,8 @@ pub(super) fn check_stored(
     check(config, &known(config, inputs))
 }
 
-/// Checks the inputs of a new install. Rejects unknown, missing and ill-typed values.
+/// Checks the inputs of a new install. Rejects unknown and missing inputs, and values of another
+/// type.
 pub(super) fn check_new(config: &Config, inputs: &BTreeMap<String, String>) -> Result<(), Problem> {
     check(config, &inputs.iter().map(|(name, text)| (name.clone(), text.clone().into())).collect())
 }
