@@ -63,7 +63,7 @@ pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) ->
     Ok(Json(Events { items, scanned_through, head: selection.until }))
 }
 
-/// Export all events up to the current head as NDJSON
+/// Export the matching events up to the current head as NDJSON
 ///
 /// Each line has the data to recompute the leaf hash of its event.
 #[utoipa::path(
@@ -178,7 +178,7 @@ pub async fn state(State(app): State<App>, Query(which): Query<AsOfQuery>) -> Ap
     Ok(Json(AsOf { stream, position, recorded_at, sequence, state }))
 }
 
-/// Returns a position with the time of its event.
+/// Returns a position with the time of its event. Position 0 has no time.
 pub async fn point_at(app: &App, position: u64) -> Result<Point, Problem> {
     if position == 0 {
         return Ok(Point { position, recorded_at: None });

@@ -25,10 +25,10 @@ const CHUNK: u64 = 1 << 20;
 
 /// Get the log of one attempt
 ///
-/// As NDJSON: the whole log, the bytes of a `Range`, or the records after `since_n`. As
-/// `text/event-stream`: each record as it arrives, then an `end` event. The data of the `end` event
-/// is `finalized`, or the problem code if the token is no longer valid. `Last-Event-ID` resumes
-/// after a record. The bytes are identical for all readers.
+/// The response is NDJSON with the whole log, the bytes of a `Range`, or the records after
+/// `since_n`. With `Accept: text/event-stream`, the response streams each record as it arrives,
+/// then an `end` event. The data of the `end` event is `finalized`, or the problem code if the
+/// token is no longer valid. `Last-Event-ID` resumes after a record.
 #[utoipa::path(
     get, path = "/v1/jobs/{job}/attempts/{attempt}/log", tag = "jobs",
     params(
@@ -101,7 +101,6 @@ fn bytes(
     }
 }
 
-/// Returns the execution of an attempt.
 async fn execution(app: &App, job: JobId, attempt: u32) -> Result<ExecutionId, Problem> {
     let row = jobs::job(&app.pool, job).await?.ok_or_else(|| Problem::not_found(job))?;
     let of = row.attempts.iter().rev().find(|of| of.attempt == attempt);

@@ -194,7 +194,6 @@ fn unknown_projection(name: &str, all: &[&str]) -> Problem {
 }
 
 type ProgressSender = mpsc::UnboundedSender<Progress>;
-/// Stream of progress events.
 type ProgressStream = Sse<KeepAliveStream<BoxStream<'static, Result<Event, Infallible>>>>;
 
 /// Runs the work in a separate task, so that a client that disconnects does not interrupt a swap.
@@ -210,7 +209,7 @@ fn run_with_progress(
             let (state, detail) = ("failed".into(), Some(error.to_string()));
             Progress { state, detail, ..done_progress(&name, 0) }
         });
-        // The client may have disconnected; the work is complete anyway.
+        // The send fails if the client has disconnected.
         let _ = sender.send(last);
     });
     let events = async_stream::stream! {

@@ -25,10 +25,10 @@ use crate::{
 /// Maximum number of listed fields.
 const MAX_FIELDS: usize = 2_000;
 
-/// Compare a stream at two points: changed fields, and by run its requests, approvals and jobs
+/// Compare a stream at two points: its changed fields, and its runs with approvals and jobs
 ///
-/// Events of an install or a run are grouped by run; other streams list their events. Events after `complete_through`
-/// are not listed: continue with `from_position` = `complete_through`.
+/// Events of an install or a run are grouped by run; other streams list their events. Events after
+/// `complete_through` are not listed. To continue, set `from_position` to `complete_through`.
 #[utoipa::path(
     get, path = "/v1/audit/diff", tag = "audit", params(StreamDiffQuery),
     responses((status = 200, body = StreamDiff)),
@@ -43,7 +43,7 @@ pub async fn diff(
     Ok(Json(compare_stream(&app, &stream, range).await?))
 }
 
-/// Resolves the two points to positions.
+/// Resolves the points `from` and `to` to positions.
 pub(super) async fn resolve_range(
     app: &App,
     from: (Option<u64>, Option<Timestamp>),

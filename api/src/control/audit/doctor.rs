@@ -46,7 +46,7 @@ pub async fn examine(
     _: NoIdempotencyKey,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let only = app.doctor_permit.clone().try_acquire_owned().map_err(|_| {
-        Problem::new(Code::Rejected, "another doctor run is in progress on this server: it reads the whole log; try again when it has finished")
+        Problem::new(Code::Rejected, "cannot start the check: another check is in progress on this server; try again when it has finished")
     })?;
     let (progress, mut updates) = unbounded_channel::<DoctorProgress>();
     let check = async move {
@@ -241,7 +241,7 @@ impl Doctor {
     }
 
     /// Checks an as-of table of a projection, or the rows from before its last rebuild. Reports
-    /// only keys, because the rows may hold data that was erased since.
+    /// only the keys of rows that differ, because the rows may contain data that was erased since.
     async fn check_copy(
         &mut self,
         app: &App,

@@ -45,7 +45,6 @@ pub const AGGREGATE_TYPES: [&str; 11] = [
 pub struct Folded {
     /// Number of applied events; 0 if the aggregate did not exist.
     pub sequence: u64,
-    /// State as JSON.
     pub state: Value,
 }
 

@@ -15,10 +15,12 @@ use crate::{
     state::App,
 };
 
-/// Recovers the response to a command from its events. `first` is greater than `last` if there are no events.
+/// Recovers the response from the events at the positions `first` to `last`. `first` is greater
+/// than `last` if there are no events.
 ///
 /// # Errors
-/// 409 if the response contained more than the events. The problem names the position.
+/// 409 if the response contained data that is not in the events. The problem names the last
+/// position.
 pub async fn recover_response(
     app: &App,
     route: &str,
