@@ -8,8 +8,8 @@
 //! | [`claim`] | claim a job: manifest, grant and proofs |
 //! | [`events`], [`log`], [`blob`] | reports, log chunks and uploads of an execution |
 //!
-//! Every call is idempotent. A runner can access only jobs of its own install. Calls of an
-//! execution that no longer holds its job are rejected with 412.
+//! Every call can be repeated. A runner can access only jobs of its own install, and a build runner
+//! only builds. Reports of an execution that lost its job are rejected with 412.
 use axum::extract::DefaultBodyLimit;
 use utoipa_axum::{router::OpenApiRouter, routes};
 

@@ -37,7 +37,8 @@ pub async fn record_forgery<T>(
         Box::pin(unit.handle::<aggregate::Runner>(id, suspect))
     });
     if let Err(problem) = recorded.await {
-        // The call stays rejected. If the runner tries again, a later attempt is recorded.
+        // The call stays rejected. If the runner tries again, the server may record a later
+        // attempt.
         tracing::warn!(runner.id = %id, error = %problem.detail, "Cannot record a forged report");
     }
     Err(rejection)

@@ -62,7 +62,7 @@ pub async fn ensure_loaded(app: &App, id: RunnerId) -> Result<(), Problem> {
     if loaded.state.identity.is_none() {
         return Err(Problem::new(
             Code::TokenUnknown,
-            "unknown runner; enroll it with a new enrolment token",
+            "unknown runner; enrol it with a new enrolment token",
         ));
     }
     let now = app.dispatch.moment().instant;

@@ -114,7 +114,7 @@ async fn claim_job(
     if revoked {
         return Err(Problem::new(
             Code::RunnerRevoked,
-            "request rejected: the runner was revoked; enroll it again with a new enrolment token",
+            "request rejected: the runner was revoked; enrol it again with a new enrolment token",
         ));
     }
     let loaded = unit.load::<Job>(job).await?;

@@ -1,5 +1,4 @@
-//! Exchange of a signed assertion for an access token. The token is valid for 15 minutes, and the
-//! server verifies it without a query.
+//! Exchange of a signed assertion for an access token. The token is valid for 15 minutes.
 use axum::{Extension, Json, extract::State};
 use domain::{
     ids::{InstallId, RunnerId},
@@ -49,7 +48,7 @@ impl Signer {
     pub(super) async fn of(app: &App, assertion: &str) -> Result<Signer, Problem> {
         let id = Assertions::subject(assertion)?;
         let runner = app.engine.log().reload::<Runner>(&id.to_string()).await?.state;
-        let unknown = || Problem::new(Code::AssertionInvalid, "unknown runner; enroll it first");
+        let unknown = || Problem::new(Code::AssertionInvalid, "unknown runner; enrol it first");
         let identity = runner.identity.clone().ok_or_else(unknown)?;
         Ok(Signer { id, identity, revoked: runner.revoked })
     }
@@ -59,7 +58,7 @@ impl Signer {
         if self.revoked {
             return Err(Problem::new(
                 Code::RunnerRevoked,
-                "request rejected: the runner was revoked; enroll it again with a new enrolment token",
+                "request rejected: the runner was revoked; enrol it again with a new enrolment token",
             ));
         }
         Ok(())

@@ -41,7 +41,7 @@ pub(super) async fn guarded_keys(
     if loaded.revoked {
         return Err(Problem::new(
             Code::RunnerRevoked,
-            "request rejected: the runner was revoked; enroll it again with a new enrolment token",
+            "request rejected: the runner was revoked; enrol it again with a new enrolment token",
         ));
     }
     Ok(IdentityKeys::of(loaded))
