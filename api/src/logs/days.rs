@@ -1,7 +1,8 @@
-//! Partitions of `job_log`: one for each day (UTC) on which executions started.
+//! Partitions of `job_log`, one per day (UTC). The rows of an execution belong to the day on which
+//! its id was created.
 //!
-//! The id of an execution starts with its creation time, so each day is a range of ids. A query for
-//! one execution reads one partition.
+//! The id of an execution starts with the time of its creation, so each day is a range of ids. A
+//! query for one execution reads one partition.
 //!
 //! Rows of a day without a partition go to `job_log_default`. They move when the partition is
 //! created. The role that writes logs therefore needs no right to create tables.
