@@ -66,8 +66,8 @@ pub async fn examine(
         let _ = doctor.progress.send(state);
     };
     let events = async_stream::stream! {
-        // If the client disconnects, the check stops. It writes nothing, so nothing is left
-        // incomplete.
+        // If the client disconnects, the check stops after the verification in progress. The check
+        // writes nothing, so nothing is left incomplete.
         let mut check = std::pin::pin!(check);
         let mut over = false;
         loop {
@@ -87,8 +87,8 @@ pub async fn examine(
     Ok(Sse::new(events).keep_alive(KeepAlive::default()))
 }
 
-/// Describes job results without a runner's signature. They are not findings, because older runners
-/// sign nothing.
+/// Describes job results without a runner's signature. They are not findings, because a report may
+/// have no signature.
 fn unsigned_results(
     ReportCounts { unsigned, first_unsigned, .. }: &ReportCounts,
 ) -> Option<String> {
@@ -210,7 +210,8 @@ impl Doctor {
         let (mut at, mut findings) = (0, vec![]);
         while at < self.total && findings.len() < MAX_FINDINGS {
             let page = match app.log().read(at, PAGE).await {
-                // These bytes are not an event, and the log cannot be read past them.
+                // The bytes after this position are not an event, and the log cannot be read past
+                // them.
                 Err(LogError::Damaged { position, what }) => {
                     findings.push(format!("position {position}: {what}"));
                     break;

@@ -38,8 +38,8 @@ const SQL: &str = "select position, encode(uuid_send(event_id), 'hex') as event_
     and ($6::text is null or starts_with(event_type, $6)) \
     and ($7::text is null or metadata ->> 'actor' = $7) \
     and ";
-// Conditions for one stream and for all streams. A stream has an index, so its statement needs no
-// window. The two statements are separate because a generic plan for an optional condition cannot
+// Conditions for one stream, and for several streams. A stream has an index, so its statement needs
+// no window. The statements are separate, because a generic plan for an optional condition cannot
 // use the index.
 const ONE_STREAM: &str = "aggregate_type = $3 and aggregate_id = $4";
 const ANY_STREAM: &str = "($3::text is null or aggregate_type = $3) and $4::text is null";

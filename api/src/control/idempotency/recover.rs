@@ -43,7 +43,7 @@ pub async fn recover_response(
     Err(Problem::new(Code::Conflict, detail).with("position", last))
 }
 
-/// Collects all members of a response that the events contain.
+/// Collects the members of a response that the events contain.
 fn known_members(events: &[StoredEvent], last: u64) -> Result<Map<String, Value>, Problem> {
     let mut members = Map::new();
     members.insert("position".into(), last.into());

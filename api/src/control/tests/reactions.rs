@@ -36,7 +36,6 @@ fn meta() -> Meta {
     Meta::new(domain::actor::Actor::System, Ulid::new().to_string())
 }
 
-/// Waits until `look` returns a value.
 pub(super) async fn wait_for<T>(mut condition: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..400 {
         if let Some(found) = condition().await {
@@ -214,7 +213,7 @@ async fn reprocessed_events_have_no_effect() {
     append_event(app.log(), beta.id, "install.inputs_changed", wrong).await;
     complete_build(&started).await;
     wait_for(async || app.engine.load::<Run>(failed).await.unwrap().outcome).await;
-    // And the first install could be provisioned now.
+    // And the install whose provision failed has valid inputs now.
     let right = json!({"type": "inputs_changed", "set": {"size": "1"}, "by": by});
     append_event(app.log(), beta.id, "install.inputs_changed", right).await;
     let Started { server, data, http, database } = started;
@@ -259,7 +258,7 @@ async fn event_with_an_unreadable_row_is_a_dead_letter_until_the_repair() {
     let Started { server, data, http, database } = started;
     server.stop().await;
     let pool = event_log::connect(&database, 1).await.unwrap();
-    // A run without timers has no row, so Stead never writes this row.
+    // The run has no timers, so Stead does not write this row itself.
     let spoil =
         sqlx::query("insert into projection_timers (key, data) values ($1, '{\"timers\": 7}')");
     spoil.bind(spoiled.to_string()).execute(&pool).await.unwrap();
@@ -291,7 +290,7 @@ async fn event_with_an_unreadable_row_is_a_dead_letter_until_the_repair() {
     // When the row is repaired.
     let mend = sqlx::query("delete from projection_timers where key = $1");
     mend.bind(spoiled.to_string()).execute(&pool).await.unwrap();
-    // Then the run advances, and there is no dead letter.
+    // Then the first run advances, and there is no dead letter.
     let started = start(data).await;
     wait_for_step(started.app(), spoiled, StepState::job).await;
     wait_for(async || {

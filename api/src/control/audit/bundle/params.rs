@@ -1,5 +1,5 @@
-//! Resolves the parameters of a bundle: the stream or event, the older checkpoint, and the other
-//! entries.
+//! Resolves the parameters of a bundle: the stream or event, the older checkpoint, and the entries
+//! of other streams.
 use chrono::TimeDelta;
 use domain::{app::App as AppState, decider::Decider, ids::EventId, install::Install};
 use event_log::StreamId;
@@ -92,8 +92,8 @@ pub(super) async fn last_position(app: &App, stream: &StreamId, size: u64) -> Re
     Ok(last.position)
 }
 
-/// Returns the first position and the tree edge of the other entries. Rejects the request if a
-/// bundle cannot have that many entries.
+/// Returns the first position of the entries of other streams, and the tree edge before this
+/// position. Rejects the request if a bundle cannot have that many entries.
 pub(super) async fn entries_from(
     app: &App,
     from: u64,
