@@ -43,7 +43,7 @@ pub struct Outcome {
     pub incomplete: Option<String>,
 }
 
-/// Erases the copies of these subjects together. Their keys are already deleted.
+/// Erases the copies of these subjects together. The keys of these subjects are already deleted.
 ///
 /// # Errors
 /// The problem of the step that failed. The caller must retry.
@@ -142,12 +142,16 @@ async fn created_after(
 /// reference.
 fn unreadable_archives(copies: &Copies, whom: &[String]) -> String {
     let why: Vec<&str> = copies.missing().iter().map(|missing| missing.why.as_str()).collect();
-    format!("{}; its events may reference copies of {}", why.join("; "), whom.join(", "))
+    format!(
+        "{}; events in unreadable archives may reference copies of {}",
+        why.join("; "),
+        whom.join(", ")
+    )
 }
 
 /// Digests of the manifests and plan summaries to delete. While an archive is missing, a summary
-/// that was stored before the end of the archive is retained, because it may also belong to another
-/// install.
+/// that was stored before the end of the archive is retained. Such a summary may also belong to
+/// another install.
 async fn deletable(app: &App, copies: &Copies) -> Result<Vec<String>, Problem> {
     let digests = copies.digests(None);
     let Some(last) = copies.missing_until() else { return Ok(digests) };

@@ -1,4 +1,4 @@
-//! Output of jobs: one append-only byte stream per execution, addressed by offset.
+//! Output of jobs: one byte stream per execution, addressed by offset.
 //!
 //! ```text
 //! PATCH ─decode─▶ place ─gap─▶ 416      overlap, other bytes ─▶ 409

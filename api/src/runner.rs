@@ -3,7 +3,7 @@
 //! | module | call |
 //! |---|---|
 //! | [`enrol`], [`token`], [`rekey`] | identity of a runner |
-//! | [`session`] | session of an agent process, and recovery of the previous one's executions |
+//! | [`session`] | session of an agent process, and recovery of the executions of the previous session |
 //! | [`poll`] | long poll |
 //! | [`claim`] | claim a job: manifest, grant and proofs |
 //! | [`events`], [`log`], [`blob`] | reports, log chunks and uploads of an execution |

@@ -1,8 +1,8 @@
 //! Desired state of a config version.
 //!
-//! A fingerprint covers the module with its settings, the environment of the runner, and the inputs
-//! and stack outputs that the module or this environment reads. It does not cover the outputs of
-//! other components.
+//! A fingerprint covers the module with its settings, and the environment of the runner. It also
+//! covers the inputs and stack outputs that the module or this environment reads. It does not cover
+//! the outputs of other components.
 use std::collections::{BTreeMap, BTreeSet};
 
 use app_config::{

@@ -1,5 +1,5 @@
 //! Replacement of a runner's identity key. The former key authorizes the new one, and the runner
-//! proves that it has both.
+//! proves that it has both keys.
 use axum::{Json, extract::State};
 use domain::runner::{Runner, RunnerCommand};
 use schemas::runner::{RekeyRequest, Rekeyed};
