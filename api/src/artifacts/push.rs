@@ -83,7 +83,7 @@ pub(super) async fn manifest(
         };
         if size != blob.size {
             let detail = format!(
-                "cannot store the manifest: blob {} has {size} bytes, but the manifest states {}",
+                "cannot store the manifest: blob {} has {size} bytes, but the manifest states {}; correct the manifest",
                 blob.digest, blob.size
             );
             return Err(Problem::new(Code::Invalid, detail).into());

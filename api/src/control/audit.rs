@@ -201,7 +201,7 @@ pub async fn resolve_position(
         (Some(position), None) if position <= head => Ok(position),
         (Some(position), None) => {
             let detail =
-                format!("position {position} does not exist yet; the last position is {head}");
+                format!("position {position} does not exist yet; use a position up to {head}");
             Err(Problem::new(Code::NotFound, detail))
         }
         (None, Some(time)) => Ok(log.position_at(time).await?),

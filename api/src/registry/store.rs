@@ -31,7 +31,7 @@ pub enum ArtifactError {
     #[error("cannot access {path}: {reason}")]
     Io { path: String, reason: io::Error },
     /// The request body could not be read to its end.
-    #[error("the request body ended early: {0}")]
+    #[error("the request body ended early: {0}; send the request again")]
     BodyEnded(String),
     /// The content is not an image manifest.
     #[error("invalid image manifest: {0}")]

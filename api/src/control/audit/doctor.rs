@@ -210,8 +210,7 @@ impl Doctor {
         let (mut at, mut findings) = (0, vec![]);
         while at < self.total && findings.len() < MAX_FINDINGS {
             let page = match app.log().read(at, PAGE).await {
-                // The bytes after this position are not an event, and the log cannot be read past
-                // them.
+                // The event at `position` is damaged, and the log cannot be read past it.
                 Err(LogError::Damaged { position, what }) => {
                     findings.push(format!("position {position}: {what}"));
                     break;
@@ -234,7 +233,7 @@ impl Doctor {
         }
         if at < self.total {
             let after =
-                format!("events after position {at} were not checked: fix these findings first");
+                format!("events after position {at} were not checked; fix these findings first");
             findings.push(after);
         }
         self.finish_check("events", findings, None);

@@ -63,7 +63,7 @@ pub(super) async fn check(
     let is_another = statement.manifest.as_ref().is_some_and(|stated| Some(stated) != manifest);
     let is_missing = statement.manifest.is_none() && statement.outcome == Outcome::Succeeded;
     if is_another || is_missing {
-        return Err(invalid_statement("its manifest is not the job's"));
+        return Err(invalid_statement("its manifest is missing or is not the manifest of the job"));
     }
     if let Some(stated) = &statement.grant {
         check_grant(app, job, &loaded, body.execution, stated).await?;

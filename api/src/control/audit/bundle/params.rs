@@ -28,7 +28,12 @@ const PAGE: u32 = 2_000;
 /// Parses a stream. Installs and apps can be given by name.
 pub(super) async fn parse_stream(app: &App, stream: &str) -> Result<StreamId, Problem> {
     let (kind, id) = stream.split_once('/').ok_or_else(|| {
-        Problem::new(Code::BadRequest, "invalid stream; use <aggregate type>/<aggregate id>")
+        Problem::new(
+            Code::BadRequest,
+            format!(
+                "invalid stream {stream:?}: it has no `/`; use <aggregate type>/<aggregate id>"
+            ),
+        )
     })?;
     Ok(match kind {
         AppState::NAME => StreamId::new(kind, apps::find(app, id).await?.to_string()),
