@@ -8,8 +8,7 @@
 //! PUT  /v2/<app>/<component>/manifests/<digest>      after all blobs that it names
 //! ```
 //!
-//! Everything else returns 404: a job gets the same response for another job's artifact as for a
-//! missing one.
+//! A job gets the same 404 for another job's artifact as for a missing one.
 mod permit;
 mod problem;
 mod pull;

@@ -6,12 +6,11 @@
 //! ```
 //!
 //! The log is read once for the copies of all subjects, and once by the rebuild. If an archive
-//! cannot be read, the erasure of subjects whose copies it may reference stays incomplete. Stead
-//! rebuilds the rows of installs that are newer than the archive stream by stream.
+//! cannot be read, the erasure of subjects whose copies the archive may reference stays incomplete.
+//! Only rows of installs that are newer than the archive are rebuilt, stream by stream.
 //!
 //! The copies come from the log and never from a projection, which may lag. From the fence on, the
-//! database rejects writes of other servers that are based on earlier reads. The procedure does not
-//! depend on clocks.
+//! database rejects writes of other servers that are based on earlier reads.
 
 mod copies;
 
@@ -44,7 +43,7 @@ pub struct Outcome {
     pub incomplete: Option<String>,
 }
 
-/// Erases the copies of these subjects together. Their keys are already deleted.
+/// Erases the copies of these subjects together. The keys of these subjects are already deleted.
 ///
 /// # Errors
 /// The problem of the step that failed. The caller must retry.
@@ -63,8 +62,8 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
         .map_err(|error| owner_problem(error.into()))?;
     // Snapshots contain decrypted data. They are created again when needed.
     sqlx::query("delete from log_snapshot").execute(&app.pool).await?;
-    // Without a stored response, a repeated command gets its response from the log, which no longer
-    // contains the data.
+    // Without a stored response, a repeated command gets its response from the log, in which the
+    // data is no longer readable.
     let sql = "update log_command set response = null where response is not null";
     sqlx::query(sql).execute(&app.pool).await?;
     app.logs.erase(&executions).await?;
@@ -143,12 +142,16 @@ async fn created_after(
 /// reference.
 fn unreadable_archives(copies: &Copies, whom: &[String]) -> String {
     let why: Vec<&str> = copies.missing().iter().map(|missing| missing.why.as_str()).collect();
-    format!("{}; its events may reference copies of {}", why.join("; "), whom.join(", "))
+    format!(
+        "{}; events in unreadable archives may reference copies of {}",
+        why.join("; "),
+        whom.join(", ")
+    )
 }
 
 /// Digests of the manifests and plan summaries to delete. While an archive is missing, a summary
-/// that was stored before the end of the archive is retained, because it may also belong to another
-/// install.
+/// that was stored before the end of the archive is retained. Such a summary may also belong to
+/// another install.
 async fn deletable(app: &App, copies: &Copies) -> Result<Vec<String>, Problem> {
     let digests = copies.digests(None);
     let Some(last) = copies.missing_until() else { return Ok(digests) };
@@ -171,7 +174,7 @@ async fn vacuum(app: &App) {
     }
 }
 
-/// Remaining copies of every subject that the log records as erased.
+/// Remaining copies of every subject that is recorded as erased.
 pub async fn remaining_copies(app: &App) -> Result<Vec<String>, Problem> {
     let subjects = erased_subjects(app).await?;
     if subjects.is_empty() {
@@ -189,7 +192,7 @@ pub async fn remaining_copies(app: &App) -> Result<Vec<String>, Problem> {
     Ok(found)
 }
 
-/// Subjects that the log records as erased.
+/// Subjects that the database records as erased.
 async fn erased_subjects(app: &App) -> Result<Vec<SubjectId>, Problem> {
     let erased = shred::without_copies(&app.pool).await?;
     Ok(erased.iter().filter_map(|id| id.parse().ok()).collect())
@@ -233,7 +236,8 @@ async fn remaining(
     Ok(found)
 }
 
-/// Number of remaining copies of one install's data, or of all installs if `of` is `None`, by kind.
+/// Number of remaining copies of each kind. Counts the copies of the install `of`, or of all
+/// installs in `copies` if `of` is `None`.
 async fn numbers(
     app: &App,
     copies: &Copies,
@@ -279,8 +283,8 @@ async fn clear_dead_letter_reasons(app: &App, copies: &Copies) -> Result<(), Pro
     Ok(())
 }
 
-/// Returns position and install of each dead letter of these installs whose reason is not erased.
-/// Skips dead letters whose events are in an unreadable archive.
+/// Returns position and install of each dead letter of the installs in `copies` whose reason is not
+/// erased. Skips dead letters whose events are in an unreadable archive.
 async fn dead_letters(app: &App, copies: &Copies) -> Result<Vec<(i64, InstallId)>, Problem> {
     let parked = "select position from log_dead_letter where reason <> $1";
     let parked: Vec<i64> = sqlx::query_scalar(parked).bind(ERASED).fetch_all(&app.pool).await?;

@@ -1,5 +1,5 @@
-//! Extractors for handlers. In contrast to the extractors of axum, they reject a request with a
-//! [`Problem`] that locates the error.
+//! Extractors for handlers. Unlike the extractors of axum, they reject a request with a
+//! [`Problem`].
 mod caller;
 mod runner_caller;
 
@@ -20,10 +20,8 @@ pub use self::{
 };
 use crate::problem::{Code, Problem};
 
-/// Body as JSON of one type.
 pub struct Json<T>(pub T);
 
-/// Body as raw bytes.
 pub struct Raw(pub Bytes);
 
 pub struct Path<T>(pub T);
@@ -40,7 +38,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
             kind == "application/json" || kind.ends_with("+json")
         });
         if !json {
-            let detail = "the body is not JSON by its content type; send it as application/json";
+            let detail = "the content type of the body is not JSON; send application/json";
             return Err(Problem::new(Code::UnsupportedMediaType, detail));
         }
         let bytes = Bytes::from_request(request, state).await.map_err(body_problem)?;
@@ -64,7 +62,7 @@ impl<S: Send + Sync> FromRequestParts<S> for LastEvent {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let Some(id) = parts.headers.get("last-event-id") else { return Ok(LastEvent(None)) };
-        // An invalid id is rejected: resuming elsewhere would hide a gap from the client.
+        // An invalid id is rejected, because resuming elsewhere would hide a gap from the client.
         let number = id.to_str().ok().and_then(|id| id.parse().ok());
         let rejection = || {
             Problem::new(
@@ -110,7 +108,7 @@ pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     })
 }
 
-/// Returns true if the body exceeded its limit, false if it was incomplete.
+/// Returns true if the body exceeded its limit.
 pub fn is_too_long(reason: &axum::Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(reason);
     while let Some(why) = cause {

@@ -1,11 +1,11 @@
-//! Output of jobs: one append-only byte stream per execution, addressed by offset.
+//! Output of jobs: one byte stream per execution, addressed by offset.
 //!
 //! ```text
 //! PATCH ─decode─▶ place ─gap─▶ 416      overlap, other bytes ─▶ 409
 //!                   └─fresh bytes─▶ committer ─one INSERT per group─▶ job_log ─▶ 202
 //! ```
-//! A chunk is acknowledged once it is durable. The event log contains only the length and digest
-//! of the finalized stream.
+//! A chunk is acknowledged once it is durable. The event log contains only metadata of the
+//! finalized stream, such as its length and digest.
 mod codec;
 mod committer;
 pub mod days;

@@ -1,5 +1,4 @@
-//! Renders manifests: loads the bundle and the state, renders templates and resolves digests. No
-//! other code renders manifests.
+//! Renders manifests: loads the bundle and the state, renders templates and resolves digests.
 pub mod build;
 pub mod desired;
 pub mod manifest;

@@ -3,13 +3,13 @@
 //! | module | call |
 //! |---|---|
 //! | [`enrol`], [`token`], [`rekey`] | identity of a runner |
-//! | [`session`] | session of an agent process, and recovery of the previous one's executions |
+//! | [`session`] | session of an agent process, and recovery of the executions of the previous session |
 //! | [`poll`] | long poll |
 //! | [`claim`] | claim a job: manifest, grant and proofs |
 //! | [`events`], [`log`], [`blob`] | reports, log chunks and uploads of an execution |
 //!
-//! Every call is idempotent. A runner can access only jobs of its own install. Calls of an
-//! execution that no longer holds its job are rejected with 412.
+//! Every call can be repeated. A runner can access only jobs of its own install, and a build runner
+//! only builds. Reports of an execution that lost its job are rejected with 412.
 use axum::extract::DefaultBodyLimit;
 use utoipa_axum::{router::OpenApiRouter, routes};
 

@@ -1,4 +1,5 @@
-//! Permissions of an execution: it can access only content that its manifest references.
+//! Permissions of an execution. Its manifest determines the content that it can pull and the
+//! repository to which it can push.
 use std::sync::Arc;
 
 use axum::{extract::FromRequestParts, http::request::Parts};

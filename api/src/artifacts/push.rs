@@ -69,7 +69,7 @@ pub(super) async fn manifest(
     let repository = permit.check_push(repository)?;
     let limit = usize::try_from(MANIFEST_LIMIT).unwrap_or(usize::MAX);
     let bytes = axum::body::to_bytes(body, limit).await.map_err(|_| {
-        let detail = format!("manifest is too large: the limit is {limit} bytes");
+        let detail = format!("cannot read the manifest: it is incomplete or larger than {limit} bytes; send a complete manifest within the limit");
         Problem::new(Code::TooLarge, detail)
     })?;
     let artifact = ArtifactManifest::parse(&bytes).map_err(ArtifactError::from)?;
@@ -83,7 +83,7 @@ pub(super) async fn manifest(
         };
         if size != blob.size {
             let detail = format!(
-                "cannot store the manifest: blob {} has {size} bytes, but the manifest states {}",
+                "cannot store the manifest: blob {} has {size} bytes, but the manifest states {}; correct the manifest",
                 blob.digest, blob.size
             );
             return Err(Problem::new(Code::Invalid, detail).into());

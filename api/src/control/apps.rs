@@ -27,7 +27,7 @@ use crate::{
     usecases::apps,
 };
 
-/// Routes that accept a large body: only `sync`.
+/// Returns the route of `sync`, which needs a higher limit for its body.
 pub fn large_body_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(sync)).layer(DefaultBodyLimit::max(MAX_BUNDLE_BYTES))
 }

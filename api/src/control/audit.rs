@@ -47,7 +47,7 @@ pub async fn events(
     audit::events(&app, &caller, &query).await.map(Json)
 }
 
-/// Export all events up to the current head as NDJSON
+/// Export the matching events up to the current head as NDJSON
 ///
 /// Each line has the data to recompute the leaf hash of its event.
 #[utoipa::path(
@@ -128,10 +128,10 @@ pub async fn state(
     audit::state(&app, &caller, &query).await.map(Json)
 }
 
-/// Compare a stream at two points: changed fields, and by run its requests, approvals and jobs
+/// Compare a stream at two points: its changed fields, and its runs with approvals and jobs
 ///
-/// Events of an install or a run are grouped by run; other streams list their events. Events after `complete_through`
-/// are not listed: continue with `from_position` = `complete_through`.
+/// Events of an install or a run are grouped by run; other streams list their events. Events after
+/// `complete_through` are not listed. To continue, set `from_position` to `complete_through`.
 #[utoipa::path(
     get, path = "/v1/audit/diff", tag = "audit", params(StreamDiffQuery),
     responses((status = 200, body = StreamDiff)),

@@ -43,7 +43,8 @@ impl FromRequestParts<App> for ChangeRequest {
     }
 }
 
-/// Returns a header as text, truncated to the maximum length.
+/// Returns a header as text, truncated to `bytes`. Returns `None` if it is missing, empty or not
+/// ASCII.
 fn header_text(headers: &HeaderMap, name: &str, bytes: usize) -> Option<String> {
     let value = headers.get(name)?.to_str().ok()?;
     Some(value.chars().take(bytes).collect::<String>()).filter(|value| !value.is_empty())
@@ -56,7 +57,7 @@ fn is_traceparent(value: &str) -> bool {
     parts == [2, 32, 16, 2] && value.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit())
 }
 
-/// Converts the result of a use case that returns no value.
+/// Returns the position of a change, and `changed: false` if it recorded no event.
 pub fn change_result<T>(done: &Done<T>) -> schemas::control::ChangeResult {
     schemas::control::ChangeResult { position: done.position, changed: done.events > 0 }
 }

@@ -1,4 +1,5 @@
-//! Adds the parts that all operations of the OpenAPI document share.
+//! Adds parameters, headers, error responses and authentication to the operations of the OpenAPI
+//! document.
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
@@ -11,7 +12,8 @@ use utoipa::{
 
 use schemas::problem::{PROBLEM_JSON, Problem};
 
-/// Adds unique operation ids, bearer authentication, and problem details as the default response.
+/// Adds unique operation ids, bearer authentication, the default error response, `min_position` and
+/// idempotency keys.
 pub fn add_shared_parts(document: &mut OpenApi) {
     let components = document.components.get_or_insert_with(Components::new);
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();

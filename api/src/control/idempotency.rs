@@ -1,10 +1,10 @@
-//! `Idempotency-Key`: a change that is sent twice is made once, and both requests get the same
-//! response.
+//! `Idempotency-Key`: a change that is sent twice is made once. Both requests get the same
+//! response, except for secrets.
 //!
-//! The commit of the change also writes the key, so neither exists without the other. A separate
-//! task stores the response after the commit, without secrets, so a client that disconnects cannot
-//! prevent it. If the server or the database fails before that, the response is recovered from the
-//! log.
+//! The commit of the change also writes the key, so neither exists without the other. After the
+//! commit, a separate task stores the response without secrets, even if the client disconnects. If
+//! the server or the database fails before the response is stored, the response is recovered from
+//! the log.
 mod recover;
 
 use std::time::Duration;
@@ -84,7 +84,8 @@ pub async fn idempotent(
         }
         // Returns the response of a concurrent request with the same key, if that request
         // succeeded. This request may also have failed after its commit, so its commit is looked up
-        // too. A commit without events changed nothing, so the failure is returned.
+        // too. If that commit has no events and no stored response, nothing changed, so the failure
+        // is returned.
         let did = earlier_response(&app, &key, route.as_str(), LookupTime::AfterFailure).await?;
         Ok(did.unwrap_or(response))
     };
@@ -113,8 +114,8 @@ enum LookupTime {
     AfterFailure,
 }
 
-/// Returns the response to the first request, if there was one. Waits while that request is still
-/// in progress.
+/// Returns the response to the first request, if that request was committed. Waits until the
+/// response is stored. After `RESPONSE_TIMEOUT`, recovers the response from the log.
 async fn earlier_response(
     app: &App,
     key: &IdempotencyKey,

@@ -42,7 +42,8 @@ pub async fn list(
 
 /// Create an install
 ///
-/// The response holds the command that the customer runs. Its token is shown only once.
+/// The response contains an enrolment token, which is shown only once, and the command with which
+/// the customer starts the runner.
 #[utoipa::path(
     post, path = "/v1/installs", tag = "installs", request_body = CreateInstall,
     responses((status = 200, body = InstallCreated)),
@@ -99,7 +100,7 @@ pub async fn show(
     queries::get(&app, &caller, &name).await.map(Json)
 }
 
-/// Change inputs, stack outputs, config version or auto-approval of an install
+/// Change inputs, stack outputs, components, config version or auto-approval of an install
 ///
 /// A run plans the impact of the change. If the change has no impact, the response names no run.
 #[utoipa::path(
@@ -181,7 +182,7 @@ pub async fn state(
 /// Accept a state of a component
 ///
 /// The runner refuses a state that is older than the newest one or has another lineage. After this
-/// call it accepts the given state and its successors.
+/// call, the runner accepts the given state and its successors.
 #[utoipa::path(
     post, path = "/v1/installs/{install}/components/{component}/accepted-state", tag = "installs",
     request_body = AcceptState,
@@ -206,7 +207,7 @@ pub async fn accept_state(
 
 /// Create an enrolment token for the install's runner
 ///
-/// Rejected with 409 while the install has a connected runner: revoke that runner first.
+/// Rejected with 409 while the install has a runner that is not revoked. Revoke that runner first.
 #[utoipa::path(
     post, path = "/v1/installs/{install}/enrolment-tokens", tag = "installs",
     params(("install" = String, Path, description = "The install's name or id")),
@@ -225,8 +226,8 @@ pub async fn enrol(
 
 /// Request an operation on an install
 ///
-/// Rejected with 409 while another run is in progress; the problem names it. If nothing remains to
-/// deprovision, the response names no run.
+/// Rejected with 409 while a conflicting run is in progress. The problem names that run. If nothing
+/// remains to deprovision, the response names no run.
 #[utoipa::path(
     post, path = "/v1/installs/{install}/runs", tag = "installs", request_body = RequestRun,
     params(("install" = String, Path, description = "The install's name or id")),

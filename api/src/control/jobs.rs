@@ -44,7 +44,8 @@ pub async fn show(
 
 /// Request the cancellation of a job
 ///
-/// The job is cancelled when its runner confirms the request.
+/// A queued job is cancelled immediately. Any other job is cancelled when its runner confirms the
+/// request.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/cancel", tag = "jobs", request_body = Cancel,
     params(("job" = String, Path, description = "The job's id")),

@@ -29,10 +29,10 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Get the log of one attempt
 ///
-/// As NDJSON: the whole log, the bytes of a `Range`, or the records after `since_n`. As
-/// `text/event-stream`: each record as it arrives, then an `end` event. The data of the `end` event
-/// is `finalized`, or the problem code if the token is no longer valid. `Last-Event-ID` resumes
-/// after a record. The bytes are identical for all readers.
+/// The response is NDJSON with the whole log, the bytes of a `Range`, or the records after
+/// `since_n`. With `Accept: text/event-stream`, the response streams each record as it arrives,
+/// then an `end` event. The data of the `end` event is `finalized`, or the problem code if the
+/// token is no longer valid. `Last-Event-ID` resumes after a record.
 #[utoipa::path(
     get, path = "/v1/jobs/{job}/attempts/{attempt}/log", tag = "jobs",
     params(

@@ -159,7 +159,6 @@ pub async fn verify(
 }
 
 type ProgressSender = mpsc::UnboundedSender<Progress>;
-/// Stream of progress events.
 type ProgressStream = Sse<KeepAliveStream<BoxStream<'static, Result<Event, Infallible>>>>;
 
 /// Runs the work in a separate task, so that a client that disconnects does not interrupt a swap.
@@ -176,7 +175,7 @@ fn run_with_progress(
             let (state, detail) = ("failed".into(), Some(error.to_string()));
             Progress { state, detail, ..done_progress(&name, 0) }
         });
-        // The client may have disconnected; the work is complete anyway.
+        // The send fails if the client has disconnected.
         let _ = sender.send(last);
     });
     let events = async_stream::stream! {

@@ -36,18 +36,15 @@ use schemas::control::{
 
 use crate::server::testing::Started;
 
-/// Client with this token.
 fn client(started: &Started, token: &str) -> Client {
     let server = started.server.ready.control.clone();
     Client::new(&Target { server, token: Some(token.into()), ca: None }).unwrap()
 }
 
-/// Client of the owner.
 fn owner(started: &Started) -> Client {
     client(started, &started.owner_token())
 }
 
-/// Client of a new principal with one role.
 async fn client_with_role(started: &Started, role: Role) -> Client {
     let request = CreateToken { role, name: None, expires_in_s: None };
     client(started, &owner(started).create_token(&request).await.unwrap().token.unwrap())
@@ -109,7 +106,6 @@ fn bundle_of(mark: &str, input: &str, size: Option<&str>) -> Bytes {
     request_body(&Tree::bundle(&app, &sources, &[]).unwrap())
 }
 
-/// Bundle as a request body.
 fn request_body(bundle: &Tree) -> Bytes {
     zstd::encode_all(bundle.encode().unwrap().as_slice(), 1).unwrap().into()
 }
@@ -144,7 +140,6 @@ async fn with_install() -> (Started, Client, InstallCreated) {
     (started, owner, created)
 }
 
-/// Status and code of a problem.
 fn rejection<T: std::fmt::Debug>(response: Result<T, ClientError>) -> (u16, String) {
     let error = response.unwrap_err();
     let ClientError::Problem(problem) = error else { panic!("{error}") };

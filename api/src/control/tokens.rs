@@ -89,7 +89,7 @@ pub async fn grant_role(
 
 /// Revoke a role from a principal, effective immediately
 ///
-/// Rejected with 409 for the only owner with a valid token.
+/// Rejected with 409 for the role `owner` of the only owner with a valid token.
 #[utoipa::path(
     delete, path = "/v1/principals/{principal}/roles/{role}", tag = "access",
     params(

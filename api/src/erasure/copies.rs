@@ -1,6 +1,6 @@
-//! Copies of installs' data that events of the log reference. Every event is read once, because a
-//! projection may lag, and archived events count as well. An unreadable archive is skipped, so
-//! copies that only its events reference stay unknown.
+//! Copies of installs' data that events of the log reference. The events are read from the log and
+//! its archives, because a projection may lag. An unreadable archive is skipped, so copies that
+//! only its events reference stay unknown.
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use domain::{
@@ -18,14 +18,14 @@ const PAGE: u32 = 2_000;
 #[derive(Default)]
 pub(super) struct Copies {
     installs: BTreeMap<InstallId, References>,
-    /// Kind and install of the streams that are about these installs, by stream id.
+    /// Aggregate type and install of each stream that is about one of these installs, by aggregate
+    /// id.
     streams: HashMap<String, (String, InstallId)>,
     /// Plan summaries of all other jobs. Equal summaries share one blob, which then also belongs to
     /// another install.
     others: HashSet<[u8; 32]>,
     /// Last position that was read.
     at: u64,
-    /// Archives that could not be read.
     missing: Vec<Missing>,
 }
 
@@ -97,12 +97,13 @@ impl Copies {
         &self.missing
     }
 
-    /// Last position in an archive that could not be read.
+    /// Last position of the newest archive that could not be read. `None` if every archive was
+    /// read.
     pub(super) fn missing_until(&self) -> Option<u64> {
         self.missing.iter().map(|missing| missing.last).max()
     }
 
-    /// Kind and id of the streams that are about these installs.
+    /// Aggregate type and id of the streams that are about these installs.
     pub(super) fn streams(&self, of: &[InstallId]) -> Vec<(String, String)> {
         let meant = self.streams.iter().filter(|(_, (_, install))| of.contains(install));
         meant.map(|(id, (kind, _))| (kind.clone(), id.clone())).collect()

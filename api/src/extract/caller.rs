@@ -92,8 +92,8 @@ pub async fn guard(
     Ok(next.run(request).await)
 }
 
-/// Middleware that rejects every request while the log is stale. Probes, metrics and documents are
-/// exempt.
+/// Middleware that rejects every request while this server's last read of the log is too old.
+/// Probes, metrics and documents are exempt.
 pub async fn require_current(
     State(app): State<App>,
     request: Request,

@@ -28,7 +28,7 @@ pub struct RunnerCaller {
     pub mode: RunnerMode,
     /// Install that the runner manages. `None` for a build runner.
     pub install: Option<InstallId>,
-    /// Generation of the session that issued the token, which is the runner's newest session.
+    /// Generation of the session for which the token was issued. It is the runner's newest session.
     pub generation: u64,
 }
 
@@ -61,8 +61,8 @@ fn mark_authenticated(parts: &Parts) {
     }
 }
 
-/// Rejects a token of an older session: another agent with the key of this runner has started a
-/// newer session. Only a generation that this server does not know yet needs a query.
+/// Rejects a token of an older session, because an agent with the same key has opened a newer
+/// session. Only a generation that this server does not know yet needs a query.
 async fn check_generation(app: &App, runner: RunnerId, generation: u64) -> Result<(), Problem> {
     let known = app.dispatch.generation_of(runner);
     if known.is_some_and(|known| known >= generation) {

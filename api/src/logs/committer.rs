@@ -1,4 +1,5 @@
-//! Task that makes chunks durable. All waiting chunks go into one INSERT with one fsync.
+//! Task that makes chunks durable. Up to `MAX_GROUP` waiting chunks go into one INSERT with one
+//! fsync.
 use std::{collections::HashSet, panic::AssertUnwindSafe};
 
 use bytes::Bytes;
@@ -51,7 +52,7 @@ async fn commit(pool: &PgPool, group: Vec<Chunk>) {
                 let _ = chunk.done.send(if is_written { Ok(()) } else { Err(LogError::Erased) });
             }
         }
-        // A stale chunk must not fail the others, so each one is inserted separately.
+        // A stale chunk must not fail the other chunks, so each chunk is inserted separately.
         Err(error) if is_duplicate(&error) && group.len() > 1 => {
             for chunk in group {
                 let response =

@@ -1,7 +1,8 @@
-//! Partitions of `job_log`: one for each day (UTC) on which executions started.
+//! Partitions of `job_log`, one per day (UTC). The rows of an execution belong to the day on which
+//! its id was created.
 //!
-//! The id of an execution starts with its creation time, so each day is a range of ids. A query for
-//! one execution reads one partition.
+//! The id of an execution starts with the time of its creation, so each day is a range of ids. A
+//! query for one execution reads one partition.
 //!
 //! Rows of a day without a partition go to `job_log_default`. They move when the partition is
 //! created. The role that writes logs therefore needs no right to create tables.
@@ -26,8 +27,8 @@ const IDLE_TIMEOUT_MS: u32 = 5_000;
 /// days.
 ///
 /// # Errors
-/// The database rejects the statement: only the owner of the tables may create partitions. Nothing
-/// is attempted if none is missing.
+/// The database rejects the statement: only the owner of the tables may create partitions. If no
+/// partition is missing, no statement requires this role.
 pub async fn create_missing(
     owner: &PgPool,
     today: NaiveDate,
@@ -93,8 +94,8 @@ async fn create_day(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>,
     if exists(&mut *tx, &table).await? {
         return Ok(None);
     }
-    // Created as a table and then attached. Creating it as a partition would wait for all readers
-    // and writers of logs.
+    // First creates a table and then attaches it. Creating a partition directly would wait for all
+    // readers and writers of logs.
     let make = format!(
         "create table {table} (like job_log including all); \
          with moved as (delete from job_log_default \

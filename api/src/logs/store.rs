@@ -22,7 +22,7 @@ const MAX_READS: usize = 4;
 /// Number of bytes that a search for the end of a stream holds in memory.
 const WINDOW: u64 = 1 << 20;
 
-/// Reasons to reject a chunk.
+/// Reasons why a log cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// Bytes before the chunk are missing.
@@ -49,7 +49,7 @@ pub enum LogError {
     /// The data of the execution was erased, so its log accepts no more chunks.
     #[error("cannot store the chunk: the log of this execution was erased")]
     Erased,
-    /// The write of the chunk's group failed.
+    /// The write of the chunk failed, or the server is stopping.
     #[error("cannot store the chunk: {0}")]
     Unwritten(String),
     /// The database is unavailable or returned an error.
@@ -235,7 +235,7 @@ impl LogStore {
         Ok(())
     }
 
-    /// Deletes the logs of these executions. They stay marked as erased.
+    /// Deletes the logs of these executions. The executions stay marked as erased.
     pub async fn erase(&self, executions: &[String]) -> Result<(), sqlx::Error> {
         let erase = "delete from job_log where execution = any($1)";
         sqlx::query(erase).bind(executions).execute(&self.pool).await?;
@@ -259,7 +259,7 @@ impl LogStore {
         open.get(&execution).is_some_and(|stream| stream.have.receiver_count() > 0)
     }
 
-    /// Drops the cached end of a finalized stream.
+    /// Drops the cached end of a stream.
     pub fn forget(&self, execution: ExecutionId) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&execution);
     }
@@ -267,7 +267,6 @@ impl LogStore {
     pub(super) fn stream(&self, execution: ExecutionId) -> Arc<Stream> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if !open.contains_key(&execution) {
-            // Removes the entries of unused streams.
             open.retain(|_, stream| stream.is_used());
         }
         let new = || {
@@ -287,7 +286,8 @@ impl LogStore {
         let tip = match slot.take() {
             Some(tip) => tip,
             None => {
-                // After a restart every stream is read again, a few at a time and in parts.
+                // After a restart, the first use of a stream reads it completely. The limits on
+                // concurrent reads and on their size bound the load.
                 let turn = self.rebuilds.acquire().await;
                 let _turn =
                     turn.map_err(|_| LogError::Unwritten("the server is stopping".into()))?;

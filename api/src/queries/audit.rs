@@ -147,7 +147,7 @@ pub async fn state(app: &App, caller: &Caller, which: &AsOfQuery) -> Result<AsOf
     Ok(AsOf { stream, position, recorded_at, sequence, state })
 }
 
-/// Returns a position with the time of its event.
+/// Returns a position with the time of its event. Position 0 has no time.
 pub async fn point_at(app: &App, position: u64) -> Result<Point, Problem> {
     if position == 0 {
         return Ok(Point { position, recorded_at: None });
@@ -170,7 +170,7 @@ pub async fn resolve_position(
         (Some(position), None) if position <= head => Ok(position),
         (Some(position), None) => {
             let detail =
-                format!("position {position} does not exist yet; the last position is {head}");
+                format!("position {position} does not exist yet; use a position up to {head}");
             Err(Problem::new(Code::NotFound, detail))
         }
         (None, Some(time)) => Ok(log.position_at(time).await?),

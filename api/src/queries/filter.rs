@@ -61,7 +61,7 @@ pub async fn run(app: &App, id: RunId) -> Result<(), Problem> {
     exists::<Run>(app, id).await
 }
 
-/// Checks the kind of an actor, and that the actor exists.
+/// Checks that the actor of a filter exists.
 pub async fn actor(app: &App, text: &str) -> Result<(), Problem> {
     let actor: Actor = text.parse().map_err(|error| {
         Problem::new(Code::BadRequest, format!("invalid filter `actor`: {error}"))

@@ -68,8 +68,7 @@ pub async fn state(
     let bundle = &published(&of, install.config_version)?.bundle;
     let config = app.configs.get(&app.pool, bundle).await?;
     let inputs = match resolved_inputs(&config, &install.inputs) {
-        // An erased value no longer matches the type of its input, so the inputs are shown
-        // unchecked.
+        // An erased value may not match the type of its input, so the inputs are shown unchecked.
         Err(_) if install.inputs.values().any(|value| value == ERASED) => install.inputs.clone(),
         resolved_inputs => resolved_inputs?,
     };

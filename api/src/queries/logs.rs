@@ -60,7 +60,6 @@ impl AttemptLog {
     }
 }
 
-/// Returns the execution of an attempt.
 async fn execution(app: &App, job: JobId, attempt: u32) -> Result<ExecutionId, Problem> {
     let row = jobs::job(&app.pool, job).await?.ok_or_else(|| Problem::not_found(job))?;
     let of = row.attempts.iter().rev().find(|of| of.attempt == attempt);

@@ -1,4 +1,4 @@
-//! Reads related rows for a response, each at most once.
+//! Reads the rows to which the rows of a response refer.
 mod pages;
 
 use std::{

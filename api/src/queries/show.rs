@@ -1,4 +1,4 @@
-//! Converts projection rows to the wire format. Makes no decisions.
+//! Converts projection rows to the wire format.
 mod app;
 mod build;
 mod diagnostic;

@@ -21,7 +21,7 @@ impl Manifests {
     /// Returns the manifest with this digest.
     ///
     /// # Errors
-    /// The database is unavailable, or the bytes are not a manifest.
+    /// The database is unavailable, or the manifest is missing or invalid.
     pub async fn get(&self, pool: &PgPool, digest: &Digest) -> Result<Arc<Manifest>, Problem> {
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(digest) {
             return Ok(Arc::clone(known));

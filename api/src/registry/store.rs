@@ -27,7 +27,7 @@ pub enum ArtifactError {
     /// The layout rejected the content, or a file operation failed.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// A directory cannot be accessed.
+    /// A file or directory cannot be accessed.
     #[error("cannot access {path}: {reason}")]
     Io { path: String, reason: io::Error },
     /// The request body could not be read to its end.
@@ -51,8 +51,8 @@ impl Registry {
             fs::remove_dir_all(&uploads).map_err(at(&uploads))?;
         }
         fs::create_dir_all(&uploads).map_err(at(&uploads))?;
-        // Only this server may read the vendor's modules. The mode is also set on a directory that
-        // an earlier version created.
+        // Only the server's user may read the vendor's modules. The mode is also set on an existing
+        // directory.
         let private = fs::Permissions::from_mode(0o700);
         fs::set_permissions(&registry.directory, private).map_err(at(&registry.directory))?;
         Ok(registry)
@@ -66,7 +66,7 @@ impl Registry {
         Layout::new(self.directory.join(repository.path())).with_drafts(self.uploads())
     }
 
-    /// Size of a blob of the repository, or `None` if it does not exist.
+    /// Size of a blob of the repository, or `None` if it cannot be accessed.
     pub async fn size(&self, repository: &Repository, digest: &Digest) -> Option<u64> {
         let found = tokio::fs::metadata(self.layout(repository).path(digest)).await;
         found.ok().map(|found| found.len())
@@ -108,7 +108,8 @@ impl Registry {
     /// Stores a blob if it matches its digest. Idempotent.
     ///
     /// # Errors
-    /// [`ArtifactError`]; nothing was stored.
+    /// The body ends early, exceeds the size limit or has another digest, or a file operation
+    /// failed.
     pub async fn store(
         &self,
         repository: &Repository,
@@ -120,7 +121,8 @@ impl Registry {
         let mut chunks = body.into_data_stream();
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(|why| ArtifactError::BodyEnded(why.to_string()))?;
-            // A blocking thread per chunk, and not per blob: a slow client must not occupy one.
+            // Each chunk is written in a blocking task of its own. Otherwise, a slow client would
+            // occupy a thread.
             writer = run_blocking(move || writer.append(&chunk).map(|()| writer)).await?;
         }
         let digest = digest.clone();
@@ -139,9 +141,9 @@ impl Registry {
     ) -> Result<(), ArtifactError> {
         let (layout, digest) = (self.layout(repository), digest.clone());
         let repository = repository.to_string();
-        // The lock of the layout excludes other servers, and it polls with a time limit. This one
-        // queues the requests of this server. The guard moves into the task: if the caller
-        // disconnects, no other write may start before this one ends.
+        // The lock of the layout excludes other servers, but it polls with a time limit. The lock
+        // `index` queues the requests of this server. The task owns the guard, so that no other
+        // write starts before this one ends, even if the caller disconnects.
         let alone = Arc::clone(&self.index).lock_owned().await;
         run_blocking(move || {
             let listed = layout.add_to_index(&repository, &digest);

@@ -1,8 +1,8 @@
 //! Desired state of a config version.
 //!
-//! A fingerprint covers everything that determines the result of a deploy, except the outputs of
-//! other components. It covers the module with its settings, the inputs and stack outputs that the
-//! module reads, and the environment of the runner.
+//! A fingerprint covers the module with its settings, and the environment of the runner. It also
+//! covers the inputs and stack outputs that the module or this environment reads. It does not cover
+//! the outputs of other components.
 use std::collections::{BTreeMap, BTreeSet};
 
 use app_config::{
@@ -144,7 +144,6 @@ fn fingerprint(
     let is_read = |name: &str| own.into_iter().chain([runner]).any(|r| r.reads_stack(name));
     let stack: BTreeMap<&String, &Value> =
         given.stack.iter().filter(|(name, _)| is_read(name)).collect();
-    // Without stack outputs the member is absent, so fingerprints of earlier versions stay valid.
     if !stack.is_empty() {
         decides["stack"] = json!(stack);
     }

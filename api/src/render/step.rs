@@ -1,7 +1,7 @@
 //! Renders the manifests of a run's steps.
 //!
-//! The outer `Err` is an error of the server or the database. The inner `Err` is an error of the
-//! vendor: a template that cannot be rendered.
+//! The outer `Err` is an error of the server or the database. The inner `Err` is an error in the
+//! vendor's config, such as a template that cannot be rendered.
 use std::{collections::BTreeMap, sync::Arc};
 
 use app_config::{
@@ -76,8 +76,8 @@ pub fn component_of(target: &Target) -> Option<&str> {
     }
 }
 
-/// Returns the state of the component that the log records. The runner refuses to work with an
-/// older state.
+/// Returns the newest state of the step's component that the log records, and the state that a user
+/// accepted. The runner refuses to work with an older state.
 fn known_state(install: &Install, step: &Step) -> Option<KnownState> {
     let known = install.states.get(component_of(&step.spec.target)?)?;
     let decision = known.decisions;

@@ -1,4 +1,4 @@
-//! Headers that every response of both listeners carries.
+//! Security headers for the responses of both listeners.
 use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, header},
     response::Response,

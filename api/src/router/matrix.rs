@@ -1,5 +1,5 @@
-//! Contract test of access control: for every route, the callers that reach the handler. A missing
-//! check appears as a difference in the golden file.
+//! Contract test of access control: the golden file lists the callers that reach the handler of
+//! each route. A missing check appears as a difference.
 use std::fmt::Write as _;
 
 use chrono::TimeDelta;
@@ -41,7 +41,6 @@ async fn principal(started: &Started, role: Option<Role>) -> String {
     clear
 }
 
-/// Names and tokens of all kinds of callers.
 async fn callers(started: &Started) -> Vec<(&'static str, String)> {
     let app = started.app();
     let (runner, mode, now) = (RunnerId(Ulid::new()), RunnerMode::Install, app.now());
@@ -60,7 +59,6 @@ async fn callers(started: &Started) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Path with a value for each variable.
 fn path_with_ids(path: &str) -> String {
     let ids = [
         ("{app}", "app_"),

@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 use super::{headers, panicked};
 use crate::{listen::ParkedResponse, state::App};
 
-/// Counts every request by route, method and status, and adds the headers that every response has.
+/// Measures every request by route, method and status, and adds the security headers.
 pub async fn measure(
     State((app, https)): State<(App, bool)>,
     request: Request,

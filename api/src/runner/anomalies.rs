@@ -30,14 +30,15 @@ pub async fn record_forgery<T>(
     };
     let Some(calls) = calls else { return Err(rejection) };
     let id = runner.id;
-    tracing::warn!(runner.id = %id, job.id = %job, calls, error = %rejection.detail, "Rejected a forged report of a runner");
+    tracing::warn!(runner.id = %id, job.id = %job, calls, error = %rejection.detail, "Rejected a forged report from a runner");
     let call = caller::call(runner, "/runner/v1/jobs/{job}");
     let recorded = app.engine.transact(&call, move |unit| {
         let suspect = RunnerCommand::SuspectForgery { job, execution, calls };
         Box::pin(unit.handle::<aggregate::Runner>(id, suspect))
     });
     if let Err(problem) = recorded.await {
-        // The call stays rejected. If the runner tries again, a later attempt is recorded.
+        // The call stays rejected. If the runner tries again, the server may record a later
+        // attempt.
         tracing::warn!(runner.id = %id, error = %problem.detail, "Cannot record a forged report");
     }
     Err(rejection)

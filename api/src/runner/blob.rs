@@ -63,7 +63,8 @@ pub async fn put(
     }
 }
 
-/// Reads the body if it fits within the quotas. Rejects a larger body before reading it.
+/// Reads the body if it fits within the quotas. Rejects a larger body before reading it, if its
+/// `Content-Length` is known.
 async fn read(
     app: &App,
     mut request: Request,
@@ -107,7 +108,7 @@ fn quota_problem(app: &App, limit: Limit, quota: Quota) -> Problem {
     app.metrics.uploads_refused.get_or_create(&UploadLabels { limit: name }).inc();
     let option = format!("--max-{name}-upload");
     let detail = format!(
-        "cannot store the blob: {of} may upload {most} bytes; the server's operator sets {option}"
+        "cannot store the blob: {of} may upload {most} bytes; ask the server's operator to increase {option}"
     );
     Problem::new(Code::UploadQuotaExceeded, detail).with("limit", name).with("limit_bytes", most)
 }

@@ -1,4 +1,4 @@
-//! Shared parts of every runner call: metadata, rate limit, and loading the runner.
+//! Shared parts of runner calls: metadata, rate limit, and loading the runner.
 use domain::{
     ids::RunnerId,
     job::{Job, Origin},

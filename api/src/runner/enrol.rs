@@ -28,7 +28,8 @@ use crate::{
     usecases::{enrolments, stack},
 };
 
-/// Enrol a runner with a single-use token. The same token and key return the same response.
+/// Enrol a runner with a single-use token. A repeated request with the same token and key returns
+/// the same runner.
 #[utoipa::path(post, path = "/runner/v1/enrol", tag = "identity", request_body = Enrol,
     responses((status = 200, body = Enrolled), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn enrol(
@@ -75,7 +76,7 @@ async fn redeem_token(
     let install = purpose(&known, body.mode)?;
     let redemption = Redemption { runner: new, identity_key: body.identity_key.clone() };
     if unit.handle::<Enrolment>(token, EnrolmentCommand::Redeem(redemption)).await? == 0 {
-        // The request was handled before, and its response was lost.
+        // The request was handled before. The runner repeats it if the response was lost.
         let runner = enrolment.redeemed.map(|by| by.runner).ok_or_else(unknown_token)?;
         return Ok((runner, install));
     }
@@ -106,8 +107,8 @@ async fn check_provision_outputs(
     let of = install.app.filter(|_| !install.had_deploy && !install.deprovisioned);
     let Some(of) = of else { return Ok(()) };
     let state = unit.load::<AppState>(of).await?;
-    // An unreadable config fails the provision run instead: an operator who starts a runner cannot
-    // fix it.
+    // An unreadable config fails the provision run instead, because the operator who starts the
+    // runner cannot fix it.
     let Ok(published) = published(state, install.config_version) else { return Ok(()) };
     let bundle = published.bundle.clone();
     match app.configs.get(&app.pool, &bundle).await {

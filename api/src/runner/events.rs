@@ -49,7 +49,7 @@ pub async fn report(
         let detail = "the header `Execution` and the report name different executions; send the same id in both";
         return Err(Problem::new(Code::BadRequest, detail));
     }
-    // A report about another runner's job must neither renew a lease nor cause a read of the log.
+    // A report about another runner's job must not renew a lease.
     let allowed = execution::check_may_report(&app, &runner, job, body.execution).await;
     anomalies::record_forgery(&app, &runner, (job, body.execution), allowed).await?;
     if let ReportBody::Plan(plan) = &body.body {
@@ -90,7 +90,7 @@ async fn check_artifact(app: &App, job: &Job, artifact: &Artifact) -> Result<u64
             let manifest = app.manifests.get(&app.pool, &work.manifest).await?;
             manifest.inputs.get("repository").and_then(|own| own.as_str().map(str::to_owned))
         }
-        // The job aggregate rejects artifacts of other kinds of jobs.
+        // The job aggregate rejects artifacts of jobs of other kinds.
         Some(_) | None => return Ok(artifact.size_bytes),
     };
     if own.as_deref() != Some(repository) {
@@ -132,8 +132,7 @@ pub(super) async fn apply_report(
     done.await.map_err(caller::retryable)?.value
 }
 
-/// Applies a report. Returns the response, or the rejection of a late final report, which is
-/// recorded as well.
+/// Applies a report. The inner `Err` rejects a late final report that the unit of work records.
 async fn handle_report(
     unit: &mut UnitOfWork,
     runner: &RunnerCaller,

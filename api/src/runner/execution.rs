@@ -1,4 +1,4 @@
-//! Fencing of executions: calls of an execution are accepted only while it holds the job.
+//! Fencing of executions. Checks whether an execution may report about its job or write its log.
 use std::time::Duration;
 
 use axum::http::HeaderMap;
@@ -34,8 +34,8 @@ pub fn execution_header(headers: &HeaderMap) -> Result<ExecutionId, Problem> {
     })
 }
 
-/// Problem with status 412: another execution holds the job, or the job is complete. The runner
-/// stops reporting and keeps its files.
+/// Problem with status 412 for an execution that no longer holds its job. The runner stops
+/// reporting and keeps its files.
 pub fn stale_execution(job: &Job) -> Problem {
     let state = dispatch::state(job);
     let detail = format!("the execution no longer holds the job, which is {state}");

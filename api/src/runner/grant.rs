@@ -1,7 +1,7 @@
 //! Response to a claim: the manifest, the grant, and proofs that the log contains the claim.
 //!
-//! A repeated claim returns the same bytes of the manifest and the grant. The token, checkpoint and
-//! proofs may be newer.
+//! A repeated claim returns the same manifest and grant, unless a key of the server or the runner
+//! was replaced meanwhile. The token, checkpoint and proofs may be newer.
 use std::time::Duration;
 
 use domain::{

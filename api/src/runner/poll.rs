@@ -23,8 +23,8 @@ use crate::{
 /// Query parameters of a poll.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 pub struct PollQuery {
-    /// Seconds to wait for directives. The server may wait less. Default: the server's long-poll
-    /// timeout.
+    /// Seconds to wait for directives. The server may wait less. Without a value, the server's
+    /// long-poll timeout applies.
     wait: Option<u64>,
 }
 
@@ -62,7 +62,8 @@ async fn wait_for_directives(app: App, runner: RunnerId, body: Poll, wait: Durat
     }
 }
 
-/// Records the contact. A session that this server does not know is looked up in the database once.
+/// Records the contact. If this server does not know the session, it first tries to take the
+/// session over.
 async fn record_poll(
     app: &App,
     runner: &RunnerCaller,

@@ -8,8 +8,9 @@ use domain::{
 use super::caller;
 use crate::{dispatch::ContactChanges, extract::RunnerCaller, problem::Problem, state::App};
 
-/// Records reattached jobs and a reconnected runner. If the database is unavailable, the runner's
-/// call succeeds anyway and the next call retries.
+/// Records reattached jobs, a reconnected runner, and a runner that its operator disabled or
+/// enabled. If the database is unavailable, the runner's call succeeds anyway and the next call
+/// retries.
 pub async fn record_contact(
     app: &App,
     runner: &RunnerCaller,
@@ -20,7 +21,7 @@ pub async fn record_contact(
         return;
     }
     if let Err(problem) = append_transitions(app, runner, touched, why).await {
-        tracing::warn!(runner.id = %runner.id, error = %problem.detail, "Cannot record that a runner reconnected, retrying at its next call");
+        tracing::warn!(runner.id = %runner.id, error = %problem.detail, "Cannot record the contact of a runner; retrying at its next call");
     }
 }
 

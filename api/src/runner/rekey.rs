@@ -1,5 +1,5 @@
 //! Replacement of a runner's identity key. The former key authorizes the new one, and the runner
-//! proves that it has both.
+//! proves that it has both keys.
 use axum::{Json, extract::State};
 use domain::runner::{Runner, RunnerCommand};
 use schemas::runner::{RekeyRequest, Rekeyed};
@@ -13,9 +13,9 @@ use crate::{
     state::App,
 };
 
-/// Replace the identity key. Signatures by the former key are invalid afterwards. A repeated call
-/// with the same new key returns the same response, so a runner that lost the response can retry
-/// with both keys.
+/// Replace the identity key. Afterwards, the server rejects new signatures by the former key. A
+/// repeated call with the same new key succeeds, so a runner that lost the response can retry with
+/// both keys.
 #[utoipa::path(post, path = "/runner/v1/rekey", tag = "identity", request_body = RekeyRequest,
     responses((status = 200, body = Rekeyed), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn rekey(

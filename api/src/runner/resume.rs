@@ -52,7 +52,8 @@ fn decide(job: &Job, runner: RunnerId, entry: &JournalEntry, same_journal: bool)
     let active = job.execution().filter(|active| active.runner == runner);
     let current = active.filter(|active| match entry.execution {
         Some(execution) => execution == active.id,
-        // The response to the claim never arrived, so only the claim id identifies the execution.
+        // The runner did not receive the response to the claim, so only the claim id identifies the
+        // execution.
         None => entry.claim_id == active.claim_id,
     });
     let Some(current) = current else {

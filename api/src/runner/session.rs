@@ -46,7 +46,7 @@ struct SessionRow {
     is_other_host: bool,
 }
 
-/// Open a session. The response contains an action for each execution of the previous session. A
+/// Open a session. The response contains an action for each entry of the journal in the request. A
 /// repeated call returns the same session.
 #[utoipa::path(post, path = "/runner/v1/sessions", tag = "session", request_body = OpenSession,
     responses((status = 200, body = SessionOpened), (status = "4XX", body = schemas::problem::Problem)))]
@@ -124,8 +124,9 @@ async fn record_stop(app: &App, runner: &RunnerCaller, session: SessionId) -> Re
     recorded.await.map(|_| ()).map_err(caller::retryable)
 }
 
-/// Writes the session row. The newest session wins, regardless of the server of the previous one.
-/// Its generation and epoch grow, so calls of the previous session and commits on its behalf fail.
+/// Writes the session row. The newest session wins, regardless of the server of the previous one. A
+/// new session increments the generation and the epoch of the row, so calls of the previous session
+/// and commits on its behalf fail.
 ///
 /// A repeated opening returns the same session while that session is the newest. Later every server
 /// rejects the opening, because the row lists the ids of recent sessions.
@@ -232,7 +233,7 @@ async fn record_opening(
 
 /// Takes over a session that another server opened, or that this server opened before a restart.
 /// The capabilities are not in the database. Until the next opening, the session is assumed to
-/// accept all kinds that suit its mode.
+/// accept all kinds of jobs that suit the runner's mode.
 pub async fn adopt(
     app: &App,
     runner: &RunnerCaller,

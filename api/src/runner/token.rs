@@ -1,5 +1,4 @@
-//! Exchange of a signed assertion for an access token. The token is valid for 15 minutes, and the
-//! server verifies it without a query.
+//! Exchange of a signed assertion for an access token. The token is valid for 15 minutes.
 use axum::{Extension, Json, extract::State};
 use domain::{
     ids::{InstallId, RunnerId},

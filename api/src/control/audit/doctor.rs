@@ -46,7 +46,7 @@ pub async fn examine(
     _: NoIdempotencyKey,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let only = app.doctor_permit.clone().try_acquire_owned().map_err(|_| {
-        Problem::new(Code::Rejected, "another doctor run is in progress on this server: it reads the whole log; try again when it has finished")
+        Problem::new(Code::Rejected, "cannot start the check: another check is in progress on this server; try again when it has finished")
     })?;
     let (progress, mut updates) = unbounded_channel::<DoctorProgress>();
     let check = async move {
@@ -66,8 +66,8 @@ pub async fn examine(
         let _ = doctor.progress.send(state);
     };
     let events = async_stream::stream! {
-        // If the client disconnects, the check stops. It writes nothing, so nothing is left
-        // incomplete.
+        // If the client disconnects, the check stops after the verification in progress. The check
+        // writes nothing, so nothing is left incomplete.
         let mut check = std::pin::pin!(check);
         let mut over = false;
         loop {
@@ -87,8 +87,8 @@ pub async fn examine(
     Ok(Sse::new(events).keep_alive(KeepAlive::default()))
 }
 
-/// Describes job results without a runner's signature. They are not findings, because older runners
-/// sign nothing.
+/// Describes job results without a runner's signature. They are not findings, because a report may
+/// have no signature.
 fn unsigned_results(
     ReportCounts { unsigned, first_unsigned, .. }: &ReportCounts,
 ) -> Option<String> {
@@ -211,7 +211,7 @@ impl Doctor {
         let (mut at, mut findings) = (0, vec![]);
         while at < self.total && findings.len() < MAX_FINDINGS {
             let page = match app.log().read(at, PAGE).await {
-                // These bytes are not an event, and the log cannot be read past them.
+                // The event at `position` is damaged, and the log cannot be read past it.
                 Err(LogError::Damaged { position, what }) => {
                     findings.push(format!("position {position}: {what}"));
                     break;
@@ -234,7 +234,7 @@ impl Doctor {
         }
         if at < self.total {
             let after =
-                format!("events after position {at} were not checked: fix these findings first");
+                format!("events after position {at} were not checked; fix these findings first");
             findings.push(after);
         }
         self.finish_check("events", findings, None);
@@ -242,7 +242,7 @@ impl Doctor {
     }
 
     /// Checks an as-of table of a projection, or the rows from before its last rebuild. Reports
-    /// only keys, because the rows may hold data that was erased since.
+    /// only the keys of rows that differ, because the rows may contain data that was erased since.
     async fn check_copy(
         &mut self,
         app: &App,

@@ -15,10 +15,12 @@ use crate::{
     state::App,
 };
 
-/// Recovers the response to a command from its events. `first` is greater than `last` if there are no events.
+/// Recovers the response from the events at the positions `first` to `last`. `first` is greater
+/// than `last` if there are no events.
 ///
 /// # Errors
-/// 409 if the response contained more than the events. The problem names the position.
+/// 409 if the response contained data that is not in the events. The problem names the last
+/// position.
 pub async fn recover_response(
     app: &App,
     route: &str,
@@ -41,7 +43,7 @@ pub async fn recover_response(
     Err(Problem::new(Code::Conflict, detail).with("position", last))
 }
 
-/// Collects all members of a response that the events contain.
+/// Collects the members of a response that the events contain.
 fn known_members(events: &[StoredEvent], last: u64) -> Result<Map<String, Value>, Problem> {
     let mut members = Map::new();
     members.insert("position".into(), last.into());

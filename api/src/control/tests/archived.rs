@@ -34,7 +34,6 @@ use crate::{
 
 fn no_progress(_: String) {}
 
-/// Queries with fixed positions.
 fn queries_of(install: InstallId) -> Vec<String> {
     let at = |path: &str| format!("/v1/{path}");
     vec![

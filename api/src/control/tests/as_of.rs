@@ -107,7 +107,7 @@ async fn diff_lists_changes_with_requester_approver_and_jobs() {
         diff.other_events.iter().any(|event| event.event_type == "install.stack_outputs_reported")
     );
     assert_eq!(diff.complete_through, diff.to.position);
-    // The diff of the run since the approval has the same approval, and only the apply job.
+    // The diff of the run since the approval has the approval and the apply job.
     let diff = owner.between(&between(&format!("run/{run}"), approved, None)).await.unwrap();
     assert!(diff.changes.iter().any(|change| change.path.starts_with("steps[0].state")));
     let [of_run] = diff.runs.as_slice() else { panic!("{:?}", diff.runs) };
@@ -236,7 +236,7 @@ async fn as_of_queries_are_limited_and_a_disconnect_frees_a_permit() {
         let _ = owner.projection_rows("apps", &RowsQuery::default()).await;
     });
     wait_for(async || (app.as_of_permits.available_permits() < all).then_some(())).await;
-    // When its client disconnects, another query can start without waiting for the log.
+    // When its client disconnects, its permit is released without waiting for the log.
     looking.abort();
     wait_for(async || (app.as_of_permits.available_permits() == all).then_some(())).await;
     tokio::time::timeout(Duration::from_secs(5), lock.rollback()).await.unwrap().unwrap();

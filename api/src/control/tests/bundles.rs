@@ -63,7 +63,7 @@ async fn bundle_proves_a_complete_stream_and_an_append_only_log() {
     let found = bundle(&owner, &with_all_entries).await;
     let proven = found.check(&keys, Some(&earlier)).unwrap();
     assert_eq!(proven.complete, Complete::Whole);
-    // The entries reveal only the stream, type and time of other events.
+    // Each entry of another event is a leaf, which contains no payload.
     let others = &found.others.unwrap().entries;
     assert_eq!(others.len() as u64 + found.events.len() as u64, proven.checkpoint.size);
     assert!(others.iter().all(|entry| Leaf::read(&entry.0).is_some()));

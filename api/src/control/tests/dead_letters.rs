@@ -31,7 +31,7 @@ async fn event_with_an_unreadable_row_is_a_dead_letter_until_the_repair() {
     let Started { server, data, http, database } = started;
     server.stop().await;
     let pool = event_log::connect(&database, 1).await.unwrap();
-    // A run without timers has no row, so Stead never writes this row.
+    // The run has no timers, so Stead does not write this row itself.
     let spoil =
         sqlx::query("insert into projection_timers (key, data) values ($1, '{\"timers\": 7}')");
     spoil.bind(spoiled.to_string()).execute(&pool).await.unwrap();
@@ -63,7 +63,7 @@ async fn event_with_an_unreadable_row_is_a_dead_letter_until_the_repair() {
     // When the row is repaired.
     let mend = sqlx::query("delete from projection_timers where key = $1");
     mend.bind(spoiled.to_string()).execute(&pool).await.unwrap();
-    // Then the run advances, and there is no dead letter.
+    // Then the first run advances, and there is no dead letter.
     let started = start(data).await;
     wait_for_step(started.app(), spoiled, StepState::job).await;
     wait_for(async || {

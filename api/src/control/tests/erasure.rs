@@ -170,7 +170,7 @@ async fn started() -> (Started, Client) {
     (started, owner)
 }
 
-/// Checks that the rows of every projection match the log.
+/// Checks that the doctor has no findings.
 async fn check_projections(client: &Client) {
     let report = client.examine().await.unwrap().text().await.unwrap();
     assert!(
@@ -185,7 +185,7 @@ async fn shredding_erases_every_row_and_keeps_proofs_valid() {
     let app = started.app();
     let (install, job) = install_with_personal_data(app, &owner).await;
     let subject = SubjectId::Install(install);
-    // The log never has the personal data in clear text, unlike the projections.
+    // The log has no personal data in clear text, unlike the projections.
     let log = "select string_agg(payload::text, '') from log_event";
     let log: String = sqlx::query_scalar(log).fetch_one(&app.pool).await.unwrap();
     assert_eq!(texts_in(&log, &ALL), Vec::<&str>::new());
@@ -272,7 +272,7 @@ async fn shredding_reaches_other_servers_and_survives_a_crash() {
     let (started, owner) = started().await;
     let (install, _) = install_with_personal_data(started.app(), &owner).await;
     deprovision(started.app(), &owner, install).await;
-    // Two servers share one `keys` directory.
+    // The second server has a copy of the keys of the first one.
     let data = tempfile::tempdir().unwrap();
     std::fs::create_dir(data.path().join("keys")).unwrap();
     for entry in std::fs::read_dir(started.data.path().join("keys")).unwrap() {

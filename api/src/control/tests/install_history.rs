@@ -71,7 +71,7 @@ async fn install_bundle_has_its_history_and_annotations_only_on_request() {
     assert_eq!(proven.streams.len(), streams.len());
     let complete = |of: &Complete| matches!(of, Complete::FromSequences { .. });
     assert!(proven.streams.iter().all(|stream| complete(&stream.complete)), "{proven:?}");
-    // The bundle leaves the vendor, so it contains no personal data.
+    // Without annotations, the bundle contains no personal data.
     assert!(!text.contains(REASON) && !text.contains("Ann Lee"), "{text}");
 
     let which = BundleQuery { names: Some(true), reasons: Some(true), ..of_install("acme") };

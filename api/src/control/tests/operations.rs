@@ -120,7 +120,7 @@ async fn metrics_count_waiting_approvals_and_failed_runs() {
     complete_build(&started).await;
     complete_plan(app, run).await;
     wait_for_step(app, run, waiting).await;
-    // Then the metrics count both.
+    // Then the metrics count the waiting approval and the failed run.
     wait_for(async || {
         let text = metrics(&started).await;
         let failed = text.contains("stead_runs_failed_total{kind=\"provision\"} 1\n");
@@ -177,7 +177,7 @@ async fn metric_counts_unexpectedly_disconnected_runners() {
     runner(app, vec![silent(false), revoke]).await;
     runner(app, vec![]).await;
     wait_for(async || metric_is(&started, "stead_runners_disconnected 2\n").await).await;
-    // When one of them reconnects.
+    // When one of the disconnected runners reconnects.
     handle_all(app, first, vec![RunnerCommand::Reconnect]).await;
     wait_for(async || metric_is(&started, "stead_runners_disconnected 1\n").await).await;
 }

@@ -87,7 +87,6 @@ async fn plan_waiting_for_approval(
     (run, step)
 }
 
-/// Approver with this name.
 async fn approver(started: &Started, owner: &Client, name: &str) -> (PrincipalId, Client) {
     let request = CreateToken { name: Some(name.into()), role: Role::Approver, expires_in_s: None };
     let created = owner.create_token(&request).await.unwrap();

@@ -127,7 +127,7 @@ async fn rebuilt_projections_equal_the_old_ones_and_verify() {
             assert_eq!((last.state.as_str(), last.differences.len()), ("done", 0), "{last:?}");
         }
     }
-    // Rebuilds all projections with several workers: reports each one, then the total.
+    // A rebuild of all projections reports each projection, then the total.
     let progress = run_operation(&owner, "all", "rebuild", Some(3)).await;
     let done: Vec<_> = progress.iter().filter(|one| one.state == "done").collect();
     assert_eq!(done.len(), all.len() + 1);

@@ -34,7 +34,6 @@ fn meta() -> Meta {
     Meta::new(domain::actor::Actor::System, Ulid::new().to_string())
 }
 
-/// Waits until `look` returns a value.
 pub(super) async fn wait_for<T>(mut condition: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..400 {
         if let Some(found) = condition().await {
@@ -212,7 +211,7 @@ async fn reprocessed_events_have_no_effect() {
     append_event(app.log(), beta.id, "install.inputs_changed", wrong).await;
     complete_build(&started).await;
     wait_for(async || app.engine.load::<Run>(failed).await.unwrap().outcome).await;
-    // And the first install could be provisioned now.
+    // And the install whose provision failed has valid inputs now.
     let right = json!({"type": "inputs_changed", "set": {"size": "1"}, "by": by});
     append_event(app.log(), beta.id, "install.inputs_changed", right).await;
     let Started { server, data, http, database } = started;

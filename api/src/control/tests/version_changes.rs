@@ -110,8 +110,8 @@ async fn upgrade_with_a_new_input_and_rollback() {
     assert_eq!(state["nuon"]["inputs"]["inputs"], serde_json::json!({"zones": "3"}));
     cancel_run(&owner, again.run.unwrap()).await;
 
-    // Rollback: inputs that version 1 does not declare are kept but not used, and its own inputs
-    // are still set.
+    // After a rollback, inputs that version 1 does not declare are kept but not used. The inputs of
+    // version 1 are still set.
     let back = owner.update_install("acme", &update_to(1, &[])).await.unwrap().run.unwrap();
     assert_eq!(owner.run(back).await.unwrap().run.kind, "rollback");
     let state = owner.install_state("acme", &Default::default()).await.unwrap().state;

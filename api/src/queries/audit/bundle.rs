@@ -192,9 +192,9 @@ impl BundleWriter {
         let install = parse_stream(app, &format!("{}/{install}", Install::NAME)).await?;
         let own = install.to_string();
         let found = collect::history(app, (which, who), install, size).await?;
-        // The other entries start after the earliest last event of a stream, to prove that every
-        // stream ended. If the size limit of a bundle moves this start, only sequence numbers cover
-        // the streams that ended before it.
+        // The entries of other streams start after the earliest last event of a stream, to prove
+        // that every stream ended. If the size limit of a bundle moves this start, only sequence
+        // numbers cover the streams that ended before it.
         let earliest = found.streams.values().min().copied().unwrap_or(size);
         let last = found.streams.get(&own).copied().unwrap_or(size);
         let from = (earliest + 1).max((size + 1).saturating_sub(MAX_OTHERS)).min(last + 1);

@@ -37,7 +37,7 @@ pub async fn diff(
     compare_stream(app, &stream, range).await
 }
 
-/// Resolves the two points to positions.
+/// Resolves the points `from` and `to` to positions.
 pub(super) async fn resolve_range(
     app: &App,
     from: (Option<u64>, Option<Timestamp>),

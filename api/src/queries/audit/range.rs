@@ -48,7 +48,7 @@ async fn head(app: &App, which: &RangeQuery) -> Result<Head, Problem> {
     let checkpoint = log.head();
     let (since, until) = (which.since, which.until);
     let moments = EventsQuery { since, until, ..EventsQuery::default() };
-    // Times are converted to positions as for the filters of events.
+    // Converts the times to positions in the same way as the list of events does.
     let within = records::EventSelection::of(app, &moments).await?;
     let from = which.from.unwrap_or(1).max(within.after + 1);
     let to = which.to.unwrap_or(checkpoint.size).min(within.until).min(checkpoint.size);
@@ -58,8 +58,10 @@ async fn head(app: &App, which: &RangeQuery) -> Result<Head, Problem> {
             (None, None) => format!("from position {} to {requested_to}", which.from.unwrap_or(1)),
             _ => "in that time range".into(),
         };
-        let detail =
-            format!("no events {requested}: the log has positions 1 to {}", checkpoint.size);
+        let detail = format!(
+            "no events {requested}: the log has positions 1 to {}; request another range",
+            checkpoint.size
+        );
         return Err(Problem::new(Code::NotFound, detail));
     }
     let before = match from {

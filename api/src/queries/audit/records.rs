@@ -38,8 +38,8 @@ const SQL: &str = "select position, encode(uuid_send(event_id), 'hex') as event_
     and ($6::text is null or starts_with(event_type, $6)) \
     and ($7::text is null or metadata ->> 'actor' = $7) \
     and ";
-// Conditions for one stream and for all streams. A stream has an index, so its statement needs no
-// window. The two statements are separate because a generic plan for an optional condition cannot
+// Conditions for one stream, and for several streams. A stream has an index, so its statement needs
+// no window. The statements are separate, because a generic plan for an optional condition cannot
 // use the index.
 const ONE_STREAM: &str = "aggregate_type = $3 and aggregate_id = $4";
 const ANY_STREAM: &str = "($3::text is null or aggregate_type = $3) and $4::text is null";
@@ -179,7 +179,8 @@ impl EventSelection {
     }
 }
 
-/// Adds the current names of actors. For pages only: exports must stay identical over time.
+/// Adds the current names of actors. Only lists contain names, because exports must stay identical
+/// over time.
 pub async fn add_actor_names(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
     let principals: HashSet<PrincipalId> =
         records.iter().filter_map(|record| record.actor.parse().ok()).collect();
@@ -190,8 +191,7 @@ pub async fn add_actor_names(app: &App, records: &mut [EventRecord]) -> Result<(
     Ok(())
 }
 
-/// Adds decrypted payloads, upcast to the current version. For pages only: exports must stay
-/// identical over time.
+/// Adds decrypted payloads. Only lists contain them, because exports must stay identical over time.
 pub async fn add_readable_payloads(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
     let mut connection = app.pool.acquire().await?;
     let payloads = records.iter().map(|record| record.payload.get());
@@ -200,7 +200,7 @@ pub async fn add_readable_payloads(app: &App, records: &mut [EventRecord]) -> Re
         let Some((aggregate_type, aggregate_id)) = record.stream.split_once('/') else { continue };
         let (sequence, event_type) = (record.sequence, &*record.event_type);
         let which = EventContext { aggregate_type, aggregate_id, sequence, event_type };
-        // A payload that cannot be decrypted is shown as it is stored; the doctor reports the reason.
+        // If a payload cannot be decrypted, the record contains only the stored payload.
         let readable = keys.open(record.payload.get(), which).ok().flatten();
         record.readable_payload =
             readable.map(RawValue::from_string).transpose().map_err(Problem::internal)?;

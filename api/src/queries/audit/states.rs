@@ -45,14 +45,16 @@ pub const AGGREGATE_TYPES: [&str; 11] = [
 pub struct Folded {
     /// Number of applied events; 0 if the aggregate did not exist.
     pub sequence: u64,
-    /// State as JSON.
     pub state: Value,
 }
 
 /// Parses `<aggregate type>/<aggregate id>`. Apps and installs can also be given by name.
 pub async fn parse_stream(app: &App, text: &str) -> Result<StreamId, Problem> {
     let (kind, id) = text.split_once('/').ok_or_else(|| {
-        Problem::new(Code::BadRequest, "invalid stream; use <aggregate type>/<aggregate id>")
+        Problem::new(
+            Code::BadRequest,
+            format!("invalid stream {text:?}: it has no `/`; use <aggregate type>/<aggregate id>"),
+        )
     })?;
     match kind {
         AppState::NAME => Ok(StreamId::of::<AppState>(apps::find(app, id).await?)),

@@ -146,7 +146,7 @@ impl Lines {
             let end = self.buffer.iter().position(|byte| *byte == b'\n')?;
             let line = self.buffer.split_to(end).freeze();
             self.buffer.advance(1);
-            // Skips lines without a record number: Stead did not write them.
+            // Skips lines without a record number, because they are not log records.
             if let Ok(RecordNumber { n }) = serde_json::from_slice(&line) {
                 return Some((n, line));
             }

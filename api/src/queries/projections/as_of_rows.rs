@@ -16,7 +16,7 @@ use crate::{
 
 /// Maximum number of rows in one message.
 const ROWS_PER_MESSAGE: u32 = 200;
-/// Interval of progress messages.
+/// Minimum interval between progress messages.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum length of a key.
 const MAX_KEY_BYTES: usize = 200;

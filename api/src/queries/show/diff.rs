@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::usecases::impact::InstallImpact;
 
-/// Lists the inputs, sandbox, components and actions that differ.
+/// Lists the parts of the config that differ.
 pub fn diff(before: Option<(u32, &AppConfig)>, to: Option<u32>, after: &AppConfig) -> Diff {
     let nothing = AppConfig::default();
     let difference = app_config::diff(before.map_or(&nothing, |(_, config)| config), after);
@@ -60,7 +60,7 @@ fn change(what: &str, part: &PartChange) -> Option<Change> {
 }
 
 fn field(why: &ChangeReason) -> FieldChange {
-    // Changed content without readable values.
+    // The values of these changes are not shown.
     let other = |field: String| FieldChange { field, before: None, after: None };
     match why {
         ChangeReason::Source => other("source".into()),

@@ -22,10 +22,11 @@ use crate::{
     usecases::enrolments::NewEnrolment,
 };
 
-/// Type of a deployed component that the config version no longer declares.
+/// Type shown for a deployed component or sandbox that the config version no longer declares.
 const NOT_IN_CONFIG: &str = "no longer in the config";
 
-/// Converts an install with the components of its config version.
+/// Converts an install with its declared and deployed components. Returns `None` for an install
+/// without an app.
 pub async fn install(
     app: &App,
     lookup: &mut Lookup<'_>,
@@ -117,7 +118,6 @@ pub fn ignored_settings(config: &configs::Config) -> Vec<Diagnostic> {
     warnings.map(diagnostic).collect()
 }
 
-/// State of a component: deployed, or incomplete after a failed apply.
 fn deploy_state(is_whole: bool) -> &'static str {
     if is_whole { "deployed" } else { "incomplete" }
 }

@@ -8,7 +8,7 @@ use schemas::control::{
 use super::{variant_name, waiting};
 use crate::queries::lookup::Lookup;
 
-/// Converts a job with its purpose and the condition that it waits for.
+/// Converts a job, with the name of its component or action and the condition that it waits for.
 pub async fn job(lookup: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Error> {
     let cancel = row.cancel.as_ref().filter(|_| row.ended_at.is_none());
     let mut job = Job {
@@ -76,7 +76,8 @@ pub fn resolution(lookup: &Lookup<'_>, resolved: &jobs::ResolutionRecord) -> Res
     }
 }
 
-/// Returns the wait of a job whose runner is out of contact, before the job counts as disconnected.
+/// Returns the condition that a job waits for while its runner is out of contact, before the job
+/// counts as disconnected.
 fn missing_contact(row: &jobs::Row) -> Waiting {
     Waiting {
         on: "runner".into(),

@@ -14,7 +14,7 @@ use schemas::control::runs::{Decision, Plan, Run, RunSummary, Step};
 use super::{variant_name, waiting};
 use crate::queries::lookup::Lookup;
 
-/// Converts a run of a list. Returns `None` for a run without a request.
+/// Converts a run without its steps. Returns `None` for a run without a request.
 pub async fn summary(
     lookup: &mut Lookup<'_>,
     row: &runs::Row,

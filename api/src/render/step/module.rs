@@ -42,7 +42,8 @@ impl StepContext {
         }
         let plugin = self.plugin(&module.kind);
         let role = self.module_role(name, module, operation)?;
-        // The deploy timeout of a component has precedence over its timeout for all operations.
+        // A component's deploy timeout has precedence over its general timeout, for every
+        // operation.
         let options = &module.options;
         let deadline_ms = options.deploy_timeout_ms.or(options.timeout_ms);
         let deadline_ms =
@@ -50,9 +51,9 @@ impl StepContext {
         Ok(ManifestParts { plugin, inputs, env, role, deadline_ms })
     }
 
-    /// Returns the role of an operation. In order of precedence: the component's role for this
-    /// operation, a rule in `operation_roles.toml`, the component's role for all operations, the
-    /// app's default role.
+    /// Returns the role of an operation. The component's role for this operation has precedence
+    /// over a rule in `operation_roles.toml`. Otherwise, the component's role for all operations or
+    /// the app's default role applies.
     fn module_role(
         &self,
         name: &str,
@@ -88,7 +89,7 @@ impl StepContext {
         }
     }
 
-    /// Role in `operation_roles.toml` for an operation of a component or an action.
+    /// Role in `operation_roles.toml` for an operation of the sandbox, a component or an action.
     pub(super) fn ruled_role(&self, principal: &str, operation: &str) -> Option<&Text> {
         let mut rules = self.config.app.operation_roles.iter().flat_map(|roles| &roles.rules);
         let rule = rules.find(|rule| {

@@ -38,7 +38,7 @@ pub(super) async fn check(
     let job = app.engine.load::<Job>(job).await?;
     let manifest = match &job.work {
         Some(work) if work.kind.product() == JobProduct::Plan => work.manifest.bytes(),
-        // The job aggregate rejects plans of other kinds of jobs.
+        // The job aggregate rejects plans of jobs of other kinds.
         Some(_) | None => return Ok(()),
     };
     let (file, summary) = (plan.file.bytes(), plan.summary.bytes());

@@ -1,5 +1,5 @@
 //! Checks of the signed statement in a final report: the runner signed it, and it matches the
-//! report and the log.
+//! report and the recorded outputs.
 use std::collections::BTreeMap;
 
 use domain::{
@@ -29,8 +29,7 @@ use crate::{
 };
 
 /// Returns the statement of this report, if it has one. Rejects it unless it is signed by the
-/// runner's current key, names this execution, and agrees with the report and the log in every
-/// field.
+/// runner's current key, names this execution, and agrees with the report and the recorded outputs.
 pub(super) async fn check(
     app: &App,
     runner: &RunnerCaller,
@@ -64,7 +63,7 @@ pub(super) async fn check(
     let is_another = statement.manifest.as_ref().is_some_and(|stated| Some(stated) != manifest);
     let is_missing = statement.manifest.is_none() && statement.outcome == Outcome::Succeeded;
     if is_another || is_missing {
-        return Err(invalid_statement("its manifest is not the job's"));
+        return Err(invalid_statement("its manifest is missing or is not the manifest of the job"));
     }
     if let Some(stated) = &statement.grant {
         check_grant(app, job, &loaded, body.execution, stated).await?;
@@ -142,9 +141,9 @@ impl StatementFields {
     }
 }
 
-/// Checks that the statement's grant is the grant of this execution. Recomputes the grant from
-/// current data. If the runner's key has changed since the claim, uses the grant that was stored at
-/// the claim.
+/// Checks that the statement's grant is the grant of this execution. First recomputes the grant
+/// from current data. If the digest differs, for example because the runner's key has changed, uses
+/// the stored grant with the stated digest.
 async fn check_grant(
     app: &App,
     job: JobId,
@@ -160,7 +159,11 @@ async fn check_grant(
     let bytes = blob::get(&app.pool, stated).await?;
     let grant = bytes.and_then(|bytes| serde_json::from_slice::<Grant>(&bytes).ok());
     let fits = grant.is_some_and(|grant| (grant.job, grant.execution) == (job, execution));
-    if fits { Ok(()) } else { Err(invalid_statement("its grant is not the one of this execution")) }
+    if fits {
+        Ok(())
+    } else {
+        Err(invalid_statement("its grant is unknown or belongs to another execution"))
+    }
 }
 
 fn execution_of(job: &Job, execution: ExecutionId) -> Option<&Execution> {
@@ -189,7 +192,7 @@ async fn check_outputs(
     let loaded = app.engine.log().reload::<Job>(&job.to_string()).await?.state;
     match outputs_match(&loaded, body, statement)? {
         true => Ok(()),
-        false => Err(invalid_statement("its outputs are not the reported ones")),
+        false => Err(invalid_statement("its outputs differ from the reported ones")),
     }
 }
 

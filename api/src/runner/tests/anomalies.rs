@@ -29,7 +29,6 @@ async fn chunk(
     world.send(request.unwrap()).await
 }
 
-/// Payloads of the events of this type.
 async fn payloads_of(world: &World, kind: &str, id: impl ToString, name: &str) -> Vec<Value> {
     let events = world.events(kind, id).await;
     let named = events.iter().filter(|event| event.event_type == name);
@@ -77,7 +76,7 @@ async fn result_after_a_resolution_is_recorded_and_changes_nothing() {
         let response = world.report(&agent, job, &execution, 2, last.clone()).await;
         assert_eq!(response.rejected(412, "fenced")["job_state"], "succeeded");
     }
-    // then that is recorded once, and the outcome stands
+    // then the late result is recorded once, and the outcome stands
     let noted = payloads_of(&world, "job", job, "job.late_result_reported").await;
     let expected = json!({"type": "late_result_reported", "execution": execution, "seq": 2,
         "outcome": "failed", "reason": "exit_code", "detail": "exit 3", "exit_code": 3});

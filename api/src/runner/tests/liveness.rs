@@ -161,8 +161,8 @@ async fn failed_takeover_is_retried_and_delays_no_other() {
     let second = first.second_server_with(fast()).await;
     let pool = second.app.pool.clone();
     let execute = async |sql: String| sqlx::raw_sql(&sql).execute(&pool).await.unwrap();
-    // when the row of the first one cannot be written, and the stream of the second one cannot be
-    // read
+    // when the row of the first runner cannot be written, and the stream of the second runner
+    // cannot be read
     execute(format!(
         "create function fail() returns trigger language plpgsql as \
            $$ begin raise exception 'injected failure'; end $$; \
@@ -187,7 +187,7 @@ async fn failed_takeover_is_retried_and_delays_no_other() {
     for (_, job) in &work[..2] {
         assert_eq!(second.event_types(*job).await.last().unwrap(), "started");
     }
-    // when the fault is removed, then the server takes over the first two as well
+    // when the faults are removed, then the server takes over the first two runners as well
     execute("drop trigger fail on runner_session".into()).await;
     execute(version("1", work[1].0)).await;
     for (_, job) in &work[..2] {

@@ -52,7 +52,6 @@ pub struct World {
     _loops: JoinSet<()>,
 }
 
-/// Response to a call.
 pub struct TestResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
@@ -104,7 +103,6 @@ impl World {
         self.second_server_with(self.timing).await
     }
 
-    /// Starts another server with other timeouts.
     pub async fn second_server_with(&self, timing: Timing) -> World {
         World::start(self.database.clone(), self.data.clone(), timing, "there").await
     }
@@ -275,7 +273,6 @@ impl World {
         execution
     }
 
-    /// Events of a stream.
     pub async fn events(&self, kind: &str, id: impl ToString) -> Vec<StoredEvent> {
         let stream = event_log::StreamId::new(kind, id.to_string());
         self.app.engine.log().read_stream(&stream, 0).await.unwrap()
@@ -286,7 +283,6 @@ impl World {
         events.iter().map(|stored| stored.event_type.trim_start_matches("job.").into()).collect()
     }
 
-    /// Waits until a stream has an event of this type.
     pub async fn wait_for_event(&self, kind: &str, id: impl ToString, event: &str) {
         let id = id.to_string();
         for _ in 0..400 {

@@ -51,8 +51,8 @@ pub(super) fn is_annotated(which: &BundleQuery) -> bool {
     which.names == Some(true) || which.reasons == Some(true)
 }
 
-/// Collects the history of an install up to a size of the log: its stream, and all streams that its
-/// events refer to.
+/// Collects the history of an install up to a size of the log. It consists of the stream of the
+/// install and all streams to which collected events refer.
 pub(super) async fn history(
     app: &App,
     (which, who): (&BundleQuery, &Caller),
@@ -72,7 +72,7 @@ pub(super) async fn history(
                 return Err(Problem::not_found(format!("the stream {stream}")));
             }
             // An event refers to a stream that the log does not have. The verification of the
-            // bundle reports that.
+            // bundle reports the missing stream.
             None => {}
         }
     }

@@ -1,5 +1,5 @@
-//! Resolves the parameters of a bundle: the stream or event, the older checkpoint, and the other
-//! entries.
+//! Resolves the parameters of a bundle: the stream or event, the older checkpoint, and the entries
+//! of other streams.
 use chrono::TimeDelta;
 use domain::{app::App as AppState, decider::Decider, ids::EventId, install::Install};
 use event_log::StreamId;
@@ -28,7 +28,12 @@ const PAGE: u32 = 2_000;
 /// Parses a stream. Installs and apps can be given by name.
 pub(super) async fn parse_stream(app: &App, stream: &str) -> Result<StreamId, Problem> {
     let (kind, id) = stream.split_once('/').ok_or_else(|| {
-        Problem::new(Code::BadRequest, "invalid stream; use <aggregate type>/<aggregate id>")
+        Problem::new(
+            Code::BadRequest,
+            format!(
+                "invalid stream {stream:?}: it has no `/`; use <aggregate type>/<aggregate id>"
+            ),
+        )
     })?;
     Ok(match kind {
         AppState::NAME => StreamId::new(kind, apps::find(app, id).await?.to_string()),
@@ -92,8 +97,8 @@ pub(super) async fn last_position(app: &App, stream: &StreamId, size: u64) -> Re
     Ok(last.position)
 }
 
-/// Returns the first position and the tree edge of the other entries. Rejects the request if a
-/// bundle cannot have that many entries.
+/// Returns the first position of the entries of other streams, and the tree edge before this
+/// position. Rejects the request if a bundle cannot have that many entries.
 pub(super) async fn entries_from(
     app: &App,
     from: u64,
