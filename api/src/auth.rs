@@ -17,10 +17,10 @@ pub mod roles;
 pub mod secret;
 mod tokens;
 
+pub use self::bootstrap::OWNER_TOKEN;
 pub use self::{
     assertion::Assertions,
-    bootstrap::{BootstrapError, OWNER_TOKEN, create_another_owner, create_first_owner},
+    bootstrap::{BootstrapError, create_another_owner, create_first_owner},
     principals::{Identity, PrincipalCache},
-    roles::RequiredRole,
     tokens::{ACCESS_SECONDS, Tokens},
 };

@@ -38,13 +38,12 @@ use projections::views::waiting::Contact;
 use schemas::runner::PendingCancel;
 use tokio::{sync::watch, time::Instant};
 
-pub use convert::{grace_s, pending_cancel, state};
+pub use convert::{pending_cancel, state};
 pub use feed::follow;
-pub use job_table::{JobEventRecord, JobTable, OpenLog, Target, TrackedJob};
-pub use lease::{ContactState, LivenessTransition, is_suspect, transition};
+pub use lease::is_suspect;
 pub use poll::{ContactChanges, Polled, SessionError};
 pub use rate_limits::CallKind;
-pub use session::{RunnerEntry, Session};
+pub use session::Session;
 pub use start::load;
 pub use state::{DispatchState, Moment};
 pub use takeover::{beat, forget_gone};
@@ -130,13 +129,6 @@ impl Dispatch {
     pub fn count_forgery(&self, runner: RunnerId) -> Option<u32> {
         let now = Instant::now();
         self.state().rates.count_forgery(runner, now)
-    }
-
-    /// Returns true if this execution of the runner holds the job, as far as this server knows.
-    pub fn holds(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
-        let state = self.state();
-        let held = state.jobs.get(job).and_then(TrackedJob::execution);
-        held.is_some_and(|held| held.id == execution && held.runner == runner)
     }
 
     /// Returns true if the runner holds this execution of any job, as far as this server knows.

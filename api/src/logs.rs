@@ -17,7 +17,6 @@ mod store;
 
 pub use codec::{Coding, decode};
 pub use headers::{ContentRange, HeaderError, repr_digest};
-pub use placement::{Gap, Placement, place_chunk};
 pub use store::{Comparison, LogError, LogStore};
 
 /// Maximum size of a chunk, in uncompressed bytes.

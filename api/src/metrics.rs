@@ -86,9 +86,9 @@ macro_rules! metrics {
         /// Metrics of this process. An update is cheap enough for every request, but not for every
         /// row.
         #[derive(Debug)]
-        pub struct Metrics {
+        pub(crate) struct Metrics {
             registry: Registry,
-            $(#[doc = $help] pub $field: $kind,)*
+            $(#[doc = $help] pub(crate) $field: $kind,)*
             http_requests: Family<ResponseLabels, Counter>,
             http_request_duration: Family<RequestLabels, Histogram>,
         }

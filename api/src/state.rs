@@ -35,20 +35,20 @@ pub struct Inner {
     pub owner: Option<PgPool>,
     pub engine: Engine,
     /// Projections, which follow the log.
-    pub projections: Projections,
+    pub(crate) projections: Projections,
     /// Cache of published configs.
     pub configs: ConfigCache,
     pub keys: Keys,
     /// Principals of the Control API, and revoked runners.
-    pub principals: PrincipalCache,
+    pub(crate) principals: PrincipalCache,
     /// Signs and verifies tokens of runners and jobs.
-    pub tokens: Tokens,
+    pub(crate) tokens: Tokens,
     /// Recently used assertions of runners, to detect replays.
-    pub assertions: Assertions,
+    pub(crate) assertions: Assertions,
     /// Dispatcher of jobs, which also tracks the contact with runners.
-    pub dispatch: Dispatch,
+    pub(crate) dispatch: Dispatch,
     /// Queue of issued grants to store.
-    pub grants: GrantQueue,
+    pub(crate) grants: GrantQueue,
     /// Queue of responses to store.
     pub responses: ResponseQueue,
     pub logs: LogStore,
@@ -56,7 +56,7 @@ pub struct Inner {
     /// Cache of job manifests by digest.
     pub manifests: Manifests,
     pub config: Config,
-    pub metrics: Metrics,
+    pub(crate) metrics: Metrics,
     pub tasks: Tasks,
     /// Permit for one self-check at a time, because a self-check reads all stored data.
     pub doctor_permit: Arc<Semaphore>,

@@ -152,7 +152,7 @@ fn at_work(agents: Vec<Agent>) -> (JoinSet<()>, UnboundedReceiver<(JobId, Instan
 
 /// Queues one job per runner as fast as possible, at a server without runners.
 async fn storm(
-    app: &api::state::App,
+    app: &api::App,
     claimed: &mut UnboundedReceiver<(JobId, Instant)>,
     jobs: usize,
 ) -> report::Storm {

@@ -2,10 +2,8 @@
 use std::{path::Path, sync::Arc};
 
 use api::{
-    execute::Call,
+    App, Call, issue_enrolment_token,
     server::{Options, Server},
-    state::App,
-    usecases::enrolments,
 };
 use domain::{
     actor::Actor,
@@ -48,7 +46,7 @@ pub async fn tokens(app: &App, number: usize) -> Vec<String> {
     let issued = stream::iter(0..number).map(|_| {
         let app = Arc::clone(&app);
         async move {
-            let issued = enrolments::issue(&app, &system(), Purpose::Build).await;
+            let issued = issue_enrolment_token(&app, &system(), Purpose::Build).await;
             issued.map_err(|problem| problem.detail).unwrap().value.token
         }
     });

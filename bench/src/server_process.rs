@@ -65,7 +65,7 @@ impl ServerProcess {
             child,
             runner: String::new(),
             control: String::new(),
-            token: data.join(api::auth::OWNER_TOKEN),
+            token: data.join(api::OWNER_TOKEN),
         };
         let began = Instant::now();
         while began.elapsed() < START_TIMEOUT {

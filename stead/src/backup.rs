@@ -96,7 +96,7 @@ async fn create_backup(
     data: &Path,
     progress: Progress<'_>,
 ) -> Result<Manifest, BackupError> {
-    let now = api::clock::system_clock()();
+    let now = api::system_clock()();
     let archives = archives_directory(data, args.archives.as_deref());
     let make = async |access: Access| {
         backup::create((data, &archives), &access, &args.out, now, progress).await

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use api::{execute::Call, ids, state::App, usecases::enrolments};
+use api::{App, Call, issue_enrolment_token, new_ulid};
 use domain::{actor::Actor, enrolment::Purpose};
 use event_log::Meta;
 use nix::{
@@ -119,8 +119,8 @@ impl Supervisor {
                 Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why.into()),
                 Err(_) | Ok(()) => {}
             }
-            let meta = Meta::new(Actor::System, ids::new_ulid().to_string());
-            let issued = enrolments::issue(&self.app, &Call::of(meta), Purpose::Build).await;
+            let meta = Meta::new(Actor::System, new_ulid().to_string());
+            let issued = issue_enrolment_token(&self.app, &Call::of(meta), Purpose::Build).await;
             let issued = issued.map_err(|problem| anyhow::anyhow!(problem.detail))?;
             // Every local user can read the arguments of a process, but not its environment.
             command.env("STEAD_ENROLMENT_TOKEN", issued.value.token);

@@ -48,9 +48,10 @@ impl Migrate {
             Err(_) => event_log::KeyRing::default(),
         };
         let ran = api::server::prepare(Source::new(&pool, &archives, &keys)).await?;
-        let today = api::clock::system_clock()().date_naive();
+        let today = api::system_clock()().date_naive();
         let days =
-            api::logs::days::create_missing(&pool, today, api::logs::days::MIGRATE_AHEAD).await?;
+            api::job_log_days::create_missing(&pool, today, api::job_log_days::MIGRATE_AHEAD)
+                .await?;
         let ranges =
             partitions::create_missing(&pool, self.partition_events, partitions::FAR_AHEAD).await?;
         if let Some(epoch) = self.raise_epoch {

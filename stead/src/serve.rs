@@ -7,7 +7,7 @@ use std::{
 };
 
 use api::{
-    listen::Certificate,
+    Certificate,
     postgres::DataLock,
     server::{Options, Ready, Server, TlsFor},
 };

@@ -20,7 +20,7 @@ macro_rules! runner_verbs {
             params(("runner" = String, Path, description = "The runner's id")),
             responses((status = 200, body = ChangeResult)),
         )]
-        pub async fn $verb(
+        pub(super) async fn $verb(
             State(app): State<App>,
             Path(runner): Path<RunnerId>,
             ChangeRequest { call, .. }: ChangeRequest,

@@ -3,7 +3,7 @@ use std::{collections::HashMap, time::Duration};
 
 use domain::{
     decider::Decider as _,
-    ids::{InstallId, RunnerId, SessionId},
+    ids::{RunnerId, SessionId},
     job::JobKind,
     runner::{Runner, RunnerEvent},
 };
@@ -194,11 +194,5 @@ impl RunnerTable {
 
     pub fn all_mut(&mut self) -> impl Iterator<Item = (RunnerId, &mut RunnerEntry)> {
         self.entries.iter_mut().map(|(id, entry)| (*id, entry))
-    }
-
-    /// Runner of an install with the most recent contact.
-    pub fn of_install(&self, install: InstallId) -> Option<RunnerId> {
-        let runners = self.of(Target::Install(install)).iter().copied();
-        runners.max_by_key(|id| self.entries.get(id).map(|entry| entry.effective_contact))
     }
 }

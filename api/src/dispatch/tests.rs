@@ -11,7 +11,7 @@ use domain::{
 use schemas::runner::{Directive, Poll, Running};
 use ulid::Ulid;
 
-use super::{Dispatch, JobEventRecord, Polled, SessionError, Timing, session::Session};
+use super::{Dispatch, Polled, SessionError, Timing, job_table::JobEventRecord, session::Session};
 
 mod offers;
 mod sessions;

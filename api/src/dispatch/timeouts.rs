@@ -167,7 +167,7 @@ mod tests {
     use ulid::Ulid;
 
     use super::*;
-    use crate::dispatch::{JobEventRecord, SessionError};
+    use crate::dispatch::{SessionError, job_table::JobEventRecord};
 
     const HOUR: u64 = 3_600;
     const JOB: JobId = JobId(Ulid(7));

@@ -51,7 +51,8 @@ impl Default for Timing {
 
 impl Timing {
     /// Returns the defaults divided by `factor`.
-    pub fn faster(factor: u32) -> Self {
+    #[cfg(test)]
+    pub(crate) fn faster(factor: u32) -> Self {
         let Timing {
             long_poll: wait,
             suspect,

@@ -122,11 +122,6 @@ impl Progress {
         if self.evicted.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Time since the last change.
-    pub fn age(&self) -> Duration {
-        Duration::from_millis(now_ms().saturating_sub(self.since.load(Ordering::Relaxed)))
-    }
-
     /// Returns the deadline for the current phase of the connection.
     pub fn deadline(&self, limits: &Limits) -> Deadline {
         let since = *START + Duration::from_millis(self.since.load(Ordering::Relaxed));

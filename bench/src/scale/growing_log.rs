@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use api::reactions::policies;
+use api::POLICIES_CONSUMER;
 use event_log::{EventLog, Options, verify::verify};
 use measure::History;
 use projections::Projections;
@@ -93,7 +93,7 @@ impl GrowingLog {
     /// Moves the policies past the generated events, so that the policies do not react to these
     /// events.
     async fn skip_policies(&self, position: u64) {
-        let (name, version, shard) = policies::CONSUMER;
+        let (name, version, shard) = POLICIES_CONSUMER;
         let advance = "update log_consumer set position = $4, owner = null, lease_until = null \
                        where name = $1 and version = $2 and shard = $3";
         let advance = sqlx::query(advance).bind(name).bind(version).bind(shard);
