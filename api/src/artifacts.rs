@@ -23,7 +23,7 @@ use axum::{
 use crate::state::App;
 
 /// Routes of the registry, on the Runner API listener.
-pub fn routes() -> Router<App> {
+pub(crate) fn routes() -> Router<App> {
     let manifests = "/v2/{app}/{component}/manifests/{reference}";
     Router::new()
         .route("/v2/", get(pull::base))

@@ -9,16 +9,16 @@
 //! The log has only the SHA-256 of a `stead_…` token. The token has 256 random bits.
 mod assertion;
 mod bootstrap;
-pub mod names;
+pub(crate) mod names;
 #[cfg(test)]
 mod pentest;
 mod principals;
-pub mod roles;
-pub mod secret;
+pub(crate) mod roles;
+pub(crate) mod secret;
 mod tokens;
 
 pub use self::bootstrap::OWNER_TOKEN;
-pub use self::{
+pub(crate) use self::{
     assertion::Assertions,
     bootstrap::{BootstrapError, create_another_owner, create_first_owner},
     principals::{Identity, PrincipalCache},

@@ -9,7 +9,7 @@ use domain::ids::InstallId;
 const MAX_CACHED: usize = 8;
 
 /// First and last position of a range.
-pub type Range = (u64, u64);
+pub(crate) type Range = (u64, u64);
 
 /// Cache of the installs that changed in recently requested ranges. A range of the log never
 /// changes, so later pages of a list need not read the events again.

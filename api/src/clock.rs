@@ -4,7 +4,7 @@ use std::sync::Arc;
 use chrono::SubsecRound as _;
 use domain::decider::Timestamp;
 
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+pub(crate) type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// System clock with a precision of microseconds.
 pub fn system_clock() -> Clock {

@@ -60,7 +60,7 @@ impl ConfigCache {
 }
 
 /// Parses the tar archive of a bundle. Reports the errors of the config with file and line.
-pub fn read(bytes: &[u8]) -> Result<Config, Problem> {
+pub(crate) fn read(bytes: &[u8]) -> Result<Config, Problem> {
     let tree = Tree::decode(bytes, Limits::default())
         .map_err(|error| Problem::new(Code::Invalid, format!("invalid bundle: {error}")))?;
     match app_config::read(&tree) {
@@ -76,7 +76,7 @@ pub fn read(bytes: &[u8]) -> Result<Config, Problem> {
 }
 
 /// Converts a diagnostic to the wire format.
-pub fn field_problem(diagnostic: &Diagnostic) -> FieldProblem {
+pub(crate) fn field_problem(diagnostic: &Diagnostic) -> FieldProblem {
     let Diagnostic { file, line, column, message, remedy, .. } = diagnostic.clone();
     FieldProblem {
         field: None,
@@ -89,7 +89,7 @@ pub fn field_problem(diagnostic: &Diagnostic) -> FieldProblem {
 }
 
 /// Returns a config version of an app.
-pub fn published(app: &AppState, version: u32) -> Result<&Published, Problem> {
+pub(crate) fn published(app: &AppState, version: u32) -> Result<&Published, Problem> {
     app.versions.get(&version).ok_or_else(|| {
         let newest = app.version();
         let detail = format!("the app has no config version {version}; the newest is {newest}");
@@ -98,7 +98,7 @@ pub fn published(app: &AppState, version: u32) -> Result<&Published, Problem> {
 }
 
 /// Resolves all inputs of a config from the stored inputs of an install.
-pub fn resolved_inputs(
+pub(crate) fn resolved_inputs(
     config: &Config,
     inputs: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, Problem> {

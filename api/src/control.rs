@@ -29,9 +29,9 @@ mod whoami;
 
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub use idempotency::idempotent;
-pub use min_position::wait_for_min_position;
-pub use query_params::{AllowedParams, reject_unknown_params};
+pub(crate) use idempotency::idempotent;
+pub(crate) use min_position::wait_for_min_position;
+pub(crate) use query_params::{AllowedParams, reject_unknown_params};
 
 use crate::state::App;
 
@@ -39,7 +39,7 @@ use crate::state::App;
 const MAX_BUNDLE_BYTES: usize = 64 << 20;
 
 /// All routes with their OpenAPI documentation.
-pub fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<App> {
     let mut all = OpenApiRouter::new()
         .routes(routes!(whoami::whoami))
         .routes(routes!(apps::list))

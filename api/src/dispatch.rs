@@ -38,23 +38,23 @@ use projections::views::waiting::Contact;
 use schemas::runner::PendingCancel;
 use tokio::{sync::watch, time::Instant};
 
-pub use convert::{pending_cancel, state};
-pub use feed::follow;
-pub use lease::is_suspect;
-pub use poll::{ContactChanges, Polled, SessionError};
-pub use rate_limits::CallKind;
-pub use session::Session;
-pub use start::load;
-pub use state::{DispatchState, Moment};
-pub use takeover::{beat, forget_gone};
-pub use timeouts::TimeoutCommand;
-pub use timing::Timing;
+pub(crate) use convert::{pending_cancel, state};
+pub(crate) use feed::follow;
+pub(crate) use lease::is_suspect;
+pub(crate) use poll::{ContactChanges, Polled, SessionError};
+pub(crate) use rate_limits::CallKind;
+pub(crate) use session::Session;
+pub(crate) use start::load;
+pub(crate) use state::{DispatchState, Moment};
+pub(crate) use takeover::{beat, forget_gone};
+pub(crate) use timeouts::TimeoutCommand;
+pub(crate) use timing::Timing;
 
 use crate::clock::Clock;
 
 /// Dispatcher of this server. Cheap to clone.
 #[derive(Clone)]
-pub struct Dispatch(Arc<Inner>);
+pub(crate) struct Dispatch(Arc<Inner>);
 
 struct Inner {
     state: Mutex<DispatchState>,
@@ -67,7 +67,7 @@ struct Inner {
 
 /// Counts of jobs, sessions and polls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Census {
+pub(crate) struct Census {
     /// Jobs that wait for a runner.
     pub queued: usize,
     /// Jobs that runners hold.
@@ -80,66 +80,66 @@ pub struct Census {
 impl Dispatch {
     /// Creates an empty dispatcher. `server` is this server's name in the `runner_session` rows.
     /// The name stays the same after a restart and is unique among the servers of one database.
-    pub fn new(server: impl Into<String>, timing: Timing, clock: Clock) -> Self {
+    pub(crate) fn new(server: impl Into<String>, timing: Timing, clock: Clock) -> Self {
         let (state, server) = (Mutex::default(), server.into());
         let applied = watch::Sender::new(0);
         Dispatch(Arc::new(Inner { state, timing, server, clock, applied }))
     }
 
-    pub fn timing(&self) -> &Timing {
+    pub(crate) fn timing(&self) -> &Timing {
         &self.0.timing
     }
 
     /// This server's name in the `runner_session` rows.
-    pub fn server(&self) -> &str {
+    pub(crate) fn server(&self) -> &str {
         &self.0.server
     }
 
     /// Current monotonic time and wall-clock time.
-    pub fn moment(&self) -> Moment {
+    pub(crate) fn moment(&self) -> Moment {
         Moment { instant: Instant::now(), wall: (self.0.clock)() }
     }
 
     /// Locks the state. Never hold the guard across an await.
-    pub fn state(&self) -> MutexGuard<'_, DispatchState> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, DispatchState> {
         // After a panic the state is valid but may be outdated.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until all events up to a position have been applied.
-    pub async fn wait_until_applied(&self, position: u64) {
+    pub(crate) async fn wait_until_applied(&self, position: u64) {
         // The channel cannot close: `self` owns the sender.
         let _ = self.0.applied.subscribe().wait_for(|at| *at >= position).await;
     }
 
     /// Position up to which events have been applied.
-    pub fn applied_position(&self) -> u64 {
+    pub(crate) fn applied_position(&self) -> u64 {
         *self.0.applied.borrow()
     }
 
     /// Counts one call against a runner's rate limit. Returns the seconds to wait as `Err` if the
     /// limit is exceeded.
-    pub fn allow(&self, runner: RunnerId, calls: CallKind) -> Result<(), u64> {
+    pub(crate) fn allow(&self, runner: RunnerId, calls: CallKind) -> Result<(), u64> {
         let now = Instant::now();
         self.state().rates.acquire(runner, calls, now)
     }
 
     /// Counts a runner's report on a job that the runner does not own. Returns the number of
     /// attempts if they are due to be recorded.
-    pub fn count_forgery(&self, runner: RunnerId) -> Option<u32> {
+    pub(crate) fn count_forgery(&self, runner: RunnerId) -> Option<u32> {
         let now = Instant::now();
         self.state().rates.count_forgery(runner, now)
     }
 
     /// Returns true if the runner holds this execution of any job, as far as this server knows.
-    pub fn holds_execution(&self, runner: RunnerId, execution: ExecutionId) -> bool {
+    pub(crate) fn holds_execution(&self, runner: RunnerId, execution: ExecutionId) -> bool {
         let state = self.state();
         let mut held = state.jobs.held_by(runner).filter_map(|(_, tracked)| tracked.execution());
         held.any(|held| held.id == execution)
     }
 
     /// Stored claim event of the execution that holds a job, if this server has seen it.
-    pub fn claim(&self, job: JobId, execution: ExecutionId) -> Option<StoredEvent> {
+    pub(crate) fn claim(&self, job: JobId, execution: ExecutionId) -> Option<StoredEvent> {
         let state = self.state();
         let tracked = state.jobs.get(job)?;
         let held = tracked.execution().is_some_and(|held| held.id == execution);
@@ -149,7 +149,12 @@ impl Dispatch {
     /// Returns true if this execution may append to its log, as far as this server knows. The
     /// execution must hold the job, or have ended or have an unknown outcome while the log is not
     /// finalized.
-    pub fn may_write_log(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
+    pub(crate) fn may_write_log(
+        &self,
+        runner: RunnerId,
+        job: JobId,
+        execution: ExecutionId,
+    ) -> bool {
         let state = self.state();
         state.jobs.get(job).is_some_and(|tracked| match &tracked.job.state {
             State::Claimed(held) | State::Running(held) => {
@@ -170,32 +175,32 @@ impl Dispatch {
 
     /// Records that the log of an execution grew, so that the log is not finalized while chunks
     /// arrive.
-    pub fn log_grew(&self, job: JobId, execution: ExecutionId, length: u64) {
+    pub(crate) fn log_grew(&self, job: JobId, execution: ExecutionId, length: u64) {
         let now = Instant::now();
         self.state().jobs.log_grew(job, execution, length, now);
     }
 
     /// State of a job as one lower-case name, as far as this server knows.
-    pub fn state_of(&self, job: JobId) -> &'static str {
+    pub(crate) fn state_of(&self, job: JobId) -> &'static str {
         self.state().jobs.get(job).map_or("unknown", |tracked| convert::state(&tracked.job))
     }
 
     /// Drops this server's ownership of a runner whose session another server owns.
-    pub fn disown(&self, runner: RunnerId) {
+    pub(crate) fn disown(&self, runner: RunnerId) {
         if let Some(entry) = self.state().runners.get_mut(runner) {
             (entry.epoch, entry.session) = (None, None);
         }
     }
 
     /// Closes a session that the runner ended. The session gets no more offers.
-    pub fn close(&self, runner: RunnerId, session: SessionId) {
+    pub(crate) fn close(&self, runner: RunnerId, session: SessionId) {
         let mut state = self.state();
         state.close_session(runner, session);
     }
 
     /// Guard for commits on behalf of a session. Returns `None` if this server does not own the
     /// session.
-    pub fn guard(&self, runner: RunnerId, session: SessionId) -> Option<SessionGuard> {
+    pub(crate) fn guard(&self, runner: RunnerId, session: SessionId) -> Option<SessionGuard> {
         let state = self.state();
         let held = state.runners.get(runner)?.session.as_ref().filter(|held| held.id == session)?;
         let (runner, server) = (runner.to_string(), self.0.server.clone());
@@ -203,7 +208,7 @@ impl Dispatch {
     }
 
     /// Contact of a runner, or `None` if this server does not own its session.
-    pub fn contact(&self, runner: RunnerId) -> Option<Contact> {
+    pub(crate) fn contact(&self, runner: RunnerId) -> Option<Contact> {
         let (state, now) = (self.state(), self.moment());
         let entry = state.runners.get(runner)?;
         let has_long_poll = entry.session.as_ref()?.has_long_poll();
@@ -214,7 +219,11 @@ impl Dispatch {
     }
 
     /// Pending cancellation of the execution, if the execution holds the job.
-    pub fn pending_cancel(&self, job: JobId, execution: ExecutionId) -> Option<PendingCancel> {
+    pub(crate) fn pending_cancel(
+        &self,
+        job: JobId,
+        execution: ExecutionId,
+    ) -> Option<PendingCancel> {
         let state = self.state();
         let tracked = state.jobs.get(job)?;
         let current = tracked.execution().is_some_and(|held| held.id == execution);
@@ -222,7 +231,7 @@ impl Dispatch {
     }
 
     /// Returns true if the last contact is long enough ago to display the execution as suspect.
-    pub fn is_suspect(&self, job: JobId) -> bool {
+    pub(crate) fn is_suspect(&self, job: JobId) -> bool {
         let (state, now) = (self.state(), Instant::now());
         let tracked = state.jobs.get(job).filter(|tracked| tracked.active_execution().is_some());
         tracked.is_some_and(|tracked| {
@@ -231,30 +240,30 @@ impl Dispatch {
     }
 
     /// Id of a runner's session, as far as this server knows.
-    pub fn session_of(&self, runner: RunnerId) -> Option<SessionId> {
+    pub(crate) fn session_of(&self, runner: RunnerId) -> Option<SessionId> {
         Some(self.state().runners.get(runner)?.session.as_ref()?.id)
     }
 
     /// Returns true if the runner's session accepts jobs of this kind, or `None` if this server
     /// does not know the job or the session.
-    pub fn accepts(&self, runner: RunnerId, job: JobId) -> Option<bool> {
+    pub(crate) fn accepts(&self, runner: RunnerId, job: JobId) -> Option<bool> {
         let state = self.state();
         let kind = state.jobs.get(job)?.work()?.kind;
         Some(state.runners.get(runner)?.session.as_ref()?.capabilities.contains(&kind))
     }
 
-    pub fn generation_of(&self, runner: RunnerId) -> Option<u64> {
+    pub(crate) fn generation_of(&self, runner: RunnerId) -> Option<u64> {
         Some(self.state().runners.get(runner)?.session.as_ref()?.generation)
     }
 
     /// Adds or removes a reader of a job's log. Each `true` must be followed by one `false`. While
     /// there is a reader, the runner sends log chunks more often.
-    pub fn set_log_reader(&self, job: JobId, is_reading: bool) {
+    pub(crate) fn set_log_reader(&self, job: JobId, is_reading: bool) {
         self.state().set_log_reader(job, is_reading);
     }
 
     /// Returns the counts for the metrics.
-    pub fn census(&self) -> Census {
+    pub(crate) fn census(&self) -> Census {
         let (state, now) = (self.state(), Instant::now());
         let mut census = Census::default();
         for (_, tracked) in state.jobs.all() {
@@ -271,7 +280,7 @@ impl Dispatch {
     }
 
     /// Starts the shutdown: every long poll returns, and later long polls return immediately.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         let mut state = self.state();
         state.stopping = true;
         for (_, entry) in state.runners.all_mut() {

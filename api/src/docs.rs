@@ -17,14 +17,14 @@ use crate::{
 const PAGE: &str = include_str!("docs.html");
 
 /// Routes `/docs` and `/openapi.json` of one API.
-pub fn routes(document: OpenApi) -> Router<App> {
+pub(crate) fn routes(document: OpenApi) -> Router<App> {
     Router::new()
         .route("/openapi.json", get(move || async move { Json(document) }))
         .route("/docs", get(page))
 }
 
 /// Route `/v1/schemas/app-config/{kind}`, which editors load for the `#:schema` of a file.
-pub fn schemas() -> Router<App> {
+pub(crate) fn schemas() -> Router<App> {
     Router::new().route("/v1/schemas/app-config/{kind}", get(schema))
 }
 

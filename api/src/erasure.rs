@@ -36,7 +36,7 @@ const WRITABLE_TABLES: [&str; 6] =
     ["log_snapshot", "log_command", "job_log", "blob", "blob_upload", "principal_name"];
 
 /// Result of an erasure.
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Subjects without remaining copies.
     pub erased: Vec<SubjectId>,
     /// Message about the subjects whose erasure is incomplete.
@@ -47,7 +47,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// The problem of the step that failed. The caller must retry.
-pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem> {
+pub(crate) async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem> {
     let ids: Vec<String> = subjects.iter().map(ToString::to_string).collect();
     shred::raise_fence(&app.pool, &ids).await?;
     // Includes subjects that were erased earlier, so that a plan summary that only erased installs
@@ -175,7 +175,7 @@ async fn vacuum(app: &App) {
 }
 
 /// Remaining copies of every subject that is recorded as erased.
-pub async fn remaining_copies(app: &App) -> Result<Vec<String>, Problem> {
+pub(crate) async fn remaining_copies(app: &App) -> Result<Vec<String>, Problem> {
     let subjects = erased_subjects(app).await?;
     if subjects.is_empty() {
         return Ok(vec![]);

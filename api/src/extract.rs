@@ -14,19 +14,19 @@ use bytes::Bytes;
 use schemas::problem::FieldProblem;
 use serde::de::DeserializeOwned;
 
-pub use self::{
+pub(crate) use self::{
     caller::{Caller, guard, require_current},
     runner_caller::{JobCaller, RunnerCaller},
 };
 use crate::problem::{Code, Problem};
 
-pub struct Json<T>(pub T);
+pub(crate) struct Json<T>(pub T);
 
-pub struct Raw(pub Bytes);
+pub(crate) struct Raw(pub Bytes);
 
-pub struct Path<T>(pub T);
+pub(crate) struct Path<T>(pub T);
 
-pub struct Query<T>(pub T);
+pub(crate) struct Query<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
     type Rejection = Problem;
@@ -55,7 +55,7 @@ impl<S: Send + Sync> FromRequest<S> for Raw {
 }
 
 /// Id of the last event that a reconnecting client received. `None` on the first connection.
-pub struct LastEvent(pub Option<u64>);
+pub(crate) struct LastEvent(pub Option<u64>);
 
 impl<S: Send + Sync> FromRequestParts<S> for LastEvent {
     type Rejection = Problem;
@@ -76,7 +76,7 @@ impl<S: Send + Sync> FromRequestParts<S> for LastEvent {
 
 /// Request whose response is not stored. The request accepts no idempotency key, because a repeated
 /// request runs again.
-pub struct NoIdempotencyKey;
+pub(crate) struct NoIdempotencyKey;
 
 impl<S: Send + Sync> FromRequestParts<S> for NoIdempotencyKey {
     type Rejection = Problem;
@@ -91,7 +91,7 @@ impl<S: Send + Sync> FromRequestParts<S> for NoIdempotencyKey {
 }
 
 /// Parses JSON. An error states its line and column.
-pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub(crate) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         let text = error.to_string();
@@ -109,7 +109,7 @@ pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 }
 
 /// Returns true if the body exceeded its limit.
-pub fn is_too_long(reason: &axum::Error) -> bool {
+pub(crate) fn is_too_long(reason: &axum::Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(reason);
     while let Some(why) = cause {
         if why.is::<http_body_util::LengthLimitError>() {

@@ -5,6 +5,7 @@
 //!                                                            └─ problem: error responses ◀─┘
 //! ```
 
+#![warn(unreachable_pub)]
 #![cfg_attr(
     test,
     allow(clippy::disallowed_methods, reason = "tests create ids and start tasks themselves")

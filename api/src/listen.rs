@@ -19,7 +19,7 @@ use std::{
 
 use tokio::net::TcpListener;
 
-pub use self::{
+pub(crate) use self::{
     admission::Ticket,
     files::{Shares, raise_limit},
     parked::ParkedResponse,
@@ -28,7 +28,7 @@ pub use self::{
 };
 
 /// Listener that is bound but not served yet. Its port is known.
-pub struct BoundListener {
+pub(crate) struct BoundListener {
     /// Listening socket.
     pub listener: TcpListener,
     /// Bound address, with the actual port if port 0 was requested.
@@ -62,7 +62,7 @@ pub struct Certificate {
 ///
 /// # Errors
 /// [`ListenError`].
-pub async fn open(
+pub(crate) async fn open(
     address: SocketAddr,
     flag: &'static str,
     plain_outside: bool,
@@ -79,7 +79,7 @@ pub async fn open(
 
 impl BoundListener {
     /// Default URL of the listener.
-    pub fn url(&self, tls: bool) -> String {
+    pub(crate) fn url(&self, tls: bool) -> String {
         let scheme = if tls { "https" } else { "http" };
         // An unspecified address includes the loopback address.
         let ip = match self.address.ip() {

@@ -15,13 +15,13 @@ mod problems;
 mod read;
 mod store;
 
-pub use codec::{Coding, decode};
-pub use headers::{ContentRange, HeaderError, repr_digest};
-pub use store::{Comparison, LogError, LogStore};
+pub(crate) use codec::{Coding, decode};
+pub(crate) use headers::{ContentRange, HeaderError, repr_digest};
+pub(crate) use store::{Comparison, LogError, LogStore};
 
 /// Maximum size of a chunk, in uncompressed bytes.
-pub const CHUNK_MAX_BYTES: usize = 256 * 1024;
+pub(crate) const CHUNK_MAX_BYTES: usize = 256 * 1024;
 
 /// Maximum length of a stream: its first 48 MiB, its last 16 MiB, and a record between them that
 /// states the number of omitted bytes.
-pub const STREAM_MAX_BYTES: u64 = 64 * 1024 * 1024 + 4096;
+pub(crate) const STREAM_MAX_BYTES: u64 = 64 * 1024 * 1024 + 4096;

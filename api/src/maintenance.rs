@@ -1,7 +1,7 @@
 //! Periodic maintenance of the log, the database and the keys.
-pub mod checkpoints;
-pub mod keys;
-pub mod log_days;
-pub mod log_partitions;
-pub mod uploads;
-pub mod verification;
+pub(crate) mod checkpoints;
+pub(crate) mod keys;
+pub(crate) mod log_days;
+pub(crate) mod log_partitions;
+pub(crate) mod uploads;
+pub(crate) mod verification;

@@ -16,7 +16,7 @@ use prometheus_client::{
 };
 
 /// Media type of [`Metrics::text`].
-pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Upper bounds of the buckets of request durations, in seconds.
 const BOUNDS: [f64; 9] = [0.001, 0.0025, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 60.0];
@@ -26,10 +26,10 @@ type Seconds = gauge::Gauge<f64, AtomicU64>;
 
 /// Gauge without a sample until it is first set, so that an unknown value is not exposed as 0.
 #[derive(Debug, Clone, Default)]
-pub struct Gauge(Arc<OnceLock<AtomicU64>>);
+pub(crate) struct Gauge(Arc<OnceLock<AtomicU64>>);
 
 impl Gauge {
-    pub fn set(&self, value: u64) {
+    pub(crate) fn set(&self, value: u64) {
         self.0.get_or_init(AtomicU64::default).store(value, Ordering::Relaxed);
     }
 }
@@ -53,17 +53,17 @@ impl EncodeMetric for Gauge {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct RunLabels {
+pub(crate) struct RunLabels {
     pub kind: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct TaskLabels {
+pub(crate) struct TaskLabels {
     pub task: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct UploadLabels {
+pub(crate) struct UploadLabels {
     /// Quota that was used up: `execution` or `runner`.
     pub limit: &'static str,
 }
@@ -168,7 +168,7 @@ fn duration() -> Histogram {
 
 impl Metrics {
     /// All metrics in the OpenMetrics text format.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut out = String::new();
         // Writing to a string does not fail.
         let _ = text::encode(&mut out, &self.registry);
@@ -176,7 +176,13 @@ impl Metrics {
     }
 
     /// Counts a response by route, method and status, and records its duration by route and method.
-    pub fn observe_request(&self, route: String, method: String, status: u16, took: Duration) {
+    pub(crate) fn observe_request(
+        &self,
+        route: String,
+        method: String,
+        status: u16,
+        took: Duration,
+    ) {
         let request = RequestLabels { route: route.clone(), method: method.clone() };
         self.http_request_duration.get_or_create(&request).observe(took.as_secs_f64());
         self.http_requests.get_or_create(&ResponseLabels { route, method, status }).inc();

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Routes of both listeners. Only the Control API listener serves metrics.
-pub fn routes(metrics: bool) -> Router<App> {
+pub(crate) fn routes(metrics: bool) -> Router<App> {
     let both = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))

@@ -10,7 +10,7 @@ use axum::{
 use schemas::problem::{FieldProblem, PROBLEM_JSON};
 use serde_json::Value;
 
-pub type ApiResult<T> = Result<Json<T>, Problem>;
+pub(crate) type ApiResult<T> = Result<Json<T>, Problem>;
 
 macro_rules! codes {
     ($($name:ident = $status:literal $code:literal, $title:literal;)*) => {

@@ -30,24 +30,24 @@
 //! | `/v1/audit/diff`, `/v1/audit/diff/installs` | `audit::diff`, `audit::installs_diff` | `StreamDiff`, `InstallsDiff` |
 //! | `/v1/audit/checkpoint`, `/v1/audit/proofs` | `audit::checkpoint`, `audit::proofs` | `Checkpoint`, `Proof` |
 //! | `/v1/audit/export`, `/v1/audit/range`, `/v1/audit/bundle` | `audit::export`, `audit::range`, `audit::bundle` | stream of bytes |
-pub mod apps;
-pub mod audit;
-pub mod blobs;
-pub mod builds;
-pub mod changes;
+pub(crate) mod apps;
+pub(crate) mod audit;
+pub(crate) mod blobs;
+pub(crate) mod builds;
+pub(crate) mod changes;
 mod filter;
-pub mod installs;
-pub mod jobs;
-pub mod logs;
+pub(crate) mod installs;
+pub(crate) mod jobs;
+pub(crate) mod logs;
 mod lookup;
-pub mod min_position;
+pub(crate) mod min_position;
 mod pagination;
-pub mod projections;
-pub mod runners;
-pub mod runs;
-pub mod show;
-pub mod subjects;
-pub mod tokens;
+pub(crate) mod projections;
+pub(crate) mod runners;
+pub(crate) mod runs;
+pub(crate) mod show;
+pub(crate) mod subjects;
+pub(crate) mod tokens;
 
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,12 @@
 //! Reactions to events and to elapsed time. A loop that processes events owns one consumer row.
 mod commit;
 mod concurrent;
-pub mod dead_letters;
-pub mod erasure;
+pub(crate) mod dead_letters;
+pub(crate) mod erasure;
 mod failures;
 #[cfg(feature = "fault-injection")]
 mod fault_injection;
-pub mod liveness;
-pub mod policies;
-pub mod principals;
-pub mod timers;
+pub(crate) mod liveness;
+pub(crate) mod policies;
+pub(crate) mod principals;
+pub(crate) mod timers;

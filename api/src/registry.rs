@@ -9,7 +9,7 @@ mod manifests;
 mod repository;
 mod store;
 
-pub use self::{
+pub(crate) use self::{
     manifests::Manifests,
     repository::Repository,
     store::{ArtifactError, Registry},

@@ -1,7 +1,7 @@
 //! Renders manifests: loads the bundle and the state, renders templates and resolves digests.
-pub mod build;
-pub mod desired;
-pub mod manifest;
-pub mod state;
-pub mod step;
-pub mod toggles;
+pub(crate) mod build;
+pub(crate) mod desired;
+pub(crate) mod manifest;
+pub(crate) mod state;
+pub(crate) mod step;
+pub(crate) mod toggles;

@@ -21,7 +21,7 @@ use crate::{
 const BODY_BYTES: usize = 2 * 1024 * 1024;
 
 /// Returns the routes of the Control API and its OpenAPI document.
-pub fn control_api() -> (Router<App>, OpenApi) {
+pub(crate) fn control_api() -> (Router<App>, OpenApi) {
     let about = "For users and services. Every request carries `Authorization: Bearer stead_…`; \
                  every error is an RFC 9457 problem with a stable `code`.";
     let mut api = OpenApiRouter::with_openapi(document("Stead Control API", about));
@@ -30,7 +30,7 @@ pub fn control_api() -> (Router<App>, OpenApi) {
 }
 
 /// Returns the routes of the Runner API and its OpenAPI document.
-pub fn runner_api() -> (Router<App>, OpenApi) {
+pub(crate) fn runner_api() -> (Router<App>, OpenApi) {
     let about = "For runners. Every request may be repeated; requests of an execution carry its \
                  id in the header `Execution`.";
     OpenApiRouter::with_openapi(document("Stead Runner API", about))
@@ -44,7 +44,7 @@ fn document(title: &str, about: &str) -> OpenApi {
 }
 
 /// All routes of the Control API listener.
-pub fn control(app: &App) -> Router {
+pub(crate) fn control(app: &App) -> Router {
     let (api, document) = control_api();
     // The last layer runs first. Probes and documents are merged after the layers, because requests
     // for them need no token.
@@ -62,7 +62,7 @@ pub fn control(app: &App) -> Router {
 }
 
 /// All routes of the Runner API listener.
-pub fn runner(app: &App) -> Router {
+pub(crate) fn runner(app: &App) -> Router {
     let (api, document) = runner_api();
     let api = api
         .merge(artifacts::routes())
@@ -91,11 +91,11 @@ async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
 }
 
 /// Response to a request whose handler panicked.
-pub fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
+pub(crate) fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
     Problem::internal("a handler panicked").into_response()
 }
 
-pub mod headers;
+pub(crate) mod headers;
 #[cfg(test)]
 mod matrix;
 mod measure;

@@ -16,30 +16,30 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::{logs::CHUNK_MAX_BYTES, state::App};
 
 mod anomalies;
-pub mod blob;
+pub(crate) mod blob;
 mod caller;
-pub mod claim;
-pub mod enrol;
-pub mod events;
+pub(crate) mod claim;
+pub(crate) mod enrol;
+pub(crate) mod events;
 mod execution;
 mod finalize;
 mod grant;
-pub mod log;
-pub mod poll;
+pub(crate) mod log;
+pub(crate) mod poll;
 mod reconnect;
-pub mod rekey;
+pub(crate) mod rekey;
 mod resume;
-pub mod session;
+pub(crate) mod session;
 #[cfg(test)]
 mod tests;
-pub mod token;
+pub(crate) mod token;
 
 /// Maximum size in bytes of the body of a chunk. Compression can slightly enlarge an incompressible
 /// chunk.
 const CHUNK_BODY_BYTES: usize = CHUNK_MAX_BYTES + 4096;
 
 /// All routes of the Runner API.
-pub fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<App> {
     let calls = OpenApiRouter::new()
         .routes(routes!(enrol::enrol))
         .routes(routes!(token::token))

@@ -69,7 +69,7 @@ pub struct Inner {
 }
 
 /// Maximum number of concurrent as-of queries of projections.
-pub const MAX_AS_OF_QUERIES: usize = 2;
+pub(crate) const MAX_AS_OF_QUERIES: usize = 2;
 
 /// Configuration from the start options.
 #[derive(Debug, Clone)]

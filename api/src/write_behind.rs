@@ -1,7 +1,7 @@
 //! Write-behind of data that can be reproduced: rows are written in batches after the response, so
 //! no caller waits for the disk.
-pub mod grants;
-pub mod idempotent_responses;
+pub(crate) mod grants;
+pub(crate) mod idempotent_responses;
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct WriteBehind<T>(Sender<T>);
 
 /// Receiver of deferred writes for the single loop that performs them. A clone lets the loop
 /// continue after a restart.
-pub struct WriteBehindQueue<T>(Arc<Mutex<Receiver<T>>>);
+pub(crate) struct WriteBehindQueue<T>(Arc<Mutex<Receiver<T>>>);
 
 impl<T> Clone for WriteBehindQueue<T> {
     fn clone(&self) -> Self {
@@ -30,7 +30,7 @@ impl<T> Clone for WriteBehindQueue<T> {
 }
 
 /// Creates a queue and returns both ends.
-pub fn channel<T>() -> (WriteBehind<T>, WriteBehindQueue<T>) {
+pub(crate) fn channel<T>() -> (WriteBehind<T>, WriteBehindQueue<T>) {
     let (sender, receiver) = mpsc::channel(CAPACITY);
     (WriteBehind(sender), WriteBehindQueue(Arc::new(Mutex::new(receiver))))
 }
@@ -46,7 +46,7 @@ impl<T> WriteBehind<T> {
 
 impl<T> WriteBehindQueue<T> {
     /// Waits for the next batch. After the server stops, returns the remaining items, then `None`.
-    pub async fn next_batch(&self, stopping: &CancellationToken) -> Option<Vec<T>> {
+    pub(crate) async fn next_batch(&self, stopping: &CancellationToken) -> Option<Vec<T>> {
         let (mut batch, mut receiver) = (Vec::new(), self.0.lock().await);
         loop {
             tokio::select! {

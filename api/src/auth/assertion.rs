@@ -33,7 +33,7 @@ struct UnverifiedSubject {
 
 /// Used assertions, by runner and assertion id, so that each is accepted only once.
 #[derive(Default)]
-pub struct Assertions(Mutex<HashMap<(RunnerId, String), i64>>);
+pub(crate) struct Assertions(Mutex<HashMap<(RunnerId, String), i64>>);
 
 impl Assertions {
     /// Runner id in an assertion. Not verified: use it only to find the key for
@@ -41,7 +41,7 @@ impl Assertions {
     ///
     /// # Errors
     /// 401.
-    pub fn subject(assertion: &str) -> Result<RunnerId, Problem> {
+    pub(crate) fn subject(assertion: &str) -> Result<RunnerId, Problem> {
         let read: Option<UnverifiedSubject> = claims_unverified(assertion);
         read.map(|claims| claims.sub).ok_or_else(|| invalid("it cannot be parsed"))
     }
@@ -51,7 +51,7 @@ impl Assertions {
     ///
     /// # Errors
     /// 401, with `server_time` if the clocks differ too much or the assertion has expired.
-    pub fn verify(
+    pub(crate) fn verify(
         &self,
         assertion: &str,
         identity_key: &str,
@@ -75,7 +75,7 @@ impl Assertions {
     ///
     /// # Errors
     /// 401, with `server_time` if the clocks differ too much or the assertion has expired.
-    pub fn verify_opening(
+    pub(crate) fn verify_opening(
         assertion: &str,
         identity_key: &str,
         now: Timestamp,
@@ -93,7 +93,7 @@ impl Assertions {
     /// # Errors
     ///
     /// 401, with `server_time` if the clocks differ too much or the assertion has expired.
-    pub fn verify_rekey(
+    pub(crate) fn verify_rekey(
         request: &RekeyRequest,
         identity_key: &str,
         now: Timestamp,

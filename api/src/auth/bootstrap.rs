@@ -52,7 +52,7 @@ pub enum BootstrapError {
 ///
 /// # Errors
 /// [`BootstrapError`].
-pub async fn create_first_owner(
+pub(crate) async fn create_first_owner(
     log: &EventLog,
     principals: &PrincipalCache,
     data: &Path,
@@ -99,7 +99,7 @@ pub async fn create_first_owner(
 /// # Errors
 ///
 /// [`BootstrapError`].
-pub async fn create_another_owner(
+pub(crate) async fn create_another_owner(
     log: &EventLog,
     data: &Path,
     now: Timestamp,

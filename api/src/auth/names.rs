@@ -17,7 +17,7 @@ const MAX_CHARACTERS: usize = 80;
 /// # Errors
 ///
 /// 422 if the name is invalid.
-pub fn validated(name: &str) -> Result<String, Problem> {
+pub(crate) fn validated(name: &str) -> Result<String, Problem> {
     let name = name.trim();
     let reason = if name.is_empty() || name.chars().count() > MAX_CHARACTERS {
         "must have 1 to 80 characters"
@@ -45,7 +45,7 @@ pub fn validated(name: &str) -> Result<String, Problem> {
 ///
 /// # Errors
 /// If a database operation fails.
-pub async fn set(
+pub(crate) async fn set(
     executor: impl PgExecutor<'_>,
     principal: PrincipalId,
     name: &str,
@@ -65,7 +65,7 @@ pub async fn set(
 ///
 /// # Errors
 /// If a database operation fails.
-pub async fn remove(
+pub(crate) async fn remove(
     executor: impl PgExecutor<'_>,
     principal: PrincipalId,
 ) -> Result<bool, sqlx::Error> {
@@ -78,7 +78,7 @@ pub async fn remove(
 ///
 /// # Errors
 /// If a database operation fails.
-pub async fn get(
+pub(crate) async fn get(
     executor: impl PgExecutor<'_>,
     principals: impl IntoIterator<Item = PrincipalId>,
 ) -> Result<HashMap<PrincipalId, String>, sqlx::Error> {

@@ -34,7 +34,7 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_CONCURRENT: usize = 8;
 
 /// Principals, tokens and revoked runners, up to a position of the log.
-pub struct PrincipalCache {
+pub(crate) struct PrincipalCache {
     tables: RwLock<Tables>,
     position: watch::Sender<u64>,
     current: Current,
@@ -56,7 +56,7 @@ struct PrincipalEntry {
 
 /// Principal of a valid token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub(crate) struct Identity {
     pub principal: PrincipalId,
     pub roles: BTreeSet<Role>,
     pub token: TokenId,
@@ -76,7 +76,7 @@ impl PrincipalCache {
     /// # Errors
     ///
     /// [`LogError`].
-    pub async fn load(&self, log: &EventLog, pool: &PgPool) -> Result<(), LogError> {
+    pub(crate) async fn load(&self, log: &EventLog, pool: &PgPool) -> Result<(), LogError> {
         let position = log.position();
         for event in log.rows_of(Access::NAME, (Runner::NAME, "runner.revoked")).await? {
             self.apply_event(&event);
@@ -138,7 +138,7 @@ impl PrincipalCache {
 
     /// Applies events in the order of the log. For an event that this release cannot read, rejects
     /// only the principal or runner of the stream. [`PrincipalCache::read_again`] retries later.
-    pub fn apply_events(&self, events: &[StoredEvent]) {
+    pub(crate) fn apply_events(&self, events: &[StoredEvent]) {
         for stored in events {
             self.apply_event(stored);
         }
@@ -191,25 +191,25 @@ impl PrincipalCache {
     }
 
     /// Last position that the cache includes.
-    pub fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         *self.position.borrow()
     }
 
     /// Waits until the cache includes a position, at most [`CATCH_UP_TIMEOUT`]. A request that
     /// changes access waits before its response, so that the next request to this server sees the
     /// change.
-    pub async fn wait_for_position(&self, position: u64) {
+    pub(crate) async fn wait_for_position(&self, position: u64) {
         let mut applied = self.position.subscribe();
         let _ = timeout(CATCH_UP_TIMEOUT, applied.wait_for(|applied| *applied >= position)).await;
     }
 
     /// Returns true if the cache has no principals and no unreadable callers.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
         tables.principals.is_empty() && tables.unreadable.is_empty()
     }
 
-    pub fn is_revoked(&self, runner: RunnerId) -> bool {
+    pub(crate) fn is_revoked(&self, runner: RunnerId) -> bool {
         self.tables.read().unwrap_or_else(PoisonError::into_inner).revoked.contains(&runner)
     }
 
@@ -218,7 +218,7 @@ impl PrincipalCache {
     /// # Errors
     /// 401 if the token is unknown, expired or revoked. 503 if an event of its principal is
     /// unreadable.
-    pub fn identify(&self, token: &str, now: Timestamp) -> Result<Identity, Problem> {
+    pub(crate) fn identify(&self, token: &str, now: Timestamp) -> Result<Identity, Problem> {
         let unknown = || {
             Problem::new(
                 Code::TokenUnknown,
@@ -248,7 +248,7 @@ impl PrincipalCache {
     ///
     /// 401 if the token is no longer valid, 403 if a role was revoked, 503 if an event is
     /// unreadable.
-    pub fn check_still_valid(
+    pub(crate) fn check_still_valid(
         &self,
         (principal, token): (PrincipalId, TokenId),
         roles: &BTreeSet<Role>,
@@ -273,7 +273,7 @@ impl PrincipalCache {
     }
 
     /// Principals with the owner role, except those with an unreadable event.
-    pub fn owners(&self) -> Vec<PrincipalId> {
+    pub(crate) fn owners(&self) -> Vec<PrincipalId> {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
         let owners = tables.principals.iter().filter(|(id, known)| {
             known.access.roles.contains(&Role::Owner) && tables.unreadable.check(**id).is_ok()

@@ -5,7 +5,7 @@ use std::fmt;
 use domain::access::Role;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequiredRole {
+pub(crate) enum RequiredRole {
     /// Principals with any role.
     Viewer,
     /// Auditors and owners.
@@ -18,7 +18,7 @@ pub enum RequiredRole {
 
 impl RequiredRole {
     /// Returns true if a principal with `role` may call the route.
-    pub fn satisfied_by(self, role: Role) -> bool {
+    pub(crate) fn satisfied_by(self, role: Role) -> bool {
         match (self, role) {
             (_, Role::Owner) => true,
             (RequiredRole::Viewer, Role::Approver | Role::Auditor | Role::Viewer) => true,
@@ -45,7 +45,7 @@ impl fmt::Display for RequiredRole {
 
 /// Method, route and required role. A test compares this table with the existing routes in
 /// `schemas/routes/control.txt`.
-pub const ROUTES: &[(&str, &str, RequiredRole)] = &[
+pub(crate) const ROUTES: &[(&str, &str, RequiredRole)] = &[
     ("GET", "/v1/whoami", RequiredRole::Viewer),
     ("GET", "/v1/apps", RequiredRole::Viewer),
     ("GET", "/v1/apps/{app}", RequiredRole::Viewer),
@@ -117,14 +117,14 @@ pub const ROUTES: &[(&str, &str, RequiredRole)] = &[
 ];
 
 /// Returns the required role of a route: owner if the table does not list the route.
-pub fn required_role(method: &str, route: &str) -> RequiredRole {
+pub(crate) fn required_role(method: &str, route: &str) -> RequiredRole {
     // axum answers HEAD with the route of GET.
     let method = if method == "HEAD" { "GET" } else { method };
     find_route(method, route).unwrap_or(RequiredRole::Owner)
 }
 
 /// Returns the role that the table lists for a route. `None` if the route is not in the table.
-pub fn find_route(method: &str, route: &str) -> Option<RequiredRole> {
+pub(crate) fn find_route(method: &str, route: &str) -> Option<RequiredRole> {
     let route_entry = ROUTES.iter().find(|(verb, path, _)| *verb == method && *path == route);
     route_entry.map(|(_, _, needs)| *needs)
 }

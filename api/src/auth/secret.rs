@@ -9,17 +9,17 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 
 /// Prefix of the tokens of principals. Secret scanners look for it.
-pub const PREFIX: &str = "stead_";
+pub(crate) const PREFIX: &str = "stead_";
 /// Prefix of enrolment tokens.
-pub const ENROLMENT_PREFIX: &str = "stead_enrol_";
+pub(crate) const ENROLMENT_PREFIX: &str = "stead_enrol_";
 
 /// Creates a token for a user or a service.
-pub fn token() -> String {
+pub(crate) fn token() -> String {
     format!("{PREFIX}{}", random())
 }
 
 /// Digest of a secret, as the log stores it.
-pub fn digest(secret: &str) -> Result<Digest, DigestError> {
+pub(crate) fn digest(secret: &str) -> Result<Digest, DigestError> {
     format!("sha256:{}", hex::encode(hash(secret))).parse()
 }
 
@@ -29,7 +29,7 @@ pub(super) fn hash(secret: &str) -> [u8; 32] {
 }
 
 /// Compares a secret with a digest in constant time.
-pub fn matches(secret: &str, stored: &Digest) -> bool {
+pub(crate) fn matches(secret: &str, stored: &Digest) -> bool {
     let actual = format!("sha256:{}", hex::encode(hash(secret)));
     actual.as_bytes().ct_eq(stored.to_string().as_bytes()).into()
 }

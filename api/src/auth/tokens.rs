@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Lifetime of an access token in seconds.
-pub const ACCESS_SECONDS: u64 = 15 * 60;
+pub(crate) const ACCESS_SECONDS: u64 = 15 * 60;
 /// Seconds for which a job token stays valid after the deadline of its execution, for the last
 /// report.
 const GRACE_SECONDS: i64 = 10 * 60;
@@ -34,7 +34,7 @@ const GRACE_SECONDS: i64 = 10 * 60;
 const MAX_CACHED: usize = 32_768;
 
 /// Signs and verifies the access tokens and job tokens of one log.
-pub struct Tokens {
+pub(crate) struct Tokens {
     keys: RwLock<TokenKeys>,
     issuer: String,
     access: ClaimsCache<AccessClaims>,
@@ -59,14 +59,14 @@ struct CachedClaims<C> {
 
 impl Tokens {
     /// Creates the signer and verifier of tokens for one log.
-    pub fn new(keys: &KeySet, log_id: &str) -> Self {
+    pub(crate) fn new(keys: &KeySet, log_id: &str) -> Self {
         let (access, jobs) = (RwLock::default(), RwLock::default());
         let keys = RwLock::new(TokenKeys::of(keys));
         Tokens { keys, issuer: format!("stead/{log_id}"), access, jobs }
     }
 
     /// Replaces the keys after a rotation.
-    pub fn replace_keys(&self, keys: &KeySet) {
+    pub(crate) fn replace_keys(&self, keys: &KeySet) {
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = TokenKeys::of(keys);
         // The cached tokens may have a shorter validity now.
         self.access.write().unwrap_or_else(PoisonError::into_inner).clear();
@@ -80,7 +80,7 @@ impl Tokens {
 
     /// Issues an access token for the Runner API. The token belongs to one session and is valid for
     /// 15 minutes.
-    pub fn access(
+    pub(crate) fn access(
         &self,
         runner: RunnerId,
         (mode, install): (RunnerMode, Option<InstallId>),
@@ -96,7 +96,7 @@ impl Tokens {
 
     /// Issues a job token for the registry and the blobs of one execution, valid until ten minutes
     /// after the deadline.
-    pub fn job(
+    pub(crate) fn job(
         &self,
         runner: RunnerId,
         job: JobId,
@@ -111,7 +111,7 @@ impl Tokens {
     }
 
     /// Verifies an access token and returns its claims.
-    pub fn read_access(&self, token: &str, now: Timestamp) -> Result<AccessClaims, Problem> {
+    pub(crate) fn read_access(&self, token: &str, now: Timestamp) -> Result<AccessClaims, Problem> {
         let claims: AccessClaims = self.read(&self.access, token, now, |claims| claims.exp)?;
         check(&claims.aud, AUD_RUNNER, &claims.iss, &self.issuer, claims.exp, now)?;
         // The server signs no token with a longer lifetime.
@@ -123,7 +123,7 @@ impl Tokens {
     }
 
     /// Verifies a job token and returns its claims.
-    pub fn read_job(&self, token: &str, now: Timestamp) -> Result<JobClaims, Problem> {
+    pub(crate) fn read_job(&self, token: &str, now: Timestamp) -> Result<JobClaims, Problem> {
         let claims: JobClaims = self.read(&self.jobs, token, now, |claims| claims.exp)?;
         check(&claims.aud, AUD_JOB, &claims.iss, &self.issuer, claims.exp, now)?;
         Ok(claims)

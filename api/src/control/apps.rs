@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Returns the route of `sync`, which needs a higher limit for its body.
-pub fn large_body_routes() -> OpenApiRouter<App> {
+pub(super) fn large_body_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(sync)).layer(DefaultBodyLimit::max(MAX_BUNDLE_BYTES))
 }
 
@@ -42,7 +42,7 @@ pub fn large_body_routes() -> OpenApiRouter<App> {
     request_body(content = Vec<u8>, content_type = "application/zstd"),
     responses((status = 200, body = SyncReport)),
 )]
-pub async fn sync(
+pub(super) async fn sync(
     State(app): State<App>,
     Path(name): Path<String>,
     Query(how): Query<SyncQuery>,
@@ -134,7 +134,7 @@ fn sync_response(name: String, dry_run: bool, done: Done<apps::SyncResult>) -> S
     get, path = "/v1/apps", tag = "apps", params(PageQuery),
     responses((status = 200, body = Page<Shown>)),
 )]
-pub async fn list(
+pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
     Query(query): Query<PageQuery>,
@@ -148,7 +148,7 @@ pub async fn list(
     params(("app" = String, Path, description = "The app's name or id")),
     responses((status = 200, body = Shown)),
 )]
-pub async fn show(
+pub(super) async fn show(
     State(app): State<App>,
     caller: Caller,
     Path(name): Path<String>,
@@ -162,7 +162,7 @@ pub async fn show(
     params(("app" = String, Path, description = "The app's name or id"), PageQuery),
     responses((status = 200, body = Page<ConfigVersion>)),
 )]
-pub async fn versions(
+pub(super) async fn versions(
     State(app): State<App>,
     caller: Caller,
     Path(name): Path<String>,
@@ -180,7 +180,7 @@ pub async fn versions(
     ),
     responses((status = 200, body = ConfigVersionDetail)),
 )]
-pub async fn version(
+pub(super) async fn version(
     State(app): State<App>,
     caller: Caller,
     Path((name, number)): Path<(String, u32)>,
@@ -194,7 +194,7 @@ pub async fn version(
     params(("app" = String, Path, description = "The app's name or id"), DiffQuery),
     responses((status = 200, body = Diff)),
 )]
-pub async fn diff(
+pub(super) async fn diff(
     State(app): State<App>,
     caller: Caller,
     Path(name): Path<String>,

@@ -1,7 +1,7 @@
 //! `/v1/audit`: events, checkpoints, proofs, as-of queries, differences and the self-check.
 mod doctor;
 
-pub use doctor::{__path_examine, examine};
+pub(super) use doctor::{__path_examine, examine};
 
 use axum::{
     Json,
@@ -39,7 +39,7 @@ fn streamed(kind: &'static str, bytes: ByteStream) -> Response {
     get, path = "/v1/audit/events", tag = "audit", params(EventsQuery),
     responses((status = 200, body = Events)),
 )]
-pub async fn events(
+pub(super) async fn events(
     State(app): State<App>,
     caller: Caller,
     Query(query): Query<EventsQuery>,
@@ -54,7 +54,7 @@ pub async fn events(
     get, path = "/v1/audit/export", tag = "audit", params(EventsQuery),
     responses((status = 200, body = EventRecord, content_type = "application/x-ndjson")),
 )]
-pub async fn export(
+pub(super) async fn export(
     State(app): State<App>,
     caller: Caller,
     Query(query): Query<EventsQuery>,
@@ -67,7 +67,7 @@ pub async fn export(
     get, path = "/v1/audit/checkpoint", tag = "audit",
     responses((status = 200, body = Checkpoint)),
 )]
-pub async fn checkpoint(State(app): State<App>, caller: Caller) -> ApiResult<Checkpoint> {
+pub(super) async fn checkpoint(State(app): State<App>, caller: Caller) -> ApiResult<Checkpoint> {
     audit::checkpoint(&app, &caller).map(Json)
 }
 
@@ -76,7 +76,7 @@ pub async fn checkpoint(State(app): State<App>, caller: Caller) -> ApiResult<Che
     get, path = "/v1/audit/proofs", tag = "audit", params(ProofQuery),
     responses((status = 200, body = Proof)),
 )]
-pub async fn proofs(
+pub(super) async fn proofs(
     State(app): State<App>,
     caller: Caller,
     Query(query): Query<ProofQuery>,
@@ -91,7 +91,7 @@ pub async fn proofs(
     get, path = "/v1/audit/bundle", tag = "audit", params(BundleQuery),
     responses((status = 200, body = Object, content_type = "application/vnd.stead.bundle.v1+json")),
 )]
-pub async fn bundle(
+pub(super) async fn bundle(
     State(app): State<App>,
     caller: Caller,
     Query(query): Query<BundleQuery>,
@@ -107,7 +107,7 @@ pub async fn bundle(
     get, path = "/v1/audit/range", tag = "audit", params(RangeQuery),
     responses((status = 200, body = EventRecord, content_type = "application/x-ndjson")),
 )]
-pub async fn range(
+pub(super) async fn range(
     State(app): State<App>,
     caller: Caller,
     Query(query): Query<RangeQuery>,
@@ -120,7 +120,7 @@ pub async fn range(
     get, path = "/v1/audit/state", tag = "audit", params(AsOfQuery),
     responses((status = 200, body = AsOf)),
 )]
-pub async fn state(
+pub(super) async fn state(
     State(app): State<App>,
     caller: Caller,
     Query(query): Query<AsOfQuery>,
@@ -136,7 +136,7 @@ pub async fn state(
     get, path = "/v1/audit/diff", tag = "audit", params(StreamDiffQuery),
     responses((status = 200, body = StreamDiff)),
 )]
-pub async fn diff(
+pub(super) async fn diff(
     State(app): State<App>,
     caller: Caller,
     Query(query): Query<StreamDiffQuery>,
@@ -152,7 +152,7 @@ pub async fn diff(
     get, path = "/v1/audit/diff/installs", tag = "audit", params(InstallsDiffQuery),
     responses((status = 200, body = InstallsDiff)),
 )]
-pub async fn installs_diff(
+pub(super) async fn installs_diff(
     State(app): State<App>,
     caller: Caller,
     Query(query): Query<InstallsDiffQuery>,

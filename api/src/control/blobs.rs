@@ -19,7 +19,7 @@ use crate::{
     params(("digest" = String, Path, description = "`sha256:` and 64 hexadecimal digits")),
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
 )]
-pub async fn blob(
+pub(super) async fn blob(
     State(app): State<App>,
     caller: Caller,
     Path(digest): Path<Digest>,

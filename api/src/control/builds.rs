@@ -21,7 +21,7 @@ use crate::{
     get, path = "/v1/builds", tag = "builds", params(BuildsQuery),
     responses((status = 200, body = Page<Build>)),
 )]
-pub async fn list(
+pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
     Query(query): Query<BuildsQuery>,
@@ -35,7 +35,7 @@ pub async fn list(
     params(("build" = String, Path, description = "The build's id")),
     responses((status = 200, body = Build)),
 )]
-pub async fn show(
+pub(super) async fn show(
     State(app): State<App>,
     caller: Caller,
     Path(build): Path<BuildId>,
@@ -51,7 +51,7 @@ pub async fn show(
     params(("build" = String, Path, description = "Id of a failed build")),
     responses((status = 200, body = BuildsRetried)),
 )]
-pub async fn retry(
+pub(super) async fn retry(
     State(app): State<App>,
     Path(build): Path<BuildId>,
     ChangeRequest { call, .. }: ChangeRequest,

@@ -20,7 +20,7 @@ const MAX_REASON_CHARACTERS: usize = 2000;
 const MAX_CLIENT_BYTES: usize = 120;
 
 /// Authenticated request that changes something.
-pub struct ChangeRequest {
+pub(super) struct ChangeRequest {
     pub caller: Caller,
     /// Metadata for the events, and the idempotency key.
     pub call: Call,
@@ -58,12 +58,12 @@ fn is_traceparent(value: &str) -> bool {
 }
 
 /// Returns the position of a change, and `changed: false` if it recorded no event.
-pub fn change_result<T>(done: &Done<T>) -> schemas::control::ChangeResult {
+pub(super) fn change_result<T>(done: &Done<T>) -> schemas::control::ChangeResult {
     schemas::control::ChangeResult { position: done.position, changed: done.events > 0 }
 }
 
 /// Returns a mandatory reason, or a problem if the reason is empty or too long.
-pub fn required_reason(reason: &str) -> Result<String, Problem> {
+pub(super) fn required_reason(reason: &str) -> Result<String, Problem> {
     if reason.trim().is_empty() {
         return Err(invalid_field("reason", "is empty", "give a reason; the log records it"));
     }
@@ -72,7 +72,7 @@ pub fn required_reason(reason: &str) -> Result<String, Problem> {
 
 /// Returns an optional reason, or a problem if the reason is too long. An empty reason counts as
 /// `None`.
-pub fn optional_reason(reason: Option<String>) -> Result<Option<String>, Problem> {
+pub(super) fn optional_reason(reason: Option<String>) -> Result<Option<String>, Problem> {
     if reason.as_ref().is_some_and(|reason| reason.chars().count() > MAX_REASON_CHARACTERS) {
         return Err(invalid_field(
             "reason",
@@ -84,7 +84,7 @@ pub fn optional_reason(reason: Option<String>) -> Result<Option<String>, Problem
 }
 
 /// Returns a problem with one invalid field.
-pub fn invalid_field(name: &str, message: &str, remedy: &str) -> Problem {
+pub(super) fn invalid_field(name: &str, message: &str, remedy: &str) -> Problem {
     let error = FieldProblem {
         field: Some(name.into()),
         message: format!("{name} {message}"),

@@ -30,7 +30,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
     ),
     responses((status = 200, body = EventNotification, content_type = "text/event-stream")),
 )]
-pub async fn changes(
+pub(super) async fn changes(
     State(app): State<App>,
     Query(query): Query<ChangesQuery>,
     LastEvent(last): LastEvent,

@@ -14,7 +14,7 @@ use schemas::problem::{PROBLEM_JSON, Problem};
 
 /// Adds unique operation ids, bearer authentication, the default error response, `min_position` and
 /// idempotency keys.
-pub fn add_shared_parts(document: &mut OpenApi) {
+pub(super) fn add_shared_parts(document: &mut OpenApi) {
     let components = document.components.get_or_insert_with(Components::new);
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     components.add_security_scheme("token", SecurityScheme::Http(bearer));

@@ -48,7 +48,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Middleware that answers a repeated change with the first response.
-pub async fn idempotent(
+pub(crate) async fn idempotent(
     State(app): State<App>,
     who: Caller,
     route: MatchedPath,

@@ -32,7 +32,7 @@ use crate::{
     get, path = "/v1/installs", tag = "installs", params(InstallsQuery),
     responses((status = 200, body = Page<Install>)),
 )]
-pub async fn list(
+pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
     Query(query): Query<InstallsQuery>,
@@ -48,7 +48,7 @@ pub async fn list(
     post, path = "/v1/installs", tag = "installs", request_body = CreateInstall,
     responses((status = 200, body = InstallCreated)),
 )]
-pub async fn create(
+pub(super) async fn create(
     State(app): State<App>,
     ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<CreateInstall>,
@@ -92,7 +92,7 @@ pub async fn create(
     params(("install" = String, Path, description = "The install's name or id")),
     responses((status = 200, body = Install)),
 )]
-pub async fn show(
+pub(super) async fn show(
     State(app): State<App>,
     caller: Caller,
     Path(name): Path<String>,
@@ -108,7 +108,7 @@ pub async fn show(
     params(("install" = String, Path, description = "The install's name or id")),
     responses((status = 200, body = InstallUpdated)),
 )]
-pub async fn update(
+pub(super) async fn update(
     State(app): State<App>,
     Path(name): Path<String>,
     ChangeRequest { call, .. }: ChangeRequest,
@@ -170,7 +170,7 @@ pub async fn update(
     params(("install" = String, Path, description = "The install's name or id"), StateQuery),
     responses((status = 200, body = InstallState)),
 )]
-pub async fn state(
+pub(super) async fn state(
     State(app): State<App>,
     caller: Caller,
     Path(name): Path<String>,
@@ -192,7 +192,7 @@ pub async fn state(
     ),
     responses((status = 200, body = ChangeResult)),
 )]
-pub async fn accept_state(
+pub(super) async fn accept_state(
     State(app): State<App>,
     Path((name, component)): Path<(String, String)>,
     ChangeRequest { call, .. }: ChangeRequest,
@@ -213,7 +213,7 @@ pub async fn accept_state(
     params(("install" = String, Path, description = "The install's name or id")),
     responses((status = 200, body = EnrolmentIssued)),
 )]
-pub async fn enrol(
+pub(super) async fn enrol(
     State(app): State<App>,
     Path(name): Path<String>,
     ChangeRequest { call, .. }: ChangeRequest,
@@ -233,7 +233,7 @@ pub async fn enrol(
     params(("install" = String, Path, description = "The install's name or id")),
     responses((status = 200, body = RunRequested)),
 )]
-pub async fn request(
+pub(super) async fn request(
     State(app): State<App>,
     Path(name): Path<String>,
     ChangeRequest { call, .. }: ChangeRequest,

@@ -20,7 +20,7 @@ use crate::{
     get, path = "/v1/jobs", tag = "jobs", params(JobsQuery),
     responses((status = 200, body = Page<Job>)),
 )]
-pub async fn list(
+pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
     Query(query): Query<JobsQuery>,
@@ -34,7 +34,7 @@ pub async fn list(
     params(("job" = String, Path, description = "The job's id")),
     responses((status = 200, body = Job)),
 )]
-pub async fn show(
+pub(super) async fn show(
     State(app): State<App>,
     caller: Caller,
     Path(job): Path<JobId>,
@@ -51,7 +51,7 @@ pub async fn show(
     params(("job" = String, Path, description = "The job's id")),
     responses((status = 200, body = ChangeResult)),
 )]
-pub async fn cancel(
+pub(super) async fn cancel(
     State(app): State<App>,
     Path(job): Path<JobId>,
     ChangeRequest { call, .. }: ChangeRequest,
@@ -67,7 +67,7 @@ pub async fn cancel(
     params(("job" = String, Path, description = "The job's id")),
     responses((status = 200, body = ChangeResult)),
 )]
-pub async fn resolve(
+pub(super) async fn resolve(
     State(app): State<App>,
     Path(job): Path<JobId>,
     ChangeRequest { call, .. }: ChangeRequest,

@@ -47,7 +47,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
         (status = 206, body = LogRecord, content_type = "application/x-ndjson"),
     ),
 )]
-pub async fn log(
+pub(super) async fn log(
     State(app): State<App>,
     Path(attempt): Path<(JobId, u32)>,
     Query(which): Query<LogQuery>,

@@ -14,7 +14,7 @@ use crate::{
 
 /// Waits until the projections have processed `min_position`. Without the parameter, waits briefly
 /// for the current head and then reads the current rows.
-pub async fn wait_for_min_position(
+pub(crate) async fn wait_for_min_position(
     State(app): State<App>,
     request: Request,
     next: Next,

@@ -1,7 +1,7 @@
 //! `/v1/projections`: positions of the projections; rebuild, rollback and verification.
 mod as_of_table;
 
-pub use as_of_table::{__path_discard, discard};
+pub(super) use as_of_table::{__path_discard, discard};
 
 use std::convert::Infallible;
 
@@ -33,7 +33,7 @@ const ALL: &str = "all";
     get, path = "/v1/projections", tag = "projections",
     responses((status = 200, body = Page<Projection>)),
 )]
-pub async fn list(State(app): State<App>, caller: Caller) -> ApiResult<Page<Projection>> {
+pub(super) async fn list(State(app): State<App>, caller: Caller) -> ApiResult<Page<Projection>> {
     queries::list(&app, &caller).await.map(Json)
 }
 
@@ -47,7 +47,7 @@ pub async fn list(State(app): State<App>, caller: Caller) -> ApiResult<Page<Proj
     params(("name" = String, Path, description = "The projection's name"), RowsQuery),
     responses((status = 200, body = RowsProgress, content_type = "text/event-stream")),
 )]
-pub async fn rows(
+pub(super) async fn rows(
     State(app): State<App>,
     caller: Caller,
     Path(name): Path<String>,
@@ -70,7 +70,7 @@ pub async fn rows(
     ),
     responses((status = 200, body = Progress, content_type = "text/event-stream")),
 )]
-pub async fn rebuild(
+pub(super) async fn rebuild(
     State(app): State<App>,
     Path(name): Path<String>,
     Query(how): Query<RebuildQuery>,
@@ -118,7 +118,7 @@ pub async fn rebuild(
     params(("name" = String, Path, description = "The projection's name")),
     responses((status = 200, body = Progress, content_type = "text/event-stream")),
 )]
-pub async fn rollback(
+pub(super) async fn rollback(
     State(app): State<App>,
     Path(name): Path<String>,
     _: NoIdempotencyKey,
@@ -140,7 +140,7 @@ pub async fn rollback(
     params(("name" = String, Path, description = "The projection's name")),
     responses((status = 200, body = Progress, content_type = "text/event-stream")),
 )]
-pub async fn verify(
+pub(super) async fn verify(
     State(app): State<App>,
     Path(name): Path<String>,
     _: NoIdempotencyKey,

@@ -20,11 +20,11 @@ use crate::problem::{Code, Problem};
 
 /// Names of the query parameters of each operation.
 #[derive(Clone)]
-pub struct AllowedParams(Arc<HashMap<(Method, String), BTreeSet<String>>>);
+pub(crate) struct AllowedParams(Arc<HashMap<(Method, String), BTreeSet<String>>>);
 
 impl AllowedParams {
     /// Reads the parameters from the OpenAPI document.
-    pub fn of(document: &OpenApi) -> AllowedParams {
+    pub(crate) fn of(document: &OpenApi) -> AllowedParams {
         let operations = document.paths.paths.iter().flat_map(|(path, item)| {
             let of = |method: Method, operation: &Option<Operation>| {
                 Some(((method, path.clone()), query_params_of(operation.as_ref()?)))
@@ -55,7 +55,7 @@ fn query_params_of(operation: &Operation) -> BTreeSet<String> {
 }
 
 /// Middleware that rejects unknown query parameters.
-pub async fn reject_unknown_params(
+pub(crate) async fn reject_unknown_params(
     State(params): State<AllowedParams>,
     route: MatchedPath,
     request: Request,

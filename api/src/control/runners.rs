@@ -24,7 +24,7 @@ use crate::{
     get, path = "/v1/runners", tag = "runners", params(PageQuery),
     responses((status = 200, body = Page<Runner>)),
 )]
-pub async fn list(
+pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
     Query(query): Query<PageQuery>,
@@ -38,7 +38,7 @@ pub async fn list(
     params(("runner" = String, Path, description = "The runner's id")),
     responses((status = 200, body = Runner)),
 )]
-pub async fn show(
+pub(super) async fn show(
     State(app): State<App>,
     caller: Caller,
     Path(runner): Path<RunnerId>,
@@ -55,7 +55,7 @@ pub async fn show(
     params(("runner" = String, Path, description = "The runner's id")),
     responses((status = 200, body = JournalHeads)),
 )]
-pub async fn journal_heads(
+pub(super) async fn journal_heads(
     State(app): State<App>,
     caller: Caller,
     Path(runner): Path<RunnerId>,
@@ -68,7 +68,7 @@ pub async fn journal_heads(
     post, path = "/v1/runners/enrolment-tokens", tag = "runners",
     responses((status = 200, body = EnrolmentIssued)),
 )]
-pub async fn enrol(
+pub(super) async fn enrol(
     State(app): State<App>,
     ChangeRequest { call, .. }: ChangeRequest,
 ) -> ApiResult<EnrolmentIssued> {
@@ -83,7 +83,7 @@ pub async fn enrol(
     params(("token" = String, Path, description = "The token's id, not the token")),
     responses((status = 200, body = ChangeResult)),
 )]
-pub async fn revoke_enrolment(
+pub(super) async fn revoke_enrolment(
     State(app): State<App>,
     Path(token): Path<TokenId>,
     ChangeRequest { call, .. }: ChangeRequest,

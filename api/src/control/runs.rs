@@ -25,7 +25,7 @@ use crate::{
     get, path = "/v1/runs", tag = "runs", params(RunsQuery),
     responses((status = 200, body = Page<RunSummary>)),
 )]
-pub async fn list(
+pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
     Query(query): Query<RunsQuery>,
@@ -39,7 +39,7 @@ pub async fn list(
     params(("run" = String, Path, description = "The run's id")),
     responses((status = 200, body = Run)),
 )]
-pub async fn show(
+pub(super) async fn show(
     State(app): State<App>,
     caller: Caller,
     Path(run): Path<RunId>,
@@ -56,7 +56,7 @@ pub async fn show(
     ),
     responses((status = 200, body = Value)),
 )]
-pub async fn plan(
+pub(super) async fn plan(
     State(app): State<App>,
     caller: Caller,
     Path(step): Path<(RunId, StepId)>,
@@ -70,7 +70,7 @@ pub async fn plan(
     params(("run" = String, Path, description = "The run's id")),
     responses((status = 200, body = ChangeResult)),
 )]
-pub async fn approve(
+pub(super) async fn approve(
     State(app): State<App>,
     Path(run): Path<RunId>,
     ChangeRequest { caller, call }: ChangeRequest,
@@ -88,7 +88,7 @@ pub async fn approve(
     params(("run" = String, Path, description = "The run's id")),
     responses((status = 200, body = ChangeResult)),
 )]
-pub async fn deny(
+pub(super) async fn deny(
     State(app): State<App>,
     Path(run): Path<RunId>,
     ChangeRequest { caller, call }: ChangeRequest,
@@ -106,7 +106,7 @@ pub async fn deny(
     params(("run" = String, Path, description = "The run's id")),
     responses((status = 200, body = ChangeResult)),
 )]
-pub async fn cancel(
+pub(super) async fn cancel(
     State(app): State<App>,
     Path(run): Path<RunId>,
     ChangeRequest { call, .. }: ChangeRequest,
@@ -122,7 +122,7 @@ pub async fn cancel(
     params(("run" = String, Path, description = "The run's id")),
     responses((status = 200, body = RunRequested)),
 )]
-pub async fn retry(
+pub(super) async fn retry(
     State(app): State<App>,
     Path(run): Path<RunId>,
     ChangeRequest { call, .. }: ChangeRequest,

@@ -18,7 +18,7 @@ use crate::{
     params(("subject" = String, Path, description = "The id of an install or a principal")),
     responses((status = 200, body = Subject)),
 )]
-pub async fn show(
+pub(super) async fn show(
     State(app): State<App>,
     caller: Caller,
     Path(subject): Path<SubjectId>,
@@ -35,7 +35,7 @@ pub async fn show(
     params(("subject" = String, Path, description = "The id of an install or a principal")),
     responses((status = 200, body = ChangeResult)),
 )]
-pub async fn shred(
+pub(super) async fn shred(
     State(app): State<App>,
     Path(subject): Path<SubjectId>,
     ChangeRequest { call, .. }: ChangeRequest,

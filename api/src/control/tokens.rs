@@ -25,7 +25,7 @@ use crate::{
     get, path = "/v1/tokens", tag = "access", params(PageQuery),
     responses((status = 200, body = Page<Token>)),
 )]
-pub async fn list(
+pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
     Query(query): Query<PageQuery>,
@@ -40,7 +40,7 @@ pub async fn list(
     post, path = "/v1/tokens", tag = "access", request_body = CreateToken,
     responses((status = 200, body = TokenCreated)),
 )]
-pub async fn create(
+pub(super) async fn create(
     State(app): State<App>,
     ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<CreateToken>,
@@ -79,7 +79,7 @@ fn role(requested: wire::Role) -> Role {
     ),
     responses((status = 200, body = ChangeResult)),
 )]
-pub async fn grant_role(
+pub(super) async fn grant_role(
     State(app): State<App>,
     Path((principal, named)): Path<(PrincipalId, wire::Role)>,
     ChangeRequest { call, .. }: ChangeRequest,
@@ -98,7 +98,7 @@ pub async fn grant_role(
     ),
     responses((status = 200, body = ChangeResult)),
 )]
-pub async fn revoke_role(
+pub(super) async fn revoke_role(
     State(app): State<App>,
     Path((principal, named)): Path<(PrincipalId, wire::Role)>,
     ChangeRequest { call, .. }: ChangeRequest,
@@ -114,7 +114,7 @@ pub async fn revoke_role(
     params(("principal" = String, Path, description = "The principal's id")),
     responses((status = 200, body = ChangeResult)),
 )]
-pub async fn name(
+pub(super) async fn name(
     State(app): State<App>,
     Path(principal): Path<PrincipalId>,
     extract::Json(body): extract::Json<RenamePrincipal>,
@@ -132,7 +132,7 @@ pub async fn name(
     params(("token" = String, Path, description = "The token's id, not the token")),
     responses((status = 200, body = ChangeResult)),
 )]
-pub async fn revoke(
+pub(super) async fn revoke(
     State(app): State<App>,
     Path(token): Path<TokenId>,
     ChangeRequest { call, .. }: ChangeRequest,

@@ -3,7 +3,7 @@ use domain::job::{Job, JobClass, Outcome, State};
 use schemas::runner as wire;
 
 /// State of a job as one lower-case name.
-pub fn state(job: &Job) -> &'static str {
+pub(crate) fn state(job: &Job) -> &'static str {
     match &job.state {
         State::NotCreated => "unknown",
         State::Queued { .. } => "queued",
@@ -21,7 +21,7 @@ pub fn state(job: &Job) -> &'static str {
 }
 
 /// Pending cancellation of the execution that holds a job.
-pub fn pending_cancel(job: &Job) -> Option<wire::PendingCancel> {
+pub(crate) fn pending_cancel(job: &Job) -> Option<wire::PendingCancel> {
     let cancel = job.execution()?.cancel.as_ref()?;
     let grace_s = grace_s(job.class(), cancel.force);
     Some(wire::PendingCancel { reason: cancel.reason.clone(), grace_s, force: cancel.force })
@@ -29,6 +29,6 @@ pub fn pending_cancel(job: &Job) -> Option<wire::PendingCancel> {
 
 /// Seconds from SIGTERM to SIGKILL: 5 for a forced cancel, otherwise the grace period of the job
 /// class.
-pub fn grace_s(class: JobClass, force: bool) -> u64 {
+pub(super) fn grace_s(class: JobClass, force: bool) -> u64 {
     if force { 5 } else { class.grace_s() }
 }

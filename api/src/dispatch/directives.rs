@@ -13,7 +13,7 @@ use super::{
 impl DispatchState {
     /// Queues a directive for a runner and wakes its long poll. Returns false if the directive is
     /// not new, or if the runner has no session on this server.
-    pub fn send(
+    pub(crate) fn send(
         &mut self,
         runner: RunnerId,
         about: DirectiveSubject,
@@ -30,7 +30,7 @@ impl DispatchState {
     }
 
     /// Sends a cancellation to the runner that holds the job.
-    pub fn send_cancel(&mut self, job: JobId) {
+    pub(crate) fn send_cancel(&mut self, job: JobId) {
         let Some(tracked) = self.jobs.get(job) else { return };
         let (Some(held), Some(pending)) =
             (tracked.execution(), convert::pending_cancel(&tracked.job))
@@ -49,7 +49,7 @@ impl DispatchState {
     }
 
     /// Adds or removes a reader of a job's log.
-    pub fn set_log_reader(&mut self, job: JobId, is_reading: bool) {
+    pub(crate) fn set_log_reader(&mut self, job: JobId, is_reading: bool) {
         let before = self.readers.get(&job).copied().unwrap_or_default();
         let after = if is_reading { before.saturating_add(1) } else { before.saturating_sub(1) };
         if after == 0 {

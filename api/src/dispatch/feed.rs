@@ -17,7 +17,7 @@ const PAGE: u32 = 1_000;
 
 impl Dispatch {
     /// Applies events in log order.
-    pub fn apply(&self, events: &[StoredEvent]) {
+    pub(crate) fn apply(&self, events: &[StoredEvent]) {
         for stored in events {
             if let Err(error) = self.apply_one(stored) {
                 tracing::error!(position = stored.position, error = %error, "Dispatcher cannot read an event");
@@ -53,7 +53,7 @@ impl Dispatch {
 
 /// Applies the log from `position` on, until the server stops. Events of this server arrive in
 /// memory. Other events, and events that were missed, are read from the database.
-pub async fn follow(
+pub(crate) async fn follow(
     dispatch: Dispatch,
     log: EventLog,
     mut tail: Receiver<Arc<[StoredEvent]>>,

@@ -24,7 +24,7 @@ mod take;
 
 /// Runners that may claim a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Target {
+pub(crate) enum Target {
     /// Runner of one install.
     Install(InstallId),
     /// Any build runner.
@@ -33,7 +33,7 @@ pub enum Target {
 
 /// Job with dispatch data that its events do not contain.
 #[derive(Debug)]
-pub struct TrackedJob {
+pub(crate) struct TrackedJob {
     /// State folded from the job's events.
     pub job: Job,
     /// Sequence of the last applied event, and its index among the events that it decodes to.
@@ -64,7 +64,7 @@ pub struct TrackedJob {
 
 /// Log that is not finalized and may still be arriving at any server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OpenLog {
+pub(crate) struct OpenLog {
     /// Execution that writes the log.
     pub execution: ExecutionId,
     /// Time of the last growth that this server saw, or of the end of the execution.
@@ -75,7 +75,7 @@ pub struct OpenLog {
 
 /// One event of a job, with its position in the log.
 #[derive(Debug, Clone)]
-pub struct JobEventRecord {
+pub(crate) struct JobEventRecord {
     pub job: JobId,
     /// Sequence in the job's stream, and index among the events that the stored event decodes to.
     pub sequence: (u64, usize),
@@ -90,7 +90,7 @@ pub struct JobEventRecord {
 
 /// Jobs, indexed for the queries of the dispatcher.
 #[derive(Debug, Default)]
-pub struct JobTable {
+pub(crate) struct JobTable {
     jobs: HashMap<JobId, TrackedJob>,
     /// Queued jobs without an open offer, by target and kind. The dispatcher thus skips a kind that
     /// no runner accepts, whatever the number of its jobs.
@@ -100,7 +100,7 @@ pub struct JobTable {
 
 impl TrackedJob {
     /// Creates the entry of a loaded job.
-    pub fn loaded(
+    pub(crate) fn loaded(
         job: Job,
         sequence: u64,
         order: u64,
@@ -148,17 +148,17 @@ impl TrackedJob {
         tracked
     }
 
-    pub fn work(&self) -> Option<&Work> {
+    pub(crate) fn work(&self) -> Option<&Work> {
         self.job.work.as_ref()
     }
 
     /// Execution that holds the job and may still report.
-    pub fn execution(&self) -> Option<&Execution> {
+    pub(crate) fn execution(&self) -> Option<&Execution> {
         self.job.execution()
     }
 
     /// Execution whose contact is monitored: it is neither ended nor of unknown outcome.
-    pub fn active_execution(&self) -> Option<&Execution> {
+    pub(crate) fn active_execution(&self) -> Option<&Execution> {
         match &self.job.state {
             State::Claimed(held) | State::Running(held) => Some(held),
             State::OutcomeUnknown(_)
@@ -168,7 +168,7 @@ impl TrackedJob {
         }
     }
 
-    pub fn target(&self) -> Option<Target> {
+    pub(crate) fn target(&self) -> Option<Target> {
         self.work().map(|work| match work.origin {
             Origin::Build { .. } => Target::Build,
             Origin::Step { install, .. } => Target::Install(install),
@@ -181,12 +181,12 @@ impl TrackedJob {
     }
 
     /// Longest time that the job may wait for a runner.
-    pub fn queue_ttl(&self) -> Option<TimeDelta> {
+    pub(crate) fn queue_ttl(&self) -> Option<TimeDelta> {
         self.work().map(|work| TimeDelta::milliseconds(work.queue_ttl_ms.cast_signed()))
     }
 
     /// Returns true if the log of this execution is finalized.
-    pub fn is_log_finalized(&self, execution: ExecutionId) -> bool {
+    pub(crate) fn is_log_finalized(&self, execution: ExecutionId) -> bool {
         self.job.logs.iter().any(|log| log.execution == execution)
     }
 
@@ -203,7 +203,7 @@ impl TrackedJob {
 
 impl JobTable {
     /// Adds a loaded job, unless it is complete or the table already has its events.
-    pub fn insert(&mut self, id: JobId, mut tracked: TrackedJob) {
+    pub(crate) fn insert(&mut self, id: JobId, mut tracked: TrackedJob) {
         let known = self.jobs.get(&id).is_some_and(|known| known.sequence >= tracked.sequence);
         if !known && !tracked.is_complete() {
             tracked.offered = self.jobs.get(&id).is_some_and(|known| known.offered);
@@ -215,7 +215,7 @@ impl JobTable {
 
     /// Applies an event. Ignores events that were applied before, and events of jobs that were
     /// already complete.
-    pub fn apply(&mut self, fact: JobEventRecord, now: Moment) {
+    pub(crate) fn apply(&mut self, fact: JobEventRecord, now: Moment) {
         let (id, at) = (fact.job, fact.recorded_at);
         if !self.jobs.contains_key(&id) && matches!(fact.event, JobEvent::Queued(_)) {
             let clocks = (now.instant, now);
@@ -233,22 +233,22 @@ impl JobTable {
     }
 
     /// Entry of a job. `None` if the job is complete or unknown.
-    pub fn get(&self, job: JobId) -> Option<&TrackedJob> {
+    pub(crate) fn get(&self, job: JobId) -> Option<&TrackedJob> {
         self.jobs.get(&job)
     }
 
     /// All jobs that are not complete.
-    pub fn all(&self) -> impl Iterator<Item = (JobId, &TrackedJob)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (JobId, &TrackedJob)> {
         self.jobs.iter().map(|(id, tracked)| (*id, tracked))
     }
 
     /// Number of queued jobs of a kind that wait for a target and have no open offer.
-    pub fn waiting(&self, target: Target, kind: JobKind) -> usize {
+    pub(crate) fn waiting(&self, target: Target, kind: JobKind) -> usize {
         self.waiting.get(&(target, kind)).map_or(0, BTreeMap::len)
     }
 
     /// Oldest queued job for a target, of one of these kinds, without an open offer.
-    pub fn next_job(&self, target: Target, kinds: &[JobKind]) -> Option<(JobId, JobKind)> {
+    pub(crate) fn next_job(&self, target: Target, kinds: &[JobKind]) -> Option<(JobId, JobKind)> {
         let first = |kind: &JobKind| {
             let (order, job) = self.waiting.get(&(target, *kind))?.first_key_value()?;
             Some((*order, *job, *kind))
@@ -258,7 +258,7 @@ impl JobTable {
     }
 
     /// Records that an offer of the job was made or withdrawn.
-    pub fn set_offered(&mut self, job: JobId, offered: bool) {
+    pub(crate) fn set_offered(&mut self, job: JobId, offered: bool) {
         self.unindex(job);
         if let Some(tracked) = self.jobs.get_mut(&job) {
             tracked.offered = offered;
@@ -267,18 +267,18 @@ impl JobTable {
     }
 
     /// Targets with queued jobs that have no open offer.
-    pub fn targets_with_work(&self) -> HashSet<Target> {
+    pub(crate) fn targets_with_work(&self) -> HashSet<Target> {
         self.waiting.keys().map(|(target, _)| *target).collect()
     }
 
     /// Jobs that a runner holds.
-    pub fn held_by(&self, runner: RunnerId) -> impl Iterator<Item = (JobId, &TrackedJob)> {
+    pub(crate) fn held_by(&self, runner: RunnerId) -> impl Iterator<Item = (JobId, &TrackedJob)> {
         let ids = self.by_runner.get(&runner).into_iter().flatten();
         ids.filter_map(|id| Some((*id, self.jobs.get(id)?)))
     }
 
     /// Numbers of slots that a runner's active jobs occupy: by actions, and by all other kinds.
-    pub fn load(&self, runner: RunnerId) -> (u32, u32) {
+    pub(crate) fn load(&self, runner: RunnerId) -> (u32, u32) {
         self.held_by(runner).filter(|(_, tracked)| tracked.active_execution().is_some()).fold(
             (0, 0),
             |(operations, other_jobs), (_, tracked)| match tracked
@@ -294,7 +294,7 @@ impl JobTable {
     /// Renews the lease of an execution if this runner holds it. Returns true if the job was
     /// recorded as disconnected and must be reattached. Returns `None` if the runner does not hold
     /// the execution. Execution ids are not secret, so any runner can send one.
-    pub fn renew(
+    pub(crate) fn renew(
         &mut self,
         runner: RunnerId,
         job: JobId,
@@ -311,7 +311,7 @@ impl JobTable {
     /// Returns true if a runner holds an execution that is not in `named` and had no contact for
     /// the duration `silence`. For each execution, returns true at most once in that duration,
     /// because the journal takes time to arrive.
-    pub fn needs_journal(
+    pub(crate) fn needs_journal(
         &mut self,
         runner: RunnerId,
         named: &[Running],
@@ -336,7 +336,13 @@ impl JobTable {
     }
 
     /// Records that the log of an execution grew, which restarts the timeout for its finalization.
-    pub fn log_grew(&mut self, job: JobId, execution: ExecutionId, length: u64, now: Instant) {
+    pub(crate) fn log_grew(
+        &mut self,
+        job: JobId,
+        execution: ExecutionId,
+        length: u64,
+        now: Instant,
+    ) {
         let open_logs = self.jobs.get_mut(&job).map(|tracked| &mut tracked.open_logs);
         for open in open_logs.into_iter().flatten() {
             if open.execution == execution {
@@ -346,7 +352,7 @@ impl JobTable {
     }
 
     /// Gives all executions of a runner a full lease from this time on.
-    pub fn renew_all(&mut self, runner: RunnerId, from: Instant) {
+    pub(crate) fn renew_all(&mut self, runner: RunnerId, from: Instant) {
         for job in self.by_runner.get(&runner).into_iter().flatten() {
             if let Some(tracked) = self.jobs.get_mut(job) {
                 tracked.last_contact = tracked.last_contact.max(from);

@@ -6,7 +6,7 @@ use super::Timing;
 
 /// Input of the liveness decision for one execution.
 #[derive(Debug, Clone, Copy)]
-pub struct ContactState {
+pub(super) struct ContactState {
     /// Time since the last contact.
     pub since_contact: Duration,
     /// Time since the deadline, or `None` before it.
@@ -19,7 +19,7 @@ pub struct ContactState {
 
 /// Liveness transition that the job must record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LivenessTransition {
+pub(super) enum LivenessTransition {
     /// No contact for a full lease.
     Disconnected,
     /// Pure work had no contact for [`Timing::lost`].
@@ -30,7 +30,7 @@ pub enum LivenessTransition {
 
 /// Returns the transition that is due. Returns the same transition again until the job has recorded
 /// it.
-pub fn transition(contact: ContactState, timing: &Timing) -> Option<LivenessTransition> {
+pub(super) fn transition(contact: ContactState, timing: &Timing) -> Option<LivenessTransition> {
     let overtime =
         if contact.disconnected { timing.overtime_disconnected } else { timing.overtime };
     if contact.overdue.is_some_and(|overdue| overdue >= overtime) {
@@ -46,7 +46,7 @@ pub fn transition(contact: ContactState, timing: &Timing) -> Option<LivenessTran
 
 /// Returns true if the last contact is long enough ago to display the execution as suspect. No
 /// event records this state.
-pub fn is_suspect(silent: Duration, timing: &Timing) -> bool {
+pub(crate) fn is_suspect(silent: Duration, timing: &Timing) -> bool {
     silent >= timing.suspect
 }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 /// Offer that is open until it is claimed or expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Offer {
+pub(crate) struct Offer {
     /// Runner that the job is offered to.
     pub runner: RunnerId,
     /// Kind of the job, which determines the type of slot that the offer occupies.
@@ -19,7 +19,7 @@ pub struct Offer {
 }
 
 #[derive(Debug, Default)]
-pub struct Offers {
+pub(crate) struct Offers {
     open: HashMap<JobId, Offer>,
     /// Numbers of open offers per runner: for actions, and for all other kinds.
     loads: HashMap<RunnerId, (u32, u32)>,
@@ -27,14 +27,14 @@ pub struct Offers {
 
 impl Offers {
     /// Adds an offer of a job, which replaces an earlier offer.
-    pub fn add(&mut self, job: JobId, offer: Offer) {
+    pub(crate) fn add(&mut self, job: JobId, offer: Offer) {
         self.remove(job);
         *slot(self.loads.entry(offer.runner).or_default(), offer.kind) += 1;
         self.open.insert(job, offer);
     }
 
     /// Removes the offer of a job that was claimed or is no longer available. Returns the offer.
-    pub fn remove(&mut self, job: JobId) -> Option<Offer> {
+    pub(crate) fn remove(&mut self, job: JobId) -> Option<Offer> {
         let offer = self.open.remove(&job)?;
         if let Some(load) = self.loads.get_mut(&offer.runner) {
             let count = slot(load, offer.kind);
@@ -47,14 +47,14 @@ impl Offers {
     }
 
     /// Removes and returns expired offers.
-    pub fn expired(&mut self, now: Instant) -> Vec<(JobId, Offer)> {
+    pub(crate) fn expired(&mut self, now: Instant) -> Vec<(JobId, Offer)> {
         let expired = self.open.iter().filter(|(_, offer)| offer.until <= now);
         let expired: Vec<_> = expired.map(|(job, _)| *job).collect();
         expired.into_iter().filter_map(|job| Some((job, self.remove(job)?))).collect()
     }
 
     /// Removes the offers to a runner that must get no more work. Returns their jobs.
-    pub fn withdraw(&mut self, runner: RunnerId) -> Vec<JobId> {
+    pub(crate) fn withdraw(&mut self, runner: RunnerId) -> Vec<JobId> {
         if !self.loads.contains_key(&runner) {
             return Vec::new();
         }
@@ -64,7 +64,7 @@ impl Offers {
     }
 
     /// Numbers of open offers to a runner: for actions, and for all other kinds.
-    pub fn load(&self, runner: RunnerId) -> (u32, u32) {
+    pub(crate) fn load(&self, runner: RunnerId) -> (u32, u32) {
         self.loads.get(&runner).copied().unwrap_or_default()
     }
 }
@@ -75,7 +75,7 @@ fn slot((operations, others): &mut (u32, u32), kind: JobKind) -> &mut u32 {
 
 /// Number of further jobs that a runner can accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Capacity {
+pub(super) struct Capacity {
     /// Free slots that the runner reported, minus open offers.
     pub free: u32,
     /// Number of further long jobs until only the reserved slot is free.
@@ -88,7 +88,7 @@ impl Capacity {
     ///
     /// A runner with several slots reserves one for actions, so that a long deploy does not delay a
     /// short diagnostic script.
-    pub fn of(
+    pub(super) fn of(
         slots: u32,
         free: u32,
         operates: bool,
@@ -101,7 +101,7 @@ impl Capacity {
     }
 
     /// Takes a slot for a job of this kind. Returns false if none is free.
-    pub fn use_slot(&mut self, kind: JobKind) -> bool {
+    pub(super) fn use_slot(&mut self, kind: JobKind) -> bool {
         let is_long = !kind.uses_reserved_slot();
         let fits = self.free > 0 && (!is_long || self.long > 0);
         if fits {

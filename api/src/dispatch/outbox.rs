@@ -7,7 +7,7 @@ use schemas::runner::{Directive, SentDirective};
 /// Subject of a directive. The outbox has at most one directive per subject: a newer directive
 /// replaces an older one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DirectiveSubject {
+pub(crate) enum DirectiveSubject {
     /// Offer of this job.
     Offer(JobId),
     /// Cancellation of this execution. True for a forced cancellation.
@@ -21,7 +21,7 @@ pub enum DirectiveSubject {
 }
 
 #[derive(Debug)]
-pub struct Outbox {
+pub(crate) struct Outbox {
     session: SessionId,
     sent: u64,
     waiting: Vec<(DirectiveSubject, SentDirective)>,
@@ -29,13 +29,13 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    pub fn new(session: SessionId) -> Self {
+    pub(crate) fn new(session: SessionId) -> Self {
         Outbox { session, sent: 0, waiting: Vec::new(), acknowledged: HashSet::new() }
     }
 
     /// Queues a directive. Returns false if it is already queued, or if a directive on its subject
     /// was acknowledged.
-    pub fn push(&mut self, about: DirectiveSubject, directive: Directive) -> bool {
+    pub(crate) fn push(&mut self, about: DirectiveSubject, directive: Directive) -> bool {
         if self.acknowledged.contains(&about) {
             return false;
         }
@@ -51,13 +51,13 @@ impl Outbox {
     }
 
     /// Removes a directive that no longer applies, and its acknowledgement.
-    pub fn withdraw(&mut self, about: DirectiveSubject) {
+    pub(crate) fn withdraw(&mut self, about: DirectiveSubject) {
         self.waiting.retain(|(known, _)| *known != about);
         self.acknowledged.remove(&about);
     }
 
     /// Records the runner's acknowledgements. Unknown ids are ignored.
-    pub fn ack(&mut self, ids: &[String]) {
+    pub(crate) fn ack(&mut self, ids: &[String]) {
         let Outbox { waiting, acknowledged, .. } = self;
         waiting.retain(|(about, sent)| {
             let known = ids.contains(&sent.id);
@@ -69,11 +69,11 @@ impl Outbox {
     }
 
     /// Directives without an acknowledgement, in the order in which they were queued.
-    pub fn unacknowledged(&self) -> Vec<SentDirective> {
+    pub(crate) fn unacknowledged(&self) -> Vec<SentDirective> {
         self.waiting.iter().map(|(_, sent)| sent.clone()).collect()
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 }

@@ -23,7 +23,7 @@ const STOP_SPREAD_MS: u64 = 5_000;
 const MIN_FREE_DISK_BYTES: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Polled {
+pub(crate) enum Polled {
     /// Directives to deliver (status 200).
     Directives {
         /// All directives that the runner has not acknowledged.
@@ -71,7 +71,7 @@ impl From<SessionError> for Problem {
 
 /// Changes that a runner's call caused.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct ContactChanges {
+pub(crate) struct ContactChanges {
     /// Executions that are recorded as disconnected and must be reattached.
     pub reattach: Vec<(JobId, ExecutionId)>,
     /// True if the runner itself was recorded as disconnected.
@@ -83,7 +83,7 @@ pub struct ContactChanges {
 impl Dispatch {
     /// Checks that a call comes from the current session of a runner, and records the contact.
     /// Returns this server's epoch of the session for guarded commits.
-    pub fn check(
+    pub(crate) fn check(
         &self,
         runner: RunnerId,
         session: SessionId,
@@ -96,7 +96,7 @@ impl Dispatch {
     }
 
     /// Applies the contents of a poll: acknowledgements, free slots and running executions.
-    pub fn apply_poll(
+    pub(crate) fn apply_poll(
         &self,
         runner: RunnerId,
         request: &Poll,
@@ -134,7 +134,7 @@ impl Dispatch {
     }
 
     /// Records a call about one execution. Renews the lease if the caller holds the execution.
-    pub fn record_execution_contact(
+    pub(crate) fn record_execution_contact(
         &self,
         runner: RunnerId,
         job: JobId,
@@ -155,7 +155,7 @@ impl Dispatch {
 
     /// Waits for a directive, at most for the requested time and as long as the leases allow. A
     /// second poll of the same session releases the first poll.
-    pub async fn long_poll(
+    pub(crate) async fn long_poll(
         &self,
         runner: RunnerId,
         request: &Poll,

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 /// Kinds of calls with separate limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum CallKind {
+pub(crate) enum CallKind {
     /// Polls: 2 per second.
     Poll,
     /// Log chunks: 20 per second.
@@ -41,7 +41,7 @@ impl CallKind {
 const FORGERY_INTERVAL: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Default)]
-pub struct RateLimits {
+pub(crate) struct RateLimits {
     buckets: HashMap<(RunnerId, CallKind), (Instant, f64)>,
     /// Forged reports per runner: their number since the last record, and the time of that record.
     forgeries: HashMap<RunnerId, (u32, Option<Instant>)>,
@@ -50,7 +50,7 @@ pub struct RateLimits {
 impl RateLimits {
     /// Counts a runner's report on a job that the runner does not own. Returns the number of
     /// attempts if they are due to be recorded.
-    pub fn count_forgery(&mut self, runner: RunnerId, now: Instant) -> Option<u32> {
+    pub(crate) fn count_forgery(&mut self, runner: RunnerId, now: Instant) -> Option<u32> {
         let (attempts, recorded) = self.forgeries.entry(runner).or_default();
         *attempts = attempts.saturating_add(1);
         if recorded
@@ -63,7 +63,12 @@ impl RateLimits {
     }
 
     /// Counts one call. Returns the seconds to wait as `Err` if the limit is exceeded.
-    pub fn acquire(&mut self, runner: RunnerId, calls: CallKind, now: Instant) -> Result<(), u64> {
+    pub(crate) fn acquire(
+        &mut self,
+        runner: RunnerId,
+        calls: CallKind,
+        now: Instant,
+    ) -> Result<(), u64> {
         let (at, tokens) = self.buckets.entry((runner, calls)).or_insert((now, calls.burst()));
         let gained = now.saturating_duration_since(*at).as_secs_f64() * calls.per_second();
         (*at, *tokens) = (now, (*tokens + gained).min(calls.burst()));

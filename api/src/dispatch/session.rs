@@ -13,7 +13,7 @@ use super::{job_table::Target, outbox::Outbox};
 
 /// Reasons to end a long poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wake {
+pub(crate) enum Wake {
     Directive,
     /// Another poll of the session arrived, or the runner ended the session. The waiting poll
     /// returns 204.
@@ -23,7 +23,7 @@ pub enum Wake {
 
 /// Session of an agent process.
 #[derive(Debug)]
-pub struct Session {
+pub(crate) struct Session {
     /// Session id, which the agent process chose.
     pub id: SessionId,
     /// Number that grows with each session of a runner.
@@ -48,7 +48,7 @@ pub struct Session {
 
 /// Runner that called this server, or whose session this server took over.
 #[derive(Debug)]
-pub struct RunnerEntry {
+pub(crate) struct RunnerEntry {
     /// State folded from the runner's events.
     pub runner: Runner,
     /// Sequence of the last applied event, and its index among the events that it decodes to.
@@ -69,39 +69,39 @@ pub struct RunnerEntry {
 
 /// Runners that called this server or whose sessions it took over, indexed by target.
 #[derive(Debug, Default)]
-pub struct RunnerTable {
+pub(crate) struct RunnerTable {
     entries: HashMap<RunnerId, RunnerEntry>,
     by_target: HashMap<Target, Vec<RunnerId>>,
 }
 
 impl RunnerEntry {
     /// Target of the jobs that the runner may claim.
-    pub fn target(&self) -> Target {
+    pub(crate) fn target(&self) -> Target {
         let install = self.runner.identity.as_ref().and_then(|identity| identity.install);
         install.map_or(Target::Build, Target::Install)
     }
 
     /// Records a call of the runner to this server.
-    pub fn record_contact(&mut self, now: Instant) {
+    pub(crate) fn record_contact(&mut self, now: Instant) {
         self.effective_contact = self.effective_contact.max(now);
         self.last_contact = Some(now);
     }
 
     /// Returns true if a long poll waits, or if less than `most` has passed since the last contact.
-    pub fn is_connected(&self, now: Instant, most: Duration) -> bool {
+    pub(crate) fn is_connected(&self, now: Instant, most: Duration) -> bool {
         self.session.as_ref().is_some_and(Session::has_long_poll)
             || now.saturating_duration_since(self.effective_contact) < most
     }
 
     /// Returns true if the runner may get new work.
-    pub fn takes_work(&self) -> bool {
+    pub(crate) fn takes_work(&self) -> bool {
         self.runner.takes_work()
     }
 }
 
 impl Session {
     /// Creates a session without capacity.
-    pub fn new(id: SessionId, generation: u64, server_epoch: u64) -> Self {
+    pub(crate) fn new(id: SessionId, generation: u64, server_epoch: u64) -> Self {
         Session {
             id,
             generation,
@@ -117,25 +117,25 @@ impl Session {
     }
 
     /// Wakes the long poll. Returns false if no long poll waits, or if its caller has disconnected.
-    pub fn wake(&mut self, wake: Wake) -> bool {
+    pub(crate) fn wake(&mut self, wake: Wake) -> bool {
         self.long_poll.take().is_some_and(|parked| parked.send(wake).is_ok())
     }
 
     /// Returns true if another agent process waits in this session's long poll. Two processes of
     /// the runner are then alive.
-    pub fn has_other_process(&self, process_id: &str) -> bool {
+    pub(crate) fn has_other_process(&self, process_id: &str) -> bool {
         self.has_long_poll() && self.process_id.as_deref().is_some_and(|own| own != process_id)
     }
 
     /// Returns true if a long poll waits and its caller is still connected.
-    pub fn has_long_poll(&self) -> bool {
+    pub(crate) fn has_long_poll(&self) -> bool {
         self.long_poll.as_ref().is_some_and(|parked| !parked.is_closed())
     }
 }
 
 impl RunnerTable {
     /// Adds a loaded runner, unless a newer state of it is known.
-    pub fn meet(
+    pub(crate) fn meet(
         &mut self,
         id: RunnerId,
         runner: Runner,
@@ -163,7 +163,7 @@ impl RunnerTable {
     }
 
     /// Applies a runner event, if the table has the runner and the event is new.
-    pub fn apply(
+    pub(crate) fn apply(
         &mut self,
         id: RunnerId,
         sequence: (u64, usize),
@@ -175,24 +175,24 @@ impl RunnerTable {
         Some(entry)
     }
 
-    pub fn get(&self, id: RunnerId) -> Option<&RunnerEntry> {
+    pub(crate) fn get(&self, id: RunnerId) -> Option<&RunnerEntry> {
         self.entries.get(&id)
     }
 
-    pub fn get_mut(&mut self, id: RunnerId) -> Option<&mut RunnerEntry> {
+    pub(crate) fn get_mut(&mut self, id: RunnerId) -> Option<&mut RunnerEntry> {
         self.entries.get_mut(&id)
     }
 
     /// Runners of a target in this table.
-    pub fn of(&self, target: Target) -> &[RunnerId] {
+    pub(crate) fn of(&self, target: Target) -> &[RunnerId] {
         self.by_target.get(&target).map_or(&[], Vec::as_slice)
     }
 
-    pub fn all(&self) -> impl Iterator<Item = (RunnerId, &RunnerEntry)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (RunnerId, &RunnerEntry)> {
         self.entries.iter().map(|(id, entry)| (*id, entry))
     }
 
-    pub fn all_mut(&mut self) -> impl Iterator<Item = (RunnerId, &mut RunnerEntry)> {
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = (RunnerId, &mut RunnerEntry)> {
         self.entries.iter_mut().map(|(id, entry)| (*id, entry))
     }
 }

@@ -19,7 +19,7 @@ const MAX_CONCURRENT: usize = 8;
 ///
 /// # Errors
 /// If a query fails or the events of a job cannot be read.
-pub async fn load(
+pub(crate) async fn load(
     dispatch: &Dispatch,
     log: &EventLog,
     pool: &PgPool,

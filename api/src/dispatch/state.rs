@@ -26,7 +26,7 @@ const RANKED_RUNNERS: usize = 64;
 /// Current time on two clocks: monotonic for waits, and wall-clock for values that users and
 /// runners read.
 #[derive(Debug, Clone, Copy)]
-pub struct Moment {
+pub(crate) struct Moment {
     /// Monotonic time, which never jumps.
     pub instant: Instant,
     /// Wall-clock time, for users and runners.
@@ -34,7 +34,7 @@ pub struct Moment {
 }
 
 #[derive(Debug, Default)]
-pub struct DispatchState {
+pub(crate) struct DispatchState {
     /// Jobs that are not complete.
     pub jobs: JobTable,
     pub runners: RunnerTable,
@@ -53,7 +53,7 @@ pub struct DispatchState {
 
 impl DispatchState {
     /// Applies a job event and wakes the runners that it affects.
-    pub fn on_job(&mut self, fact: JobEventRecord, now: Moment, timing: &Timing) {
+    pub(crate) fn on_job(&mut self, fact: JobEventRecord, now: Moment, timing: &Timing) {
         let job = fact.job;
         let before = self.jobs.get(job).and_then(|tracked| Some(tracked.execution()?.runner));
         let event = fact.event.clone();
@@ -98,7 +98,7 @@ impl DispatchState {
 
     /// Applies a runner event. Sends the directives that it requires, and updates the runner's
     /// offers.
-    pub fn on_runner(
+    pub(crate) fn on_runner(
         &mut self,
         id: RunnerId,
         sequence: (u64, usize),
@@ -126,7 +126,7 @@ impl DispatchState {
     }
 
     /// Withdraws expired offers, and offers all waiting jobs to available runners.
-    pub fn on_tick(&mut self, now: Moment, timing: &Timing) {
+    pub(crate) fn on_tick(&mut self, now: Moment, timing: &Timing) {
         for (job, offer) in self.offers.expired(now.instant) {
             self.forget_offer(offer.runner, job);
         }
@@ -149,7 +149,7 @@ impl DispatchState {
 
     /// Offers the queued jobs of a target, the oldest first. Prefers runners with a long poll, and
     /// among them runners with more free slots.
-    pub fn offer_to_all(&mut self, target: Target, now: Moment, timing: &Timing) {
+    pub(crate) fn offer_to_all(&mut self, target: Target, now: Moment, timing: &Timing) {
         // Ranks a part of a large fleet at a time, and starts with another part at each call.
         // Ranking the whole fleet for each job would hold this lock for too long.
         let fleet = self.runners.of(target).len();
@@ -180,7 +180,7 @@ impl DispatchState {
     }
 
     /// Offers a runner the queued jobs that fit. Returns true if there is a new directive.
-    pub fn offer_to(&mut self, runner: RunnerId, now: Moment, timing: &Timing) -> bool {
+    pub(crate) fn offer_to(&mut self, runner: RunnerId, now: Moment, timing: &Timing) -> bool {
         let Some(entry) = self.runners.get(runner) else { return false };
         let Some(session) = &entry.session else { return false };
         let target = entry.target();
@@ -237,7 +237,7 @@ impl DispatchState {
 
     /// Opens a session for a runner. The long poll of a previous session returns and is rejected.
     /// Returns `None` if the runner is unknown.
-    pub fn open_session(
+    pub(crate) fn open_session(
         &mut self,
         runner: RunnerId,
         session: Session,
@@ -269,7 +269,7 @@ impl DispatchState {
     }
 
     /// Closes a session that the runner ended.
-    pub fn close_session(&mut self, runner: RunnerId, session: SessionId) {
+    pub(crate) fn close_session(&mut self, runner: RunnerId, session: SessionId) {
         let newest = self.runners.get(runner).and_then(|entry| entry.session.as_ref());
         if newest.is_none_or(|newest| newest.id != session) {
             return;

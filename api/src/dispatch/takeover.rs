@@ -44,7 +44,11 @@ pub(super) async fn resume_own(
 /// # Errors
 ///
 /// The database is unavailable.
-pub async fn beat(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<(), Problem> {
+pub(crate) async fn beat(
+    dispatch: &Dispatch,
+    log: &EventLog,
+    pool: &PgPool,
+) -> Result<(), Problem> {
     let lease_ms = i64::try_from(dispatch.timing().lease.as_millis()).unwrap_or(i64::MAX);
     sqlx::query(
         "insert into log_consumer (name, version, shard, position, owner, owner_epoch, lease_until) \
@@ -72,7 +76,7 @@ pub async fn beat(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<
 ///
 /// # Errors
 /// The database is unavailable.
-pub async fn forget_gone(pool: &PgPool) -> Result<u64, sqlx::Error> {
+pub(crate) async fn forget_gone(pool: &PgPool) -> Result<u64, sqlx::Error> {
     let sql = "delete from log_consumer c where starts_with(c.name, 'server/') \
                 and c.lease_until < now() - interval '1 hour' \
                 and not exists (select from runner_session s where c.name = 'server/' || s.server)";
@@ -135,7 +139,7 @@ async fn take_over_one(
 impl Dispatch {
     /// Gives the executions of runners whose sessions this server owns more than a full lease,
     /// because this server could not accept their calls.
-    pub fn renew_owned(&self) {
+    pub(crate) fn renew_owned(&self) {
         let contact = self.moment().instant + self.timing().takeover;
         let mut state = self.state();
         let mut owned = vec![];

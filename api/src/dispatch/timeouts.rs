@@ -18,7 +18,7 @@ use super::{
 
 /// Command caused by an elapsed timeout.
 #[derive(Debug, Clone, PartialEq)]
-pub enum TimeoutCommand {
+pub(crate) enum TimeoutCommand {
     /// Command to a job. If the command concerns lost contact, the guard ensures that only the
     /// owner of the session applies it.
     Job {
@@ -48,7 +48,7 @@ pub enum TimeoutCommand {
 impl Dispatch {
     /// Returns all commands that are due now. Returns a command again until the log contains its
     /// event.
-    pub fn due(&self, now: Moment) -> Vec<TimeoutCommand> {
+    pub(crate) fn due(&self, now: Moment) -> Vec<TimeoutCommand> {
         let (state, timing) = (self.state(), self.timing());
         let owned = |runner| {
             let epoch = state.runners.get(runner)?.epoch?;

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timing {
+pub(crate) struct Timing {
     /// Longest wait of a long poll.
     pub long_poll: Duration,
     /// Time without contact after which an execution is displayed as suspect.
@@ -86,7 +86,7 @@ impl Timing {
 
     /// Longest wait of a long poll of a runner with running executions, short enough to renew their
     /// leases.
-    pub fn long_poll_busy(&self) -> Duration {
+    pub(crate) fn long_poll_busy(&self) -> Duration {
         self.long_poll.min(self.lease / 3)
     }
 }

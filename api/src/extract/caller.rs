@@ -20,7 +20,7 @@ use crate::{
 
 /// Authenticated caller of the Control API.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Caller {
+pub(crate) struct Caller {
     pub principal: PrincipalId,
     pub roles: std::collections::BTreeSet<Role>,
     /// Id of the token that the request carries.
@@ -34,7 +34,7 @@ impl Caller {
     ///
     /// # Errors
     /// 403.
-    pub fn authorize(&self, method: &str, route: &str) -> Result<(), Problem> {
+    pub(crate) fn authorize(&self, method: &str, route: &str) -> Result<(), Problem> {
         let needs = roles::required_role(method, route);
         if self.roles.iter().any(|role| needs.satisfied_by(*role)) {
             return Ok(());
@@ -48,7 +48,7 @@ impl Caller {
     ///
     /// # Errors
     /// 401 or 403.
-    pub fn recheck(&self, app: &App) -> Result<(), Problem> {
+    pub(crate) fn recheck(&self, app: &App) -> Result<(), Problem> {
         app.principals.check_current(app.log())?;
         app.principals.check_still_valid((self.principal, self.token), &self.roles, app.now())
     }
@@ -62,7 +62,7 @@ impl From<Identity> for Caller {
 }
 
 /// Middleware that authenticates and authorizes the caller.
-pub async fn guard(
+pub(crate) async fn guard(
     State(app): State<App>,
     route: MatchedPath,
     mut request: Request,
@@ -94,7 +94,7 @@ pub async fn guard(
 
 /// Middleware that rejects every request while this server's last read of the log is too old.
 /// Probes, metrics and documents are exempt.
-pub async fn require_current(
+pub(crate) async fn require_current(
     State(app): State<App>,
     request: Request,
     next: Next,

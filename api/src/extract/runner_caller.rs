@@ -22,7 +22,7 @@ use crate::{
 
 /// Runner with a valid access token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RunnerCaller {
+pub(crate) struct RunnerCaller {
     pub id: RunnerId,
     /// Purpose of the runner: one install, or builds.
     pub mode: RunnerMode,
@@ -34,7 +34,7 @@ pub struct RunnerCaller {
 
 impl RunnerCaller {
     /// Actor for the metadata of events.
-    pub fn actor(&self) -> Actor {
+    pub(crate) fn actor(&self) -> Actor {
         Actor::Runner(self.id)
     }
 }
@@ -86,7 +86,7 @@ async fn check_generation(app: &App, runner: RunnerId, generation: u64) -> Resul
 /// Caller with the job token of one execution. The handler checks whether the execution still holds
 /// the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct JobCaller {
+pub(crate) struct JobCaller {
     pub job: JobId,
     pub execution: ExecutionId,
     pub runner: RunnerId,

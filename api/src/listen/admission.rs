@@ -33,7 +33,7 @@ const MAX_CLOSING: usize = 64;
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Connections of one listener.
-pub struct Admission {
+pub(super) struct Admission {
     listener: &'static str,
     connections: usize,
     per_address: usize,
@@ -70,7 +70,7 @@ fn network(ip: Ipv6Addr) -> u64 {
 impl Admission {
     /// Creates an admission. `connections` limits all connections, and `of_address` limits the
     /// unauthenticated connections per address.
-    pub fn new(
+    pub(super) fn new(
         listener: &'static str,
         connections: usize,
         of_address: Option<usize>,
@@ -87,7 +87,7 @@ impl Admission {
 
     /// Admits a connection. Returns `None` if the listener is full and cannot evict an
     /// unauthenticated connection, or if too many evicted connections are still open.
-    pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Ticket> {
+    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Ticket> {
         let (address, now, mut inner) = (Address::from(peer), Instant::now(), self.inner());
         let of_address = inner.by_address.get(&address).map_or(0, BTreeSet::len);
         let is_at_limit = of_address >= self.per_address;
@@ -191,7 +191,7 @@ impl Inner {
 
 /// Admitted connection. Each of its requests has the ticket among its extensions.
 #[derive(Clone)]
-pub struct Ticket(Arc<Admitted>);
+pub(crate) struct Ticket(Arc<Admitted>);
 
 struct Admitted {
     id: u64,
@@ -202,13 +202,13 @@ struct Admitted {
 impl Ticket {
     /// Records that a request of this connection was authenticated. The connection is no longer
     /// evicted.
-    pub fn authenticate(&self) {
+    pub(crate) fn authenticate(&self) {
         if self.0.progress.authenticate() {
             self.0.admission.inner().forget(self.0.id);
         }
     }
 
-    pub fn progress(&self) -> &Arc<Progress> {
+    pub(crate) fn progress(&self) -> &Arc<Progress> {
         &self.0.progress
     }
 }

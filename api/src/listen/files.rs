@@ -12,7 +12,7 @@ const MIN_CONNECTIONS: u64 = 8;
 /// Maximum number of connections of each listener. A listener cannot use the share of the other
 /// listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shares {
+pub(crate) struct Shares {
     pub control: usize,
     pub runner: usize,
 }
@@ -21,7 +21,7 @@ impl Shares {
     /// Divides a limit of open files. After the program's own files and the database connections, a
     /// quarter is reserved for files that requests open. A quarter of the rest is for the Control
     /// API, because its callers stay only for a short time.
-    pub fn of(files: u64, database: u64) -> Shares {
+    pub(crate) fn of(files: u64, database: u64) -> Shares {
         let left = files.saturating_sub(OWN_FILES + database);
         let connections = left - left / 4;
         let share = |part: u64| {
@@ -32,7 +32,7 @@ impl Shares {
 }
 
 /// Raises the soft limit of open files to the hard limit. Returns the effective limit.
-pub fn raise_limit() -> u64 {
+pub(crate) fn raise_limit() -> u64 {
     let (soft, hard) = match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok(limits) => limits,
         Err(error) => {

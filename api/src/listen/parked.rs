@@ -16,29 +16,29 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
 use super::progress::Progress;
 
-pub type Deferred = BoxFuture<'static, Response>;
+pub(super) type Deferred = BoxFuture<'static, Response>;
 
 /// Slot for a deferred response. A request has the slot among its extensions if its connection can
 /// be parked. Without the slot, the handler itself waits. The handler must read the whole body
 /// first, because the rest of a body would be parsed as the next request.
 #[derive(Clone, Default)]
-pub struct ParkedResponse(Arc<Mutex<Option<Deferred>>>);
+pub(crate) struct ParkedResponse(Arc<Mutex<Option<Deferred>>>);
 
 impl ParkedResponse {
     /// Defers the response. The response that this function returns is never sent.
-    pub fn defer(&self, later: Deferred) -> Response {
+    pub(crate) fn defer(&self, later: Deferred) -> Response {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(later);
         ().into_response()
     }
 
     /// Takes the deferred response, if a handler left one.
-    pub fn take(&self) -> Option<Deferred> {
+    pub(crate) fn take(&self) -> Option<Deferred> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 /// Connection with bytes that are read again before the bytes of the stream.
-pub struct Rewound<S> {
+pub(super) struct Rewound<S> {
     rewound: Vec<u8>,
     stream: S,
     progress: Arc<Progress>,
@@ -46,18 +46,18 @@ pub struct Rewound<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Rewound<S> {
     /// Creates a connection without bytes that are read again.
-    pub fn new(stream: S, progress: Arc<Progress>) -> Self {
+    pub(super) fn new(stream: S, progress: Arc<Progress>) -> Self {
         Rewound { rewound: Vec::new(), stream, progress }
     }
 
     /// Adds bytes that are read before all others.
-    pub fn rewind(&mut self, head: &[u8]) {
+    pub(super) fn rewind(&mut self, head: &[u8]) {
         self.rewound.splice(..0, head.iter().copied());
     }
 
     /// Waits until the caller disconnects. A caller that already sends the next request is still
     /// connected, and that request waits.
-    pub async fn disconnected(&mut self) {
+    pub(super) async fn disconnected(&mut self) {
         let mut byte = [0];
         if self.rewound.is_empty() {
             match self.stream.read(&mut byte).await {

@@ -31,7 +31,7 @@ fn now_ms() -> u64 {
 
 /// Progress of a connection, shared by its task, its stream and its requests.
 #[derive(Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// True if hyper has bytes that it could not write to the connection yet.
     unsent: AtomicBool,
     reading_head: AtomicBool,
@@ -45,7 +45,7 @@ pub struct Progress {
 
 /// Deadline of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deadline {
+pub(crate) enum Deadline {
     /// Time at which a slow connection is cut.
     Cut(Instant),
     /// Time at which an idle connection is closed gracefully.
@@ -56,7 +56,7 @@ pub enum Deadline {
 
 impl Deadline {
     /// Time of the deadline, if there is one.
-    pub fn at(self) -> Option<Instant> {
+    pub(crate) fn at(self) -> Option<Instant> {
         match self {
             Deadline::Cut(at) | Deadline::Close(at) => Some(at),
             Deadline::Never => None,
@@ -66,7 +66,7 @@ impl Deadline {
 
 impl Progress {
     /// Creates the progress of a newly accepted connection.
-    pub fn new() -> Arc<Progress> {
+    pub(crate) fn new() -> Arc<Progress> {
         Arc::new(Progress {
             unsent: AtomicBool::new(false),
             reading_head: AtomicBool::new(true),
@@ -80,17 +80,17 @@ impl Progress {
 
     /// Returns true if hyper has bytes that it could not write yet. These bytes are lost if hyper
     /// is dropped.
-    pub fn has_unsent(&self) -> bool {
+    pub(crate) fn has_unsent(&self) -> bool {
         self.unsent.load(Ordering::Relaxed)
     }
 
     /// Records the result of a write.
-    pub fn wrote<T>(&self, written: &Poll<T>) {
+    pub(crate) fn wrote<T>(&self, written: &Poll<T>) {
         self.unsent.store(written.is_pending(), Ordering::Relaxed);
     }
 
     /// Records received bytes. Bytes between two requests start a new request head.
-    pub fn received(&self) {
+    pub(crate) fn received(&self) {
         let begins = self.in_flight.load(Ordering::Relaxed) == 0;
         if begins && !self.reading_head.swap(true, Ordering::Relaxed) {
             self.touch();
@@ -98,7 +98,7 @@ impl Progress {
     }
 
     /// Records a complete request head. The request ends when the guard is dropped.
-    pub fn request(self: &Arc<Self>) -> InFlight {
+    pub(crate) fn request(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.reading_head.store(false, Ordering::Relaxed);
         self.touch();
@@ -107,23 +107,23 @@ impl Progress {
 
     /// Records an authenticated request. Returns true if it is the connection's first authenticated
     /// request.
-    pub fn authenticate(&self) -> bool {
+    pub(crate) fn authenticate(&self) -> bool {
         !self.authenticated.swap(true, Ordering::Relaxed)
     }
 
-    pub fn evict(&self) {
+    pub(crate) fn evict(&self) {
         self.evicted.store(true, Ordering::Release);
         self.waker.wake();
     }
 
     /// Polls for the eviction of the connection.
-    pub fn poll_evicted(&self, cx: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_evicted(&self, cx: &Context<'_>) -> Poll<()> {
         self.waker.register(cx.waker());
         if self.evicted.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Returns the deadline for the current phase of the connection.
-    pub fn deadline(&self, limits: &Limits) -> Deadline {
+    pub(crate) fn deadline(&self, limits: &Limits) -> Deadline {
         let since = *START + Duration::from_millis(self.since.load(Ordering::Relaxed));
         let authenticated = self.authenticated.load(Ordering::Relaxed);
         if self.reading_head.load(Ordering::Relaxed) {
@@ -144,7 +144,7 @@ impl Progress {
 
 /// Guard of a request, from its head to the last byte of its response.
 #[derive(Debug)]
-pub struct InFlight(Arc<Progress>);
+pub(crate) struct InFlight(Arc<Progress>);
 
 impl Drop for InFlight {
     fn drop(&mut self) {
@@ -154,13 +154,13 @@ impl Drop for InFlight {
 }
 
 /// Response body that keeps its request in flight until the body is sent.
-pub struct Tracked {
+pub(super) struct Tracked {
     body: Body,
     _in_flight: InFlight,
 }
 
 impl Tracked {
-    pub fn new(body: Body, in_flight: InFlight) -> Tracked {
+    pub(super) fn new(body: Body, in_flight: InFlight) -> Tracked {
         Tracked { body, _in_flight: in_flight }
     }
 }

@@ -48,7 +48,7 @@ const FINAL_RESUME_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: stead\r\nconnectio
 
 /// Limits of a listener's connections.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Maximum number of connections.
     pub connections: usize,
     /// Maximum number of unauthenticated connections per address. `None` means a sixteenth of all
@@ -105,7 +105,7 @@ struct Connections {
 
 /// Serves until `stop`, then drains the open connections and returns. `name` identifies the
 /// listener in log messages.
-pub async fn serve(
+pub(crate) async fn serve(
     (name, listener): (&'static str, TcpListener),
     tls: Option<TlsAcceptor>,
     router: Router,

@@ -25,7 +25,7 @@ pub enum TlsError {
 ///
 /// # Errors
 /// [`TlsError`], which names the file.
-pub fn acceptor(certificate: &Certificate) -> Result<TlsAcceptor, TlsError> {
+pub(crate) fn acceptor(certificate: &Certificate) -> Result<TlsAcceptor, TlsError> {
     let pem =
         |path: &Path, reason: String| TlsError::Pem { path: path.display().to_string(), reason };
     let chain: Vec<_> = CertificateDer::pem_file_iter(&certificate.chain)
@@ -55,7 +55,7 @@ pub fn acceptor(certificate: &Certificate) -> Result<TlsAcceptor, TlsError> {
 /// Digest of the root at the end of the chain, if the chain has one, as `sha256:…` of its bytes.
 /// The chain of a public CA usually ends before its root. An operator with a private CA includes
 /// the root in the chain, so that runners can pin the root.
-pub fn private_root(certificate: &Certificate) -> Option<String> {
+pub(crate) fn private_root(certificate: &Certificate) -> Option<String> {
     let chain = CertificateDer::pem_file_iter(&certificate.chain).ok()?;
     let last = chain.filter_map(Result::ok).last()?;
     let read = webpki::EndEntityCert::try_from(&last).ok()?;

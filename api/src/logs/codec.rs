@@ -8,7 +8,7 @@ use super::CHUNK_MAX_BYTES;
 
 /// `Content-Encoding` of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Coding {
+pub(crate) enum Coding {
     /// Uncompressed.
     Identity,
     Zstd,
@@ -18,7 +18,7 @@ pub enum Coding {
 
 impl Coding {
     /// Parses a `Content-Encoding` header. Returns `None` for an unsupported one.
-    pub fn of(header: Option<&str>) -> Option<Coding> {
+    pub(crate) fn of(header: Option<&str>) -> Option<Coding> {
         match header.map(str::trim) {
             None | Some("" | "identity") => Some(Coding::Identity),
             Some("zstd") => Some(Coding::Zstd),
@@ -30,7 +30,7 @@ impl Coding {
 
 /// Decompresses a chunk. Returns `None` if the result exceeds [`CHUNK_MAX_BYTES`]. Stops at the
 /// first byte beyond the limit.
-pub fn decode(coding: Coding, body: Bytes) -> io::Result<Option<Bytes>> {
+pub(crate) fn decode(coding: Coding, body: Bytes) -> io::Result<Option<Bytes>> {
     let bytes = match coding {
         Coding::Identity => body,
         Coding::Zstd => bounded(zstd::Decoder::new(body.as_ref())?)?,
@@ -58,7 +58,7 @@ const ZSTD: i16 = 1;
 
 impl Packed {
     /// Compresses a chunk for storage.
-    pub fn of(bytes: &[u8]) -> Packed {
+    pub(super) fn of(bytes: &[u8]) -> Packed {
         match zstd::bulk::compress(bytes, 3) {
             Ok(packed) if packed.len() < bytes.len() => Packed { codec: ZSTD, bytes: packed },
             Ok(_) | Err(_) => Packed { codec: IDENTITY, bytes: bytes.to_vec() },
@@ -66,7 +66,7 @@ impl Packed {
     }
 
     /// Decompresses the chunk. Returns `None` if it exceeds the size limit.
-    pub fn unpack(self) -> io::Result<Option<Bytes>> {
+    pub(super) fn unpack(self) -> io::Result<Option<Bytes>> {
         let coding = match self.codec {
             IDENTITY => Coding::Identity,
             ZSTD => Coding::Zstd,

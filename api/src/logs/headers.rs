@@ -5,7 +5,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 /// `Content-Range: bytes FIRST-LAST/*`: the range of the stream in the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ContentRange(pub Range<u64>);
+pub(crate) struct ContentRange(pub Range<u64>);
 
 /// Header that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +39,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// Returns the SHA-256 of a `Repr-Digest` header. Ignores other algorithms in it.
-pub fn repr_digest(text: &str) -> Result<[u8; 32], HeaderError> {
+pub(crate) fn repr_digest(text: &str) -> Result<[u8; 32], HeaderError> {
     let refuse = || HeaderError::Digest(text.into());
     let member = text.split(',').find_map(|member| member.trim().strip_prefix("sha-256="));
     let base64 = member.and_then(|value| value.strip_prefix(':')?.strip_suffix(':'));

@@ -3,7 +3,7 @@ use std::ops::Range;
 
 /// Overlap of a chunk with the stored stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placement {
+pub(super) struct Placement {
     /// Range of the stream that is already stored and must equal the chunk's bytes. Empty for most
     /// chunks.
     pub overlap: Range<u64>,
@@ -13,13 +13,13 @@ pub struct Placement {
 
 /// The chunk starts after the end of the stored stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gap {
+pub(super) struct Gap {
     /// Number of stored bytes, which is the offset of the next chunk.
     pub have: u64,
 }
 
 /// Places a chunk of `length` bytes at offset `start` in a stream with `have` stored bytes.
-pub fn place_chunk(have: u64, start: u64, length: usize) -> Result<Placement, Gap> {
+pub(super) fn place_chunk(have: u64, start: u64, length: usize) -> Result<Placement, Gap> {
     if start > have {
         return Err(Gap { have });
     }

@@ -8,7 +8,7 @@ use crate::{dispatch, problem::Problem, state::App};
 
 /// Intervals and thresholds of the loop.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub(crate) struct Pace {
     /// Interval between two checks.
     pub tick: Duration,
     /// Number of new positions after which a checkpoint is published.
@@ -27,7 +27,7 @@ impl Default for Pace {
 }
 
 /// Publishes checkpoints and deletes expired rows until the server stops.
-pub async fn run(app: App, pace: Pace) {
+pub(crate) async fn run(app: App, pace: Pace) {
     let mut ticks = interval(pace.tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut published, mut at) = (0, Instant::now());

@@ -13,7 +13,7 @@ use crate::{
 const TICK: Duration = Duration::from_secs(2);
 
 /// Checks for replaced keys until the server stops.
-pub async fn run(app: App) {
+pub(crate) async fn run(app: App) {
     let mut ticks = tokio::time::interval(TICK);
     // False until the public keys are stored in the database. Starts as false, because a key may
     // have been replaced while no server ran.

@@ -8,7 +8,7 @@ use crate::{logs::days, state::App};
 const CHECK_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// Keeps partitions for the next days available until the server stops.
-pub async fn run(app: App) {
+pub(crate) async fn run(app: App) {
     loop {
         match days::create_missing(app.owner(), app.now().date_naive(), days::AHEAD).await {
             Ok(made) => {

@@ -11,7 +11,7 @@ use crate::state::App;
 const CHECK_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
 /// Keeps a partition available ahead of the head until the server stops.
-pub async fn run(app: App) {
+pub(crate) async fn run(app: App) {
     loop {
         match create_missing(app.owner(), app.config.partition_events, AHEAD).await {
             Ok(made) => {

@@ -10,7 +10,7 @@ use crate::state::App;
 const TICK: Duration = Duration::from_secs(60);
 
 /// Deletes and counts uploads until the server stops.
-pub async fn run(app: App) {
+pub(crate) async fn run(app: App) {
     let mut ticks = tokio::time::interval(TICK);
     loop {
         tokio::select! {

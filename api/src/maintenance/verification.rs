@@ -9,7 +9,7 @@ use crate::{metrics::Metrics, state::App};
 /// Schedule of the complete verification. The random wait prevents servers that start together from
 /// reading at the same time.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub(crate) struct Pace {
     /// Minimum wait before the first verification. The maximum is twice as long.
     pub first: Duration,
     /// Interval between later verifications.
@@ -23,7 +23,7 @@ impl Default for Pace {
 }
 
 /// Verifies the log until the server stops.
-pub async fn run(app: App, pace: Pace) {
+pub(crate) async fn run(app: App, pace: Pace) {
     let mut from = app.log().latest_checkpoint().await.unwrap_or(0);
     let mut wait = pace.first.mul_f64(1.0 + rand::random::<f64>());
     loop {

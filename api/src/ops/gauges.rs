@@ -4,7 +4,7 @@ use sqlx::Row as _;
 use crate::{state::App, usecases::steps::settle::APPROVAL_TTL};
 
 /// Items that wait for a user.
-pub struct Open {
+pub(super) struct Open {
     /// Number of plans that wait for an approval.
     pub approvals: u64,
     /// Seconds since the oldest of these approvals was requested, or 0 if no plan waits.
@@ -13,7 +13,7 @@ pub struct Open {
     pub disconnected: u64,
 }
 
-pub async fn read(app: &App) -> Result<Open, sqlx::Error> {
+pub(super) async fn read(app: &App) -> Result<Open, sqlx::Error> {
     let sql = "select count(*), coalesce(extract(epoch from $1 - min((timer.value->>'at')::timestamptz))::float8, 0), \
         (select count(*) from projection_runners where data->'state'->>'disconnected_since' is not null \
            and not (data->'state'->>'revoked')::boolean \

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Lists the apps, oldest first.
-pub async fn list(
+pub(crate) async fn list(
     app: &App,
     caller: &Caller,
     query: PageQuery,
@@ -31,7 +31,7 @@ pub async fn list(
 }
 
 /// Returns an app by its name or id.
-pub async fn get(app: &App, caller: &Caller, name: &str) -> Result<AppResponse, Problem> {
+pub(crate) async fn get(app: &App, caller: &Caller, name: &str) -> Result<AppResponse, Problem> {
     caller.authorize("GET", "/v1/apps/{app}")?;
     let missing = || Problem::not_found(format!("the app {name:?}"));
     let id = apps::find(app, name).await?;
@@ -56,7 +56,7 @@ async fn to_responses(
 }
 
 /// Lists the config versions of an app, newest first.
-pub async fn versions(
+pub(crate) async fn versions(
     app: &App,
     caller: &Caller,
     name: &str,
@@ -74,7 +74,7 @@ pub async fn versions(
 }
 
 /// Returns a config version with its parsed configuration.
-pub async fn version(
+pub(crate) async fn version(
     app: &App,
     caller: &Caller,
     (name, number): (&str, u32),
@@ -100,7 +100,7 @@ pub async fn version(
 }
 
 /// Compares two config versions, and plans the later one for installs.
-pub async fn diff(
+pub(crate) async fn diff(
     app: &App,
     caller: &Caller,
     name: &str,

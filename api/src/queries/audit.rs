@@ -18,10 +18,10 @@ use schemas::{
     keys::KeyUse,
 };
 
-pub use bundle::bundle;
-pub use diff::diff;
-pub use installs_diff::installs_diff;
-pub use range::range;
+pub(crate) use bundle::bundle;
+pub(crate) use diff::diff;
+pub(crate) use installs_diff::installs_diff;
+pub(crate) use range::range;
 
 use crate::{
     extract::Caller,
@@ -34,10 +34,14 @@ const EXPORT_PAGE: u32 = 1000;
 
 /// A document that is too large for the memory. An error aborts it, and the reader must detect the
 /// incomplete document.
-pub type ByteStream = BoxStream<'static, std::io::Result<Bytes>>;
+pub(crate) type ByteStream = BoxStream<'static, std::io::Result<Bytes>>;
 
 /// Lists events, oldest first.
-pub async fn events(app: &App, caller: &Caller, query: &EventsQuery) -> Result<Events, Problem> {
+pub(crate) async fn events(
+    app: &App,
+    caller: &Caller,
+    query: &EventsQuery,
+) -> Result<Events, Problem> {
     caller.authorize("GET", "/v1/audit/events")?;
     let limit = query.limit.unwrap_or(50);
     if limit == 0 || limit > 200 {
@@ -54,7 +58,11 @@ pub async fn events(app: &App, caller: &Caller, query: &EventsQuery) -> Result<E
 }
 
 /// All events up to the current head as NDJSON.
-pub async fn export(app: App, caller: Caller, query: EventsQuery) -> Result<ByteStream, Problem> {
+pub(crate) async fn export(
+    app: App,
+    caller: Caller,
+    query: EventsQuery,
+) -> Result<ByteStream, Problem> {
     caller.authorize("GET", "/v1/audit/export")?;
     let selection = records::EventSelection::of(&app, &query).await?;
     let lines = async_stream::try_stream! {
@@ -81,7 +89,7 @@ fn aborted(problem: Problem) -> std::io::Error {
 }
 
 /// Returns a signed checkpoint of the current head.
-pub fn checkpoint(app: &App, caller: &Caller) -> Result<Checkpoint, Problem> {
+pub(crate) fn checkpoint(app: &App, caller: &Caller) -> Result<Checkpoint, Problem> {
     caller.authorize("GET", "/v1/audit/checkpoint")?;
     Ok(signed_checkpoint(app, &app.engine.log().head()))
 }
@@ -102,7 +110,11 @@ fn signed_checkpoint(app: &App, head: &proof::checkpoint::Checkpoint) -> Checkpo
 }
 
 /// Returns an inclusion proof of an event, or a consistency proof with an older checkpoint.
-pub async fn proofs(app: &App, caller: &Caller, which: &ProofQuery) -> Result<Proof, Problem> {
+pub(crate) async fn proofs(
+    app: &App,
+    caller: &Caller,
+    which: &ProofQuery,
+) -> Result<Proof, Problem> {
     caller.authorize("GET", "/v1/audit/proofs")?;
     let log = app.engine.log();
     let head = log.head();
@@ -134,7 +146,7 @@ pub async fn proofs(app: &App, caller: &Caller, which: &ProofQuery) -> Result<Pr
 }
 
 /// Returns the state of an aggregate as of a position or a time.
-pub async fn state(app: &App, caller: &Caller, which: &AsOfQuery) -> Result<AsOf, Problem> {
+pub(crate) async fn state(app: &App, caller: &Caller, which: &AsOfQuery) -> Result<AsOf, Problem> {
     caller.authorize("GET", "/v1/audit/state")?;
     let position = resolve_position(app, which.position, which.time).await?;
     let stream = states::parse_stream(app, &which.stream).await?;
@@ -148,7 +160,7 @@ pub async fn state(app: &App, caller: &Caller, which: &AsOfQuery) -> Result<AsOf
 }
 
 /// Returns a position with the time of its event. Position 0 has no time.
-pub async fn point_at(app: &App, position: u64) -> Result<Point, Problem> {
+pub(crate) async fn point_at(app: &App, position: u64) -> Result<Point, Problem> {
     if position == 0 {
         return Ok(Point { position, recorded_at: None });
     }
@@ -158,7 +170,7 @@ pub async fn point_at(app: &App, position: u64) -> Result<Point, Problem> {
 
 /// Resolves a point of the log: the given position, the last position at the given time, or the
 /// head.
-pub async fn resolve_position(
+pub(crate) async fn resolve_position(
     app: &App,
     position: Option<u64>,
     time: Option<Timestamp>,

@@ -4,7 +4,7 @@ use domain::digest::Digest;
 use crate::{extract::Caller, problem::Problem, state::App};
 
 /// Returns the bytes of a blob.
-pub async fn get(app: &App, caller: &Caller, digest: &Digest) -> Result<Vec<u8>, Problem> {
+pub(crate) async fn get(app: &App, caller: &Caller, digest: &Digest) -> Result<Vec<u8>, Problem> {
     caller.authorize("GET", "/v1/blobs/{digest}")?;
     let bytes = event_log::blob::get(&app.pool, digest).await?;
     bytes.ok_or_else(|| Problem::not_found(digest))

@@ -10,7 +10,11 @@ use super::{filter, lookup::Lookup, pagination::PageRequest, show};
 use crate::{extract::Caller, problem::Problem, state::App};
 
 /// Lists builds, newest first.
-pub async fn list(app: &App, caller: &Caller, query: BuildsQuery) -> Result<Page<Build>, Problem> {
+pub(crate) async fn list(
+    app: &App,
+    caller: &Caller,
+    query: BuildsQuery,
+) -> Result<Page<Build>, Problem> {
     caller.authorize("GET", "/v1/builds")?;
     let of = match &query.app {
         Some(name) => Some(filter::app(app, name).await?),
@@ -30,7 +34,7 @@ pub async fn list(app: &App, caller: &Caller, query: BuildsQuery) -> Result<Page
 }
 
 /// Returns a build.
-pub async fn get(app: &App, caller: &Caller, build: BuildId) -> Result<Build, Problem> {
+pub(crate) async fn get(app: &App, caller: &Caller, build: BuildId) -> Result<Build, Problem> {
     caller.authorize("GET", "/v1/builds/{build}")?;
     let row = views::build(&app.pool, build).await?;
     let row = row.ok_or_else(|| Problem::not_found(build))?;

@@ -14,7 +14,7 @@ const IDLE_CHECK: Duration = Duration::from_secs(1);
 
 /// Notifications as they are recorded, after a position or from now on. An error is the last item:
 /// the token is no longer valid.
-pub fn follow(
+pub(crate) fn follow(
     app: App,
     caller: Caller,
     query: ChangesQuery,

@@ -27,7 +27,7 @@ const TIMERS: [&str; 3] = ["approval_expiry", "auto_retry", "liveness"];
 const EVENT_TYPES: &str = include_str!("../../../schemas/event-types.txt");
 
 /// Checks a value against the allowed values of a filter.
-pub fn one_of(filter: &str, value: Option<&str>, allowed: &[&str]) -> Result<(), Problem> {
+pub(super) fn one_of(filter: &str, value: Option<&str>, allowed: &[&str]) -> Result<(), Problem> {
     match value {
         Some(value) if !allowed.contains(&value) => Err(unknown(filter, value, allowed)),
         Some(_) | None => Ok(()),
@@ -43,26 +43,26 @@ fn unknown(filter: &str, value: &str, allowed: &[&str]) -> Problem {
 }
 
 /// Resolves the name or id of an install.
-pub async fn install(app: &App, name: &str) -> Result<InstallId, Problem> {
+pub(super) async fn install(app: &App, name: &str) -> Result<InstallId, Problem> {
     let id = installs::find(app, name).await?;
     exists::<Install>(app, id).await?;
     Ok(id)
 }
 
 /// Resolves the name or id of an app.
-pub async fn app(app: &App, name: &str) -> Result<AppId, Problem> {
+pub(super) async fn app(app: &App, name: &str) -> Result<AppId, Problem> {
     let id = apps::find(app, name).await?;
     exists::<AppState>(app, id).await?;
     Ok(id)
 }
 
 /// Checks that a run exists.
-pub async fn run(app: &App, id: RunId) -> Result<(), Problem> {
+pub(super) async fn run(app: &App, id: RunId) -> Result<(), Problem> {
     exists::<Run>(app, id).await
 }
 
 /// Checks that the actor of a filter exists.
-pub async fn actor(app: &App, text: &str) -> Result<(), Problem> {
+pub(super) async fn actor(app: &App, text: &str) -> Result<(), Problem> {
     let actor: Actor = text.parse().map_err(|error| {
         Problem::new(Code::BadRequest, format!("invalid filter `actor`: {error}"))
     })?;
@@ -79,7 +79,7 @@ pub async fn actor(app: &App, text: &str) -> Result<(), Problem> {
 }
 
 /// Checks an event type, or a prefix that ends with a dot.
-pub fn event_type(value: &str) -> Result<(), Problem> {
+pub(super) fn event_type(value: &str) -> Result<(), Problem> {
     let all: Vec<&str> = EVENT_TYPES.lines().collect();
     let is_known = match value.strip_suffix('.') {
         Some(kind) => all.iter().any(|known| known.split('.').next() == Some(kind)),

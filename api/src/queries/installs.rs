@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Lists installs, oldest first.
-pub async fn list(
+pub(crate) async fn list(
     app: &App,
     caller: &Caller,
     query: InstallsQuery,
@@ -39,7 +39,7 @@ pub async fn list(
 }
 
 /// Returns an install by its name or id.
-pub async fn get(app: &App, caller: &Caller, name: &str) -> Result<Install, Problem> {
+pub(crate) async fn get(app: &App, caller: &Caller, name: &str) -> Result<Install, Problem> {
     caller.authorize("GET", "/v1/installs/{install}")?;
     let id = installs::find(app, name).await?;
     let missing = || Problem::not_found(format!("the install {name:?}"));
@@ -52,7 +52,7 @@ pub async fn get(app: &App, caller: &Caller, name: &str) -> Result<Install, Prob
 }
 
 /// Returns the state of an install that templates can read, now or as of a point.
-pub async fn state(
+pub(crate) async fn state(
     app: &App,
     caller: &Caller,
     name: &str,

@@ -10,7 +10,11 @@ use super::{filter, lookup::Lookup, pagination::PageRequest, show};
 use crate::{extract::Caller, problem::Problem, state::App};
 
 /// Lists jobs, newest first.
-pub async fn list(app: &App, caller: &Caller, query: JobsQuery) -> Result<Page<Job>, Problem> {
+pub(crate) async fn list(
+    app: &App,
+    caller: &Caller,
+    query: JobsQuery,
+) -> Result<Page<Job>, Problem> {
     caller.authorize("GET", "/v1/jobs")?;
     let of = match &query.install {
         Some(name) => Some(filter::install(app, name).await?),
@@ -37,7 +41,7 @@ pub async fn list(app: &App, caller: &Caller, query: JobsQuery) -> Result<Page<J
 }
 
 /// Returns a job with its attempts and what it waits for.
-pub async fn get(app: &App, caller: &Caller, job: JobId) -> Result<Job, Problem> {
+pub(crate) async fn get(app: &App, caller: &Caller, job: JobId) -> Result<Job, Problem> {
     caller.authorize("GET", "/v1/jobs/{job}")?;
     let row = views::job(&app.pool, job).await?.ok_or_else(|| Problem::not_found(job))?;
     Ok(show::job(&mut Lookup::new(app), &row).await?)

@@ -8,7 +8,7 @@ use domain::ids::{ExecutionId, JobId};
 use futures::Stream;
 use projections::views::jobs;
 
-pub use follow::{LogUpdate, follow};
+pub(crate) use follow::{LogUpdate, follow};
 
 use crate::{extract::Caller, problem::Problem, state::App};
 
@@ -16,7 +16,7 @@ use crate::{extract::Caller, problem::Problem, state::App};
 const CHUNK: u64 = 1 << 20;
 
 /// Log of one attempt, as far as it is stored.
-pub struct AttemptLog {
+pub(crate) struct AttemptLog {
     app: App,
     execution: ExecutionId,
     /// Number of stored bytes.
@@ -24,7 +24,7 @@ pub struct AttemptLog {
 }
 
 /// Returns the log of an attempt.
-pub async fn get(
+pub(crate) async fn get(
     app: &App,
     caller: &Caller,
     (job, attempt): (JobId, u32),
@@ -37,12 +37,12 @@ pub async fn get(
 
 impl AttemptLog {
     /// Returns the offset of the first record after number `n`.
-    pub async fn offset_after(&self, n: u64) -> Result<u64, Problem> {
+    pub(crate) async fn offset_after(&self, n: u64) -> Result<u64, Problem> {
         follow::offset_after(&self.app, self.execution, n).await
     }
 
     /// Reads a range of bytes.
-    pub fn bytes(self, wanted: Range<u64>) -> impl Stream<Item = std::io::Result<Bytes>> {
+    pub(crate) fn bytes(self, wanted: Range<u64>) -> impl Stream<Item = std::io::Result<Bytes>> {
         let AttemptLog { app, execution, .. } = self;
         async_stream::try_stream! {
             let mut at = wanted.start;

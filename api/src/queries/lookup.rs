@@ -28,7 +28,7 @@ type RowCache<Id, Row> = HashMap<Id, Option<Arc<Row>>>;
 type LookupResult<Row> = Result<Option<Arc<Row>>, sqlx::Error>;
 
 /// Cache of projection rows for one response.
-pub struct Lookup<'a> {
+pub(crate) struct Lookup<'a> {
     app: &'a App,
     pool: &'a PgPool,
     apps: RowCache<AppId, apps::Row>,
@@ -45,7 +45,7 @@ pub struct Lookup<'a> {
 
 impl<'a> Lookup<'a> {
     /// Creates an empty cache.
-    pub fn new(app: &'a App) -> Self {
+    pub(crate) fn new(app: &'a App) -> Self {
         Lookup {
             app,
             pool: &app.pool,
@@ -63,12 +63,12 @@ impl<'a> Lookup<'a> {
     }
 
     /// Name of a principal, if `for_actors` has read it.
-    pub fn name(&self, actor: &Actor) -> Option<String> {
+    pub(crate) fn name(&self, actor: &Actor) -> Option<String> {
         self.names.get(&principal(actor)?).cloned()
     }
 
     /// Returns the parsed config of a version.
-    pub async fn config(&self, app: AppId, version: u32) -> Result<Arc<Config>, Problem> {
+    pub(crate) async fn config(&self, app: AppId, version: u32) -> Result<Arc<Config>, Problem> {
         let bundle = match self.versions.get(&(app, version)) {
             Some(row) => row.published.bundle.clone(),
             // The projection of versions may lag behind that of the installs.
@@ -79,54 +79,57 @@ impl<'a> Lookup<'a> {
         self.app.configs.get(self.pool, &bundle).await
     }
 
-    pub async fn app(&mut self, id: AppId) -> LookupResult<apps::Row> {
+    pub(crate) async fn app(&mut self, id: AppId) -> LookupResult<apps::Row> {
         cached_or_read(&mut self.apps, id, apps::app(self.pool, id)).await
     }
 
-    pub async fn build(&mut self, id: BuildId) -> LookupResult<builds::Row> {
+    pub(crate) async fn build(&mut self, id: BuildId) -> LookupResult<builds::Row> {
         cached_or_read(&mut self.builds, id, builds::build(self.pool, id)).await
     }
 
-    pub async fn install(&mut self, id: InstallId) -> LookupResult<installs::Row> {
+    pub(crate) async fn install(&mut self, id: InstallId) -> LookupResult<installs::Row> {
         cached_or_read(&mut self.installs, id, installs::install(self.pool, id)).await
     }
 
-    pub async fn job(&mut self, id: JobId) -> LookupResult<jobs::Row> {
+    pub(crate) async fn job(&mut self, id: JobId) -> LookupResult<jobs::Row> {
         cached_or_read(&mut self.jobs, id, jobs::job(self.pool, id)).await
     }
 
-    pub async fn runner(&mut self, id: RunnerId) -> LookupResult<runners::Row> {
+    pub(crate) async fn runner(&mut self, id: RunnerId) -> LookupResult<runners::Row> {
         cached_or_read(&mut self.runners, id, runners::runner(self.pool, id)).await
     }
 
     /// Contact state of a runner, if this server holds its session.
-    pub fn contact(&self, runner: RunnerId) -> Option<Contact> {
+    pub(crate) fn contact(&self, runner: RunnerId) -> Option<Contact> {
         self.app.dispatch.contact(runner)
     }
 
     /// Runner that a job waits for, with its contact state.
-    pub fn with_contact<'r>(&self, row: &'r runners::Row) -> JobRunner<'r> {
+    pub(crate) fn with_contact<'r>(&self, row: &'r runners::Row) -> JobRunner<'r> {
         JobRunner { row, contact: self.contact(row.runner) }
     }
 
     /// Returns `true` if a job's runner is out of contact, but not long enough for the job to count
     /// as disconnected.
-    pub fn is_suspect(&self, job: JobId) -> bool {
+    pub(crate) fn is_suspect(&self, job: JobId) -> bool {
         self.app.dispatch.is_suspect(job)
     }
 
-    pub async fn run(&mut self, id: RunId) -> LookupResult<runs::Row> {
+    pub(crate) async fn run(&mut self, id: RunId) -> LookupResult<runs::Row> {
         cached_or_read(&mut self.runs, id, runs::run(self.pool, id)).await
     }
 
     /// Jobs of a run, by id.
-    pub async fn jobs_of(&self, run: RunId) -> Result<BTreeMap<JobId, jobs::Row>, sqlx::Error> {
+    pub(crate) async fn jobs_of(
+        &self,
+        run: RunId,
+    ) -> Result<BTreeMap<JobId, jobs::Row>, sqlx::Error> {
         let rows = jobs::of_run(self.pool, run).await?;
         Ok(rows.into_iter().map(|row| (row.job, row)).collect())
     }
 
     /// Jobs that the runner has claimed and not finished.
-    pub async fn claimed_jobs(&mut self, runner: RunnerId) -> Result<&[JobId], sqlx::Error> {
+    pub(crate) async fn claimed_jobs(&mut self, runner: RunnerId) -> Result<&[JobId], sqlx::Error> {
         if !self.claimed_jobs.contains_key(&runner) {
             self.read_claimed_jobs(vec![runner]).await?;
         }
@@ -150,7 +153,7 @@ impl<'a> Lookup<'a> {
 
     /// Returns a build runner that accepts work. If there is none, returns any build runner, to
     /// show why it accepts none.
-    pub async fn build_runner(&mut self) -> LookupResult<runners::Row> {
+    pub(crate) async fn build_runner(&mut self) -> LookupResult<runners::Row> {
         if let Some(known) = &self.build_runner {
             return Ok(known.clone());
         }

@@ -16,7 +16,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// 503 if the projections lag behind the position.
-pub async fn wait(app: &App, position: Option<u64>) -> Result<(), Problem> {
+pub(crate) async fn wait(app: &App, position: Option<u64>) -> Result<(), Problem> {
     let Some(wanted) = position else {
         let _ = app.projections.wait_for(app.engine.log().position(), HEAD_TIMEOUT).await;
         return Ok(());

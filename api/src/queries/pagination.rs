@@ -9,7 +9,7 @@ const DEFAULT_LIMIT: u32 = 50;
 const MAX_LIMIT: u32 = 200;
 
 /// Validated limit and cursor of a list request.
-pub struct PageRequest<Id> {
+pub(super) struct PageRequest<Id> {
     limit: u32,
     /// Id after which the page starts.
     pub after: Option<Id>,
@@ -17,7 +17,7 @@ pub struct PageRequest<Id> {
 
 impl<Id: FromStr> PageRequest<Id> {
     /// Validates the parameters of the query.
-    pub fn of(limit: Option<u32>, cursor: Option<String>) -> Result<Self, Problem> {
+    pub(super) fn of(limit: Option<u32>, cursor: Option<String>) -> Result<Self, Problem> {
         let limit = limit.unwrap_or(DEFAULT_LIMIT);
         if limit == 0 || limit > MAX_LIMIT {
             return Err(Problem::new(
@@ -36,12 +36,12 @@ impl<Id: FromStr> PageRequest<Id> {
     }
 
     /// Number of rows to read: one more than the limit, to detect a further page.
-    pub fn query_limit(&self) -> u32 {
+    pub(super) fn query_limit(&self) -> u32 {
         self.limit + 1
     }
 
     /// Returns the rows of the page, and the cursor if there are more.
-    pub fn page<R, K: Display>(
+    pub(super) fn page<R, K: Display>(
         &self,
         mut rows: Vec<R>,
         id: impl Fn(&R) -> K,

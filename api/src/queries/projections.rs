@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use projections::Class;
 use schemas::control::{Page, projections::Projection};
 
-pub use as_of_rows::rows;
+pub(crate) use as_of_rows::rows;
 
 use crate::{
     extract::Caller,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Lists projections with their positions and lag.
-pub async fn list(app: &App, caller: &Caller) -> Result<Page<Projection>, Problem> {
+pub(crate) async fn list(app: &App, caller: &Caller) -> Result<Page<Projection>, Problem> {
     caller.authorize("GET", "/v1/projections")?;
     let mut connection = app.pool.acquire().await?;
     let all = projections::list(&mut connection).await?;
@@ -64,19 +64,19 @@ async fn policies_status(app: &App) -> Result<Projection, Problem> {
 }
 
 /// Returns the names of all projections.
-pub async fn projection_names(app: &App) -> Result<Vec<&'static str>, Problem> {
+pub(crate) async fn projection_names(app: &App) -> Result<Vec<&'static str>, Problem> {
     let mut connection = app.pool.acquire().await?;
     let all = projections::list(&mut connection).await?;
     Ok(all.iter().map(|status| status.name).collect())
 }
 
 /// Checks that a projection exists.
-pub async fn check_exists(app: &App, name: &str) -> Result<(), Problem> {
+pub(crate) async fn check_exists(app: &App, name: &str) -> Result<(), Problem> {
     let all = projection_names(app).await?;
     if all.contains(&name) { Ok(()) } else { Err(unknown_projection(name, &all)) }
 }
 
 /// Problem for a projection that does not exist.
-pub fn unknown_projection(name: &str, all: &[&str]) -> Problem {
+pub(crate) fn unknown_projection(name: &str, all: &[&str]) -> Problem {
     Problem::not_found(format!("the projection {name:?} (existing: {})", all.join(", ")))
 }

@@ -10,7 +10,11 @@ use super::{lookup::Lookup, pagination::PageRequest, show};
 use crate::{extract::Caller, problem::Problem, state::App, usecases::journal_heads as journals};
 
 /// Lists runners in the order of their enrolment.
-pub async fn list(app: &App, caller: &Caller, query: PageQuery) -> Result<Page<Runner>, Problem> {
+pub(crate) async fn list(
+    app: &App,
+    caller: &Caller,
+    query: PageQuery,
+) -> Result<Page<Runner>, Problem> {
     caller.authorize("GET", "/v1/runners")?;
     let part = PageRequest::of(query.limit, query.cursor)?;
     let rows = views::page(&app.pool, part.after, part.query_limit()).await?;
@@ -24,7 +28,7 @@ pub async fn list(app: &App, caller: &Caller, query: PageQuery) -> Result<Page<R
 }
 
 /// Returns a runner.
-pub async fn get(app: &App, caller: &Caller, runner: RunnerId) -> Result<Runner, Problem> {
+pub(crate) async fn get(app: &App, caller: &Caller, runner: RunnerId) -> Result<Runner, Problem> {
     caller.authorize("GET", "/v1/runners/{runner}")?;
     let missing = || Problem::not_found(runner);
     let row = views::runner(&app.pool, runner).await?.ok_or_else(missing)?;
@@ -32,7 +36,7 @@ pub async fn get(app: &App, caller: &Caller, runner: RunnerId) -> Result<Runner,
 }
 
 /// Returns the newest signed heads of a runner's journal.
-pub async fn journal_heads(
+pub(crate) async fn journal_heads(
     app: &App,
     caller: &Caller,
     runner: RunnerId,

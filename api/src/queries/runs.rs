@@ -11,7 +11,7 @@ use super::{filter, lookup::Lookup, pagination::PageRequest, show};
 use crate::{extract::Caller, problem::Problem, state::App};
 
 /// Lists runs, newest first.
-pub async fn list(
+pub(crate) async fn list(
     app: &App,
     caller: &Caller,
     query: RunsQuery,
@@ -34,7 +34,7 @@ pub async fn list(
 }
 
 /// Returns a run with its steps and what each waits for.
-pub async fn get(app: &App, caller: &Caller, run: RunId) -> Result<Run, Problem> {
+pub(crate) async fn get(app: &App, caller: &Caller, run: RunId) -> Result<Run, Problem> {
     caller.authorize("GET", "/v1/runs/{run}")?;
     let row = views::run(&app.pool, run).await?.ok_or_else(|| Problem::not_found(run))?;
     let shown = show::run(&mut Lookup::new(app), &row, app.projections.position()).await?;
@@ -42,7 +42,7 @@ pub async fn get(app: &App, caller: &Caller, run: RunId) -> Result<Run, Problem>
 }
 
 /// Returns the redacted summary of a step's newest plan.
-pub async fn plan(
+pub(crate) async fn plan(
     app: &App,
     caller: &Caller,
     (run, step): (RunId, StepId),

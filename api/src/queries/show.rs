@@ -8,14 +8,14 @@ mod job;
 mod run;
 mod runner;
 
-pub use app::{app, version};
-pub use build::build;
-pub use diagnostic::diagnostic;
-pub use diff::{diff, with_impact};
-pub use install::{enrolment, ignored_settings, ignored_settings_of, install};
-pub use job::job;
-pub use run::{run, summary};
-pub use runner::runner;
+pub(crate) use app::{app, version};
+pub(crate) use build::build;
+pub(crate) use diagnostic::diagnostic;
+pub(crate) use diff::{diff, with_impact};
+pub(crate) use install::{enrolment, ignored_settings, ignored_settings_of, install};
+pub(crate) use job::job;
+pub(crate) use run::{run, summary};
+pub(crate) use runner::runner;
 
 use projections::views::waiting::Waiting as Row;
 use schemas::control::Waiting;

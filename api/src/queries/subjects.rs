@@ -9,7 +9,11 @@ use schemas::control::subjects::Subject;
 use crate::{auth::names, extract::Caller, problem::Problem, state::App};
 
 /// Returns the erasure state of a data subject.
-pub async fn get(app: &App, caller: &Caller, subject: SubjectId) -> Result<Subject, Problem> {
+pub(crate) async fn get(
+    app: &App,
+    caller: &Caller,
+    subject: SubjectId,
+) -> Result<Subject, Problem> {
     caller.authorize("GET", "/v1/subjects/{subject}")?;
     let mut shown =
         Subject { subject: subject.to_string(), state: "readable".into(), ..Subject::default() };

@@ -10,7 +10,7 @@ use super::pagination::PageRequest;
 use crate::{auth::names, extract::Caller, problem::Problem, state::App};
 
 /// Returns the principal of the token and the head of the log.
-pub async fn whoami(app: &App, caller: &Caller) -> Result<Whoami, Problem> {
+pub(crate) async fn whoami(app: &App, caller: &Caller) -> Result<Whoami, Problem> {
     caller.authorize("GET", "/v1/whoami")?;
     let log = app.engine.log();
     let name = names::get(&app.pool, [caller.principal]).await?.remove(&caller.principal);
@@ -25,7 +25,11 @@ pub async fn whoami(app: &App, caller: &Caller) -> Result<Whoami, Problem> {
 }
 
 /// Lists tokens, oldest first.
-pub async fn list(app: &App, caller: &Caller, query: PageQuery) -> Result<Page<Token>, Problem> {
+pub(crate) async fn list(
+    app: &App,
+    caller: &Caller,
+    query: PageQuery,
+) -> Result<Page<Token>, Problem> {
     caller.authorize("GET", "/v1/tokens")?;
     let part = PageRequest::of(query.limit, query.cursor)?;
     let rows = tokens::page(&app.pool, part.after, part.query_limit()).await?;

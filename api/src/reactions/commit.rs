@@ -41,7 +41,7 @@ enum ReactionCommit {
 
 /// Classes of problems that a reaction can return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FailureClass {
+pub(super) enum FailureClass {
     /// An aggregate rejected the command: the event is obsolete, or another change came first.
     Obsolete,
     /// The reaction is impossible with the given data, now and later.
@@ -52,7 +52,7 @@ pub enum FailureClass {
     Internal,
 }
 
-pub fn classify(code: Code) -> FailureClass {
+pub(super) fn classify(code: Code) -> FailureClass {
     match code {
         Code::Rejected
         | Code::NoChanges
@@ -120,7 +120,7 @@ pub fn classify(code: Code) -> FailureClass {
 
 /// Returns the target of an event's reactions. Events with the same target are processed in the
 /// order of the log. Returns `None` if there is no reaction.
-pub async fn target_of(app: &App, event: &StoredEvent) -> Option<String> {
+pub(super) async fn target_of(app: &App, event: &StoredEvent) -> Option<String> {
     // If an error or a panic prevents finding the target, the reaction fails in the same way, and
     // its caller handles the failure.
     let unread = || Some(event.stream.to_string());
@@ -153,7 +153,7 @@ async fn target(app: &App, event: &StoredEvent) -> Result<Option<String>, Proble
 
 /// Runs all reactions to an event. An internal error in one reaction does not prevent the others. A
 /// panic is confined to its event.
-pub async fn react_to(
+pub(super) async fn react_to(
     app: &App,
     place: &PolicyConsumer,
     event: &StoredEvent,

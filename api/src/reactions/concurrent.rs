@@ -15,14 +15,14 @@ use super::{
 use crate::{problem::Problem, state::App};
 
 /// Maximum number of concurrent reactions.
-pub const MAX_CONCURRENT: usize = 32;
+pub(super) const MAX_CONCURRENT: usize = 32;
 /// Maximum number of attempts at an event before it becomes a dead letter. After attempt n the loop
 /// waits n times [`RETRY_DELAY`].
 const MAX_ATTEMPTS: u32 = 3;
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// Runs the reactions to these events. A failure with one target does not delay the others.
-pub async fn react(
+pub(super) async fn react(
     app: &App,
     place: &PolicyConsumer,
     facts: &[StoredEvent],

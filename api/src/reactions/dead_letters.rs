@@ -16,7 +16,7 @@ const RETRY_LIMIT: i64 = 100;
 
 /// Progress of the policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// Position up to which every event was processed or stored as a dead letter.
     pub position: u64,
     /// Number of dead letters.
@@ -24,7 +24,7 @@ pub struct Progress {
 }
 
 /// Reads the progress of the policies, regardless of the server that runs them.
-pub async fn progress(pool: &PgPool) -> Result<Progress, sqlx::Error> {
+pub(crate) async fn progress(pool: &PgPool) -> Result<Progress, sqlx::Error> {
     let row = sqlx::query(
         "select coalesce((select position from log_consumer \
            where name = $1 and version = $2 and shard = $3), 0), \
@@ -40,7 +40,7 @@ pub async fn progress(pool: &PgPool) -> Result<Progress, sqlx::Error> {
 }
 
 /// Stores an event as a dead letter so that the policies can continue.
-pub async fn store(app: &App, position: u64, problem: &Problem) -> Result<(), Problem> {
+pub(crate) async fn store(app: &App, position: u64, problem: &Problem) -> Result<(), Problem> {
     let detail = &problem.detail;
     tracing::error!(position, error = %detail, "Cannot process an event; storing it as a dead letter to retry");
     sqlx::query(
@@ -56,7 +56,7 @@ pub async fn store(app: &App, position: u64, problem: &Problem) -> Result<(), Pr
 }
 
 /// Retries up to [`RETRY_LIMIT`] dead letters once, those with the fewest attempts first.
-pub async fn retry_all(app: &App, place: &PolicyConsumer) -> Result<(), Problem> {
+pub(crate) async fn retry_all(app: &App, place: &PolicyConsumer) -> Result<(), Problem> {
     let rows =
         sqlx::query("select position from log_dead_letter order by attempts, position limit $1")
             .bind(RETRY_LIMIT)

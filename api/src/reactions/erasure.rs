@@ -33,7 +33,7 @@ const MAX_RETRY: Duration = Duration::from_secs(60 * 60);
 const LOCK: &str = "select pg_try_advisory_lock(hashtextextended('stead/erasure', 0))";
 
 /// Deletes keys and copies until the server stops.
-pub async fn run(app: App) {
+pub(crate) async fn run(app: App) {
     let mut tail = app.log().tail();
     // Includes shreddings that were recorded while no server ran, or that a crashed server left
     // unfinished.

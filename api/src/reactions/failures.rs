@@ -26,14 +26,14 @@ const KINDS: [RunKind; 9] = [
 
 /// Exposes the counter of each kind before the first failure, so that an alert on its increase sees
 /// that failure.
-pub fn expose(app: &App) {
+pub(super) fn expose(app: &App) {
     for kind in KINDS {
         drop(app.metrics.runs_failed.get_or_create(&RunLabels { kind: json_name(&kind) }));
     }
 }
 
 /// Reports the failures among these events.
-pub async fn report(app: &App, events: &[StoredEvent]) {
+pub(super) async fn report(app: &App, events: &[StoredEvent]) {
     for event in events {
         let of_run = event.stream.aggregate_type == Run::NAME;
         if of_run && matches!(&*event.event_type, "run.finished" | "run.step_failed") {

@@ -23,7 +23,7 @@ use crate::{
 const MAX_CONCURRENT: usize = 32;
 
 /// Applies elapsed timeouts until the server stops.
-pub async fn run(app: App) {
+pub(crate) async fn run(app: App) {
     let mut ticks = interval(app.dispatch.timing().tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut beat = app.dispatch.moment().instant;

@@ -38,7 +38,7 @@ const CHUNK: usize = 128;
 const BACKLOG: usize = 64;
 
 /// Runs the policies until the server stops.
-pub async fn run(app: App, server: String) {
+pub(crate) async fn run(app: App, server: String) {
     // Unique per process: if two servers share a name (a copied data directory), only one holds the
     // lease.
     let owner = format!("{server}/{}", ids::new_ulid());
@@ -118,7 +118,7 @@ async fn release(app: &App, owner: &str) -> Result<(), sqlx::Error> {
 }
 
 /// Position of the consumer in the database and in memory.
-pub struct PolicyConsumer {
+pub(crate) struct PolicyConsumer {
     lease: consumer::ConsumerLease,
     position: u64,
     /// Held shared by concurrent reactions, and exclusively by a reaction that must run alone.
@@ -127,12 +127,12 @@ pub struct PolicyConsumer {
 
 impl PolicyConsumer {
     /// Creates the consumer at the position of its lease.
-    pub fn of(lease: consumer::ConsumerLease) -> PolicyConsumer {
+    pub(crate) fn of(lease: consumer::ConsumerLease) -> PolicyConsumer {
         PolicyConsumer { position: lease.position, lease, reaction_lock: RwLock::new(()) }
     }
 
     /// Guard that every commit of a reaction must satisfy.
-    pub fn guard(&self) -> ConsumerGuard {
+    pub(crate) fn guard(&self) -> ConsumerGuard {
         ConsumerGuard {
             name: CONSUMER.0.into(),
             version: CONSUMER.1,

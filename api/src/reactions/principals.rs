@@ -23,7 +23,7 @@ const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Follows the log until the server stops. Receives the appends of this server in memory, and reads
 /// the appends of other servers. The caller must subscribe `tail` before it loads the cache.
-pub async fn run(app: App, mut tail: Receiver<Arc<[StoredEvent]>>) {
+pub(crate) async fn run(app: App, mut tail: Receiver<Arc<[StoredEvent]>>) {
     let mut positions = app.log().positions();
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -13,7 +13,7 @@ const TICK: Duration = Duration::from_secs(5);
 const AT_ONCE: u32 = 200;
 
 /// Applies due timers of runs until the server stops.
-pub async fn run(app: App) {
+pub(crate) async fn run(app: App) {
     let mut ticks = tokio::time::interval(TICK);
     loop {
         tokio::select! {

@@ -14,10 +14,10 @@ use super::manifest::{self, DEFAULT_DEADLINE_MS};
 use crate::{problem::Problem, state::App};
 
 /// Version of the interface between the runner and its plugins.
-pub const PLUGIN_CONTRACT: &str = "1";
+pub(crate) const PLUGIN_CONTRACT: &str = "1";
 
 /// Renders the job of a build.
-pub async fn work(
+pub(crate) async fn work(
     app: &App,
     build: BuildId,
     order: &BuildRequest,
@@ -53,6 +53,6 @@ pub async fn work(
 }
 
 /// Repository of a component's artifacts below `/v2/`.
-pub fn repository(app_name: &str, component: &str) -> String {
+pub(crate) fn repository(app_name: &str, component: &str) -> String {
     format!("{app_name}/{component}")
 }

@@ -27,7 +27,7 @@ use crate::{configs::Config, problem::Problem};
 /// Inputs, stack outputs and component toggles of an install, from which its desired state is
 /// rendered.
 #[derive(Debug, Clone, Copy)]
-pub struct InstallValues<'g> {
+pub(crate) struct InstallValues<'g> {
     /// Values of all inputs of the config: the install's value or the default.
     pub inputs: &'g BTreeMap<String, String>,
     /// Outputs of the customer's stack.
@@ -38,7 +38,7 @@ pub struct InstallValues<'g> {
 
 /// Returns the trigger of the actions at the end of a run of this kind. Teardown and deprovision
 /// have no such actions.
-pub fn trigger(kind: RunKind) -> Option<TriggerKind> {
+pub(crate) fn trigger(kind: RunKind) -> Option<TriggerKind> {
     match kind {
         RunKind::Provision => Some(TriggerKind::PostProvision),
         RunKind::Reprovision => Some(TriggerKind::PostReprovision),
@@ -52,7 +52,7 @@ pub fn trigger(kind: RunKind) -> Option<TriggerKind> {
 }
 
 /// Returns the desired state of a config version for the values of an install.
-pub fn desired_state(
+pub(crate) fn desired_state(
     config: &Config,
     published: &Published,
     given: InstallValues<'_>,
@@ -98,7 +98,7 @@ pub fn desired_state(
 }
 
 /// Settings of the config for a step of this target.
-pub fn options(config: &Config, target: &Target) -> StepOptions {
+pub(crate) fn options(config: &Config, target: &Target) -> StepOptions {
     let options = |module: &Module| StepOptions {
         max_auto_retries: module.options.auto_retries(),
         applies_noops: module.options.skip_noops == Some(false),
@@ -117,7 +117,7 @@ pub fn options(config: &Config, target: &Target) -> StepOptions {
 }
 
 /// Names of the components that a component depends on.
-pub fn depends_on(config: &Config, name: &str) -> BTreeSet<String> {
+pub(crate) fn depends_on(config: &Config, name: &str) -> BTreeSet<String> {
     config.graph.dependencies(name)
 }
 

@@ -16,22 +16,22 @@ const MAX_ATTEMPTS: u32 = 3;
 /// Maximum number of stored log bytes of an execution: the first 48 MiB and the last 16 MiB.
 const MAX_OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
 /// Default deadline of a job: one hour.
-pub const DEFAULT_DEADLINE_MS: u64 = 60 * 60 * 1000;
+pub(crate) const DEFAULT_DEADLINE_MS: u64 = 60 * 60 * 1000;
 
 /// Maximum deadline that a config can set: one day.
-pub const MAX_DEADLINE_MS: u64 = 24 * 60 * 60 * 1000;
+pub(crate) const MAX_DEADLINE_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Resource limits of every job.
-pub fn limits() -> Limits {
+pub(crate) fn limits() -> Limits {
     Limits { memory_bytes: None, output_bytes: MAX_OUTPUT_BYTES }
 }
 
-pub fn timeouts(class: JobClass, deadline_ms: u64) -> Timeouts {
+pub(crate) fn timeouts(class: JobClass, deadline_ms: u64) -> Timeouts {
     Timeouts { deadline_ms, grace_ms: class.grace_s() * 1000, no_output_ms: None }
 }
 
 /// Stores a manifest and returns the work to queue.
-pub async fn store(app: &App, manifest: &Manifest, origin: Origin) -> Result<Work, Problem> {
+pub(crate) async fn store(app: &App, manifest: &Manifest, origin: Origin) -> Result<Work, Problem> {
     let payload = proof::canonical::json(manifest).map_err(Problem::internal)?;
     let subject = match origin {
         Origin::Build { build, .. } => build.to_string(),

@@ -14,7 +14,7 @@ use crate::configs::Config;
 
 /// Returns the state that templates read. Inputs are those that the config declares, with their set
 /// or default values.
-pub fn template_state(
+pub(crate) fn template_state(
     app: (AppId, &AppState),
     install: (InstallId, &Install),
     config: &Config,

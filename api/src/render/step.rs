@@ -34,10 +34,10 @@ use crate::{
 mod module;
 
 /// Rendered job, or a message for the vendor.
-pub type RenderResult = Result<Work, String>;
+pub(crate) type RenderResult = Result<Work, String>;
 
 /// Renders the job that plans a step, or that runs the script of an action.
-pub async fn render_first_job(
+pub(crate) async fn render_first_job(
     app: &App,
     unit: &mut UnitOfWork,
     run: RunId,
@@ -54,7 +54,7 @@ pub async fn render_first_job(
 }
 
 /// Renders the job that applies exactly the approved plan.
-pub async fn render_apply_job(
+pub(crate) async fn render_apply_job(
     app: &App,
     unit: &mut UnitOfWork,
     run: RunId,
@@ -68,7 +68,7 @@ pub async fn render_apply_job(
 }
 
 /// Name of the component whose state a step changes.
-pub fn component_of(target: &Target) -> Option<&str> {
+pub(crate) fn component_of(target: &Target) -> Option<&str> {
     match target {
         Target::Sandbox { .. } => Some(SANDBOX),
         Target::Component { name, .. } => Some(name),
@@ -273,7 +273,7 @@ fn check_script(step: &ActionStep) -> Result<(), String> {
 
 /// Returns a message if no plugin can deploy the step's component, although its config is
 /// published.
-pub async fn missing_plugin(
+pub(crate) async fn missing_plugin(
     app: &App,
     unit: &mut UnitOfWork,
     run: RunId,
@@ -295,7 +295,11 @@ pub async fn missing_plugin(
 }
 
 /// Config version that a step is rendered from.
-pub async fn version(unit: &mut UnitOfWork, run: RunId, step: &Step) -> Result<u32, Problem> {
+pub(crate) async fn version(
+    unit: &mut UnitOfWork,
+    run: RunId,
+    step: &Step,
+) -> Result<u32, Problem> {
     let request = unit.load::<Run>(run).await?.request.clone();
     let request = request.ok_or_else(|| Problem::not_found(run))?;
     let install = unit.load::<Install>(request.install).await?;

@@ -11,7 +11,7 @@ const HSTS: &str = "max-age=31536000";
 
 /// Adds the headers. `https` is true if clients reach the listener by TLS, which the server or a
 /// proxy terminates.
-pub fn secure(mut response: Response, https: bool) -> Response {
+pub(crate) fn secure(mut response: Response, https: bool) -> Response {
     let headers = response.headers_mut();
     set_default(headers, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     set_default(headers, header::CACHE_CONTROL, "no-store");

@@ -11,7 +11,7 @@ use super::{headers, panicked};
 use crate::{listen::ParkedResponse, state::App};
 
 /// Measures every request by route, method and status, and adds the security headers.
-pub async fn measure(
+pub(super) async fn measure(
     State((app, https)): State<(App, bool)>,
     request: Request,
     next: Next,

@@ -14,7 +14,7 @@ use crate::{
 
 /// Records a forgery attempt if the call was rejected as a report on another runner's job, or as a
 /// false statement. The number of records is limited.
-pub async fn record_forgery<T>(
+pub(super) async fn record_forgery<T>(
     app: &App,
     runner: &RunnerCaller,
     (job, execution): (JobId, ExecutionId),
@@ -45,7 +45,7 @@ pub async fn record_forgery<T>(
 }
 
 /// Records that a runner sent different bytes for stored log bytes, once per execution.
-pub async fn record_divergence(
+pub(super) async fn record_divergence(
     app: &App,
     runner: &RunnerCaller,
     (job, execution): (JobId, ExecutionId),

@@ -20,14 +20,14 @@ use crate::{
 };
 
 /// Maximum size in bytes of a blob in a report.
-pub const MAX_BYTES: usize = 8 * 1024 * 1024;
+pub(crate) const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// Store bytes of an execution under their digest. Idempotent.
 #[utoipa::path(put, path = "/runner/v1/blobs/{sha256}", tag = "work",
     params(("sha256" = String, Path), ("Execution" = String, Header)),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 204), (status = "4XX", body = schemas::problem::Problem)))]
-pub async fn put(
+pub(crate) async fn put(
     State(app): State<App>,
     runner: RunnerCaller,
     extract::Path(sha256): extract::Path<String>,

@@ -18,7 +18,7 @@ use crate::{
 
 /// Returns true if the runner may run the job: builds on build runners, steps on runners of their
 /// install.
-pub fn may_run(runner: &RunnerCaller, job: &Job) -> bool {
+pub(super) fn may_run(runner: &RunnerCaller, job: &Job) -> bool {
     job.work.as_ref().is_some_and(|work| match work.origin {
         Origin::Build { .. } => runner.mode == RunnerMode::Build,
         Origin::Step { install, .. } => runner.install == Some(install),
@@ -26,14 +26,14 @@ pub fn may_run(runner: &RunnerCaller, job: &Job) -> bool {
 }
 
 /// Metadata of the events that a runner's call causes.
-pub fn call(runner: &RunnerCaller, route: &'static str) -> Call {
+pub(super) fn call(runner: &RunnerCaller, route: &'static str) -> Call {
     let meta = Meta::new(runner.actor(), ids::new_ulid().to_string());
     Call::of(Meta { route: Some(route.into()), ..meta })
 }
 
 /// Converts a conflict into a problem that the runner retries. Runners treat most other problems as
 /// final.
-pub fn retryable(problem: Problem) -> Problem {
+pub(super) fn retryable(problem: Problem) -> Problem {
     if problem.code == Code::Conflict {
         Problem::new(Code::Busy, problem.detail).retry_after(1)
     } else {
@@ -42,7 +42,7 @@ pub fn retryable(problem: Problem) -> Problem {
 }
 
 /// Counts one call against the runner's rate limit.
-pub fn allow(app: &App, runner: &RunnerCaller, calls: CallKind) -> Result<(), Problem> {
+pub(super) fn allow(app: &App, runner: &RunnerCaller, calls: CallKind) -> Result<(), Problem> {
     app.dispatch.allow(runner.id, calls).map_err(|seconds| {
         Problem::new(
             Code::RateLimited,
@@ -54,7 +54,7 @@ pub fn allow(app: &App, runner: &RunnerCaller, calls: CallKind) -> Result<(), Pr
 
 /// Loads the runner into the dispatcher. Each server process needs this query once per runner.
 /// Afterwards, the tail of the log keeps the entry current.
-pub async fn ensure_loaded(app: &App, id: RunnerId) -> Result<(), Problem> {
+pub(super) async fn ensure_loaded(app: &App, id: RunnerId) -> Result<(), Problem> {
     if app.dispatch.state().runners.get(id).is_some() {
         return Ok(());
     }

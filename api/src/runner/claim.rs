@@ -22,7 +22,7 @@ use crate::{
 #[utoipa::path(put, path = "/runner/v1/jobs/{job}/claim", tag = "work", request_body = Claim,
     params(("job" = String, Path)),
     responses((status = 200, body = Claimed), (status = "4XX", body = schemas::problem::Problem)))]
-pub async fn claim(
+pub(crate) async fn claim(
     State(app): State<App>,
     runner: RunnerCaller,
     extract::Path(job): extract::Path<JobId>,

@@ -32,7 +32,7 @@ use crate::{
 /// the same runner.
 #[utoipa::path(post, path = "/runner/v1/enrol", tag = "identity", request_body = Enrol,
     responses((status = 200, body = Enrolled), (status = "4XX", body = schemas::problem::Problem)))]
-pub async fn enrol(
+pub(crate) async fn enrol(
     State(app): State<App>,
     connection: Option<Extension<Ticket>>,
     extract::Json(body): extract::Json<Enrol>,

@@ -37,7 +37,7 @@ use crate::{
     params(("job" = String, Path)),
     responses((status = 200, body = ReportResponse), (status = 202, body = ReportResponse),
         (status = "4XX", body = schemas::problem::Problem)))]
-pub async fn report(
+pub(crate) async fn report(
     State(app): State<App>,
     runner: RunnerCaller,
     extract::Path(job): extract::Path<JobId>,

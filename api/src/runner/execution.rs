@@ -23,7 +23,7 @@ const CLAIM_CHECKS: u32 = 20;
 const CLAIM_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Execution that a call names in its header.
-pub fn execution_header(headers: &HeaderMap) -> Result<ExecutionId, Problem> {
+pub(super) fn execution_header(headers: &HeaderMap) -> Result<ExecutionId, Problem> {
     let header = headers.get(EXECUTION).and_then(|value| value.to_str().ok());
     let named = header.and_then(|value| value.trim().parse().ok());
     named.ok_or_else(|| {
@@ -36,7 +36,7 @@ pub fn execution_header(headers: &HeaderMap) -> Result<ExecutionId, Problem> {
 
 /// Problem with status 412 for an execution that no longer holds its job. The runner stops
 /// reporting and keeps its files.
-pub fn stale_execution(job: &Job) -> Problem {
+pub(super) fn stale_execution(job: &Job) -> Problem {
     let state = dispatch::state(job);
     let detail = format!("the execution no longer holds the job, which is {state}");
     Problem::new(Code::Fenced, detail).with("job_state", state)
@@ -44,7 +44,7 @@ pub fn stale_execution(job: &Job) -> Problem {
 
 /// Checks that the runner may run the job, and that the execution does not belong to another
 /// runner.
-pub fn check_owner(
+pub(super) fn check_owner(
     runner: &RunnerCaller,
     job: &Job,
     execution: ExecutionId,
@@ -64,7 +64,7 @@ pub fn check_owner(
 
 /// Checks that the execution belongs or belonged to the runner, before the server reads data of the
 /// execution. The job aggregate decides whether the report is accepted.
-pub async fn check_may_report(
+pub(super) async fn check_may_report(
     app: &App,
     runner: &RunnerCaller,
     job: JobId,
@@ -93,7 +93,7 @@ fn has_had(job: &Job, execution: ExecutionId) -> bool {
 }
 
 /// Checks that the runner holds this execution, of any job. Waits for a recent claim to arrive.
-pub async fn check_running(
+pub(super) async fn check_running(
     app: &App,
     runner: &RunnerCaller,
     execution: ExecutionId,
@@ -112,7 +112,7 @@ pub async fn check_running(
 ///
 /// The dispatch state is enough to accept a chunk. Before a rejection the server reads the stream,
 /// because it may not have seen a recent claim.
-pub async fn check_may_log(
+pub(super) async fn check_may_log(
     app: &App,
     runner: &RunnerCaller,
     job: JobId,

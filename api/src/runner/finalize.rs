@@ -13,7 +13,7 @@ use crate::{
 
 /// State of a log when its execution ends.
 #[derive(Debug, Clone, PartialEq)]
-pub enum FinalLog {
+pub(super) enum FinalLog {
     /// Complete. Finalized in the commit of the final report.
     Ready(FinalizedLog),
     /// Incomplete, with the number of stored bytes.
@@ -24,7 +24,7 @@ pub enum FinalLog {
 
 /// Compares the stored log with the final report. Returns `None` if the report is not final, or if
 /// the log of a refused job is not empty.
-pub async fn compare_log(
+pub(super) async fn compare_log(
     app: &App,
     execution: ExecutionId,
     body: &ReportBody,
@@ -77,7 +77,7 @@ async fn refused_log(app: &App, execution: ExecutionId) -> Result<Option<FinalLo
 
 /// Completes the log after the final report is committed. Returns the number of stored bytes if
 /// bytes are missing.
-pub async fn complete_log(
+pub(super) async fn complete_log(
     app: &App,
     job: JobId,
     execution: ExecutionId,

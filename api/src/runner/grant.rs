@@ -35,7 +35,7 @@ const DISPATCH_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Builds the response to a claim. It contains all data with which the runner can verify the claim
 /// and start.
-pub async fn claim_response(
+pub(super) async fn claim_response(
     app: &App,
     job: JobId,
     (execution, position): (&Execution, u64),
@@ -104,7 +104,7 @@ async fn claim_event(app: &App, job: JobId, held: &Execution) -> Result<StoredEv
 }
 
 /// Signed manifest of the job.
-pub async fn manifest(app: &App, job: JobId) -> Result<Envelope, Problem> {
+pub(super) async fn manifest(app: &App, job: JobId) -> Result<Envelope, Problem> {
     let work = app.engine.load::<Job>(job).await?.work.clone();
     let digest = work.ok_or_else(|| Problem::not_found(job))?.manifest;
     let payload = blob::get(&app.pool, &digest).await?;
@@ -130,7 +130,11 @@ async fn grant(
 }
 
 /// Digest of the grant of this execution, computed from current data.
-pub async fn digest(app: &App, job: JobId, execution: &Execution) -> Result<Digest, Problem> {
+pub(super) async fn digest(
+    app: &App,
+    job: JobId,
+    execution: &Execution,
+) -> Result<Digest, Problem> {
     let claimed = claim_event(app, job, execution).await?;
     let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };
     let payload = payload(app, job, execution, fence, &claimed).await?;

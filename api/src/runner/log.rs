@@ -30,7 +30,7 @@ const INTERVAL_WITH_READERS_MS: u64 = 250;
         ("Content-Range" = String, Header), ("Repr-Digest" = String, Header)),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 202, body = LogResponse), (status = "4XX", body = schemas::problem::Problem)))]
-pub async fn append(
+pub(crate) async fn append(
     State(app): State<App>,
     runner: RunnerCaller,
     extract::Path(job): extract::Path<JobId>,

@@ -22,7 +22,7 @@ use crate::{
 
 /// Query parameters of a poll.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
-pub struct PollQuery {
+pub(crate) struct PollQuery {
     /// Seconds to wait for directives. The server may wait less. Without a value, the server's
     /// long-poll timeout applies.
     wait: Option<u64>,
@@ -32,7 +32,7 @@ pub struct PollQuery {
 #[utoipa::path(post, path = "/runner/v1/poll", tag = "session", params(PollQuery), request_body = Poll,
     responses((status = 200, body = PollResponse), (status = 204),
         (status = "4XX", body = schemas::problem::Problem)))]
-pub async fn poll(
+pub(crate) async fn poll(
     State(app): State<App>,
     runner: RunnerCaller,
     aside: Option<Extension<ParkedResponse>>,

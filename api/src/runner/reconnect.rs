@@ -11,7 +11,7 @@ use crate::{dispatch::ContactChanges, extract::RunnerCaller, problem::Problem, s
 /// Records reattached jobs, a reconnected runner, and a runner that its operator disabled or
 /// enabled. If the database is unavailable, the runner's call succeeds anyway and the next call
 /// retries.
-pub async fn record_contact(
+pub(super) async fn record_contact(
     app: &App,
     runner: &RunnerCaller,
     touched: ContactChanges,
@@ -62,7 +62,7 @@ async fn append_transitions(
 }
 
 /// Records that the runner reconnected, if it was recorded as disconnected.
-pub async fn record_reconnect(app: &App, runner: &RunnerCaller) -> Result<(), Problem> {
+pub(super) async fn record_reconnect(app: &App, runner: &RunnerCaller) -> Result<(), Problem> {
     let disconnected = app
         .dispatch
         .state()

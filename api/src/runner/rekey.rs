@@ -18,7 +18,7 @@ use crate::{
 /// both keys.
 #[utoipa::path(post, path = "/runner/v1/rekey", tag = "identity", request_body = RekeyRequest,
     responses((status = 200, body = Rekeyed), (status = "4XX", body = schemas::problem::Problem)))]
-pub async fn rekey(
+pub(crate) async fn rekey(
     State(app): State<App>,
     extract::Json(body): extract::Json<RekeyRequest>,
 ) -> ApiResult<Rekeyed> {

@@ -13,7 +13,7 @@ use crate::{extract::RunnerCaller, problem::Problem, state::App};
 /// Decides on each journal entry, and on each execution that the journal does not contain. Skips
 /// executions that were claimed in this same session: a duplicate of the opening request can arrive
 /// after such a claim.
-pub async fn resume(
+pub(super) async fn resume(
     app: &App,
     runner: &RunnerCaller,
     session: SessionId,

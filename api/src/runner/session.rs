@@ -50,7 +50,7 @@ struct SessionRow {
 /// repeated call returns the same session.
 #[utoipa::path(post, path = "/runner/v1/sessions", tag = "session", request_body = OpenSession,
     responses((status = 200, body = SessionOpened), (status = "4XX", body = schemas::problem::Problem)))]
-pub async fn open(
+pub(crate) async fn open(
     State(app): State<App>,
     connection: Option<Extension<Ticket>>,
     extract::Json(body): extract::Json<OpenSession>,
@@ -99,7 +99,7 @@ pub async fn open(
 #[utoipa::path(delete, path = "/runner/v1/sessions/{session}", tag = "session",
     params(("session" = String, Path)),
     responses((status = 204), (status = "4XX", body = schemas::problem::Problem)))]
-pub async fn close(
+pub(crate) async fn close(
     State(app): State<App>,
     runner: RunnerCaller,
     extract::Path(session): extract::Path<SessionId>,
@@ -234,7 +234,7 @@ async fn record_opening(
 /// Takes over a session that another server opened, or that this server opened before a restart.
 /// The capabilities are not in the database. Until the next opening, the session is assumed to
 /// accept all kinds of jobs that suit the runner's mode.
-pub async fn adopt(
+pub(crate) async fn adopt(
     app: &App,
     runner: &RunnerCaller,
     session: SessionId,

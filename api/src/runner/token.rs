@@ -17,7 +17,7 @@ use crate::{
 /// Get an access token for a session, authenticated by a signed assertion.
 #[utoipa::path(post, path = "/runner/v1/token", tag = "identity", request_body = TokenRequest,
     responses((status = 200, body = TokenResponse), (status = "4XX", body = schemas::problem::Problem)))]
-pub async fn token(
+pub(crate) async fn token(
     State(app): State<App>,
     connection: Option<Extension<Ticket>>,
     extract::Json(body): extract::Json<TokenRequest>,

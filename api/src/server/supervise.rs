@@ -21,7 +21,7 @@ const WINDOW: Duration = Duration::from_secs(300);
 const BACK_OFF: Duration = Duration::from_millis(200);
 
 /// Runs a task until the server stops. Restarts a task that panics or ends early.
-pub fn supervise<F>(
+pub(super) fn supervise<F>(
     tasks: &mut JoinSet<()>,
     app: &App,
     name: &'static str,
@@ -70,7 +70,7 @@ async fn run_supervised<F>(
 }
 
 /// Ends the process when a required task ends.
-pub fn require(
+pub(super) fn require(
     tasks: &mut JoinSet<()>,
     app: &App,
     name: &'static str,

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Server with its data directory.
-pub struct Started {
+pub(crate) struct Started {
     pub server: Server,
     pub data: tempfile::TempDir,
     pub http: reqwest::Client,
@@ -28,7 +28,7 @@ pub struct Started {
 }
 
 /// Job that an execution holds, with its token.
-pub struct ClaimedJob {
+pub(crate) struct ClaimedJob {
     pub job: JobId,
     pub execution: ExecutionId,
     pub token: String,
@@ -36,12 +36,12 @@ pub struct ClaimedJob {
 
 impl Started {
     /// Starts a server on free loopback ports.
-    pub async fn new() -> Started {
+    pub(crate) async fn new() -> Started {
         Started::by(system_clock()).await
     }
 
     /// Starts a server with another clock.
-    pub async fn by(clock: Clock) -> Started {
+    pub(crate) async fn by(clock: Clock) -> Started {
         let data = tempfile::tempdir().unwrap();
         let database = testing::fresh_database().await.unwrap();
         let server = Server::start_with(options(data.path(), &database.url), clock).await.unwrap();
@@ -49,7 +49,7 @@ impl Started {
     }
 
     /// Starts a server with other options.
-    pub async fn with(change: impl FnOnce(&mut Options)) -> Started {
+    pub(crate) async fn with(change: impl FnOnce(&mut Options)) -> Started {
         let data = tempfile::tempdir().unwrap();
         let database = testing::fresh_database().await.unwrap();
         let mut options = options(data.path(), &database.url);
@@ -59,17 +59,17 @@ impl Started {
     }
 
     /// Starts another server on the same database, with the same archives and wrapping key.
-    pub async fn beside(first: &Started) -> Started {
+    pub(crate) async fn beside(first: &Started) -> Started {
         Started::try_beside(first).await.unwrap()
     }
 
     /// Starts another server, which may fail.
-    pub async fn try_beside(other: &Started) -> Result<Started, StartError> {
+    pub(crate) async fn try_beside(other: &Started) -> Result<Started, StartError> {
         Started::beside_at(other, &other.database).await
     }
 
     /// Starts another server with another database URL.
-    pub async fn beside_at(other: &Started, database: &str) -> Result<Started, StartError> {
+    pub(crate) async fn beside_at(other: &Started, database: &str) -> Result<Started, StartError> {
         let data = tempfile::tempdir().unwrap();
         std::fs::create_dir(data.path().join("keys")).unwrap();
         let [from, to] = [&other.data, &data].map(|data| data.path().join("keys/subjects.key"));
@@ -80,25 +80,25 @@ impl Started {
         Ok(Started { server, data, http: client(), database: database.to_owned() })
     }
 
-    pub fn app(&self) -> &App {
+    pub(crate) fn app(&self) -> &App {
         &self.server.app
     }
 
-    pub fn control(&self, path: &str) -> String {
+    pub(crate) fn control(&self, path: &str) -> String {
         format!("{}{path}", self.server.ready.control)
     }
 
-    pub fn runner(&self, path: &str) -> String {
+    pub(crate) fn runner(&self, path: &str) -> String {
         format!("{}{path}", self.server.ready.runner)
     }
 
-    pub fn owner_token(&self) -> String {
+    pub(crate) fn owner_token(&self) -> String {
         let file = self.server.ready.owner_token_file.as_ref().unwrap();
         std::fs::read_to_string(file).unwrap().trim().to_string()
     }
 
     /// Queues a job with these inputs and artifacts, and claims it.
-    pub async fn held(
+    pub(crate) async fn held(
         &self,
         kind: JobKind,
         inputs: Value,
@@ -119,7 +119,7 @@ impl Started {
 }
 
 /// Appends the events of the job's commands.
-pub async fn tell(app: &App, job: JobId, commands: Vec<JobCommand>) {
+pub(crate) async fn tell(app: &App, job: JobId, commands: Vec<JobCommand>) {
     let mut loaded = app.log().load::<Job>(&job.to_string()).await.unwrap();
     let (expected, mut events) = (loaded.version, vec![]);
     for command in commands {
@@ -134,18 +134,23 @@ pub async fn tell(app: &App, job: JobId, commands: Vec<JobCommand>) {
 }
 
 /// Start options of a test server.
-pub fn options(data: &Path, database: &str) -> Options {
+pub(crate) fn options(data: &Path, database: &str) -> Options {
     let database = event_log::connect::options(database).unwrap();
     Options::on_loopback(data.to_path_buf(), database)
 }
 
 /// Creates a client for servers with and without TLS.
-pub fn client() -> reqwest::Client {
+pub(crate) fn client() -> reqwest::Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::new()
 }
 
-pub fn manifest(job: JobId, kind: JobKind, inputs: Value, artifacts: Vec<ArtifactRef>) -> Manifest {
+pub(crate) fn manifest(
+    job: JobId,
+    kind: JobKind,
+    inputs: Value,
+    artifacts: Vec<ArtifactRef>,
+) -> Manifest {
     Manifest {
         version: 1,
         job,
@@ -164,7 +169,7 @@ pub fn manifest(job: JobId, kind: JobKind, inputs: Value, artifacts: Vec<Artifac
 }
 
 /// Work of a build job.
-pub fn work(kind: JobKind, manifest: Digest) -> Work {
+pub(crate) fn work(kind: JobKind, manifest: Digest) -> Work {
     let (app, component) = (AppId(Ulid::new()), ComponentId(Ulid::new()));
     let origin = Origin::Build { app, component, build: BuildId(Ulid::new()) };
     let (class, attempts) = (JobClass::Pure, 3);
@@ -172,6 +177,6 @@ pub fn work(kind: JobKind, manifest: Digest) -> Work {
 }
 
 /// Inputs of a build of this repository.
-pub fn build_inputs(repository: &str, source: &Digest) -> Value {
+pub(crate) fn build_inputs(repository: &str, source: &Digest) -> Value {
     json!({"component": "x", "repository": repository, "source": source})
 }

@@ -18,7 +18,7 @@ use crate::{
 
 /// New token with its text. The log has only a hash of the text.
 #[derive(Debug, Clone)]
-pub struct CreatedToken {
+pub(crate) struct CreatedToken {
     /// Principal that the token identifies.
     pub principal: PrincipalId,
     pub token: TokenId,
@@ -29,7 +29,7 @@ pub struct CreatedToken {
 
 /// Creates a service principal with one role, and a token for it. The token is valid from the next
 /// request to this server.
-pub async fn create(
+pub(crate) async fn create(
     app: &App,
     call: &Call,
     (name, role): (Option<String>, Role),
@@ -76,7 +76,7 @@ pub async fn create(
 ///
 /// A name can be removed even if no such principal exists. The name is stored before the principal
 /// is created, and the server may stop in between.
-pub async fn set_name(
+pub(crate) async fn set_name(
     app: &App,
     principal: PrincipalId,
     name: Option<String>,
@@ -100,7 +100,7 @@ fn too_long() -> Problem {
 
 /// Revokes a token, effective from the next request to this server. Rejects the request for the
 /// only valid token of the last owner.
-pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, Problem> {
+pub(crate) async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, Problem> {
     let of = tokens::token(&app.pool, token).await?;
     let principal = of.ok_or_else(|| Problem::not_found(token))?.principal;
     let owners = app.principals.owners();
@@ -122,7 +122,7 @@ pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, 
 }
 
 /// Grants a role to a principal, effective from the next request to this server.
-pub async fn grant_role(
+pub(crate) async fn grant_role(
     app: &App,
     call: &Call,
     principal: PrincipalId,
@@ -139,7 +139,7 @@ pub async fn grant_role(
 
 /// Revokes a role from a principal, effective from the next request to this server. Rejects the
 /// request for the owner role of the only owner.
-pub async fn revoke_role(
+pub(crate) async fn revoke_role(
     app: &App,
     call: &Call,
     principal: PrincipalId,

@@ -24,7 +24,7 @@ use crate::{
 
 /// Result of a sync or a dry run.
 #[derive(Debug, Clone)]
-pub struct SyncResult {
+pub(crate) struct SyncResult {
     /// App. `None` if a dry run used the name of an app that does not exist.
     pub app: Option<AppId>,
     /// Config version of the bundle. For a dry run, the version that a sync would create.
@@ -45,7 +45,7 @@ pub struct SyncResult {
 
 /// Publication of a bundle, or its comparison with a published version.
 #[derive(Debug, Clone, Copy)]
-pub enum SyncOptions {
+pub(crate) enum SyncOptions {
     Publish,
     /// Compares the bundle with the given version, or with the newest version, and changes nothing.
     DryRun {
@@ -54,7 +54,7 @@ pub enum SyncOptions {
 }
 
 /// Publishes a bundle, given as an uncompressed tar archive, for the app with this name.
-pub async fn sync(
+pub(crate) async fn sync(
     app: &App,
     call: &Call,
     name: &str,
@@ -113,7 +113,7 @@ async fn dry_run(
 }
 
 /// Resolves the name or id of an app.
-pub async fn find(app: &App, name: &str) -> Result<AppId, Problem> {
+pub(crate) async fn find(app: &App, name: &str) -> Result<AppId, Problem> {
     if let Ok(id) = name.parse::<AppId>() {
         return Ok(id);
     }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Queues the job that builds the artifact. Repeated calls have no effect.
-pub async fn queue(app: &App, call: &Call, build: BuildId) -> Result<Done<()>, Problem> {
+pub(crate) async fn queue(app: &App, call: &Call, build: BuildId) -> Result<Done<()>, Problem> {
     let app = app.clone();
     let engine = app.engine.clone();
     engine
@@ -29,12 +29,12 @@ pub async fn queue(app: &App, call: &Call, build: BuildId) -> Result<Done<()>, P
 }
 
 /// Completes a build with the result of its job.
-pub async fn settle(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
+pub(crate) async fn settle(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
     app.engine.transact(call, move |unit| complete_build(unit, job).boxed()).await
 }
 
 /// Fails a build whose manifest cannot be rendered or whose job result cannot be applied.
-pub async fn give_up(
+pub(crate) async fn give_up(
     app: &App,
     call: &Call,
     build: BuildId,

@@ -20,7 +20,7 @@ use crate::{
 
 const PREFIX: &str = "stead_enrol_";
 /// Lifetime of an enrolment token.
-pub const TTL: chrono::TimeDelta = chrono::TimeDelta::hours(1);
+pub(crate) const TTL: chrono::TimeDelta = chrono::TimeDelta::hours(1);
 
 /// New token with its text. The log has only a hash of the text.
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ pub async fn issue(
 }
 
 /// Revokes a token that no runner has used yet.
-pub async fn revoke(
+pub(crate) async fn revoke(
     app: &App,
     call: &Call,
     token: TokenId,
@@ -74,7 +74,10 @@ pub async fn revoke(
 }
 
 /// Creates a token within a larger unit of work.
-pub async fn issue_in(unit: &mut UnitOfWork, purpose: Purpose) -> Result<NewEnrolment, Problem> {
+pub(crate) async fn issue_in(
+    unit: &mut UnitOfWork,
+    purpose: Purpose,
+) -> Result<NewEnrolment, Problem> {
     let (id, token) = generate();
     let expires_at = unit.now() + TTL;
     let issue = EnrolmentToken { purpose, sha256: hash(&token)?, expires_at };
@@ -83,14 +86,14 @@ pub async fn issue_in(unit: &mut UnitOfWork, purpose: Purpose) -> Result<NewEnro
 }
 
 /// Id in an enrolment token. `None` if the text is not an enrolment token.
-pub fn id_of(token: &str) -> Option<TokenId> {
+pub(crate) fn id_of(token: &str) -> Option<TokenId> {
     let (ulid, secret) = token.strip_prefix(PREFIX)?.split_once('_')?;
     let plain = secret.len() == 64 && secret.bytes().all(|b| b.is_ascii_hexdigit());
     plain.then(|| format!("{}{ulid}", TokenId::PREFIX).parse().ok()).flatten()
 }
 
 /// Digest of a token, as stored in the log.
-pub fn hash(token: &str) -> Result<Digest, Problem> {
+pub(crate) fn hash(token: &str) -> Result<Digest, Problem> {
     event_log::blob::digest(token.as_bytes()).map_err(Problem::internal)
 }
 

@@ -33,7 +33,7 @@ const PROJECTION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Planned changes of one install.
 #[derive(Debug, Clone)]
-pub struct InstallImpact {
+pub(crate) struct InstallImpact {
     pub install: InstallId,
     pub name: String,
     /// Config version that the install follows now.
@@ -50,7 +50,7 @@ pub struct InstallImpact {
 
 /// Impact on one install. `inputs_of` selects the inputs that the install had at an earlier config
 /// version; `None` selects the current inputs.
-pub async fn of_install(
+pub(crate) async fn of_install(
     app: &App,
     install: InstallId,
     inputs_of: Option<u32>,
@@ -76,7 +76,7 @@ pub async fn of_install(
 
 /// Impact on the first [`MAX_INSTALLS`] installs, except deprovisioned ones. Also returns the
 /// number of further installs.
-pub async fn impact(
+pub(crate) async fn impact(
     app: &App,
     of: AppId,
     config: &Config,
@@ -137,7 +137,7 @@ fn planned_operation(step: &StepSpec) -> Option<(String, Operation)> {
 
 /// Config version that publishing this bundle would create. Its builds do not exist, and the
 /// planner ignores builds.
-pub fn preview_version(state: &AppState, config: &Config, bundle: &Digest) -> Published {
+pub(crate) fn preview_version(state: &AppState, config: &Config, bundle: &Digest) -> Published {
     let sandbox = config.app.sandbox.iter().map(|sandbox| (SANDBOX, &sandbox.module));
     let components = config.app.components.iter().map(|one| (one.name.as_str(), &one.module));
     let part = |(name, module): (&str, &app_config::model::Module)| PublishedComponent {

@@ -18,7 +18,7 @@ use serde_json::Value;
 mod inputs;
 
 use inputs::{check_changes, check_new, check_stored};
-pub use inputs::{differences, of_version};
+pub(crate) use inputs::{differences, of_version};
 
 use super::{
     enrolments::{self, NewEnrolment},
@@ -35,7 +35,7 @@ use crate::{
 
 /// Parameters of a new install.
 #[derive(Debug, Clone)]
-pub struct NewInstall {
+pub(crate) struct NewInstall {
     pub app: AppId,
     pub name: String,
     pub inputs: BTreeMap<String, String>,
@@ -51,7 +51,7 @@ pub struct NewInstall {
 
 /// New install with the enrolment token for its runner.
 #[derive(Debug, Clone)]
-pub struct Created {
+pub(crate) struct Created {
     pub install: InstallId,
     /// Config version that the install follows.
     pub config_version: u32,
@@ -60,7 +60,11 @@ pub struct Created {
 }
 
 /// Creates an install with an enrolment token for its runner.
-pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Created>, Problem> {
+pub(crate) async fn create(
+    app: &App,
+    call: &Call,
+    new: NewInstall,
+) -> Result<Done<Created>, Problem> {
     if !domain::name::is_valid(&new.name) {
         let detail = format!(
             "{:?} is not a valid install name: use lower-case letters, digits, - and _, at most \
@@ -123,7 +127,7 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
 
 /// Changes of an existing install.
 #[derive(Debug, Clone, Default)]
-pub struct Update {
+pub(crate) struct Update {
     pub set: BTreeMap<String, String>,
     /// Inputs to reset to their defaults.
     pub unset: BTreeSet<String>,
@@ -144,7 +148,7 @@ pub struct Update {
 
 /// Changes an install. If the change requires a run, plans the run in the same commit and returns
 /// its id.
-pub async fn update(
+pub(crate) async fn update(
     app: &App,
     call: &Call,
     install: InstallId,
@@ -274,7 +278,7 @@ async fn check_removed_components(
 
 /// Creates an enrolment token for the first runner of an install, or for the successor of a revoked
 /// runner.
-pub async fn enrol(
+pub(crate) async fn enrol(
     app: &App,
     call: &Call,
     install: InstallId,
@@ -303,7 +307,7 @@ pub async fn enrol(
 }
 
 /// Accepts a state of a component, even if a newer state or another lineage is known.
-pub async fn accept_state(
+pub(crate) async fn accept_state(
     app: &App,
     call: &Call,
     install: InstallId,
@@ -327,7 +331,7 @@ pub async fn accept_state(
 }
 
 /// Resolves the name or id of an install.
-pub async fn find(app: &App, name: &str) -> Result<InstallId, Problem> {
+pub(crate) async fn find(app: &App, name: &str) -> Result<InstallId, Problem> {
     if let Ok(id) = name.parse::<InstallId>() {
         return Ok(id);
     }

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Requests the cancellation of a job. `force` shortens the grace period to 5 seconds.
-pub async fn cancel(
+pub(crate) async fn cancel(
     app: &App,
     call: &Call,
     job: JobId,
@@ -26,7 +26,7 @@ pub async fn cancel(
 }
 
 /// Resolves an execution with an unknown outcome.
-pub async fn resolve(
+pub(crate) async fn resolve(
     app: &App,
     call: &Call,
     job: JobId,
@@ -40,7 +40,7 @@ pub async fn resolve(
 }
 
 /// Finalizes a log within a larger unit of work.
-pub async fn finalize_log(
+pub(crate) async fn finalize_log(
     unit: &mut UnitOfWork,
     job: JobId,
     log: FinalizedLog,
@@ -53,7 +53,7 @@ pub async fn finalize_log(
 }
 
 /// Finalizes a log whose rest will not arrive.
-pub async fn finalize_incomplete_log(
+pub(crate) async fn finalize_incomplete_log(
     app: &App,
     meta: Meta,
     job: JobId,

@@ -20,7 +20,7 @@ const MAX_JOURNALS: i64 = 8;
 
 /// Stores a journal head that the runner has signed. An invalid head does not fail the request that
 /// contains it, because the result of a job must not be lost.
-pub async fn store(app: &App, runner: RunnerId, head: &Envelope) {
+pub(crate) async fn store(app: &App, runner: RunnerId, head: &Envelope) {
     if let Err(why) = verify_and_store(app, runner, head).await {
         tracing::warn!(runner.id = %runner, error = %why, "Cannot store the head of a journal");
     }
@@ -77,7 +77,10 @@ async fn verify_and_store(app: &App, runner: RunnerId, envelope: &Envelope) -> R
 }
 
 /// Stored journal heads of a runner, the newest first.
-pub async fn heads(app: &App, runner: RunnerId) -> Result<Vec<ReceivedJournalHead>, Problem> {
+pub(crate) async fn heads(
+    app: &App,
+    runner: RunnerId,
+) -> Result<Vec<ReceivedJournalHead>, Problem> {
     let rows = sqlx::query(
         "select journal_id, entries, head::text as head, received_at from runner_journal \
          where runner = $1 order by received_at desc, journal_id desc",

@@ -16,7 +16,7 @@ use crate::{
 
 /// Result of a retry.
 #[derive(Debug, Clone)]
-pub struct RetriedBuilds {
+pub(crate) struct RetriedBuilds {
     pub app: AppId,
     /// Config version with the new builds.
     pub version: u32,
@@ -25,7 +25,11 @@ pub struct RetriedBuilds {
 }
 
 /// Retries the failed builds of the newest config version, given one of them.
-pub async fn retry(app: &App, call: &Call, build: BuildId) -> Result<Done<RetriedBuilds>, Problem> {
+pub(crate) async fn retry(
+    app: &App,
+    call: &Call,
+    build: BuildId,
+) -> Result<Done<RetriedBuilds>, Problem> {
     app.engine.transact(call, move |unit| retry_failed(unit, build).boxed()).await
 }
 

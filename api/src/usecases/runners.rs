@@ -13,7 +13,7 @@ use crate::{
 
 /// Control command for a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunnerControl {
+pub(crate) enum RunnerControl {
     /// Disable the runner: it gets no jobs until it is enabled.
     Disable,
     Enable,
@@ -27,7 +27,7 @@ pub enum RunnerControl {
 }
 
 /// Applies a control command to a runner, effective from the runner's next request.
-pub async fn apply_control(
+pub(crate) async fn apply_control(
     app: &App,
     call: &Call,
     runner: RunnerId,

@@ -26,7 +26,7 @@ use crate::{
 
 /// Parameters of a run.
 #[derive(Debug, Clone)]
-pub struct RunRequest {
+pub(crate) struct RunRequest {
     pub kind: RunKind,
     pub scope: Scope,
     /// Name of the action, for a run of the kind action.
@@ -38,7 +38,7 @@ pub struct RunRequest {
 
 /// Requests a run. Rejects a run without changes, except for a deprovision: if nothing is left to
 /// destroy, deprovisions the install without a run.
-pub async fn request(
+pub(crate) async fn request(
     app: &App,
     call: &Call,
     install: InstallId,
@@ -70,7 +70,11 @@ pub async fn request(
 
 /// Provisions an install once, when its first runner enrols. A replacement runner starts no run,
 /// so an install that was torn down stays empty.
-pub async fn provision(app: &App, call: &Call, install: InstallId) -> Result<Done<()>, Problem> {
+pub(crate) async fn provision(
+    app: &App,
+    call: &Call,
+    install: InstallId,
+) -> Result<Done<()>, Problem> {
     let (owned, engine) = (app.clone(), app.engine.clone());
     let by = call.meta.actor.clone();
     engine
@@ -96,7 +100,7 @@ pub async fn provision(app: &App, call: &Call, install: InstallId) -> Result<Don
 }
 
 /// Plans a run from the current state and admits it to the install, in one commit.
-pub async fn plan_and_admit(
+pub(crate) async fn plan_and_admit(
     app: &App,
     unit: &mut UnitOfWork,
     install: InstallId,
@@ -212,7 +216,7 @@ fn check_plugins(config: &Config, names: &BTreeSet<String>) -> Result<(), Proble
 }
 
 /// Approves the plan with this digest.
-pub async fn approve(
+pub(crate) async fn approve(
     app: &App,
     call: &Call,
     run: RunId,
@@ -222,7 +226,7 @@ pub async fn approve(
 }
 
 /// Denies the plan with this digest.
-pub async fn deny(
+pub(crate) async fn deny(
     app: &App,
     call: &Call,
     run: RunId,
@@ -233,7 +237,7 @@ pub async fn deny(
 
 /// Cancels a run: skips steps that have not started, and requests the cancellation of steps in
 /// progress.
-pub async fn cancel(
+pub(crate) async fn cancel(
     app: &App,
     call: &Call,
     run: RunId,
@@ -245,7 +249,7 @@ pub async fn cancel(
 }
 
 /// Records that an approval timed out.
-pub async fn expire_approval(
+pub(crate) async fn expire_approval(
     app: &App,
     call: &Call,
     run: RunId,
@@ -256,7 +260,7 @@ pub async fn expire_approval(
 }
 
 /// Starts an automatic retry after its back-off.
-pub async fn start_retry(
+pub(crate) async fn start_retry(
     app: &App,
     call: &Call,
     run: RunId,
@@ -268,7 +272,7 @@ pub async fn start_retry(
 
 /// Retries failed steps. While the run is in progress, the run itself repeats the steps. Otherwise
 /// a new run does the remaining work.
-pub async fn retry(
+pub(crate) async fn retry(
     app: &App,
     call: &Call,
     run: RunId,

@@ -28,7 +28,7 @@ struct SourceLocation {
 }
 
 /// Checks the names, number and size of outputs.
-pub fn check_limits(outputs: &Outputs) -> Result<(), Problem> {
+pub(crate) fn check_limits(outputs: &Outputs) -> Result<(), Problem> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let is_name = |name: &str| !name.is_empty() && name.len() <= 128 && name.chars().all(plain);
     let mut errors: Vec<FieldProblem> = outputs
@@ -61,7 +61,7 @@ pub fn check_limits(outputs: &Outputs) -> Result<(), Problem> {
 }
 
 /// Checks that all outputs exist that these steps read.
-pub fn check_available(
+pub(crate) fn check_available(
     config: &Config,
     install: &Install,
     steps: &[StepSpec],
@@ -78,7 +78,7 @@ pub fn check_available(
 }
 
 /// Checks that all outputs exist that the first provision reads.
-pub fn check_all_available(config: &Config, install: &Install) -> Result<(), Problem> {
+pub(crate) fn check_all_available(config: &Config, install: &Install) -> Result<(), Problem> {
     let app = &config.app;
     let sandbox = app.sandbox.iter().map(|_| OutputReader::Module(SANDBOX));
     let components = app.components.iter().map(|component| OutputReader::Module(&component.name));
@@ -175,7 +175,7 @@ fn reject_missing(install: &Install, missing: Missing) -> Result<(), Problem> {
 
 /// Checks that these changes have an effect. Only the customer can change outputs that the runner
 /// reported, and only outputs that are set can be removed.
-pub fn check_changes(
+pub(crate) fn check_changes(
     install: &Install,
     changes: &BTreeMap<String, Option<Value>>,
 ) -> Result<(), Problem> {
@@ -210,7 +210,10 @@ pub fn check_changes(
 }
 
 /// Applies changes to the outputs that the vendor set. `None` removes an output.
-pub fn apply_changes(current: &Outputs, changes: &BTreeMap<String, Option<Value>>) -> Outputs {
+pub(crate) fn apply_changes(
+    current: &Outputs,
+    changes: &BTreeMap<String, Option<Value>>,
+) -> Outputs {
     let mut outputs = current.clone();
     for (name, value) in changes {
         match value {

@@ -17,13 +17,13 @@ use crate::{
     state::App,
 };
 
-pub mod settle;
+pub(crate) mod settle;
 
 /// Maximum length of a failure detail, in bytes. Longer text might exceed the size of an event.
 const MAX_DETAIL_BYTES: usize = 4096;
 
 /// Executes the effects that a run requires now. Idempotent.
-pub async fn go_on(app: &App, call: &Call, run: RunId) -> Result<Done<()>, Problem> {
+pub(crate) async fn go_on(app: &App, call: &Call, run: RunId) -> Result<Done<()>, Problem> {
     let (owned, engine) = (app.clone(), app.engine.clone());
     engine
         .transact(call, move |unit| {
@@ -40,7 +40,7 @@ pub async fn go_on(app: &App, call: &Call, run: RunId) -> Result<Done<()>, Probl
 }
 
 /// Executes one effect of a run, if the run still requires it.
-pub async fn go_on_with(
+pub(crate) async fn go_on_with(
     app: &App,
     call: &Call,
     run: RunId,
@@ -62,7 +62,7 @@ pub async fn go_on_with(
 }
 
 /// Fails the step whose effect cannot be executed, so that the run does not stall.
-pub async fn give_up(
+pub(crate) async fn give_up(
     app: &App,
     call: &Call,
     run: RunId,

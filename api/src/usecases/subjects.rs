@@ -16,7 +16,7 @@ use crate::{
 /// Shreds a data subject: makes its personal data unreadable, irreversibly. Rejects a subject in
 /// use. After this call, this server cannot decrypt the data. A background task erases copies
 /// (`reactions/erasure.rs`). If the subject is already shredded, its copies are erased again.
-pub async fn shred(
+pub(crate) async fn shred(
     app: &App,
     call: &Call,
     subject: SubjectId,

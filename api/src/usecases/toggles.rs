@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Records the components that an install enables or disables.
-pub async fn set(
+pub(super) async fn set(
     unit: &mut UnitOfWork,
     install: InstallId,
     config: &Config,
@@ -60,7 +60,7 @@ fn field(message: String) -> FieldProblem {
 
 /// Message about enabled components that require disabled components. `None` if there are no such
 /// components.
-pub fn problem(config: &Config, toggles: &Toggles) -> Option<String> {
+pub(super) fn problem(config: &Config, toggles: &Toggles) -> Option<String> {
     let broken: Vec<String> = unmet_dependencies(config, toggles)
         .into_iter()
         .map(|(name, missing)| format!("{name} requires {}", listed(missing)))
@@ -74,7 +74,7 @@ pub fn problem(config: &Config, toggles: &Toggles) -> Option<String> {
 }
 
 /// Scope of a run without the disabled components. Rejects a scope that names a disabled component.
-pub fn scope(config: &Config, toggles: &Toggles, scope: Scope) -> Result<Scope, Problem> {
+pub(super) fn scope(config: &Config, toggles: &Toggles, scope: Scope) -> Result<Scope, Problem> {
     let disabled = disabled(config, toggles);
     match scope {
         Scope::Named { names, dependents } => {

@@ -7,10 +7,10 @@ use tracing::warn;
 
 use super::{WriteBehind, WriteBehindQueue};
 
-pub type GrantQueue = WriteBehind<Vec<u8>>;
+pub(crate) type GrantQueue = WriteBehind<Vec<u8>>;
 
 /// Queues a grant, or stores it immediately if the queue is full.
-pub async fn store(
+pub(crate) async fn store(
     evidence: &GrantQueue,
     pool: &PgPool,
     bytes: Vec<u8>,
@@ -22,7 +22,11 @@ pub async fn store(
 }
 
 /// Stores queued grants until the server stops, and then the remaining grants.
-pub async fn run(pool: PgPool, stopping: CancellationToken, queue: WriteBehindQueue<Vec<u8>>) {
+pub(crate) async fn run(
+    pool: PgPool,
+    stopping: CancellationToken,
+    queue: WriteBehindQueue<Vec<u8>>,
+) {
     while let Some(batch) = queue.next_batch(&stopping).await {
         if let Err(reason) = blob::put_unflushed(&pool, &batch).await {
             warn!(count = batch.len(), error = %reason, "Cannot store grants; each is reproduced when it is needed");

@@ -7,7 +7,7 @@ use tracing::warn;
 
 use super::{WriteBehind, WriteBehindQueue};
 
-pub type ResponseQueue = WriteBehind<StoredResponse>;
+pub(crate) type ResponseQueue = WriteBehind<StoredResponse>;
 
 /// Response to a command, without its secrets.
 pub struct StoredResponse {
@@ -18,14 +18,14 @@ pub struct StoredResponse {
 }
 
 /// Queues a response, or stores it immediately if the queue is full.
-pub async fn store(queue: &ResponseQueue, pool: &PgPool, response: StoredResponse) {
+pub(crate) async fn store(queue: &ResponseQueue, pool: &PgPool, response: StoredResponse) {
     if let Err(response) = queue.push(response) {
         write(pool, &[response]).await;
     }
 }
 
 /// Stores queued responses until the server stops, and then the remaining responses.
-pub async fn run(
+pub(crate) async fn run(
     pool: PgPool,
     stopping: CancellationToken,
     queue: WriteBehindQueue<StoredResponse>,

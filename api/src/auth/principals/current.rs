@@ -12,7 +12,7 @@ use super::PrincipalCache;
 use crate::problem::{Code, Problem};
 
 /// Maximum time since the cache was last known to be up to date.
-pub const MAX_AGE: Duration = Duration::from_secs(10);
+pub(super) const MAX_AGE: Duration = Duration::from_secs(10);
 
 /// Time up to which this server knows the log, and the sample that advances it.
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl PrincipalCache {
     /// Age of the cache: time since it was last known to be up to date. Call this after each change
     /// of the position. Under load the position rarely reaches the head, so each call may take a
     /// new sample of the head.
-    pub fn age(&self, log: &EventLog) -> Duration {
+    pub(crate) fn age(&self, log: &EventLog) -> Duration {
         let mut sample = self.current.0.lock().unwrap_or_else(PoisonError::into_inner);
         let position = self.position();
         let next = || (log.read_at(), log.position());
@@ -53,7 +53,7 @@ impl PrincipalCache {
     ///
     /// # Errors
     /// 503 `log_stale`.
-    pub fn check_current(&self, log: &EventLog) -> Result<(), Problem> {
+    pub(crate) fn check_current(&self, log: &EventLog) -> Result<(), Problem> {
         let age = self.age(log);
         if age <= MAX_AGE {
             return Ok(());

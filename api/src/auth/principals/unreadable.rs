@@ -19,7 +19,7 @@ use crate::problem::{Code, Problem};
 
 /// Caller with a stream in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum CallerId {
+pub(super) enum CallerId {
     Principal(PrincipalId),
     Runner(RunnerId),
 }
@@ -73,7 +73,7 @@ impl Unreadable {
 
 impl PrincipalCache {
     /// Number of principals and runners that are rejected because of an unreadable event.
-    pub fn unreadable(&self) -> usize {
+    pub(crate) fn unreadable(&self) -> usize {
         self.tables.read().unwrap_or_else(PoisonError::into_inner).unreadable.callers.len()
     }
 
@@ -113,7 +113,7 @@ impl PrincipalCache {
     /// # Errors
     ///
     /// 503 `caller_unreadable`, or an error of reading the stream.
-    pub async fn check_runner(
+    pub(crate) async fn check_runner(
         &self,
         log: &EventLog,
         runner: RunnerId,
@@ -153,7 +153,7 @@ impl PrincipalCache {
     ///
     /// No events may be applied concurrently. An event between the read and its result would be
     /// lost.
-    pub async fn read_again(&self, log: &EventLog) -> Vec<Loaded<Runner>> {
+    pub(crate) async fn read_again(&self, log: &EventLog) -> Vec<Loaded<Runner>> {
         let callers: Vec<CallerId> = {
             let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
             tables.unreadable.callers.keys().copied().collect()

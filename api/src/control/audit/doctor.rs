@@ -41,7 +41,7 @@ const MAX_FINDINGS: usize = 100;
     post, path = "/v1/audit/doctor", tag = "audit",
     responses((status = 200, body = DoctorProgress, content_type = "text/event-stream")),
 )]
-pub async fn examine(
+pub(crate) async fn examine(
     State(app): State<App>,
     _: NoIdempotencyKey,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {

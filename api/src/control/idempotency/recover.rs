@@ -21,7 +21,7 @@ use crate::{
 /// # Errors
 /// 409 if the response contained data that is not in the events. The problem names the last
 /// position.
-pub async fn recover_response(
+pub(super) async fn recover_response(
     app: &App,
     route: &str,
     first: u64,

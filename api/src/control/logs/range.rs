@@ -4,7 +4,7 @@ use std::ops::Range;
 use crate::problem::{Code, Problem};
 
 /// Parses `bytes=0-99`, `bytes=100-` or `bytes=-100`, limited to the length of the log.
-pub fn of(text: &str, length: u64) -> Result<Range<u64>, Problem> {
+pub(super) fn of(text: &str, length: u64) -> Result<Range<u64>, Problem> {
     let wrong = || {
         let detail =
             format!("invalid range {text:?}: the log has {length} bytes; request bytes that exist");

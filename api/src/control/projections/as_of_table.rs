@@ -15,7 +15,11 @@ use crate::{
 };
 
 /// Creates an as-of table in a separate task, completely or not at all.
-pub async fn create(app: App, name: String, how: RebuildQuery) -> Result<ProgressStream, Problem> {
+pub(super) async fn create(
+    app: App,
+    name: String,
+    how: RebuildQuery,
+) -> Result<ProgressStream, Problem> {
     let rejection = |detail: &str| Err(Problem::new(Code::BadRequest, detail));
     if name == ALL {
         return rejection("an as-of rebuild covers one projection; pass its name instead of `all`");
@@ -46,7 +50,7 @@ pub async fn create(app: App, name: String, how: RebuildQuery) -> Result<Progres
     ),
     responses((status = 200, body = ChangeResult)),
 )]
-pub async fn discard(
+pub(crate) async fn discard(
     State(app): State<App>,
     Path((name, position)): Path<(String, u64)>,
 ) -> ApiResult<ChangeResult> {

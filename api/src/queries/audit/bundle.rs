@@ -36,7 +36,11 @@ const ENTRY_PAGE: u32 = 1000;
 const MAX_GAP: u64 = 1000;
 
 /// Bundle that proves an event, a stream, or an install with its runs, jobs and builds.
-pub async fn bundle(app: App, caller: Caller, which: BundleQuery) -> Result<ByteStream, Problem> {
+pub(crate) async fn bundle(
+    app: App,
+    caller: Caller,
+    which: BundleQuery,
+) -> Result<ByteStream, Problem> {
     caller.authorize("GET", "/v1/audit/bundle")?;
     let created = BundleWriter::of(&app, &which, &caller).await?;
     let (mut text, head) = (BundleEncoder::default(), created.head.size);

@@ -25,7 +25,7 @@ use crate::{
 const MAX_FIELDS: usize = 2_000;
 
 /// Compares a stream at two points, and lists the events between them by run.
-pub async fn diff(
+pub(crate) async fn diff(
     app: &App,
     caller: &Caller,
     which: &StreamDiffQuery,

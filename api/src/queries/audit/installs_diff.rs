@@ -35,7 +35,7 @@ const ARCHIVE_PAGE: u32 = 2_000;
 
 /// Compares every install at two points. Includes each install that has an event in between, or
 /// whose run has one.
-pub async fn installs_diff(
+pub(crate) async fn installs_diff(
     app: &App,
     caller: &Caller,
     which: &InstallsDiffQuery,

@@ -17,7 +17,11 @@ use crate::{
 };
 
 /// Events of a range as NDJSON. The first line has the signed checkpoint and the proofs.
-pub async fn range(app: App, caller: Caller, which: RangeQuery) -> Result<ByteStream, Problem> {
+pub(crate) async fn range(
+    app: App,
+    caller: Caller,
+    which: RangeQuery,
+) -> Result<ByteStream, Problem> {
     caller.authorize("GET", "/v1/audit/range")?;
     let head = head(&app, &which).await?;
     let all = EventsQuery { after: Some(head.from - 1), ..EventsQuery::default() };

@@ -45,7 +45,7 @@ const ONE_STREAM: &str = "aggregate_type = $3 and aggregate_id = $4";
 const ANY_STREAM: &str = "($3::text is null or aggregate_type = $3) and $4::text is null";
 
 /// Filters and range of positions of a query.
-pub struct EventSelection {
+pub(super) struct EventSelection {
     /// Position before the range (exclusive start).
     pub after: u64,
     /// Last position of the range (inclusive end).
@@ -71,7 +71,7 @@ fn check_aggregate_type(filter: &str, kind: &str) -> Result<(), Problem> {
 
 impl EventSelection {
     /// Validates the query and converts times to positions. Times never decrease along the log.
-    pub async fn of(app: &App, query: &EventsQuery) -> Result<EventSelection, Problem> {
+    pub(super) async fn of(app: &App, query: &EventsQuery) -> Result<EventSelection, Problem> {
         let texts = [&query.stream, &query.event_type, &query.actor];
         if texts.into_iter().flatten().any(|text| text.len() > MAX_FILTER_BYTES) {
             return Err(Problem::new(
@@ -136,7 +136,7 @@ impl EventSelection {
     }
 
     /// Returns the next events after a position, and the position up to which the log was scanned.
-    pub async fn next(
+    pub(super) async fn next(
         &self,
         app: &App,
         after: u64,
@@ -181,7 +181,7 @@ impl EventSelection {
 
 /// Adds the current names of actors. Only lists contain names, because exports must stay identical
 /// over time.
-pub async fn add_actor_names(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
+pub(super) async fn add_actor_names(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
     let principals: HashSet<PrincipalId> =
         records.iter().filter_map(|record| record.actor.parse().ok()).collect();
     let names = names::get(&app.pool, principals).await?;
@@ -192,7 +192,10 @@ pub async fn add_actor_names(app: &App, records: &mut [EventRecord]) -> Result<(
 }
 
 /// Adds decrypted payloads. Only lists contain them, because exports must stay identical over time.
-pub async fn add_readable_payloads(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
+pub(super) async fn add_readable_payloads(
+    app: &App,
+    records: &mut [EventRecord],
+) -> Result<(), Problem> {
     let mut connection = app.pool.acquire().await?;
     let payloads = records.iter().map(|record| record.payload.get());
     let keys = app.log().key_ring().decryption_keys(&mut connection, payloads).await?;

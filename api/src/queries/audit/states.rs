@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Aggregate types that have streams.
-pub const AGGREGATE_TYPES: [&str; 11] = [
+pub(super) const AGGREGATE_TYPES: [&str; 11] = [
     AppState::NAME,
     Install::NAME,
     Component::NAME,
@@ -42,14 +42,14 @@ pub const AGGREGATE_TYPES: [&str; 11] = [
 ];
 
 /// State of an aggregate as of a position.
-pub struct Folded {
+pub(super) struct Folded {
     /// Number of applied events; 0 if the aggregate did not exist.
     pub sequence: u64,
     pub state: Value,
 }
 
 /// Parses `<aggregate type>/<aggregate id>`. Apps and installs can also be given by name.
-pub async fn parse_stream(app: &App, text: &str) -> Result<StreamId, Problem> {
+pub(super) async fn parse_stream(app: &App, text: &str) -> Result<StreamId, Problem> {
     let (kind, id) = text.split_once('/').ok_or_else(|| {
         Problem::new(
             Code::BadRequest,
@@ -84,7 +84,7 @@ fn by_id<D: Decider, I: FromStr<Err: Display> + Display>(id: &str) -> Result<Str
 }
 
 /// Returns the state of a stream as of a position.
-pub async fn as_of(app: &App, stream: &StreamId, position: u64) -> Result<Folded, Problem> {
+pub(super) async fn as_of(app: &App, stream: &StreamId, position: u64) -> Result<Folded, Problem> {
     let id = &stream.aggregate_id;
     match &*stream.aggregate_type {
         AppState::NAME => fold::<AppState>(app, id, position).await,
@@ -110,7 +110,7 @@ async fn fold<D: Decider>(app: &App, id: &str, position: u64) -> Result<Folded, 
 
 /// Problem for a stream without events at this position. Names the stream's first event, if there
 /// is one.
-pub async fn not_created_yet(
+pub(super) async fn not_created_yet(
     app: &App,
     stream: &StreamId,
     position: u64,

@@ -47,7 +47,7 @@ pub(super) async fn offset_after(
 }
 
 /// Item of a followed log.
-pub enum LogUpdate {
+pub(crate) enum LogUpdate {
     /// A record with its number, as the runner sent it.
     Record(u64, Bytes),
     /// The log is complete.
@@ -56,7 +56,7 @@ pub enum LogUpdate {
 
 /// Records of an attempt after number `after`, as they arrive. An error is the last item: the token
 /// is no longer valid.
-pub async fn follow(
+pub(crate) async fn follow(
     app: App,
     caller: Caller,
     (job, attempt): (JobId, u32),

@@ -22,7 +22,7 @@ use crate::auth::names;
 type PrefetchResult = Result<(), sqlx::Error>;
 
 impl Lookup<'_> {
-    pub async fn for_builds(&mut self, rows: &[builds::Row]) -> PrefetchResult {
+    pub(crate) async fn for_builds(&mut self, rows: &[builds::Row]) -> PrefetchResult {
         prefetch::<Apps, _>(self.pool, &mut self.apps, rows.iter().map(|row| row.order.app))
             .await?;
         let jobs = rows.iter().filter_map(|row| match row.state {
@@ -35,7 +35,7 @@ impl Lookup<'_> {
         prefetch::<Jobs, _>(self.pool, &mut self.jobs, jobs).await
     }
 
-    pub async fn for_runs(&mut self, rows: &[runs::Row]) -> PrefetchResult {
+    pub(crate) async fn for_runs(&mut self, rows: &[runs::Row]) -> PrefetchResult {
         let requests = || rows.iter().filter_map(|row| row.state.request.as_ref());
         let installs = requests().map(|request| request.install);
         prefetch::<Installs, _>(self.pool, &mut self.installs, installs).await?;
@@ -43,7 +43,7 @@ impl Lookup<'_> {
     }
 
     /// Prefetches the rows for the steps of a run.
-    pub async fn for_run(&mut self, row: &runs::Row) -> PrefetchResult {
+    pub(crate) async fn for_run(&mut self, row: &runs::Row) -> PrefetchResult {
         let builds = row.state.steps.iter().filter_map(|step| match &step.spec.target {
             Target::Sandbox { build } | Target::Component { build, .. } => Some(*build),
             Target::Action { .. } => None,
@@ -55,7 +55,7 @@ impl Lookup<'_> {
         self.for_actors(requesters.chain(row.decisions.values().map(|decision| &decision.by))).await
     }
 
-    pub async fn for_installs(&mut self, rows: &[installs::Row]) -> PrefetchResult {
+    pub(crate) async fn for_installs(&mut self, rows: &[installs::Row]) -> PrefetchResult {
         let apps = rows.iter().filter_map(|row| row.state.app);
         prefetch::<Apps, _>(self.pool, &mut self.apps, apps).await?;
         let versions =
@@ -67,7 +67,7 @@ impl Lookup<'_> {
     }
 
     /// Prefetches the names of actors.
-    pub async fn for_actors<'r>(
+    pub(crate) async fn for_actors<'r>(
         &mut self,
         actors: impl IntoIterator<Item = &'r Actor>,
     ) -> PrefetchResult {
@@ -76,13 +76,13 @@ impl Lookup<'_> {
         Ok(())
     }
 
-    pub async fn for_runners(&mut self, rows: &[runners::Row]) -> PrefetchResult {
+    pub(crate) async fn for_runners(&mut self, rows: &[runners::Row]) -> PrefetchResult {
         let installs = rows.iter().filter_map(runners::Row::install);
         prefetch::<Installs, _>(self.pool, &mut self.installs, installs).await?;
         self.read_claimed_jobs(rows.iter().map(|row| row.runner).collect()).await
     }
 
-    pub async fn for_jobs(&mut self, rows: &[jobs::Row]) -> PrefetchResult {
+    pub(crate) async fn for_jobs(&mut self, rows: &[jobs::Row]) -> PrefetchResult {
         let builds = rows.iter().filter_map(jobs::Row::build);
         prefetch::<Builds, _>(self.pool, &mut self.builds, builds).await?;
         let runs = rows.iter().filter_map(|row| Some(row.step()?.0));

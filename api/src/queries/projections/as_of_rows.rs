@@ -23,7 +23,7 @@ const MAX_KEY_BYTES: usize = 200;
 
 /// Rows of a projection as of a position or a time: items with progress, then items with rows in the
 /// order of their keys, then a final item.
-pub async fn rows(
+pub(crate) async fn rows(
     app: App,
     caller: Caller,
     name: String,

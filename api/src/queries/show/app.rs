@@ -5,7 +5,7 @@ use schemas::control::apps::{App, ConfigVersion, VersionComponent};
 use crate::queries::lookup::Lookup;
 
 /// Converts an app with its newest version.
-pub fn app(row: &apps::Row, newest: Option<&config_versions::Row>, installs: u64) -> App {
+pub(crate) fn app(row: &apps::Row, newest: Option<&config_versions::Row>, installs: u64) -> App {
     App {
         id: row.app,
         name: row.name.clone(),
@@ -17,7 +17,7 @@ pub fn app(row: &apps::Row, newest: Option<&config_versions::Row>, installs: u64
 }
 
 /// Converts a config version with its publisher.
-pub fn version(lookup: &Lookup<'_>, row: &config_versions::Row) -> ConfigVersion {
+pub(crate) fn version(lookup: &Lookup<'_>, row: &config_versions::Row) -> ConfigVersion {
     let components = row.published.components.iter().map(|part| VersionComponent {
         id: part.component,
         name: part.name.clone(),

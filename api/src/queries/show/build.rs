@@ -7,7 +7,10 @@ use super::{variant_name, waiting};
 use crate::queries::lookup::Lookup;
 
 /// Converts a build, with the condition that its job waits for.
-pub async fn build(lookup: &mut Lookup<'_>, row: &builds::Row) -> Result<Build, sqlx::Error> {
+pub(crate) async fn build(
+    lookup: &mut Lookup<'_>,
+    row: &builds::Row,
+) -> Result<Build, sqlx::Error> {
     let order = &row.order;
     let app = lookup.app(order.app).await?;
     let mut build = Build {

@@ -2,7 +2,7 @@
 use schemas::control::Diagnostic;
 
 /// Converts a finding.
-pub fn diagnostic(found: &app_config::Diagnostic) -> Diagnostic {
+pub(crate) fn diagnostic(found: &app_config::Diagnostic) -> Diagnostic {
     let some = |n: u32| (n > 0).then_some(n);
     Diagnostic {
         severity: if found.is_error() { "error" } else { "warning" }.into(),

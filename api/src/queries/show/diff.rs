@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::usecases::impact::InstallImpact;
 
 /// Lists the parts of the config that differ.
-pub fn diff(before: Option<(u32, &AppConfig)>, to: Option<u32>, after: &AppConfig) -> Diff {
+pub(crate) fn diff(before: Option<(u32, &AppConfig)>, to: Option<u32>, after: &AppConfig) -> Diff {
     let nothing = AppConfig::default();
     let difference = app_config::diff(before.map_or(&nothing, |(_, config)| config), after);
     let inputs = difference.inputs.iter().map(|part| ("input", part));
@@ -24,7 +24,7 @@ pub fn diff(before: Option<(u32, &AppConfig)>, to: Option<u32>, after: &AppConfi
 }
 
 /// Adds the impact on installs to a diff.
-pub fn with_impact(diff: Diff, (impacts, more): (Vec<InstallImpact>, u64)) -> Diff {
+pub(crate) fn with_impact(diff: Diff, (impacts, more): (Vec<InstallImpact>, u64)) -> Diff {
     let remaining_installs = Some(more).filter(|more| *more > 0);
     Diff { impact: impacts.into_iter().map(impact_to_wire).collect(), remaining_installs, ..diff }
 }

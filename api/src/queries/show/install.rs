@@ -27,7 +27,7 @@ const NOT_IN_CONFIG: &str = "no longer in the config";
 
 /// Converts an install with its declared and deployed components. Returns `None` for an install
 /// without an app.
-pub async fn install(
+pub(crate) async fn install(
     app: &App,
     lookup: &mut Lookup<'_>,
     row: &installs::Row,
@@ -103,7 +103,7 @@ pub async fn install(
 }
 
 /// Settings of the install's config version that this release parses but ignores.
-pub async fn ignored_settings_of(
+pub(crate) async fn ignored_settings_of(
     lookup: &mut Lookup<'_>,
     row: &installs::Row,
 ) -> Result<Vec<Diagnostic>, Problem> {
@@ -113,7 +113,7 @@ pub async fn ignored_settings_of(
 }
 
 /// Settings of a config version that this release parses but ignores.
-pub fn ignored_settings(config: &configs::Config) -> Vec<Diagnostic> {
+pub(crate) fn ignored_settings(config: &configs::Config) -> Vec<Diagnostic> {
     let warnings = config.warnings.iter().filter(|warning| warning.is_about_something_unacted());
     warnings.map(diagnostic).collect()
 }
@@ -147,7 +147,7 @@ fn component(
 }
 
 /// Converts a new enrolment token, with the command that uses it.
-pub fn enrolment(app: &App, issued: NewEnrolment, mode: &str) -> Enrolment {
+pub(crate) fn enrolment(app: &App, issued: NewEnrolment, mode: &str) -> Enrolment {
     let NewEnrolment { id, token, expires_at } = issued;
     let (server_key, runner_url) = (app.keys.fingerprint(), app.config.runner_url.clone());
     let command = command(mode, &app.config, &server_key);

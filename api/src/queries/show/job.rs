@@ -9,7 +9,7 @@ use super::{variant_name, waiting};
 use crate::queries::lookup::Lookup;
 
 /// Converts a job, with the name of its component or action and the condition that it waits for.
-pub async fn job(lookup: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Error> {
+pub(crate) async fn job(lookup: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Error> {
     let cancel = row.cancel.as_ref().filter(|_| row.ended_at.is_none());
     let mut job = Job {
         id: row.job,
@@ -65,7 +65,7 @@ pub async fn job(lookup: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::
 
 /// Converts the resolution of an unknown outcome. The caller must have prefetched the name of the
 /// resolution's author.
-pub fn resolution(lookup: &Lookup<'_>, resolved: &jobs::ResolutionRecord) -> Resolution {
+pub(super) fn resolution(lookup: &Lookup<'_>, resolved: &jobs::ResolutionRecord) -> Resolution {
     Resolution {
         execution: resolved.execution,
         resolution: variant_name(&resolved.resolution),

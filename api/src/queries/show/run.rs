@@ -15,7 +15,7 @@ use super::{variant_name, waiting};
 use crate::queries::lookup::Lookup;
 
 /// Converts a run without its steps. Returns `None` for a run without a request.
-pub async fn summary(
+pub(crate) async fn summary(
     lookup: &mut Lookup<'_>,
     row: &runs::Row,
 ) -> Result<Option<RunSummary>, sqlx::Error> {
@@ -40,7 +40,7 @@ pub async fn summary(
 }
 
 /// Converts a run with its steps. Returns `None` for a run without a request.
-pub async fn run(
+pub(crate) async fn run(
     lookup: &mut Lookup<'_>,
     row: &runs::Row,
     position: u64,

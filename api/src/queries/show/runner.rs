@@ -6,7 +6,7 @@ use super::variant_name;
 use crate::queries::lookup::Lookup;
 
 /// Converts a runner with its claimed jobs. Returns `None` before enrolment.
-pub async fn runner(
+pub(crate) async fn runner(
     lookup: &mut Lookup<'_>,
     row: &runners::Row,
 ) -> Result<Option<Runner>, sqlx::Error> {

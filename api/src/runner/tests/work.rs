@@ -281,7 +281,7 @@ async fn plan_by_a_replaced_key_must_be_signed_again() {
 }
 
 /// Report of a plan with this summary, as an honest runner builds it.
-pub async fn plan(
+pub(super) async fn plan(
     world: &World,
     agent: &Agent,
     (job, execution): (JobId, &str),

@@ -40,10 +40,10 @@ use crate::{
 
 mod agent;
 
-pub use agent::Agent;
+pub(super) use agent::Agent;
 
 /// Server with its database.
-pub struct World {
+pub(super) struct World {
     pub app: App,
     pub database: Database,
     router: Router,
@@ -52,26 +52,26 @@ pub struct World {
     _loops: JoinSet<()>,
 }
 
-pub struct TestResponse {
+pub(super) struct TestResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub bytes: Bytes,
 }
 
 impl TestResponse {
-    pub fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         serde_json::from_slice(&self.bytes).unwrap_or(Value::Null)
     }
 
     #[track_caller]
-    pub fn ok(&self) -> Value {
+    pub(super) fn ok(&self) -> Value {
         let text = String::from_utf8_lossy(&self.bytes);
         assert!(self.status.is_success(), "{}: {text}", self.status);
         self.json()
     }
 
     #[track_caller]
-    pub fn rejected(&self, status: u16, code: &str) -> Value {
+    pub(super) fn rejected(&self, status: u16, code: &str) -> Value {
         let (json, text) = (self.json(), String::from_utf8_lossy(&self.bytes));
         assert_eq!(self.status.as_u16(), status, "{text}");
         assert_eq!(json["code"], code, "{text}");
@@ -80,18 +80,18 @@ impl TestResponse {
 }
 
 impl World {
-    pub async fn new() -> World {
+    pub(super) async fn new() -> World {
         World::with(Timing::default()).await
     }
 
-    pub async fn with(timing: Timing) -> World {
+    pub(super) async fn with(timing: Timing) -> World {
         let database = event_log::testing::fresh_database().await.unwrap();
         let data = Arc::new(tempfile::tempdir().unwrap());
         World::start(database, data, timing, "here").await
     }
 
     /// Restarts the server with the same database and keys.
-    pub async fn restart(self) -> World {
+    pub(super) async fn restart(self) -> World {
         let (database, data, timing) = (self.database.clone(), self.data.clone(), self.timing);
         self.app.stopping.cancel();
         drop(self);
@@ -99,11 +99,11 @@ impl World {
     }
 
     /// Starts another server on the same database, with the same keys.
-    pub async fn second_server(&self) -> World {
+    pub(super) async fn second_server(&self) -> World {
         self.second_server_with(self.timing).await
     }
 
-    pub async fn second_server_with(&self, timing: Timing) -> World {
+    pub(super) async fn second_server_with(&self, timing: Timing) -> World {
         World::start(self.database.clone(), self.data.clone(), timing, "there").await
     }
 
@@ -174,14 +174,14 @@ impl World {
         World { app, database, router, data, timing, _loops: loops }
     }
 
-    pub async fn send(&self, request: Request<Body>) -> TestResponse {
+    pub(super) async fn send(&self, request: Request<Body>) -> TestResponse {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (status, headers) = (response.status(), response.headers().clone());
         let bytes = to_bytes(response.into_body(), 1 << 24).await.unwrap();
         TestResponse { status, headers, bytes }
     }
 
-    pub async fn call(
+    pub(super) async fn call(
         &self,
         method: Method,
         path: &str,
@@ -198,11 +198,11 @@ impl World {
         self.send(request).await
     }
 
-    pub fn system() -> Call {
+    pub(super) fn system() -> Call {
         Call::of(Meta::new(Actor::System, Ulid::new().to_string()))
     }
 
-    pub async fn install(&self) -> InstallId {
+    pub(super) async fn install(&self) -> InstallId {
         let install = InstallId(Ulid::new());
         let call = &World::system();
         let done = self.app.engine.transact(call, move |unit| {
@@ -219,22 +219,22 @@ impl World {
         install
     }
 
-    pub async fn enrolment(&self, purpose: Purpose) -> String {
+    pub(super) async fn enrolment(&self, purpose: Purpose) -> String {
         enrolments::issue(&self.app, &World::system(), purpose).await.unwrap().value.token
     }
 
-    pub async fn queue(&self, install: InstallId, kind: JobKind, class: JobClass) -> JobId {
+    pub(super) async fn queue(&self, install: InstallId, kind: JobKind, class: JobClass) -> JobId {
         let (run, step) = (RunId(Ulid::new()), StepId(Ulid::new()));
         self.queue_work(Origin::Step { install, run, step }, kind, class, 60_000).await
     }
 
-    pub async fn queue_build(&self) -> JobId {
+    pub(super) async fn queue_build(&self) -> JobId {
         let (app, component) = (AppId(Ulid::new()), ComponentId(Ulid::new()));
         let origin = Origin::Build { app, component, build: BuildId(Ulid::new()) };
         self.queue_work(origin, JobKind::Build, JobClass::Pure, 60_000).await
     }
 
-    pub async fn queue_work(
+    pub(super) async fn queue_work(
         &self,
         origin: Origin,
         kind: JobKind,
@@ -254,7 +254,7 @@ impl World {
         job
     }
 
-    pub async fn handle(&self, job: JobId, command: JobCommand) {
+    pub(super) async fn handle(&self, job: JobId, command: JobCommand) {
         let call = &World::system();
         let done = self
             .app
@@ -264,7 +264,7 @@ impl World {
     }
 
     /// Claims and starts a job. Returns the execution.
-    pub async fn start_job(&self, agent: &Agent, job: JobId) -> String {
+    pub(super) async fn start_job(&self, agent: &Agent, job: JobId) -> String {
         let claimed = self.claim(agent, job, "c1").await.ok();
         let execution = claimed["execution"].as_str().unwrap().to_string();
         self.report(agent, job, &execution, 1, json!({"type": "started", "payload": {}}))
@@ -273,17 +273,17 @@ impl World {
         execution
     }
 
-    pub async fn events(&self, kind: &str, id: impl ToString) -> Vec<StoredEvent> {
+    pub(super) async fn events(&self, kind: &str, id: impl ToString) -> Vec<StoredEvent> {
         let stream = event_log::StreamId::new(kind, id.to_string());
         self.app.engine.log().read_stream(&stream, 0).await.unwrap()
     }
 
-    pub async fn event_types(&self, job: JobId) -> Vec<String> {
+    pub(super) async fn event_types(&self, job: JobId) -> Vec<String> {
         let events = self.events("job", job).await;
         events.iter().map(|stored| stored.event_type.trim_start_matches("job.").into()).collect()
     }
 
-    pub async fn wait_for_event(&self, kind: &str, id: impl ToString, event: &str) {
+    pub(super) async fn wait_for_event(&self, kind: &str, id: impl ToString, event: &str) {
         let id = id.to_string();
         for _ in 0..400 {
             if self.events(kind, &id).await.iter().any(|stored| stored.event_type == event) {

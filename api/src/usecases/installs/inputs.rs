@@ -19,7 +19,7 @@ use crate::{
 
 /// Returns the inputs of an install at the end of the last commit after which the install followed
 /// `version`.
-pub async fn of_version(
+pub(crate) async fn of_version(
     app: &App,
     install: InstallId,
     version: u32,
@@ -48,7 +48,7 @@ pub async fn of_version(
 }
 
 /// Inputs whose values differ between `then` and `now`.
-pub fn differences(
+pub(crate) fn differences(
     then: &BTreeMap<String, String>,
     now: &BTreeMap<String, String>,
 ) -> Vec<InputDifference> {

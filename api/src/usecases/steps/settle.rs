@@ -19,15 +19,20 @@ use crate::{
 };
 
 /// Time limit for the approval of a plan: seven days.
-pub const APPROVAL_TTL: chrono::TimeDelta = chrono::TimeDelta::days(7);
+pub(crate) const APPROVAL_TTL: chrono::TimeDelta = chrono::TimeDelta::days(7);
 
 /// Completes a step with the result of its job. Idempotent.
-pub async fn settle(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
+pub(crate) async fn settle(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
     app.engine.transact(call, move |unit| complete_step(unit, job).boxed()).await
 }
 
 /// Fails a step whose job result cannot be applied, so that the run does not stall.
-pub async fn give_up(app: &App, call: &Call, id: JobId, detail: &str) -> Result<Done<()>, Problem> {
+pub(crate) async fn give_up(
+    app: &App,
+    call: &Call,
+    id: JobId,
+    detail: &str,
+) -> Result<Done<()>, Problem> {
     let detail = truncated(detail);
     app.engine
         .transact(call, move |unit| {

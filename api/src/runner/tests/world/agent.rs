@@ -13,7 +13,7 @@ use super::{TestResponse, World};
 
 /// Enrolled agent.
 #[derive(Clone)]
-pub struct Agent {
+pub(crate) struct Agent {
     pub id: RunnerId,
     pub token: String,
     pub key: SigningKey,
@@ -24,12 +24,12 @@ pub struct Agent {
 
 impl World {
     /// Enrols an agent of a new install.
-    pub async fn agent(&self) -> (Agent, InstallId) {
+    pub(crate) async fn agent(&self) -> (Agent, InstallId) {
         let install = self.install().await;
         (self.enrolled(Purpose::Install { install }).await, install)
     }
 
-    pub async fn enrolled(&self, purpose: Purpose) -> Agent {
+    pub(crate) async fn enrolled(&self, purpose: Purpose) -> Agent {
         let token = self.enrolment(purpose).await;
         let key = SigningKey::generate(&mut rand::rngs::OsRng);
         let response = self.enrol(&token, &key, purpose).await.ok();
@@ -38,7 +38,12 @@ impl World {
         Agent { id, token, key, process_id: Ulid::new().to_string(), session: None }
     }
 
-    pub async fn enrol(&self, token: &str, key: &SigningKey, purpose: Purpose) -> TestResponse {
+    pub(crate) async fn enrol(
+        &self,
+        token: &str,
+        key: &SigningKey,
+        purpose: Purpose,
+    ) -> TestResponse {
         let mut body = json!({
             "token": token, "mode": "build", "version": "1.0.0",
             "identity_key": hex::encode(key.verifying_key().as_bytes()),
@@ -52,7 +57,7 @@ impl World {
         self.call(Method::POST, "/runner/v1/enrol", "", &body).await
     }
 
-    pub fn assertion(&self, id: RunnerId, key: &SigningKey) -> String {
+    pub(crate) fn assertion(&self, id: RunnerId, key: &SigningKey) -> String {
         let iat = self.app.now().timestamp();
         let (aud, jti) = (AUD_TOKEN.to_string(), Ulid::new().to_string());
         let generation = 1;
@@ -60,7 +65,7 @@ impl World {
     }
 
     /// Signed assertion that opens a session on a host with a journal.
-    pub fn opening(
+    pub(crate) fn opening(
         &self,
         agent: &Agent,
         session: SessionId,
@@ -74,14 +79,14 @@ impl World {
         sign(&opening, &agent.key).unwrap()
     }
 
-    pub async fn token(&self, id: RunnerId, key: &SigningKey) -> String {
+    pub(crate) async fn token(&self, id: RunnerId, key: &SigningKey) -> String {
         let body = json!({"assertion": self.assertion(id, key)});
         let response = self.call(Method::POST, "/runner/v1/token", "", &body).await.ok();
         response["access_token"].as_str().unwrap().to_string()
     }
 
     /// Opens a session with this journal. Returns the response.
-    pub async fn open(&self, agent: &mut Agent, journal_id: &str, journal: Value) -> Value {
+    pub(crate) async fn open(&self, agent: &mut Agent, journal_id: &str, journal: Value) -> Value {
         let session = SessionId(Ulid::new());
         let assertion = self.opening(agent, session, ("boot", journal_id));
         let response = self.open_with(&assertion, journal).await.ok();
@@ -90,7 +95,7 @@ impl World {
         response
     }
 
-    pub async fn open_with(&self, assertion: &str, journal: Value) -> TestResponse {
+    pub(crate) async fn open_with(&self, assertion: &str, journal: Value) -> TestResponse {
         let body = json!({
             "assertion": assertion, "pid": 1, "version": "1.0.0",
             "protocol": {"min": 1, "max": 1}, "slots": 4, "journal": journal,
@@ -99,7 +104,7 @@ impl World {
         self.call(Method::POST, "/runner/v1/sessions", "", &body).await
     }
 
-    pub async fn poll(&self, agent: &Agent, wait: u64, more: Value) -> TestResponse {
+    pub(crate) async fn poll(&self, agent: &Agent, wait: u64, more: Value) -> TestResponse {
         let (session, generation) = agent.session.unwrap();
         let mut body = json!({"session_id": session, "generation": generation, "free_slots": 4});
         for (key, value) in more.as_object().cloned().unwrap_or_default() {
@@ -109,14 +114,14 @@ impl World {
         self.call(Method::POST, &path, &agent.token, &body).await
     }
 
-    pub async fn claim(&self, agent: &Agent, job: JobId, claim_id: &str) -> TestResponse {
+    pub(crate) async fn claim(&self, agent: &Agent, job: JobId, claim_id: &str) -> TestResponse {
         let (session, generation) = agent.session.unwrap();
         let body = json!({"session_id": session, "generation": generation, "claim_id": claim_id});
         let path = format!("/runner/v1/jobs/{job}/claim");
         self.call(Method::PUT, &path, &agent.token, &body).await
     }
 
-    pub async fn report(
+    pub(crate) async fn report(
         &self,
         agent: &Agent,
         job: JobId,
