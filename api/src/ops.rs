@@ -46,11 +46,11 @@ async fn readyz(State(app): State<App>) -> ApiResult<Value> {
         return Err(Problem::new(Code::Unavailable, detail).with("tasks", down).retry_after(1));
     }
     app.principals.check_current(app.log())?;
-    let asked = async {
+    let ping = async {
         app.log().check_layout().await?;
         Ok::<_, Problem>(dead_letters::progress(&app.pool).await?)
     };
-    match tokio::time::timeout(Duration::from_secs(1), asked).await {
+    match tokio::time::timeout(Duration::from_secs(1), ping).await {
         // Lagging policies do not make the server unready, because another server would not be
         // faster.
         Ok(Ok(policies)) => Ok(Json(json!({

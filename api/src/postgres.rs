@@ -47,8 +47,8 @@ pub enum EmbeddedError {
     Setup(#[from] sqlx::Error),
     #[error("invalid database URL: {0}")]
     Url(String),
-    #[error("{program} failed: {said}")]
-    Tool { program: &'static str, said: String },
+    #[error("{program} failed: {output}")]
+    Tool { program: &'static str, output: String },
     #[error(
         "cannot find the database: {data} has no private Postgres; set DATABASE_OWNER_URL to the database of this server"
     )]

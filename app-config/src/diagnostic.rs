@@ -84,7 +84,7 @@ impl Diagnostic {
     }
 
     /// True if the finding is about something that this release reads but does not act on.
-    pub fn is_about_something_unacted(&self) -> bool {
+    pub fn is_about_ignored_setting(&self) -> bool {
         ["no_plugin", "not_enforced", "not_yet", "script_elsewhere"].contains(&self.code)
     }
 

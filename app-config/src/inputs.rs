@@ -23,8 +23,8 @@ pub enum InputProblem {
     },
     #[error("the input `{name}` is required but was not given")]
     Missing { name: String },
-    #[error("invalid value of the input `{name}`: must be {wanted}, not {found}")]
-    IllTyped { name: String, wanted: &'static str, found: String },
+    #[error("invalid value of the input `{name}`: must be {expected}, not {found}")]
+    IllTyped { name: String, expected: &'static str, found: String },
     #[error("the input `{name}` is sensitive: this release does not support sensitive inputs")]
     Sensitive { name: String },
     #[error("cannot render the default of the input `{name}`: {why}")]
@@ -51,8 +51,8 @@ impl InputProblem {
             InputProblem::Missing { name } | InputProblem::DefaultFailed { name, .. } => {
                 format!("add --input {name}=…")
             }
-            InputProblem::IllTyped { name, wanted, .. } => {
-                format!("set {wanted}: --input {name}=…")
+            InputProblem::IllTyped { name, expected, .. } => {
+                format!("set {expected}: --input {name}=…")
             }
             InputProblem::Sensitive { .. } => {
                 "read the value inside the customer's account, in the module".to_string()
@@ -196,7 +196,7 @@ fn type_error(input: &Input, text: &str) -> InputProblem {
         true => "its current value".to_string(),
         false => format!("{:?}", text.chars().take(60).collect::<String>()),
     };
-    InputProblem::IllTyped { name: input.name.clone(), wanted: expected_type(input.kind), found }
+    InputProblem::IllTyped { name: input.name.clone(), expected: expected_type(input.kind), found }
 }
 
 /// True if a text is a valid value of this kind.

@@ -38,7 +38,7 @@ pub struct StoredEvent {
     pub event_version: Cow<'static, str>,
     /// JSON, byte for byte as it was hashed. Personal data fields in it are encrypted.
     pub payload: Arc<str>,
-    pub(crate) said: ReadablePayload,
+    pub(crate) readable: ReadablePayload,
     /// A flat JSON map of texts ([`Meta`]), byte for byte as it was hashed.
     pub metadata: Arc<str>,
     /// Salt that prevents guessing the payload from its hash. A proof includes it only with the
@@ -73,7 +73,7 @@ impl StoredEvent {
     /// # Errors
     /// [`LogError::Damaged`] if the encrypted fields were not decrypted.
     pub fn readable(&self) -> Result<&str, LogError> {
-        match &self.said {
+        match &self.readable {
             None => Ok(&self.payload),
             Some(Ok(readable)) => Ok(readable),
             Some(Err(why)) => Err(self.damaged(why)),
@@ -88,7 +88,7 @@ impl StoredEvent {
             sequence: self.sequence,
             event_type: &self.event_type,
         };
-        self.said = match keys.open(&self.payload, which) {
+        self.readable = match keys.open(&self.payload, which) {
             Ok(readable) => readable.map(|readable| Ok(readable.into())),
             Err(why) => Some(Err(why.into())),
         };
@@ -143,7 +143,7 @@ impl StoredEvent {
             sequence: counted("sequence")?,
             event_type: Cow::Owned(row.try_get("event_type")?),
             event_version: Cow::Owned(row.try_get("event_version")?),
-            said: not_decrypted(&payload),
+            readable: not_decrypted(&payload),
             payload: payload.into(),
             metadata: row.try_get::<String, _>("metadata")?.into(),
             salt: fixed(bytes("salt")?, position, "salt")?,

@@ -63,7 +63,7 @@ pub struct History {
     /// Manifest of all jobs.
     manifest: String,
     /// Length and digest of all job logs.
-    sealed: Value,
+    finalized: Value,
 }
 
 impl History {
@@ -73,14 +73,14 @@ impl History {
         let (examples, signers) = (examples(), (0..INSTALLS).map(Signer::of).collect());
         let read = |name: &str| serde_json::from_str::<Value>(&examples[name].payload).unwrap();
         let manifest = read("job.queued")["manifest"].as_str().unwrap().to_owned();
-        let sealed = read("job.log_finalized");
+        let finalized = read("job.log_finalized");
         let versions = BTreeMap::new();
-        History { examples, app, versions, runs: 0, signers, manifest, sealed }
+        History { examples, app, versions, runs: 0, signers, manifest, finalized }
     }
 
     /// Writes until the log has this many events, a few runs per commit. Ends with a complete run.
-    pub async fn fill(&mut self, log: &EventLog, wanted: u64) {
-        while log.position() < wanted {
+    pub async fn fill(&mut self, log: &EventLog, size: u64) {
+        while log.position() < size {
             let writes = (0..TOGETHER).flat_map(|_| self.run()).collect();
             let meta = Meta::new(Actor::System, Ulid::new().to_string());
             log.append(Commit::of(meta, writes)).await.unwrap();
@@ -178,7 +178,7 @@ impl History {
         let mut payload: Value = serde_json::from_str(&event.payload).unwrap();
         match &*event.event_type {
             "job.plan_produced" => signer.plan(of, &mut payload),
-            "job.succeeded" => signer.end(of, &self.sealed, &mut payload),
+            "job.succeeded" => signer.end(of, &self.finalized, &mut payload),
             _ => return,
         }
         event.payload = payload.to_string();

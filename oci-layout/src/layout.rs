@@ -143,11 +143,11 @@ impl Layout {
     /// # Errors
     /// Fails if the blob cannot be moved.
     pub fn quarantine(&self, digest: &Digest) -> Result<PathBuf, LayoutError> {
-        let aside = self.damaged().join(hex_of(digest));
+        let path = self.damaged().join(hex_of(digest));
         let moved =
-            fs::create_dir_all(self.damaged()).and_then(|()| fs::rename(self.path(digest), &aside));
+            fs::create_dir_all(self.damaged()).and_then(|()| fs::rename(self.path(digest), &path));
         moved.context(|| format!("cannot move the damaged blob {digest} to another directory"))?;
-        Ok(aside)
+        Ok(path)
     }
 
     /// Locks the index. The wait has a limit, because a stopped process may hold the lock.
@@ -202,7 +202,7 @@ impl Layout {
 
     fn create(&self) -> Result<(), LayoutError> {
         for dir in [&self.blobs(), &self.drafts] {
-            fs::create_dir_all(dir).context(|| format!("cannot create {}", dir.display()))?;
+            create_durably(dir).context(|| format!("cannot create {}", dir.display()))?;
         }
         if self.dir.join("oci-layout").exists() {
             return Ok(());
@@ -230,6 +230,22 @@ impl Layout {
         let invalid = |reason| LayoutError::Manifest { digest: digest.clone(), reason };
         Ok((manifest.map_err(invalid)?, size))
     }
+}
+
+/// Creates a directory with its parents. Syncs each parent, so that a blob that is durable in the
+/// directory does not disappear with the directory after a power failure.
+fn create_durably(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let Some(parent) = dir.parent() else { return fs::create_dir_all(dir) };
+    create_durably(parent)?;
+    match fs::create_dir(dir) {
+        // Another process created it at the same time.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        created => created?,
+    }
+    File::open(parent)?.sync_all()
 }
 
 fn check(digest: &Digest, found: Digest) -> Result<(), LayoutError> {

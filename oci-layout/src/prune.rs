@@ -1,5 +1,5 @@
-//! Disk budget of artifacts. The runner removes the least recently used artifacts first. It always
-//! keeps the two most recently used versions of each component.
+//! Disk budget of a layout. [`Layout::prune`] removes the least recently used artifacts first and
+//! keeps the two most recently used versions of each repository.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -39,7 +39,7 @@ impl Layout {
     }
 
     /// Removes the least recently used artifacts from the index until the rest fits into `budget`
-    /// bytes. Always keeps the two most recently used versions of each component and the artifacts
+    /// bytes. Always keeps the two most recently used versions of each repository and the artifacts
     /// in `used`. Then deletes old files: unreferenced blobs, incomplete downloads, and damaged
     /// blobs. Returns the number of deleted bytes.
     ///

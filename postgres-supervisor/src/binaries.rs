@@ -56,11 +56,11 @@ impl Binaries {
     ///
     /// # Errors
     /// [`Error::NoClient`], which names the version.
-    pub fn clients(wanted: u32) -> Result<PathBuf, Error> {
+    pub fn clients(version: u32) -> Result<PathBuf, Error> {
         let program = "pg_dump";
         let is_wanted = |directory: &PathBuf| {
             has(directory, &[program, "pg_restore"])
-                && major(&directory.join(program)).is_ok_and(|found| found == wanted)
+                && major(&directory.join(program)).is_ok_and(|found| found == version)
         };
         let found = named()
             .into_iter()
@@ -68,7 +68,7 @@ impl Binaries {
             .chain(candidates(program))
             .find(is_wanted);
         let looked = format!("{BIN_ENV}, {LOOKED}");
-        found.ok_or(Error::NoClient { program, major: wanted, looked })
+        found.ok_or(Error::NoClient { program, major: version, looked })
     }
 
     /// Path of a program, for example `psql`.

@@ -47,7 +47,9 @@ impl Cluster {
     /// # Errors
     /// [`Error`].
     pub async fn open(data: &Path, account: Account, settings: Settings) -> Result<Cluster, Error> {
-        let binaries = Binaries::find()?;
+        // The search waits for programs that print their versions.
+        let search = tokio::task::spawn_blocking(Binaries::find).await;
+        let binaries = search.map_err(std::io::Error::other).map_err(about("PATH"))??;
         let data = fs::canonicalize(data).map_err(about(data.display()))?;
         let (directory, log) = (data.join("postgres"), data.join("postgres.log"));
         let sockets = socket_directory(&data, &account)?;

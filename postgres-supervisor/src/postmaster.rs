@@ -165,12 +165,12 @@ impl Postmaster {
         }
     }
 
-    /// Requests a fast shutdown. After the timeout `patience`, requests an immediate one, from
+    /// Requests a fast shutdown. After the timeout `timeout`, requests an immediate one, from
     /// which the next start recovers.
     ///
     /// # Errors
     /// [`Error::Stuck`].
-    pub async fn stop(&mut self, patience: Duration) -> Result<(), Error> {
+    pub async fn stop(&mut self, timeout: Duration) -> Result<(), Error> {
         for signal in [Signal::SIGINT, Signal::SIGQUIT] {
             if !self.runs() {
                 return Ok(());
@@ -178,7 +178,7 @@ impl Postmaster {
             // The process may have ended meanwhile.
             let _ = kill(self.pid, signal);
             let since = Instant::now();
-            while since.elapsed() < patience {
+            while since.elapsed() < timeout {
                 if !self.runs() {
                     return Ok(());
                 }

@@ -50,12 +50,12 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The projections did not reach a position in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("projections are at position {at}, not yet at {wanted}; try again")]
+#[error("projections are at position {at}, not yet at {position}; try again")]
 pub struct ProjectionLag {
     /// Position that the projections have reached.
     pub at: u64,
     /// Position that the caller requires.
-    pub wanted: u64,
+    pub position: u64,
 }
 
 /// The running asynchronous projections. They stop when the last clone is dropped.
@@ -123,7 +123,7 @@ impl Projections {
         let result = tokio::time::timeout(timeout, reached.wait_for(|at| *at >= position)).await;
         match result {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(ProjectionLag { at: self.position(), wanted: position }),
+            Ok(Err(_)) | Err(_) => Err(ProjectionLag { at: self.position(), position }),
         }
     }
 }

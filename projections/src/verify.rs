@@ -178,7 +178,7 @@ async fn compare(
     }
     let (wrong, differ) = (wrong.join(", "), differ.join(" or "));
     let sql = format!(
-        "select coalesce(a.key, b.key) as key, a.data::text as there, b.data::text as said, \
+        "select coalesce(a.key, b.key) as key, a.data::text as there, b.data::text as rebuilt, \
          concat_ws(', ', {wrong}) as columns \
          from {live} a full join {expected} b on a.key = b.key \
          where {differ} order by 1 limit {MAX_DIFFERENCES}",
@@ -188,7 +188,7 @@ async fn compare(
         .map(|row| {
             let key: String = row.try_get("key")?;
             let (stored, expected): (Option<String>, Option<String>) =
-                (row.try_get("there")?, row.try_get("said")?);
+                (row.try_get("there")?, row.try_get("rebuilt")?);
             let columns: String = row.try_get("columns")?;
             Ok(match (stored, expected) {
                 (None, _) => Difference::Missing { key },

@@ -38,7 +38,7 @@ pub use self::{
 };
 pub(crate) use self::{
     complete::root_matches,
-    note::{kept, opened},
+    note::{open_stored, opened},
 };
 
 /// Value of [`Bundle::format`].

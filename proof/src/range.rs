@@ -48,7 +48,7 @@ pub struct Range {
     checkpoint: Checkpoint,
     signer: VerifierKey,
     other_signatures: usize,
-    kept: Option<Checkpoint>,
+    stored: Option<Checkpoint>,
     matched: Option<bool>,
     edge: Edge,
     chain: Hash,
@@ -69,7 +69,7 @@ pub struct VerifiedRange {
     /// Number of signatures on the note that are not from the signer.
     pub other_signatures: usize,
     /// Checkpoint from another source, if the caller passed one. It belongs to the same log.
-    pub kept: Option<Checkpoint>,
+    pub stored: Option<Checkpoint>,
 }
 
 impl Head {
@@ -95,7 +95,7 @@ impl Head {
 }
 
 impl Range {
-    /// Starts the verification. `kept` is the text of a checkpoint from another source, which must
+    /// Starts the verification. `stored` is the text of a checkpoint from another source, which must
     /// belong to this log.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl Range {
     pub fn begin(
         head: Head,
         keys: &[TrustedKey],
-        kept: Option<&str>,
+        stored: Option<&str>,
     ) -> Result<Range, BundleError> {
         let (checkpoint, signer, other_signatures) =
             bundle::opened(&head.checkpoint, &head.signer, keys)?;
@@ -113,16 +113,17 @@ impl Range {
             return Err(BundleError::Unreadable(why));
         }
         let named = [signer.clone()].into_iter();
-        let kept = kept.map(|note| bundle::kept(note, &checkpoint, named, keys)).transpose()?;
+        let stored =
+            stored.map(|note| bundle::open_stored(note, &checkpoint, named, keys)).transpose()?;
         let before = head.edge.iter().map(|hash| hash.0).collect();
         let edge = Edge::of(from - 1, before).ok_or(BundleError::Root { from, to })?;
         let chain = head.chain.0;
         if from == 1 && chain != chain::genesis(&checkpoint.log_id) {
             return Err(BundleError::at(1, PositionError::Chain));
         }
-        let matched = bundle::root_matches(&edge, kept.as_ref());
+        let matched = bundle::root_matches(&edge, stored.as_ref());
         let time = i64::MIN;
-        Ok(Range { head, checkpoint, signer, other_signatures, kept, matched, edge, chain, time })
+        Ok(Range { head, checkpoint, signer, other_signatures, stored, matched, edge, chain, time })
     }
 
     /// Returns the next expected position.
@@ -161,7 +162,7 @@ impl Range {
         }
         self.time = leaf.recorded_at_us;
         self.edge.push(*hash, |_, _| {});
-        self.matched = self.matched.or(bundle::root_matches(&self.edge, self.kept.as_ref()));
+        self.matched = self.matched.or(bundle::root_matches(&self.edge, self.stored.as_ref()));
         Ok(())
     }
 
@@ -179,21 +180,21 @@ impl Range {
         let path: Vec<Hash> = self.head.consistency.iter().map(|hash| hash.0).collect();
         verify_consistency(to, &self.edge.root(), size, &self.checkpoint.root, &path)
             .map_err(|_| BundleError::Root { from, to })?;
-        if let Some(kept) = &self.kept {
-            let rewritten = Err(BundleError::Rewritten { size: kept.size, why: TreeError::Root });
+        if let Some(stored) = &self.stored {
+            let rewritten = Err(BundleError::Rewritten { size: stored.size, why: TreeError::Root });
             match self.matched {
                 Some(true) => {}
                 Some(false) => return rewritten,
-                None if kept.size == size && kept.root == self.checkpoint.root => {}
-                None if kept.size == size => return rewritten,
-                None if kept.size == 0 => {}
+                None if stored.size == size && stored.root == self.checkpoint.root => {}
+                None if stored.size == size => return rewritten,
+                None if stored.size == 0 => {}
                 None => {
                     let remedy = "export a range that includes it";
-                    return Err(BundleError::Uncompared { kept: kept.size, size, remedy });
+                    return Err(BundleError::Uncompared { stored: stored.size, size, remedy });
                 }
             }
         }
-        let Range { checkpoint, signer, other_signatures, kept, .. } = self;
-        Ok(VerifiedRange { from, to, checkpoint, signer, other_signatures, kept })
+        let Range { checkpoint, signer, other_signatures, stored, .. } = self;
+        Ok(VerifiedRange { from, to, checkpoint, signer, other_signatures, stored })
     }
 }

@@ -39,7 +39,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Rejection by the server, or an error of the runner itself with the status 0.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("the server rejected the request: {problem}")]
+#[error("{}{problem}", if *status == 0 { "" } else { "the server rejected the request: " })]
 pub struct ServerRejection {
     /// HTTP status of the response; 0 if the runner cannot build or complete the request.
     pub status: u16,

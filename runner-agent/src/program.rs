@@ -38,8 +38,8 @@ pub(crate) fn keep(data: &Data) -> io::Result<PathBuf> {
     }
     data::directory(&data.path(DIRECTORY))?;
     let draft = path.with_extension(ids::new_ulid().to_string());
-    let made = make(&running, &draft).and_then(|()| fs::rename(&draft, &path));
-    if let Err(error) = made {
+    let written = make(&running, &draft).and_then(|()| fs::rename(&draft, &path));
+    if let Err(error) = written {
         let _best_effort = fs::remove_file(&draft);
         return Err(error);
     }

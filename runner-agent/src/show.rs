@@ -80,7 +80,7 @@ pub(crate) fn journal(
     let lines = journal::of(crate::journal::read_all(data)?, job, last);
     print(&match output {
         Output::Table => journal::table(&lines),
-        Output::Json => lines.into_iter().map(|told| told.line.text + "\n").collect::<String>(),
+        Output::Json => lines.into_iter().map(|entry| entry.line.text + "\n").collect::<String>(),
     })
 }
 

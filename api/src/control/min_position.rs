@@ -25,9 +25,9 @@ pub(crate) async fn wait_for_min_position(
     let refused = |_| {
         Problem::new(Code::BadRequest, "min_position is not a number; send a position of the log")
     };
-    let wanted =
+    let position =
         min_position_param(request.uri().query()).map(str::parse).transpose().map_err(refused)?;
-    min_position::wait(&app, wanted).await?;
+    min_position::wait(&app, position).await?;
     Ok(next.run(request).await)
 }
 

@@ -75,11 +75,11 @@ async fn record_last_sizes(app: &App) -> Result<bool, Box<dyn std::error::Error 
 /// Returns true if they were stored.
 async fn store_public_keys(app: &App, keys: &KeySet) -> bool {
     let former = keys.former(KeyUse::Checkpoints).map(|former| former.made_at);
-    let made = std::iter::once(keys.checkpoints_since()).chain(former);
+    let created = std::iter::once(keys.checkpoints_since()).chain(former);
     let all: Vec<CheckpointKeyRecord> = keys
         .seal_keys()
         .into_iter()
-        .zip(made)
+        .zip(created)
         .map(|(key, from)| CheckpointKeyRecord { key, from })
         .collect();
     let noted = app.log().note_keys(&all).await;

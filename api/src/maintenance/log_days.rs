@@ -11,9 +11,9 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(60 * 60);
 pub(crate) async fn run(app: App) {
     loop {
         match days::create_missing(app.owner(), app.now().date_naive(), days::AHEAD).await {
-            Ok(made) => {
-                if let Some(last) = made.last() {
-                    tracing::info!(days = made.len(), %last, "Created partitions of job logs");
+            Ok(created) => {
+                if let Some(last) = created.last() {
+                    tracing::info!(days = created.len(), %last, "Created partitions of job logs");
                 }
             }
             // No log bytes are lost, because rows without a daily partition go to the default

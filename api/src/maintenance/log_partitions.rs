@@ -14,9 +14,9 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(10 * 60);
 pub(crate) async fn run(app: App) {
     loop {
         match create_missing(app.owner(), app.config.partition_events, AHEAD).await {
-            Ok(made) => {
-                for made in made {
-                    let (first, last) = (made.first, made.last);
+            Ok(created) => {
+                for created in created {
+                    let (first, last) = (created.first, created.last);
                     tracing::info!(first, last, "Created a partition of the log");
                 }
             }

@@ -29,7 +29,7 @@ pub(crate) async fn run(app: App, pace: Pace) {
     loop {
         tokio::select! {
             () = app.stopping.cancelled() => return,
-            seen = verify_from(&app, from) => tell(&app.metrics, from, &seen),
+            verified = verify_from(&app, from) => update_metrics(&app.metrics, from, &verified),
         }
         tokio::select! {
             () = app.stopping.cancelled() => return,
@@ -50,8 +50,8 @@ async fn verify_from(app: &App, from: u64) -> Result<Verified, VerifyError> {
     Ok(verified)
 }
 
-fn tell(metrics: &Metrics, from: u64, seen: &Result<Verified, VerifyError>) {
-    match seen {
+fn update_metrics(metrics: &Metrics, from: u64, verified: &Result<Verified, VerifyError>) {
+    match verified {
         Ok(Verified { size, checked, reported, .. }) => {
             metrics.log_verified_position.set(*size);
             metrics.log_corrupt_position.set(0);
@@ -109,9 +109,9 @@ mod tests {
     use crate::server::testing::Started;
 
     /// Waits until the metrics contain this line.
-    async fn says(app: &App, line: &str) -> bool {
+    async fn has_metric(app: &App, line: &str) -> bool {
         for _ in 0..200 {
-            if app.metrics.text().lines().any(|said| said == line) {
+            if app.metrics.text().lines().any(|metric| metric == line) {
                 return true;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -119,7 +119,7 @@ mod tests {
         false
     }
 
-    fn seen(wrong: Vec<Difference>, tally: ReportCounts) -> Result<Verified, VerifyError> {
+    fn verified(wrong: Vec<Difference>, tally: ReportCounts) -> Result<Verified, VerifyError> {
         let reported = Reported { tally, wrong };
         Ok(Verified { size: 9, root: [0; 32], chain: [0; 32], checked: 9, reported })
     }
@@ -135,15 +135,15 @@ mod tests {
             let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
             line.map(str::to_owned)
         };
-        let told = |from, wrong, tally| {
-            tell(&metrics, from, &seen(wrong, tally));
+        let after = |from, wrong, tally| {
+            update_metrics(&metrics, from, &verified(wrong, tally));
             (gauge("stead_log_forged_position"), gauge("stead_log_unsigned_results"))
         };
         let is = |value: &str| Some(value.to_owned());
-        assert_eq!(told(5, vec![], unsigned), (None, None));
-        assert_eq!(told(5, one(), unsigned), (is("7"), None));
-        assert_eq!(told(5, vec![], unsigned), (is("7"), None));
-        assert_eq!(told(0, vec![], unsigned), (is("0"), is("2")));
+        assert_eq!(after(5, vec![], unsigned), (None, None));
+        assert_eq!(after(5, one(), unsigned), (is("7"), None));
+        assert_eq!(after(5, vec![], unsigned), (is("7"), None));
+        assert_eq!(after(0, vec![], unsigned), (is("0"), is("2")));
     }
 
     #[tokio::test]
@@ -152,8 +152,8 @@ mod tests {
         let app = started.app().clone();
         let soon = Duration::from_millis(50);
         tokio::spawn(run(app.clone(), Pace { first: soon, every: soon }));
-        assert!(says(&app, "stead_log_corrupt_position 0").await, "{}", app.metrics.text());
-        assert!(says(&app, "stead_log_forged_position 0").await, "{}", app.metrics.text());
+        assert!(has_metric(&app, "stead_log_corrupt_position 0").await, "{}", app.metrics.text());
+        assert!(has_metric(&app, "stead_log_forged_position 0").await, "{}", app.metrics.text());
         // A party with write access to the log can add a result but cannot sign it.
         let end = NewEvent {
             event_type: "job.succeeded".into(),
@@ -167,19 +167,19 @@ mod tests {
         let write = Write { stream, expected: 0, events: vec![end] };
         let meta = Meta::new(Actor::System, "cmd");
         let at = app.log().append(Commit::of(meta, vec![write])).await.unwrap().last;
-        let said = format!("stead_log_forged_position {at}");
-        assert!(says(&app, &said).await, "{said}: {}", app.metrics.text());
+        let line = format!("stead_log_forged_position {at}");
+        assert!(has_metric(&app, &line).await, "{line}: {}", app.metrics.text());
         // Tampers with a payload, and with a salt. The changed salt makes the row an invalid event.
         for (position, change) in [(3, "payload = '{\"type\":\"other\"}'"), (2, "salt = '\\x00'")] {
             let change = format!("update log_event set {change} where position = {position}");
             sqlx::query(&change).execute(&app.pool).await.unwrap();
-            let said = format!("stead_log_corrupt_position {position}");
-            assert!(says(&app, &said).await, "{said}: {}", app.metrics.text());
+            let line = format!("stead_log_corrupt_position {position}");
+            assert!(has_metric(&app, &line).await, "{line}: {}", app.metrics.text());
         }
         // Without its head the log is unreadable.
         sqlx::query("delete from log_head").execute(&app.pool).await.unwrap();
-        let said = "stead_log_corrupt_position 1";
-        assert!(says(&app, said).await, "{}", app.metrics.text());
+        let line = "stead_log_corrupt_position 1";
+        assert!(has_metric(&app, line).await, "{}", app.metrics.text());
         started.server.stop().await;
     }
 }

@@ -104,7 +104,10 @@ impl Tools {
         let version = "select current_setting('server_version_num')::int / 10000";
         let major: i32 = sqlx::query_scalar(version).fetch_one(server).await?;
         let major = u32::try_from(major).unwrap_or(0);
-        Ok((Tools { directory: Binaries::clients(major)? }, major))
+        // The search waits for programs that print their versions.
+        let search = tokio::task::spawn_blocking(move || Binaries::clients(major)).await;
+        let directory = search.map_err(std::io::Error::other).map_err(about("PATH"))??;
+        Ok((Tools { directory }, major))
     }
 
     /// Starts a program with access to a database. The program is killed when the returned value is
@@ -144,10 +147,10 @@ impl RunningTool {
         if done.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&done.stderr);
-        let lines: Vec<_> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let output = String::from_utf8_lossy(&done.stderr);
+        let lines: Vec<_> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let first = lines.iter().take(3).copied().collect::<Vec<_>>().join(" · ");
-        Err(EmbeddedError::Tool { program, said: format!("{} ({first})", done.status) })
+        Err(EmbeddedError::Tool { program, output: format!("{} ({first})", done.status) })
     }
 }
 

@@ -42,12 +42,12 @@ impl AttemptLog {
     }
 
     /// Reads a range of bytes.
-    pub(crate) fn bytes(self, wanted: Range<u64>) -> impl Stream<Item = std::io::Result<Bytes>> {
+    pub(crate) fn bytes(self, range: Range<u64>) -> impl Stream<Item = std::io::Result<Bytes>> {
         let AttemptLog { app, execution, .. } = self;
         async_stream::try_stream! {
-            let mut at = wanted.start;
-            while at < wanted.end {
-                let end = wanted.end.min(at + CHUNK);
+            let mut at = range.start;
+            while at < range.end {
+                let end = range.end.min(at + CHUNK);
                 let chunk =
                     app.logs.read(execution, at..end).await.map_err(std::io::Error::other)?;
                 if chunk.is_empty() {

@@ -155,10 +155,10 @@ async fn target(app: &App, event: &StoredEvent) -> Result<Option<String>, Proble
 /// panic is confined to its event.
 pub(super) async fn react_to(
     app: &App,
-    place: &PolicyConsumer,
+    consumer: &PolicyConsumer,
     event: &StoredEvent,
 ) -> Result<(), Problem> {
-    let reaction = AssertUnwindSafe(all(app, place, event)).catch_unwind();
+    let reaction = AssertUnwindSafe(all(app, consumer, event)).catch_unwind();
     reaction.await.unwrap_or_else(|_| {
         Err(Problem::internal(format!(
             "reaction to the event at position {} panicked",
@@ -167,35 +167,38 @@ pub(super) async fn react_to(
     })
 }
 
-async fn all(app: &App, place: &PolicyConsumer, event: &StoredEvent) -> Result<(), Problem> {
-    let wanted = wanted(app, event).await?;
+async fn all(app: &App, consumer: &PolicyConsumer, event: &StoredEvent) -> Result<(), Problem> {
+    let commits = commits(app, event).await?;
     // Runs that one event wakes have no order among them, so they advance concurrently.
-    let are_runs = wanted.iter().all(|(_, wanted)| matches!(wanted, ReactionCommit::AdvanceRun(_)));
+    let are_runs =
+        commits.iter().all(|(_, commit)| matches!(commit, ReactionCommit::AdvanceRun(_)));
     let at_once = if are_runs { MAX_CONCURRENT } else { 1 };
-    let each: Vec<_> = wanted
+    let each: Vec<_> = commits
         .into_iter()
-        .map(|(name, wanted)| run_commit(app, place, event, name, wanted).boxed())
+        .map(|(name, commit)| run_commit(app, consumer, event, name, commit).boxed())
         .collect();
     let done: Vec<_> = stream::iter(each).buffer_unordered(at_once).collect().await;
-    let mut broken = None;
+    let mut failure = None;
     for problem in done.into_iter().filter_map(Result::err) {
         if classify(problem.code) == FailureClass::Transient {
             return Err(problem);
         }
-        broken = Some(problem);
+        failure = Some(problem);
     }
-    broken.map_or(Ok(()), Err)
+    failure.map_or(Ok(()), Err)
 }
 
 async fn run_commit(
     app: &App,
-    place: &PolicyConsumer,
+    consumer: &PolicyConsumer,
     event: &StoredEvent,
     name: &'static str,
-    wanted: ReactionCommit,
+    commit: ReactionCommit,
 ) -> Result<(), Problem> {
-    let guard = call(name, event, place);
-    let Err(problem) = done(app, place, &guard, wanted).await else { return Ok(()) };
+    let guard = call(name, event, consumer);
+    let Err(problem) = attempt_until_no_conflict(app, consumer, &guard, commit).await else {
+        return Ok(());
+    };
     let (position, detail) = (event.position, &problem.detail);
     match classify(problem.code) {
         FailureClass::Transient | FailureClass::Internal => return Err(problem),
@@ -206,22 +209,22 @@ async fn run_commit(
             tracing::warn!(policy = name, position, error = %detail, "Reaction is impossible");
         }
     }
-    let _alone = place.reaction_lock.write().await;
-    give_up(app, &guard, wanted, &problem).await
+    let _alone = consumer.reaction_lock.write().await;
+    give_up(app, &guard, commit, &problem).await
 }
 
-fn call(name: &str, event: &StoredEvent, place: &PolicyConsumer) -> Call {
+fn call(name: &str, event: &StoredEvent, consumer: &PolicyConsumer) -> Call {
     let id = EventId(event.event_id).to_string();
     let mut meta = Meta::new(Actor::Policy(name.into()), id.clone());
     meta.causation_id = Some(id);
     meta.correlation_id = event.meta().ok().and_then(|meta| meta.correlation_id);
-    Call { consumer: Some(place.guard()), ..Call::of(meta) }
+    Call { consumer: Some(consumer.guard()), ..Call::of(meta) }
 }
 
 /// Returns the reactions to an event as commits. Waking up runs takes one commit per run. So the
 /// size of a commit does not depend on the number of waiting runs, and a rejection affects only its
 /// own run.
-async fn wanted(
+async fn commits(
     app: &App,
     event: &StoredEvent,
 ) -> Result<Vec<(&'static str, ReactionCommit)>, Problem> {
@@ -271,31 +274,31 @@ async fn origin(app: &App, job: JobId) -> Result<Option<Origin>, Problem> {
 /// Attempts a commit, and repeats it after a conflict. Hundreds of runs may register with one build
 /// at the same time. After its first conflict, a commit repeats while no other reaction runs, so no
 /// reaction can conflict with it.
-async fn done(
+async fn attempt_until_no_conflict(
     app: &App,
-    place: &PolicyConsumer,
+    consumer: &PolicyConsumer,
     call: &Call,
-    wanted: ReactionCommit,
+    commit: ReactionCommit,
 ) -> Result<(), Problem> {
     {
-        let _beside = place.reaction_lock.read().await;
-        match attempt(app, call, wanted).await {
+        let _beside = consumer.reaction_lock.read().await;
+        match attempt(app, call, commit).await {
             Err(problem) if problem.code == Code::Conflict => {}
             done => return done,
         }
     }
-    let _alone = place.reaction_lock.write().await;
+    let _alone = consumer.reaction_lock.write().await;
     let mut races = 1;
     loop {
-        match attempt(app, call, wanted).await {
+        match attempt(app, call, commit).await {
             Err(problem) if problem.code == Code::Conflict && races < MAX_CONFLICTS => races += 1,
             done => return done,
         }
     }
 }
 
-async fn attempt(app: &App, call: &Call, wanted: ReactionCommit) -> Result<(), Problem> {
-    let done = match wanted {
+async fn attempt(app: &App, call: &Call, commit: ReactionCommit) -> Result<(), Problem> {
+    let done = match commit {
         ReactionCommit::QueueBuild(build) => builds::queue(app, call, build).await,
         ReactionCommit::CompleteBuild(job, _) => builds::settle(app, call, job).await,
         ReactionCommit::Provision(install) => runs::provision(app, call, install).await,
@@ -310,10 +313,10 @@ async fn attempt(app: &App, call: &Call, wanted: ReactionCommit) -> Result<(), P
 async fn give_up(
     app: &App,
     guard: &Call,
-    wanted: ReactionCommit,
+    commit: ReactionCommit,
     problem: &Problem,
 ) -> Result<(), Problem> {
-    let said = match wanted {
+    let result = match commit {
         ReactionCommit::AdvanceRun(run) => return advance_by_effect(app, guard, run).await,
         ReactionCommit::CompleteStep(job) => {
             settle::give_up(app, guard, job, &problem.detail).await
@@ -328,7 +331,7 @@ async fn give_up(
         | ReactionCommit::CompleteBuild(..)
         | ReactionCommit::Provision(_) => return Ok(()),
     };
-    ignore_obsolete(said.map(|_| ()))
+    ignore_obsolete(result.map(|_| ()))
 }
 
 /// Executes the effects of a run one at a time, so that only the impossible step fails.
@@ -339,8 +342,8 @@ async fn advance_by_effect(app: &App, guard: &Call, run: RunId) -> Result<(), Pr
         match classify(problem.code) {
             FailureClass::Transient | FailureClass::Internal => return Err(problem),
             FailureClass::Obsolete | FailureClass::Impossible => {
-                let said = steps::give_up(app, guard, run, next, &problem.detail).await;
-                ignore_obsolete(said.map(|_| ()))?;
+                let result = steps::give_up(app, guard, run, next, &problem.detail).await;
+                ignore_obsolete(result.map(|_| ()))?;
             }
         }
     }
@@ -349,8 +352,8 @@ async fn advance_by_effect(app: &App, guard: &Call, run: RunId) -> Result<(), Pr
 
 /// Converts the result of [`give_up`]. A rejection as obsolete counts as success. An impossible
 /// command is an internal error.
-fn ignore_obsolete(said: Result<(), Problem>) -> Result<(), Problem> {
-    match said {
+fn ignore_obsolete(result: Result<(), Problem>) -> Result<(), Problem> {
+    match result {
         Err(problem) => match classify(problem.code) {
             FailureClass::Obsolete => Ok(()),
             FailureClass::Impossible => Err(Problem::internal(problem.detail)),

@@ -123,13 +123,13 @@ async fn erase_copies(app: &App) -> Result<(), Problem> {
     let Outcome { erased, incomplete: left } = erasure::erase(app, &subjects).await?;
     for (subject, due) in due.into_iter().filter(|(subject, _)| erased.contains(subject)) {
         let call = Call::of(Meta::new(Actor::System, ids::new_ulid().to_string()));
-        let told = app.engine.transact(&call, move |unit| {
+        let done = app.engine.transact(&call, move |unit| {
             async move {
                 unit.handle::<Subject>(subject, SubjectCommand::CompleteErasure).await.map(drop)
             }
             .boxed()
         });
-        told.await?;
+        done.await?;
         if shred::record_erasure(&app.pool, &due, app.now()).await? {
             tracing::info!(subject = %subject, "Erased all copies");
         }

@@ -79,21 +79,21 @@ async fn apply_timeout(app: &App, due: TimeoutCommand) {
     if super::fault_injection::reap_by_update(app, &due).await {
         return;
     }
-    let said = match due.clone() {
+    let result = match due.clone() {
         TimeoutCommand::Job { job, command, guard } => handle_job(app, job, *command, guard).await,
         TimeoutCommand::RunnerDisconnected { runner, since, guard } => {
             let call = call(Some(guard));
-            let said = app.engine.transact(&call, move |unit| {
+            let result = app.engine.transact(&call, move |unit| {
                 let command = RunnerCommand::Disconnect { last_contact_at: since, stopped: false };
                 Box::pin(unit.handle::<Runner>(runner, command))
             });
-            said.await.map(|_| ())
+            result.await.map(|_| ())
         }
         TimeoutCommand::FinalizeLog { job, execution, length } => {
             finalize_log(app, job, execution, length).await
         }
     };
-    match said {
+    match result {
         Ok(()) => log_timeout(&due),
         // Another server owns the runner now and applies its timeouts.
         Err(problem) if problem.code == Code::SessionSuperseded => {
@@ -184,7 +184,7 @@ async fn handle_job(
     guard: Option<SessionGuard>,
 ) -> Result<(), Problem> {
     let call = call(guard);
-    let said = app.engine.transact(&call, move |unit| {
+    let result = app.engine.transact(&call, move |unit| {
         let command = command.clone();
         Box::pin(async move {
             // A report that was committed first makes the timeout obsolete, so its rejection is
@@ -192,7 +192,7 @@ async fn handle_job(
             unit.try_handle::<Job>(job, command).await.map(|_| ())
         })
     });
-    said.await.map(|_| ())
+    result.await.map(|_| ())
 }
 
 fn meta() -> Meta {

@@ -147,13 +147,13 @@ async fn process_log(app: &App, owner: &str, place: &mut PolicyConsumer) -> Resu
     let (mut tail, mut positions) = (app.engine.log().tail(), app.engine.log().positions());
     // Events that this server appended arrive in memory. Missed events and events of other servers
     // are read from the log.
-    let mut heard: Option<Arc<[StoredEvent]>> = None;
+    let mut received: Option<Arc<[StoredEvent]>> = None;
     let mut lease = Lease { owner, renewed: Instant::now() };
     let mut beat = tokio::time::interval(WRITE_INTERVAL);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut tried: Option<Instant> = None;
     loop {
-        let (events, caught_up) = match heard.take() {
+        let (events, caught_up) = match received.take() {
             Some(batch) => (batch, true),
             None => {
                 let page = app.engine.log().read(place.position, PAGE).await?;
@@ -188,7 +188,7 @@ async fn process_log(app: &App, owner: &str, place: &mut PolicyConsumer) -> Resu
             tried = Some(Instant::now());
         }
         let nothing = || Some(Arc::from([]));
-        heard = tokio::select! {
+        received = tokio::select! {
             // The tail comes first, because events that it delivers need not be read from the log.
             biased;
             () = app.stopping.cancelled() => None,
@@ -265,10 +265,10 @@ impl Lease<'_> {
         if self.renewed.elapsed() < RENEWAL {
             return Ok(());
         }
-        let (clock, asked) = (app.engine.log().clock(), Instant::now());
+        let (clock, started) = (app.engine.log().clock(), Instant::now());
         match consumer::acquire(&app.pool, clock, CONSUMER, self.owner, LEASE).await {
             Ok(Some(held)) if held.owner_epoch == place.lease.owner_epoch => {
-                self.renewed = asked;
+                self.renewed = started;
                 Ok(())
             }
             Ok(Some(_) | None) => Err(lease_lost()),

@@ -102,10 +102,10 @@ impl RetrySchedule {
         for runner in app.principals.read_again(app.log()).await {
             let Ok(id) = runner.stream.aggregate_id.parse() else { continue };
             let now = app.dispatch.moment().instant;
-            let mut desk = app.dispatch.state();
+            let mut dispatch = app.dispatch.state();
             // The dispatcher skipped the event that could not be read.
-            if desk.runners.get(id).is_some() {
-                desk.runners.meet(id, (*runner.state).clone(), runner.version, now);
+            if dispatch.runners.get(id).is_some() {
+                dispatch.runners.meet(id, (*runner.state).clone(), runner.version, now);
             }
         }
         self.due = Instant::now() + self.wait;

@@ -32,8 +32,8 @@ pub(crate) async fn run(app: App) {
                 Timer::ApprovalExpiry { run, step, digest } => {
                     let actor = Actor::Timer("approval_expiry".into());
                     let call = Call::of(Meta::new(actor, ids::new_ulid().to_string()));
-                    let said = runs::expire_approval(&app, &call, run, step, digest).await;
-                    let Err(problem) = said else { continue };
+                    let result = runs::expire_approval(&app, &call, run, step, digest).await;
+                    let Err(problem) = result else { continue };
                     let detail = &problem.detail;
                     if problem.code.status() < 500 {
                         tracing::info!(run.id = %run, error = %detail, "Approval does not expire");

@@ -14,7 +14,8 @@ use tokio::sync::Mutex;
 
 use super::Repository;
 
-/// Registry of the vendor's artifacts. Several servers can share its directory.
+/// Registry of the vendor's artifacts. One server uses it at a time, because the server locks its
+/// data directory.
 pub struct Registry {
     directory: PathBuf,
     max_blob_bytes: u64,

@@ -19,7 +19,8 @@ pub(super) async fn measure(
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_string());
     let route = route.unwrap_or_else(|| "none".into());
     let method = request.method().to_string();
-    let (started, aside) = (Instant::now(), request.extensions().get::<ParkedResponse>().cloned());
+    let (started, parking) =
+        (Instant::now(), request.extensions().get::<ParkedResponse>().cloned());
     let counted = move |response: Response| {
         let status = response.status().as_u16();
         app.metrics.observe_request(route, method, status, started.elapsed());
@@ -27,12 +28,12 @@ pub(super) async fn measure(
     };
     let response = next.run(request).await;
     // A deferred response is measured when it is ready.
-    match aside.and_then(|aside| Some((aside.take()?, aside))) {
-        Some((later, aside)) => {
+    match parking.and_then(|parking| Some((parking.take()?, parking))) {
+        Some((later, parking)) => {
             // The middleware that catches panics does not cover a deferred response.
             let result = AssertUnwindSafe(later).catch_unwind();
             let result = result.map(|handled| handled.unwrap_or_else(panicked));
-            aside.defer(result.map(counted).boxed())
+            parking.defer(result.map(counted).boxed())
         }
         None => counted(response),
     }

@@ -35,7 +35,7 @@ pub(crate) struct PollQuery {
 pub(crate) async fn poll(
     State(app): State<App>,
     runner: RunnerCaller,
-    aside: Option<Extension<ParkedResponse>>,
+    parking: Option<Extension<ParkedResponse>>,
     extract::Query(query): extract::Query<PollQuery>,
     extract::Json(body): extract::Json<Poll>,
 ) -> Result<Response, Problem> {
@@ -44,8 +44,8 @@ pub(crate) async fn poll(
     reconnect::record_contact(&app, &runner, touched, body.disabled.as_deref()).await;
     let wait = query.wait.map_or(app.dispatch.timing().long_poll, Duration::from_secs);
     let parked = wait_for_directives(app, runner.id, body, wait);
-    Ok(match aside {
-        Some(Extension(aside)) => aside.defer(Box::pin(parked)),
+    Ok(match parking {
+        Some(Extension(parking)) => parking.defer(Box::pin(parked)),
         None => parked.await,
     })
 }

@@ -41,8 +41,8 @@ async fn write(pool: &PgPool, batch: &[StoredResponse]) {
     let column = |of: fn(&StoredResponse) -> &str| batch.iter().map(of).collect::<Vec<_>>();
     let stored = sqlx::query(
         "with asynchronous as (select set_config('synchronous_commit', 'off', true)) \
-         update log_command c set response = u.said::json \
-         from asynchronous, unnest($1::text[], $2::text[], $3::text[]) as u(principal, key, said) \
+         update log_command c set response = u.response::json \
+         from asynchronous, unnest($1::text[], $2::text[], $3::text[]) as u(principal, key, response) \
          where c.principal = u.principal and c.idempotency_key = u.key and c.response is null \
            and c.last_position > (select coalesce(max(fence), 0) from subject_key)",
     )

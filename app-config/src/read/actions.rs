@@ -133,7 +133,7 @@ fn step(section: Section<'_>) -> ActionStep {
         // A bundle does not contain scripts of repositories, so this step would find no script.
         let keys = ["public_repo", "connected_repo"];
         let key = keys.into_iter().find(|key| section.table.contains_key(*key));
-        section.unacted(key.unwrap_or("name"), "script_elsewhere", "");
+        section.ignored_setting(key.unwrap_or("name"), "script_elsewhere", "");
     }
     section.ignore(&["enable_kube_config", "labels", "description"]);
     section.finish();

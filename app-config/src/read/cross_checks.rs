@@ -85,7 +85,7 @@ fn triggers(config: &AppConfig, reader: &Reader<'_>) {
         }
         if !kind.fires() {
             let Origin { file, .. } = &trigger.origin;
-            reader.unacted("trigger", word, file, trigger.origin.place(word.len()));
+            reader.ignored_setting("trigger", word, file, trigger.origin.place(word.len()));
         }
     }
 }

@@ -66,7 +66,7 @@ fn input(section: Section<'_>) -> Input {
         section.error("name", "bad_name", message, "use letters, digits, `-` and `_`");
     }
     if input.sensitive {
-        section.unacted("sensitive", "sensitive_input", "");
+        section.ignored_setting("sensitive", "sensitive_input", "");
     }
     if let Some(text) = section.scalar("default").filter(|text| is_template(&text.value)) {
         section.reader.defaults.borrow_mut().push((input.name.clone(), text));

@@ -17,7 +17,7 @@ pub fn check(section: &Section<'_>, kind: &str) {
         return;
     }
     if PLUGIN_KINDS.iter().any(|(name, _)| *name == kind) {
-        section.unacted("type", "no_plugin", kind);
+        section.ignored_setting("type", "no_plugin", kind);
         return;
     }
     let message = format!("unknown component type `{kind}`");

@@ -6,7 +6,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{names::Names, section::Section, sort, unacted, undeployed_texts, unknown};
+use super::{ignored_settings, names::Names, section::Section, sort, undeployed_texts, unknown};
 use crate::{
     diagnostic::{Diagnostic, Location, Severity},
     document::Document,
@@ -43,7 +43,7 @@ pub struct Reader<'t> {
     /// Total size of named files so far. A file counts each time it is named.
     followed: Cell<usize>,
     /// Keys and sections that this release reads but does not act on.
-    unacted: RefCell<unacted::UnactedSettings>,
+    ignored_settings: RefCell<ignored_settings::IgnoredSettings>,
     /// All keys that the reader knows, by file kind.
     #[cfg(test)]
     pub known_keys: RefCell<BTreeSet<(String, String)>>,
@@ -93,7 +93,7 @@ impl<'t> Reader<'t> {
             unmodeled: RefCell::default(),
             unmatched_schedules: Cell::default(),
             followed: Cell::default(),
-            unacted: RefCell::default(),
+            ignored_settings: RefCell::default(),
             #[cfg(test)]
             known_keys: RefCell::default(),
         }
@@ -101,14 +101,14 @@ impl<'t> Reader<'t> {
 
     #[cfg(test)]
     pub fn record_keys(&self, file: &str, path: &str, keys: &BTreeSet<String>) {
-        let Some(kind) = unacted::file_kind(file) else { return };
-        let path = unacted::without_indices(path);
+        let Some(kind) = ignored_settings::file_kind(file) else { return };
+        let path = ignored_settings::without_indices(path);
         let keys = keys.iter().map(|key| (kind.to_string(), format!("{path}{key}")));
         self.known_keys.borrow_mut().extend(keys);
     }
 
-    pub fn found_unacted(&self, change: impl FnOnce(&mut unacted::UnactedSettings)) {
-        change(&mut self.unacted.borrow_mut());
+    pub fn found_ignored(&self, change: impl FnOnce(&mut ignored_settings::IgnoredSettings)) {
+        change(&mut self.ignored_settings.borrow_mut());
     }
 
     pub fn finish(self) -> ReaderResult {
@@ -128,7 +128,7 @@ impl<'t> Reader<'t> {
             ));
         }
         // Not limited by [`MAX_FINDINGS`]: each kind occurs at most once.
-        findings.extend(self.unacted.into_inner().into_diagnostics());
+        findings.extend(self.ignored_settings.into_inner().into_diagnostics());
         ReaderResult {
             diagnostics: findings,
             file_refs: self.refs.into_inner().into_iter().collect(),
@@ -191,7 +191,7 @@ impl<'t> Reader<'t> {
             Ok(document) => {
                 self.undeployed_texts.borrow_mut().extend(undeployed_texts::texts(&document));
                 self.spans.borrow_mut().extend(path, document.spans().into_iter());
-                unacted::look_for(&document, &mut self.unacted.borrow_mut());
+                ignored_settings::look_for(&document, &mut self.ignored_settings.borrow_mut());
                 Some(document)
             }
             Err(findings) => {

@@ -239,10 +239,10 @@ impl<'d> Section<'d> {
         self.finding(Severity::Warning, code, self.at_value(key), message, remedy);
     }
 
-    /// Counts a value that this release reads but does not act on; see [`super::unacted`].
-    pub fn unacted(&self, key: &str, kind: &'static str, name: &str) {
+    /// Counts a value that this release reads but does not act on; see [`super::ignored_settings`].
+    pub fn ignored_setting(&self, key: &str, kind: &'static str, name: &str) {
         let place = self.document.place(self.at_value(key));
-        self.reader.unacted(kind, name, self.file(), place);
+        self.reader.ignored_setting(kind, name, self.file(), place);
     }
 
     fn at_value(&self, key: &str) -> Range<usize> {

@@ -42,7 +42,7 @@ fn versions(name: &str, plugins: &[PluginPin]) -> (AppConfig, AppConfig) {
     }
     let config = |app: &Tree| {
         let (config, mut findings) = read(&bundle(app, plugins)).unwrap();
-        findings.retain(|found| !found.is_about_something_unacted());
+        findings.retain(|found| !found.is_about_ignored_setting());
         assert!(findings.is_empty(), "{findings:?}");
         config
     };
@@ -106,7 +106,7 @@ fn an_app_without_its_plugin_is_rejected_with_a_remedy() {
 fn aws_bucket_is_read() {
     let app = support::tree(&directory("aws-bucket"));
     let (config, mut findings) = read(&bundle(&app, &[])).unwrap();
-    findings.retain(|found| !found.is_about_something_unacted());
+    findings.retain(|found| !found.is_about_ignored_setting());
     assert!(findings.is_empty(), "{findings:?}");
     assert!(config.sources().contains_key(SANDBOX));
 }

@@ -103,7 +103,7 @@ impl Streams {
         let all = self.0.iter().map(|(events, measurement)| {
             json!({
                 "events": events, "loaded_without_snapshot": measurement.without_snapshot.json(),
-                "loaded_with_snapshot": measurement.with_snapshot.json(), "told": measurement.handled.json(),
+                "loaded_with_snapshot": measurement.with_snapshot.json(), "handled": measurement.handled.json(),
             })
         });
         all.collect()

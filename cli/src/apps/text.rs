@@ -73,21 +73,21 @@ fn impact_text(diff: &Diff, screen: &Screen) -> String {
             all.map(|planned| planned.name.as_str()).collect()
         };
         let (applied, destroyed) = (of("apply"), of("destroy"));
-        let mut says = vec![];
+        let mut parts = vec![];
         if let Some(problem) = problem {
-            says.push(format!("{}: {problem}", screen.paint(Tone::Bad, "cannot deploy")));
+            parts.push(format!("{}: {problem}", screen.paint(Tone::Bad, "cannot deploy")));
         } else if !provisioned {
-            says.push("not provisioned yet".to_owned());
+            parts.push("not provisioned yet".to_owned());
         } else if plans.is_empty() {
-            says.push("no changes".to_owned());
+            parts.push("no changes".to_owned());
         }
         if *provisioned && !applied.is_empty() {
-            says.push(format!("plans {}", applied.join(", ")));
+            parts.push(format!("plans {}", applied.join(", ")));
         }
         if *provisioned && !destroyed.is_empty() {
-            says.push(format!("{} {}", screen.paint(Tone::Bad, "destroys"), destroyed.join(", ")));
+            parts.push(format!("{} {}", screen.paint(Tone::Bad, "destroys"), destroyed.join(", ")));
         }
-        text += &format!("  {name:longest$}  at version {config_version}: {}\n", says.join("; "));
+        text += &format!("  {name:longest$}  at version {config_version}: {}\n", parts.join("; "));
     }
     if let Some(more) = diff.remaining_installs {
         text += &format!("  and {more} more that were not evaluated\n");

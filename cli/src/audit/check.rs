@@ -219,7 +219,7 @@ pub(crate) fn bundle_report(
         holds.push(format!("the log only grew since the older checkpoint at {}", since.size));
     }
     added(bundle, &mut open);
-    note_stored_checkpoint(proven.kept.as_ref().map(|kept| kept.size), &mut holds, &mut open);
+    note_stored_checkpoint(proven.stored.as_ref().map(|stored| stored.size), &mut holds, &mut open);
     always(checkpoint.size, proven.other_signatures, &mut open);
     CheckReport {
         subject: sanitize(&bundle.subject.to_string()),
@@ -282,7 +282,7 @@ fn range_report(proven: &range::VerifiedRange) -> CheckReport {
             format!("the chain hash before position {from}: the checkpoint covers only the tree");
         open.push(entry);
     }
-    note_stored_checkpoint(proven.kept.as_ref().map(|kept| kept.size), &mut holds, &mut open);
+    note_stored_checkpoint(proven.stored.as_ref().map(|stored| stored.size), &mut holds, &mut open);
     always(checkpoint.size, proven.other_signatures, &mut open);
     CheckReport {
         subject: format!("positions {from} to {to}"),

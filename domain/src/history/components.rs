@@ -43,8 +43,10 @@ pub(super) struct ComponentChange {
     before: Option<Version>,
     after: Option<Version>,
     incomplete: bool,
-    /// True if the last apply of the run had no effect, or no apply has started.
-    untouched: bool,
+    /// An apply of the run has started, and its end is not recorded yet.
+    apply_open: bool,
+    /// An apply of the run took effect, completely or in part.
+    took_effect: bool,
 }
 
 impl ComponentChange {
@@ -65,7 +67,8 @@ impl ComponentChange {
                 }
             }
         };
-        ComponentChange { after: before.clone(), before, incomplete: false, untouched: true }
+        let after = before.clone();
+        ComponentChange { before, after, incomplete: false, apply_open: false, took_effect: false }
     }
 
     /// Updates the change after an event of the run.
@@ -87,17 +90,25 @@ impl ComponentChange {
                 (current.map(sandbox), open)
             }
         };
-        let untouched = matches!(
+        let started = matches!(
+            fact,
+            InstallEvent::ComponentApplyStarted { .. } | InstallEvent::SandboxApplyStarted { .. }
+        );
+        let not_run = matches!(
             fact,
             InstallEvent::ComponentApplyNotRun { .. } | InstallEvent::SandboxApplyNotRun { .. }
         );
-        ComponentChange { before: self.before, after, incomplete, untouched }
+        // A second start means that the apply before it failed, and it may have changed resources.
+        let failed_before = started && self.apply_open;
+        let completed = !started && !not_run;
+        let took_effect = self.took_effect || failed_before || completed;
+        ComponentChange { before: self.before, after, incomplete, apply_open: started, took_effect }
     }
 
-    /// Returns the history of the component. `None` if the last apply of the run had no effect.
+    /// Returns the history of the component. `None` if no apply of the run took effect.
     pub(super) fn finish(self, name: String) -> Option<ComponentHistory> {
-        let ComponentChange { before, after, incomplete, untouched } = self;
-        (!untouched).then_some(ComponentHistory { name, before, after, incomplete })
+        let ComponentChange { before, after, incomplete, apply_open, took_effect } = self;
+        (took_effect || apply_open).then_some(ComponentHistory { name, before, after, incomplete })
     }
 }
 

@@ -318,6 +318,9 @@ fn a_failed_apply_leaves_its_component_incomplete_and_an_apply_that_never_ran_ch
         step: step(),
     });
     let events = failed(vec![unchanged]);
+    // The run deployed version 1 before the apply of version 2, which never ran.
+    let change = history_from(1, &events).runs.remove(0).components.remove(0);
+    assert_eq!((change.before, change.after, change.incomplete), (None, version(1), false));
     // The history begins before the apply was started. The apply changed nothing.
     let began = events.iter().find(|event| event.event_type() == "install.component_apply_started");
     assert_eq!(history_from(began.unwrap().position - 1, &events).runs[0].components, []);

@@ -160,7 +160,7 @@ impl Batch {
             event_type: event.event_type.clone(),
             event_version: event.event_version.clone(),
             payload: event.payload.clone(),
-            said: event.said.clone(),
+            readable: event.readable.clone(),
             metadata: metadata.clone(),
             salt: event.salt,
             leaf,

@@ -49,7 +49,7 @@ pub(crate) struct IntakeEvent {
     pub event_version: Cow<'static, str>,
     pub version: u16,
     pub payload: Arc<str>,
-    pub said: ReadablePayload,
+    pub readable: ReadablePayload,
     pub salt: Salt,
     pub payload_hash: Hash,
     pub metadata_hash: Hash,
@@ -127,10 +127,10 @@ impl IntakeEvent {
             sequence,
             event_type: &event.event_type,
         };
-        let sealed = keys.map(|keys| event.encrypted(keys, which)).transpose();
-        let (payload, said): (Arc<str>, ReadablePayload) =
-            match sealed.map_err(AppendError::NotEncrypted)?.flatten() {
-                Some((stored, said)) => (stored.into(), Some(Ok(said.into()))),
+        let encrypted = keys.map(|keys| event.encrypted(keys, which)).transpose();
+        let (payload, readable): (Arc<str>, ReadablePayload) =
+            match encrypted.map_err(AppendError::NotEncrypted)?.flatten() {
+                Some((stored, readable)) => (stored.into(), Some(Ok(readable.into()))),
                 None => (event.payload.into(), None),
             };
         let version = leaf::version(&event.event_version);
@@ -143,7 +143,7 @@ impl IntakeEvent {
             event_type: event.event_type,
             event_version: event.event_version,
             payload,
-            said,
+            readable,
             salt,
         })
     }

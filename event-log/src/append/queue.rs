@@ -122,10 +122,10 @@ impl Queue {
         let (mut batch, mut later) = (Vec::new(), VecDeque::new());
         for pending in self.waiting.drain(..) {
             let uses = uses(&pending.intake);
-            let is_free = uses.iter().all(|(resource, wanted)| match used.get(resource) {
+            let is_free = uses.iter().all(|(resource, needed)| match used.get(resource) {
                 None => true,
                 Some(Use::Exclusive) => false,
-                Some(guard @ Use::Guard(..)) => guard == wanted,
+                Some(guard @ Use::Guard(..)) => guard == needed,
             });
             let fits = batch.is_empty()
                 || (events + pending.intake.events <= BATCH_EVENTS
@@ -137,10 +137,10 @@ impl Queue {
                 used.extend(uses);
                 batch.push(pending);
             } else {
-                for (resource, wanted) in uses {
+                for (resource, needed) in uses {
                     // A waiting guard blocks later commits that change its resource, but not those with the same guard.
-                    let blocked = used.entry(resource).or_insert(wanted);
-                    if *blocked != wanted {
+                    let blocked = used.entry(resource).or_insert(needed);
+                    if *blocked != needed {
                         *blocked = Use::Exclusive;
                     }
                 }
@@ -156,8 +156,8 @@ impl Queue {
 fn uses(intake: &Intake) -> Vec<(Resource, Use)> {
     let streams = intake.writes.iter().map(|write| {
         let is_guard = write.events.is_empty();
-        let wanted = if is_guard { Use::Guard(write.expected, 0) } else { Use::Exclusive };
-        (Resource::Stream(write.stream.clone()), wanted)
+        let needed = if is_guard { Use::Guard(write.expected, 0) } else { Use::Exclusive };
+        (Resource::Stream(write.stream.clone()), needed)
     });
     let keys = intake
         .key

@@ -80,7 +80,7 @@ pub(super) fn read(line: &[u8]) -> Result<StoredEvent, String> {
         sequence: line.sequence,
         event_type: Cow::Owned(line.event_type.into_owned()),
         event_version: Cow::Owned(line.event_version.into_owned()),
-        said: not_decrypted(line.payload.get()),
+        readable: not_decrypted(line.payload.get()),
         payload: line.payload.get().into(),
         metadata: line.metadata.get().into(),
         salt: parse_hex(&line.salt, "salt")?,

@@ -172,9 +172,9 @@ async fn sweep(admin: &mut PgConnection) -> Result<(), TestingError> {
             break;
         }
         let name: String = row.try_get(0)?;
-        let made = name.strip_prefix("t_").and_then(|id| Ulid::from_string(id).ok());
-        let kept = u64::try_from(KEPT.as_millis()).unwrap_or(u64::MAX);
-        if made.is_some_and(|made| made.timestamp_ms() + kept < now) {
+        let created = name.strip_prefix("t_").and_then(|id| Ulid::from_string(id).ok());
+        let max_age = u64::try_from(KEPT.as_millis()).unwrap_or(u64::MAX);
+        if created.is_some_and(|created| created.timestamp_ms() + max_age < now) {
             admin.execute(&*format!("drop database if exists {name} with (force)")).await?;
             swept += 1;
         }

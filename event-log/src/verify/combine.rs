@@ -181,12 +181,12 @@ impl GrownStreams {
             return Ok(());
         }
         let row = sqlx::query(
-            "select w.kind, w.id, w.told \
+            "select w.kind, w.id, w.reported \
              from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) \
-               as w(kind, id, version, position, told) \
+               as w(kind, id, version, position, reported) \
              where not exists (select 1 from log_event e where e.position = w.position \
                and e.aggregate_type = w.kind and e.aggregate_id = w.id and e.sequence = w.version) \
-             order by w.told limit 1",
+             order by w.reported limit 1",
         )
         .bind(self.kind)
         .bind(self.id)

@@ -38,15 +38,16 @@ impl Signer {
 
     /// Signs the result of a job. `log` has the length and digest of its log.
     pub fn end(&self, (job, execution, manifest): Of<'_>, log: &Value, payload: &mut Value) {
-        let said = json!({
+        let statement = json!({
             "version": 1, "runner": self.id, "job": job, "execution": execution, "outcome": "succeeded",
             "exit_code": 0, "manifest": manifest,
             "log": {"length_bytes": log["length_bytes"], "sha256": log["sha256"], "omitted_bytes": 0},
         });
-        let said = String::from_utf8(proof::canonical::json(&said).unwrap()).unwrap();
-        let envelope = dsse::sign(report::STATEMENT, said.as_bytes(), &self.key);
+        let statement = String::from_utf8(proof::canonical::json(&statement).unwrap()).unwrap();
+        let envelope = dsse::sign(report::STATEMENT, statement.as_bytes(), &self.key);
         let signature = &envelope.signatures[0].sig;
-        payload["signed"] = json!({"statement": said, "key": self.public, "signature": signature});
+        payload["signed"] =
+            json!({"statement": statement, "key": self.public, "signature": signature});
     }
 }
 

@@ -96,7 +96,7 @@ async fn a_wait_for_a_position_times_out() {
     let log = open(&database).await;
     let views = Projections::start(&log).await.unwrap();
     let behind = views.wait_for(7, Duration::from_millis(20)).await.unwrap_err();
-    assert_eq!((behind.at, behind.wanted), (0, 7));
+    assert_eq!((behind.at, behind.position), (0, 7));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@ use ulid::Ulid;
 use super::{
     Bundle, BundleError, Complete, Content, Event, PositionError, Subject,
     complete::{self, ProvenEvent},
-    note::{follows, kept, opened},
+    note::{follows, open_stored, opened},
     streams::{self, StreamProven, Streams},
 };
 use crate::{
@@ -27,7 +27,7 @@ pub struct VerifiedBundle {
     /// Older checkpoint in the bundle. The log has only grown since.
     pub since: Option<Checkpoint>,
     /// Checkpoint from another source, if the caller passed one. It belongs to the same log.
-    pub kept: Option<Checkpoint>,
+    pub stored: Option<Checkpoint>,
     /// Completeness of the subject's streams.
     pub complete: Complete,
     /// Each stream of the subject with its completeness. Empty for one event.
@@ -35,7 +35,7 @@ pub struct VerifiedBundle {
 }
 
 impl Bundle {
-    /// Verifies the whole bundle. `kept` is the text of a checkpoint from another source, which must
+    /// Verifies the whole bundle. `stored` is the text of a checkpoint from another source, which must
     /// belong to this log.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl Bundle {
     pub fn check(
         &self,
         keys: &[TrustedKey],
-        kept: Option<&str>,
+        stored: Option<&str>,
     ) -> Result<VerifiedBundle, BundleError> {
         let (checkpoint, signer, other) = opened(&self.checkpoint, &self.signer, keys)?;
         let mut proven = VerifiedBundle {
@@ -51,7 +51,7 @@ impl Bundle {
             signer,
             other_signatures: other,
             since: None,
-            kept: None,
+            stored: None,
             complete: Complete::Unknown { last: 0 },
             streams: vec![],
         };
@@ -59,19 +59,19 @@ impl Bundle {
         let mut streams = Streams::of(&self.subject)?;
         let events = self.events(&mut streams, &proven.checkpoint)?;
         self.annotated(&events)?;
-        let kept = kept.map(|note| self.kept(note, &proven, keys)).transpose()?;
+        let stored = stored.map(|note| self.open_stored(note, &proven, keys)).transpose()?;
         let checked =
-            complete::check(self, (&events, &streams), &proven.checkpoint, kept.as_ref())?;
+            complete::check(self, (&events, &streams), &proven.checkpoint, stored.as_ref())?;
         proven.streams = streams.proven(&checked.complete);
         proven.complete = streams::weakest(checked.complete, &proven.streams);
-        if let Some(kept) = &kept
-            && !(checked.compared || leads_from(kept, &proven))
+        if let Some(stored) = &stored
+            && !(checked.compared || leads_from(stored, &proven))
         {
-            let (kept, size) = (kept.size, proven.checkpoint.size);
+            let (stored, size) = (stored.size, proven.checkpoint.size);
             let remedy = "request a new bundle with --since and the stored checkpoint";
-            return Err(BundleError::Uncompared { kept, size, remedy });
+            return Err(BundleError::Uncompared { stored, size, remedy });
         }
-        proven.kept = kept;
+        proven.stored = stored;
         Ok(proven)
     }
 
@@ -94,20 +94,21 @@ impl Bundle {
 
     /// Verifies the checkpoint from another source. Its signer must be trusted. A signer that is
     /// trusted by fingerprint only must also be a signer that the bundle names.
-    fn kept(
+    fn open_stored(
         &self,
         note: &str,
         proven: &VerifiedBundle,
         keys: &[TrustedKey],
     ) -> Result<Checkpoint, BundleError> {
         let named = self.since.iter().filter_map(|since| since.signer.parse().ok());
-        let kept = kept(note, &proven.checkpoint, named.chain([proven.signer.clone()]), keys)?;
+        let stored =
+            open_stored(note, &proven.checkpoint, named.chain([proven.signer.clone()]), keys)?;
         for known in [Some(&proven.checkpoint), proven.since.as_ref()].into_iter().flatten() {
-            if known.size == kept.size && known.root != kept.root {
-                return Err(BundleError::Rewritten { size: kept.size, why: TreeError::Root });
+            if known.size == stored.size && known.root != stored.root {
+                return Err(BundleError::Rewritten { size: stored.size, why: TreeError::Root });
             }
         }
-        Ok(kept)
+        Ok(stored)
     }
 
     /// Checks that each annotated position is an event of the bundle. Otherwise a reason could have
@@ -177,9 +178,9 @@ impl Bundle {
 
 /// Returns whether the bundle connects the given checkpoint with the signed one. It does if the
 /// given checkpoint is empty, or has the size of a checkpoint of the bundle.
-fn leads_from(kept: &Checkpoint, proven: &VerifiedBundle) -> bool {
+fn leads_from(stored: &Checkpoint, proven: &VerifiedBundle) -> bool {
     let sizes = [Some(&proven.checkpoint), proven.since.as_ref()].into_iter().flatten();
-    kept.size == 0 || sizes.map(|known| known.size).any(|size| size == kept.size)
+    stored.size == 0 || sizes.map(|known| known.size).any(|size| size == stored.size)
 }
 
 impl Event {

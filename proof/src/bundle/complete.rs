@@ -54,7 +54,7 @@ pub(super) fn check(
     bundle: &Bundle,
     (proven, streams): (&[ProvenEvent], &Streams<'_>),
     checkpoint: &Checkpoint,
-    kept: Option<&Checkpoint>,
+    stored: Option<&Checkpoint>,
 ) -> Result<CheckedEntries, BundleError> {
     let last = proven.last().map_or(0, |event| event.position);
     let others = match (&bundle.subject, &bundle.others) {
@@ -87,7 +87,7 @@ pub(super) fn check(
     let edge = others.edge.iter().map(|hash| hash.0).collect();
     let mut edge = Edge::of(size - all, edge).ok_or(root(from, size))?;
     let mut entries = others.entries.iter();
-    let (mut time, mut matched) = (i64::MIN, root_matches(&edge, kept));
+    let (mut time, mut matched) = (i64::MIN, root_matches(&edge, stored));
     for position in from..=size {
         let wrong = |wrong| BundleError::at(position, wrong);
         let (hash, recorded_at_us) = match events.next_if(|event| event.position == position) {
@@ -107,15 +107,15 @@ pub(super) fn check(
         }
         time = recorded_at_us;
         edge.push(hash, |_, _| {});
-        matched = matched.or(root_matches(&edge, kept));
+        matched = matched.or(root_matches(&edge, stored));
     }
     if edge.root() != checkpoint.root {
         return Err(root(from, size));
     }
     // The root matches at this point, so a different root of the given checkpoint means a rewritten
     // log. The statements of the bundle itself are consistent.
-    if let (Some(false), Some(kept)) = (matched, kept) {
-        return Err(BundleError::Rewritten { size: kept.size, why: TreeError::Root });
+    if let (Some(false), Some(stored)) = (matched, stored) {
+        return Err(BundleError::Rewritten { size: stored.size, why: TreeError::Root });
     }
     let complete = if from == 1 { Complete::Whole } else { Complete::FromSequences { from } };
     Ok(CheckedEntries { complete, compared: matched.is_some() })
@@ -127,6 +127,6 @@ fn root(from: u64, to: u64) -> BundleError {
 
 /// Returns whether the roots match at the size of the given checkpoint. Returns `None` without a
 /// checkpoint, or if the edge has another size.
-pub(crate) fn root_matches(edge: &Edge, kept: Option<&Checkpoint>) -> Option<bool> {
-    kept.filter(|kept| kept.size == edge.size()).map(|kept| kept.root == edge.root())
+pub(crate) fn root_matches(edge: &Edge, stored: Option<&Checkpoint>) -> Option<bool> {
+    stored.filter(|stored| stored.size == edge.size()).map(|stored| stored.root == edge.root())
 }

@@ -36,7 +36,7 @@ pub enum BundleError {
     Older(CheckpointError),
     /// The checkpoint from another source is malformed, or no trusted key signed it.
     #[error("cannot verify the stored checkpoint: {0}")]
-    Kept(CheckpointError),
+    Stored(CheckpointError),
     /// The signer belongs to another log.
     #[error("the signer belongs to log {signer}, but the checkpoint to log {checkpoint}")]
     OtherLog {
@@ -67,11 +67,11 @@ pub enum BundleError {
     },
     /// The file has no proof from the checkpoint of another source to the signed one.
     #[error(
-        "cannot compare the stored checkpoint at {kept} with the file's checkpoint at {size}: the file has no proof from the first to the second; {remedy}"
+        "cannot compare the stored checkpoint at {stored} with the file's checkpoint at {size}: the file has no proof from the first to the second; {remedy}"
     )]
     Uncompared {
         /// Size of the checkpoint from another source.
-        kept: u64,
+        stored: u64,
         /// Size of the signed checkpoint.
         size: u64,
         /// Action that the user must take.
@@ -180,7 +180,7 @@ impl BundleError {
             BundleError::Unreadable(_)
             | BundleError::TooLarge { .. }
             | BundleError::Key(_)
-            | BundleError::Kept(_)
+            | BundleError::Stored(_)
             | BundleError::Uncompared { .. } => true,
             BundleError::NotCanonical { .. }
             | BundleError::UntrustedSigner { .. }

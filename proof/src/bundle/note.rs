@@ -51,7 +51,7 @@ fn other_signatures(note: &str, signer: &VerifierKey) -> Result<usize, Checkpoin
 
 /// Verifies a checkpoint from another source: its log, its epoch and its signature by a trusted
 /// key. A key that is trusted by fingerprint only must be among `named`.
-pub(crate) fn kept(
+pub(crate) fn open_stored(
     note: &str,
     now: &Checkpoint,
     named: impl Iterator<Item = VerifierKey>,
@@ -60,9 +60,9 @@ pub(crate) fn kept(
     let named = named.filter(|key| trusted.iter().any(|one| one.is(key))).map(|key| key.key);
     let complete = trusted.iter().filter_map(|key| key.key_for(&now.origin()));
     let keys: Vec<_> = named.chain(complete).collect();
-    let kept = Checkpoint::open(note, &keys).map_err(BundleError::Kept)?;
-    follows(&kept, now)?;
-    Ok(kept)
+    let stored = Checkpoint::open(note, &keys).map_err(BundleError::Stored)?;
+    follows(&stored, now)?;
+    Ok(stored)
 }
 
 /// Checks that `older` can precede `newer`: both belong to the same log, and the epoch of `older`

@@ -116,17 +116,17 @@ fn an_event_without_content_is_proven_without_its_salt() {
 fn a_stored_checkpoint_must_be_connected_to_the_bundle() {
     let log = log();
     let note = |log: &Log, size| log.checkpoint(size).sign(&key());
-    let check = |since, from, kept: &str| {
+    let check = |since, from, stored: &str| {
         log.bundle(acme(), since, from)
-            .check(&keys(), Some(kept))
-            .map(|proven| proven.kept.unwrap().size)
+            .check(&keys(), Some(stored))
+            .map(|proven| proven.stored.unwrap().size)
     };
     assert_eq!(check(None, None, &note(&log, 9)), Ok(9));
     assert_eq!(check(Some(5), None, &note(&log, 5)), Ok(5));
     assert_eq!(check(None, Some(7), &note(&log, 6)), Ok(6));
     assert_eq!(check(None, Some(1), &note(&log, 3)), Ok(3));
     let unconnected = check(Some(4), Some(7), &note(&log, 5)).unwrap_err();
-    assert!(matches!(unconnected, BundleError::Uncompared { kept: 5, size: 9, .. }));
+    assert!(matches!(unconnected, BundleError::Uncompared { stored: 5, size: 9, .. }));
     let mut rewritten = Log::of(&["app/b"]);
     for event in &log.events[1..] {
         rewritten.push(&log::name(event), event.sequence);
@@ -142,7 +142,7 @@ fn a_stored_checkpoint_must_be_connected_to_the_bundle() {
     let error = check(None, None, &restored.sign(&key())).unwrap_err();
     assert_eq!(error, BundleError::Epoch { older: 2, newer: 1 });
     let untrusted = log.checkpoint(9).sign(&SigningKey::from_bytes(&[9; 32]));
-    assert!(matches!(check(None, None, &untrusted), Err(BundleError::Kept(_))));
+    assert!(matches!(check(None, None, &untrusted), Err(BundleError::Stored(_))));
 }
 
 #[test]

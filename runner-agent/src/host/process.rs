@@ -154,10 +154,10 @@ mod tests {
             assert!(open.len() < 1 << 20, "no limit on open files");
         };
         // then the state of the shim is unknown
-        let said = (failed.raw_os_error(), me.is_alive().map_err(|error| error.raw_os_error()));
+        let errors = (failed.raw_os_error(), me.is_alive().map_err(|error| error.raw_os_error()));
         let may_be_alive = me.may_be_alive();
         drop(open);
-        assert_eq!(said, (Some(Errno::EMFILE as i32), Err(Some(Errno::EMFILE as i32))));
+        assert_eq!(errors, (Some(Errno::EMFILE as i32), Err(Some(Errno::EMFILE as i32))));
         assert!(may_be_alive && me.is_alive().unwrap());
     }
 

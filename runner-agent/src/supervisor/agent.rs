@@ -208,11 +208,11 @@ impl Agent {
 
     /// Returns the running executions in the format of a poll.
     pub(crate) fn running(&self) -> Vec<Running> {
-        let says = |(job, attended): (&JobId, &RunningJob)| {
-            let (execution, phase) = (attended.execution?, attended.phase.clone());
-            Some(Running { job: *job, execution, phase, log_len: attended.log_len })
+        let to_wire = |(job, running): (&JobId, &RunningJob)| {
+            let (execution, phase) = (running.execution?, running.phase.clone());
+            Some(Running { job: *job, execution, phase, log_len: running.log_len })
         };
-        self.state().running.iter().filter_map(says).collect()
+        self.state().running.iter().filter_map(to_wire).collect()
     }
 
     /// Updates the entry of a job if it belongs to this execution.
@@ -223,8 +223,8 @@ impl Agent {
         note: impl FnOnce(&mut RunningJob),
     ) {
         let mut state = self.state();
-        if let Some(attended) = state.running.get_mut(&job).filter(|held| held.execution == of) {
-            note(attended);
+        if let Some(running) = state.running.get_mut(&job).filter(|held| held.execution == of) {
+            note(running);
         }
     }
 
@@ -256,15 +256,15 @@ impl Agent {
     /// is shorter.
     pub(crate) fn cancel(&self, execution: ExecutionId, order: &CancelOrder) {
         let dir = self.data.job(execution);
-        let told = data::read_json::<CancelOrder>(&dir.cancel()).ok().flatten();
-        if told.as_ref().is_some_and(|told| !order.is_stricter_than(told)) {
+        let previous = data::read_json::<CancelOrder>(&dir.cancel()).ok().flatten();
+        if previous.as_ref().is_some_and(|previous| !order.is_stricter_than(previous)) {
             return;
         }
         let CancelOrder { reason, grace_ms, cause } = order.clone();
         let reason = truncate(reason, data::RESERVED_TEXT);
-        let force = told.is_some();
+        let force = previous.is_some();
         info!(execution.id = %execution, grace_ms, reason, "Stopping the execution");
-        let cause = told.map_or(cause, |told| told.cause);
+        let cause = previous.map_or(cause, |previous| previous.cause);
         let order = CancelOrder { reason: reason.clone(), grace_ms, cause };
         // Write the journal entry afterwards: neither a full disk nor a locked journal may delay
         // the end of a job.

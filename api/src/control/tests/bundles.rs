@@ -57,7 +57,7 @@ async fn bundle_proves_a_complete_stream_and_an_append_only_log() {
     let proven = found.check(&keys, Some(&earlier)).unwrap();
     let from = found.events.last().unwrap().position + 1;
     assert_eq!(proven.complete, Complete::FromSequences { from });
-    assert_eq!(proven.kept.map(|earlier| earlier.size), proven.since.map(|since| since.size));
+    assert_eq!(proven.stored.map(|earlier| earlier.size), proven.since.map(|since| since.size));
 
     let with_all_entries = BundleQuery { other_entries: Some(OtherEntries::All), ..stream(&name) };
     let found = bundle(&owner, &with_all_entries).await;
@@ -149,9 +149,9 @@ async fn range_export_detects_every_changed_byte() {
     assert!(matches!(short, BundleError::Count { expected: 4, found: 3, .. }));
 
     // The server exports a row that was changed in the database, and verification detects it.
-    let spoil = "update log_event set payload = replace(payload::text, 'acme', 'acne')::json \
+    let tamper = "update log_event set payload = replace(payload::text, 'acme', 'acne')::json \
                  where event_type = 'install.created'";
-    assert_eq!(sqlx::query(spoil).execute(&started.app().pool).await.unwrap().rows_affected(), 1);
+    assert_eq!(sqlx::query(tamper).execute(&started.app().pool).await.unwrap().rows_affected(), 1);
     let spoilt = lines(&owner, &RangeQuery::default()).await;
     let found = verify_range(&spoilt, &keys, None).unwrap_err();
     assert!(matches!(found, BundleError::At { wrong: PositionError::Leaf, .. }), "{found}");

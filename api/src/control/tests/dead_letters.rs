@@ -25,16 +25,16 @@ async fn event_with_an_unreadable_row_is_a_dead_letter_until_the_repair() {
     let beta = owner.create_install(&new_install("beta")).await.unwrap();
     let app = started.app();
     enroll(app, acme.id).await;
-    let spoiled = run_of(app, acme.id).await;
+    let broken = run_of(app, acme.id).await;
     enroll(app, beta.id).await;
     let other = run_of(app, beta.id).await;
     let Started { server, data, http, database } = started;
     server.stop().await;
     let pool = event_log::connect(&database, 1).await.unwrap();
     // The run has no timers, so Stead does not write this row itself.
-    let spoil =
+    let tamper =
         sqlx::query("insert into projection_timers (key, data) values ($1, '{\"timers\": 7}')");
-    spoil.bind(spoiled.to_string()).execute(&pool).await.unwrap();
+    tamper.bind(broken.to_string()).execute(&pool).await.unwrap();
     let start = async |data: tempfile::TempDir| {
         let server = Server::start(options(data.path(), &database)).await.unwrap();
         Started { server, data, http: http.clone(), database: database.clone() }
@@ -61,11 +61,11 @@ async fn event_with_an_unreadable_row_is_a_dead_letter_until_the_repair() {
     let Started { server, data, .. } = started;
     server.stop().await;
     // When the row is repaired.
-    let mend = sqlx::query("delete from projection_timers where key = $1");
-    mend.bind(spoiled.to_string()).execute(&pool).await.unwrap();
+    let repair = sqlx::query("delete from projection_timers where key = $1");
+    repair.bind(broken.to_string()).execute(&pool).await.unwrap();
     // Then the first run advances, and there is no dead letter.
     let started = start(data).await;
-    wait_for_step(started.app(), spoiled, StepState::job).await;
+    wait_for_step(started.app(), broken, StepState::job).await;
     wait_for(async || {
         let left = dead_letters::progress(&started.app().pool).await.unwrap().dead_letters;
         (left == 0).then_some(())

@@ -91,9 +91,9 @@ async fn disconnect_does_not_separate_change_and_response() {
     for wait in 0..12_u64 {
         let (name, key) = (format!("gone{wait}"), format!("k{wait}"));
         let body = json!({"app": "shop", "name": name, "inputs": {"size": "1"}});
-        let patience = std::time::Duration::from_millis(wait * 3);
+        let timeout = std::time::Duration::from_millis(wait * 3);
         let _gone =
-            tokio::time::timeout(patience, send(&started, "/v1/installs", &key, &body)).await;
+            tokio::time::timeout(timeout, send(&started, "/v1/installs", &key, &body)).await;
         let (status, again) = send(&started, "/v1/installs", &key, &body).await;
         assert_eq!((status.as_u16(), &again["name"]), (200, &json!(name)), "{again}");
     }

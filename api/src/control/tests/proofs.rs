@@ -181,7 +181,7 @@ async fn run_doctor(owner: &Client) -> Vec<String> {
 async fn doctor_finds_damage_that_clients_cannot_see() {
     let (started, owner, _) = with_install().await;
     assert_eq!(run_doctor(&owner).await, [""; 0]);
-    for (spoil, part, text) in [
+    for (tamper, part, text) in [
         (
             "update log_stream set last_position = 1 where aggregate_type = 'install'",
             "log",
@@ -194,10 +194,10 @@ async fn doctor_finds_damage_that_clients_cannot_see() {
             "version 7",
         ),
     ] {
-        sqlx::query(spoil).execute(&started.app().pool).await.unwrap();
+        sqlx::query(tamper).execute(&started.app().pool).await.unwrap();
         let findings = run_doctor(&owner).await;
         let is_it = |one: &String| one.starts_with(&format!("{part}: ")) && one.contains(text);
-        assert!(findings.iter().any(is_it), "{spoil}: {findings:?}");
+        assert!(findings.iter().any(is_it), "{tamper}: {findings:?}");
     }
 }
 
@@ -260,8 +260,8 @@ async fn doctor_reports_unchecked_events() {
         let request = CreateToken { name: None, role: Role::Viewer, expires_in_s: None };
         owner.create_token(&request).await.unwrap();
     }
-    let spoil = "update log_event set event_version = '7' where event_type like 'access.%'";
-    sqlx::query(spoil).execute(&started.app().pool).await.unwrap();
+    let tamper = "update log_event set event_version = '7' where event_type like 'access.%'";
+    sqlx::query(tamper).execute(&started.app().pool).await.unwrap();
     let findings = run_doctor(&owner).await;
     let of_events: Vec<_> = findings.iter().filter(|one| one.starts_with("events: ")).collect();
     assert_eq!(of_events.len(), 101);

@@ -114,7 +114,7 @@ pub(crate) async fn ignored_settings_of(
 
 /// Settings of a config version that this release parses but ignores.
 pub(crate) fn ignored_settings(config: &configs::Config) -> Vec<Diagnostic> {
-    let warnings = config.warnings.iter().filter(|warning| warning.is_about_something_unacted());
+    let warnings = config.warnings.iter().filter(|warning| warning.is_about_ignored_setting());
     warnings.map(diagnostic).collect()
 }
 

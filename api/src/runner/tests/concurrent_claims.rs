@@ -19,9 +19,9 @@ const RUNNERS: usize = 8;
 async fn claim_with_timeouts(world: &World, agent: &Agent, job: JobId) -> String {
     let claim_id = ulid::Ulid::new().to_string();
     loop {
-        let patience = Duration::from_millis(rand::thread_rng().gen_range(5..60));
+        let timeout = Duration::from_millis(rand::thread_rng().gen_range(5..60));
         let call = world.claim(agent, job, &claim_id);
-        let Ok(response) = tokio::time::timeout(patience, call).await else { continue };
+        let Ok(response) = tokio::time::timeout(timeout, call).await else { continue };
         match response.status.as_u16() {
             200 => return response.json()["execution"].as_str().unwrap().to_string(),
             429 | 503 => tokio::time::sleep(Duration::from_millis(20)).await,

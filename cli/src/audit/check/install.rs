@@ -110,7 +110,7 @@ pub(crate) fn install_report(
         holds.push(format!("the log only grew since the older checkpoint at {}", since.size));
     }
     added(bundle, &mut open);
-    note_stored_checkpoint(proven.kept.as_ref().map(|kept| kept.size), &mut holds, &mut open);
+    note_stored_checkpoint(proven.stored.as_ref().map(|stored| stored.size), &mut holds, &mut open);
     always(checkpoint.size, proven.other_signatures, &mut open);
     CheckReport {
         subject,

@@ -6,16 +6,16 @@ use crate::small;
 
 use small::{COMPONENT, bundle, rejection};
 
-fn unacted(changes: &[(&str, &str)]) -> Vec<Diagnostic> {
+fn ignored_settings(changes: &[(&str, &str)]) -> Vec<Diagnostic> {
     let (_, findings) = read(&bundle(changes)).unwrap();
-    findings.into_iter().filter(Diagnostic::is_about_something_unacted).collect()
+    findings.into_iter().filter(Diagnostic::is_about_ignored_setting).collect()
 }
 
 #[test]
 fn one_warning_per_kind_counts_all_files_and_names_the_first() {
     let a = format!("drift_schedule = \"0 3 * * *\"\nrole = \"x\"\n{COMPONENT}");
     let b = format!("\ndrift_schedule = \"0 4 * * *\"\n{}", COMPONENT.replace("\"a\"", "\"b\""));
-    let findings = unacted(&[
+    let findings = ignored_settings(&[
         ("app/components/a.toml", &a),
         ("app/components/b.toml", &b),
         ("source/b/main.tf", ""),
@@ -32,7 +32,7 @@ fn one_warning_per_kind_counts_all_files_and_names_the_first() {
 fn every_setting_without_effect_is_reported() {
     let role = "[provision_role]\nname = \"p\"\n[maintenance_role]\nname = \"m\"\n";
     let named = |file: &str, text: &str| -> Vec<String> {
-        unacted(&[(file, text)]).iter().map(|found| found.message.clone()).collect()
+        ignored_settings(&[(file, text)]).iter().map(|found| found.message.clone()).collect()
     };
     let has = |file: &str, text: &str, message: &str| {
         let named = named(file, text);
@@ -55,8 +55,8 @@ fn settings_with_effect_and_descriptions_are_not_reported() {
         "max_auto_retries = 3\ntoggleable = true\ndefault_enabled = true\nskip_noops = true\n\
          timeout = \"5m\"\ndescription = \"x\"\n{COMPONENT}"
     );
-    let quiet = unacted(&[("app/components/a.toml", &text)]);
-    let plain = unacted(&[]);
+    let quiet = ignored_settings(&[("app/components/a.toml", &text)]);
+    let plain = ignored_settings(&[]);
     assert_eq!(quiet, plain);
 }
 
@@ -64,7 +64,7 @@ fn settings_with_effect_and_descriptions_are_not_reported() {
 #[test]
 fn the_address_of_a_channel_is_reported_by_line_only() {
     let text = "version = \"v2\"\nslack_webhook_url = \"https://hooks.example/secret\"\n";
-    let findings = unacted(&[("app/metadata.toml", text)]);
+    let findings = ignored_settings(&[("app/metadata.toml", text)]);
     let found = findings.iter().find(|found| found.message.contains("slack")).unwrap();
     assert!(found.message.ends_with("(first in line 2)") && found.line == 0, "{found}");
 }

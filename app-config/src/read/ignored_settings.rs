@@ -96,7 +96,7 @@ pub fn without_indices(path: &str) -> String {
 /// Settings that this release reads but does not act on, counted by kind, and by component type or
 /// trigger within the kind.
 #[derive(Debug, Default)]
-pub struct UnactedSettings(BTreeMap<(&'static str, String), Occurrences>);
+pub struct IgnoredSettings(BTreeMap<(&'static str, String), Occurrences>);
 
 #[derive(Debug)]
 struct Occurrences {
@@ -105,7 +105,7 @@ struct Occurrences {
     place: Location,
 }
 
-impl UnactedSettings {
+impl IgnoredSettings {
     pub fn add(&mut self, kind: &'static str, name: &str, file: &str, place: Location) {
         let found = self.0.entry((kind, name.to_string())).or_insert_with(|| Occurrences {
             count: 0,
@@ -136,7 +136,7 @@ impl UnactedSettings {
 }
 
 /// Counts the keys of a file that are read but not acted on.
-pub fn look_for(document: &Document, found: &mut UnactedSettings) {
+pub fn look_for(document: &Document, found: &mut IgnoredSettings) {
     let Some(file) = file_kind(&document.file) else { return };
     let mut search = Search { document, file, found, parts: Vec::new() };
     search.table(&document.root, "");
@@ -145,7 +145,7 @@ pub fn look_for(document: &Document, found: &mut UnactedSettings) {
 struct Search<'s> {
     document: &'s Document,
     file: &'static str,
-    found: &'s mut UnactedSettings,
+    found: &'s mut IgnoredSettings,
     /// Kinds that are already counted for this file. Unused for a file with several parts.
     parts: Vec<&'static str>,
 }
@@ -182,7 +182,7 @@ impl Search<'_> {
         let Some(kind) = KINDS.iter().find(|kind| kind.id == id) else { return };
         let is_container = CONTAINERS.contains(&self.file);
         match kind.per {
-            // The reader of the section counts this kind; see `Reader::unacted`.
+            // The reader of the section counts this kind; see `Reader::ignored_settings`.
             Per::Reader => {}
             Per::Part if is_container => self.each(id, spot, key),
             Per::Part if self.parts.contains(&id) => {}
@@ -222,8 +222,8 @@ impl Search<'_> {
 
 impl Reader<'_> {
     /// Counts an occurrence that only the reader of the section can recognize.
-    pub fn unacted(&self, kind: &'static str, name: &str, file: &str, place: Location) {
+    pub fn ignored_setting(&self, kind: &'static str, name: &str, file: &str, place: Location) {
         debug_assert!(KINDS.iter().any(|known| known.id == kind), "{kind} is not in KINDS");
-        self.found_unacted(|found| found.add(kind, name, file, place));
+        self.found_ignored(|found| found.add(kind, name, file, place));
     }
 }
