@@ -206,13 +206,13 @@ impl UnitOfWork {
         let stream = self.stream::<D>(id).await?;
         let loaded =
             stream.state.any_mut().downcast_mut::<Loaded<D>>().ok_or_else(missing_stream)?;
-        let facts = match loaded.state.decide(command, now) {
-            Ok(facts) => facts,
+        let domain_events = match loaded.state.decide(command, now) {
+            Ok(domain_events) => domain_events,
             Err(refused) => return Ok(Err(refused)),
         };
-        let decided = facts.len();
-        let new = facts.iter().map(NewEvent::of).collect::<Result<Vec<_>, _>>();
-        loaded.evolve(facts);
+        let decided = domain_events.len();
+        let new = domain_events.iter().map(NewEvent::of).collect::<Result<Vec<_>, _>>();
+        loaded.evolve(domain_events);
         // Computed after the events are applied, because the first event may set the install.
         let customer = loaded.state.customer(&loaded.stream.aggregate_id);
         let new = new.map_err(Problem::internal)?.into_iter();

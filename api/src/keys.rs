@@ -74,7 +74,7 @@ impl Keys {
     ///
     /// # Errors
     /// [`KeyError`]. The current keys then stay in use.
-    pub fn look(&self) -> Result<Option<Arc<KeySet>>, KeyError> {
+    pub fn reload_if_changed(&self) -> Result<Option<Arc<KeySet>>, KeyError> {
         let reloaded = Arc::new(store::read(&self.directory)?);
         if reloaded.public() == self.current().public() {
             return Ok(None);
@@ -90,7 +90,7 @@ impl Keys {
     /// [`KeyError`].
     pub fn keep_last_size(&self, key: &VerifyingKey, size: u64) -> Result<(), KeyError> {
         rotate::keep_last_size(&self.directory, key, size)?;
-        self.look().map(drop)
+        self.reload_if_changed().map(drop)
     }
 
     /// Records the log that these keys belong to, for commands that list keys without a database.

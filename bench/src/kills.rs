@@ -49,8 +49,8 @@ fn campaign(kills: u32) -> Vec<String> {
     let began = Instant::now();
     let server = Server::up();
     let app = edge_api(server.dir());
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
-    let created = server.ask(&[
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    let created = server.cli_json(&[
         "installs",
         "create",
         "edge-api",

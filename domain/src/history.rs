@@ -26,8 +26,8 @@ pub fn of_events(events: &[RecordedEvent]) -> History {
     History { complete_through: until, ..build_history(&Install::default(), 0, events) }
 }
 
-fn reason(fact: &DomainEvent) -> Option<String> {
-    let payload = match fact {
+fn reason(domain_event: &DomainEvent) -> Option<String> {
+    let payload = match domain_event {
         DomainEvent::Access(_, event) => serde_json::to_value(event),
         DomainEvent::App(_, event) => serde_json::to_value(event),
         DomainEvent::Build(_, event) => serde_json::to_value(event),

@@ -49,13 +49,13 @@ pub struct RecordedEvent {
     pub at: Timestamp,
     /// Actor that caused the event.
     pub actor: Actor,
-    pub fact: DomainEvent,
+    pub domain_event: DomainEvent,
 }
 
 impl RecordedEvent {
     /// Type of the aggregate.
     pub fn aggregate(&self) -> &'static str {
-        match &self.fact {
+        match &self.domain_event {
             DomainEvent::Access(..) => Access::NAME,
             DomainEvent::App(..) => App::NAME,
             DomainEvent::Build(..) => Build::NAME,
@@ -71,7 +71,7 @@ impl RecordedEvent {
     }
 
     pub fn stream(&self) -> StreamId {
-        let id = match &self.fact {
+        let id = match &self.domain_event {
             DomainEvent::Access(id, _) => id.to_string(),
             DomainEvent::App(id, _) => id.to_string(),
             DomainEvent::Build(id, _) => id.to_string(),
@@ -89,7 +89,7 @@ impl RecordedEvent {
 
     /// Returns the event type of the current version, in the form `aggregate.verb_past`.
     pub fn event_type(&self) -> &'static str {
-        match &self.fact {
+        match &self.domain_event {
             DomainEvent::Access(_, event) => event.name(),
             DomainEvent::App(_, event) => event.name(),
             DomainEvent::Build(_, event) => event.name(),
@@ -191,8 +191,8 @@ impl RawEvent<'_> {
             .map_err(|error| self.error(&error))?;
         let RawEvent { position, sequence, at, .. } = *self;
         events.extend(decoded.into_iter().map(|event| {
-            let (actor, fact) = (actor.clone(), of(id.clone(), event));
-            RecordedEvent { position, sequence, at, actor, fact }
+            let (actor, domain_event) = (actor.clone(), of(id.clone(), event));
+            RecordedEvent { position, sequence, at, actor, domain_event }
         }));
         Ok(())
     }

@@ -187,9 +187,9 @@ fn apply_events<D: Decider>(
 ) -> Result<(), LogError> {
     for event in events {
         check_sequence(event, loaded.version)?;
-        let facts = event.decode()?;
+        let domain_events = event.decode()?;
         let state = Arc::make_mut(&mut loaded.state);
-        facts.into_iter().for_each(|fact| state.evolve(fact));
+        domain_events.into_iter().for_each(|domain_event| state.evolve(domain_event));
         loaded.version = event.sequence;
     }
     Ok(())

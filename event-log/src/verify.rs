@@ -173,7 +173,7 @@ pub async fn verify_in(
     let mut gathering = ReportVerifier::new(from_exclusive == 0);
     while let Some(part) = checks.next().await {
         let (to, mut part) = part?;
-        gathering.take(std::mem::take(&mut part.facts)).await?;
+        gathering.take(std::mem::take(&mut part.report_events)).await?;
         summary.take(to, part)?;
         progress(to - from_exclusive);
     }

@@ -6,7 +6,7 @@ use tests::{Server, call, position, stdout_of, until_some};
 
 fn archive(server: &Server, args: &[&str]) -> Value {
     let data = server.data().display().to_string();
-    server.ask(&[&["archive"], args, &["--data", &data]].concat())
+    server.cli_json(&[&["archive"], args, &["--data", &data]].concat())
 }
 
 /// Appends enough events for a published checkpoint.
@@ -27,7 +27,7 @@ fn archived_ranges_are_dropped_and_stay_readable() {
     let mut server = Server::up_with("127.0.0.1:0", &["--partition-events", "256"]);
     events(&server);
     let args = ["audit", "events", "--limit", "200"];
-    let before = server.ask(&args);
+    let before = server.cli_json(&args);
     // Checkpoints are published within two seconds, and the first one may cover only some of the
     // events.
     until_some("a checkpoint", Duration::from_secs(60), || {
@@ -38,8 +38,9 @@ fn archived_ranges_are_dropped_and_stay_readable() {
     assert!(listed.as_array().unwrap().iter().all(|one| one["has_rows"] == true), "{listed}");
     assert_eq!(archive(&server, &["verify"]).as_array().unwrap().len(), 2);
     let directory = server.data().join("archives/257-512").display().to_string();
-    let key = server.ask(&["audit", "checkpoint"])["verifier_key"].as_str().unwrap().to_owned();
-    let offline = server.ask(&["archive", "verify", &directory, "--key", &key]);
+    let key =
+        server.cli_json(&["audit", "checkpoint"])["verifier_key"].as_str().unwrap().to_owned();
+    let offline = server.cli_json(&["archive", "verify", &directory, "--key", &key]);
     assert_eq!((&offline[0]["first"], &offline[0]["last"]), (&257.into(), &512.into()));
     // Archived rows leave the database and stay readable, also after a kill and restart of the
     // server.
@@ -49,7 +50,7 @@ fn archived_ranges_are_dropped_and_stay_readable() {
     );
     server.kill();
     server.restart();
-    assert_eq!(server.ask(&args), before);
+    assert_eq!(server.cli_json(&args), before);
     for check in
         [&["audit", "verify"][..], &["projections", "verify", "--all"], &["audit", "doctor"]]
     {

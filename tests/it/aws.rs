@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(240);
 fn planned(server: &Server) -> Value {
     let mut run = Value::Null;
     until("the plan of the bucket", TIMEOUT, || {
-        run = server.ask(&["runs", "show", "notes"]);
+        run = server.cli_json(&["runs", "show", "notes"]);
         let end_states = ["succeeded", "failed", "cancelled", "denied", "expired"];
         let ended = end_states.contains(&run["state"].as_str().unwrap());
         assert!(!ended, "{}", tests::run_with_logs(server, &run));
@@ -26,7 +26,7 @@ fn planned(server: &Server) -> Value {
         };
         if is_waiting("sandbox") {
             let args = ["--step", "sandbox", "--all", "--reason", "the base is not what is tested"];
-            server.ask(&[&["runs", "approve", "notes"], &args[..]].concat());
+            server.cli_json(&[&["runs", "approve", "notes"], &args[..]].concat());
         }
         is_waiting("bucket")
     });
@@ -65,21 +65,21 @@ fn a_bucket_and_a_role_are_created_updated_reverted_and_destroyed() {
     let Some(terraform) = provider_config_or_skip(server.dir()) else { return };
     let Some(moto) = Moto::start_or_skip() else { return };
     let app = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/aws-bucket");
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     let endpoint = format!("aws_endpoint={}", moto.url());
     let create = ["installs", "create", "aws-bucket", "notes", "--input", &endpoint];
-    let created = server.ask(&create);
+    let created = server.cli_json(&create);
     let runner = customer(&server, &terraform, created["enrolment"]["token"].as_str().unwrap());
 
     // created after approval, and not before
     until("the provision run", TIMEOUT, || {
-        !server.ask(&["runs", "list", "--install", "notes"]).as_array().unwrap().is_empty()
+        !server.cli_json(&["runs", "list", "--install", "notes"]).as_array().unwrap().is_empty()
     });
     let run = planned(&server);
     assert_eq!(changes(&run), (3, 0, 0), "{run:#}");
     assert!(!moto.buckets().contains("-notes"), "created before an approval");
     approve(&server);
-    let install = server.ask(&["installs", "show", "notes"]);
+    let install = server.cli_json(&["installs", "show", "notes"]);
     let outputs = &install["components"][0]["outputs"];
     let bucket = outputs["bucket"].as_str().unwrap_or_else(|| panic!("{install:#}"));
     let role = format!("{bucket}-reader");
@@ -88,7 +88,7 @@ fn a_bucket_and_a_role_are_created_updated_reverted_and_destroyed() {
     assert!(tags.contains("<Value>30</Value>") && moto.has_role(&role), "{tags}");
 
     // updated
-    server.ask(&["installs", "set-inputs", "notes", "--input", "retention_days=90"]);
+    server.cli_json(&["installs", "set-inputs", "notes", "--input", "retention_days=90"]);
     let run = planned(&server);
     assert_eq!(changes(&run), (0, 1, 0), "{run:#}");
     approve(&server);
@@ -97,7 +97,7 @@ fn a_bucket_and_a_role_are_created_updated_reverted_and_destroyed() {
     // drift: the next plan finds a manual change without a new config version, and its apply
     // reverts it
     moto.set_tag(bucket, "retention_days", "7");
-    server.ask(&["installs", "deploy", "notes", "--component", "bucket"]);
+    server.cli_json(&["installs", "deploy", "notes", "--component", "bucket"]);
     let run = planned(&server);
     assert_eq!(changes(&run), (0, 1, 0), "{run:#}");
     let shown = stdout_of(server.stead_for_people().args(["runs", "show", "notes", "--plans"]));
@@ -106,19 +106,19 @@ fn a_bucket_and_a_role_are_created_updated_reverted_and_destroyed() {
     assert!(moto.tags(bucket).unwrap().contains("<Value>90</Value>"));
 
     // a plan without changes requires no approval and skips its apply
-    server.ask(&["installs", "deploy", "notes", "--component", "bucket"]);
+    server.cli_json(&["installs", "deploy", "notes", "--component", "bucket"]);
     let run = succeeded(&server, "notes");
     assert_eq!(step(&run, "bucket")["plan"]["noop"], true, "{run:#}");
 
     // destroyed, after approval of the destroy plan
-    server.ask(&["installs", "deprovision", "notes", "--reason", "the end"]);
+    server.cli_json(&["installs", "deprovision", "notes", "--reason", "the end"]);
     let run = planned(&server);
     assert_eq!(changes(&run), (0, 0, 3), "{run:#}");
     let args = ["--step", "bucket", "--all", "--reason", "the end"];
-    server.ask(&[&["runs", "approve", "notes"], &args[..]].concat());
+    server.cli_json(&[&["runs", "approve", "notes"], &args[..]].concat());
     let mut last = Value::Null;
     until("the end of the install", TIMEOUT, || {
-        last = server.ask(&["runs", "show", "notes"]);
+        last = server.cli_json(&["runs", "show", "notes"]);
         let steps = last["dag"].as_array().unwrap();
         if steps.iter().any(|step| step["state"] == "waiting_for_approval") {
             let args = ["runs", "approve", "notes", "--all", "--reason", "the end"];

@@ -13,19 +13,19 @@ use serde_json::Value;
 use tests::{Server, program};
 
 fn backup(server: &Server, args: &[&str]) -> Value {
-    server.ask(&[&["backup"], args].concat())
+    server.cli_json(&[&["backup"], args].concat())
 }
 
 /// Writes the current signed checkpoint to a file, as a runner stores it.
 fn checkpoint(server: &Server, name: &str) -> String {
     let path = server.dir().join(name);
-    let note = server.ask(&["audit", "checkpoint"])["note"].as_str().unwrap().to_owned();
+    let note = server.cli_json(&["audit", "checkpoint"])["note"].as_str().unwrap().to_owned();
     fs::write(&path, note).unwrap();
     path.display().to_string()
 }
 
 fn event(server: &Server, name: &str) {
-    server.ask(&["tokens", "create", "--name", name, "--role", "viewer"]);
+    server.cli_json(&["tokens", "create", "--name", name, "--role", "viewer"]);
 }
 
 /// Kills `backup create` at each tenth of its duration. Then the backup is complete under its name,
@@ -117,7 +117,7 @@ fn a_restored_server_serves_its_backup_and_reports_missing_events() {
     }
     server.restart();
     assert_eq!(server.fingerprint(), fingerprint);
-    let now = server.ask(&["audit", "verify", "--against", &before]);
+    let now = server.cli_json(&["audit", "verify", "--against", &before]);
     assert!(now["verified"].as_u64().unwrap() >= position);
     let (code, message) = server.refused(&["audit", "verify", "--against", &later]);
     assert_eq!(code, 1, "{message}");

@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 fn published() -> (Server, PathBuf) {
     let server = Server::up();
     let app = edge_api(server.dir());
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     (server, app)
 }
 
@@ -127,7 +127,7 @@ fn an_invalid_app_is_rejected_with_the_location_and_not_published() {
         fs::remove_dir_all(&dir).unwrap();
     }
     assert_eq!(position(&server), before, "something was written");
-    assert_eq!(server.ask(&["apps", "show", "edge-api"])["version"], 1);
+    assert_eq!(server.cli_json(&["apps", "show", "edge-api"])["version"], 1);
 }
 
 fn authorized(server: &Server) -> String {
@@ -199,7 +199,7 @@ fn a_malicious_body_is_rejected_by_the_server() {
 #[test]
 fn invalid_inputs_and_used_names_are_rejected_and_create_nothing() {
     let (server, _) = published();
-    server.ask(&["installs", "create", "edge-api", "acme", "--input", "company=Acme"]);
+    server.cli_json(&["installs", "create", "edge-api", "acme", "--input", "company=Acme"]);
     let before = settled_position(&server);
     let create = |name: &'static str, more: &[&'static str]| {
         server.refused(&[&["installs", "create", "edge-api", name], more].concat())
@@ -230,14 +230,14 @@ fn invalid_inputs_and_used_names_are_rejected_and_create_nothing() {
 fn missing_and_wrong_tokens_are_rejected() {
     let (server, _) = published();
     let created =
-        server.ask(&["installs", "create", "edge-api", "acme", "--input", "company=Acme"]);
+        server.cli_json(&["installs", "create", "edge-api", "acme", "--input", "company=Acme"]);
     let enrolment = created["enrolment"]["token"].as_str().unwrap().to_string();
     let make = |more: &[&str]| {
-        let made = server.ask(&[&["tokens", "create", "--role", "viewer"], more].concat());
+        let made = server.cli_json(&[&["tokens", "create", "--role", "viewer"], more].concat());
         (made["id"].as_str().unwrap().to_string(), made["token"].as_str().unwrap().to_string())
     };
     let (viewer, revoked, short) = (make(&[]), make(&[]), make(&["--expires-in", "1s"]));
-    server.ask(&["tokens", "revoke", &revoked.0]);
+    server.cli_json(&["tokens", "revoke", &revoked.0]);
     let ask = |method: &str, url: &str, token: Option<&str>, body: &str| {
         let authorization = format!("Bearer {}", token.unwrap_or_default());
         let mut headers = vec![("Content-Type", "application/json")];
@@ -286,10 +286,10 @@ fn approvals_of_another_plan_or_without_permission_are_rejected() {
     }
     let (server, _) = published();
     let created =
-        server.ask(&["installs", "create", "edge-api", "acme", "--input", "company=Acme"]);
+        server.cli_json(&["installs", "create", "edge-api", "acme", "--input", "company=Acme"]);
     let runner =
         Runner::start(&server, "customer", created["enrolment"]["token"].as_str().unwrap());
-    let viewer = server.ask(&["tokens", "create", "--role", "viewer"]);
+    let viewer = server.cli_json(&["tokens", "create", "--role", "viewer"]);
     let mut run = Value::Null;
     until("a plan that waits", TIMEOUT, || {
         let shown = server.stead().args(["runs", "show", "acme"]).output().unwrap();
@@ -329,7 +329,7 @@ fn approvals_of_another_plan_or_without_permission_are_rejected() {
     let (code, message) = server.refused(&[&deny[..], &[&other]].concat());
     assert!(code == 4 && message.contains("approval_stale"), "{code} {message}");
     assert_eq!(position(&server), before, "something was written");
-    server.ask(&[&deny[..], &[digest]].concat());
+    server.cli_json(&[&deny[..], &[digest]].concat());
     let before = settled_position(&server);
     let (code, message) = server.refused(&[&args[..], &[digest]].concat());
     assert_eq!(code, 4, "{message}");

@@ -25,7 +25,7 @@ fn each_kind_of_failure_has_its_exit_code_and_a_hint() {
     let server = Server::up();
     let viewer = server.dir().join("viewer.token");
     let viewer = viewer.to_str().unwrap();
-    server.ask(&["tokens", "create", "--role", "viewer", "--to-file", viewer]);
+    server.cli_json(&["tokens", "create", "--role", "viewer", "--to-file", viewer]);
 
     let (code, text) = server.refused(&["installs", "show", "nobody"]);
     assert_eq!(code, 3, "{text}");
@@ -84,7 +84,7 @@ fn a_login_is_stored_for_one_user_and_one_server() {
 #[test]
 fn output_is_a_table_or_json() {
     let server = Server::up();
-    let tokens = server.ask(&["tokens", "list"]);
+    let tokens = server.cli_json(&["tokens", "list"]);
     assert_eq!(tokens.as_array().unwrap().len(), 1);
     let lines = stdout_of(server.stead_for_people().args(["-o", "ndjson", "audit", "events"]));
     // The log has at least the events of the first owner and of the build runner's token. More
@@ -97,7 +97,7 @@ fn output_is_a_table_or_json() {
     assert!(table.starts_with("NAME ") && table.contains("owner"), "{table}");
     assert!(!table.contains('\u{1b}'), "no colours without a terminal: {table:?}");
     assert_eq!(stdout_of(server.stead_for_people().args(["runs", "list"])), "No runs.\n");
-    assert_eq!(server.ask(&["runs", "list"]), serde_json::json!([]));
+    assert_eq!(server.cli_json(&["runs", "list"]), serde_json::json!([]));
 }
 
 #[test]
@@ -105,9 +105,9 @@ fn an_export_verifies_offline_and_a_changed_one_does_not() {
     let server = Server::up();
     let at = |name: &str| server.dir().join(name).to_str().unwrap().to_owned();
     let (log, note, wrong) = (at("log.ndjson"), at("note"), at("wrong.ndjson"));
-    let checkpoint = server.ask(&["audit", "checkpoint"]);
+    let checkpoint = server.cli_json(&["audit", "checkpoint"]);
     std::fs::write(&note, checkpoint["note"].as_str().unwrap()).unwrap();
-    server.ask(&["tokens", "create", "--role", "viewer"]);
+    server.cli_json(&["tokens", "create", "--role", "viewer"]);
     stdout_of(server.stead_for_people().args(["audit", "export", "--out", &log]));
     let text = stdout_of(server.stead_for_people().args(["audit", "verify", "--against", &note]));
     assert!(text.contains("unchanged since the stored checkpoint"), "{text}");
@@ -136,10 +136,10 @@ fn proofs_and_exports_are_checked_offline_and_state_what_is_not_proven() {
     let at = |name: &str| server.dir().join(name).to_str().unwrap().to_owned();
     let (note, bundle, part, wrong) = (at("note"), at("bundle"), at("part"), at("wrong"));
     let alone = at("alone");
-    let stored = server.ask(&["audit", "checkpoint"]);
+    let stored = server.cli_json(&["audit", "checkpoint"]);
     std::fs::write(&note, stored["note"].as_str().unwrap()).unwrap();
-    server.ask(&["tokens", "create", "--role", "viewer"]);
-    let events = server.ask(&["audit", "events", "--limit", "1"]);
+    server.cli_json(&["tokens", "create", "--role", "viewer"]);
+    let events = server.cli_json(&["audit", "events", "--limit", "1"]);
     let stream = events[0]["stream"].as_str().unwrap();
     let make = |args: &[&str]| stdout_of(server.stead_for_people().args(args));
     make(&["audit", "prove", stream, "--since", &note, "--out", &bundle]);
@@ -153,7 +153,7 @@ fn proofs_and_exports_are_checked_offline_and_state_what_is_not_proven() {
         at_home(home.path()).args(args).output().unwrap()
     };
     let data = server.data();
-    let checkpoint_key = server.ask(&["keys", "list", "--data", data.to_str().unwrap()]);
+    let checkpoint_key = server.cli_json(&["keys", "list", "--data", data.to_str().unwrap()]);
     let signs_checkpoints = |key: &&serde_json::Value| key["use"] == "checkpoints";
     let checkpoint_key =
         checkpoint_key.as_array().unwrap().iter().find(signs_checkpoints).unwrap().clone();
@@ -223,7 +223,7 @@ fn json_output_is_one_document_and_an_error_is_one_line() {
         &["projections", "list"],
         &["projections", "verify", "all"],
     ] {
-        server.ask(args);
+        server.cli_json(args);
     }
     let refusal = |args: &[&str]| -> serde_json::Value {
         let output = server.stead().args(args).output().unwrap();
@@ -249,7 +249,7 @@ fn json_output_is_one_document_and_an_error_is_one_line() {
 fn the_printed_enrol_command_works_and_contains_no_token() {
     use std::{io::Write as _, process::Stdio};
     let server = Server::up();
-    let created = server.ask(&["runners", "create-enrolment-token"]);
+    let created = server.cli_json(&["runners", "create-enrolment-token"]);
     let (command, token) = (&created["enrolment"]["command"], &created["enrolment"]["token"]);
     let (command, token) = (command.as_str().unwrap(), token.as_str().unwrap());
     assert!(!command.contains(token), "{command}");
@@ -268,7 +268,7 @@ fn the_printed_enrol_command_works_and_contains_no_token() {
     let mut stdin = runner.stdin.take().unwrap();
     writeln!(stdin, "{token}").unwrap();
     tests::until("the runner", std::time::Duration::from_secs(30), || {
-        let all = server.ask(&["runners", "list"]);
+        let all = server.cli_json(&["runners", "list"]);
         all.as_array().unwrap().iter().any(|one| one["mode"] == "build")
             && Path::new(&home).join("runner.json").exists()
     });

@@ -34,7 +34,7 @@ fn published(server: &Server, app: &Path, repos: &[[String; 2]]) -> Value {
     let mut args = vec!["apps", "sync", app.to_str().unwrap()];
     args.extend(repos.as_flattened().iter().map(String::as_str));
     args.push("--wait");
-    server.ask(&args)
+    server.cli_json(&args)
 }
 
 /// Creates the install `acme` of an app and provisions it with this customer.
@@ -43,24 +43,24 @@ fn provisioned(
     app: &str,
     customer: impl FnOnce(Customer) -> Customer,
 ) -> (Runner, Value) {
-    let created = server.ask(&["installs", "create", app, "acme", "--auto-approve"]);
+    let created = server.cli_json(&["installs", "create", app, "acme", "--auto-approve"]);
     let token = created["enrolment"]["token"].as_str().unwrap();
     let runner = customer(Customer::new(server, "customer")).start(server, token);
     until("the provision run", TIMEOUT, || {
-        !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+        !server.cli_json(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
     (runner, succeeded(server, "acme"))
 }
 
 /// Returns the outputs of a component, as templates read them.
 fn outputs(server: &Server, component: &str) -> Value {
-    let state = server.ask(&["installs", "state", "acme"]);
+    let state = server.cli_json(&["installs", "state", "acme"]);
     state["nuon"]["components"][component]["outputs"].clone()
 }
 
 /// Returns the log of an action.
 fn log_of_action(server: &Server, action: &str) -> String {
-    server.ask(&["installs", "action", "acme", action]);
+    server.cli_json(&["installs", "action", "acme", action]);
     let run = tests::ended(server, "acme");
     let job = step(&run, action)["job"].as_str().unwrap_or_else(|| panic!("{run:#}"));
     stdout_of(server.stead_for_people().args(["jobs", "logs", job]))
@@ -91,7 +91,7 @@ fn httpbin_is_provisioned_unchanged() {
     }
 
     // The component received the sandbox's outputs, and an action receives the component's outputs.
-    let install = server.ask(&["installs", "show", "acme"]);
+    let install = server.cli_json(&["installs", "show", "acme"]);
     let region = &install["sandbox"]["outputs"]["account"]["region"];
     assert!(region.as_str().is_some_and(|region| region.starts_with("region-")), "{install:#}");
     let ip = outputs(&server, "ec2")["public_ip"].clone();
@@ -189,11 +189,11 @@ fn an_app_with_an_unsupported_component_is_deployed_up_to_it() {
     let mut args = vec!["installs", "create", "ecs-simple", "acme", "--auto-approve"];
     args.extend(["--stack-outputs-file", vpc.to_str().unwrap()]);
     args.extend(["--stack-output", "region=eu-central-1"]);
-    let created = server.ask(&args);
+    let created = server.cli_json(&args);
     let token = created["enrolment"]["token"].as_str().unwrap();
     let _runner = Customer::new(&server, "customer").start(&server, token);
     until("the provision run", TIMEOUT, || {
-        !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+        !server.cli_json(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
     let run = tests::ended(&server, "acme");
     assert_eq!(run["state"], "failed", "{run:#}");

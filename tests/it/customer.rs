@@ -11,14 +11,14 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn install(server: &Server, more: &[&str]) -> String {
     let app = edge_api(server.dir());
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     let create = ["installs", "create", "edge-api", "acme", "--input", "company=Acme"];
-    let created = server.ask(&[&create, more].concat());
+    let created = server.cli_json(&[&create, more].concat());
     created["enrolment"]["token"].as_str().unwrap().to_string()
 }
 
 fn events(server: &Server, kind: &str) -> Vec<Value> {
-    let all = server.ask(&["audit", "events", "--type", kind]);
+    let all = server.cli_json(&["audit", "events", "--type", kind]);
     all.as_array().unwrap().clone()
 }
 
@@ -34,7 +34,7 @@ fn the_customer_controls_jobs_and_sees_them_in_the_journal() {
     let options = ["--policy", policy.to_str().unwrap()];
     let runner = Runner::start_with(&server, "customer", &token, &options);
     until("the provision run", TIMEOUT, || {
-        !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+        !server.cli_json(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
 
     // The policy does not name the kind `action`, so the runner refuses the action and runs
@@ -50,18 +50,18 @@ fn the_customer_controls_jobs_and_sees_them_in_the_journal() {
 
     // With another policy the action runs, because the runner reads the file for every job.
     fs::write(&policy, "version = 1\nactions = [\"smoke_*\"]\n").unwrap();
-    server.ask(&["installs", "action", "acme", "smoke_test", "--reason", "again"]);
+    server.cli_json(&["installs", "action", "acme", "smoke_test", "--reason", "again"]);
     assert_eq!(finish(&server, "acme")["state"], "succeeded");
 
     // A disabled runner starts nothing new, and the vendor sees the reason.
     stdout_of(&mut runner.local(&["disable", "--reason", "change freeze"]));
     until("the vendor to see it", TIMEOUT, || {
-        let runners = server.ask(&["runners", "list"]).to_string();
+        let runners = server.cli_json(&["runners", "list"]).to_string();
         runners.contains("disabled")
     });
-    server.ask(&["installs", "action", "acme", "smoke_test", "--reason", "frozen"]);
+    server.cli_json(&["installs", "action", "acme", "smoke_test", "--reason", "frozen"]);
     let waiting = until_some("the reason for waiting", TIMEOUT, || {
-        let jobs = server.ask(&["jobs", "list", "--install", "acme", "--state", "queued"]);
+        let jobs = server.cli_json(&["jobs", "list", "--install", "acme", "--state", "queued"]);
         let job = jobs.as_array()?.first()?.clone();
         Some(job["waiting"].to_string()).filter(|why| why.contains("disabled"))
     });
@@ -77,9 +77,9 @@ fn an_unreadable_policy_and_the_veto_command_refuse_jobs() {
     let server = Server::up();
     let plugin = format!("files={}", program("stead-plugin-files").display());
     let app = notes_files(server.dir());
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
     let create = ["installs", "create", "notes-files", "acme", "--input", "company=A"];
-    let created = server.ask(&create);
+    let created = server.cli_json(&create);
     let (plugins, policy) = (server.dir().join("plugins"), server.dir().join("policy.toml"));
     fs::create_dir(&plugins).unwrap();
     fs::copy(program("stead-plugin-files"), plugins.join("stead-plugin-files")).unwrap();
@@ -96,7 +96,7 @@ fn an_unreadable_policy_and_the_veto_command_refuse_jobs() {
     let token = created["enrolment"]["token"].as_str().unwrap();
     let runner = Runner::start_with(&server, "customer", token, &options);
     until("the provision run", TIMEOUT, || {
-        !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+        !server.cli_json(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
     assert_eq!(finish(&server, "acme")["state"], "failed");
     let refused = events(&server, "runner.refused");
@@ -107,7 +107,7 @@ fn an_unreadable_policy_and_the_veto_command_refuse_jobs() {
 
     // Write an incomplete file, as an editor can leave it. Its rules are unknown: nothing may run.
     fs::write(&policy, "version = 1\nkinds = [\"action\"").unwrap();
-    server.ask(&["runs", "retry", "acme", "--reason", "the hook is gone"]);
+    server.cli_json(&["runs", "retry", "acme", "--reason", "the hook is gone"]);
     assert_eq!(finish(&server, "acme")["state"], "failed");
     let refused = events(&server, "runner.refused");
     assert_eq!(refused.len(), 2, "{refused:#?}");
@@ -116,7 +116,7 @@ fn an_unreadable_policy_and_the_veto_command_refuse_jobs() {
     assert!(runner.ledger().is_empty(), "{:?}", runner.ledger());
 
     hook("exit 0");
-    server.ask(&["runs", "retry", "acme", "--reason", "it is Saturday"]);
+    server.cli_json(&["runs", "retry", "acme", "--reason", "it is Saturday"]);
     assert_eq!(finish(&server, "acme")["state"], "succeeded");
     assert!(!runner.ledger().is_empty());
 }
@@ -130,14 +130,14 @@ fn a_cancel_is_confirmed_by_the_runner() {
     let token = install(&server, &["--auto-approve", "--input", "pace_seconds=30"]);
     let runner = Runner::start(&server, "customer", &token);
     let job = until_some("an apply", TIMEOUT, || {
-        let jobs = server.ask(&["jobs", "list", "--install", "acme", "--state", "running"]);
+        let jobs = server.cli_json(&["jobs", "list", "--install", "acme", "--state", "running"]);
         let apply = |job: &&Value| job["kind"] == "apply";
         Some(jobs.as_array()?.iter().find(apply)?["id"].as_str()?.to_string())
     });
-    server.ask(&["runs", "cancel", "acme", "--reason", "wrong day"]);
+    server.cli_json(&["runs", "cancel", "acme", "--reason", "wrong day"]);
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "cancelled", "{run:#}");
-    let job = server.ask(&["jobs", "show", &job]);
+    let job = server.cli_json(&["jobs", "show", &job]);
     assert_eq!(job["state"], "cancelled", "{job:#}");
     assert!(runner.ledger().is_empty(), "{:?}", runner.ledger());
 }
@@ -154,7 +154,7 @@ fn a_denied_plan_changes_nothing() {
         let output = server.stead().args(["runs", "show", "acme"]).output().unwrap();
         String::from_utf8_lossy(&output.stdout).contains("waiting_for_approval")
     });
-    server.ask(&["runs", "deny", "acme", "--all", "--reason", "not today"]);
+    server.cli_json(&["runs", "deny", "acme", "--all", "--reason", "not today"]);
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "denied", "{run:#}");
     assert!(run.to_string().contains("not today"), "{run:#}");
@@ -165,7 +165,7 @@ fn a_denied_plan_changes_nothing() {
         let steps = run["dag"].as_array().unwrap().iter();
         steps.map(|step| step["name"].as_str().unwrap().to_string()).collect()
     };
-    server.ask(&["runs", "retry", "acme", "--reason", "now"]);
+    server.cli_json(&["runs", "retry", "acme", "--reason", "now"]);
     let retried = finish(&server, "acme");
     assert_eq!(
         (retried["state"].as_str(), retried["reason"].as_str()),
@@ -190,7 +190,7 @@ fn another_runner_continues_the_run_of_a_lost_runner() {
     let runner = until_some("a plan that waits", TIMEOUT, || {
         let output = server.stead().args(["runs", "show", "acme"]).output().unwrap();
         let is_waiting = String::from_utf8_lossy(&output.stdout).contains("waiting_for_approval");
-        let install = is_waiting.then(|| server.ask(&["installs", "show", "acme"]))?;
+        let install = is_waiting.then(|| server.cli_json(&["installs", "show", "acme"]))?;
         Some(install["runner"].as_str()?.to_string())
     });
     lost.kill();
@@ -198,8 +198,8 @@ fn another_runner_continues_the_run_of_a_lost_runner() {
     // An install with a runner cannot enrol a second runner.
     let (code, message) = server.refused(&["installs", "create-enrolment-token", "acme"]);
     assert!(code == 4 && message.contains(&format!("stead runners revoke {runner}")), "{message}");
-    server.ask(&["runners", "revoke", &runner, "--reason", "host was lost"]);
-    let issued = server.ask(&["installs", "create-enrolment-token", "acme"]);
+    server.cli_json(&["runners", "revoke", &runner, "--reason", "host was lost"]);
+    let issued = server.cli_json(&["installs", "create-enrolment-token", "acme"]);
     let token = issued["enrolment"]["token"].as_str().unwrap();
     let second = Runner::start(&server, "second", token);
 
@@ -209,7 +209,7 @@ fn another_runner_continues_the_run_of_a_lost_runner() {
     assert_eq!(run["state"], "succeeded", "{run:#}");
     assert!(lost.ledger().is_empty(), "{:?}", lost.ledger());
     assert_eq!(second.ledger().len(), 6, "{:?}", second.ledger());
-    assert_ne!(server.ask(&["installs", "show", "acme"])["runner"], runner.as_str());
+    assert_ne!(server.cli_json(&["installs", "show", "acme"])["runner"], runner.as_str());
 }
 
 #[test]
@@ -217,12 +217,12 @@ fn a_stopped_runner_is_shown_and_an_unknown_filter_is_an_error() {
     let server = Server::up();
     let plugin = format!("files={}", program("stead-plugin-files").display());
     let app = notes_files(server.dir());
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
     let create = ["installs", "create", "notes-files", "acme", "--input", "company=A"];
-    let created = server.ask(&create);
+    let created = server.cli_json(&create);
     let token = created["enrolment"]["token"].as_str().unwrap();
     let mut runner = Runner::start(&server, "customer", token);
-    let install_field = |field: &str| server.ask(&["installs", "show", "acme"])[field].clone();
+    let install_field = |field: &str| server.cli_json(&["installs", "show", "acme"])[field].clone();
     until("the runner to be active", TIMEOUT, || {
         install_field("runner_state") == "active"
             && install_field("runner_last_contact").is_string()
@@ -231,7 +231,7 @@ fn a_stopped_runner_is_shown_and_an_unknown_filter_is_an_error() {
     until("the runner to end", TIMEOUT, || runner.ended().is_some());
     until("the server to show it", TIMEOUT, || install_field("runner_state") == "stopped");
     let of_acme = |runner: &&Value| runner["install_name"] == "acme";
-    let runners = server.ask(&["runners", "list"]);
+    let runners = server.cli_json(&["runners", "list"]);
     let listed = runners.as_array().unwrap().iter().find(of_acme).unwrap();
     assert_eq!(listed["state"], "stopped", "{listed:#}");
     assert!(listed["last_contact"].is_string(), "{listed:#}");

@@ -33,10 +33,10 @@ fn provisioned() -> (Server, Runner) {
     let app = notes_files(server.dir());
     fs::write(app.join("actions/detach.toml"), ACTION).unwrap();
     let plugin = format!("files={}", program("stead-plugin-files").display());
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
     let create =
         ["installs", "create", "notes-files", "acme", "--auto-approve", "--input", "company=Acme"];
-    let created = server.ask(&create);
+    let created = server.cli_json(&create);
     let plugins = server.dir().join("plugins");
     fs::create_dir(&plugins).unwrap();
     fs::copy(program("stead-plugin-files"), plugins.join("stead-plugin-files")).unwrap();
@@ -44,7 +44,7 @@ fn provisioned() -> (Server, Runner) {
     let with = ["--plugin-dir", plugins.to_str().unwrap()];
     let runner = Runner::start_with(&server, "customer", token, &with);
     until("the provision run", TIMEOUT, || {
-        !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+        !server.cli_json(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
     assert_eq!(ended(&server, "acme")["state"], "succeeded");
     (server, runner)
@@ -52,9 +52,9 @@ fn provisioned() -> (Server, Runner) {
 
 /// Starts the action. Returns its job and the processes outside its session.
 fn start_detached(server: &Server, runner: &Runner) -> (String, [String; 2]) {
-    server.ask(&["installs", "action", "acme", "detach", "--reason", "a test"]);
+    server.cli_json(&["installs", "action", "acme", "detach", "--reason", "a test"]);
     let job = until_some("the action to run", TIMEOUT, || {
-        let jobs = server.ask(&["jobs", "list", "--install", "acme", "--state", "running"]);
+        let jobs = server.cli_json(&["jobs", "list", "--install", "acme", "--state", "running"]);
         Some(jobs.as_array()?.first()?["id"].as_str()?.to_string())
     });
     let log =
@@ -93,7 +93,7 @@ fn event(server: &Server, job: &str, kind: &str) -> Value {
 fn a_cancel_is_confirmed_after_all_processes_of_the_job_ended() {
     let (server, runner) = provisioned();
     let (job, pids) = start_detached(&server, &runner);
-    server.ask(&["jobs", "cancel", &job, "--reason", "enough", "--force"]);
+    server.cli_json(&["jobs", "cancel", &job, "--reason", "enough", "--force"]);
     let cancelled = event(&server, &job, "job.cancelled");
     assert!(!pids.iter().any(|pid| is_running(pid)), "{cancelled:#}");
     assert_eq!(cancelled["payload"]["not_ended"], Value::Null, "{cancelled:#}");

@@ -19,9 +19,9 @@ const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(180);
 fn provisioning(pace: u32) -> (Server, Runner) {
     let server = Server::up();
     let app = edge_api(server.dir());
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     let pace = format!("pace_seconds={pace}");
-    let created = server.ask(&[
+    let created = server.cli_json(&[
         "installs",
         "create",
         "edge-api",
@@ -40,7 +40,7 @@ fn provisioning(pace: u32) -> (Server, Runner) {
 /// Returns the job that is applying.
 fn running_apply(server: &Server) -> String {
     until_some("an apply", LONG_TIMEOUT, || {
-        let jobs = server.ask(&["jobs", "list", "--install", "acme", "--state", "running"]);
+        let jobs = server.cli_json(&["jobs", "list", "--install", "acme", "--state", "running"]);
         let apply = |job: &&Value| job["kind"] == "apply";
         let job = jobs.as_array()?.iter().find(apply)?.clone();
         Some(job["id"].as_str()?.to_string())
@@ -103,7 +103,7 @@ fn a_restarted_supervisor_resumes_its_shim() {
     assert_eq!(shim_of(&job), shim, "the shim ended with its supervisor");
     runner.restart();
     succeeded(&server, "acme");
-    assert_eq!(server.ask(&["jobs", "show", &job])["state"], "succeeded");
+    assert_eq!(server.cli_json(&["jobs", "show", &job])["state"], "succeeded");
     assert_done_by_one_execution(&server, &runner, &job);
 }
 
@@ -195,13 +195,13 @@ fn the_outcome_of_a_job_with_a_killed_shim_is_unknown_until_a_user_resolves_it()
     until("the outcome to be unknown", LONG_TIMEOUT, || {
         has_happened(&server, &job, "job.outcome_unknown")
     });
-    assert_eq!(server.ask(&["jobs", "show", &job])["state"], "outcome_unknown");
+    assert_eq!(server.cli_json(&["jobs", "show", &job])["state"], "outcome_unknown");
     // No process of the job continues unnoticed.
     let pattern = format!("terraform.*{}", runner.data().display());
     until("the shim's processes to end", LONG_TIMEOUT, || {
         !Command::new("pgrep").args(["-f", &pattern]).output().unwrap().status.success()
     });
-    server.ask(&[
+    server.cli_json(&[
         "jobs",
         "resolve",
         &job,

@@ -15,12 +15,12 @@ fn a_vendors_plugin_plans_applies_changes_and_destroys() {
     let server = Server::up();
     let app = notes_files(server.dir());
     let plugin = format!("files={}", program("stead-plugin-files").display());
-    let sync = |app: &str| server.ask(&["apps", "sync", app, "--plugin", &plugin, "--wait"]);
+    let sync = |app: &str| server.cli_json(&["apps", "sync", app, "--plugin", &plugin, "--wait"]);
     let first = sync(app.to_str().unwrap());
     assert_eq!(first["builds"].as_array().unwrap().len(), 6, "{first:#}");
 
     let create = ["installs", "create", "notes-files", "acme", "--input", "company=Acme"];
-    let created = server.ask(&create);
+    let created = server.cli_json(&create);
     // The customer installs the executable, because their security team decides what may run.
     let plugins = server.dir().join("plugins");
     fs::create_dir(&plugins).unwrap();
@@ -29,7 +29,7 @@ fn a_vendors_plugin_plans_applies_changes_and_destroys() {
     let plugin_dir = ["--plugin-dir", plugins.to_str().unwrap()];
     let runner = Runner::start_with(&server, "customer", token, &plugin_dir);
     until("the provision run", Duration::from_secs(30), || {
-        !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+        !server.cli_json(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "succeeded", "{run:#}");
@@ -39,13 +39,13 @@ fn a_vendors_plugin_plans_applies_changes_and_destroys() {
     let v2 = notes_files_v2(server.dir());
     let second = sync(v2.to_str().unwrap());
     assert_eq!(second["builds"].as_array().unwrap().len(), 1, "{second:#}");
-    server.ask(&["installs", "upgrade", "acme", "--to", "2", "--reason", "version 2"]);
+    server.cli_json(&["installs", "upgrade", "acme", "--to", "2", "--reason", "version 2"]);
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "succeeded", "{run:#}");
     assert!(runner.ledger().len() > effects);
 
     // A plan without changes is not applied.
-    server.ask(&["installs", "deploy", "acme", "--reason", "again"]);
+    server.cli_json(&["installs", "deploy", "acme", "--reason", "again"]);
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "succeeded", "{run:#}");
     let noop = |step: &&serde_json::Value| step["plan"]["noop"] == true;
@@ -56,14 +56,14 @@ fn a_vendors_plugin_plans_applies_changes_and_destroys() {
     let (plugin, pinned) = (plugins.join("stead-plugin-files"), plugins.join("pinned"));
     fs::rename(&plugin, &pinned).unwrap();
     fs::write(&plugin, "#!/bin/sh\nexit 0\n").unwrap();
-    server.ask(&["installs", "reprovision", "acme", "--reason", "once more"]);
+    server.cli_json(&["installs", "reprovision", "acme", "--reason", "once more"]);
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "failed", "{run:#}");
     assert!(run.to_string().contains("the manifest requires"), "{run:#}");
     assert_eq!(runner.ledger().len(), before);
 
     fs::rename(&pinned, &plugin).unwrap();
-    server.ask(&["installs", "deprovision", "acme", "--reason", "the end"]);
+    server.cli_json(&["installs", "deprovision", "acme", "--reason", "the end"]);
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "succeeded", "{run:#}");
 }
@@ -87,10 +87,10 @@ fn damaged_layers_are_moved_and_pulled_again() {
     let server = Server::up();
     let app = notes_files(server.dir());
     let plugin = format!("files={}", program("stead-plugin-files").display());
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
     let create =
         ["installs", "create", "notes-files", "acme", "--auto-approve", "--input", "company=Acme"];
-    let created = server.ask(&create);
+    let created = server.cli_json(&create);
     let plugins = server.dir().join("plugins");
     fs::create_dir(&plugins).unwrap();
     fs::copy(program("stead-plugin-files"), plugins.join("stead-plugin-files")).unwrap();
@@ -98,7 +98,7 @@ fn damaged_layers_are_moved_and_pulled_again() {
     let plugin_dir = ["--plugin-dir", plugins.to_str().unwrap()];
     let runner = Runner::start_with(&server, "customer", token, &plugin_dir);
     until("the provision run", Duration::from_secs(30), || {
-        !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+        !server.cli_json(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
     succeeded(&server, "acme");
     // when every layer is damaged on its disk
@@ -114,7 +114,7 @@ fn damaged_layers_are_moved_and_pulled_again() {
         fs::write(layer, bytes).unwrap();
         assert!(!is_sound(layer));
     }
-    server.ask(&["installs", "deploy", "acme", "--reason", "again"]);
+    server.cli_json(&["installs", "deploy", "acme", "--reason", "again"]);
     // then the next run works with intact artifacts, and the damaged ones are kept for examination
     let run = succeeded(&server, "acme");
     let damaged = files(&artifacts.join("damaged"));

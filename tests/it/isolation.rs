@@ -136,9 +136,10 @@ fn a_runner_reaches_only_the_runner_listener_and_does_not_listen() {
     vendor.assert_reaches_only_the_runner_listener(&namespace);
     let (server, certificates) = (&vendor.server, &vendor.certificates);
     let app = edge_api(server.dir());
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     let args = ["--auto-approve", "--input", "company=Acme", "--input", "pace_seconds=1"];
-    let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &args[..]].concat());
+    let created =
+        server.cli_json(&[&["installs", "create", "edge-api", "acme"], &args[..]].concat());
     let token = created["enrolment"]["token"].as_str().unwrap();
 
     // A runner that does not pin the CA sends nothing.
@@ -160,12 +161,12 @@ fn a_runner_reaches_only_the_runner_listener_and_does_not_listen() {
     });
     until("the end of the run", LONG_TIMEOUT, || {
         assert_connects_only_to_server(&runner, server, &namespace, None);
-        server.ask(&["runs", "show", "acme"])["state"] != "running"
+        server.cli_json(&["runs", "show", "acme"])["state"] != "running"
     });
     succeeded(server, "acme");
     assert_eq!(runner.ledger().len(), 6, "{:?}", runner.ledger());
     assert_runs_as_customer(&runner);
-    let install = server.ask(&["installs", "show", "acme"]);
+    let install = server.cli_json(&["installs", "show", "acme"]);
     assert_eq!(install["stack_outputs"]["region"], "eu-1", "{install:#}");
 
     // The token was used. It enrols no runner with another key, even if that runner pins the CA.
@@ -179,7 +180,7 @@ fn a_runner_reaches_only_the_runner_listener_and_does_not_listen() {
 fn wait_for_run(server: &Server, namespace: &Namespace, runner: &Runner, moto: &Moto) -> Value {
     until("the end of the run", PROVIDER_TIMEOUT, || {
         assert_connects_only_to_server(runner, server, namespace, Some(moto.port()));
-        server.ask(&["runs", "show", "notes"])["state"] != "running"
+        server.cli_json(&["runs", "show", "notes"])["state"] != "running"
     });
     let run = ended(server, "notes");
     assert_eq!(run["state"], "succeeded", "{}", run_with_logs(server, &run));
@@ -209,10 +210,11 @@ fn aws_resources_are_managed_without_other_network_access() {
     assert!(connection.is_err(), "the AWS emulator is reachable outside the namespace");
 
     let app = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/aws-bucket");
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     let endpoint = format!("aws_endpoint={}", moto.url());
     let args = ["--auto-approve", "--input", &endpoint];
-    let created = server.ask(&[&["installs", "create", "aws-bucket", "notes"], &args[..]].concat());
+    let created =
+        server.cli_json(&[&["installs", "create", "aws-bucket", "notes"], &args[..]].concat());
     let token = created["enrolment"]["token"].as_str().unwrap();
     let runner = customer
         .with(&["--ca-file", own_ca.to_str().unwrap()])
@@ -224,16 +226,16 @@ fn aws_resources_are_managed_without_other_network_access() {
     wait_until_inside(&runner);
     assert_runs_as_customer(&runner);
     until("the provision run", SHORT_TIMEOUT, || {
-        !server.ask(&["runs", "list", "--install", "notes"]).as_array().unwrap().is_empty()
+        !server.cli_json(&["runs", "list", "--install", "notes"]).as_array().unwrap().is_empty()
     });
     wait_for_run(server, &namespace, &runner, &moto);
-    let install = server.ask(&["installs", "show", "notes"]);
+    let install = server.cli_json(&["installs", "show", "notes"]);
     let bucket = install["components"][0]["outputs"]["bucket"].as_str();
     let bucket = bucket.unwrap_or_else(|| panic!("{install:#}"));
     let tags = moto.tags(bucket).unwrap_or_else(|| panic!("no {bucket}: {}", moto.buckets()));
     assert!(tags.contains("<Value>30</Value>") && moto.has_role(&format!("{bucket}-reader")));
 
-    server.ask(&["installs", "deprovision", "notes", "--reason", "the end"]);
+    server.cli_json(&["installs", "deprovision", "notes", "--reason", "the end"]);
     wait_for_run(server, &namespace, &runner, &moto);
     assert!(moto.tags(bucket).is_none(), "{}", moto.buckets());
 }

@@ -28,13 +28,13 @@ fn a_followed_log_is_live_and_equals_the_stored_log() {
     let script_text =
         "#!/bin/sh\nfor n in 1 2 3 4 5 6 7 8; do echo \"tick $n $(date +%s%N)\"; sleep 0.5; done\n";
     std::fs::write(&script, script_text).unwrap();
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     let create = ["installs", "create", "edge-api", "acme", "--auto-approve"];
-    let created = server.ask(&[&create[..], &["--input", "company=Acme"]].concat());
+    let created = server.cli_json(&[&create[..], &["--input", "company=Acme"]].concat());
     let _runner =
         Runner::start(&server, "customer", created["enrolment"]["token"].as_str().unwrap());
     let job = until_some("an apply", TIMEOUT, || {
-        let jobs = server.ask(&["jobs", "list", "--install", "acme", "--state", "running"]);
+        let jobs = server.cli_json(&["jobs", "list", "--install", "acme", "--state", "running"]);
         let apply = |job: &&Value| job["kind"] == "apply" && job["name"] == "sandbox";
         Some(jobs.as_array()?.iter().find(apply)?["id"].as_str()?.to_string())
     });
@@ -68,8 +68,14 @@ fn a_followed_log_is_live_and_equals_the_stored_log() {
     assert_eq!(after, live);
     let stream = format!("job/{job}");
     let finalized = until_some("the finalized log", TIMEOUT, || {
-        let events =
-            server.ask(&["audit", "events", "--stream", &stream, "--type", "job.log_finalized"]);
+        let events = server.cli_json(&[
+            "audit",
+            "events",
+            "--stream",
+            &stream,
+            "--type",
+            "job.log_finalized",
+        ]);
         events.as_array()?.first().cloned()
     });
     assert!(finalized.to_string().contains("sha256:"), "{finalized:#}");

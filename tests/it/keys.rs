@@ -22,8 +22,9 @@ fn installed(name: &str) -> (Server, String) {
     let server = Server::up();
     let plugin = format!("files={}", program("stead-plugin-files").display());
     let app = notes_files(server.dir());
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
-    let created = server.ask(&["installs", "create", "notes-files", name, "--input", "company=A"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
+    let created =
+        server.cli_json(&["installs", "create", "notes-files", name, "--input", "company=A"]);
     let token = created["enrolment"]["token"].as_str().unwrap().to_string();
     (server, token)
 }
@@ -49,13 +50,13 @@ fn wait_for_plan(server: &Server, install: &str) {
 }
 
 fn approve(server: &Server, install: &str) {
-    server.ask(&["runs", "approve", install, "--all", "--reason", "the test says so"]);
+    server.cli_json(&["runs", "approve", install, "--all", "--reason", "the test says so"]);
 }
 
 /// Runs `stead keys …` on the server's data directory.
 fn keys(server: &Server, args: &[&str]) -> Value {
     let data = server.data();
-    server.ask(&[&["keys"], args, &["--data", data.to_str().unwrap()]].concat())
+    server.cli_json(&[&["keys"], args, &["--data", data.to_str().unwrap()]].concat())
 }
 
 /// Waits until the server signs its key list with the key that has this fingerprint.
@@ -82,7 +83,7 @@ fn server_keys_are_replaced_during_operation_and_an_expired_key_is_refused() {
     let runner = runner(&server, "acme", &token);
     wait_for_plan(&server, "acme");
     let stored = server.dir().join("kept-checkpoint.txt");
-    let checkpoint = server.ask(&["audit", "checkpoint"]);
+    let checkpoint = server.cli_json(&["audit", "checkpoint"]);
     fs::write(&stored, checkpoint["note"].as_str().unwrap()).unwrap();
     let signing_key_file = server.data().join("keys/manifests.key");
     let (first, stolen) = (manifest_key(&server), fs::read(&signing_key_file).unwrap());
@@ -99,15 +100,15 @@ fn server_keys_are_replaced_during_operation_and_an_expired_key_is_refused() {
     // then the runner continues with documents that the new keys signed
     approve(&server, "acme");
     until("the sandbox to be deployed", TIMEOUT, || {
-        let install = server.ask(&["installs", "show", "acme"]);
+        let install = server.cli_json(&["installs", "show", "acme"]);
         install["sandbox"]["state"] == "deployed"
     });
-    let refused = server.ask(&["audit", "events", "--type", "runner.refused"]);
+    let refused = server.cli_json(&["audit", "events", "--type", "runner.refused"]);
     assert_eq!(refused.as_array().unwrap().len(), 0, "{refused:#}");
     let trusted_keys = fs::read_to_string(runner.data().join("server-keys.json")).unwrap();
     assert!(trusted_keys.contains(second["key"].as_str().unwrap()), "{trusted_keys}");
     // and the log is still a continuation of the checkpoint that the former key signed
-    let verified = server.ask(&["audit", "verify", "--against", stored.to_str().unwrap()]);
+    let verified = server.cli_json(&["audit", "verify", "--against", stored.to_str().unwrap()]);
     assert_eq!(verified["unchanged_since"], checkpoint["size"], "{verified:#}");
 
     // when the holder of the expired key signs with it
@@ -117,7 +118,7 @@ fn server_keys_are_replaced_during_operation_and_an_expired_key_is_refused() {
     approve(&server, "acme");
     // then the runner does nothing
     let refusal = until_some("the refusal", TIMEOUT, || {
-        let events = server.ask(&["audit", "events", "--type", "runner.refused"]);
+        let events = server.cli_json(&["audit", "events", "--type", "runner.refused"]);
         events.as_array().unwrap().first().cloned()
     });
     assert_eq!(refusal["payload"]["rule"], "manifest_signature", "{refusal:#}");
@@ -125,7 +126,7 @@ fn server_keys_are_replaced_during_operation_and_an_expired_key_is_refused() {
 
 /// Returns the number of key replacements of this server's runner.
 fn rekeyed(server: &Server) -> usize {
-    server.ask(&["audit", "events", "--type", "runner.rekeyed"]).as_array().unwrap().len()
+    server.cli_json(&["audit", "events", "--type", "runner.rekeyed"]).as_array().unwrap().len()
 }
 
 #[test]
@@ -143,12 +144,12 @@ fn a_runner_replaces_its_key_on_request_and_by_age_despite_a_lost_response() {
     let customer = Customer::new(&server, "acme").calls(proxy.url()).with(&more);
     let mut runner = customer.start(&server, &token);
     wait_for_plan(&server, "acme");
-    let id = server.ask(&["installs", "show", "acme"])["runner"].as_str().unwrap().to_string();
+    let id = server.cli_json(&["installs", "show", "acme"])["runner"].as_str().unwrap().to_string();
     let identity = runner.data().join("keys/identity");
     let first = fs::read_to_string(&identity).unwrap();
     // when the runner gets a rekey directive and is killed before it learns that the server
     // accepted the key
-    let response = server.ask(&["runners", "rekey", &id, "--reason", "audit"]);
+    let response = server.cli_json(&["runners", "rekey", &id, "--reason", "audit"]);
     assert_eq!(response["changed"], true, "{response}");
     until("the new key", TIMEOUT, || rekeyed(&server) == 1);
     runner.kill();
@@ -186,7 +187,7 @@ fn assert_journal_is_verifiable(server: &Server, runner: &Runner, id: &str) {
     // with the head that the vendor stores
     let head = server.dir().join("head.json");
     let stored = until_some("a head", TIMEOUT, || {
-        let stored = server.ask(&["runners", "journal-head", id]);
+        let stored = server.cli_json(&["runners", "journal-head", id]);
         stored["payload"].is_string().then_some(stored)
     });
     fs::write(&head, stored.to_string()).unwrap();
@@ -208,7 +209,7 @@ fn assert_journal_is_verifiable(server: &Server, runner: &Runner, id: &str) {
     assert!(!refused.unwrap().status.success());
     assert_cut_journal_is_not_signed(server, runner);
     // and the runner signed each job result
-    let jobs = server.ask(&["jobs", "list", "--install", "acme"]);
+    let jobs = server.cli_json(&["jobs", "list", "--install", "acme"]);
     let ended: Vec<_> =
         jobs.as_array().unwrap().iter().filter(|job| job["state"] == "succeeded").collect();
     assert!(!ended.is_empty(), "{jobs:#}");

@@ -40,7 +40,7 @@ fn assert_customer_can_verify_proofs(server: &Server, runner: &Runner) {
     let note = at("kept-by-the-runner");
     std::fs::write(&note, stdout_of(&mut runner.local(&["witness"]))).unwrap();
     let key = stdout_of(&mut runner.local(&["witness", "key"]));
-    let job = server.ask(&["jobs", "list"])[0]["id"].as_str().unwrap().to_owned();
+    let job = server.cli_json(&["jobs", "list"])[0]["id"].as_str().unwrap().to_owned();
     let expected_of_acme =
         ["complete, ", "requested", "approved", "signed by the runner that ran them"];
     for (subject, expected) in [("acme", &expected_of_acme[..]), (&job, &["is missing"][..])] {
@@ -74,10 +74,10 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
     let app = app.to_str().unwrap();
 
     // published once; a repeated sync of the same bytes changes nothing
-    let first = server.ask(&["apps", "sync", app, "--wait"]);
+    let first = server.cli_json(&["apps", "sync", app, "--wait"]);
     assert_eq!((first["version"].as_u64(), first["unchanged"].as_bool()), (Some(1), Some(false)));
     assert_eq!(first["builds"].as_array().unwrap().len(), 6, "sandbox and five components");
-    let again = server.ask(&["apps", "sync", app]);
+    let again = server.cli_json(&["apps", "sync", app]);
     assert_eq!(again["unchanged"], true);
 
     // inputs are checked before anything is created
@@ -94,7 +94,7 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
     assert!(message.contains("compani"), "{message}");
 
     let create = ["installs", "create", "edge-api", "acme", "--input", "company=Acme"];
-    let created = server.ask(&create);
+    let created = server.cli_json(&create);
     let token = created["enrolment"]["token"].as_str().unwrap();
     let (_, message) = server.refused(&create);
     assert!(message.contains("taken"), "{message}");
@@ -111,7 +111,7 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
         assert!(output.contains(expected), "{expected}: {output}");
     }
     until("the provision run", TIMEOUT, || {
-        let runs = server.ask(&["runs", "list", "--install", "acme"]);
+        let runs = server.cli_json(&["runs", "list", "--install", "acme"]);
         !runs.as_array().unwrap().is_empty()
     });
     let run = finish(&server, "acme");
@@ -128,10 +128,10 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
 
     // version 2 changes only the affected components
     let v2 = edge_api_v2(server.dir());
-    let second = server.ask(&["apps", "sync", v2.to_str().unwrap(), "--wait"]);
+    let second = server.cli_json(&["apps", "sync", v2.to_str().unwrap(), "--wait"]);
     assert_eq!(second["version"], 2);
     assert_eq!(second["builds"].as_array().unwrap().len(), 1, "only the changed module is built");
-    server.ask(&["installs", "upgrade", "acme", "--to", "2", "--reason", "version 2"]);
+    server.cli_json(&["installs", "upgrade", "acme", "--to", "2", "--reason", "version 2"]);
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "succeeded", "{run:#}");
     let names = planned_names(&run);
@@ -158,7 +158,7 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
     let changed = ["--type", "install.inputs_changed", "--limit", "1"];
     let follower =
         start_following(&server, &[&["audit", "events", "--follow"], &changed[..]].concat());
-    server.ask(&["installs", "set-inputs", "acme", "--input", "replicas=3"]);
+    server.cli_json(&["installs", "set-inputs", "acme", "--input", "replicas=3"]);
     let output = output_of(follower);
     assert!(output.contains("install.inputs_changed"), "{output}");
     let run = finish(&server, "acme");
@@ -167,13 +167,13 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
 
     // proofs, also against the checkpoint that the customer stored
     let before = position(&server);
-    let verified = server.ask(&["audit", "verify"]);
+    let verified = server.cli_json(&["audit", "verify"]);
     assert!(verified["verified"].as_u64().unwrap() >= before, "{verified}");
     // A runner signs every report.
     assert!(verified["signed_reports"].as_u64().unwrap() > 5, "{verified}");
     assert_eq!(verified["unsigned_results"], 0, "{verified}");
     let kept = runner.data().join("checkpoint");
-    let verified = server.ask(&["audit", "verify", "--against", kept.to_str().unwrap()]);
+    let verified = server.cli_json(&["audit", "verify", "--against", kept.to_str().unwrap()]);
     assert!(verified["unchanged_since"].as_u64().unwrap() > 0, "{verified}");
     assert_customer_can_verify_proofs(&server, &runner);
     for verb in ["verify", "rebuild", "verify"] {
@@ -181,11 +181,11 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
     }
 
     // state as of a time and of a position, before the input change, and now
-    let changed = server.ask(&["audit", "events", "--type", "install.inputs_changed"]);
+    let changed = server.cli_json(&["audit", "events", "--type", "install.inputs_changed"]);
     let changed = changed.as_array().unwrap().last().unwrap().clone();
     let at = changed["position"].as_u64().unwrap();
     let replicas = |at: &str| {
-        let past = server.ask(&["audit", "replay", "--install", "acme", "--at", at]);
+        let past = server.cli_json(&["audit", "replay", "--install", "acme", "--at", at]);
         past["state"]["inputs"]["replicas"].clone()
     };
     let (past, now) = (replicas(&(at - 1).to_string()), replicas(&at.to_string()));
@@ -198,7 +198,7 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
 
     // changes since then: requester, approver, jobs
     let from = (at - 1).to_string();
-    let diff = server.ask(&["audit", "diff", "--install", "acme", "--from", &from]);
+    let diff = server.cli_json(&["audit", "diff", "--install", "acme", "--from", &from]);
     let path = |path: &str| {
         let changes = diff["changes"].as_array().unwrap();
         changes.iter().find(|change| change["path"] == path).cloned().unwrap_or_default()
@@ -219,13 +219,13 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
         ["projections", "show", "runs", "--as-of", &from, "--key", run["id"].as_str().unwrap()];
     assert_eq!(server.refused(&args).0, 3, "the run was not requested yet");
     let args = ["projections", "show", "runs", "--key", run["id"].as_str().unwrap()];
-    assert_eq!(server.ask(&args)[0]["row"]["state"]["outcome"], "succeeded");
+    assert_eq!(server.cli_json(&args)[0]["row"]["state"]["outcome"], "succeeded");
 
     // teardown of the components, dependents first, then deprovision
-    server.ask(&["installs", "teardown", "acme", "--reason", "the end"]);
+    server.cli_json(&["installs", "teardown", "acme", "--reason", "the end"]);
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "succeeded", "{run:#}");
-    server.ask(&["installs", "deprovision", "acme", "--reason", "the end"]);
+    server.cli_json(&["installs", "deprovision", "acme", "--reason", "the end"]);
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "succeeded", "{run:#}");
     let ledger = runner.ledger();
@@ -280,28 +280,28 @@ fn a_partial_apply_is_destroyed_by_a_rollback_and_by_a_deprovision() {
     }
     let server = Server::up();
     let app = edge_api(server.dir());
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     let created =
-        server.ask(&["installs", "create", "edge-api", "acme", "--input", "company=Acme"]);
+        server.cli_json(&["installs", "create", "edge-api", "acme", "--input", "company=Acme"]);
     let runner =
         Runner::start(&server, "customer", created["enrolment"]["token"].as_str().unwrap());
     until("the provision run", TIMEOUT, || {
-        !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+        !server.cli_json(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
     assert_eq!(finish(&server, "acme")["state"], "succeeded");
     let v2 = with_a_component_that_fails(&server);
-    server.ask(&["apps", "sync", v2.to_str().unwrap(), "--wait"]);
+    server.cli_json(&["apps", "sync", v2.to_str().unwrap(), "--wait"]);
     let extra = || {
-        let install = server.ask(&["installs", "show", "acme"]);
+        let install = server.cli_json(&["installs", "show", "acme"]);
         let parts = install["components"].as_array().unwrap().clone();
         parts.into_iter().find(|part| part["name"] == "extra")
     };
     let count = |effect: &str| runner.ledger().iter().filter(|(what, _)| what == effect).count();
 
-    server.ask(&["installs", "upgrade", "acme", "--to", "2", "--reason", "version 2"]);
+    server.cli_json(&["installs", "upgrade", "acme", "--to", "2", "--reason", "version 2"]);
     assert_eq!(finish(&server, "acme")["state"], "failed");
     assert_eq!((count("half"), extra().unwrap()["state"].as_str()), (1, Some("incomplete")));
-    server.ask(&["installs", "rollback", "acme", "--to", "1", "--reason", "it failed"]);
+    server.cli_json(&["installs", "rollback", "acme", "--to", "1", "--reason", "it failed"]);
     let run = finish(&server, "acme");
     assert_eq!(
         (run["state"].as_str(), run["kind"].as_str()),
@@ -310,10 +310,10 @@ fn a_partial_apply_is_destroyed_by_a_rollback_and_by_a_deprovision() {
     assert!(planned_names(&run).contains(&"extra".to_string()), "{run:#}");
     assert_eq!((count("half/destroy"), extra()), (1, None));
 
-    server.ask(&["installs", "upgrade", "acme", "--to", "2", "--reason", "again"]);
+    server.cli_json(&["installs", "upgrade", "acme", "--to", "2", "--reason", "again"]);
     assert_eq!(finish(&server, "acme")["state"], "failed");
-    server.ask(&["installs", "deprovision", "acme", "--reason", "the end"]);
+    server.cli_json(&["installs", "deprovision", "acme", "--reason", "the end"]);
     assert_eq!(finish(&server, "acme")["state"], "succeeded");
     assert_eq!((count("half"), count("half/destroy")), (2, 2));
-    assert_eq!(server.ask(&["installs", "show", "acme"])["state"], "deprovisioned");
+    assert_eq!(server.cli_json(&["installs", "show", "acme"])["state"], "deprovisioned");
 }

@@ -11,13 +11,14 @@ fn a_restored_older_state_is_refused_until_a_user_accepts_it() {
     }
     let server = Server::up();
     let app = edge_api(server.dir());
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     let args = ["--auto-approve", "--input", "company=Acme"];
-    let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &args[..]].concat());
+    let created =
+        server.cli_json(&[&["installs", "create", "edge-api", "acme"], &args[..]].concat());
     let token = created["enrolment"]["token"].as_str().unwrap();
     let runner = Runner::start(&server, "customer", token);
     tests::until_some("the provision run", std::time::Duration::from_secs(30), || {
-        let runs = server.ask(&["runs", "list", "--install", "acme"]);
+        let runs = server.cli_json(&["runs", "list", "--install", "acme"]);
         (!runs.as_array().unwrap().is_empty()).then_some(())
     });
     succeeded(&server, "acme");
@@ -27,12 +28,12 @@ fn a_restored_older_state_is_refused_until_a_user_accepts_it() {
         let state: Value = serde_json::from_slice(bytes).unwrap();
         (state["lineage"].as_str().unwrap().to_owned(), state["serial"].as_u64().unwrap())
     };
-    server.ask(&["installs", "set-inputs", "acme", "--input", "replicas=3"]);
+    server.cli_json(&["installs", "set-inputs", "acme", "--input", "replicas=3"]);
     succeeded(&server, "acme");
     let ((lineage, older), (_, newest)) = (version(&backup), version(&fs::read(&file).unwrap()));
     assert!(older < newest, "{older} {newest}");
     // The log has every state version, from plans and applies.
-    let recorded = server.ask(&["audit", "events", "--type", "install.state_recorded"]);
+    let recorded = server.cli_json(&["audit", "events", "--type", "install.state_recorded"]);
     let newest_recorded = recorded.as_array().unwrap().iter().filter_map(|event| {
         let payload = &event["payload"];
         (payload["name"] == "api").then(|| payload["state"]["serial"].as_u64().unwrap())
@@ -42,7 +43,7 @@ fn a_restored_older_state_is_refused_until_a_user_accepts_it() {
     // when the customer restores an earlier state
     fs::write(&file, &backup).unwrap();
     let effects = runner.ledger().len();
-    server.ask(&["installs", "deploy", "acme", "--component", "api"]);
+    server.cli_json(&["installs", "deploy", "acme", "--component", "api"]);
     let run = ended(&server, "acme");
     assert_eq!(run["state"], "failed", "{run:#}");
     let details = run_with_logs(&server, &run);
@@ -54,11 +55,11 @@ fn a_restored_older_state_is_refused_until_a_user_accepts_it() {
     let serial = older.to_string();
     let accept =
         ["installs", "accept-state", "acme", "api", "--lineage", &lineage, "--serial", &serial];
-    let accepted = server.ask(&[&accept[..], &["--reason", "backup of Monday"]].concat());
+    let accepted = server.cli_json(&[&accept[..], &["--reason", "backup of Monday"]].concat());
     assert_eq!(accepted["changed"], true, "{accepted:#}");
-    let decided = server.ask(&["audit", "events", "--type", "install.state_accepted"]);
+    let decided = server.cli_json(&["audit", "events", "--type", "install.state_accepted"]);
     assert_eq!(decided[0]["payload"]["state"]["serial"], older, "{decided:#}");
-    server.ask(&["runs", "retry", "acme", "--reason", "the state was accepted"]);
+    server.cli_json(&["runs", "retry", "acme", "--reason", "the state was accepted"]);
     succeeded(&server, "acme");
     assert!(version(&fs::read(&file).unwrap()).1 > older);
 }

@@ -20,13 +20,14 @@ fn published() -> Server {
     let server = Server::up();
     let plugin = format!("files={}", program("stead-plugin-files").display());
     let app = notes_files(server.dir());
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
     server
 }
 
 /// Creates an install and returns its enrolment token.
 fn install(server: &Server, name: &str) -> String {
-    let created = server.ask(&["installs", "create", "notes-files", name, "--input", "company=A"]);
+    let created =
+        server.cli_json(&["installs", "create", "notes-files", name, "--input", "company=A"]);
     created["enrolment"]["token"].as_str().unwrap().to_string()
 }
 
@@ -147,7 +148,7 @@ fn forbidden_calls_of_a_runner_are_rejected_and_change_nothing() {
     );
     // The other runner's report is recorded once as a suspected forgery, and nothing else is
     // recorded.
-    let forged = server.ask(&["audit", "events", "--type", "runner.forgery_suspected"]);
+    let forged = server.cli_json(&["audit", "events", "--type", "runner.forgery_suspected"]);
     let [forged] = forged.as_array().unwrap().as_slice() else { panic!("{forged:#}") };
     assert_eq!(forged["payload"]["execution"], execution);
     assert_eq!(position(&server), before + 1, "something else was written");
@@ -228,7 +229,7 @@ fn a_log_chunk_above_the_limit_is_rejected_and_the_job_continues() {
         String::from_utf8_lossy(&run.stdout).contains("waiting_for_approval").then_some(())
     });
     let job = claim.path.rsplit('/').nth(1).unwrap();
-    assert_eq!(server.ask(&["jobs", "show", job])["state"], "succeeded");
+    assert_eq!(server.cli_json(&["jobs", "show", job])["state"], "succeeded");
     let log = tests::stdout_of(server.stead_for_people().args(["jobs", "logs", job]));
     assert!(!log.is_empty() && !log.contains("xxxx"), "{log}");
     // The rest of a log may arrive after the final report.
@@ -264,7 +265,7 @@ fn a_changed_manifest_or_grant_is_refused_and_the_vendor_is_informed() {
         let runner = runner(&server, &proxy, envelope);
         let rule = format!("{envelope}_signature");
         let refusal = until_some("the refusal", TIMEOUT, || {
-            let events = server.ask(&["audit", "events", "--type", "runner.refused"]);
+            let events = server.cli_json(&["audit", "events", "--type", "runner.refused"]);
             let all = events.as_array().unwrap().clone();
             all.into_iter().find(|event| event["payload"]["rule"] == rule.as_str())
         });
@@ -294,7 +295,7 @@ fn a_repeated_response_is_ignored() {
         String::from_utf8_lossy(&run.stdout).contains("waiting_for_approval").then_some(())
     });
     // The proxy responds to every further claim with the recorded response to the plan's claim.
-    server.ask(&["runs", "approve", "acme", "--all", "--reason", "the test says so"]);
+    server.cli_json(&["runs", "approve", "acme", "--all", "--reason", "the test says so"]);
     let journal = runner.data().join("journal.ndjson");
     until_some("the repeated response to be detected", TIMEOUT, || {
         let journal = std::fs::read_to_string(&journal).unwrap_or_default();

@@ -167,9 +167,10 @@ fn no_secret_is_stored_or_sent() {
     let log_options = ["--log", "debug,hyper=info,h2=info,rustls=info,sqlx=warn"];
     let server = Server::up_with("127.0.0.1:0", &log_options);
     let app = app_that_writes_secrets(&server);
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     let args = ["--auto-approve", "--input", "company=Acme"];
-    let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &args[..]].concat());
+    let created =
+        server.cli_json(&[&["installs", "create", "edge-api", "acme"], &args[..]].concat());
     let enrolment = created["enrolment"]["token"].as_str().unwrap();
     let runner = Customer::new(&server, "customer")
         .env("RUST_LOG", "debug,hyper=info,h2=info,rustls=info")
@@ -179,10 +180,10 @@ fn no_secret_is_stored_or_sent() {
         .pass("TF_VAR_shown", IN_ATTRIBUTE)
         .start(&server, enrolment);
     until_some("the provision run", TIMEOUT, || {
-        server.ask(&["runs", "list", "--install", "acme"]).as_array()?.first().cloned()
+        server.cli_json(&["runs", "list", "--install", "acme"]).as_array()?.first().cloned()
     });
     let provision = succeeded(&server, "acme");
-    server.ask(&["installs", "action", "acme", "smoke_test"]);
+    server.cli_json(&["installs", "action", "acme", "smoke_test"]);
     let action = succeeded(&server, "acme");
 
     // The jobs did write the secret, and the stored text is redacted.
@@ -193,7 +194,7 @@ fn no_secret_is_stored_or_sent() {
     assert!(log.contains("not given: nothing"), "{log}");
 
     // Terraform wrote the secret, too, in the text of its plan.
-    let jobs = server.ask(&["jobs", "list"]);
+    let jobs = server.cli_json(&["jobs", "list"]);
     let plans = |job: &&Value| job["kind"] == "plan" && job["name"] == "api";
     let plan = jobs.as_array().unwrap().iter().find(plans).unwrap_or_else(|| panic!("{jobs:#}"));
     let log =
@@ -207,12 +208,12 @@ fn no_secret_is_stored_or_sent() {
 
     // Output for users and programs.
     let search = Search::new(&[NOT_PASSED, PASSED, IN_ATTRIBUTE]);
-    for job in server.ask(&["jobs", "list"]).as_array().unwrap() {
+    for job in server.cli_json(&["jobs", "list"]).as_array().unwrap() {
         let id = job["id"].as_str().unwrap();
         let log = server.stead_for_people().args(["jobs", "logs", id]).output().unwrap();
         search.is_clean(&format!("the log of {id}"), &log.stdout);
     }
-    for run in server.ask(&["runs", "list"]).as_array().unwrap() {
+    for run in server.cli_json(&["runs", "list"]).as_array().unwrap() {
         let id = run["id"].as_str().unwrap();
         let shown = stdout_of(server.stead().args(["runs", "show", id, "--plans"]));
         search.is_clean(&format!("the plans of {id}"), shown.as_bytes());

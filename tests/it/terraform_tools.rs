@@ -76,18 +76,19 @@ fn an_install_is_managed_by_opentofu() {
 fn assert_provisions_and_deprovisions(tool: &Path) {
     let server = Server::up();
     let app = edge_api(server.dir());
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     let args = ["--auto-approve", "--input", "company=Acme"];
-    let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &args[..]].concat());
+    let created =
+        server.cli_json(&[&["installs", "create", "edge-api", "acme"], &args[..]].concat());
     let token = created["enrolment"]["token"].as_str().unwrap();
     let path = path_with_tofu(server.dir(), tool);
     let runner = Customer::new(&server, "customer").env("PATH", &path).start(&server, token);
     until("the provision run", TIMEOUT, || {
-        !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+        !server.cli_json(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
     succeeded(&server, "acme");
     each_effect_once(&runner);
-    let jobs = server.ask(&["jobs", "list", "--install", "acme"]);
+    let jobs = server.cli_json(&["jobs", "list", "--install", "acme"]);
     let jobs = jobs.as_array().unwrap();
     let ids = jobs.iter().filter(|job| job["kind"] == "plan" || job["kind"] == "apply");
     let mut log_count = 0;
@@ -98,7 +99,7 @@ fn assert_provisions_and_deprovisions(tool: &Path) {
     }
     assert!(log_count >= 12, "{jobs:#?}");
 
-    server.ask(&["installs", "deprovision", "acme", "--reason", "the end"]);
+    server.cli_json(&["installs", "deprovision", "acme", "--reason", "the end"]);
     succeeded(&server, "acme");
     assert_eq!(runner.ledger().len(), 12, "{:?}", runner.ledger());
 }
@@ -107,16 +108,17 @@ fn assert_provisions_and_deprovisions(tool: &Path) {
 fn a_step_without_a_tool_fails_with_a_hint() {
     let server = Server::up();
     let app = edge_api(server.dir());
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     let args = ["--auto-approve", "--input", "company=Acme"];
-    let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &args[..]].concat());
+    let created =
+        server.cli_json(&[&["installs", "create", "edge-api", "acme"], &args[..]].concat());
     let token = created["enrolment"]["token"].as_str().unwrap();
     let empty = server.dir().join("no-tools");
     fs::create_dir(&empty).unwrap();
     let customer = Customer::new(&server, "customer").env("PATH", empty.to_str().unwrap());
     let runner = customer.start(&server, token);
     until("the provision run", TIMEOUT, || {
-        !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+        !server.cli_json(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
     let run = tests::ended(&server, "acme");
     assert_eq!(run["state"], "failed", "{run:#}");
@@ -140,10 +142,10 @@ fn an_invalid_module_fails_its_build_with_file_and_line() {
     fs::write(module.join("wrong.tf"), "locals {\n  wrong = var.not_declared\n}\n").unwrap();
     let (code, output) = server.refused(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     assert_eq!(code, 1, "{output}");
-    let builds = server.ask(&["builds", "list", "--app", "edge-api"]);
+    let builds = server.cli_json(&["builds", "list", "--app", "edge-api"]);
     let failed = builds.as_array().unwrap().iter().find(|build| build["state"] == "failed");
     let failed = failed.unwrap_or_else(|| panic!("{builds:#}"));
-    let build = server.ask(&["builds", "show", failed["id"].as_str().unwrap()]);
+    let build = server.cli_json(&["builds", "show", failed["id"].as_str().unwrap()]);
     let detail = build["detail"].as_str().unwrap();
     assert!(detail.contains("wrong.tf:2: Reference to undeclared input variable"), "{detail}");
     // The other modules are built, because each is valid by itself.

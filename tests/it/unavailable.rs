@@ -29,7 +29,7 @@ fn up(data: &Path, control: &str) -> Output {
 /// events to the stream of its build runner.
 fn count_events_without_runners(server: &Server) -> usize {
     settled_position(server);
-    let events = server.ask(&["audit", "events", "--limit", "200"]);
+    let events = server.cli_json(&["audit", "events", "--limit", "200"]);
     let of_runner =
         |event: &&serde_json::Value| event["type"].as_str().unwrap().starts_with("runner.");
     events.as_array().unwrap().iter().filter(|event| !of_runner(event)).count()
@@ -174,7 +174,7 @@ fn two_servers_append_to_one_log() {
     );
     // A server learns of the other server's appends a moment later.
     until("all of them in the log", TIMEOUT, || {
-        let listed = first.ask(&["audit", "events", "--type", "access.token_issued"]);
+        let listed = first.cli_json(&["audit", "events", "--type", "access.token_issued"]);
         let issued = listed.as_array().unwrap().iter();
         issued.filter(|event| event["position"].as_u64().unwrap() > before).count() == 110
     });

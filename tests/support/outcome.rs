@@ -49,7 +49,7 @@ pub fn step<'r>(run: &'r Value, name: &str) -> &'r Value {
 /// Returns the position of the head of the log.
 #[track_caller]
 pub fn position(server: &Server) -> u64 {
-    let checkpoint = server.ask(&["audit", "checkpoint"]);
+    let checkpoint = server.cli_json(&["audit", "checkpoint"]);
     let found = checkpoint["size"].as_u64();
     found.unwrap_or_else(|| panic!("no size: {checkpoint:#}"))
 }
@@ -70,7 +70,7 @@ pub fn settled_position(server: &Server) -> u64 {
 /// Returns the events of a job in the log.
 #[track_caller]
 pub fn job_events(server: &Server, job: &str) -> Vec<Value> {
-    let events = server.ask(&["audit", "events", "--stream", &format!("job/{job}")]);
+    let events = server.cli_json(&["audit", "events", "--stream", &format!("job/{job}")]);
     events.as_array().unwrap().clone()
 }
 

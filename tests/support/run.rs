@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 pub fn finish(server: &Server, install: &str) -> Value {
     let started = Instant::now();
     loop {
-        let run = server.ask(&["runs", "show", install]);
+        let run = server.cli_json(&["runs", "show", install]);
         if run["state"] == "waiting_for_approval" {
             let approve = ["runs", "approve", install, "--all", "--reason", "the test says so"];
             // A newer plan may exist by now; the next iteration approves it.

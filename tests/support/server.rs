@@ -113,7 +113,7 @@ impl Server {
 
     /// Starts another build runner. It enrols with a token that the CLI created.
     pub fn build_runner(&self, more: &[&str]) -> Builder {
-        let issued = self.ask(&["runners", "create-enrolment-token"]);
+        let issued = self.cli_json(&["runners", "create-enrolment-token"]);
         Builder::start(self, issued["enrolment"]["token"].as_str().unwrap(), more)
     }
 
@@ -181,7 +181,7 @@ impl Server {
 
     /// Runs a `stead` command that must succeed, and returns its JSON output.
     #[track_caller]
-    pub fn ask(&self, args: &[&str]) -> Value {
+    pub fn cli_json(&self, args: &[&str]) -> Value {
         let text = crate::stdout_of(self.stead().args(args));
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}\n{text}"))
     }

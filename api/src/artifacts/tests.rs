@@ -9,7 +9,7 @@ use schemas::manifest::ArtifactRef;
 use serde_json::{Value, json};
 use ulid::Ulid;
 
-use crate::server::testing::{ClaimedJob, Started, build_inputs, tell};
+use crate::server::testing::{ClaimedJob, Started, append_commands, build_inputs};
 
 const REPOSITORY: &str = "shop/store";
 const LAYER: &[u8] = b"the layer";
@@ -141,7 +141,7 @@ async fn superseded_execution_is_rejected() {
         JobCommand::DeclareLost { execution, loss_reason: LossReason::NeverSpawned },
         JobCommand::Claim { execution: next, runner, session, claim_id },
     ];
-    tell(started.app(), build.job, commands).await;
+    append_commands(started.app(), build.job, commands).await;
     let rejection = started.v2(&build, Method::GET, "").send().await.unwrap();
     assert_eq!(rejection.status(), StatusCode::UNAUTHORIZED);
     let body: Value = rejection.json().await.unwrap();

@@ -242,7 +242,7 @@ mod tests {
         tokens.read_access(&token, now()).unwrap();
         let end = now() + chrono::TimeDelta::minutes(5);
         rotate(dir.path(), KeyUse::Tokens, end, now()).unwrap();
-        tokens.replace_keys(&keys.look().unwrap().unwrap());
+        tokens.replace_keys(&keys.reload_if_changed().unwrap().unwrap());
         // The second iteration reads from the cache.
         for _ in 0..2 {
             assert_eq!(tokens.read_access(&token, now()).unwrap().sub, runner);

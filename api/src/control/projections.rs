@@ -55,7 +55,7 @@ pub(super) async fn rows(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let progress = queries::rows(app, caller, name, query).await?;
     let events = progress.map(|progress| {
-        let event = Event::default().event("look").json_data(&progress);
+        let event = Event::default().event("progress").json_data(&progress);
         Ok(event.unwrap_or_else(|_| Event::default().comment("unreadable")))
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::default()))

@@ -36,9 +36,10 @@ impl Dispatch {
                 let is_claim = matches!(event, JobEvent::Claimed { .. });
                 let claim = is_claim.then(|| Box::new(stored.clone()));
                 let sequence = (sequence, part);
-                let fact = JobEventRecord { job, sequence, position, recorded_at, event, claim };
+                let domain_event =
+                    JobEventRecord { job, sequence, position, recorded_at, event, claim };
                 let now = self.moment();
-                self.state().on_job(fact, now, self.timing());
+                self.state().on_job(domain_event, now, self.timing());
             }
         } else if kind == Runner::NAME {
             let runner = id.parse().map_err(|error| unreadable(format!("{error}")))?;

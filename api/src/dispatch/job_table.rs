@@ -215,16 +215,20 @@ impl JobTable {
 
     /// Applies an event. Ignores events that were applied before, and events of jobs that were
     /// already complete.
-    pub(crate) fn apply(&mut self, fact: JobEventRecord, now: Moment) {
-        let (id, at) = (fact.job, fact.recorded_at);
-        if !self.jobs.contains_key(&id) && matches!(fact.event, JobEvent::Queued(_)) {
+    pub(crate) fn apply(&mut self, domain_event: JobEventRecord, now: Moment) {
+        let (id, at) = (domain_event.job, domain_event.recorded_at);
+        if !self.jobs.contains_key(&id) && matches!(domain_event.event, JobEvent::Queued(_)) {
             let clocks = (now.instant, now);
-            self.jobs.insert(id, TrackedJob::loaded(Job::default(), 0, fact.position, at, clocks));
+            self.jobs.insert(
+                id,
+                TrackedJob::loaded(Job::default(), 0, domain_event.position, at, clocks),
+            );
         }
         self.unindex(id);
-        if let Some(tracked) = self.jobs.get_mut(&id).filter(|known| known.sequence < fact.sequence)
+        if let Some(tracked) =
+            self.jobs.get_mut(&id).filter(|known| known.sequence < domain_event.sequence)
         {
-            tracked.apply(fact, now.instant);
+            tracked.apply(domain_event, now.instant);
         }
         self.index(id);
         if self.jobs.get(&id).is_some_and(TrackedJob::is_complete) {

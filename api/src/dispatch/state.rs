@@ -53,11 +53,11 @@ pub(crate) struct DispatchState {
 
 impl DispatchState {
     /// Applies a job event and wakes the runners that it affects.
-    pub(crate) fn on_job(&mut self, fact: JobEventRecord, now: Moment, timing: &Timing) {
-        let job = fact.job;
+    pub(crate) fn on_job(&mut self, domain_event: JobEventRecord, now: Moment, timing: &Timing) {
+        let job = domain_event.job;
         let before = self.jobs.get(job).and_then(|tracked| Some(tracked.execution()?.runner));
-        let event = fact.event.clone();
-        self.jobs.apply(fact, now);
+        let event = domain_event.event.clone();
+        self.jobs.apply(domain_event, now);
         match event {
             JobEvent::Queued(_) | JobEvent::Requeued { .. } => {
                 self.withdraw_offer(job);

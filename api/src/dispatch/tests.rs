@@ -99,9 +99,10 @@ fn apply_event(dispatch: &Dispatch, n: u128, sequence: u64, event: JobEvent) {
     let position = u64::try_from(n).unwrap() * 100 + sequence;
     let recorded_at = Timestamp::UNIX_EPOCH;
     let sequence = (sequence, 0);
-    let fact = JobEventRecord { job: job(n), sequence, position, recorded_at, event, claim: None };
+    let domain_event =
+        JobEventRecord { job: job(n), sequence, position, recorded_at, event, claim: None };
     let now = dispatch.moment();
-    dispatch.state().on_job(fact, now, dispatch.timing());
+    dispatch.state().on_job(domain_event, now, dispatch.timing());
 }
 
 fn queued(kind: JobKind, install: u128) -> JobEvent {
@@ -233,7 +234,7 @@ async fn events_decoded_from_one_stored_event_are_applied_once() {
     apply_event(&dispatch, 1, 1, queued(JobKind::Plan, 1));
     let take = |part, event| {
         let (sequence, recorded_at) = ((2, part), Timestamp::UNIX_EPOCH);
-        let fact = JobEventRecord {
+        let domain_event = JobEventRecord {
             job: job(1),
             sequence,
             position: 102,
@@ -242,7 +243,7 @@ async fn events_decoded_from_one_stored_event_are_applied_once() {
             claim: None,
         };
         let now = dispatch.moment();
-        dispatch.state().on_job(fact, now, dispatch.timing());
+        dispatch.state().on_job(domain_event, now, dispatch.timing());
         dispatch.state().jobs.get(job(1)).map(|tracked| tracked.sequence)
     };
     let lost = || JobEvent::Disconnected { execution: execution(7) };

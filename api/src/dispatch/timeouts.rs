@@ -204,7 +204,7 @@ mod tests {
 
     fn apply_event(dispatch: &Dispatch, sequence: u64, event: JobEvent) {
         let (now, recorded_at) = (dispatch.moment(), dispatch.moment().wall);
-        let fact = JobEventRecord {
+        let domain_event = JobEventRecord {
             job: JOB,
             sequence: (sequence, 0),
             position: sequence,
@@ -212,7 +212,7 @@ mod tests {
             event,
             claim: None,
         };
-        dispatch.state().on_job(fact, now, dispatch.timing());
+        dispatch.state().on_job(domain_event, now, dispatch.timing());
     }
 
     fn claim(dispatch: &Dispatch) {

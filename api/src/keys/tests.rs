@@ -39,7 +39,7 @@ fn checkpoint_key_is_listed_as_a_verifier_key() {
     assert_eq!(listed(), []);
     keys.record_log(LOG).unwrap();
     rotate(dir.path(), KeyUse::Checkpoints, now(), now() + TimeDelta::days(1)).unwrap();
-    keys.look().unwrap();
+    keys.reload_if_changed().unwrap();
     let listed = listed();
     assert_eq!(listed.len(), 2);
     for (key, verifier) in listed {
@@ -90,13 +90,13 @@ fn list_is_signed_by_former_manifest_keys() {
     let dir = tempfile::tempdir().unwrap();
     let keys = Keys::open(dir.path(), now()).unwrap();
     let (first, day) = (keys.current().manifests().verifying_key(), TimeDelta::days(1));
-    assert!(keys.look().unwrap().is_none());
+    assert!(keys.reload_if_changed().unwrap().is_none());
     rotate(dir.path(), KeyUse::Manifests, now() + day * 30, now()).unwrap();
-    let second = keys.look().unwrap().unwrap().manifests().verifying_key();
+    let second = keys.reload_if_changed().unwrap().unwrap().manifests().verifying_key();
     rotate(dir.path(), KeyUse::Manifests, now() + day * 40, now() + day * 10).unwrap();
-    let set = keys.look().unwrap().unwrap();
+    let set = keys.reload_if_changed().unwrap().unwrap();
     let third = set.manifests().verifying_key();
-    assert!(keys.look().unwrap().is_none());
+    assert!(keys.reload_if_changed().unwrap().is_none());
     // then the list verifies with each of the three keys
     for signer in [&first, &second, &third] {
         let list = list(&set, signer, now() + day * 11).unwrap();
@@ -114,7 +114,7 @@ fn immediate_rotation_ends_former_keys_and_stores_no_unused_secret() {
     let later = now() + TimeDelta::days(30);
     rotate(dir.path(), KeyUse::Tokens, later, now()).unwrap();
     rotate(dir.path(), KeyUse::Tokens, now(), now()).unwrap();
-    let set = keys.look().unwrap().unwrap();
+    let set = keys.reload_if_changed().unwrap().unwrap();
     let ends: Vec<_> = set.former(KeyUse::Tokens).map(|former| former.ended_at).collect();
     assert_eq!(ends, [now(), now()]);
     assert!(set.former.iter().all(|former| former.secret.is_none()));
@@ -133,7 +133,7 @@ fn interrupted_rotation_does_not_replace_the_key() {
     let stored = std::fs::read(&path).unwrap();
     rotate(dir.path(), KeyUse::Manifests, now(), now()).unwrap();
     std::fs::write(&path, stored).unwrap();
-    assert!(keys.look().unwrap().is_none());
+    assert!(keys.reload_if_changed().unwrap().is_none());
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn new_manifest_key_is_published_before_it_signs() {
     let (at, second) = (now() + TimeDelta::days(1), TimeDelta::seconds(1));
     // when the key is replaced
     rotate(dir.path(), KeyUse::Manifests, at + TimeDelta::days(1), at).unwrap();
-    let set = soon.look().unwrap().unwrap();
+    let set = soon.reload_if_changed().unwrap().unwrap();
     // then the server that loaded the new key publishes it, but signs with the old key, which both
     // servers publish
     let shown = list(&set, &first, at).unwrap().of(KeyUse::Manifests, at);
@@ -159,7 +159,7 @@ fn new_manifest_key_is_published_before_it_signs() {
     // and a key without remaining validity signs nothing
     let at = at + TimeDelta::hours(1);
     rotate(dir.path(), KeyUse::Manifests, at, at).unwrap();
-    let set = late.look().unwrap().unwrap();
+    let set = late.reload_if_changed().unwrap().unwrap();
     assert_eq!(public(set.manifests_at(at)), public(set.manifests()));
 }
 
@@ -168,7 +168,8 @@ fn last_size_of_a_checkpoint_key_is_recorded_once() {
     let dir = tempfile::tempdir().unwrap();
     let keys = Keys::open(dir.path(), now()).unwrap();
     rotate(dir.path(), KeyUse::Checkpoints, now() + TimeDelta::days(1), now()).unwrap();
-    let former = keys.look().unwrap().unwrap().former(KeyUse::Checkpoints).next().unwrap().key;
+    let former =
+        keys.reload_if_changed().unwrap().unwrap().former(KeyUse::Checkpoints).next().unwrap().key;
     let stored = |keys: &Keys| {
         let seals = keys.current().seal_keys().into_iter();
         seals.map(|seal| (seal.key == former, seal.last_size)).collect::<Vec<_>>()

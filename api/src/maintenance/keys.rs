@@ -25,7 +25,7 @@ pub(crate) async fn run(app: App) {
             () = app.stopping.cancelled() => return,
             _ = ticks.tick() => {}
         }
-        match app.keys.look() {
+        match app.keys.reload_if_changed() {
             Ok(None) => wrong.clear(),
             Ok(Some(keys)) => {
                 wrong.clear();

@@ -29,17 +29,17 @@ impl Access {
         let options = event_log::connect::options(url).map_err(|error| wrong(error.to_string()))?;
         let mut access = Access::of(options);
         let parsed = reqwest::Url::parse(url).map_err(|error| wrong(error.to_string()))?;
-        let mut tell = |name, value: &str| access.environment.push((name, value.into()));
+        let mut set_env = |name, value: &str| access.environment.push((name, value.into()));
         if let Some(password) = parsed.password() {
             let password = percent_encoding::percent_decode_str(password).decode_utf8();
-            tell("PGPASSWORD", &password.map_err(|error| wrong(error.to_string()))?);
+            set_env("PGPASSWORD", &password.map_err(|error| wrong(error.to_string()))?);
         }
         for (key, value) in parsed.query_pairs() {
             match &*key {
-                "password" => tell("PGPASSWORD", &value),
-                "sslrootcert" | "ssl-root-cert" | "ssl-ca" => tell("PGSSLROOTCERT", &value),
-                "sslcert" | "ssl-cert" => tell("PGSSLCERT", &value),
-                "sslkey" | "ssl-key" => tell("PGSSLKEY", &value),
+                "password" => set_env("PGPASSWORD", &value),
+                "sslrootcert" | "ssl-root-cert" | "ssl-ca" => set_env("PGSSLROOTCERT", &value),
+                "sslcert" | "ssl-cert" => set_env("PGSSLCERT", &value),
+                "sslkey" | "ssl-key" => set_env("PGSSLKEY", &value),
                 _ => {}
             }
         }
@@ -119,12 +119,12 @@ impl Tools {
         &self,
         program: &'static str,
         access: &Access,
-        tell: impl FnOnce(&mut Command),
+        configure: impl FnOnce(&mut Command),
     ) -> Result<RunningTool, EmbeddedError> {
         let mut command = Command::new(self.directory.join(program));
         command.env("LC_ALL", "C").env_remove("PGOPTIONS").env_remove("PGSERVICE");
         command.envs(access.environment.iter().map(|(name, value)| (name, value)));
-        tell(&mut command);
+        configure(&mut command);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let child = command.kill_on_drop(true).spawn().map_err(about(program))?;
         Ok(RunningTool { program, child })

@@ -18,8 +18,8 @@ pub(crate) async fn get(
     let mut shown =
         Subject { subject: subject.to_string(), state: "readable".into(), ..Subject::default() };
     for event in app.log().read_stream(&StreamId::of::<subject::Subject>(subject), 0).await? {
-        for fact in event.decode::<SubjectEvent>()? {
-            match fact {
+        for domain_event in event.decode::<SubjectEvent>()? {
+            match domain_event {
                 SubjectEvent::Shredded { by, reason } => {
                     shown.state = "shredded".into();
                     shown.shredded_at = Some(event.recorded_at);

@@ -129,8 +129,8 @@ pub(super) async fn target_of(app: &App, event: &StoredEvent) -> Option<String> 
 }
 
 async fn target(app: &App, event: &StoredEvent) -> Result<Option<String>, Problem> {
-    let facts = facts(event)?;
-    for (_, reaction) in facts.iter().flat_map(policy::react) {
+    let domain_events = domain_events(event)?;
+    for (_, reaction) in domain_events.iter().flat_map(policy::react) {
         let (of_build, job) = match reaction {
             Reaction::QueueBuild(build) | Reaction::ContinueRunsOfBuild(build) => {
                 return Ok(Some(build.to_string()));
@@ -230,7 +230,7 @@ async fn commits(
 ) -> Result<Vec<(&'static str, ReactionCommit)>, Problem> {
     let log = app.engine.log();
     let mut all = vec![];
-    for (name, reaction) in facts(event)?.iter().flat_map(policy::react) {
+    for (name, reaction) in domain_events(event)?.iter().flat_map(policy::react) {
         match reaction {
             Reaction::QueueBuild(build) => all.push((name, ReactionCommit::QueueBuild(build))),
             Reaction::Provision(install) => all.push((name, ReactionCommit::Provision(install))),
@@ -363,7 +363,7 @@ fn ignore_obsolete(result: Result<(), Problem>) -> Result<(), Problem> {
     }
 }
 
-fn facts(event: &StoredEvent) -> Result<Vec<PolicyEvent>, Problem> {
+fn domain_events(event: &StoredEvent) -> Result<Vec<PolicyEvent>, Problem> {
     Ok(match event.stream.aggregate_type.as_str() {
         "build" => decoded(event, PolicyEvent::Build)?,
         "install" => decoded(event, PolicyEvent::Install)?,
@@ -384,7 +384,7 @@ fn decoded<I: FromStr + Copy, E: Event>(
         ))
     };
     let id: I = event.stream.aggregate_id.parse().map_err(named)?;
-    Ok(event.decode()?.into_iter().map(|fact| of(id, fact)).collect())
+    Ok(event.decode()?.into_iter().map(|domain_event| of(id, domain_event)).collect())
 }
 
 #[cfg(test)]

@@ -25,17 +25,17 @@ const RETRY_DELAY: Duration = Duration::from_millis(500);
 pub(super) async fn react(
     app: &App,
     place: &PolicyConsumer,
-    facts: &[StoredEvent],
+    events: &[StoredEvent],
 ) -> Result<(), Problem> {
     let mut threads: Vec<Vec<&StoredEvent>> = vec![];
     let mut known: HashMap<String, usize> = HashMap::new();
-    for fact in facts {
-        let Some(about) = commit::target_of(app, fact).await else { continue };
+    for event in events {
+        let Some(about) = commit::target_of(app, event).await else { continue };
         match known.get(&about) {
-            Some(at) => threads[*at].push(fact),
+            Some(at) => threads[*at].push(event),
             None => {
                 known.insert(about, threads.len());
-                threads.push(vec![fact]);
+                threads.push(vec![event]);
             }
         }
     }
@@ -51,8 +51,8 @@ async fn process_in_order(
     thread: Vec<&StoredEvent>,
 ) -> Result<(), Problem> {
     let mut tries = MAX_ATTEMPTS;
-    for fact in thread {
-        if process(app, place, fact, tries).await? == ReactionOutcome::DeadLettered {
+    for event in thread {
+        if process(app, place, event, tries).await? == ReactionOutcome::DeadLettered {
             // A target that failed once will probably fail for its next event. That event gets a
             // single attempt.
             tries = 1;
@@ -70,18 +70,18 @@ enum ReactionOutcome {
 async fn process(
     app: &App,
     place: &PolicyConsumer,
-    fact: &StoredEvent,
+    event: &StoredEvent,
     tries: u32,
 ) -> Result<ReactionOutcome, Problem> {
     let mut tried = 1;
-    while let Err(problem) = commit::react_to(app, place, fact).await {
+    while let Err(problem) = commit::react_to(app, place, event).await {
         match classify(problem.code) {
             // A temporary failure may affect every target, so the caller retries the events later.
             FailureClass::Transient => return Err(problem),
             FailureClass::Obsolete | FailureClass::Impossible | FailureClass::Internal
                 if tried >= tries =>
             {
-                dead_letters::store(app, fact.position, &problem).await?;
+                dead_letters::store(app, event.position, &problem).await?;
                 return Ok(ReactionOutcome::DeadLettered);
             }
             FailureClass::Obsolete | FailureClass::Impossible | FailureClass::Internal => {

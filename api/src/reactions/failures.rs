@@ -45,13 +45,13 @@ pub(super) async fn report(app: &App, events: &[StoredEvent]) {
 async fn report_failure(app: &App, event: &StoredEvent) {
     // The policies report events that cannot be read.
     let Ok(run) = event.stream.aggregate_id.parse::<RunId>() else { return };
-    let Ok(facts) = event.decode::<RunEvent>() else { return };
+    let Ok(domain_events) = event.decode::<RunEvent>() else { return };
     let Ok(state) = app.engine.load::<Run>(run).await else { return };
-    for fact in facts {
-        if let RunEvent::StepFailed { step, reason, .. } = &fact {
+    for domain_event in domain_events {
+        if let RunEvent::StepFailed { step, reason, .. } = &domain_event {
             step_failed((run, &state), *step, reason);
         }
-        if let RunEvent::Finished { outcome: Outcome::Failed } = &fact {
+        if let RunEvent::Finished { outcome: Outcome::Failed } = &domain_event {
             run_failed(app, run, &state);
         }
     }

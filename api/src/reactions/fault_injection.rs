@@ -25,7 +25,7 @@ mod tests {
     use tests::oracle;
     use ulid::Ulid;
 
-    use crate::server::testing::{Started, tell, work};
+    use crate::server::testing::{Started, append_commands, work};
 
     /// Findings of the oracle after queued jobs have exceeded their time limit.
     async fn after_waits_that_were_too_long() -> Vec<String> {
@@ -35,7 +35,12 @@ mod tests {
         let mut work = work(JobKind::Build, manifest);
         work.queue_ttl_ms = 1;
         for _ in 0..3 {
-            tell(app, domain::ids::JobId(Ulid::new()), vec![JobCommand::Queue(work.clone())]).await;
+            append_commands(
+                app,
+                domain::ids::JobId(Ulid::new()),
+                vec![JobCommand::Queue(work.clone())],
+            )
+            .await;
         }
         tokio::time::sleep(Duration::from_millis(2_500)).await;
         oracle::check_all(&app.pool, &[]).await

@@ -165,10 +165,10 @@ async fn process_log(app: &App, owner: &str, place: &mut PolicyConsumer) -> Resu
             let detail = "the log has another format than this program reads; upgrade the server";
             return Err(Problem::new(Code::Unavailable, detail));
         }
-        for facts in events.chunks(CHUNK) {
-            lease.beside(app, place, concurrent::react(app, place, facts)).await?;
-            failures::report(app, facts).await;
-            place.position = facts.last().map_or(place.position, |last| last.position);
+        for domain_events in events.chunks(CHUNK) {
+            lease.beside(app, place, concurrent::react(app, place, domain_events)).await?;
+            failures::report(app, domain_events).await;
+            place.position = domain_events.last().map_or(place.position, |last| last.position);
             if app.stopping.is_cancelled() {
                 break;
             }

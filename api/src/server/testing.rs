@@ -111,7 +111,7 @@ impl Started {
         let (execution, runner) = (ExecutionId(Ulid::new()), RunnerId(Ulid::new()));
         let (session, claim_id) = (SessionId(Ulid::new()), "claim".to_string());
         let claim = JobCommand::Claim { execution, runner, session, claim_id };
-        tell(app, job, vec![JobCommand::Queue(work(kind, manifest)), claim]).await;
+        append_commands(app, job, vec![JobCommand::Queue(work(kind, manifest)), claim]).await;
         let (fence, deadline) = (Fence { epoch: 1, position: 1 }, app.now() + TimeDelta::hours(1));
         let token = app.tokens.job(runner, job, execution, fence, deadline, app.now()).unwrap();
         ClaimedJob { job, execution, token }
@@ -119,13 +119,13 @@ impl Started {
 }
 
 /// Appends the events of the job's commands.
-pub(crate) async fn tell(app: &App, job: JobId, commands: Vec<JobCommand>) {
+pub(crate) async fn append_commands(app: &App, job: JobId, commands: Vec<JobCommand>) {
     let mut loaded = app.log().load::<Job>(&job.to_string()).await.unwrap();
     let (expected, mut events) = (loaded.version, vec![]);
     for command in commands {
-        let facts = loaded.state.decide(command, app.now()).unwrap();
-        events.extend(facts.iter().map(|fact| NewEvent::of(fact).unwrap()));
-        loaded.evolve(facts);
+        let domain_events = loaded.state.decide(command, app.now()).unwrap();
+        events.extend(domain_events.iter().map(|domain_event| NewEvent::of(domain_event).unwrap()));
+        loaded.evolve(domain_events);
     }
     let stream = StreamId::new(Job::NAME, job.to_string());
     let meta = Meta::new(domain::actor::Actor::System, Ulid::new().to_string());

@@ -194,10 +194,10 @@ fn customer(server: &Server, balancer: &Balancer) -> (Builder, Runner) {
     let builder = server.build_runner(&[]);
     let app = notes_files(server.dir());
     let plugin = format!("files={}", program("stead-plugin-files").display());
-    server.ask(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
+    server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"]);
     let create =
         ["installs", "create", "notes-files", "acme", "--auto-approve", "--input", "company=Acme"];
-    let created = server.ask(&create);
+    let created = server.cli_json(&create);
     let plugins = server.dir().join("plugins");
     fs::create_dir(&plugins).unwrap();
     fs::copy(program("stead-plugin-files"), plugins.join("stead-plugin-files")).unwrap();

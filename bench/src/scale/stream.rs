@@ -75,9 +75,9 @@ async fn handle_command(log: &EventLog, install: &str) -> Duration {
         by: Actor::System,
         reason: None,
     };
-    let facts = loaded.state.decide(command, log.clock().now()).unwrap();
-    assert_eq!(facts.len(), 1);
-    let write = loaded.write(&facts).unwrap();
+    let domain_events = loaded.state.decide(command, log.clock().now()).unwrap();
+    assert_eq!(domain_events.len(), 1);
+    let write = loaded.write(&domain_events).unwrap();
     let meta = Meta::new(Actor::System, Ulid::new().to_string());
     log.append(Commit::of(meta, vec![write])).await.unwrap();
     began.elapsed()

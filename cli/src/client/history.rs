@@ -75,9 +75,9 @@ pub fn proven_history(bundle: &Bundle) -> Result<Option<ProvenHistory>, HistoryE
             {
                 return Err(HistoryError::LeftOut { position: event.position, stream });
             }
-            if let DomainEvent::Job(job, fact) = &one.fact
+            if let DomainEvent::Job(job, job_event) = &one.domain_event
                 && is_signed
-                && fact.is_end()
+                && job_event.is_end()
             {
                 history.signed.insert(*job);
             }
@@ -102,11 +102,12 @@ fn reported(
     payload: &str,
 ) -> Result<bool, report::ReportError> {
     let stream = (&*event.aggregate_type, &*event.aggregate_id);
-    let Some(fact) = report::ReportEvent::read(stream, &event.event_type, payload.as_bytes())
+    let Some(report_event) =
+        report::ReportEvent::read(stream, &event.event_type, payload.as_bytes())
     else {
         return Ok(false);
     };
-    let signature = reports.take(event.position, fact)?;
+    let signature = reports.take(event.position, report_event)?;
     signature.as_ref().map(report::Signature::check).transpose()?;
     Ok(signature.is_some())
 }

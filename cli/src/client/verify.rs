@@ -121,9 +121,13 @@ impl Verifier {
 
     fn check_report(&mut self, event: &EventRecord) {
         let stream = event.stream.split_once('/').unwrap_or_default();
-        let fact = ReportEvent::read(stream, &event.event_type, event.payload.get().as_bytes());
-        let Some(fact) = fact.filter(|_| self.wrong.len() < MAX_FORGED_REPORTS) else { return };
-        let report = self.reports.take(event.position, fact);
+        let report_event =
+            ReportEvent::read(stream, &event.event_type, event.payload.get().as_bytes());
+        let Some(report_event) = report_event.filter(|_| self.wrong.len() < MAX_FORGED_REPORTS)
+        else {
+            return;
+        };
+        let report = self.reports.take(event.position, report_event);
         let checked = report.and_then(|report| report.map_or(Ok(()), |report| report.check()));
         self.wrong.extend(checked.err());
     }

@@ -20,7 +20,7 @@ use super::{
 
 /// Returns the run if the event records its admission.
 pub fn admitted_run(event: &RecordedEvent) -> Option<RunId> {
-    let DomainEvent::Install(_, InstallEvent::RunAdmitted { run, .. }) = &event.fact else {
+    let DomainEvent::Install(_, InstallEvent::RunAdmitted { run, .. }) = &event.domain_event else {
         return None;
     };
     Some(*run)
@@ -29,7 +29,7 @@ pub fn admitted_run(event: &RecordedEvent) -> Option<RunId> {
 /// Returns the job if the event records that a step of a run started it.
 pub fn started_job(event: &RecordedEvent) -> Option<JobId> {
     let DomainEvent::Run(_, RunEvent::StepStarted { job, .. } | RunEvent::ApplyStarted { job, .. }) =
-        &event.fact
+        &event.domain_event
     else {
         return None;
     };
@@ -43,7 +43,7 @@ pub fn summary(event: &RecordedEvent) -> EventSummary {
         event_type: event.event_type(),
         stream: event.stream().to_string(),
         actor: event.actor.clone(),
-        reason: reason(&event.fact),
+        reason: reason(&event.domain_event),
     }
 }
 
@@ -81,28 +81,28 @@ struct RunBuilder {
 
 impl HistoryBuilder {
     fn take(&mut self, event: &RecordedEvent, in_range: bool) {
-        let run = match &event.fact {
-            DomainEvent::Install(_, fact) => {
-                let run = of_install(fact);
-                self.change(run, fact);
+        let run = match &event.domain_event {
+            DomainEvent::Install(_, domain_event) => {
+                let run = of_install(domain_event);
+                self.change(run, domain_event);
                 run
             }
-            DomainEvent::Run(run, fact) => {
-                self.run(*run).take(fact, event);
+            DomainEvent::Run(run, domain_event) => {
+                self.run(*run).take(domain_event, event);
                 if let Some(job) = started_job(event) {
                     self.of_job.insert(job, *run);
                 }
                 Some(*run)
             }
-            DomainEvent::Job(id, fact) => {
-                if let JobEvent::Queued(work) = fact
+            DomainEvent::Job(id, domain_event) => {
+                if let JobEvent::Queued(work) = domain_event
                     && let Origin::Step { run, .. } = work.origin
                 {
                     self.of_job.insert(*id, run);
                 }
                 let run = self.of_job.get(id).copied();
                 if let Some(run) = run {
-                    self.run(run).take_job(*id, fact, event, in_range);
+                    self.run(run).take_job(*id, domain_event, event, in_range);
                 }
                 run
             }
@@ -130,15 +130,15 @@ impl HistoryBuilder {
 
     /// Applies an event to the install, and records the change of a component relative to its
     /// version before the run.
-    fn change(&mut self, run: Option<RunId>, fact: &InstallEvent) {
-        let Some((run, name)) = run.zip(changed_component(fact)) else {
-            self.install.evolve(fact.clone());
+    fn change(&mut self, run: Option<RunId>, domain_event: &InstallEvent) {
+        let Some((run, name)) = run.zip(changed_component(domain_event)) else {
+            self.install.evolve(domain_event.clone());
             return;
         };
         let before = ComponentChange::settled(&self.install, name, run);
-        self.install.evolve(fact.clone());
+        self.install.evolve(domain_event.clone());
         let earlier = self.run(run).components.remove(name.unwrap_or(SANDBOX));
-        let change = earlier.unwrap_or(before).with(&self.install, name, fact);
+        let change = earlier.unwrap_or(before).with(&self.install, name, domain_event);
         self.run(run).components.insert(name.unwrap_or(SANDBOX).to_owned(), change);
     }
 
@@ -167,7 +167,7 @@ impl RunBuilder {
         })
     }
 
-    fn take(&mut self, fact: &RunEvent, event: &RecordedEvent) {
+    fn take(&mut self, domain_event: &RunEvent, event: &RecordedEvent) {
         let Some(history) = &mut self.history else { return };
         let new =
             |kind, step: Option<StepId>, digest, by: &_, reason: Option<&String>| Intervention {
@@ -179,7 +179,7 @@ impl RunBuilder {
                 at: event.at,
                 position: event.position,
             };
-        let intervention = match fact {
+        let intervention = match domain_event {
             RunEvent::Requested { install, kind, cause, by, config_version, reason } => {
                 let (install, kind, config_version) = (*install, *kind, *config_version);
                 let (cause, by, reason) = (cause.clone(), by.clone(), reason.clone());
@@ -231,10 +231,16 @@ impl RunBuilder {
         history.interventions.push(intervention);
     }
 
-    fn take_job(&mut self, job: JobId, fact: &JobEvent, event: &RecordedEvent, in_range: bool) {
+    fn take_job(
+        &mut self,
+        job: JobId,
+        domain_event: &JobEvent,
+        event: &RecordedEvent,
+        in_range: bool,
+    ) {
         let step = self.step_of.get(&job).copied();
         let target = step.and_then(|step| name_of(&self.steps, step));
-        let intervention = self.jobs.take((job, target), fact, event, in_range);
+        let intervention = self.jobs.take((job, target), domain_event, event, in_range);
         if let Some(history) = &mut self.history {
             history.interventions.extend(intervention);
         }
@@ -258,8 +264,8 @@ fn name_of(steps: &[StepSpec], step: StepId) -> Option<String> {
 }
 
 /// Returns the run that an install event belongs to. `None` if it belongs to no run.
-fn of_install(fact: &InstallEvent) -> Option<RunId> {
-    match fact {
+fn of_install(domain_event: &InstallEvent) -> Option<RunId> {
+    match domain_event {
         InstallEvent::RunAdmitted { run, .. }
         | InstallEvent::RunFinished { run, .. }
         | InstallEvent::ComponentReserved { run, .. }

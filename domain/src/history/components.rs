@@ -7,8 +7,8 @@ use crate::{
 use super::{ComponentHistory, Version};
 
 /// Returns the component that an event changes, or `Some(None)` for the sandbox.
-pub(super) fn changed_component(fact: &InstallEvent) -> Option<Option<&str>> {
-    match fact {
+pub(super) fn changed_component(domain_event: &InstallEvent) -> Option<Option<&str>> {
+    match domain_event {
         InstallEvent::SandboxApplyStarted { .. }
         | InstallEvent::SandboxApplyNotRun { .. }
         | InstallEvent::SandboxProvisioned { .. }
@@ -76,7 +76,7 @@ impl ComponentChange {
         self,
         install: &Install,
         name: Option<&str>,
-        fact: &InstallEvent,
+        domain_event: &InstallEvent,
     ) -> ComponentChange {
         let (after, incomplete) = match name {
             Some(name) => {
@@ -91,11 +91,11 @@ impl ComponentChange {
             }
         };
         let started = matches!(
-            fact,
+            domain_event,
             InstallEvent::ComponentApplyStarted { .. } | InstallEvent::SandboxApplyStarted { .. }
         );
         let not_run = matches!(
-            fact,
+            domain_event,
             InstallEvent::ComponentApplyNotRun { .. } | InstallEvent::SandboxApplyNotRun { .. }
         );
         // A second start means that the apply before it failed, and it may have changed resources.

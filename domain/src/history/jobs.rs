@@ -16,7 +16,7 @@ impl Jobs {
     pub(super) fn take(
         &mut self,
         (job, target): (JobId, Option<String>),
-        fact: &JobEvent,
+        domain_event: &JobEvent,
         event: &RecordedEvent,
         is_in_range: bool,
     ) -> Option<Intervention> {
@@ -34,16 +34,16 @@ impl Jobs {
             queued_at: None,
             ended_at: None,
         });
-        if let Some(outcome) = fact.outcome() {
+        if let Some(outcome) = domain_event.outcome() {
             (history.outcome, history.ended_at) = (Some(outcome), Some(event.at));
         }
-        if let JobEvent::Queued(work) = fact {
+        if let JobEvent::Queued(work) = domain_event {
             (history.kind, history.queued_at) = (Some(work.kind), Some(event.at));
-        } else if let JobEvent::Claimed { runner, attempt, .. } = fact {
+        } else if let JobEvent::Claimed { runner, attempt, .. } = domain_event {
             (history.runner, history.attempts) = (Some(*runner), *attempt);
-        } else if let JobEvent::Failed { detail, .. } = fact {
+        } else if let JobEvent::Failed { detail, .. } = domain_event {
             history.detail = Some(detail.clone());
-        } else if let JobEvent::OutcomeResolved { by, reason, .. } = fact {
+        } else if let JobEvent::OutcomeResolved { by, reason, .. } = domain_event {
             return Some(Intervention {
                 kind: InterventionKind::Resolved,
                 target,

@@ -15,7 +15,7 @@ use crate::{
 /// Starting from the install's own stream, these references lead to all its runs. They also lead to
 /// the jobs and builds of the runs, and to the runners that claimed the jobs.
 pub fn references(event: &RecordedEvent) -> Vec<StreamId> {
-    match &event.fact {
+    match &event.domain_event {
         DomainEvent::Install(_, event) => of_install(event).into_iter().collect(),
         DomainEvent::Run(_, event) => of_run(event),
         DomainEvent::Job(_, JobEvent::Claimed { runner, .. }) => {

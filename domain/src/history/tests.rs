@@ -39,19 +39,19 @@ fn bo() -> Actor {
 }
 
 /// Records these events from position 1, one per second.
-fn log(facts: Vec<DomainEvent>) -> Vec<RecordedEvent> {
-    let recorded = |(position, fact): (u64, DomainEvent)| RecordedEvent {
+fn log(domain_events: Vec<DomainEvent>) -> Vec<RecordedEvent> {
+    let recorded = |(position, domain_event): (u64, DomainEvent)| RecordedEvent {
         position,
         sequence: position,
         at: Timestamp::from_timestamp(position.cast_signed(), 0).unwrap(),
         actor: ann(),
-        fact,
+        domain_event,
     };
-    (1..).zip(facts).map(recorded).collect()
+    (1..).zip(domain_events).map(recorded).collect()
 }
 
-fn on_install(fact: InstallEvent) -> DomainEvent {
-    DomainEvent::Install(InstallId(Ulid(1)), fact)
+fn on_install(domain_event: InstallEvent) -> DomainEvent {
+    DomainEvent::Install(InstallId(Ulid(1)), domain_event)
 }
 
 fn created() -> DomainEvent {
@@ -146,8 +146,8 @@ fn worked(n: u128, id: u128, kind: JobKind, fails: bool) -> Vec<DomainEvent> {
             RunEvent::StepStarted { step: step(), job: job(id) }
         }
     };
-    let of_job =
-        [JobEvent::Queued(work), claimed, ended].map(|fact| DomainEvent::Job(job(id), fact));
+    let of_job = [JobEvent::Queued(work), claimed, ended]
+        .map(|domain_event| DomainEvent::Job(job(id), domain_event));
     [vec![DomainEvent::Run(run(n), began)], of_job.into()].concat()
 }
 
@@ -209,8 +209,8 @@ fn upgrade() -> Vec<RecordedEvent> {
 fn history_from(from: u64, events: &[RecordedEvent]) -> History {
     let mut install = Install::default();
     for event in events.iter().filter(|event| event.position <= from) {
-        if let DomainEvent::Install(_, fact) = &event.fact {
-            crate::decider::Decider::evolve(&mut install, fact.clone());
+        if let DomainEvent::Install(_, domain_event) = &event.domain_event {
+            crate::decider::Decider::evolve(&mut install, domain_event.clone());
         }
     }
     // As the crate `projections` does, takes the events of the install only within the range, and
@@ -301,12 +301,12 @@ fn a_run_that_ended_before_the_range_is_not_listed() {
 #[test]
 fn a_failed_apply_leaves_its_component_incomplete_and_an_apply_that_never_ran_changes_nothing() {
     let failed = |end: Vec<DomainEvent>| {
-        let facts = [
+        let domain_events = [
             vec![created(), admitted(1)],
             requested(1).into(),
             vec![deployed(1, 1), changing(1, 2)],
         ];
-        log([facts.concat(), worked(1, 11, JobKind::Apply, true), end].concat())
+        log([domain_events.concat(), worked(1, 11, JobKind::Apply, true), end].concat())
     };
     let history = history_from(1, &failed(vec![])).runs.remove(0);
     assert!(history.components[0].incomplete);

@@ -37,9 +37,12 @@ impl ReportVerifier {
     }
 
     /// Processes the report-related events of the next segment.
-    pub async fn take(&mut self, facts: Vec<(u64, ReportEvent)>) -> Result<(), VerifyError> {
-        for (position, fact) in facts {
-            match self.reports.take(position, fact) {
+    pub async fn take(
+        &mut self,
+        report_events: Vec<(u64, ReportEvent)>,
+    ) -> Result<(), VerifyError> {
+        for (position, report_event) in report_events {
+            match self.reports.take(position, report_event) {
                 Ok(signatures) => self.waiting.extend(signatures),
                 Err(wrong) => self.add_error(wrong),
             }

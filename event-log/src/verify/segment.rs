@@ -50,7 +50,7 @@ pub(super) struct Segment {
     /// Leaves after the last complete node.
     pub leaves: Vec<Hash>,
     /// Events that concern reports of runners, with their positions.
-    pub facts: Vec<(u64, ReportEvent)>,
+    pub report_events: Vec<(u64, ReportEvent)>,
 }
 
 /// Sequence and position of a stream's first and last event in a segment.
@@ -160,15 +160,15 @@ struct Walk<'r> {
     streams: HashMap<String, StreamEnds>,
     /// Buffer for the joined name of a stream, so that a known stream needs no allocation.
     name: String,
-    facts: Vec<(u64, ReportEvent)>,
+    report_events: Vec<(u64, ReportEvent)>,
 }
 
 impl<'r> Walk<'r> {
     fn new(range: &'r Range, chain: Hash, mut leaves: Vec<Hash>) -> Walk<'r> {
         let position = range.after;
         leaves.reserve(usize::try_from(range.to - position).unwrap_or(0));
-        let (streams, name, facts) = (HashMap::new(), String::new(), vec![]);
-        Walk { range, position, chain, leaves, times: None, streams, name, facts }
+        let (streams, name, report_events) = (HashMap::new(), String::new(), vec![]);
+        Walk { range, position, chain, leaves, times: None, streams, name, report_events }
     }
 
     fn take(&mut self, event: &Raw<'_>) -> Result<(), VerifyError> {
@@ -205,14 +205,14 @@ impl<'r> Walk<'r> {
         self.leaves.push(event.leaf);
         if self.range.reports {
             let stream = (event.aggregate_type, event.aggregate_id);
-            let fact = ReportEvent::read(stream, event.event_type, event.payload);
-            self.facts.extend(fact.map(|fact| (position, fact)));
+            let report_event = ReportEvent::read(stream, event.event_type, event.payload);
+            self.report_events.extend(report_event.map(|report_event| (position, report_event)));
         }
         Ok(())
     }
 
     fn end(self) -> Result<Segment, VerifyError> {
-        let Walk { range, position, chain, leaves, times, streams, facts, .. } = self;
+        let Walk { range, position, chain, leaves, times, streams, report_events, .. } = self;
         if position != range.to {
             let what = "the event is missing".into();
             return Err(Difference { position: position + 1, what }.into());
@@ -225,7 +225,7 @@ impl<'r> Walk<'r> {
             (StreamId::new(kind, id), seen)
         };
         let streams = streams.into_iter().map(named).collect();
-        Ok(Segment { chain, times, streams, nodes, leaves: rest, facts })
+        Ok(Segment { chain, times, streams, nodes, leaves: rest, report_events })
     }
 }
 

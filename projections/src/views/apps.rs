@@ -36,13 +36,13 @@ impl Projection for Apps {
     type Row = Row;
 
     fn keys(event: &RecordedEvent) -> Vec<String> {
-        let DomainEvent::App(app, _) = &event.fact else { return vec![] };
+        let DomainEvent::App(app, _) = &event.domain_event else { return vec![] };
         vec![app.to_string()]
     }
 
     fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
-        let DomainEvent::App(app, fact) = &event.fact else { return row };
-        match fact {
+        let DomainEvent::App(app, domain_event) = &event.domain_event else { return row };
+        match domain_event {
             AppEvent::Created { name } => Some(Row {
                 app: *app,
                 name: name.clone(),

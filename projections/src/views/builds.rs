@@ -63,17 +63,17 @@ impl Projection for Builds {
     type Row = Row;
 
     fn keys(event: &RecordedEvent) -> Vec<String> {
-        let DomainEvent::Build(build, _) = &event.fact else { return vec![] };
+        let DomainEvent::Build(build, _) = &event.domain_event else { return vec![] };
         vec![build.to_string()]
     }
 
     fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
-        let DomainEvent::Build(build, fact) = &event.fact else { return row };
+        let DomainEvent::Build(build, domain_event) = &event.domain_event else { return row };
         let position = event.position;
         let ended = |row: Option<Row>, state| {
             row.map(|row| Row { state, ended_at: Some(event.at), position, ..row })
         };
-        match fact {
+        match domain_event {
             BuildEvent::Requested(order) => Some(Row {
                 build: *build,
                 order: order.clone(),

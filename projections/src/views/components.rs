@@ -37,14 +37,16 @@ impl Projection for Components {
     type Row = Row;
 
     fn keys(event: &RecordedEvent) -> Vec<String> {
-        let DomainEvent::Component(component, _) = &event.fact else { return vec![] };
+        let DomainEvent::Component(component, _) = &event.domain_event else { return vec![] };
         vec![component.to_string()]
     }
 
     fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
-        let DomainEvent::Component(component, fact) = &event.fact else { return row };
+        let DomainEvent::Component(component, domain_event) = &event.domain_event else {
+            return row;
+        };
         let (updated_at, position) = (event.at, event.position);
-        let (definition, retired) = match (fact, row.map(|row| row.definition)) {
+        let (definition, retired) = match (domain_event, row.map(|row| row.definition)) {
             (ComponentEvent::Defined(definition), _) => (definition.clone(), false),
             (
                 ComponentEvent::Changed { definition, kind, config_version }

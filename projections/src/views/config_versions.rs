@@ -40,16 +40,16 @@ impl Projection for ConfigVersions {
     type Row = Row;
 
     fn keys(event: &RecordedEvent) -> Vec<String> {
-        let DomainEvent::App(app, fact) = &event.fact else { return vec![] };
-        match fact {
+        let DomainEvent::App(app, domain_event) = &event.domain_event else { return vec![] };
+        match domain_event {
             AppEvent::ConfigPublished(published) => vec![key(*app, published.config_version)],
             AppEvent::Created { .. } => vec![],
         }
     }
 
     fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
-        let DomainEvent::App(app, fact) = &event.fact else { return row };
-        match fact {
+        let DomainEvent::App(app, domain_event) = &event.domain_event else { return row };
+        match domain_event {
             AppEvent::ConfigPublished(published) => Some(Row {
                 app: *app,
                 published: published.clone(),

@@ -38,13 +38,13 @@ impl Projection for Enrolments {
     type Row = Row;
 
     fn keys(event: &RecordedEvent) -> Vec<String> {
-        let DomainEvent::Enrolment(token, _) = &event.fact else { return vec![] };
+        let DomainEvent::Enrolment(token, _) = &event.domain_event else { return vec![] };
         vec![token.to_string()]
     }
 
     fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
-        let DomainEvent::Enrolment(token, fact) = &event.fact else { return row };
-        match fact {
+        let DomainEvent::Enrolment(token, domain_event) = &event.domain_event else { return row };
+        match domain_event {
             EnrolmentEvent::Issued(issue) => Some(Row {
                 token: *token,
                 issue: issue.clone(),

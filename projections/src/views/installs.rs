@@ -123,12 +123,12 @@ impl Projection for Installs {
     type Row = Row;
 
     fn keys(event: &RecordedEvent) -> Vec<String> {
-        let DomainEvent::Install(install, _) = &event.fact else { return vec![] };
+        let DomainEvent::Install(install, _) = &event.domain_event else { return vec![] };
         vec![install.to_string()]
     }
 
     fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
-        let DomainEvent::Install(install, fact) = &event.fact else { return row };
+        let DomainEvent::Install(install, domain_event) = &event.domain_event else { return row };
         let mut row = row.unwrap_or_else(|| Row {
             install: *install,
             state: Install::default(),
@@ -140,7 +140,7 @@ impl Projection for Installs {
             updated_at: event.at,
             position: event.position,
         });
-        match fact {
+        match domain_event {
             InstallEvent::RunAdmitted { .. } => row.admit(event.at),
             InstallEvent::RunFinished { run, outcome } => row.close(*run, *outcome),
             InstallEvent::ComponentDeployed { name, run, .. } => {
@@ -183,7 +183,7 @@ impl Projection for Installs {
             | InstallEvent::StateAccepted { .. }
             | InstallEvent::Deprovisioned { .. } => {}
         }
-        row.state.evolve(fact.clone());
+        row.state.evolve(domain_event.clone());
         (row.updated_at, row.position) = (event.at, event.position);
         Some(row)
     }

@@ -79,13 +79,13 @@ impl Projection for JobQueue {
     type Row = Row;
 
     fn keys(event: &RecordedEvent) -> Vec<String> {
-        let DomainEvent::Job(job, _) = &event.fact else { return vec![] };
+        let DomainEvent::Job(job, _) = &event.domain_event else { return vec![] };
         vec![job.to_string()]
     }
 
     fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
-        let DomainEvent::Job(job, fact) = &event.fact else { return row };
-        match fact {
+        let DomainEvent::Job(job, domain_event) = &event.domain_event else { return row };
+        match domain_event {
             JobEvent::Queued(work) => Some(Row {
                 job: *job,
                 kind: work.kind,

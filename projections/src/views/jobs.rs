@@ -34,18 +34,18 @@ impl Projection for Jobs {
     type Row = Row;
 
     fn keys(event: &RecordedEvent) -> Vec<String> {
-        let DomainEvent::Job(job, _) = &event.fact else { return vec![] };
+        let DomainEvent::Job(job, _) = &event.domain_event else { return vec![] };
         vec![job.to_string()]
     }
 
     fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
-        let DomainEvent::Job(job, fact) = &event.fact else { return row };
-        let mut row = match (row, fact) {
+        let DomainEvent::Job(job, domain_event) = &event.domain_event else { return row };
+        let mut row = match (row, domain_event) {
             (_, JobEvent::Queued(work)) => Row::queued(*job, work.clone(), event),
             (Some(row), _) => row,
             (None, _) => return None,
         };
-        row.take(fact, event);
+        row.take(domain_event, event);
         row.position = event.position;
         Some(row)
     }

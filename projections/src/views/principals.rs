@@ -36,13 +36,13 @@ impl Projection for Principals {
     type Row = Row;
 
     fn keys(event: &RecordedEvent) -> Vec<String> {
-        let DomainEvent::Access(principal, _) = &event.fact else { return vec![] };
+        let DomainEvent::Access(principal, _) = &event.domain_event else { return vec![] };
         vec![principal.to_string()]
     }
 
     fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
-        let DomainEvent::Access(principal, fact) = &event.fact else { return row };
-        match fact {
+        let DomainEvent::Access(principal, domain_event) = &event.domain_event else { return row };
+        match domain_event {
             AccessEvent::PrincipalAdded { kind, name_ref } => Some(Row {
                 principal: *principal,
                 kind: *kind,

@@ -62,12 +62,12 @@ impl Projection for Runners {
     type Row = Row;
 
     fn keys(event: &RecordedEvent) -> Vec<String> {
-        let DomainEvent::Runner(runner, _) = &event.fact else { return vec![] };
+        let DomainEvent::Runner(runner, _) = &event.domain_event else { return vec![] };
         vec![runner.to_string()]
     }
 
     fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
-        let DomainEvent::Runner(runner, fact) = &event.fact else { return row };
+        let DomainEvent::Runner(runner, domain_event) = &event.domain_event else { return row };
         let mut row = row.unwrap_or_else(|| Row {
             runner: *runner,
             state: Runner::default(),
@@ -75,7 +75,7 @@ impl Projection for Runners {
             enrolled_at: event.at,
             position: event.position,
         });
-        match fact {
+        match domain_event {
             RunnerEvent::Disabled { reason, .. } | RunnerEvent::Revoked { reason, .. } => {
                 row.reason = Some(reason.clone());
             }
@@ -91,7 +91,7 @@ impl Projection for Runners {
             | RunnerEvent::CloneSuspected { .. }
             | RunnerEvent::ForgerySuspected { .. } => {}
         }
-        row.state.evolve(fact.clone());
+        row.state.evolve(domain_event.clone());
         row.position = event.position;
         Some(row)
     }

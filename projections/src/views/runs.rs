@@ -129,12 +129,12 @@ impl Projection for Runs {
     type Row = Row;
 
     fn keys(event: &RecordedEvent) -> Vec<String> {
-        let DomainEvent::Run(run, _) = &event.fact else { return vec![] };
+        let DomainEvent::Run(run, _) = &event.domain_event else { return vec![] };
         vec![run.to_string()]
     }
 
     fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
-        let DomainEvent::Run(run, fact) = &event.fact else { return row };
+        let DomainEvent::Run(run, domain_event) = &event.domain_event else { return row };
         let mut row = row.unwrap_or_else(|| Row {
             run: *run,
             state: Run::default(),
@@ -152,7 +152,7 @@ impl Projection for Runs {
             reason: reason.cloned(),
             at: event.at,
         };
-        match fact {
+        match domain_event {
             RunEvent::StepStarted { step, .. } => {
                 let times = row.times.entry(*step).or_default();
                 times.started_at = times.started_at.or(Some(event.at));
@@ -191,7 +191,7 @@ impl Projection for Runs {
             | RunEvent::StepRetryScheduled { .. }
             | RunEvent::CancelRequested { .. } => {}
         }
-        row.state.evolve(fact.clone());
+        row.state.evolve(domain_event.clone());
         row.position = event.position;
         Some(row)
     }

@@ -57,8 +57,8 @@ impl Row {
         self.timers.values().map(|due| due.at).min()
     }
 
-    fn job(&mut self, fact: &JobEvent) {
-        match fact {
+    fn job(&mut self, domain_event: &JobEvent) {
+        match domain_event {
             JobEvent::Requeued { execution, .. }
             | JobEvent::Succeeded { execution, .. }
             | JobEvent::Lost { execution, .. } => {
@@ -89,8 +89,8 @@ impl Row {
         }
     }
 
-    fn run(&mut self, run: RunId, fact: &RunEvent) {
-        match fact {
+    fn run(&mut self, run: RunId, domain_event: &RunEvent) {
+        match domain_event {
             RunEvent::ApprovalRequested { step, digest, expires_at } => {
                 let timer = Timer::ApprovalExpiry { run, step: *step, digest: digest.clone() };
                 self.timers.insert(*step, Due { at: *expires_at, timer });
@@ -122,14 +122,14 @@ impl Row {
 
 impl Projection for Timers {
     const NAME: &'static str = "timers";
-    const VERSION: i32 = 2;
+    const VERSION: i32 = 1;
     const CLASS: Class = Class::Synchronous;
     const AGGREGATES: &'static [&'static str] = &[Job::NAME, Run::NAME];
     const COLUMNS: &'static [(&'static str, Type)] = &[("due_at", Type::Time)];
     type Row = Row;
 
     fn keys(event: &RecordedEvent) -> Vec<String> {
-        match &event.fact {
+        match &event.domain_event {
             DomainEvent::Job(job, _) => vec![job.to_string()],
             DomainEvent::Run(run, _) => vec![run.to_string()],
             DomainEvent::Access(..)
@@ -146,9 +146,9 @@ impl Projection for Timers {
 
     fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
         let mut row = row.unwrap_or_default();
-        match &event.fact {
-            DomainEvent::Job(_, fact) => row.job(fact),
-            DomainEvent::Run(run, fact) => row.run(*run, fact),
+        match &event.domain_event {
+            DomainEvent::Job(_, domain_event) => row.job(domain_event),
+            DomainEvent::Run(run, domain_event) => row.run(*run, domain_event),
             DomainEvent::Access(..)
             | DomainEvent::App(..)
             | DomainEvent::Build(..)

@@ -52,10 +52,12 @@ impl Projection for Tokens {
     type Row = Row;
 
     fn keys(event: &RecordedEvent) -> Vec<String> {
-        let DomainEvent::Access(principal, fact) = &event.fact else { return vec![] };
+        let DomainEvent::Access(principal, domain_event) = &event.domain_event else {
+            return vec![];
+        };
         // The key starts with the principal, so that the row derives from the principal's stream
         // only.
-        match fact {
+        match domain_event {
             AccessEvent::TokenIssued(token) => vec![format!("{principal}/{}", token.token)],
             AccessEvent::TokenRevoked { token } => vec![format!("{principal}/{token}")],
             AccessEvent::PrincipalAdded { .. }
@@ -65,8 +67,8 @@ impl Projection for Tokens {
     }
 
     fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
-        let DomainEvent::Access(principal, fact) = &event.fact else { return row };
-        match fact {
+        let DomainEvent::Access(principal, domain_event) = &event.domain_event else { return row };
+        match domain_event {
             AccessEvent::TokenIssued(issued) => Some(Row {
                 token: issued.token,
                 principal: *principal,

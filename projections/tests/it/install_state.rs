@@ -67,9 +67,9 @@ impl Scenario {
             for event in self.install.decide(command, at).unwrap() {
                 self.install.evolve(event.clone());
                 self.events += 1;
-                let fact = DomainEvent::Install(INSTALL, event);
+                let domain_event = DomainEvent::Install(INSTALL, event);
                 let (position, actor) = (self.events, Actor::System);
-                let event = RecordedEvent { position, sequence: position, at, actor, fact };
+                let event = RecordedEvent { position, sequence: position, at, actor, domain_event };
                 self.row = Installs::apply(&INSTALL.to_string(), self.row.take(), &event);
             }
         }

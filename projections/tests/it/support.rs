@@ -40,10 +40,10 @@ pub async fn handle<D: Decider>(
     command: D::Command,
 ) -> Appended {
     let mut loaded = log.load::<D>(&id.to_string()).await.unwrap();
-    let facts = loaded.state.decide(command, now).unwrap();
-    let write = loaded.write(&facts).unwrap();
+    let domain_events = loaded.state.decide(command, now).unwrap();
+    let write = loaded.write(&domain_events).unwrap();
     let appended = log.append(Commit::of(meta(), vec![write])).await.unwrap();
-    loaded.evolve(facts);
+    loaded.evolve(domain_events);
     log.cache_state(&loaded);
     appended
 }

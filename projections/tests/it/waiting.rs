@@ -39,12 +39,17 @@ fn digest(n: u8) -> Digest {
     format!("sha256:{n:064x}").parse().unwrap()
 }
 
-fn row<P: Projection>(facts: impl IntoIterator<Item = DomainEvent>) -> P::Row {
+fn row<P: Projection>(domain_events: impl IntoIterator<Item = DomainEvent>) -> P::Row {
     let mut row = None;
-    for (at, fact) in facts.into_iter().enumerate() {
+    for (at, domain_event) in domain_events.into_iter().enumerate() {
         let position = at as u64 + 1;
-        let event =
-            RecordedEvent { position, sequence: position, at: NOW, actor: Actor::System, fact };
+        let event = RecordedEvent {
+            position,
+            sequence: position,
+            at: NOW,
+            actor: Actor::System,
+            domain_event,
+        };
         let key = P::keys(&event).pop().unwrap();
         row = P::apply(&key, row, &event);
     }
@@ -59,8 +64,10 @@ fn install(later: Vec<InstallEvent>) -> installs::Row {
         inputs: BTreeMap::new(),
         auto_approve: false,
     };
-    let facts = [vec![created], later].concat();
-    row::<Installs>(facts.into_iter().map(|fact| DomainEvent::Install(INSTALL, fact)))
+    let domain_events = [vec![created], later].concat();
+    row::<Installs>(
+        domain_events.into_iter().map(|domain_event| DomainEvent::Install(INSTALL, domain_event)),
+    )
 }
 
 fn spec(step: StepId, target: Target, depends_on: Vec<StepId>) -> StepSpec {
@@ -88,8 +95,8 @@ fn run(later: Vec<RunEvent>) -> runs::Row {
         spec(SANDBOX, Target::Sandbox { build: BUILD }, vec![]),
         spec(WEB, web, vec![SANDBOX]),
     ];
-    let facts = [vec![requested, RunEvent::Planned { steps, position: 1 }], later].concat();
-    row::<Runs>(facts.into_iter().map(|fact| DomainEvent::Run(RUN, fact)))
+    let domain_events = [vec![requested, RunEvent::Planned { steps, position: 1 }], later].concat();
+    row::<Runs>(domain_events.into_iter().map(|domain_event| DomainEvent::Run(RUN, domain_event)))
 }
 
 fn started(step: StepId) -> RunEvent {
@@ -109,8 +116,8 @@ fn job(later: Vec<JobEvent>) -> jobs::Row {
         deadline_ms: 1000,
         queue_ttl_ms: 1000,
     });
-    let facts = [vec![queued], later].concat();
-    row::<Jobs>(facts.into_iter().map(|fact| DomainEvent::Job(JOB, fact)))
+    let domain_events = [vec![queued], later].concat();
+    row::<Jobs>(domain_events.into_iter().map(|domain_event| DomainEvent::Job(JOB, domain_event)))
 }
 
 fn claimed() -> JobEvent {
@@ -134,8 +141,10 @@ fn runner(later: Vec<RunnerEvent>) -> runners::Row {
         host: Host { os: "linux".into(), arch: "x86_64".into(), hostname: None },
         enrolment: TokenId(Ulid(13)),
     });
-    let facts = [vec![enrolled], later].concat();
-    row::<Runners>(facts.into_iter().map(|fact| DomainEvent::Runner(RUNNER, fact)))
+    let domain_events = [vec![enrolled], later].concat();
+    row::<Runners>(
+        domain_events.into_iter().map(|domain_event| DomainEvent::Runner(RUNNER, domain_event)),
+    )
 }
 
 fn build(later: Vec<BuildEvent>) -> builds::Row {
@@ -147,8 +156,10 @@ fn build(later: Vec<BuildEvent>) -> builds::Row {
         source: digest(2),
         kind: "terraform_module".into(),
     });
-    let facts = [vec![requested], later].concat();
-    row::<Builds>(facts.into_iter().map(|fact| DomainEvent::Build(BUILD, fact)))
+    let domain_events = [vec![requested], later].concat();
+    row::<Builds>(
+        domain_events.into_iter().map(|domain_event| DomainEvent::Build(BUILD, domain_event)),
+    )
 }
 
 fn why(step: StepId, run: &runs::Row, install: &installs::Row) -> Option<Waiting> {
@@ -292,10 +303,10 @@ fn a_job_waits_for_its_runner_a_slot_or_a_resolution() {
     let silent = RunnerEvent::Disconnected { last_contact_at: NOW, stopped: false };
     let revoked = RunnerEvent::Revoked { by: Actor::System, reason: "stolen".into() };
     assert_eq!(on(of_job(&queued, None, 0)), Some("runner"));
-    for fact in
+    for domain_event in
         [disabled, silent, revoked, RunnerEvent::Drained { by: Actor::System, reason: None }]
     {
-        let runner = runner(vec![fact]);
+        let runner = runner(vec![domain_event]);
         assert_eq!(
             on(of_job(&queued, Some(awaited(&runner)), 3)),
             Some("runner"),

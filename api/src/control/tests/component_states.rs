@@ -46,7 +46,7 @@ async fn complete_plan_from(app: &App, job: JobId, serial: u64) {
             Report::Finished(ExecutionResult::Succeeded { exit_code: Some(0), not_ended: vec![] }),
         ),
     ];
-    testing::tell(app, job, commands).await;
+    testing::append_commands(app, job, commands).await;
 }
 
 #[tokio::test]

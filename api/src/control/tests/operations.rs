@@ -85,7 +85,7 @@ async fn resolution_is_shown_with_its_user_and_reason() {
         JobCommand::Report { execution, seq: 1, report: Report::Started, signed: None },
         JobCommand::DeclareLost { execution, loss_reason: LossReason::ExecutionNotInJournal },
     ];
-    testing::tell(app, job, commands).await;
+    testing::append_commands(app, job, commands).await;
     let unresolved = wait_for(async || owner.job(job).await.ok()).await;
     assert_eq!(unresolved.resolution, None);
     let verdict = ResolveAs::Failed;

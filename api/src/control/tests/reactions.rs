@@ -45,10 +45,15 @@ pub(super) async fn wait_for<T>(mut condition: impl AsyncFnMut() -> Option<T>) -
 }
 
 /// Appends an event to the stream of an install.
-pub(super) async fn append_event(log: &EventLog, install: InstallId, event: &str, fact: Value) {
+pub(super) async fn append_event(
+    log: &EventLog,
+    install: InstallId,
+    event: &str,
+    domain_event: Value,
+) {
     let stream = StreamId::new("install", install.to_string());
     let expected = log.version(&stream).await.unwrap();
-    let (event_type, payload) = (event.to_owned().into(), fact.to_string());
+    let (event_type, payload) = (event.to_owned().into(), domain_event.to_string());
     let events = vec![NewEvent { event_type, event_version: "1".into(), payload, customer: None }];
     let commit = Commit::of(meta(), vec![Write { stream, expected, events }]);
     log.append(commit).await.unwrap();
@@ -126,7 +131,7 @@ pub(super) async fn complete_job(app: &App, job: JobId, result: Report) {
             Report::Finished(ExecutionResult::Succeeded { exit_code: Some(0), not_ended: vec![] }),
         ),
     ];
-    testing::tell(app, job, commands).await;
+    testing::append_commands(app, job, commands).await;
 }
 
 #[tokio::test]

@@ -7,19 +7,20 @@ use tokio::time::Instant;
 use super::{JobEventRecord, OpenLog, TrackedJob};
 
 impl TrackedJob {
-    pub(super) fn apply(&mut self, fact: JobEventRecord, now: Instant) {
-        self.sequence = fact.sequence;
-        match &fact.event {
+    pub(super) fn apply(&mut self, domain_event: JobEventRecord, now: Instant) {
+        self.sequence = domain_event.sequence;
+        match &domain_event.event {
             JobEvent::Queued(work) => {
                 self.expires_at = now + Duration::from_millis(work.queue_ttl_ms);
             }
             JobEvent::Claimed { runner, deadline, .. } => {
                 (self.last_contact, self.last_runner) = (now, Some(*runner));
-                self.expires_at = now + (*deadline - fact.recorded_at).to_std().unwrap_or_default();
-                self.claim = fact.claim;
+                self.expires_at =
+                    now + (*deadline - domain_event.recorded_at).to_std().unwrap_or_default();
+                self.claim = domain_event.claim;
             }
             JobEvent::Requeued { execution, .. } => {
-                (self.order, self.queued_at) = (fact.position, fact.recorded_at);
+                (self.order, self.queued_at) = (domain_event.position, domain_event.recorded_at);
                 let queue_ttl = self.queue_ttl().and_then(|wait| wait.to_std().ok());
                 self.expires_at = now + queue_ttl.unwrap_or_default();
                 self.end_execution(Some(*execution), now);
@@ -48,7 +49,7 @@ impl TrackedJob {
             | JobEvent::LogDiverged { .. }
             | JobEvent::LateResultReported { .. } => {}
         }
-        self.job.evolve(fact.event);
+        self.job.evolve(domain_event.event);
     }
 
     /// Records the end of an execution, whose log may still be arriving.

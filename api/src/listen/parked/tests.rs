@@ -30,10 +30,10 @@ struct Served {
 /// Serves `/wait`, which defers its response and includes the request's body, and `/`, which
 /// responds immediately.
 async fn served(tls: Option<tokio_rustls::TlsAcceptor>) -> Served {
-    let (tell, waits) = mpsc::unbounded_channel();
+    let (requests, waits) = mpsc::unbounded_channel();
     let wait = move |parked: Option<Extension<ParkedResponse>>, body: String| {
         let (sender, receiver) = oneshot::channel();
-        tell.send(sender).unwrap();
+        requests.send(sender).unwrap();
         let later = receiver.map(move |text| format!("{body} {}", text.unwrap()).into_response());
         async move {
             match parked {
@@ -92,9 +92,9 @@ async fn deferred_response_equals_a_direct_one_and_keeps_the_connection() {
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     for (body, text) in [("first", "yes"), ("second", "no")] {
         stream.write_all(&call("/wait", body, "")).await.unwrap();
-        let tell = served.next().await;
+        let sender = served.next().await;
         tokio::time::sleep(Duration::from_millis(50)).await;
-        tell.send(text).unwrap();
+        sender.send(text).unwrap();
         let response = read_response(&mut stream, &format!("{body} {text}")).await;
         assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
         assert!(
@@ -115,10 +115,10 @@ async fn request_during_a_deferred_response_is_served_after_it() {
     // waits.
     let two = [call("/wait", "first", ""), call("/wait", "second", "")].concat();
     stream.write_all(&two).await.unwrap();
-    let tell = served.next().await;
+    let sender = served.next().await;
     stream.write_all(&call("/", "", "")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
-    tell.send("yes").unwrap();
+    sender.send("yes").unwrap();
     read_response(&mut stream, "first yes").await;
     served.next().await.send("too").unwrap();
     let rest = read_response(&mut stream, "at once").await;
@@ -131,10 +131,10 @@ async fn disconnect_drops_the_deferred_response() {
     let mut served = served(None).await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     stream.write_all(&call("/wait", "x", "")).await.unwrap();
-    let mut tell = served.next().await;
-    assert!(!tell.is_closed());
+    let mut sender = served.next().await;
+    assert!(!sender.is_closed());
     drop(stream);
-    soon(tell.closed()).await;
+    soon(sender.closed()).await;
     served.end().await;
 }
 
@@ -143,10 +143,10 @@ async fn last_response_before_shutdown_closes_the_connection() {
     let mut served = served(None).await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     stream.write_all(&call("/wait", "x", "")).await.unwrap();
-    let tell = served.next().await;
+    let sender = served.next().await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     served.stop.cancel();
-    tell.send("bye").unwrap();
+    sender.send("bye").unwrap();
     let mut response = String::new();
     soon(stream.read_to_string(&mut response)).await.unwrap();
     assert!(response.contains("connection: close") && response.ends_with("x bye"), "{response}");
@@ -158,9 +158,9 @@ async fn endless_deferred_response_is_cut_at_shutdown() {
     let mut served = served(None).await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     stream.write_all(&call("/wait", "x", "")).await.unwrap();
-    let mut tell = served.next().await;
+    let mut sender = served.next().await;
     served.stop.cancel();
-    timeout(Duration::from_secs(30), tell.closed()).await.expect("cut after the drain");
+    timeout(Duration::from_secs(30), sender.closed()).await.expect("cut after the drain");
     served.end().await;
 }
 
@@ -187,11 +187,11 @@ async fn deferred_response_does_not_cut_an_unsent_response() {
     let request = timeout(Duration::from_millis(500), served.waits.recv()).await;
     let mut answers = vec![0; LARGE];
     soon(stream.read_exact(&mut answers)).await.unwrap();
-    let tell = match request {
-        Ok(tell) => tell.unwrap(),
+    let sender = match request {
+        Ok(sender) => sender.unwrap(),
         Err(_) => served.next().await,
     };
-    tell.send("later").unwrap();
+    sender.send("later").unwrap();
     let mut rest = Vec::new();
     while !rest.ends_with(b"x later") {
         assert_ne!(soon(stream.read_buf(&mut rest)).await.unwrap(), 0);
@@ -216,18 +216,18 @@ async fn deferred_responses_work_over_tls() {
         for body in ["first", "second"] {
             let url = format!("https://{}/wait", served.address);
             let request = tokio::spawn(client.post(url).body(body).send());
-            let tell = served.next().await;
+            let sender = served.next().await;
             tokio::time::sleep(Duration::from_millis(50)).await;
-            tell.send("yes").unwrap();
+            sender.send("yes").unwrap();
             let response = soon(request).await.unwrap().unwrap();
             assert_eq!(response.text().await.unwrap(), format!("{body} yes"));
         }
         let url = format!("https://{}/wait", served.address);
         let request = tokio::spawn(client.post(url).send());
-        let mut tell = served.next().await;
+        let mut sender = served.next().await;
         request.abort();
         drop((request, client));
-        soon(tell.closed()).await;
+        soon(sender.closed()).await;
     }
     served.end().await;
 }

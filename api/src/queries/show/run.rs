@@ -165,15 +165,15 @@ fn reason(step: &StepOf) -> Option<String> {
     }
 }
 
-fn plan(facts: &StepPlan) -> Plan {
+fn plan(plan: &StepPlan) -> Plan {
     Plan {
-        digest: facts.digest.clone(),
-        noop: facts.noop,
-        add: facts.add,
-        change: facts.change,
-        destroy: facts.destroy,
+        digest: plan.digest.clone(),
+        noop: plan.noop,
+        add: plan.add,
+        change: plan.change,
+        destroy: plan.destroy,
         tool: None,
-        summary: facts.summary.clone(),
+        summary: plan.summary.clone(),
     }
 }
 

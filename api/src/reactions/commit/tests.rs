@@ -26,14 +26,14 @@ async fn panicking_reaction_is_an_internal_error_and_stops_no_other() {
     let stream = StreamId::new("install", InstallId(Ulid::new()).to_string());
     let payload =
         json!({"type": "stack_outputs_reported", "runner": RunnerId(Ulid::new()), "outputs": {}});
-    let fact = NewEvent {
+    let domain_event = NewEvent {
         event_type: "install.stack_outputs_reported".into(),
         event_version: "1".into(),
         payload: payload.to_string(),
         customer: None,
     };
     let meta = Meta::new(Actor::System, "cmd");
-    let write = Write { stream, expected: 0, events: vec![fact] };
+    let write = Write { stream, expected: 0, events: vec![domain_event] };
     let at = app.log().append(Commit::of(meta, vec![write])).await.unwrap().last;
     let event = app.log().read(at - 1, 1).await.unwrap().remove(0);
     let (name, version, shard) = CONSUMER;

@@ -27,7 +27,7 @@ fn claims(world: &World, agent: &Agent, new: &SigningKey) -> RekeyAssertion {
     RekeyAssertion { sub, aud, iat, exp: iat + 60, identity_key: public(new) }
 }
 
-fn ask(claims: &RekeyAssertion, former: &SigningKey, new: &SigningKey) -> Value {
+fn rekey_body(claims: &RekeyAssertion, former: &SigningKey, new: &SigningKey) -> Value {
     json!({"assertion": sign(claims, former).unwrap(), "proof": sign(claims, new).unwrap()})
 }
 
@@ -38,7 +38,7 @@ async fn rekey(world: &World, body: &Value) -> TestResponse {
 /// Replaces the runner's key at this server. Returns the new key.
 pub(super) async fn rekeyed(world: &World, agent: &Agent) -> SigningKey {
     let new = key();
-    rekey(world, &ask(&claims(world, agent, &new), &agent.key, &new)).await.ok();
+    rekey(world, &rekey_body(&claims(world, agent, &new), &agent.key, &new)).await.ok();
     new
 }
 
@@ -55,7 +55,7 @@ async fn new_key_replaces_the_former_one() {
     world.open(&mut agent, "j", json!([])).await;
     let (former, new) = (agent.key.clone(), key());
     // when it registers a new key, and repeats the request because the response was lost
-    let body = ask(&claims(&world, &agent, &new), &former, &new);
+    let body = rekey_body(&claims(&world, &agent, &new), &former, &new);
     let response = rekey(&world, &body).await.ok();
     assert_eq!(
         (&response["identity_key"], &response["runner"]),
@@ -63,7 +63,7 @@ async fn new_key_replaces_the_former_one() {
     );
     rekey(&world, &body).await.ok();
     // and again with a new assertion
-    rekey(&world, &ask(&claims(&world, &agent, &new), &former, &new)).await.ok();
+    rekey(&world, &rekey_body(&claims(&world, &agent, &new), &former, &new)).await.ok();
     assert_eq!(keys_of(&world, &agent).await, 1);
     // then the former key gets no token and opens no session, but the new one does
     let token = json!({"assertion": world.assertion(agent.id, &former)});
@@ -91,14 +91,14 @@ async fn rekey_requires_assertions_by_both_keys() {
     let rejection = async |body: Value| {
         rekey(&world, &body).await.rejected(401, "assertion_invalid");
     };
-    rejection(ask(&assertion, &thief, &new)).await;
-    rejection(ask(&assertion, &agent.key, &thief)).await;
-    rejection(ask(&assertion, &new, &new)).await;
+    rejection(rekey_body(&assertion, &thief, &new)).await;
+    rejection(rekey_body(&assertion, &agent.key, &thief)).await;
+    rejection(rekey_body(&assertion, &new, &new)).await;
     // Two assertions that differ, and one for another purpose.
     let other = claims(&world, &agent, &thief);
     rejection(json!({"assertion": sign(&other, &agent.key).unwrap(), "proof": sign(&assertion, &new).unwrap()}))
         .await;
-    rejection(ask(
+    rejection(rekey_body(
         &RekeyAssertion { aud: AUD_TOKEN.into(), ..assertion.clone() },
         &agent.key,
         &new,
@@ -110,11 +110,15 @@ async fn rekey_requires_assertions_by_both_keys() {
         exp: assertion.iat - 3540,
         ..assertion.clone()
     };
-    rekey(&world, &ask(&old, &agent.key, &new)).await.rejected(401, "clock_skew");
+    rekey(&world, &rekey_body(&old, &agent.key, &new)).await.rejected(401, "clock_skew");
     // An assertion of one runner is not valid for another.
     let (another, _) = world.agent().await;
-    rejection(ask(&RekeyAssertion { sub: another.id, ..assertion.clone() }, &agent.key, &new))
-        .await;
+    rejection(rekey_body(
+        &RekeyAssertion { sub: another.id, ..assertion.clone() },
+        &agent.key,
+        &new,
+    ))
+    .await;
     assert_eq!(keys_of(&world, &agent).await + keys_of(&world, &another).await, 0);
     world.token(agent.id, &agent.key).await;
 }
@@ -124,11 +128,11 @@ async fn replayed_rekey_does_not_restore_a_former_key() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
     let (first, second, third) = (agent.key.clone(), key(), key());
-    let to_second = ask(&claims(&world, &agent, &second), &first, &second);
+    let to_second = rekey_body(&claims(&world, &agent, &second), &first, &second);
     rekey(&world, &to_second).await.ok();
-    rekey(&world, &ask(&claims(&world, &agent, &third), &second, &third)).await.ok();
+    rekey(&world, &rekey_body(&claims(&world, &agent, &third), &second, &third)).await.ok();
     rekey(&world, &to_second).await.rejected(401, "assertion_invalid");
-    let back = ask(&claims(&world, &agent, &first), &third, &first);
+    let back = rekey_body(&claims(&world, &agent, &first), &third, &first);
     rekey(&world, &back).await.rejected(409, "rejected");
     world.token(agent.id, &third).await;
 }
@@ -163,7 +167,7 @@ async fn requested_rekey_is_sent_until_it_is_done() {
     let again = world.poll(&agent, 0, json!({})).await.ok();
     assert_eq!(again["directives"][0]["type"], "rekey");
     let new = key();
-    rekey(&world, &ask(&claims(&world, &agent, &new), &agent.key, &new)).await.ok();
+    rekey(&world, &rekey_body(&claims(&world, &agent, &new), &agent.key, &new)).await.ok();
     agent.key = new;
     world.open(&mut agent, "j", json!([])).await;
     assert_eq!(world.poll(&agent, 0, json!({})).await.status.as_u16(), 204);
@@ -176,6 +180,6 @@ async fn revoked_runner_gets_no_new_key() {
     handle(&world, &agent, RunnerCommand::Revoke { by: Actor::System, reason: "stolen".into() })
         .await;
     let new = key();
-    let body = ask(&claims(&world, &agent, &new), &agent.key, &new);
+    let body = rekey_body(&claims(&world, &agent, &new), &agent.key, &new);
     rekey(&world, &body).await.rejected(403, "runner_revoked");
 }

@@ -251,9 +251,9 @@ impl Row {
         }
     }
 
-    pub(super) fn take(&mut self, fact: &JobEvent, event: &RecordedEvent) {
+    pub(super) fn take(&mut self, domain_event: &JobEvent, event: &RecordedEvent) {
         let at = event.at;
-        match fact {
+        match domain_event {
             JobEvent::Queued(_) => {}
             JobEvent::Claimed { execution, runner, session, attempt, deadline, .. } => {
                 self.state = JobState::Claimed;
