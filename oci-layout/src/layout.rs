@@ -138,14 +138,20 @@ impl Layout {
     }
 
     /// Moves a blob whose bytes do not match its digest to `damaged/`, so that it can be pulled
-    /// again. Returns the new path. Replaces an earlier damaged file with the same name.
+    /// again. Returns the new path: `<hex digest>.<number>`, a new number for each damaged copy.
     ///
     /// # Errors
     /// Fails if the blob cannot be moved.
     pub fn quarantine(&self, digest: &Digest) -> Result<PathBuf, LayoutError> {
-        let path = self.damaged().join(hex_of(digest));
+        let damaged = self.damaged();
+        let path_of = |copy: u32| damaged.join(format!("{}.{copy}", hex_of(digest)));
+        let mut copy = 1;
+        while path_of(copy).exists() {
+            copy += 1;
+        }
+        let path = path_of(copy);
         let moved =
-            fs::create_dir_all(self.damaged()).and_then(|()| fs::rename(self.path(digest), &path));
+            fs::create_dir_all(&damaged).and_then(|()| fs::rename(self.path(digest), &path));
         moved.context(|| format!("cannot move the damaged blob {digest} to another directory"))?;
         Ok(path)
     }
