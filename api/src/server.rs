@@ -4,6 +4,7 @@
 //! lock ─▶ bind listeners ─▶ keys ─▶ log ─▶ principals ─▶ first owner ─▶ loops ─▶ serve
 //! stop ─▶ long polls and streams return ─▶ listeners close ─▶ loops end ─▶ connections close
 //! ```
+mod database;
 mod loops;
 mod options;
 mod owner;
@@ -16,9 +17,8 @@ mod tests;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use event_log::{EventLog, LogError, Source};
+use event_log::LogError;
 use projections::{Projections, RebuildError};
-use sqlx::{ConnectOptions as _, Connection as _, postgres::PgPoolOptions};
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -47,8 +47,6 @@ use crate::{
 
 /// Timeout for the end of the loops.
 const LOOPS_TIMEOUT: Duration = Duration::from_secs(5);
-/// Idle time after which a database connection is checked before use.
-const MAX_UNTESTED_IDLE: Duration = Duration::from_secs(1);
 
 pub struct Server {
     /// Shared state of the handlers and loops.
@@ -99,55 +97,11 @@ impl Server {
         let keys = Keys::open(&options.data.join("keys"), clock())?;
         let ring = wrapping::load_or_create(&options.data.join("keys"), clock())?;
         let registry = Registry::open(&options.data, options.max_blob_bytes)?;
-        // Opens one connection without the pool, which would retry and then report only a timeout.
-        options.database.connect().await?.close().await?;
-        let pool = PgPoolOptions::new()
-            .max_connections(options.connections)
-            .acquire_timeout(Duration::from_secs(5))
-            // A recently used connection is not checked before use, because that costs a round trip
-            // per query.
-            .test_before_acquire(false)
-            .before_acquire(|connection, about| {
-                Box::pin(async move {
-                    if about.idle_for > MAX_UNTESTED_IDLE {
-                        connection.ping().await?;
-                    }
-                    Ok(true)
-                })
-            })
-            .connect_with(options.database.clone())
-            .await?;
-        let log_clock = Arc::clone(&clock);
-        let sync_views = loops::views();
-        let log_options = event_log::Options {
-            inline_projections: sync_views,
-            clock: event_log::Clock::of(move || log_clock()),
-            archives: options.archives(),
-            keys: ring,
-            ..Default::default()
-        };
-        let log = EventLog::open(pool.clone(), log_options).await?;
-        let again = log.key_ring().rewrap(&pool).await?;
-        if again > 0 {
-            info!(
-                keys = again,
-                "Rewrapped subject keys with the new key; the former key is unused"
-            );
-        }
+        let pool = database::connect(&options).await?;
+        let log = database::open_log(&options, &pool, ring, &clock).await?;
         let (principals, tail) = (PrincipalCache::default(), log.tail());
         principals.load(&log, &pool).await?;
-        let owner_pool = match options.owner.clone() {
-            Some(owner) => {
-                let pool = PgPoolOptions::new().max_connections(4).connect_lazy_with(owner);
-                projections::projector::prepare(Source {
-                    pool: pool.clone(),
-                    ..Source::from(&log)
-                })
-                .await?;
-                Some(pool)
-            }
-            None => None,
-        };
+        let owner_pool = database::prepare_projections(&options, &log).await?;
         let views = Projections::start(&log).await?;
         let owner = auth::create_first_owner(&log, &principals, &options.data, clock()).await?;
         if owner.is_none() && options.recover_owner {

@@ -6,7 +6,7 @@ use domain::ids::{ExecutionId, JobId};
 use reqwest::Method;
 use schemas::{
     keys::KeyList,
-    runner::{Claim, Claimed, JobKind, RefusedBy},
+    runner::{Claim, Claimed, JobKind, RefusedBy, SessionOpened},
 };
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     approval::{self, ApprovalOutcome, ApprovalRequest},
-    client::ApiRequest,
+    client::{ApiRequest, ApiResponse},
     disable, host, ids,
     journal::JournalEvent,
     policy::{Policy, Refusal},
@@ -100,25 +100,8 @@ async fn claim_job(
     let open_session = agent.state().session.clone();
     let Some(session) = open_session.filter(|_| is_accepting) else { return Ok(None) };
     let claim_id = ids::new_ulid().to_string();
-    agent.journal.write(JournalEvent::Claiming { job, claim_id: claim_id.clone() })?;
-    let body = Claim {
-        session_id: session.session_id,
-        generation: session.generation,
-        claim_id: claim_id.clone(),
-        checkpoint: agent.witness.last()?,
-    };
-    let request = ApiRequest::json(Method::PUT, format!("/runner/v1/jobs/{job}/claim"), &body)?;
-    let response = match agent.client.send::<Claimed>(&request).await {
-        Ok(response) => response,
-        Err(rejection) => {
-            info!(job.id = %job, error = %rejection, "The server did not grant the claim");
-            let why = rejection.to_string();
-            agent.journal.write(JournalEvent::ClaimRejected { job, claim_id, reason: why })?;
-            if rejection.is_superseded() {
-                agent.end(ExitReason::Superseded);
-            }
-            return Ok(None);
-        }
+    let Some(response) = send_claim(agent, &session, job, &claim_id).await? else {
+        return Ok(None);
     };
     let received = host::uptime_ms();
     let Some(claimed) = response.body else {
@@ -146,28 +129,12 @@ async fn claim_job(
     *granted = Some(execution);
     let (execution, children) = (Some(execution), Vec::new());
     let mut claim = OpenClaim { job, execution, claim_id, stage: ClaimStage::Claimed, children };
-    let mut allowed = authorize(agent, (job, kind), &claimed).await;
+    let allowed = authorize(agent, (job, kind), &claimed).await;
     drop(claim_guard);
-    if let Ok((verified, policy)) = &allowed
-        && policy.require_approval.contains(&verified.manifest.kind)
-    {
-        let phase = Some("waiting for the customer's approval".into());
-        agent.update_job(job, execution, |running| running.phase = phase);
-        let timeout = spawn::approval_timeout(&claimed, verified, policy, received);
-        let request_for_approval =
-            ApprovalRequest::new(&agent.data, verified, claimed.execution, timeout);
-        info!(job.id = %job, "Job waits for the customer's approval: see stead-runner approvals");
-        match approval::wait(&agent.data, &agent.journal, &request_for_approval, timeout).await {
-            // Check the other rules again, because they may have changed during the wait.
-            Ok(ApprovalOutcome::Approved) => {
-                if let Ok((verified, _)) = allowed {
-                    allowed = reauthorize(agent, verified).await;
-                }
-            }
-            Ok(ApprovalOutcome::Cancelled) => {}
-            Err(refusal) => allowed = Err(refusal),
-        }
-    }
+    let allowed = match allowed {
+        Ok(allowed) => await_approval(agent, job, &claimed, allowed, received).await,
+        Err(refusal) => Err(refusal),
+    };
     // No session may open between this check and the start: its request would report that nothing
     // was started.
     let _no_session_meanwhile = agent.claim_lock.lock().await;
@@ -194,6 +161,59 @@ async fn claim_job(
         }
     };
     Ok(Some(claim))
+}
+
+/// Sends a claim. Returns `None` if the server rejected it.
+async fn send_claim(
+    agent: &Agent,
+    session: &SessionOpened,
+    job: JobId,
+    claim_id: &str,
+) -> anyhow::Result<Option<ApiResponse<Claimed>>> {
+    agent.journal.write(JournalEvent::Claiming { job, claim_id: claim_id.into() })?;
+    let body = Claim {
+        session_id: session.session_id,
+        generation: session.generation,
+        claim_id: claim_id.into(),
+        checkpoint: agent.witness.last()?,
+    };
+    let request = ApiRequest::json(Method::PUT, format!("/runner/v1/jobs/{job}/claim"), &body)?;
+    match agent.client.send::<Claimed>(&request).await {
+        Ok(response) => Ok(Some(response)),
+        Err(rejection) => {
+            info!(job.id = %job, error = %rejection, "The server did not grant the claim");
+            let (claim_id, reason) = (claim_id.into(), rejection.to_string());
+            agent.journal.write(JournalEvent::ClaimRejected { job, claim_id, reason })?;
+            if rejection.is_superseded() {
+                agent.end(ExitReason::Superseded);
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Waits for the customer's approval, if the policy requires one for this kind of job.
+async fn await_approval(
+    agent: &Agent,
+    job: JobId,
+    claimed: &Claimed,
+    (verified, policy): (Verified, Policy),
+    received: u64,
+) -> Result<(Verified, Policy), Refusal> {
+    if !policy.require_approval.contains(&verified.manifest.kind) {
+        return Ok((verified, policy));
+    }
+    let execution = claimed.execution;
+    let phase = Some("waiting for the customer's approval".into());
+    agent.update_job(job, Some(execution), |running| running.phase = phase);
+    let timeout = spawn::approval_timeout(claimed, &verified, &policy, received);
+    let request = ApprovalRequest::new(&agent.data, &verified, execution, timeout);
+    info!(job.id = %job, "Job waits for the customer's approval: see stead-runner approvals");
+    match approval::wait(&agent.data, &agent.journal, &request, timeout).await? {
+        // Check the other rules again, because they may have changed during the wait.
+        ApprovalOutcome::Approved => reauthorize(agent, verified).await,
+        ApprovalOutcome::Cancelled => Ok((verified, policy)),
+    }
 }
 
 /// Checks the proofs, the customer's policy and the customer's veto command.
