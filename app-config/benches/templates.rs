@@ -65,7 +65,9 @@ fn main() {
             let ratio = prepared.0.as_secs_f64() / go_result.0.as_secs_f64();
             bars.push(Bar("Stead ÷ Go", ratio, 2.0, ""));
         }
-        None => eprintln!("SKIPPED: without STEAD_GO_TEMPLATES there is no Go; see scripts/bench"),
+        None => eprintln!(
+            "SKIPPED: no comparison with Go: STEAD_GO_TEMPLATES is not set; see scripts/bench"
+        ),
     }
     if let Some((files, took)) = largest() {
         println!("\nthe largest directory has {files} files");
@@ -84,7 +86,8 @@ fn main() {
     std::process::exit(i32::from(!met));
 }
 
-/// Number of files of the largest directory of the corpus, and the time to read it.
+/// Number of files of the largest directory of the corpus, and the best time to read and validate
+/// it. `None` without a corpus.
 fn largest() -> Option<(usize, Duration)> {
     let apps = fs::read_dir(support::corpus()?.join("apps")).unwrap();
     let trees = apps.map(|app| support::tree(&app.unwrap().path()));

@@ -96,8 +96,8 @@ impl Tree {
                 });
             }
             let executable = entry.header().mode().map_err(malformed)? & 0o100 != 0;
-            // The buffer does not get the size in the header, which may claim more than the archive
-            // contains.
+            // The buffer is not allocated with the size in the header, because the header may claim
+            // more than the archive contains.
             let mut content = Vec::new();
             entry.read_to_end(&mut content).map_err(malformed)?;
             tree.insert(&path, File { bytes: content, executable })?;
