@@ -149,7 +149,7 @@ fn read_state(file: &PathBuf) -> Result<Value, Failure> {
     })?;
     if state.get("nuon").is_none() && state.get("stead").is_none() {
         let message = format!(
-            "cannot use the state {name}: it has no top-level key `nuon`\n  try: {{\"nuon\": {{…}}}}"
+            "cannot use the state {name}: it has no top-level key `nuon` or `stead`\n  try: {{\"nuon\": {{…}}}}"
         );
         return Err(Failure::Usage(message));
     }

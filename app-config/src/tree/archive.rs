@@ -31,11 +31,11 @@ pub enum TreeError {
     PathTooLong(String),
     #[error("{path:?} is a {kind}: a bundle contains only regular files")]
     NotAFile { path: String, kind: &'static str },
-    #[error("the archive contains more than {limit} files")]
+    #[error("too many files in the archive: the limit is {limit}; remove files")]
     TooManyFiles { limit: usize },
-    #[error("{path:?} is larger than {limit_bytes} bytes")]
+    #[error("the file {path:?} is too large: the limit is {limit_bytes} bytes; remove the file")]
     FileTooLarge { path: String, limit_bytes: u64 },
-    #[error("the archive is larger than {limit_bytes} bytes")]
+    #[error("the archive is too large: the limit is {limit_bytes} bytes; remove files")]
     TooLarge { limit_bytes: u64 },
     #[error("invalid tar archive: {0}")]
     Malformed(String),

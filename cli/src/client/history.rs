@@ -52,7 +52,7 @@ pub enum HistoryError {
     Unwritable(String),
 }
 
-/// Returns the history of an install from its bundle. `None`: the bundle has another subject, or
+/// Returns the history of an install from its bundle. `None` if the bundle has another subject, or
 /// has hashes instead of contents.
 ///
 /// # Errors

@@ -47,7 +47,7 @@ pub enum Fault {
     Leaf(u64),
     #[error("position {0}: the events before it do not match the chain hash")]
     Chain(u64),
-    #[error("the log does not match the stored checkpoint at {0}: history was rewritten")]
+    #[error("the log does not match the checkpoint at {0}: history was rewritten")]
     Rewritten(u64),
     #[error(
         "the checkpoint covers {promised} events, but the log has {found}: events were removed"
