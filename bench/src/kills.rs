@@ -25,7 +25,7 @@ use self::{
     victims::Victims,
 };
 
-/// Maximum time between two kills. The mean is half as long.
+/// Maximum pause before a kill. The mean is half as long.
 const PAUSE_MS: u64 = 5_000;
 /// Timeout for the operations that are in progress at the last kill.
 const SETTLE: Duration = Duration::from_secs(240);
