@@ -43,7 +43,7 @@ const JOB: &[&str] = &[
 ];
 /// Number of installs.
 const INSTALLS: u64 = 1_000;
-/// Number of runs that are written together.
+/// Number of runs per commit.
 const TOGETHER: u64 = 30;
 /// Ids in the examples, and the objects that they belong to.
 const APP: &str = "app_00000000000000000000000001";
@@ -78,7 +78,8 @@ impl History {
         History { examples, app, versions, runs: 0, signers, manifest, sealed }
     }
 
-    /// Writes until the log has this many events, a few runs per commit. Ends with a complete run.
+    /// Writes until the log has at least this many events, thirty runs per commit. Ends with
+    /// a complete run.
     pub async fn fill(&mut self, log: &EventLog, wanted: u64) {
         while log.position() < wanted {
             let writes = (0..TOGETHER).flat_map(|_| self.run()).collect();
