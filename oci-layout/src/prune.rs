@@ -41,7 +41,7 @@ impl Layout {
     /// Removes the least recently used artifacts from the index until the rest fits into `budget`
     /// bytes. Always keeps the two most recently used versions of each component and the artifacts
     /// in `used`. Then deletes old unreferenced blobs, old incomplete downloads, and all but the
-    /// newest [`MAX_DAMAGED`] damaged blobs. Returns the number of deleted bytes.
+    /// newest four damaged blobs. Returns the number of deleted bytes.
     ///
     /// # Errors
     /// Fails if the layout cannot be read or written.
