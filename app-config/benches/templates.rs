@@ -2,8 +2,8 @@
 //!
 //! The templates are those of the corpus or, without it, the stored cases of `tests/go`. Go's own
 //! engine renders them in the same run. Stead parses and renders each template in two modes: over a
-//! state that is prepared once, as in Go, or prepared for each template. Then follow the largest
-//! directory and the stored templates of the fuzz test.
+//! state that is prepared once, as in Go, or prepared for each template. The benchmark also
+//! measures the largest directory and the stored templates of the fuzz test.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark that cannot start must stop")]
 #![allow(clippy::disallowed_methods, reason = "measurements create ids and start tasks themselves")]
 use std::{

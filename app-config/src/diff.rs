@@ -51,7 +51,8 @@ pub struct PartChange {
     pub change: Change,
     pub why: Vec<ChangeReason>,
     /// True if the part is a new module, or the digest of the module changed. This requires a
-    /// build. A changed default alone requires only a plan. Always false for actions and inputs.
+    /// build. A changed default alone requires only a plan. Always false for parts without a
+    /// module.
     pub rebuild: bool,
 }
 

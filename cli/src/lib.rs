@@ -1,4 +1,4 @@
-//! Commands of `stead` that call the Control API of a server, or check files without a server.
+//! Commands of `stead` that call the Control API of a server, or need no server.
 mod apps;
 mod audit;
 mod builds;

@@ -94,10 +94,10 @@ fn explain(
     match missing {
         0 => Ok(()),
         1 => Err(Failure::Outcome(
-            "cannot render the template: the state lacks one required variable".into(),
+            "cannot render the template: the state lacks one required variable; add it to the state".into(),
         )),
         _ => Err(Failure::Outcome(format!(
-            "cannot render the template: the state lacks {missing} required variables"
+            "cannot render the template: the state lacks {missing} required variables; add them to the state"
         ))),
     }
 }

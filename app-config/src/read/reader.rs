@@ -127,7 +127,7 @@ impl<'t> Reader<'t> {
                 "correct the listed findings first",
             ));
         }
-        // Not limited by [`MAX_FINDINGS`]: each kind occurs at most once per component type or
+        // `MAX_FINDINGS` does not limit these: each kind occurs at most once per component type or
         // trigger.
         findings.extend(self.unacted.into_inner().into_diagnostics());
         ReaderResult {

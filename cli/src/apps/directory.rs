@@ -43,7 +43,7 @@ pub(crate) fn survey(directory: &Path) -> Result<(Tree, Vec<Diagnostic>), Failur
     let canonical_path = canonical(directory)?;
     if !canonical_path.is_dir() {
         return Err(Failure::Usage(format!(
-            "cannot read {}: it is not a directory",
+            "cannot read {}: it is not a directory; pass a directory",
             directory.display()
         )));
     }

@@ -330,7 +330,7 @@ fn always(size: u64, other_signatures: usize, open: &mut Vec<String>) {
             .into(),
     );
     if other_signatures > 0 {
-        open.push(format!("the {other_signatures} other signatures of the checkpoint"));
+        open.push(format!("other signatures of the checkpoint: {other_signatures}"));
     }
 }
 

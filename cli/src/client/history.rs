@@ -42,7 +42,9 @@ pub enum HistoryError {
     #[error("{0}")]
     Forged(#[from] report::ReportError),
     /// A stream that an event names is not in the bundle.
-    #[error("the file is incomplete: position {position} refers to {stream}, which is missing")]
+    #[error(
+        "the file is incomplete: position {position} refers to {stream}, which is missing; request a new bundle"
+    )]
     LeftOut {
         position: u64,
         /// `<aggregate type>/<aggregate id>`.
