@@ -1,5 +1,5 @@
-//! Benchmark: reads, validates and inspects the largest real app directory. The target is 100 ms.
-//! Without `CORPUS_DIR` there is nothing to measure.
+//! Measures reading, validation and inspection of the largest real app directory. The target is 100
+//! ms. Without `CORPUS_DIR`, it measures nothing.
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot start must stop")]
 use app_config::{Tree, inspect, survey};
 use criterion::{Criterion, criterion_group, criterion_main};

@@ -2,8 +2,8 @@
 //!
 //! The templates are those of the corpus or, without it, the stored cases of `tests/go`. Go's own
 //! engine renders them in the same run. Stead parses and renders each template in two modes: over a
-//! state that is prepared once, as in Go, or prepared for each template. Then follow the largest
-//! directory and the stored templates of the fuzz test.
+//! state that is prepared once, as in Go, or prepared for each template. The benchmark also
+//! measures the largest directory and the stored templates of the fuzz test.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark that cannot start must stop")]
 #![allow(clippy::disallowed_methods, reason = "measurements create ids and start tasks themselves")]
 use std::{
@@ -65,7 +65,9 @@ fn main() {
             let ratio = prepared.0.as_secs_f64() / go_result.0.as_secs_f64();
             bars.push(Bar("Stead ÷ Go", ratio, 2.0, ""));
         }
-        None => eprintln!("SKIPPED: without STEAD_GO_TEMPLATES there is no Go; see scripts/bench"),
+        None => eprintln!(
+            "SKIPPED: no comparison with Go: STEAD_GO_TEMPLATES is not set; see scripts/bench"
+        ),
     }
     if let Some((files, took)) = largest() {
         println!("\nthe largest directory has {files} files");
@@ -84,7 +86,8 @@ fn main() {
     std::process::exit(i32::from(!met));
 }
 
-/// Number of files of the largest directory of the corpus, and the time to read it.
+/// Number of files of the largest directory of the corpus, and the best time to read and validate
+/// it. `None` without a corpus.
 fn largest() -> Option<(usize, Duration)> {
     let apps = fs::read_dir(support::corpus()?.join("apps")).unwrap();
     let trees = apps.map(|app| support::tree(&app.unwrap().path()));

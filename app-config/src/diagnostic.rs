@@ -93,8 +93,9 @@ impl Diagnostic {
     }
 }
 
-/// Replaces control characters with U+FFFD, because a text from a directory must not control the
-/// reader's terminal or reverse the order of the displayed characters.
+/// Replaces control characters other than newlines, and bidirectional controls, with U+FFFD. A text
+/// from a directory must not control the reader's terminal or change the order of the displayed
+/// characters.
 fn plain(text: impl Into<String>) -> String {
     let is_bidirectional = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let is_control = |c: char| (c.is_control() && c != '\n') || is_bidirectional(c);

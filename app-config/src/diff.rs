@@ -29,17 +29,19 @@ pub enum Change {
 pub enum ChangeReason {
     /// The module directory has different bytes.
     Source,
-    /// A key in the part's file changed. An absent value means that the key did not exist.
+    /// A key in the part's file changed. An absent value means that the config does not have the
+    /// key.
     Setting { key: String, before: Option<Value>, after: Option<Value> },
     /// A key with a long or sensitive text changed. The text itself is not shown.
     Text { key: String },
     /// A file that the part names has different bytes.
     File { path: String },
-    /// The plugin of the part is a different executable.
+    /// The plugin of the part is a different executable, or only one of the configs pins a plugin.
     Plugin { name: String },
-    /// The default of an input that the part reads changed.
+    /// The default of an input changed. The part or the runner's `env_vars` read that input,
+    /// directly or through another default.
     InputDefault { input: String, before: Option<String>, after: Option<String> },
-    /// The `env_vars` of the runner changed, which every job gets.
+    /// The runner's `env_vars` changed. Every job gets them.
     RunnerEnv,
 }
 
@@ -48,8 +50,9 @@ pub struct PartChange {
     pub name: String,
     pub change: Change,
     pub why: Vec<ChangeReason>,
-    /// True if the digest of the part changed, which requires a build. A changed default alone
-    /// requires only a plan.
+    /// True if the part is a new module, or the digest of the module changed. This requires a
+    /// build. A changed default alone requires only a plan. Always false for parts without a
+    /// module.
     pub rebuild: bool,
 }
 
@@ -260,7 +263,8 @@ fn both(
     old.into_iter().chain(new).collect()
 }
 
-/// Adds a reason for each leaf in which two JSON values differ.
+/// Adds a reason for each key in which two JSON values differ. Compares nested objects key by key,
+/// and lists as a whole.
 fn settings(key: &str, old: &Value, new: &Value, why: &mut Vec<ChangeReason>) {
     if old == new {
         return;

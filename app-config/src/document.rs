@@ -55,7 +55,7 @@ impl Document {
     /// Parses a file.
     ///
     /// # Errors
-    /// The first syntax error, or an error about the size or the encoding.
+    /// The first syntax error, or an error about the size, the encoding or the nesting.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Document, Vec<Diagnostic>> {
         let refuse = |at: Option<Location>, message: String, remedy: &str| {
             let place = at.unwrap_or_default();
@@ -97,9 +97,9 @@ impl Document {
         self.lines.place(&self.text, span)
     }
 
-    /// Origin of a string's content: the location of its first character after the opening quotes.
-    /// TOML drops a newline directly after an opening `"""`, so the content begins after that
-    /// newline.
+    /// Origin of a value. For a string, the origin is the location of the first character after the
+    /// opening quotes. TOML drops a newline directly after an opening `"""`, so the content begins
+    /// after that newline.
     pub fn content(&self, key: &str, spot: &Spot) -> Origin {
         let inner = self.inner(spot);
         let Location { line, column, .. } = self.place(inner.start..inner.start);

@@ -10,7 +10,7 @@ const MAX_CYCLES: usize = 20;
 /// Returns the layers, each sorted by name; a node is one layer above its highest dependency.
 ///
 /// # Errors
-/// Cycles. Each one repeats its first node at the end.
+/// Up to [`MAX_CYCLES`] cycles. Each one repeats its first node at the end.
 pub fn layers(edges: &Edges) -> Result<Vec<Vec<String>>, Vec<Vec<String>>> {
     let mut left = edges.clone();
     let mut layers = Vec::new();
@@ -50,8 +50,7 @@ fn cycles(mut left: Edges) -> Vec<Vec<String>> {
     cycles
 }
 
-/// Finds a cycle. Every remaining node depends on another remaining node, so any path ends in a
-/// cycle.
+/// Finds a cycle. Every remaining node depends on a remaining node, so any path ends in a cycle.
 fn cycle(left: &Edges) -> Vec<String> {
     let mut path: Vec<String> = left.keys().take(1).cloned().collect();
     loop {

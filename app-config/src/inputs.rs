@@ -70,7 +70,7 @@ fn suggestion(nearest: &Option<String>) -> String {
 /// default that is a template may read only inputs whose values are not templates.
 ///
 /// # Errors
-/// All problems with the given values, by input.
+/// All problems with given values and with defaults.
 pub fn resolve_inputs(
     config: &AppConfig,
     given: &BTreeMap<String, Value>,
@@ -113,11 +113,12 @@ pub fn resolve_inputs(
 
 /// Resolves inputs when a user chooses a version or its inputs. Rejects every value of a sensitive
 /// input, including a default: templates would render it in clear text. A required sensitive input
-/// is rejected, too, because no value can be given. [`resolve_inputs`] still accepts deployed
-/// values, so that an install can be destroyed.
+/// is rejected, too, because no value can be given. [`resolve_inputs`] accepts the default of a
+/// sensitive input, so that an install that uses it can be destroyed.
 ///
 /// # Errors
-/// As [`resolve_inputs`], and one problem for each sensitive input with a value.
+/// As [`resolve_inputs`], but with exactly one problem for each sensitive input that has a value or
+/// is required.
 pub fn choose_inputs(
     config: &AppConfig,
     given: &BTreeMap<String, Value>,
@@ -141,7 +142,7 @@ pub fn choose_inputs(
 
 enum Resolved {
     Text(String),
-    /// Default that reads other inputs.
+    /// Default that is a template. It is rendered after the other inputs are resolved.
     Template(String),
 }
 

@@ -145,7 +145,7 @@ fn component(graph: &Graph, component: &Component) -> Value {
     shown
 }
 
-/// Source of a component. A manifest is shown by its location, not by its text.
+/// Source of a component. A manifest is shown as `file` or `inline`, without its text.
 fn source(settings: &Value) -> Value {
     let mut source = Map::new();
     for key in SOURCES {

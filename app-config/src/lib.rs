@@ -1,5 +1,5 @@
-//! Reads an app directory: from a tree of bytes to a typed config, its findings, the values
-//! that its templates read, and the changes since the previous version.
+//! Reads an app directory. Converts a tree of bytes to a typed config with findings, finds the
+//! values that its templates read, and compares two configs.
 //!
 //! ```text
 //!   bytes ── tree ──▶ read ──▶ AppConfig ──┬─▶ refs      references, dependencies and deploy order

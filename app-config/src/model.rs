@@ -1,5 +1,5 @@
-//! Typed contents of an app directory. Every list has a fixed order (by name, or as written where
-//! order matters), so that two reads of the same bytes are equal.
+//! Typed contents of an app directory. The order of every list depends only on the bytes, so that
+//! two reads of the same bytes are equal.
 use std::collections::BTreeMap;
 
 use domain::digest::Digest;
@@ -75,7 +75,7 @@ pub struct AppConfig {
     pub installer: Option<Installer>,
     /// Plugins that the bundle pins, sorted by name.
     pub plugins: Vec<PluginPin>,
-    /// All `./file` references of content keys.
+    /// References of content keys to files of the app directory (`./file`).
     pub file_refs: Vec<FileRef>,
     /// Locations of all values of all files.
     #[serde(skip)]
@@ -85,7 +85,7 @@ pub struct AppConfig {
     pub(crate) unmodeled: UnmodeledSettings,
 }
 
-/// Values that are read but not acted on, by file and key path.
+/// Values of keys that the typed parts leave out, by file and key path.
 pub(crate) type UnmodeledSettings = BTreeMap<String, BTreeMap<String, Value>>;
 
 impl AppConfig {
@@ -168,15 +168,16 @@ pub struct Module {
     pub texts: Vec<Text>,
     /// Digests of the files that content keys name, by path.
     pub files: BTreeMap<String, Digest>,
-    /// Digest of the module directory. Absent if the bundle does not have it.
+    /// Digest of the module directory. Absent in a survey, and if the bundle does not contain the
+    /// directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_digest: Option<Digest>,
-    /// Digest that changes exactly when the source, the settings, the named files or the plugin
-    /// change. The value of an input does not change it.
+    /// Digest over the source, the settings, the named files and the plugin. The value of an input
+    /// does not change it. Absent in a survey.
     pub digest: Option<Digest>,
 }
 
-/// Keys with the same meaning for every kind. They are not settings of a plugin.
+/// Keys whose meaning the format defines. They are not settings of a plugin.
 const COMMON_KEYS: [&str; 26] = [
     "auto_approve_on_policies_passing",
     "connected_repo",

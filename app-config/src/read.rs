@@ -1,4 +1,4 @@
-//! Reads files into a typed config. Each module reads one file kind of the format.
+//! Reads files into a typed config. Most modules read one file kind of the format.
 //!
 //! Reading continues after a finding, so that a vendor can correct all problems at once. Unknown
 //! keys are warnings, because real directories contain keys of other versions.

@@ -22,7 +22,7 @@ pub struct Reads {
     /// Outputs that templates read, by component. The set is empty if templates read only other
     /// fields of the component.
     pub components: BTreeMap<String, BTreeSet<String>>,
-    /// True if a template iterates over all components.
+    /// True if a template may read any component, for example because it iterates over all of them.
     pub all_components: bool,
     pub inputs: BTreeSet<String>,
     pub all_inputs: bool,
@@ -199,7 +199,7 @@ pub struct Node {
     pub reads: Reads,
 }
 
-/// All reads of a config.
+/// Reads of a config's parts, and the dependencies and deploy order of its components.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Graph {
     pub components: BTreeMap<String, Node>,
@@ -307,14 +307,15 @@ impl Graph {
         derived.map(|(name, _)| name).chain(inputs).cloned().collect()
     }
 
-    /// True if a template of the sandbox or of the runner's `env_vars` reads one of these inputs.
+    /// True if a template of the sandbox or of the runner's `env_vars` reads one of these inputs,
+    /// directly or through a default.
     pub fn sandbox_reads(&self, inputs: &BTreeSet<String>) -> bool {
         let inputs = self.and_derived(inputs);
         inputs.iter().any(|name| self.sandbox.reads_input(name) || self.runner.reads_input(name))
     }
 
-    /// Components whose own templates read one of these inputs. All components, if the runner's
-    /// `env_vars` read one of them.
+    /// Components whose own templates read one of these inputs, directly or through a default. All
+    /// components, if the runner's `env_vars` read one of them.
     pub fn readers_of_inputs(&self, inputs: &BTreeSet<String>) -> BTreeSet<String> {
         let inputs = self.and_derived(inputs);
         let reads = |node: &Node| {

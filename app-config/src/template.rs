@@ -1,10 +1,10 @@
 //! Templates with the semantics of Go's `text/template`, rendered over an install's state.
 //!
-//! Only a text that contains `.nuon` (or `.stead`, Stead's name for the same data) is rendered. Any
-//! other text stays as it is, because files of other tools have their own braces. Rendering is
-//! strict: a missing key is an error with a location, never an empty text. Only functions that real
-//! configs use exist; an unknown function is a parse error. Limits bound the time and memory of
-//! every template.
+//! Only a text that contains `{{` and `.nuon` (or `.stead`, Stead's name for the same data) is
+//! rendered. Any other text stays as it is, because files of other tools have their own braces.
+//! Rendering is strict: a missing field is an error with a location. `index` and `dig` tolerate a
+//! missing key. Only Go's own functions and the sprig functions that real configs use exist; an
+//! unknown function is a parse error. Limits bound the time and memory of every template.
 use serde_json::Value as Json;
 
 use crate::text::{Origin, Text};
@@ -37,7 +37,7 @@ mod verbs;
 use self::ast::Parsed;
 pub use self::explain::Variable;
 
-/// Cause of an error: the template itself, or the state.
+/// Phase in which an error occurs: parsing or rendering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorClass {
     Parse,
@@ -103,7 +103,8 @@ impl Fault {
 /// result.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Maximum number of steps. A node, a call, and 32 copied or compared bytes cost one step each.
+    /// Maximum number of steps. An operand, a call, an iteration of `range`, and 32 copied or
+    /// compared bytes cost one step each.
     pub steps: u64,
     /// Maximum size of a rendered text, in bytes.
     pub bytes: usize,
@@ -159,7 +160,7 @@ impl Template {
     /// Parses a text, whether or not it reads the state.
     ///
     /// # Errors
-    /// If the syntax is invalid, or a function or variable is unknown.
+    /// If the syntax is invalid, a function or variable is unknown, or the text exceeds a limit.
     pub fn parse(text: &str, origin: &Origin) -> Result<Template, TemplateError> {
         match parse::parse(text) {
             Ok(parsed) => Ok(Template { source: text.into(), parsed, origin: origin.clone() }),
@@ -167,10 +168,10 @@ impl Template {
         }
     }
 
-    /// Renders the template over a state whose top-level key is `nuon`.
+    /// Renders the template over a state with the key `nuon` or `stead`.
     ///
     /// # Errors
-    /// If a key is missing, a value has the wrong type, or a limit is exceeded.
+    /// If a field is missing, a function fails, or a limit is exceeded.
     pub fn render(&self, state: &Json) -> Result<String, TemplateError> {
         self.render_within(&State::new(state), Limits::default()).0
     }

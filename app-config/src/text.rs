@@ -87,8 +87,7 @@ pub struct Span {
     pub end_column: u32,
 }
 
-/// Maximum number of stored spans; real directories have a tenth of this number. Later values have
-/// no span.
+/// Maximum number of stored spans. Real directories have far fewer. Later values have no span.
 const MAX_SPANS: usize = 100_000;
 
 /// Locations of values, by file and key path.

@@ -33,8 +33,8 @@ impl Tree {
     /// Adds or replaces a file.
     ///
     /// # Errors
-    /// If the path is absolute, has an empty, `.` or `..` part, contains a control character or a
-    /// backslash, is too long for an archive, or is both a file and a directory.
+    /// If the path is absolute, too long, or has an empty, `.` or `..` part. If it contains a
+    /// control character or a backslash, or is both a file and a directory.
     pub fn insert(&mut self, path: &str, file: File) -> Result<(), TreeError> {
         path::check(path)?;
         if self.clashes(path) {

@@ -27,14 +27,14 @@ use crate::{
     wire::{Error, HttpResponse, Wire},
 };
 
-/// More slots than any real runner has. The server prefers the runner with most free slots, so a
-/// runner that just got a job comes last, and no runner exceeds its poll rate.
+/// More slots than any real runner has. The server prefers the runner with the most free slots. A
+/// runner that just got a job therefore comes last, so that no runner exceeds its poll rate.
 pub const MANY_SLOTS: u32 = 1_000_000;
 
 /// Timeout of a long poll in seconds.
 const POLL_TIMEOUT_S: u32 = 50;
 
-/// Number of calls that the server asked to retry later.
+/// Number of responses that asked for a later retry.
 pub static RETRY_LATER_RESPONSES: AtomicU64 = AtomicU64::new(0);
 
 /// An enrolled runner with a session.
@@ -140,7 +140,7 @@ impl Agent {
     }
 
     /// Claims a job and checks that the response has the manifest and a grant. `None` if another
-    /// runner has the job.
+    /// runner has claimed the job, or the job has finished.
     pub async fn claim(&mut self, job: JobId) -> Option<ExecutionId> {
         let claim = json!({
             "session_id": self.session, "generation": self.generation,

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 pub struct Chunk {
     /// Length before compression.
     pub length: u64,
-    /// Header with the digest.
+    /// Value of the header with the digest of the uncompressed bytes.
     pub digest: String,
     pub packed: Bytes,
 }

@@ -1,9 +1,9 @@
-//! Command line and working directory of every program in this crate.
+//! Command line and working directory of the benchmarks.
 use std::{fs, path::Path, path::PathBuf, time::Duration};
 
 use tempfile::TempDir;
 
-/// Options that all benchmarks have.
+/// Options that most benchmarks have.
 #[derive(Debug, Clone, Copy)]
 pub struct BenchOptions {
     /// True for a short run, which gives only rough figures.
@@ -84,7 +84,7 @@ pub fn argument(name: &str) -> Option<String> {
     std::env::args().skip_while(|argument| argument != name).nth(1)
 }
 
-/// Runs a future on every core. Logs errors of a server in this process.
+/// Runs a future on a runtime with a thread per core. Logs errors of a server in this process.
 pub fn block_on(future: impl Future<Output = ()>) {
     let subscriber = tracing_subscriber::fmt().with_writer(std::io::stderr);
     subscriber.with_max_level(tracing_subscriber::filter::LevelFilter::ERROR).init();

@@ -1,4 +1,4 @@
-//! A private Postgres with fsync and the schema of a server, which also counts statements.
+//! A private Postgres with fsync and the schema of a server. Counts the statements of the server.
 use std::{
     path::Path,
     time::{Duration, Instant},
@@ -114,7 +114,8 @@ impl Database {
         sqlx::query_scalar(count).fetch_one(&self.root).await.unwrap()
     }
 
-    /// Statements since the last reset with their counts, most frequent first.
+    /// Statements of the server since the last reset with their counts: the eight most frequent
+    /// ones. Empty without pg_stat_statements.
     pub async fn busiest(&self) -> Vec<(String, i64)> {
         if !self.exact {
             return Vec::new();
@@ -141,7 +142,7 @@ impl Database {
     }
 }
 
-/// Stops Postgres also when a measurement fails.
+/// Stops Postgres even when a measurement fails.
 impl Drop for Database {
     fn drop(&mut self) {
         let _ended = self.cluster.stop();

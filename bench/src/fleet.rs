@@ -121,7 +121,7 @@ fn same_keys(first: &Path, second: &Path) {
     assert!(copied.success());
 }
 
-/// Source address of a runner; about 250 runners share one.
+/// Source address of a runner. 250 runners share one address.
 fn address(number: usize) -> Ipv4Addr {
     let (third, fourth) = (number / 250 + 1, number % 250 + 1);
     Ipv4Addr::new(127, 1, u8::try_from(third).unwrap(), u8::try_from(fourth).unwrap())

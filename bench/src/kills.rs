@@ -25,12 +25,12 @@ use self::{
     victims::Victims,
 };
 
-/// Maximum time between two kills. The mean is half as long.
+/// Maximum pause before a kill. The mean is half as long.
 const PAUSE_MS: u64 = 5_000;
 /// Timeout for the operations that are in progress at the last kill.
 const SETTLE: Duration = Duration::from_secs(240);
 
-/// Usage: `stead-bench-kills [N] [--pace SECONDS]`.
+/// Usage: `stead-bench-kills [N]`. N is the number of kills.
 pub fn main() -> ExitCode {
     let kills = std::env::args().nth(1).and_then(|number| number.parse().ok()).unwrap_or(50);
     if !tests::terraform_or_skip() {

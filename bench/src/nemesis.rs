@@ -1,6 +1,5 @@
-//! Injects every kind of fault around a log, one at a time, in an order that a seed determines.
-//! After every few faults the oracle checks the log. Tests with injected bugs show that the
-//! oracle detects them.
+//! Injects faults around a log, one at a time, in an order that a seed determines. After every few
+//! faults, the oracle checks the log. Tests with injected bugs show that the oracle detects them.
 //!
 //! ```text
 //!  callers ──▶ balancer ──▶ server 1 ──▶ proxy 1 ─┐

@@ -19,7 +19,7 @@ use ulid::Ulid;
 
 use crate::{api_client::ApiClient, database::Database};
 
-/// The allocator of the server.
+/// The allocator of the `stead` program.
 #[global_allocator]
 static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -88,7 +88,7 @@ fn delete(directory: &Path) {
 
 fn markdown(all: BTreeMap<usize, Times>, conditions: &Conditions) -> String {
     let mut text = format!(
-        "{}\n| what, ms | ready: p50 | most | first answer: p50 | most | bar |\n|---|---|---|---|---|---|\n",
+        "{}\n| what, ms | ready: p50 | most | first response: p50 | most | bar |\n|---|---|---|---|---|---|\n",
         conditions.markdown()
     );
     for (number, Times { ready, answered }) in all {

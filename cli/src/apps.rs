@@ -146,7 +146,7 @@ pub(crate) async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> 
     }
 }
 
-/// Version that a dry run compares with. `None`: the newest.
+/// Version that a dry run compares with. `None` means the newest.
 struct BaseVersion(Option<u32>);
 
 /// Packs and uploads the directory. `with` selects the version for a dry run; `None` publishes the

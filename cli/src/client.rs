@@ -41,7 +41,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub struct Target {
     /// `http://` or `https://`, host and port.
     pub server: String,
-    /// Bearer token. `None`: the client sends no token.
+    /// Bearer token. If `None`, the client sends no token.
     pub token: Option<String>,
     /// PEM file of a private certificate authority.
     pub ca: Option<PathBuf>,
@@ -62,7 +62,7 @@ pub enum ClientError {
     /// The server rejected the request.
     #[error("{0}")]
     Problem(Box<Problem>),
-    /// The server did not respond.
+    /// The server did not send a complete response.
     #[error("cannot reach {server}: {reason}")]
     Unreachable {
         server: String,
@@ -120,7 +120,7 @@ impl Client {
         Ok(Client { http, server, token, seen, sanitizes: for_people })
     }
 
-    /// Sets whether the client removes control characters from the texts of responses. Required for
+    /// Sets whether the client replaces control characters in the texts of responses. Required for
     /// output to a terminal.
     pub fn sanitize_responses(self, for_people: bool) -> Self {
         Client { sanitizes: for_people, ..self }
@@ -157,7 +157,7 @@ impl Client {
         self.read(status, &bytes)
     }
 
-    /// Reads data that includes every earlier write of this client.
+    /// Reads data that includes every change whose response this client has received.
     pub async fn fresh<A: DeserializeOwned>(
         &self,
         path: &str,
@@ -254,7 +254,8 @@ impl Client {
                         .await;
                 }
                 Ok(response) => return self.accepted(response).await,
-                // A refused connection will not recover within seconds, so report it immediately.
+                // A connection that cannot be established rarely recovers within seconds, so report
+                // the error immediately.
                 Err(error) if error.is_connect() || error.is_builder() => {
                     return Err(self.unreachable(&error));
                 }

@@ -1,4 +1,4 @@
-//! Commands of `stead` for a server: they call its Control API, and verify what it returns.
+//! Commands of `stead` that call the Control API of a server, or need no server.
 mod apps;
 mod audit;
 mod builds;

@@ -15,7 +15,7 @@ Examples:
   STEAD_TOKEN=… stead login --server https://stead.example.com --ca-file ca.pem")]
 pub(crate) struct Login {}
 
-/// Checks the token with the server before it stores it.
+/// Checks the token with the server, then stores the address and the token.
 pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
     let context = settings.context()?;
     let target = settings.target()?;

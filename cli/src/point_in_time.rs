@@ -1,7 +1,7 @@
 //! Points in time on the command line: a position, a time, a day, or a duration ago.
 //!
 //! Days are in UTC, like all printed times. A weekday means its most recent occurrence, which can
-//! be today. Crates that parse dates select the next occurrence instead.
+//! be today. General date parsers select the next occurrence instead.
 use std::str::FromStr;
 
 use chrono::{DateTime, Datelike as _, Days, NaiveDate, TimeDelta, Utc, Weekday};
@@ -13,9 +13,7 @@ const ACCEPTED_FORMATS: &str = "2026-11-20T12:00:00Z, 2026-11-20, 2h ago, yester
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PointInTime {
-    /// Inclusive position.
     Position(u64),
-    /// Inclusive time.
     Time(DateTime<Utc>),
 }
 

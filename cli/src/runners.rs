@@ -124,8 +124,7 @@ async fn head(
             "cannot find the journal head: {runner} has sent none of this journal; omit --journal, or wait for the next session of the runner"
         ))
     })?;
-    // The customer's stead-runner reads this output as a file, so `--output` does not change its
-    // format.
+    // The customer's stead-runner reads this output as a file, so it is JSON in every format.
     context
         .screen
         .print_one(&head.head, |_| serde_json::to_string(&head.head).unwrap_or_default() + "\n")

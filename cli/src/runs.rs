@@ -170,7 +170,7 @@ pub(crate) async fn find(context: &CommandContext, text: &str) -> Result<RunId, 
     })
 }
 
-/// Like [`find`]. `None`: the install has no run yet.
+/// Like [`find`]. Returns `None` if the install has no run yet.
 async fn newest(context: &CommandContext, text: &str) -> Result<Option<RunId>, Failure> {
     if let Ok(id) = text.parse() {
         return Ok(Some(id));

@@ -94,10 +94,10 @@ fn explain(
     match missing {
         0 => Ok(()),
         1 => Err(Failure::Outcome(
-            "cannot render the template: the state lacks one required variable".into(),
+            "cannot render the template: the state lacks one required variable; add it to the state".into(),
         )),
         _ => Err(Failure::Outcome(format!(
-            "cannot render the template: the state lacks {missing} required variables"
+            "cannot render the template: the state lacks {missing} required variables; add them to the state"
         ))),
     }
 }
@@ -149,7 +149,7 @@ fn read_state(file: &PathBuf) -> Result<Value, Failure> {
     })?;
     if state.get("nuon").is_none() && state.get("stead").is_none() {
         let message = format!(
-            "cannot use the state {name}: it has no top-level key `nuon`\n  try: {{\"nuon\": {{…}}}}"
+            "cannot use the state {name}: it has no top-level key `nuon` or `stead`\n  try: {{\"nuon\": {{…}}}}"
         );
         return Err(Failure::Usage(message));
     }

@@ -12,7 +12,8 @@ use crate::{
 #[derive(Debug)]
 pub struct ClientCommand(Verb);
 
-// Not derived: clap needs an enum, whose variants would make every argument type public.
+// This impl is not derived: clap needs an enum, whose variants would make every argument type
+// public.
 impl FromArgMatches for ClientCommand {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         Verb::from_arg_matches(matches).map(ClientCommand)

@@ -24,8 +24,8 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Reads the current conditions; the load average is that at the end. With a period of zero,
-    /// rounds have no fixed duration.
+    /// Reads the conditions at the end of a measurement. With a period of zero, rounds have no
+    /// fixed duration.
     pub async fn of(pool: &PgPool, rounds: u64, period: Duration) -> Conditions {
         Conditions { machine: machine(), settings: settings(pool).await, rounds, period }
     }

@@ -7,7 +7,7 @@ use super::Used;
 
 /// Result of one run of a case.
 pub struct Run {
-    /// Number of events, jobs or rows.
+    /// Number of events, jobs, rows or kilobytes.
     pub events: usize,
     /// Duration of the run.
     pub whole: Duration,
@@ -20,7 +20,7 @@ pub struct Run {
 pub struct Figure {
     /// Events per second.
     pub per_second: f64,
-    /// Duration of one call; absent for bulk cases.
+    /// Duration of one call. Absent for a run without calls.
     pub call: Option<Quantiles>,
     /// CPU time per event, in µs.
     pub used: Used,

@@ -43,7 +43,7 @@ const JOB: &[&str] = &[
 ];
 /// Number of installs.
 const INSTALLS: u64 = 1_000;
-/// Number of runs that are written together.
+/// Number of runs per commit.
 const TOGETHER: u64 = 30;
 /// Ids in the examples, and the objects that they belong to.
 const APP: &str = "app_00000000000000000000000001";

@@ -21,10 +21,10 @@ pub use report::{Cell, Ratio, Report};
 
 use event_log::testing::Settings;
 
-/// Minimum size of a row or an event.
+/// Size of the payload of a row or an event.
 pub const PAYLOAD_BYTES: usize = 300;
 
-/// Settings of a durable Postgres with enough memory, common to all benchmarks.
+/// Settings of a durable Postgres with enough memory for a benchmark.
 pub fn cluster_settings() -> Settings {
     let more =
         ["shared_buffers=1GB", "max_wal_size=8GB", "wal_buffers=16MB", "synchronous_commit=on"];

@@ -1,5 +1,5 @@
-//! Measures Postgres with one statement per transaction, by pgbench on prepared statements. One row
-//! with two indexes is the baseline of all other figures.
+//! Measures Postgres with one statement per transaction, by pgbench on prepared statements. The
+//! insert of one row with two indexes is the baseline of other figures.
 use std::{
     fs,
     process::{Command, Stdio},
@@ -15,7 +15,7 @@ use crate::{Run, payload};
 pub fn missing(cluster: &Cluster) -> Option<String> {
     let found = Command::new(cluster.binaries.program("pgbench")).arg("--version").output();
     let why = found.err()?;
-    Some(format!("pgbench does not start ({why}): install PostgreSQL's contrib programs"))
+    Some(format!("cannot start pgbench: {why}; install PostgreSQL's contrib programs"))
 }
 
 /// Creates the table of the baseline.

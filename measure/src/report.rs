@@ -1,4 +1,4 @@
-//! Reports ratios first, because absolute figures depend on the machine and the time.
+//! Reports figures and their ratios, because absolute figures depend on the machine and the time.
 use std::{collections::BTreeMap, fmt::Debug, fmt::Write as _};
 
 use serde_json::{Value, json};

@@ -169,8 +169,10 @@ impl Layout {
                     thread::sleep(LOCK_INTERVAL)
                 }
                 Err(TryLockError::WouldBlock) => {
-                    let held =
-                        io::Error::new(ErrorKind::TimedOut, "another process holds the lock");
+                    let held = io::Error::new(
+                        ErrorKind::TimedOut,
+                        "another process holds the lock; try again",
+                    );
                     return Err(held).context(context);
                 }
                 Err(TryLockError::Error(error)) => return Err(error).context(context),

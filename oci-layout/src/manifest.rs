@@ -46,7 +46,8 @@ impl Blob {
     /// Returns the reference to this blob, as manifests and indexes contain it.
     #[expect(clippy::expect_used, reason = "the digits of a `Digest` are those of a SHA-256")]
     pub fn descriptor(&self) -> Descriptor {
-        let digest: Sha256Digest = hex_of(&self.digest).parse().expect("a SHA-256");
+        let digest: Sha256Digest =
+            hex_of(&self.digest).parse().expect("the digits of a digest must be a SHA-256");
         Descriptor::new(self.media_type.clone(), self.size, digest)
     }
 }

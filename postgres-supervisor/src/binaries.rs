@@ -31,7 +31,7 @@ impl Binaries {
     /// distributions.
     ///
     /// # Errors
-    /// [`Error::NotInstalled`], [`Error::TooOld`] or [`Error::NoVersion`].
+    /// [`Error::NotInstalled`], [`Error::TooOld`], [`Error::NoVersion`] or [`Error::Io`].
     pub fn find() -> Result<Binaries, Error> {
         let is_server = |directory: &PathBuf| has(directory, &["initdb", "postgres"]);
         let (directory, looked) = match named() {

@@ -215,7 +215,7 @@ fn socket_directory(data: &Path, account: &Account) -> Result<PathBuf, Error> {
 }
 
 /// Creates a directory that only this user can enter. Rejects an existing directory of another
-/// user.
+/// user, or with access for other users.
 fn private_directory(path: &Path, account: &Account) -> Result<(), Error> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => account.own(path),

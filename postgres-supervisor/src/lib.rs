@@ -24,7 +24,7 @@ pub use binaries::{BIN_ENV, Binaries};
 pub use cluster::{Cluster, PendingSync, Settings};
 pub use postmaster::Postmaster;
 
-/// Reasons why there is no private Postgres.
+/// Failures to start, use or stop a private Postgres.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Postgres is not installed.

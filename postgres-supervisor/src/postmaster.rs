@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use crate::{Account, Cluster, Error, about, give};
 
-/// Timeout of a start. Crash recovery takes minutes in the worst case.
+/// Timeout of a start. Crash recovery can take minutes.
 const START_TIMEOUT: Duration = Duration::from_secs(300);
 /// Timeout after which the supervisor stops a Postgres that was left running and accepts no
 /// connections.

@@ -204,7 +204,7 @@ fn fingerprint(chain: &Path) -> anyhow::Result<String> {
 
 fn signal(pid: Option<u32>, signal: Signal) {
     if let Some(pid) = pid.and_then(|pid| i32::try_from(pid).ok()) {
-        // An error means that the process has ended already.
+        // The process may have ended already.
         let _ = kill(Pid::from_raw(pid), signal);
     }
 }

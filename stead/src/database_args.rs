@@ -40,7 +40,7 @@ impl DatabaseArgs {
             return Err(EmbeddedError::NoCluster { data: data.display().to_string() }.into());
         }
         match DataLock::take(data) {
-            // A server is running, and so is its Postgres.
+            // Another process holds the lock, usually a server, whose Postgres then runs.
             Err(LockError::InUse { .. }) => {
                 checked(Access::of(Embedded::running(data).await?), work).await
             }

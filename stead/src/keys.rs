@@ -119,8 +119,8 @@ fn list(keys: &[PublicKey], screen: &Screen) -> Result<(), Failure> {
                 KeyUse::Other => "other",
             };
             let (since, until) = (moment(&key.not_before), moment_or_dash(key.not_after.as_ref()));
-            // `stead audit check` requires the complete checkpoint key. Users only compare the
-            // other keys, by fingerprint.
+            // `stead audit check` takes the complete checkpoint key. Users only compare the other
+            // keys, by fingerprint.
             let identity = key.verifier_key.as_ref().unwrap_or(&key.fingerprint);
             table.row([usage.into(), identity.clone(), since, until]);
         }

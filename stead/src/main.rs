@@ -1,4 +1,4 @@
-//! `stead`: starts the server, and calls its Control API.
+//! `stead`: runs and maintains the server, and calls its Control API.
 mod archive;
 mod backup;
 mod build_runner;
@@ -14,7 +14,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use cli::{ClientCommand, failure, settings::Settings};
 
 /// While ten thousand runners connect, the server needs several times the memory of ten thousand
-/// open long polls. glibc never returns this memory, because each page keeps a few live objects.
+/// open long polls. glibc does not return this memory, because each page keeps a few live objects.
 /// jemalloc returns it within seconds, in a background thread.
 #[global_allocator]
 static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

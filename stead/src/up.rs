@@ -1,4 +1,4 @@
-//! `stead up`: all parts on one machine, without configuration.
+//! `stead up`: the server, its private Postgres and a build runner on one machine.
 use std::{
     process::ExitCode,
     time::{Duration, Instant},
@@ -19,7 +19,7 @@ use crate::{
     serve::{Common, StopSignals, finish, task_failed},
 };
 
-/// Period of the restart limit. `stead up` restarts Postgres at most three times per period.
+/// Period of the restart limit. `stead up` starts Postgres at most four times per period.
 const RESTART_PERIOD: Duration = Duration::from_secs(60);
 
 /// Start a server on this machine with a private Postgres and a build runner
@@ -106,7 +106,7 @@ async fn supervise(postgres: &mut Embedded, stop: StopSignals) -> anyhow::Result
         starts.retain(|start| start.elapsed() < RESTART_PERIOD);
         anyhow::ensure!(
             starts.len() < 4,
-            "the server stopped: the private Postgres ended four times within 60 s; see its log for the reason"
+            "the server stopped: the private Postgres ended after four starts within 60 s; see its log for the reason"
         );
         starts.push(Instant::now());
         warn!("Private Postgres ended, restarting it");

@@ -1,8 +1,8 @@
 //! Suggestions for mistyped names.
 use strsim::osa_distance;
 
-/// Maximum length of a compared word. The cost is the product of both lengths, and a longer word is
-/// not a typing mistake.
+/// Maximum length of a compared word in bytes. The cost of a comparison is the product of both
+/// lengths, and a longer word is not a typing mistake.
 const MAX_LENGTH: usize = 64;
 
 /// Most similar known word, if it is close enough for a suggestion.

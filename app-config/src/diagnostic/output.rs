@@ -6,7 +6,7 @@ use annotate_snippets::{
 use super::{Diagnostic, Severity};
 use crate::tree::Tree;
 
-/// Maximum length of a source line in the output.
+/// Maximum length in bytes of a source line in the output. A longer line is not shown.
 const MAX_LENGTH: usize = 400;
 
 /// Formats all findings in order. `app` holds the files.

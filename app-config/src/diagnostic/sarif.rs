@@ -8,7 +8,7 @@ use super::{CODES, Diagnostic, Severity};
 /// Name of the base directory of all paths, as other tools spell it.
 const BASE: &str = "%SRCROOT%";
 /// File for findings about the directory. Code hosts reject a result without a location, and every
-/// directory has this file.
+/// valid app directory has this file.
 const TOP: &str = "metadata.toml";
 
 /// Converts the findings of one run. `version` is the version of the tool. `below` is the path of

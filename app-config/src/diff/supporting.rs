@@ -1,5 +1,5 @@
-//! Changes of supporting parts, such as roles and policies. They need no build and no plan, but a
-//! sync that changes them publishes a new version.
+//! Changes of supporting parts, such as roles and policies. They need no build, but a sync that
+//! changes them publishes a new version.
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub(super) fn around(before: &AppConfig, after: &AppConfig) -> Vec<SupportingCha
     keys.into_iter().filter_map(change).collect()
 }
 
-/// All parts by kind and name. Parts with equal names are numbered in order.
+/// All supporting parts by kind and name. Parts with equal names are numbered in order.
 fn parts(config: &AppConfig) -> BTreeMap<(&'static str, String), Value> {
     let mut parts = BTreeMap::new();
     let mut put = |kind: &'static str, name: &str, value: Value| {

@@ -1,5 +1,5 @@
 //! Converts byte offsets to lines and columns. An index of character counts bounds the cost of each
-//! conversion, also in a file of one long line.
+//! conversion, even in a file of one long line.
 use std::ops::Range;
 
 use crate::diagnostic::Location;

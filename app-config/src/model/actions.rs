@@ -32,7 +32,8 @@ pub struct Action {
     pub digest: Option<Digest>,
 }
 
-/// A script of an action. Exactly one of `command` and `inline_contents` is set.
+/// A script of an action. In a published config, at most one of `command` and `inline_contents` is
+/// set. None is set if the content of a URL was not fetched.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct ActionStep {
     /// Location; see [`crate::AppConfig::span`].
@@ -66,7 +67,7 @@ pub struct Trigger {
 
 macro_rules! trigger_kinds {
     ($($name:ident = $word:literal,)*) => {
-        /// Events at which an action can run.
+        /// Kinds of triggers that the format defines.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
         pub enum TriggerKind { $(#[serde(rename = $word)] $name,)* }
         impl TriggerKind {

@@ -54,9 +54,11 @@ pub struct Input {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     pub sensitive: bool,
-    /// True if the input is hidden from the customer.
+    /// True if the vendor declares the input as hidden from the customer. This release does not act
+    /// on it.
     pub internal: bool,
-    /// True if the customer sets the input through the stack.
+    /// True if the vendor lets the customer set the input through the stack. This release does not
+    /// act on it.
     pub user_configurable: bool,
 }
 

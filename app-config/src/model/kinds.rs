@@ -58,7 +58,7 @@ pub struct Kustomize {
     pub enable_helm: bool,
 }
 
-/// An existing image. The runner copies it into the customer's account.
+/// An existing image.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Image {
     pub image_url: String,
@@ -115,7 +115,7 @@ pub struct Options {
 /// Maximum number of automatic retries of a step.
 pub const MAX_RETRIES: i64 = 10;
 
-/// Clamps a number of automatic retries into the valid range.
+/// Clamps a number of automatic retries into the valid range. An absent setting means none.
 pub fn bounded_retries(setting: Option<i64>) -> u32 {
     setting.map_or(0, |most| most.clamp(0, MAX_RETRIES)).try_into().unwrap_or_default()
 }

@@ -167,7 +167,7 @@ pub struct Secret {
     pub description: Option<Text>,
     pub required: bool,
     pub auto_generate: bool,
-    /// Placeholder value that the customer sees. Never a real secret.
+    /// Placeholder that the customer sees.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Text>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -176,7 +176,7 @@ pub struct Secret {
     pub sync_targets: Vec<SyncTarget>,
 }
 
-/// Secret of the cluster to which a secret is copied.
+/// Secret of a cluster to which a secret of the customer is copied.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct SyncTarget {
     /// Location; see [`crate::AppConfig::span`].

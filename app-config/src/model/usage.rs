@@ -1,5 +1,4 @@
-//! File kinds about the use of an app: operation roles, clusters, branches, and the location of
-//! installs.
+//! File kinds about the use of an app: operation roles, clusters, branches, and the installer page.
 use serde::Serialize;
 
 use super::{OperationRole, Source};
@@ -22,7 +21,7 @@ pub struct KubernetesContext {
     pub component: String,
 }
 
-/// A branch of the vendor's repository, and the installs to which it is deployed.
+/// A branch of the vendor's repository.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Branch {
     /// Location; see [`crate::AppConfig::span`].

@@ -51,7 +51,7 @@ const REMOTE: [&str; 10] = [
     "bitbucket.org/",
 ];
 
-/// Keys that are never templates: names that other files use, and paths.
+/// Keys whose values are never templates: names, types, dependencies and repositories.
 const NEVER_TEMPLATES: [&str; 6] =
     ["name", "type", "dependencies", "connected_repo", "public_repo", "helm_repo"];
 
@@ -159,7 +159,7 @@ fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Tex
     Some(Text { value: text, origin: Origin::file(path) })
 }
 
-/// True if the text is only a remote address, in any spelling.
+/// True if the whole text is one remote address. The case of its prefix does not matter.
 fn is_remote(text: &str) -> bool {
     if text.contains(char::is_whitespace) {
         return false;

@@ -1,7 +1,8 @@
-//! Keys and sections that this release reads and does not act on: one warning per kind, counted.
+//! Keys and sections that this release reads but does not act on. All occurrences of a kind become
+//! one warning with their count.
 //!
 //! `schemas/app-config/keys.txt` lists every key of the format with its status. A test fails if the
-//! reader knows a key without a line in this file, so that no setting is ignored silently.
+//! reader knows a key that `keys.txt` does not list, so that no setting is ignored silently.
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use super::reader::Reader;

@@ -11,7 +11,7 @@ const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomizat
 /// have a handful.
 const MAX_DIRECTORIES: usize = 200;
 
-/// All YAML files of the kustomization in `top`, each once.
+/// YAML files of the kustomization in `top`, up to the limit of [`MAX_DIRECTORIES`].
 pub fn files(app: &Tree, top: String) -> BTreeSet<&str> {
     let (mut found, mut left) = (BTreeSet::new(), vec![top]);
     let mut seen: BTreeSet<String> = BTreeSet::new();
@@ -36,8 +36,8 @@ fn is_yaml(path: &str) -> bool {
     path.ends_with(".yaml") || path.ends_with(".yml")
 }
 
-/// Returns paths in a text that lead out of `directory`. Other text may look like such a path, but
-/// no existing file has that path.
+/// Returns paths in a text that lead out of `directory`. Other text may look like such a path. It
+/// has no effect unless a file has that path.
 fn named(text: &str, directory: &str) -> Vec<String> {
     let words = text.split([' ', '\t', '\r', '\n', ',', '[', ']', '"', '\'']);
     let away = words.filter(|word| word.starts_with("../") || word.starts_with("./.."));

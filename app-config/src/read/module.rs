@@ -33,7 +33,7 @@ pub fn read(section: &Section<'_>, kind: String) -> Module {
 }
 
 /// YAML files of a kustomization in the app directory. Their reads count like those of a manifest.
-/// Of a kustomization in another repository, only the module's bytes are known.
+/// The files of a kustomization in another repository are not read.
 fn kustomized(section: &Section<'_>, source: Option<&Source>, spec: &Spec) -> Vec<Text> {
     let Spec::KubernetesManifest(KubernetesManifest { kustomize: Some(kustomize), .. }) = spec
     else {

@@ -5,7 +5,7 @@ use crate::{
     model::{AppConfig, Runner, Source},
 };
 
-/// Parts of repository names with their cloud and platform.
+/// Words in types and in names of repositories and directories, with their cloud and platform.
 const WORDS: [(&str, &str, &str); 11] = [
     ("acs", "azure", "acs"),
     ("aks", "azure", "aks"),

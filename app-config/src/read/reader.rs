@@ -58,7 +58,7 @@ fn may_be_in(malformed: &BTreeSet<String>, finding: &Diagnostic) -> bool {
         "unknown_role" => &["permissions", "break_glass"],
         "unknown_secret" => &["secrets"],
         "never_fires" => &["components", "inputs", "sandbox", "secrets"],
-        // These kinds of names have no code of their own.
+        // Unknown names of the other kinds have no code of their own.
         "bad_value" if finding.message.starts_with("unknown ") => &[""],
         _ => return false,
     };

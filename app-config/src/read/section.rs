@@ -67,7 +67,8 @@ impl<'d> Section<'d> {
         self.text(key).map(|text| text.value)
     }
 
-    /// Reads a required string. If the key is absent, reports an error and returns an empty string.
+    /// Reads a required string. If the key is absent or empty, reports an error and returns an
+    /// empty string.
     pub fn required(&self, key: &str) -> String {
         if let Some(text) = self.string(key) {
             return text;
@@ -202,7 +203,7 @@ impl<'d> Section<'d> {
         json(self.table)
     }
 
-    /// Marks keys as known that belong to the format but that this release does not act on.
+    /// Marks keys as known that the typed model leaves out, and records their values for the diff.
     pub fn ignore(&self, keys: &[&str]) {
         for key in keys {
             if self.seen.borrow_mut().insert(key.to_string())

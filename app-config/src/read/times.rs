@@ -6,7 +6,7 @@ use croner::parser::{CronParser, Seconds, Year};
 use super::section::Section;
 
 impl Section<'_> {
-    /// Reads a duration in Go's notation, in milliseconds.
+    /// Reads a positive duration in Go's notation. Returns milliseconds.
     pub fn duration(&self, key: &str) -> Option<u64> {
         let text = self.string(key)?;
         let known = duration_ms(&text).filter(|ms| *ms > 0);
@@ -17,7 +17,7 @@ impl Section<'_> {
         known
     }
 
-    /// Reads a cron expression of five fields.
+    /// Reads a cron expression of five fields, or a name such as `@daily`.
     pub fn schedule(&self, key: &str) -> Option<String> {
         let text = self.string(key)?;
         match Schedule::of(&text, self.reader.unmatched_schedules.get() < MAX_UNMATCHED) {

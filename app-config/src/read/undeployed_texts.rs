@@ -13,11 +13,11 @@ use crate::{
 /// Files whose texts another module checks, or whose values are not templates.
 const OTHER_FILES: [&str; 5] =
     ["actions/", "components/", "installs/", "installs.toml", "sandbox.toml"];
-/// Keys that are never templates: their values are paths, or names that other files use.
+/// Keys whose values are never templates: types, dependencies and repositories.
 const NO_TEMPLATES: [&str; 5] =
     ["connected_repo", "dependencies", "helm_repo", "public_repo", "type"];
 
-/// Templates of a file.
+/// Texts of a file that may be templates.
 pub fn texts(document: &Document) -> Vec<Text> {
     let mut found = Vec::new();
     if OTHER_FILES.iter().any(|file| document.file.starts_with(file)) {
@@ -25,9 +25,10 @@ pub fn texts(document: &Document) -> Vec<Text> {
     }
     let is_input = document.file == "inputs.toml" || document.file.starts_with("inputs/");
     for (key, entry) in &document.root {
-        // The runner's `env_vars` are in every job, so the check of the components covers them.
+        // The runner's `env_vars` are in every job, so `cross_checks` reports their problems as
+        // errors.
         let is_apart = document.file == "runner.toml" && key == "env_vars";
-        // A default may be sensitive.
+        // A default may be sensitive, so `default` checks it.
         if is_apart || (is_input && key == "default") {
             continue;
         }

@@ -1,5 +1,5 @@
-//! Environment variables of jobs. A runner refuses a job that sets a reserved variable, so the
-//! config reports an error.
+//! Environment variables of jobs. A runner refuses a job that sets a reserved variable, so such a
+//! variable is an error in the config.
 use std::collections::BTreeMap;
 
 use domain::environment;

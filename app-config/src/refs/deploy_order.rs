@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Node;
 
-/// Maximum number of added edges. More would exhaust memory, and no real app intends such an order.
+/// Maximum number of added edges. Above it, no edge is added, because the edges could exhaust
+/// memory.
 const MAX_EDGES: usize = 250_000;
 
 pub(super) fn add(components: &mut BTreeMap<String, Node>) {

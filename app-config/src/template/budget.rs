@@ -1,5 +1,5 @@
-//! Budget of one render. It counts steps instead of time, so that every machine accepts or rejects
-//! the same template.
+//! Budget of one render. It counts steps instead of time, so that every machine accepts and rejects
+//! the same templates.
 use super::{Fault, Limits, value::Value};
 
 /// Maximum nesting of values that a template builds.

@@ -1,4 +1,5 @@
-//! Comparisons with the rules of Go's templates: operands of different types are an error.
+//! Comparisons with the rules of Go's templates. Operands of different types are an error, except
+//! integers of any type, and nil in `eq` and `ne`.
 use std::cmp::Ordering;
 
 use super::{functions::Answer, value::Value};

@@ -11,9 +11,9 @@ use super::{
 pub struct Variable {
     /// Name as in templates. `*` stands for any key.
     pub name: String,
-    /// Source of the value.
+    /// Description of the value's source, such as `the input size`.
     pub from: String,
-    /// True if rendering fails without the value. `index` and `dig` tolerate its absence.
+    /// True if a read of the value fails when it is absent. `index` and `dig` tolerate its absence.
     pub needed: bool,
     pub missing: bool,
     /// Value in the state. `None` if it is missing or the name stands for several values.

@@ -159,7 +159,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// Skips spaces, but keeps the space that belongs to a ` -}}` trim marker.
+    /// Scans spaces, except the space that belongs to a ` -}}` trim marker.
     fn space(&mut self) -> Token<'s> {
         let rest = self.rest();
         let mut length = rest.len() - rest.trim_start_matches(SPACES).len();

@@ -1,7 +1,7 @@
 //! Converts tokens to a tree. The parser also checks that functions and variables exist.
 //!
-//! Follows Go's parser token by token, with its lookahead, so that both report an error at the same
-//! token.
+//! Follows Go's parser token by token, with its lookahead, so that this parser and Go's report an
+//! error at the same token.
 use std::sync::Arc;
 
 use super::{

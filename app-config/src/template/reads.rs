@@ -13,9 +13,10 @@ pub type Path = Vec<String>;
 pub const ANY: &str = "*";
 
 const MAX_DEPTH: usize = 20;
-/// Maximum number of visited nodes, for templates that call each other without end.
+/// Maximum number of visited nodes, for templates that call each other without end. Further nodes
+/// are ignored.
 const MAX_NODES: usize = 200_000;
-/// Maximum number of sources of one value. If a value has more, its source counts as unknown.
+/// Maximum number of sources of one value. Further sources are ignored.
 const MAX_SOURCES: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -287,7 +288,7 @@ fn fields(sources: Sources, fields: &[Arc<str>]) -> Sources {
 
 fn below(source: &ValueSource, key: &str, required: bool) -> ValueSource {
     let mut path = source.path.clone();
-    // Longer paths than the depth of the state add nothing.
+    // Longer paths are cut off. The checks of references use only the first elements.
     if path.len() < 32 {
         path.push(key.to_string());
     }

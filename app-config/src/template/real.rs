@@ -1,8 +1,8 @@
 //! Float verbs of `printf`, without the sign, which the caller adds.
 use super::format::{decimal, float, scientific, special};
 
-/// Maximum number of digits after the point that a float can have. Further digits are zeros, which
-/// are appended separately, because `format!` panics on a precision above 65,535.
+/// Upper bound for the digits after the point of a float. Further digits are zeros, which are
+/// appended separately, because `format!` panics on a precision above 65,535.
 const MAX_DIGITS: usize = 1100;
 
 /// Precision for `format!`, and the zeros to append.

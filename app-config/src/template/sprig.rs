@@ -76,7 +76,7 @@ pub fn append(arguments: &[Value], _: usize) -> Answer {
     }
 }
 
-/// Values sorted by key. Sprig's order is random, so no template depends on it.
+/// Values sorted by key. Sprig's order is random, so no template can depend on it.
 pub fn values(arguments: &[Value], _: usize) -> Answer {
     let entries = arguments.first().map(entries).unwrap_or_default();
     Ok(Value::list(entries.into_values().collect()))
@@ -211,7 +211,8 @@ pub fn int64(arguments: &[Value], _: usize) -> Answer {
     Ok(Value::Int64(arguments.first().map_or(0, counted)))
 }
 
-/// Converts a value to an integer. A value that is not a number counts as zero.
+/// Converts a value to an integer. Parses texts, and counts true as one. Any other value that is
+/// not a number counts as zero.
 fn counted(value: &Value) -> i64 {
     match value {
         Value::Int(number) | Value::Int64(number) => *number,
@@ -240,7 +241,8 @@ pub fn div(arguments: &[Value], _: usize) -> Answer {
     }
 }
 
-/// Formats seconds as `3h25m45s`. Like sprig, accepts only `int64` and integer strings.
+/// Formats seconds as `3h25m45s`. Like sprig, treats any value but an `int64` or an integer string
+/// as zero.
 pub fn duration(arguments: &[Value], _: usize) -> Answer {
     let seconds = match arguments.first() {
         Some(Value::Int64(seconds)) => *seconds,

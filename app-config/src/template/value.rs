@@ -1,5 +1,6 @@
-//! Values during rendering. Numbers of the state are floats, as in Go's JSON. Only literals and
-//! functions such as `len` give integers, and an integer never equals a float.
+//! Values during rendering. Numbers of the state are floats, as in Go's JSON. Only literals,
+//! `range` and functions such as `len` give integers. A comparison of an integer with a float is an
+//! error.
 use std::{
     cell::{Cell, Ref, RefCell, RefMut},
     collections::BTreeMap,
@@ -35,7 +36,8 @@ pub enum Value {
 #[derive(Debug)]
 pub struct Shared {
     entries: RefCell<Map>,
-    /// Deepest nesting level at which this map was inserted into another value.
+    /// Deepest nesting level at which this map was inserted into another value. `set` checks the
+    /// depth of a new value from this level.
     above: Cell<usize>,
 }
 

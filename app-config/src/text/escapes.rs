@@ -6,8 +6,8 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Escapes(Arc<[Jump]>);
 
-/// End of an escape: from byte `at` of the value, value and file have the same characters. `line`
-/// and `column` are the position in the file.
+/// End of an escape. From byte `at` of the value to the next escape, value and file have the same
+/// characters. `line` and `column` are the position in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Jump {
     at: usize,

@@ -31,11 +31,11 @@ pub enum TreeError {
     PathTooLong(String),
     #[error("{path:?} is a {kind}: a bundle contains only regular files")]
     NotAFile { path: String, kind: &'static str },
-    #[error("the archive contains more than {limit} files")]
+    #[error("too many files in the archive: the limit is {limit}; remove files")]
     TooManyFiles { limit: usize },
-    #[error("{path:?} is larger than {limit_bytes} bytes")]
+    #[error("the file {path:?} is too large: the limit is {limit_bytes} bytes; remove the file")]
     FileTooLarge { path: String, limit_bytes: u64 },
-    #[error("the archive is larger than {limit_bytes} bytes")]
+    #[error("the archive is too large: the limit is {limit_bytes} bytes; remove files")]
     TooLarge { limit_bytes: u64 },
     #[error("invalid tar archive: {0}")]
     Malformed(String),
@@ -96,8 +96,8 @@ impl Tree {
                 });
             }
             let executable = entry.header().mode().map_err(malformed)? & 0o100 != 0;
-            // The buffer does not get the size in the header, which may claim more than the archive
-            // contains.
+            // The buffer is not allocated with the size in the header, because the header may claim
+            // more than the archive contains.
             let mut content = Vec::new();
             entry.read_to_end(&mut content).map_err(malformed)?;
             tree.insert(&path, File { bytes: content, executable })?;

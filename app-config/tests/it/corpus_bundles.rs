@@ -1,5 +1,5 @@
 //! Bundles of real app directories with stand-ins for their modules. This release publishes all of
-//! them, and reports what it cannot deploy.
+//! them, and reports the parts that it cannot deploy.
 use std::{collections::BTreeMap, path::Path};
 
 use app_config::{File, Tree, read, survey};

@@ -87,6 +87,6 @@ fn expected(case: &Value) -> Outcome {
         let numbers = place.split(':').take(if parse { 1 } else { 2 });
         return Err((class, numbers.collect::<Vec<_>>().join(":")));
     }
-    // An empty case prints nothing and has no text.
+    // A case without a text prints `<no value>`.
     Ok(case["text"].as_str().unwrap_or("<no value>").to_string())
 }

@@ -67,7 +67,7 @@ fn each_rejection_has_its_location() {
 }
 
 /// Settings that this release cannot act on do not stop a version. They are reported where they are
-/// written, and again when a user requests the operation.
+/// written.
 #[test]
 fn settings_of_later_releases_are_warnings() {
     let a = "app/components/a.toml";

@@ -1,9 +1,9 @@
 //! Fuzzes the reader of app directories with arbitrary bytes, with a time limit.
 //!
 //! Known hard cases in `tests/fuzz/directories` run first: one text per directory, `=== path`
-//! before each file. Then the test mutates them for `FUZZ_SECONDS`: cut, spliced, repeated, with
-//! keys and values of the format in wrong places and random bytes. A directory that breaks the
-//! reader is stored as `found-…`.
+//! before each file. Then the test mutates these cases for `FUZZ_SECONDS`. It cuts, splices and
+//! repeats them, and inserts random bytes, and keys and values of the format in wrong places. A
+//! directory that breaks the reader is stored as `found-…`.
 use std::{
     env, fs, panic,
     path::{Path, PathBuf},

@@ -1,8 +1,8 @@
 //! Fuzzes the template engine with arbitrary texts, with limits.
 //!
-//! Known hard cases in `tests/fuzz/templates` run first. Then come texts made from the grammar,
-//! cut, spliced, repeated and with random bytes, for `FUZZ_SECONDS` (`scripts/fuzz --seconds N`). A
-//! text that breaks the engine is stored as `found-…`.
+//! Known hard cases in `tests/fuzz/templates` run first. Then the test generates texts from the
+//! grammar for `FUZZ_SECONDS` (`scripts/fuzz --seconds N`). It cuts, splices and repeats them, and
+//! inserts random bytes. A text that breaks the engine is stored as `found-…`.
 use std::{
     env, fs, panic,
     path::{Path, PathBuf},

@@ -1,5 +1,5 @@
-//! Generates templates from a grammar: mostly valid ones over the state of `tests/go/state.json`,
-//! some with wrong types, and some with a character too many or too few.
+//! Generates templates from a grammar over the state of `tests/go/state.json`. Most are valid. Some
+//! have wrong types, and some have a character too many or too few.
 //!
 //! The generator avoids cases that Go leaves undefined, and deliberate differences of Stead, which
 //! `docs/templates.md` lists.

@@ -1,7 +1,8 @@
 //! Modules in the app directory: variables, outputs, and HCL that cannot be parsed.
 use app_config::{Diagnostic, File, Severity, Tree, survey};
 
-/// Findings of an app with two local modules, of which `web` reads `db`, with changed files.
+/// Findings of an app with these changed files. It has the local modules `web` and `db`, and `web`
+/// reads `db`.
 fn findings(changes: &[(&str, &str)]) -> Vec<Diagnostic> {
     let component = |name: &str, vars: &str| {
         format!(

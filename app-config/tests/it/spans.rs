@@ -1,4 +1,4 @@
-//! Every value has a span, and its findings use it.
+//! Values have a span, up to a limit, and findings use the span of their value.
 use app_config::{Origin, Span, Tree, survey};
 
 use crate::small;

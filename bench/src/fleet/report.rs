@@ -20,7 +20,7 @@ pub struct Storm {
     pub jobs: usize,
     pub all_queued: Duration,
     pub all_claimed: Duration,
-    /// Number of calls that the server asked to retry later.
+    /// Number of responses that asked for a later retry.
     pub asked_to_wait: u64,
     /// Time of each job from its acknowledged queue request to the response of its claim.
     pub waits: Vec<Duration>,
@@ -88,7 +88,7 @@ impl Report {
         }
         let _ = writeln!(
             text,
-            "\nDuring the storm, the server asked {asked_to_wait} calls to retry later (503, 429)."
+            "\nResponses during the storm that asked for a later retry (503, 429): {asked_to_wait}."
         );
         text
     }

@@ -37,7 +37,8 @@ impl measure::Cell for Cell {
     }
 }
 
-/// Cells in the order of their turns. [`Cell::Queued`] continues the run of [`Cell::Acknowledged`].
+/// Cells in the order in which a round measures them. [`Cell::Queued`] continues the run of
+/// [`Cell::Acknowledged`].
 pub const CELLS: [Cell; 6] = {
     use Cell::*;
     [Insert(64), Command(64), Keyed(64), Insert(16), Acknowledged(16), Queued(16)]

@@ -11,7 +11,8 @@ const PATH: &str = "/v1/runners/enrolment-tokens";
 /// Inline projection with one row per command.
 const VIEW: &str = "stead.projection_enrolments";
 
-/// Runs this number of callers for a period. `keyed`: each command has an idempotency key.
+/// Runs this number of callers for a period. If `keyed` is set, each command has an idempotency
+/// key.
 pub async fn run(
     database: &Database,
     client: &ApiClient,

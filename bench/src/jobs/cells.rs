@@ -88,7 +88,7 @@ const GRAPHILE_TUNED: [Cell; 2] = both_modes(Who::Other(Other::Graphile, Tuning:
 const PG_BOSS: [Cell; 2] = both_modes(Who::Other(Other::PgBoss, Tuning::Stock));
 const PG_BOSS_TUNED: [Cell; 2] = both_modes(Who::Other(Other::PgBoss, Tuning::Tuned));
 
-/// Cells in the order of their turns.
+/// Cells in the order in which a round measures them.
 #[rustfmt::skip]
 pub const CELLS: [Cell; 11] = [
     GRAPHILE[0], GRAPHILE[1], STEAD[0], STEAD[1], GRAPHILE_TUNED[0], GRAPHILE_TUNED[1], BUILDS[0], PG_BOSS[0],

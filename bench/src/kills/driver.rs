@@ -160,7 +160,7 @@ impl Driver {
         self.run_cli(&["installs", "upgrade", "acme", "--to", &to, "--reason", "a new version"]);
     }
 
-    /// Output of a command. `None` if the server does not respond.
+    /// Output of a command. `None` if the command fails, for example because no server runs.
     fn run_cli(&self, args: &[&str]) -> Option<Value> {
         let mut command = Command::new(program("stead"));
         command.args(["--output", "json", "--server", &self.control]);
@@ -171,7 +171,7 @@ impl Driver {
             .spawn()
             .expect("cannot start stead");
         let out = child.stdout.take().unwrap();
-        // Read in a separate thread, because a long output does not fit a pipe.
+        // Read in a separate thread, because a long output does not fit into a pipe.
         let read = std::thread::spawn(move || std::io::read_to_string(out).unwrap_or_default());
         let begin = Instant::now();
         let status = loop {

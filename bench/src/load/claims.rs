@@ -20,9 +20,9 @@ const RUNNERS: usize = 2_000;
 const TURN: usize = 50;
 
 pub struct Claims {
-    /// Time of each claim.
+    /// Time from each acknowledged queue request to the response of the claim.
     pub queued: Vec<Duration>,
-    /// Time of each claim until the runner received the offer.
+    /// Time from each acknowledged queue request until the runner received the offer.
     pub offered: Vec<Duration>,
     /// Time of each bare commit.
     pub commits: Vec<Duration>,
@@ -60,7 +60,7 @@ pub async fn measure(database: &Database, data: &Path, samples: usize) -> Claims
             assert_eq!(answered, job);
             offers.push(offered.saturating_duration_since(acknowledged));
             queued.push(at.saturating_duration_since(acknowledged));
-            // Later reports of the runner are not part of the next claim.
+            // The pause lets the runner send its reports, so that they do not slow the next claim.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         for _ in 0..TURN {

@@ -9,7 +9,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// Cells in the order of their turns.
+    /// Cells in the order in which a round measures them.
     pub const ALL: [Cell; 3] = [Cell::CopyChunks, Cell::Stead, Cell::CopyRows];
 }
 

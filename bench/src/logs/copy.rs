@@ -1,4 +1,4 @@
-//! The same bytes by binary COPY: the maximum that the disk and Postgres can write.
+//! The same bytes by binary COPY, as a baseline for the write speed of Postgres and its disk.
 use std::time::{Duration, Instant};
 
 use measure::Run;

@@ -93,7 +93,7 @@ impl Environment {
         }
     }
 
-    /// Pool that bypasses all faults.
+    /// Pool that bypasses the proxies.
     fn pool(&self) -> PgPool {
         let url = self.postgres.cluster.url("stead");
         self.runtime.block_on(event_log::connect(&url, 4)).unwrap()

@@ -17,7 +17,7 @@ use crate::{
 
 use super::table::Table;
 
-/// A page of each projection, and one for each query parameter.
+/// Measured reads: pages of projections, with and without filters, and of the log.
 const PAGES: [&str; 15] = [
     "/v1/apps",
     "/v1/apps/shop-0/versions",

@@ -18,7 +18,7 @@ use ulid::Ulid;
 use super::growing_log::GrowingLog;
 use crate::database::Database;
 
-/// Number of events of the short stream, such as an install has after a month.
+/// Number of events of the short stream.
 const SHORT: u64 = 100;
 /// Number of loads of each stream.
 const TIMES: usize = 7;

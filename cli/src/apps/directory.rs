@@ -1,7 +1,7 @@
 //! Reads a local directory into a tree of files.
 //!
 //! Follows symbolic links only inside the repository of the directory, and never to an excluded
-//! file. A review of the repository therefore covers every uploaded file.
+//! file. A link therefore cannot add a file from outside the repository.
 use std::{
     ffi::OsString,
     fs, io,
@@ -43,7 +43,7 @@ pub(crate) fn survey(directory: &Path) -> Result<(Tree, Vec<Diagnostic>), Failur
     let canonical_path = canonical(directory)?;
     if !canonical_path.is_dir() {
         return Err(Failure::Usage(format!(
-            "cannot read {}: it is not a directory",
+            "cannot read {}: it is not a directory; pass a directory",
             directory.display()
         )));
     }

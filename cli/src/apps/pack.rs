@@ -156,7 +156,7 @@ fn within(top: &Path, directory: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "cannot read the module {}: it is outside of the repository {}",
+        "cannot read the module {}: it is outside of the repository {}; move it into the repository",
         directory.display(),
         top.display()
     )))

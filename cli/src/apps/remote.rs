@@ -34,7 +34,9 @@ async fn fetch(url: &str) -> Result<Vec<u8>, String> {
     while let Some(chunk) = response.chunk().await.map_err(|e| e.to_string())? {
         bytes.extend_from_slice(&chunk);
         if bytes.len() > MAX_BYTES {
-            return Err(format!("the text is larger than {MAX_BYTES} bytes"));
+            return Err(format!(
+                "the text is larger than {MAX_BYTES} bytes; save it in the app directory"
+            ));
         }
     }
     Ok(bytes)

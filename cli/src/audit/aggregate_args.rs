@@ -32,7 +32,7 @@ pub(crate) struct AggregateArgs {
 }
 
 impl AggregateArgs {
-    /// Returns the stream, as in the API. `None`: no option is set.
+    /// Returns the stream, as in the API. `None` if no option is set.
     pub(crate) fn stream(self) -> Option<String> {
         let AggregateArgs { install, run, job, app, component, build, runner, stream } = self;
         let of = |kind: &str, id: Option<String>| id.map(|id| format!("{kind}/{id}"));

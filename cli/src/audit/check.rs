@@ -49,12 +49,12 @@ pub(crate) struct CheckReport {
     size: u64,
     root: String,
     signer: String,
-    /// Completeness of the subject. `None`: the subject is one event.
+    /// Completeness of the subject. `None` if the subject is one event.
     complete: Option<bool>,
     /// Each stream of the subject with its number of events and its completeness.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     streams: Vec<StreamReport>,
-    /// History of an install. Absent: the file has another subject, or has hashes only.
+    /// History of an install. Absent if the file has another subject, or has hashes only.
     #[serde(skip_serializing_if = "Option::is_none")]
     history: Option<ProvenHistory>,
     proven: Vec<String>,
@@ -116,8 +116,7 @@ fn checked(
     };
     let mut file = BufReader::new(File::open(path).map_err(no_file)?);
     let mut first = Vec::new();
-    // Two bytes more than the maximum: the final newline, and one byte that shows that the file is
-    // too long.
+    // The limit allows the final newline, and one byte that shows that the file is too long.
     let limit = MAX_BYTES as u64 + 2;
     file.by_ref().take(limit).read_until(b'\n', &mut first).map_err(no_file)?;
     let is_range = first.starts_with(format!("{{\"format\":\"{}\"", range::FORMAT).as_bytes());
@@ -331,7 +330,7 @@ fn always(size: u64, other_signatures: usize, open: &mut Vec<String>) {
             .into(),
     );
     if other_signatures > 0 {
-        open.push(format!("the {other_signatures} other signatures of the checkpoint"));
+        open.push(format!("other signatures of the checkpoint: {other_signatures}"));
     }
 }
 

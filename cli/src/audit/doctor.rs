@@ -1,4 +1,4 @@
-//! `stead audit doctor`: the server checks all stored data with its current code.
+//! `stead audit doctor`: the server checks all stored events and projection rows.
 use crate::client::{sanitize, server_events};
 use futures::{StreamExt, pin_mut};
 use schemas::control::audit::DoctorProgress;

@@ -71,7 +71,7 @@ pub(crate) async fn print(context: &CommandContext, args: Events) -> Result<(), 
     }
     page(context, &mut printer, &mut query).await?;
     match (context.screen.output, printer.all.is_empty()) {
-        // JSON output is one document, also without events.
+        // JSON output is one document, even without events.
         (Output::Json, _) => context.screen.print_list(&printer.all, "", |_| Table::default()),
         (Output::Table, true) => {
             context.screen.remark("No events match.");

@@ -1,9 +1,9 @@
 //! Converts an event to the Open Cybersecurity Schema Framework (OCSF) 1.3.0, for products that
 //! collect events from many sources: <https://schema.ocsf.io/1.3.0/classes/entity_management>.
 //!
-//! Every event changes one aggregate, which matches the class Entity Management. Fields without an
-//! OCSF attribute are in `unmapped`. The result contains no proof. Its leaf and position identify
-//! the event in the log.
+//! Every event changes one aggregate, which matches the class Entity Management. Hashes and
+//! metadata without an OCSF attribute are in `unmapped`. The result contains no proof. Its leaf and
+//! position identify the event in the log.
 use domain::actor::Actor;
 use schemas::control::audit::EventRecord;
 use serde::Deserialize;

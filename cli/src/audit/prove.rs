@@ -1,4 +1,4 @@
-//! `stead audit prove`: verifies a bundle and writes it to a file.
+//! `stead audit prove`: verifies a bundle, and writes it to a file or to standard output.
 use std::{fs, io::Write, path::PathBuf, str::FromStr};
 
 use crate::client::sanitize;

@@ -87,7 +87,8 @@ pub(crate) async fn run(settings: &Settings, args: Verify) -> Result<(), Failure
     check(settings, events, Some(today), stored).await
 }
 
-/// Verifies every event, and compares the log with the checkpoints at their sizes.
+/// Verifies the events up to the server's checkpoint, or all events of an export. Compares the log
+/// with each checkpoint at its size.
 async fn check(
     settings: &Settings,
     events: impl Stream<Item = Result<String, Failure>>,

@@ -42,7 +42,9 @@ pub enum HistoryError {
     #[error("{0}")]
     Forged(#[from] report::ReportError),
     /// A stream that an event names is not in the bundle.
-    #[error("the file is incomplete: position {position} refers to {stream}, which is missing")]
+    #[error(
+        "the file is incomplete: position {position} refers to {stream}, which is missing; request a new bundle"
+    )]
     LeftOut {
         position: u64,
         /// `<aggregate type>/<aggregate id>`.
@@ -52,7 +54,7 @@ pub enum HistoryError {
     Unwritable(String),
 }
 
-/// Returns the history of an install from its bundle. `None`: the bundle has another subject, or
+/// Returns the history of an install from its bundle. `None` if the bundle has another subject, or
 /// has hashes instead of contents.
 ///
 /// # Errors

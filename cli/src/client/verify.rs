@@ -18,8 +18,8 @@ use super::export_line::hex_of;
 const MAX_FORGED_REPORTS: usize = 100;
 
 /// Verifies every event of a log, from the first one on. The memory use depends on the number of
-/// streams and jobs, not on the number of events: about 100 MiB for a million streams, plus the
-/// manifest and the runner of each job.
+/// streams and jobs, not on the number of events. It is about 100 MiB for a million streams, plus
+/// the manifest and the runner of each job.
 #[derive(Debug)]
 pub struct Verifier {
     edge: Edge,
@@ -47,7 +47,7 @@ pub enum Fault {
     Leaf(u64),
     #[error("position {0}: the events before it do not match the chain hash")]
     Chain(u64),
-    #[error("the log does not match the stored checkpoint at {0}: history was rewritten")]
+    #[error("the log does not match the checkpoint at {0}: history was rewritten")]
     Rewritten(u64),
     #[error(
         "the checkpoint covers {promised} events, but the log has {found}: events were removed"

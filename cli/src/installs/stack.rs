@@ -59,7 +59,8 @@ impl Outputs {
     }
 }
 
-/// Converts numbers to strings, because a template would print a large number as 1e+07.
+/// Converts numbers and booleans to strings, because a template would print a large number as
+/// 1e+07. Returns `None` for null.
 fn template_value(value: Value) -> Option<Value> {
     match value {
         Value::Null => None,

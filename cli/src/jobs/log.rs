@@ -1,5 +1,4 @@
-//! `stead jobs logs`: prints a job log in order and completely, and resumes it after a lost
-//! connection.
+//! `stead jobs logs`: prints or follows a job log. Following resumes after a lost connection.
 use std::time::Duration;
 
 use crate::client::{ClientError, lines, sanitize, server_events};

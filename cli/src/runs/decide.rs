@@ -118,7 +118,7 @@ pub(crate) async fn decide(
     if !declined.is_empty() {
         let (past, names) = (decision.past(), declined.join(", "));
         return Err(Failure::Outcome(format!(
-            "not {past}: {names}; the plan still waits for a decision"
+            "not {past}: {names}; each plan still waits for a decision"
         )));
     }
     if args.wait { until_finished(context, id).await } else { Ok(()) }
@@ -146,8 +146,8 @@ fn line(step: &Step, result: &DecisionResult) -> String {
     format!("{} {}: {counts}, plan {}\n", result.step, result.decision, result.digest)
 }
 
-/// Selects the plans to decide on: only those that the user has read, not plans that became ready
-/// later.
+/// Selects the plans to decide on: those with a digest on the command line, otherwise those of
+/// `steps`. A plan that becomes ready later is not selected.
 fn select_plans<'r>(
     run: &Run,
     steps: &[&'r Step],

@@ -1,5 +1,5 @@
-//! `stead runs approve --follow`: approves the plans of a run, one layer after another, until the
-//! run ends.
+//! `stead runs approve --follow`: approves the plans of a run as they become ready, until the run
+//! ends.
 use std::{collections::HashSet, io::IsTerminal as _, os::fd::AsFd};
 
 use crate::client::ClientError;

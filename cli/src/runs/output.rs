@@ -1,4 +1,4 @@
-//! Text output of a run: layers of steps, with their states and the reasons that they wait.
+//! Text output of a run: layers of steps, with their states and the reasons why they wait.
 use schemas::control::runs::{Plan, Run, RunSummary, Step};
 use serde_json::Value;
 

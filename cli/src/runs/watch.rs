@@ -16,8 +16,8 @@ use crate::{
     settings::CommandContext,
 };
 
-/// Interval of polls without events: the reason that a step waits can change without an event of
-/// the run.
+/// Interval of polls without events. The reason why a step waits can change without an event of the
+/// run.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Returns the run to follow. Waits for the first run of an install, which starts when its runner
@@ -140,7 +140,7 @@ impl PrintedSteps {
         for step in &run.dag {
             let printed = self.0.entry(step.id).or_default();
             let changed = printed.state != step.state;
-            // These two waits end without an action of the user.
+            // A wait for a dependency or for the server ends without an action of the user.
             let ends_without_user = |on: &str| matches!(on, "dependency" | "server");
             let waiting = step.waiting.as_ref().filter(|waiting| !ends_without_user(&waiting.on));
             let waiting = waiting.map(|w| w.detail.clone());

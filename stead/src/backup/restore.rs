@@ -51,7 +51,7 @@ struct Against {
 /// Result of a restore, with its recovery point.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// Data directory. `None`: a drill has removed it.
+    /// Data directory. `None` after a drill, which removes the directory.
     pub(crate) data: Option<PathBuf>,
     pub(crate) log_id: String,
     /// Last restored position.

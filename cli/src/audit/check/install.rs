@@ -83,12 +83,12 @@ pub(crate) fn install_report(
                     .into(),
             );
             let signed = history.signed.len();
-            holds.push(format!("{signed} results of jobs are signed by the runner that ran them"));
+            holds.push(format!(
+                "results of jobs with a signature of the runner that ran them: {signed}"
+            ));
             if history.unsigned > 0 {
                 let unsigned = history.unsigned;
-                open.push(format!(
-                    "{unsigned} results of jobs: they have no signature of a runner"
-                ));
+                open.push(format!("results of jobs without a signature of a runner: {unsigned}"));
             }
             if let Some(first) = history.unreadable.first() {
                 open.push(format!(

@@ -11,7 +11,7 @@ impl Client {
         self.get("/v1/projections", &()).await
     }
 
-    /// Streams the rows of a projection at an earlier point and the progress, as server-sent
+    /// Streams the rows of a projection at a position or time, and the progress, as server-sent
     /// events.
     pub async fn projection_rows(
         &self,
