@@ -56,7 +56,6 @@ pub struct PartChange {
     pub rebuild: bool,
 }
 
-/// All changes between two configs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Difference {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -34,7 +34,6 @@ const SHOWN: [&str; 12] = [
 /// Tables that name a component's source, shown as written.
 const SOURCES: [&str; 5] = ["aws_ecr", "connected_repo", "helm_repo", "public", "public_repo"];
 
-/// Describes a whole app directory.
 pub fn inspect(name: &str, app: &Tree, reading: &Reading) -> Value {
     let config = &reading.config;
     let graph = graph(config);

@@ -20,7 +20,7 @@ impl ApiClient {
         ApiClient { control: control.into(), token: token.into() }
     }
 
-    /// Opens a connection.
+    /// Creates a caller. Its first request opens the connection.
     pub fn wire(&self) -> Wire {
         Wire::to(&self.control)
     }

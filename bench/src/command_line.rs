@@ -74,12 +74,10 @@ fn are_valid(usage: &str, words: impl Iterator<Item = String>) -> Result<bool, S
     Ok(true)
 }
 
-/// True if the option is given.
 pub fn has(name: &str) -> bool {
     std::env::args().any(|argument| argument == name)
 }
 
-/// Value of an option.
 pub fn argument(name: &str) -> Option<String> {
     std::env::args().skip_while(|argument| argument != name).nth(1)
 }

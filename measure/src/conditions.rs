@@ -30,7 +30,6 @@ impl Conditions {
         Conditions { machine: machine(), settings: settings(pool).await, rounds, period }
     }
 
-    /// The conditions as Markdown.
     pub fn markdown(&self) -> String {
         let settings: Vec<_> = self.settings.iter().map(|(n, v)| format!("{n} {v}")).collect();
         let turn = match self.period.as_secs() {
@@ -46,7 +45,6 @@ impl Conditions {
         )
     }
 
-    /// The conditions as JSON.
     pub fn json(&self) -> Value {
         json!({
             "machine": self.machine,
@@ -66,7 +64,7 @@ fn command() -> String {
     [name].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// Current settings of Postgres.
+/// Current values of the settings that determine the cost of a commit.
 pub async fn settings(pool: &PgPool) -> Vec<(String, String)> {
     let mut settings = Vec::new();
     for name in SETTINGS {

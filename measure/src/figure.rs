@@ -15,7 +15,6 @@ pub struct Run {
     pub calls: Vec<Duration>,
 }
 
-/// Figures of one measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Figure {
     /// Events per second.
@@ -51,9 +50,7 @@ impl Figure {
 pub struct Quantiles {
     /// Number of calls.
     pub number: usize,
-    /// Median.
     pub p50: f64,
-    /// 99th percentile.
     pub p99: f64,
     /// Maximum.
     pub most: f64,
@@ -70,7 +67,6 @@ impl Quantiles {
         Quantiles { number: times.len(), p50: at(0.5), p99: at(0.99), most: at(1.0) }
     }
 
-    /// The quantiles as JSON.
     pub fn json(&self) -> Value {
         json!({"samples": self.number, "p50_ms": self.p50, "p99_ms": self.p99, "max_ms": self.most})
     }

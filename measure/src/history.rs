@@ -41,7 +41,6 @@ const JOB: &[&str] = &[
     "job.succeeded",
     "job.log_finalized",
 ];
-/// Number of installs.
 const INSTALLS: u64 = 1_000;
 /// Number of runs per commit.
 const TOGETHER: u64 = 30;
@@ -52,7 +51,6 @@ const INSTALL_OF_RUN: &str = "ins_00000000000000000000000005";
 const JOBS_OF_RUN: [&str; 2] = ["job_00000000000000000000000035", "job_00000000000000000000000036"];
 const EXECUTION: &str = "exe_00000000000000000000000001";
 
-/// A history that can be extended.
 pub struct History {
     examples: BTreeMap<String, NewEvent>,
     /// App of all installs.

@@ -68,7 +68,6 @@ pub async fn run(
     Run { events: calls.len(), whole, calls }
 }
 
-/// Number of rows in a table.
 pub async fn count(pool: &PgPool, table: &str) -> i64 {
     sqlx::query_scalar(&format!("select count(*) from {table}")).fetch_one(pool).await.unwrap()
 }

@@ -11,7 +11,6 @@ pub trait Cell: Copy + Ord + Debug + 'static {
     fn name(self) -> String;
 }
 
-/// A ratio, with its target.
 pub struct Ratio<C: 'static> {
     /// Name in the table.
     pub name: &'static str,
@@ -45,12 +44,10 @@ pub struct Report<C: 'static> {
 }
 
 impl<C: Cell> Report<C> {
-    /// An empty report with this unit.
     pub fn of(unit: &'static str, ratios: &'static [Ratio<C>]) -> Report<C> {
         Report { unit, ratios, figures: BTreeMap::new() }
     }
 
-    /// Adds a figure.
     pub fn add(&mut self, cell: C, figure: Figure) {
         eprintln!("  {}: {:.0} {}/s", cell.name(), figure.per_second, self.unit);
         self.figures.entry(cell).or_default().push(figure);
@@ -86,7 +83,6 @@ impl<C: Cell> Report<C> {
         text
     }
 
-    /// The report as JSON.
     pub fn json(&self, conditions: &Conditions) -> Value {
         let figures = self.figures.iter().map(|(cell, figures)| {
             let rounds: Vec<_> = figures.iter().map(Figure::json).collect();

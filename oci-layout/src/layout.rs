@@ -33,7 +33,6 @@ const LOCK: &str = ".index.lock";
 /// Annotation of an index entry with the repository of the artifact.
 pub(crate) const REPOSITORY: &str = "dev.stead.repository";
 
-/// OCI image layout in a directory.
 #[derive(Debug, Clone)]
 pub struct Layout {
     dir: PathBuf,
@@ -52,12 +51,10 @@ impl Layout {
         Layout { drafts: drafts.into(), ..self }
     }
 
-    /// Returns whether the layout has this blob.
     pub fn has(&self, digest: &Digest) -> bool {
         self.path(digest).is_file()
     }
 
-    /// Returns the path of a blob.
     pub fn path(&self, digest: &Digest) -> PathBuf {
         self.blobs().join(hex_of(digest))
     }

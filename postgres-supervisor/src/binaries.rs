@@ -16,10 +16,8 @@ const VERSIONED: [(&str, &str); 3] =
     [("/usr/lib/postgresql", ""), ("/usr", "pgsql-"), ("/opt", "pgsql-")];
 /// Searched places, as errors name them.
 const LOOKED: &str = "PATH, /usr/lib/postgresql/*/bin, /usr/pgsql-*/bin and /opt/pgsql-*/bin";
-/// Oldest supported major version.
 const OLDEST_MAJOR: u32 = 14;
 
-/// Binaries of a Postgres installation.
 #[derive(Debug, Clone)]
 pub struct Binaries {
     directory: PathBuf,

@@ -13,7 +13,6 @@ use crate::{Account, Binaries, Error, about};
 /// `/.s.PGSQL.5432`.
 const LONGEST_SOCKET_DIRECTORY: usize = 90;
 
-/// Settings of a cluster.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Superuser that `initdb` creates.
@@ -131,7 +130,6 @@ impl Cluster {
         Ok(Some(PendingSync { child, marker: self.unsynced.clone() }))
     }
 
-    /// Connection options of a role.
     pub fn connect_as(&self, role: &str, database: &str) -> PgConnectOptions {
         PgConnectOptions::new_without_pgpass()
             .socket(&self.sockets)
@@ -141,7 +139,6 @@ impl Cluster {
             .application_name("stead")
     }
 
-    /// Connection URL of a role.
     pub fn url(&self, role: &str, database: &str) -> String {
         let mut host = String::new();
         for byte in self.sockets.to_string_lossy().bytes() {

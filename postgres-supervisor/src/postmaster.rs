@@ -138,7 +138,6 @@ impl Postmaster {
         Err(Error::Slow { seconds: START_TIMEOUT.as_secs(), log })
     }
 
-    /// Process id.
     pub fn pid(&self) -> i32 {
         self.pid.as_raw()
     }
@@ -151,7 +150,6 @@ impl Postmaster {
         }
     }
 
-    /// Waits until Postgres ends.
     pub async fn ended(&mut self) {
         match &mut self.child {
             Some(child) => {

@@ -68,7 +68,6 @@ impl Kind {
     }
 }
 
-/// Declared and mentioned names.
 #[derive(Debug, Default)]
 pub struct Names {
     declared: Vec<(Kind, String, Origin)>,

@@ -198,7 +198,6 @@ impl<'d> Section<'d> {
         spot.node.scalar().map(|value| Text { value, origin })
     }
 
-    /// Converts the table to JSON.
     pub fn json(&self) -> serde_json::Value {
         json(self.table)
     }

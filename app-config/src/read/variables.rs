@@ -8,7 +8,7 @@ use super::section::Section;
 use crate::text::Text;
 
 impl Section<'_> {
-    /// Reads a table of environment variables.
+    /// Reads a table of environment variables, and reports reserved names.
     pub fn variables(&self, key: &str) -> BTreeMap<String, Text> {
         let Some(section) = self.section(key) else { return BTreeMap::new() };
         for name in section.table.keys() {

@@ -68,7 +68,6 @@ fn every_named_file_of_a_real_directory_is_resolved_as_its_facts() {
     }
 }
 
-/// First difference between two values.
 fn difference(expected: Option<&Value>, found: Option<&Value>) -> String {
     if let (Some(Value::Object(wanted)), Some(Value::Object(object))) = (expected, found) {
         let keys: BTreeSet<&String> = wanted.keys().chain(object.keys()).collect();

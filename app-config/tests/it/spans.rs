@@ -4,7 +4,6 @@ use app_config::{Origin, Span, Tree, survey};
 use crate::small;
 use crate::support;
 
-/// Characters that a span covers.
 fn covered(text: &str, span: Span) -> String {
     let lines: Vec<&str> = text.split('\n').collect();
     let mut found = String::new();

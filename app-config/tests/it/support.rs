@@ -22,7 +22,6 @@ pub fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// All files below a directory.
 pub fn tree(top: &Path) -> Tree {
     let mut tree = Tree::default();
     add(&mut tree, top, "");

@@ -23,7 +23,6 @@ impl Table {
         self.events.push(events);
     }
 
-    /// Adds the times of an operation.
     pub fn times(&mut self, what: &str, times: Vec<Duration>) {
         let Quantiles { p50, p99, .. } = Quantiles::of(times);
         self.add(what, "ms", (p50, Some(p99)));

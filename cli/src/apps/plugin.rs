@@ -11,7 +11,6 @@ use tokio::{
 
 use crate::failure::Failure;
 
-/// Timeout of the `describe` call.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Calls `describe` of the executable. Returns its name, version and digest, if the name is `name`.

@@ -22,7 +22,6 @@ use crate::{
 };
 
 pub(crate) struct Follow {
-    /// Reason of each approval.
     pub(crate) reason: String,
     /// Approves each plan without a prompt.
     pub(crate) all: bool,

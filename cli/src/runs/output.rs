@@ -46,7 +46,6 @@ pub(crate) fn operation(run: &RunSummary) -> String {
     }
 }
 
-/// Formats a step as one line.
 pub(crate) fn line(step: &Step, width: usize, screen: &Screen) -> String {
     let label = label(step);
     let pad = width.saturating_sub(indent(step) + label.chars().count());

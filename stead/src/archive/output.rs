@@ -2,7 +2,6 @@
 use api::archives::{ArchiveInfo, CreatedArchives, Range};
 use cli::render::{Screen, Table, moment, size};
 
-/// Formats new archives.
 pub(crate) fn created(created: &CreatedArchives) -> String {
     let mut text = String::new();
     for Range { first, last, bytes } in &created.archives {
@@ -21,7 +20,6 @@ pub(crate) fn created(created: &CreatedArchives) -> String {
     text
 }
 
-/// Formats a list of archives.
 pub(crate) fn list(archives: &[ArchiveInfo], screen: &Screen) -> String {
     if archives.is_empty() {
         return "No archives: the database contains the whole log\n".into();
@@ -38,7 +36,6 @@ pub(crate) fn list(archives: &[ArchiveInfo], screen: &Screen) -> String {
     table.text(screen)
 }
 
-/// Formats verified archives.
 pub(crate) fn verified(verified: &[Range]) -> String {
     let mut text = String::new();
     for Range { first, last, .. } in verified {
@@ -50,7 +47,6 @@ pub(crate) fn verified(verified: &[Range]) -> String {
     text
 }
 
-/// Formats dropped rows.
 pub(crate) fn dropped(dropped: &[(u64, u64)]) -> String {
     let mut text = String::new();
     for (first, last) in dropped {

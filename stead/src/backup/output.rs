@@ -9,7 +9,6 @@ use cli::{
 
 use super::restore::Report;
 
-/// Formats a new backup.
 pub(crate) fn created(manifest: &Manifest, out: &Path) -> String {
     let mut text = format!("Created {} ({})\n", out.display(), size(manifest.bytes()));
     text += &recovery_point(manifest.position, &moment(&manifest.recorded_at));
@@ -22,7 +21,6 @@ pub(crate) fn created(manifest: &Manifest, out: &Path) -> String {
     text
 }
 
-/// Formats the result of a restore.
 pub(crate) fn restored(report: &Report) -> String {
     let data = report.data.as_deref().unwrap_or(Path::new("")).display().to_string();
     let mut text = format!("Restored into {data} and verified in {}\n", duration_text(report));
@@ -46,7 +44,6 @@ pub(crate) fn restored(report: &Report) -> String {
     text
 }
 
-/// Formats the result of a restore drill.
 pub(crate) fn drilled(report: &Report, from: &Path) -> String {
     let from = from.display();
     let text = format!(

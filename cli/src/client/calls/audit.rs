@@ -50,7 +50,7 @@ impl Client {
         self.get("/v1/audit/diff", query).await
     }
 
-    /// Returns the changes of every install between two points.
+    /// Returns a page of the installs that changed between two points.
     pub async fn installs_between(
         &self,
         query: &history::InstallsDiffQuery,
@@ -68,7 +68,7 @@ impl Client {
         self.open(Method::POST, "/v1/audit/doctor", &(), EVENT_STREAM, None).await
     }
 
-    /// The bytes of a blob: a plan's summary, a manifest, a bundle.
+    /// Opens a blob by its digest, for example a plan's summary, a manifest, a bundle.
     pub async fn blob(&self, digest: &Digest) -> CallResult<Response> {
         self.open(Method::GET, &format!("/v1/blobs/{digest}"), &(), "*/*", None).await
     }

@@ -63,7 +63,6 @@ impl Client {
         self.change(Method::POST, &path, &json!({})).await
     }
 
-    /// Requests an operation on an install.
     pub async fn request_run(
         &self,
         install: &str,

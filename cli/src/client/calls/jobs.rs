@@ -16,7 +16,6 @@ impl Client {
         self.fresh(&format!("/v1/jobs/{job}"), &()).await
     }
 
-    /// Requests the cancellation of a job.
     pub async fn cancel_job(&self, job: JobId, body: &jobs::Cancel) -> CallResult<ChangeResult> {
         self.change(Method::POST, &format!("/v1/jobs/{job}/cancel"), body).await
     }
