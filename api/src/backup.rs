@@ -91,7 +91,7 @@ pub enum BackupError {
     #[error("the restored log does not match the manifest: {0}; use another backup")]
     LogMismatch(String),
     #[error(
-        "the checkpoint {path} at position {position} belongs to another history than this backup: {why}; keep both files, and start no server on this backup until you know which history is right"
+        "the checkpoint {path} at position {position} belongs to a history that differs from this backup's: {why}; keep both files, and start no server on this backup until you know which history is right"
     )]
     Forked { path: String, position: u64, why: &'static str },
     #[error("cannot use the checkpoint {path}: {why}")]

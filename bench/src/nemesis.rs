@@ -39,7 +39,7 @@ const TRAFFIC: f64 = 60.0;
 struct Options {
     time: Duration,
     seed: u64,
-    /// Bug to inject into the servers. The oracle must then find a violation.
+    /// Fault of the program to inject into the servers. The oracle must then find a violation.
     fault: Option<String>,
 }
 
@@ -67,8 +67,10 @@ pub fn main() -> ExitCode {
             println!("result: no acknowledged event is missing, duplicated or wrong")
         }
         (false, None) => println!("result: FAILED, seed {}", options.seed),
-        (true, Some(bug)) => println!("result: FAILED, the oracle did not detect the bug {bug}"),
-        (false, Some(bug)) => println!("result: the oracle detected the bug {bug}"),
+        (true, Some(fault)) => {
+            println!("result: FAILED, the oracle did not detect the injected fault {fault}")
+        }
+        (false, Some(fault)) => println!("result: the oracle detected the injected fault {fault}"),
     }
     match wrong.is_empty() == options.fault.is_none() {
         true => ExitCode::SUCCESS,

@@ -74,8 +74,8 @@ Examples:
         /// Name or id of the app
         app: String,
         /// Config version to print, instead of the app and its newest version
-        #[arg(long, value_name = "N")]
-        version: Option<u32>,
+        #[arg(long = "version", value_name = "N")]
+        config_version: Option<u32>,
     },
     /// List the config versions of an app, newest first
     #[command(after_help = "Example:\n  stead apps versions shop")]
@@ -134,8 +134,8 @@ pub(crate) async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> 
             context.screen.print_one(&diff, |screen| diff_text(&diff, screen))
         }
         Apps::List(part) => list(&context()?, part).await,
-        Apps::Show { app, version: None } => show(&context()?, &app).await,
-        Apps::Show { app, version: Some(version) } => {
+        Apps::Show { app, config_version: None } => show(&context()?, &app).await,
+        Apps::Show { app, config_version: Some(version) } => {
             let context = context()?;
             let version_shown = context.client.version(&app, version).await?;
             context.screen.print_one(&version_shown.config, |screen| {

@@ -65,10 +65,10 @@ For an install or a run, the output groups the history by run. For other aggrega
     Diff {
         #[command(flatten)]
         which: Box<AggregateArgs>,
-        /// From this position or time: RFC 3339, a date, `2h ago`, `tuesday`
+        /// Changes after this position or time: RFC 3339, a date, `2h ago`, `tuesday`
         #[arg(long, value_name = "TIME|POSITION")]
         from: PointInTime,
-        /// Up to this position or time [default: now]
+        /// Changes up to this position or time, inclusive [default: now]
         #[arg(long, value_name = "TIME|POSITION")]
         to: Option<PointInTime>,
         #[command(flatten)]
@@ -80,7 +80,8 @@ For an install or a run, the output groups the history by run. For other aggrega
 Examples:
   stead audit verify
   stead audit verify --against kept-checkpoint.txt
-  stead audit verify --export log.ndjson --against kept-checkpoint.txt --key stead/01JD…+9f2c1a07+AZ…
+  stead audit verify --export log.ndjson --against kept-checkpoint.txt \\
+    --key stead/01JD…+9f2c1a07+AZ…
 
 With --against, the command also proves that the log continues an earlier checkpoint. Each runner stores the last \
 checkpoint that it received; `stead-runner witness` prints that checkpoint. With --export, the command needs no server.")]

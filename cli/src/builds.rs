@@ -18,7 +18,7 @@ Examples:
   stead builds list
   stead builds list --app shop --state failed")]
     List(List),
-    /// Show a build with its artifact or the reason of its failure
+    /// Show a build with its artifact, or the reason for its failure
     #[command(after_help = "Example:\n  stead builds show bld_01JD…")]
     Show {
         /// Id of the build
@@ -27,7 +27,7 @@ Examples:
     /// Retry the failed builds of the newest config version, as a new config version
     #[command(after_help = "Example:\n  stead builds retry bld_01JD…")]
     Retry {
-        /// Id of a failed build
+        /// Id of one of these failed builds, which selects the app
         build: BuildId,
     },
 }

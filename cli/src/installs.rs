@@ -138,7 +138,7 @@ Example: the customer restored the runner's state from a backup, and this state 
     --serial 3 --reason 'backup of Monday, CHG-1204'
   stead runs retry acme
 
-The next plan creates resources again that were created after the accepted state.")]
+The accepted state lacks resources that were created after it. The next apply creates them a second time.")]
     AcceptState(accept_state::AcceptStateArgs),
     /// Create another enrolment token, for example after the first one expired or the runner was
     /// revoked

@@ -25,7 +25,8 @@ Examples:
   stead projections show jobs --key job_01JD… --as-of 1841
   stead projections show runs --as-of '2h ago' -o ndjson
 
-The server computes the rows from the log, not from the table of the projection. A key is the id of an aggregate.")]
+The server computes the rows from the log, not from the table of the projection. A key is the id of an aggregate. \
+The key of a config version or a token also has `/` and the version or the token id.")]
     Show {
         /// Name of the projection
         name: String,

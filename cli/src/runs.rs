@@ -82,7 +82,7 @@ Examples:
         #[arg(long)]
         force: bool,
     },
-    /// Retry the failed, cancelled and skipped steps of a finished run, as a new run
+    /// Retry a run: failed steps of a run in progress, or all unfinished steps in a new run
     #[command(after_help = "Example:\n  stead runs retry acme --reason 'quota was raised' --wait")]
     Retry {
         /// Id of the run, or name of an install for its newest run
@@ -90,7 +90,7 @@ Examples:
         /// Reason, recorded in the log
         #[arg(long)]
         reason: Option<String>,
-        /// Follow the new run until it finishes
+        /// Follow the run until it finishes
         #[arg(long)]
         wait: bool,
     },

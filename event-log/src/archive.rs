@@ -1,4 +1,4 @@
-//! Archives: closed ranges of the log in files. Reads use them after the rows were dropped.
+//! Archives: closed partitions of the log in files. Reads use them after the rows were dropped.
 //!
 //! ```text
 //! ARCHIVES/1-10240000/    one partition; `.partial` at the end of a name marks an unfinished archive

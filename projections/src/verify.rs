@@ -203,7 +203,7 @@ async fn compare(
 
 fn explained(stored: &str, expected: &str, columns: &str) -> String {
     if stored == expected {
-        return format!("{columns} does not match the data of the row");
+        return format!("columns that do not match the data of the row: {columns}");
     }
     let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap_or(Value::Null);
     let mut differences = differences(&parsed(stored), &parsed(expected));

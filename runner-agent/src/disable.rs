@@ -69,7 +69,7 @@ pub fn disable(data: &Data, reason: &str, stop_jobs: bool) -> anyhow::Result<()>
     let written =
         Journal::open(data).and_then(|journal| journal.write(JournalEvent::Disabled { reason }));
     if let Err(error) = written {
-        eprintln!("disabled the runner, but cannot record it in the journal: {error}");
+        eprintln!("cannot record in the journal that the runner is disabled: {error}");
     }
     Ok(())
 }
@@ -97,8 +97,11 @@ fn stop_agent(data: &Data, stop_jobs: bool, error: &io::Error) -> anyhow::Error 
     match data.agent() {
         Some(agent) => {
             agent.signal(if stop_jobs { Signal::SIGQUIT } else { Signal::SIGTERM });
-            let jobs =
-                if stop_jobs { "stops its jobs and exits" } else { "accepts no jobs and exits" };
+            let jobs = if stop_jobs {
+                "stops its jobs and exits"
+            } else {
+                "accepts no new jobs, finishes its running jobs and exits"
+            };
             anyhow!(
                 "cannot write {at}: {error}; the agent (process {}) {jobs} instead; make {at} writable before you \
                  start another agent",

@@ -104,8 +104,11 @@ pub fn approvals(data: &Data) -> anyhow::Result<ExitCode> {
 /// Prints the newest verified head, and a later rejection on standard error.
 pub fn checkpoint(data: &Data) -> anyhow::Result<ExitCode> {
     let note = Witness::of(data).last()?;
-    print(&sanitized(note.as_deref().unwrap_or("no checkpoint seen yet\n")))?;
     // Standard output has the signed note only, because users store and compare it.
+    match note {
+        Some(note) => print(&sanitized(&note))?,
+        None => eprintln!("no checkpoint received yet"),
+    }
     if let Some(rejection) = status::rejection(data)? {
         eprintln!("{rejection}");
     }

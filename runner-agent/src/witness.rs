@@ -213,7 +213,11 @@ fn check_matches(
             "the manifest or the grant has an unsupported version",
         ),
         (grant.manifest == verified.digest, "manifest_digest", "the grant is for another manifest"),
-        (manifest.kind == expected.kind, "kind", "the manifest is of another kind than the offer"),
+        (
+            manifest.kind == expected.kind,
+            "kind",
+            "the manifest and the offer have different job kinds",
+        ),
         (
             manifest.job == expected.job && grant.job == expected.job,
             "job",
@@ -254,7 +258,10 @@ fn check_inclusion(
     if !is_claim {
         return Err(not_included("the entry is not this claim"));
     }
-    let index = proof.position.checked_sub(1).ok_or_else(|| not_included("position 0"))?;
+    let index = proof
+        .position
+        .checked_sub(1)
+        .ok_or_else(|| not_included("the claim has position 0, but positions start at 1"))?;
     let path =
         hashes(&proof.path).ok_or_else(|| not_included("a hash of the proof is malformed"))?;
     let leaf_hash = tree::leaf_hash(&entry);

@@ -127,8 +127,8 @@ pub struct JobClaims {
 /// Reason to reject a token.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum TokenError {
-    /// The token does not have three base64url parts, or has another header or other claims than
-    /// expected.
+    /// The token does not have three base64url parts, or its header or claims differ from the
+    /// expected ones.
     #[error("the token is malformed")]
     Malformed,
     /// None of the keys signed the token.

@@ -82,7 +82,8 @@ pub(crate) struct Verify {
     of: ArchiveArgs,
     /// Directory of one archive, verified without a database
     directory: Option<PathBuf>,
-    /// Trusted checkpoint key: a verifier key, or 64 hexadecimal digits
+    /// Trusted checkpoint key: a verifier key, 64 hexadecimal digits, or a fingerprint; may be
+    /// repeated
     #[arg(long, value_name = "KEY", requires = "directory")]
     key: Vec<String>,
 }

@@ -40,7 +40,7 @@ enum Command {
     /// Create, test and restore backups of a server
     #[command(subcommand)]
     Backup(backup::Backup),
-    /// Copy closed ranges of the log to files, verify them, and drop their rows
+    /// Copy closed partitions of the log to files, verify the files, and drop the copied rows
     #[command(subcommand)]
     Archive(archive::Archive),
     #[command(flatten)]

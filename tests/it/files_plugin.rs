@@ -51,7 +51,7 @@ fn a_vendors_plugin_plans_applies_changes_and_destroys() {
     let noop = |step: &&serde_json::Value| step["plan"]["noop"] == true;
     assert!(run["dag"].as_array().unwrap().iter().any(|step| noop(&step)), "{run:#}");
 
-    // An executable with another digest than the pinned one never runs.
+    // An executable whose digest differs from the pinned one never runs.
     let before = runner.ledger().len();
     let (plugin, pinned) = (plugins.join("stead-plugin-files"), plugins.join("pinned"));
     fs::rename(&plugin, &pinned).unwrap();

@@ -26,7 +26,9 @@ const WINDOW: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// Bytes before the chunk are missing.
-    #[error("the log ends at byte {have}, before this chunk; send the chunk at that offset")]
+    #[error(
+        "cannot store the chunk: the stored log has only {have} bytes; send the bytes from that offset on"
+    )]
     Gap {
         /// Number of stored bytes.
         have: u64,

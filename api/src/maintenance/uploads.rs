@@ -6,7 +6,7 @@ use event_log::upload;
 
 use crate::state::App;
 
-/// Interval at which uploads are counted and collected.
+/// Interval at which expired uploads are deleted and the others counted.
 const TICK: Duration = Duration::from_secs(60);
 
 /// Deletes and counts uploads until the server stops.

@@ -162,7 +162,7 @@ async fn process_log(app: &App, owner: &str, place: &mut PolicyConsumer) -> Resu
             }
         };
         if app.engine.log().is_outdated() {
-            let detail = "the log has another format than this program reads; upgrade the server";
+            let detail = "the log has a format that this program cannot read; upgrade the server";
             return Err(Problem::new(Code::Unavailable, detail));
         }
         for domain_events in events.chunks(CHUNK) {

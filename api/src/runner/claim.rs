@@ -54,7 +54,8 @@ pub(crate) async fn claim(
     grant::claim_response(&app, job, (&execution, position), manifest?, seen).await.map(Json)
 }
 
-/// Checks that the session is the runner's newest and that this server owns it. Returns the epoch.
+/// Checks that the session is the runner's newest and that this server owns it. Returns the
+/// server epoch of the session.
 async fn check_session(app: &App, runner: &RunnerCaller, body: &Claim) -> Result<u64, Problem> {
     match app.dispatch.check(runner.id, body.session_id, body.generation) {
         Err(SessionError::Unknown) => {

@@ -43,7 +43,7 @@ pub(crate) struct InstallImpact {
     /// Planned operations in order, by component. An error explains why the install cannot use the
     /// version.
     pub plans: Result<Vec<(String, Operation)>, String>,
-    /// Inputs with another value than when the install last followed the planned version. Computed
+    /// Inputs whose value changed since the install last followed the planned version. Computed
     /// only for a single install.
     pub inputs: Vec<InputDifference>,
 }

@@ -25,7 +25,7 @@ pub enum RunError {
         "cannot decide: no plan of this step waits for approval; `stead runs show` lists the steps"
     )]
     NothingToApprove,
-    /// The decision covers another plan than the one that waits for approval.
+    /// The decision does not cover the plan that waits for approval.
     #[error("another plan waits for approval: {waiting}; review it and decide again")]
     AnotherPlan {
         /// Digest of the plan that waits for approval.

@@ -35,7 +35,7 @@ pub(super) struct RangeProof {
     pub keys: Vec<TrustedKey>,
 }
 
-/// Builds the proof of a closed range. Fails if the log or a reader has not reached the end of the
+/// Builds the proof of a closed partition's range. Fails if the log or a reader has not reached the end of the
 /// range, or if no published checkpoint covers it.
 pub(super) async fn range_proof(
     pool: &PgPool,

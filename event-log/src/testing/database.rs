@@ -63,7 +63,7 @@ pub async fn fresh_empty_database() -> Result<Database, TestingError> {
     Server::find().await?.create("template0").await
 }
 
-/// Creates a database with all tables and an empty log in another cluster than the shared
+/// Creates a database with all tables and an empty log in a cluster that is not the shared
 /// one.
 ///
 /// # Errors
@@ -75,7 +75,7 @@ pub async fn fresh_in(cluster: &Cluster) -> Result<Database, TestingError> {
     Ok(database)
 }
 
-/// Divides the log of a database into smaller partitions, for tests of closed ranges. All
+/// Divides the log of a database into smaller partitions, for tests of closed partitions. All
 /// events of the log must fit into one partition.
 ///
 /// # Errors

@@ -48,7 +48,7 @@ async fn all_proofs_can_be_computed_from_stored_nodes() {
     assert!(log.root(1_077).await.is_err());
     assert!(log.inclusion(0, 5).await.is_err());
     assert!(log.consistency(5, 1_077).await.is_err());
-    // A new server computes the same edge.
+    // A new server has the same head.
     assert_eq!(server(&database).await.head(), log.head());
 }
 

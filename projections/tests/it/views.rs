@@ -196,7 +196,7 @@ async fn every_kind_of_difference_is_explained() {
     let expected = [
         format!("{} is missing", key(0)),
         format!("{}: name is \"shed\" and should be \"shop\"", key(1)),
-        format!("{}: name does not match the data of the row", key(2)),
+        format!("{}: columns that do not match the data of the row: name", key(2)),
         "zzz is unexpected".to_string(),
     ];
     assert_eq!(messages, expected, "{name}");

@@ -212,7 +212,7 @@ impl Reports {
         let is_another = |stated: &String| hash(stated).is_none_or(|hash| Some(hash) != manifest);
         let ran_another = is_known && statement.manifest.as_ref().is_some_and(is_another);
         if ran_another || (statement.manifest.is_none() && ended.outcome == "succeeded") {
-            return Err(wrong("the runner signed another manifest than the job's"));
+            return Err(wrong("the runner signed a manifest that is not the job's"));
         }
         // A late result has no outputs to compare: the server ignored its outputs.
         if let Some(outputs) = self.state.end_execution(job, execution).filter(|_| !ended.late)

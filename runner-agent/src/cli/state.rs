@@ -19,9 +19,10 @@ begin with `resolved-`, in the same directory.
 
 Examples:
   stead-runner state list
-  stead-runner state resolve database --restore /var/lib/stead-runner/state/database/errored-exe_01….tfstate \\
+  stead-runner state resolve database \\
+    --restore /var/lib/stead-runner/state/database/errored-exe_01….tfstate \\
     --reason 'the disk was full'
-  stead-runner state resolve database --keep-current --reason 'written by hand with terraform state push'
+  stead-runner state resolve database --keep-current --reason 'written by terraform state push'
   stead-runner state resolve database --nothing-exists --reason 'removed by hand'";
 
 #[derive(Debug, Subcommand)]
@@ -54,7 +55,7 @@ struct Choice {
     /// Keep the current state
     #[arg(long)]
     keep_current: bool,
-    /// The component has no resources; the next plan creates all resources
+    /// The component has no resources; the next apply creates all of them
     #[arg(long)]
     nothing_exists: bool,
 }
@@ -115,7 +116,7 @@ fn resolve_state(
     journal.write(resolved).with_context(|| {
         let again = if resolution.mark().lineage.is_some() { "keep-current" } else { "nothing-exists" };
         format!(
-            "resolved the files of {component}, but cannot record it in the journal; run `stead-runner state resolve \
+            "cannot record the resolution of {component} in the journal, although its state files are replaced; run `stead-runner state resolve \
              {component} --{again} --reason TEXT`"
         )
     })?;

@@ -101,7 +101,7 @@ pub fn seen(data: &Data) -> io::Result<Option<Checkpoint>> {
     Ok(note.and_then(|note| Checkpoint::read_unverified(&note).ok()))
 }
 
-/// Returns the reason of the last rejection of the server's event log. `None` if the runner has
+/// Returns the reason for the last rejection of the server's event log. `None` if the runner has
 /// since verified the log, or the customer has accepted a new epoch.
 pub fn rejection(data: &Data) -> io::Result<Option<String>> {
     let mut last = None;

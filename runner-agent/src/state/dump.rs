@@ -13,7 +13,7 @@ use crate::data;
 
 /// Start of Terraform's message, after its level.
 const MESSAGE: &[u8] = br#""@message":"Emergency state dump""#;
-/// Number of bytes at the start of a line in which the message is searched.
+/// Number of bytes at the start of a line that are searched for the message.
 const HEAD: usize = 256;
 
 /// Writes the printed state to the store as it arrives.

@@ -269,7 +269,7 @@ impl Monitor {
                 Ok(_) => return Some(MonitorEnd::Reported),
                 Err(rejection) if rejection.code() == "log_mismatch" && mismatches < 3 => {
                     mismatches += 1;
-                    warn!(execution.id = %self.execution, "The server has a different log, sending the log again");
+                    warn!(execution.id = %self.execution, "Server has a different log; the runner sends its log again");
                     self.upload.continue_at(0);
                 }
                 Err(rejection) => return self.handle_rejection(rejection),

@@ -305,7 +305,7 @@ async fn handle_poll_rejection(agent: &Arc<Agent>, rejection: &ServerRejection, 
         }
         back_off(agent, seen, REJECTION_PAUSE).await;
     } else {
-        info!(error = %rejection, "The session has ended, opening another");
+        info!(error = %rejection, "Session has ended; the runner opens another");
         agent.state().session = None;
         sleep(MIN_INTERVAL).await;
     }

@@ -3,7 +3,8 @@ use schemas::runner::RefusedBy;
 
 use crate::policy::Refusal;
 
-/// Reason to reject a log that does not continue the verified one.
+/// Reason to reject the vendor's log: its head or the claim cannot be verified, or it does not
+/// continue the verified log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LogRejection {
     #[error(

@@ -34,7 +34,7 @@ pub struct BundleQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(inline)]
     pub other_entries: Option<OtherEntries>,
-    /// True to replace payloads, metadata and salts by their hashes.
+    /// True to replace payloads and metadata with their hashes, and to omit the salts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hashes_only: Option<bool>,
     /// True to add the display names of the principals. No proof covers them.

@@ -27,7 +27,7 @@ struct Counts {
 }
 
 /// Checks that this runner signed the plan, that its summary was uploaded, and that digest and
-/// counts match. Otherwise a user could approve another plan than the displayed one.
+/// counts match. Otherwise a user could approve a plan that differs from the displayed one.
 pub(super) async fn check(
     app: &App,
     runner: &RunnerCaller,

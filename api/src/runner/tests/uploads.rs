@@ -123,7 +123,7 @@ mod pentest {
                 "the lock is given back"
             );
         }
-        // Collected or erased uploads are no longer counted.
+        // Expired uploads that were deleted, and erased uploads, no longer count against the quota.
         assert_eq!(upload::delete_expired(&pool, &days_from_now(2)).await.unwrap(), 4);
         put(&pool, "exe_1", &[4]).await.unwrap();
         upload::erase(&pool, &["exe_1".to_string()]).await.unwrap();
