@@ -59,7 +59,7 @@ impl Origin {
     }
 }
 
-/// Nearest earlier byte at which a character begins.
+/// Returns the last character boundary at or before byte `at`.
 fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default()
 }

@@ -78,7 +78,7 @@ async fn run(options: BenchOptions) {
         return;
     }
     println!("{}", report.markdown(&conditions));
-    println!("| stored bytes ÷ bytes of the log | ratio | bar |\n|---|---|---|");
+    println!("| stored bytes ÷ bytes of the log | ratio | target |\n|---|---|---|");
     println!("| Stead, the chunks | {:.3} | |", stored.chunks);
     println!("| Stead, tables and indexes on disk | {:.3} | ≤ 0.4 |", stored.relations);
     println!(

@@ -24,8 +24,8 @@ use crate::{
 
 /// Kinds of start with their targets.
 const STARTS: [(&str, &str); 3] = [
-    ("`stead serve`, migrated database", "≤ 300 ms, aim 25"),
-    ("`stead up`, empty directory", "≤ 3000 ms, aim 1500"),
+    ("`stead serve`, migrated database", "≤ 300 ms, stretch 25"),
+    ("`stead up`, empty directory", "≤ 3000 ms, stretch 1500"),
     ("`stead up`, once more", ""),
 ];
 
@@ -88,7 +88,7 @@ fn delete(directory: &Path) {
 
 fn markdown(all: BTreeMap<usize, Times>, conditions: &Conditions) -> String {
     let mut text = format!(
-        "{}\n| what, ms | ready: p50 | most | first response: p50 | most | bar |\n|---|---|---|---|---|---|\n",
+        "{}\n| operation, ms | ready: p50 | max | first response: p50 | max | target |\n|---|---|---|---|---|---|\n",
         conditions.markdown()
     );
     for (number, Times { ready, answered }) in all {
@@ -108,7 +108,7 @@ fn json_of(all: BTreeMap<usize, Times>, conditions: &Conditions) -> Value {
         let (what, bar) = STARTS[number];
         json!({
             "what": what, "bar": bar, "ready": Quantiles::of(ready).json(),
-            "first_answer": Quantiles::of(answered).json(),
+            "first_response": Quantiles::of(answered).json(),
         })
     });
     json!({"conditions": conditions.json(), "starts": starts.collect::<Vec<_>>()})

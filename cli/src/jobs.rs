@@ -38,7 +38,7 @@ Examples:
   stead jobs logs bld_01JD…                 the log of a build
   stead jobs logs job_01JD… -o ndjson       records with number, time, stream, phase and line")]
     Logs(log::Logs),
-    /// Cancel a job; its runner confirms the cancellation
+    /// Cancel a job; a runner that has claimed it confirms the cancellation
     #[command(after_help = "Example:\n  stead jobs cancel job_01JD… --reason 'wrong input'")]
     Cancel {
         /// Id of the job
@@ -108,7 +108,9 @@ pub(crate) async fn run(verb: Jobs, settings: &Settings) -> Result<(), Failure> 
         Jobs::Cancel { job, reason, force } => {
             let done = context.client.cancel_job(job, &Cancel { reason, force }).await?;
             context.screen.print_one(&done, |_| match done.changed {
-                true => format!("Requested cancellation of {job}; its runner confirms it: stead jobs show {job}\n"),
+                true => format!(
+                    "Requested the cancellation of {job}. Show its state: stead jobs show {job}\n"
+                ),
                 false => format!("No change: {job} is being cancelled already, or has finished\n"),
             })
         }

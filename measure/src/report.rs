@@ -76,7 +76,7 @@ impl<C: Cell> Report<C> {
                 of(|figure| figure.used.database, 1),
             );
         }
-        text.push_str("\n| ratio, per round | median [range] | bar |\n|---|---|---|\n");
+        text.push_str("\n| ratio, per round | median [range] | target |\n|---|---|---|\n");
         for (ratio, values) in self.ratios() {
             let _ = writeln!(text, "| {} | {} | {} |", ratio.name, spread(values, 2), ratio.bar);
         }

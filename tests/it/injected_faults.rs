@@ -1,5 +1,5 @@
 //! Tests that the oracle of the nemesis tests detects each injected fault, and reports nothing
-//! without one. The test of the reaper's fault is in `api`.
+//! without one. The test of the timeout's fault is in `api`.
 use std::time::{Duration, Instant};
 
 use domain::actor::Actor;

@@ -48,7 +48,7 @@ pub const CELLS: [Cell; 6] = {
 pub const RATIOS: &[Ratio<Cell>] = {
     use Cell::*;
     &[
-        Ratio::of_speed("command ÷ INSERT at 64", Command(64), Insert(64), "≥ 0.75, aim 1.5"),
+        Ratio::of_speed("command ÷ INSERT at 64", Command(64), Insert(64), "≥ 0.75, stretch 1.5"),
         Ratio::of_speed("command with a key ÷ INSERT at 64", Keyed(64), Insert(64), ""),
         Ratio::of_speed("job acknowledged ÷ INSERT at 16", Acknowledged(16), Insert(16), ""),
         Ratio::of_speed("job in the queue ÷ INSERT at 16", Queued(16), Insert(16), "≥ 0.3"),

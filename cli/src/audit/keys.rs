@@ -36,8 +36,8 @@ pub(crate) fn open_checkpoint(
         .collect();
     if known.is_empty() {
         let message = format!(
-            "cannot verify a checkpoint of {origin}: no trusted key is for this log, and a fingerprint only selects a key \
-             that the server or the file contains\n  try: the complete verifier key, <name>+<hash>+<base64>"
+            "cannot verify a checkpoint of {origin}: no --key belongs to this log, and no fingerprint matches a key of the \
+             server or the file\n  try: the complete verifier key, <name>+<hash>+<base64>"
         );
         return Err(Failure::Usage(message));
     }

@@ -45,7 +45,9 @@ pub enum Fault {
     Field(u64, &'static str),
     #[error("position {0}: the event does not match its leaf hash")]
     Leaf(u64),
-    #[error("position {0}: the events before it do not match the chain hash")]
+    #[error(
+        "position {0}: the chain link does not match: the link of this event or the event before was changed"
+    )]
     Chain(u64),
     #[error("the log does not match the checkpoint at {0}: history was rewritten")]
     Rewritten(u64),

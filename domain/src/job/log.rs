@@ -10,7 +10,7 @@ use crate::{digest::Digest, ids::ExecutionId};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FinalizedLog {
-    /// Execution of the log.
+    /// Execution that wrote the log.
     pub execution: ExecutionId,
     /// Length of the stored log in bytes.
     pub length_bytes: u64,

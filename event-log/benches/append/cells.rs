@@ -54,14 +54,14 @@ pub const CELLS: [Cell; 13] = {
 pub const RATIOS: &[Ratio<Cell>] = {
     use Cell::*;
     &[
-        Ratio::of_speed("64 callers ÷ postgres-es at 64", Stead(64), PostgresEs(64), "≥ 4, aim 8"),
+        Ratio::of_speed("64 callers ÷ postgres-es at 64", Stead(64), PostgresEs(64), "≥ 4, stretch 8"),
         Ratio::of_speed("64 callers ÷ message-db at 64", Stead(64), MessageDb(64), ""),
         Ratio::of_speed("64 callers ÷ emmett-postgresql at 64", Stead(64), Emmett(64), ""),
-        Ratio::of_speed("256 callers ÷ INSERT at 16", Stead(256), Insert(16), "≥ 2, aim 4"),
+        Ratio::of_speed("256 callers ÷ INSERT at 16", Stead(256), Insert(16), "≥ 2, stretch 4"),
         Ratio::of_speed("64 callers ÷ INSERT at 64", Stead(64), Insert(64), ""),
         Ratio::of_speed("16 callers ÷ INSERT at 16", Stead(16), Insert(16), ""),
         Ratio::of_speed("256 callers ÷ COPY in", Stead(256), CopyIn, ""),
-        Ratio::of_latency("1 caller, p50 ÷ bare one-row commit", Stead(1), Insert(1), "≤ 1.5, aim 1.2"),
+        Ratio::of_latency("1 caller, p50 ÷ bare one-row commit", Stead(1), Insert(1), "≤ 1.5, stretch 1.2"),
         Ratio::of_latency("1 caller, p50 ÷ message-db at 1", Stead(1), MessageDb(1), ""),
     ]
 };

@@ -160,7 +160,7 @@ pub enum PositionError {
     #[error("the event was changed: its leaf hash does not match")]
     Leaf,
     /// The line's chain link does not match.
-    #[error("an earlier event was changed: the chain hash does not match")]
+    #[error("the chain link does not match: the link of this line or the line before was changed")]
     Chain,
     /// The line's actor differs from the metadata.
     #[error("its actor differs from its metadata")]

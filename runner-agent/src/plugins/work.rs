@@ -19,7 +19,7 @@ use super::{
 };
 use crate::state::StateStore;
 
-/// Search path of tools if the runner's operator sets none.
+/// Search path of tools if the customer sets none.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 impl<'a> Work<'a> {

@@ -1,4 +1,4 @@
-//! Small log for tests, honest or manipulated.
+//! Tests of the witness, and the small log that they use, honest or manipulated.
 use chrono::{DateTime, TimeDelta, Utc};
 use ed25519_dalek::SigningKey;
 use proof::{leaf::Leaf, tree::Edge};

@@ -135,7 +135,7 @@ impl World {
             assertions: Assertions::default(),
             dispatch: Dispatch::new(server, timing, Arc::clone(&clock)),
             grants: evidence,
-            responses: responses,
+            responses,
             logs: LogStore::new(pool.clone()),
             registry: Registry::open(data.path(), 1 << 20).unwrap(),
             manifests: Manifests::default(),

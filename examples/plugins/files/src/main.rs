@@ -7,7 +7,7 @@
 //!
 //! The desired files are those of the component's source, without those that `leave_out` names, and
 //! its `vars` as path and content. They go to `$STEAD_FILES_ROOT/<component>`, or into the state
-//! directory if the runner's operator names no root.
+//! directory if the customer names no root.
 
 mod apply;
 mod plan;

@@ -1,4 +1,4 @@
-//! Finds the terraform or tofu that the runner's operator installed. The runner downloads neither.
+//! Finds the terraform or tofu that the customer installed. The runner downloads neither.
 
 use std::{
     collections::BTreeMap,
