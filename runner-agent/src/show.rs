@@ -105,9 +105,10 @@ pub fn approvals(data: &Data) -> anyhow::Result<ExitCode> {
 pub fn checkpoint(data: &Data) -> anyhow::Result<ExitCode> {
     let note = Witness::of(data).last()?;
     // Standard output has the signed note only, because users store and compare it.
-    match note {
-        Some(note) => print(&sanitized(&note))?,
-        None => eprintln!("no checkpoint received yet"),
+    if let Some(note) = note {
+        print(&sanitized(&note))?;
+    } else {
+        eprintln!("no checkpoint received yet");
     }
     if let Some(rejection) = status::rejection(data)? {
         eprintln!("{rejection}");
