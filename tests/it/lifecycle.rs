@@ -42,7 +42,7 @@ fn assert_customer_can_verify_proofs(server: &Server, runner: &Runner) {
     let key = stdout_of(&mut runner.local(&["witness", "key"]));
     let job = server.cli_json(&["jobs", "list"])[0]["id"].as_str().unwrap().to_owned();
     let expected_of_acme =
-        ["complete, ", "requested", "approved", "signed by the runner that ran them"];
+        ["complete, ", "requested", "approved", "signature of the runner that ran them"];
     for (subject, expected) in [("acme", &expected_of_acme[..]), (&job, &["is missing"][..])] {
         let proof = at(&format!("{subject}.json"));
         let args = [
