@@ -105,7 +105,7 @@ pub(crate) async fn run(verb: Runners, settings: &Settings) -> Result<(), Failur
             let done = context.client.revoke_enrolment_token(token, &ReasonBody { reason }).await?;
             context.screen.print_one(&done, |_| match done.changed {
                 true => format!("Revoked {token}\n"),
-                false => format!("No change: {token} is revoked\n"),
+                false => format!("No change: {token} is already revoked\n"),
             })
         }
     }

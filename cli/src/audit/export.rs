@@ -133,7 +133,10 @@ fn in_ocsf(origin: &str, line: &str) -> Result<String, Failure> {
 }
 
 fn incomplete() -> Failure {
-    Failure::Unreachable("the export is incomplete: connection lost; run the command again".into())
+    Failure::Unreachable(
+        "the export is incomplete: the connection to the server was lost; run the command again"
+            .into(),
+    )
 }
 
 /// Creates a file that only its owner can read, because exports and bundles contain payloads and

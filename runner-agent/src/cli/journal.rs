@@ -53,8 +53,9 @@ enum Verb {
     #[command(after_help = "\
 Examples:
   stead-runner journal verify
-  stead-runner journal verify --head head.json              a head from the vendor: `stead runners journal-head`
-  stead-runner journal verify --file j.ndjson --key 9f2c…   an exported journal, on any machine")]
+  stead-runner journal verify --head head.json              a journal head from the vendor
+  stead-runner journal verify --file j.ndjson --key 9f2c…   an exported journal, on any machine
+The vendor gets the head with `stead runners journal-head`.")]
     Verify(Verify),
     /// Export the journal with a newly signed head; the runner's public key verifies the file
     #[command(after_help = "\

@@ -102,7 +102,7 @@ pub fn begin(data: &Data, requested: Option<Choice>) -> anyhow::Result<Choice> {
         let is_recorded = recorded.is_some_and(|recorded| recorded.is_same(&choice));
         if is_recorded || !choice.is_same(&default) {
             bail!(
-                "cannot enrol: the policy file {} does not exist; correct its name, write it (`version = 1` alone allows \
+                "cannot enrol: the policy file {} does not exist; pass another path, create the file (`version = 1` alone allows \
                  everything that the server signs), or record another choice: `{}`",
                 path.display(),
                 change_to(data, &Choice::File("FILE".into()))
