@@ -49,7 +49,7 @@ pub(crate) struct Common {
     #[arg(long)]
     pub(crate) behind_proxy: bool,
     /// Maximum number of unauthenticated connections of one address per listener. Behind a TCP
-    /// proxy, all callers share one address [default: a sixteenth of the listener's limit]
+    /// proxy, all callers share one address [default: a sixteenth of the listener's limit, at least 16]
     #[arg(long, value_name = "N")]
     pub(crate) address_connections: Option<usize>,
     /// Maximum size of one file of an artifact, in bytes

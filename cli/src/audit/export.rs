@@ -21,7 +21,8 @@ use crate::{failure::Failure, settings::CommandContext};
 
 #[derive(Debug, Args)]
 pub(crate) struct Export {
-    /// From this position or time: RFC 3339, a date, `2h ago`, `tuesday` [default: the first event]
+    /// From this position or time, inclusive: RFC 3339, a date, `2h ago`, `tuesday` [default: the
+    /// first event]
     #[arg(long, value_name = "TIME|POSITION")]
     from: Option<PointInTime>,
     /// Up to this position (inclusive) or time (exclusive) [default: the last event]

@@ -88,7 +88,7 @@ pub(crate) struct Run {
     /// File with the enrolment token; `-` reads one line from standard input
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     pub(crate) token_file: Option<PathBuf>,
-    /// SHA-256 of the CA certificate that must have issued the server's certificate
+    /// SHA-256 of the server's certificate, or of the CA certificate that must have issued it
     #[arg(long, value_name = "FINGERPRINT")]
     pub(crate) ca_fingerprint: Option<String>,
     /// CA certificates, PEM, that may issue the server's certificate
