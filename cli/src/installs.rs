@@ -156,7 +156,8 @@ Example: the runner's host is lost
 pub(crate) struct Create {
     /// Name or id of the app
     app: String,
-    /// Name of the install: lower-case letters, digits, `-` and `_`, at most 63 characters
+    /// Name of the install: 1 to 63 lower-case letters, digits, `-` and `_`, with a letter or digit
+    /// at both ends
     name: String,
     #[command(flatten)]
     inputs: change::Inputs,
