@@ -214,14 +214,12 @@ fn export(data: &Data, out: &Path) -> anyhow::Result<ExitCode> {
     let identity = enrol::stored_identity(data)?
         .context("cannot export the journal: this runner is not enrolled; enrol it first")?;
     // A new signature would make a truncated journal valid for every reader without an older head.
-    examined(data, vec![], None).context(
-        "cannot export the journal: it is invalid or does not match an earlier signed head; keep its files as they are",
-    )?;
+    examined(data, vec![], None).context("cannot export the journal (keep its files unchanged)")?;
     let (journal, key) = (Journal::open(data)?, Keys::open(data)?.identity.now());
     let head = journal::sign_head(&journal, identity.runner, &key.key, host::now())?;
     let Some(head) = head else {
         bail!(
-            "cannot sign the journal: its last line is not in the chain; let the agent open a session and retry"
+            "cannot sign the journal: its last line is not in the chain; start the agent, and retry after it has opened a session"
         )
     };
     let public = key.public_hex();
@@ -231,7 +229,7 @@ fn export(data: &Data, out: &Path) -> anyhow::Result<ExitCode> {
         data::fresh(out).and_then(|mut new| new.write_all(&file).and_then(|()| new.sync_all()));
     written.with_context(|| {
         format!(
-            "cannot write {}: its directory must exist, and the file must not exist",
+            "cannot write {} (the directory must exist, and the file must not exist)",
             out.display()
         )
     })?;
