@@ -85,7 +85,7 @@ impl Document {
         let root = table(root.get_ref(), 0).ok_or_else(|| {
             vec![refuse(
                 None,
-                format!("values nest too deep: the maximum is {MAX_DEPTH} levels"),
+                format!("values are nested too deeply: the maximum is {MAX_DEPTH} levels"),
                 "reduce the nesting",
             )]
         })?;

@@ -216,7 +216,8 @@ fn witnessed(environment: &Environment) -> Option<String> {
     let verify =
         stead(environment).args(["audit", "verify", "--against"]).arg(checkpoint).output().unwrap();
     let why = String::from_utf8_lossy(&verify.stderr);
-    (!verify.status.success()).then(|| format!("the runner's checkpoint: {why}"))
+    (!verify.status.success())
+        .then(|| format!("the log does not match the runner's checkpoint: {why}"))
 }
 
 /// The CLI with the owner's token at the balancer's address.

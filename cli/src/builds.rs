@@ -37,7 +37,7 @@ pub(crate) struct List {
     /// Only builds of this app: name or id
     #[arg(long)]
     app: Option<String>,
-    /// Only builds in this state: requested, queued (includes running builds), succeeded, failed
+    /// Only builds in this state: requested, queued (without running builds), succeeded, failed
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]

@@ -2,8 +2,11 @@
 
 /// Parses `90m`, `12h` or `30d` as seconds.
 pub fn parse_seconds(text: &str) -> Result<u64, String> {
-    let wrong =
-        || format!("{text:?} is not a valid duration: use a number and s, m, h or d, such as 30d");
+    let wrong = || {
+        format!(
+            "{text:?} is not a valid duration: use a positive number and s, m, h or d, such as 30d"
+        )
+    };
     let unit = match text.chars().last().ok_or_else(wrong)? {
         's' => 1,
         'm' => 60,

@@ -101,7 +101,7 @@ impl Failure {
             }
             Failure::Interrupted(message) => format!("{message}\n"),
             Failure::Unreachable(message) => format!(
-                "error: {message}\n  try: start a server with `stead up`, \
+                "error: {message}\n  try: check that the server runs (`stead up` starts a server), \
                  or select another server with `stead login --server URL`\n"
             ),
             Failure::Problem(problem) => problem_text(problem),

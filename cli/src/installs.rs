@@ -131,7 +131,7 @@ The teardown requires an approval like any plan. A component with enabled depend
         after_help = "Example:\n  stead installs auto-approve acme off --reason 'change freeze'"
     )]
     AutoApprove(change::AutoApprove),
-    /// Accept a component's state that the runner refuses because it is older or of another lineage
+    /// Accept a component's state that the runner refuses: an older serial, or another lineage
     #[command(after_help = "\
 Example: the customer restored the runner's state from a backup, and this state is correct
   stead installs accept-state acme database --lineage 8907c070-aa91-8603-a355-2d2006a6c7aa \\
@@ -156,7 +156,8 @@ Example: the runner's host is lost
 pub(crate) struct Create {
     /// Name or id of the app
     app: String,
-    /// Name of the install: lower-case letters, digits, `-` and `_`, at most 63 characters
+    /// Name of the install: 1 to 63 lower-case letters, digits, `-` and `_`, with a letter or digit
+    /// at both ends
     name: String,
     #[command(flatten)]
     inputs: change::Inputs,

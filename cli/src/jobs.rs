@@ -137,7 +137,7 @@ async fn find(context: &CommandContext, text: &str) -> Result<JobId, Failure> {
         let build = context.client.build(build).await?;
         return build.job.ok_or_else(|| {
             Failure::NotFound(format!(
-                "{} has no job yet\n  try: run the same command again in a few seconds",
+                "cannot find the job of {}: the build has no job yet\n  try: run the same command again in a few seconds",
                 build.id
             ))
         });

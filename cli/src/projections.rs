@@ -204,7 +204,7 @@ async fn follow(
     bar.finish_and_clear();
     if ended.last().is_none_or(|last| last.projection != name) {
         return Err(Failure::Unreachable(format!(
-            "cannot finish the {verb} of {name}: the connection was lost, and only swapped tables have changed; run the command again"
+            "cannot finish the {verb} of {name}: the connection to the server was lost; run the command again"
         )));
     }
     for last in &ended {

@@ -105,7 +105,7 @@ pub(crate) async fn run(verb: Runners, settings: &Settings) -> Result<(), Failur
             let done = context.client.revoke_enrolment_token(token, &ReasonBody { reason }).await?;
             context.screen.print_one(&done, |_| match done.changed {
                 true => format!("Revoked {token}\n"),
-                false => format!("No change: {token} is revoked\n"),
+                false => format!("No change: {token} is already revoked\n"),
             })
         }
     }
@@ -121,7 +121,7 @@ async fn head(
         |head: &ReceivedJournalHead| journal.as_ref().is_none_or(|id| *id == head.journal_id);
     let head = heads.into_iter().find(is_requested).ok_or_else(|| {
         Failure::NotFound(format!(
-            "cannot find the journal head: {runner} has sent none of this journal; omit --journal, or wait for the next session of the runner"
+            "cannot find the journal head: the server has received no such head from {runner}; omit --journal, or wait for the next session of the runner"
         ))
     })?;
     // The customer's stead-runner reads this output as a file, so it is JSON in every format.

@@ -43,7 +43,7 @@ Examples:
         plans: bool,
     },
     /// Follow a run until it finishes; exit code 1 unless it succeeds. If an install has no run
-    /// yet, waits for the first one
+    /// yet, the command waits for its first run
     #[command(after_help = "\
 Examples:
   stead runs watch acme
@@ -165,7 +165,7 @@ pub(crate) async fn print_run(
 pub(crate) async fn find(context: &CommandContext, text: &str) -> Result<RunId, Failure> {
     newest(context, text).await?.ok_or_else(|| {
         Failure::NotFound(format!(
-            "the install {text} has no run yet\n  try: `stead installs show {text}` to see the reason"
+            "cannot find a run: the install {text} has no run yet\n  try: `stead installs show {text}` shows the reason"
         ))
     })
 }
@@ -234,7 +234,9 @@ fn outcome(run: &Run) -> Option<Result<(), Failure>> {
             let id = run.run.id;
             let state = &run.run.state;
             Some(Err(Failure::Outcome(match names.is_empty() {
-                true => format!("{id} did not succeed: its state is {state}"),
+                true => format!(
+                    "{id} did not succeed: its state is {state}\n  try: `stead runs show {id}`"
+                ),
                 false => format!(
                     "{id} {state}: {}\n  try: `stead runs show {id}`, then `stead runs retry {id}`",
                     names.join(", ")

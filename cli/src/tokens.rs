@@ -129,7 +129,9 @@ pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure
             let done = context.client.name_principal(principal, &request).await?;
             context.screen.print_one(&done, |_| match (&request.name, done.changed) {
                 (Some(name), true) => format!("Renamed {principal} to {name}\n"),
-                (Some(name), false) => format!("No change: the name of {principal} is {name}\n"),
+                (Some(name), false) => {
+                    format!("No change: the name of {principal} is already {name}\n")
+                }
                 (None, true) => format!("Deleted the name of {principal}\n"),
                 (None, false) => format!("No change: {principal} has no name\n"),
             })
@@ -138,7 +140,7 @@ pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure
             let done = context.client.revoke_token(token).await?;
             context.screen.print_one(&done, |_| match done.changed {
                 true => format!("Revoked {token}\n"),
-                false => format!("No change: {token} is revoked\n"),
+                false => format!("No change: {token} is already revoked\n"),
             })
         }
         Tokens::GrantRole(Change { principal, role }) => {
@@ -146,7 +148,7 @@ pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure
             let role = role.word();
             context.screen.print_one(&done, |_| match done.changed {
                 true => format!("Granted {role} to {principal}\n"),
-                false => format!("No change: {principal} has the role {role}\n"),
+                false => format!("No change: {principal} already has the role {role}\n"),
             })
         }
         Tokens::RevokeRole(Change { principal, role }) => {

@@ -114,7 +114,7 @@ pub async fn wait(
         }
         if Instant::now() >= until {
             let detail = format!(
-                "not approved: the request expired after {} s; start the job again and approve it in time",
+                "not approved: the approval request expired after {} s; ask the vendor to retry the run, and approve the job in time",
                 timeout.as_secs()
             );
             break Err(Refusal::policy("require_approval", detail));

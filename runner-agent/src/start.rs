@@ -52,11 +52,13 @@ pub(crate) async fn serve(data: &Data, run: Run) -> anyhow::Result<ExitCode> {
     Ok(match ended {
         ExitReason::Drained | ExitReason::Detached => ExitCode::SUCCESS,
         ExitReason::Superseded => {
-            eprintln!("another agent has opened a session with this runner's identity; exiting");
+            eprintln!(
+                "exiting: another agent has opened a session with this runner's identity; run only one of the two agents"
+            );
             ExitCode::from(3)
         }
         ExitReason::NoProtocol { server } => {
-            eprintln!("{}; exiting", no_protocol(server));
+            eprintln!("exiting: {}", no_protocol(server));
             ExitCode::from(4)
         }
     })
@@ -71,8 +73,9 @@ fn no_protocol(server: Option<ProtocolRange>) -> String {
         Some(_) => "this agent is older than its server accepts: install a newer agent",
         None => "install the agent that belongs to the server's version",
     };
-    let server_versions = server
-        .map(|ProtocolRange { min, max }| format!(", and the server versions {min} to {max}"));
+    let server_versions = server.map(|ProtocolRange { min, max }| {
+        format!(", but the server supports versions {min} to {max}")
+    });
     let server_versions = server_versions.unwrap_or_default();
     format!("this agent supports protocol version {PROTOCOL}{server_versions}; {remedy}")
 }
@@ -114,18 +117,22 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
         return Ok(stored);
     }
     let needed = "required at the first start";
-    let mode = match run.mode.with_context(|| format!("--mode is {needed}"))? {
+    let mode = match run.mode.with_context(|| format!("cannot enrol: --mode is {needed}"))? {
         Mode::Install => RunnerMode::Install,
         Mode::Build => RunnerMode::Build,
     };
-    let server = run.server.clone().with_context(|| format!("--server is {needed}"))?;
+    let server =
+        run.server.clone().with_context(|| format!("cannot enrol: --server is {needed}"))?;
     check_url(&server, run.allow_http)?;
     let options = EnrolmentOptions {
         mode,
         server,
         trust,
         token: token(run)?,
-        server_key: run.server_key.clone().with_context(|| format!("--server-key is {needed}"))?,
+        server_key: run
+            .server_key
+            .clone()
+            .with_context(|| format!("cannot enrol: --server-key is {needed}"))?,
         stack_outputs: stack_outputs(run)?,
     };
     policy::begin(data, choice)?;
@@ -182,8 +189,8 @@ fn token(run: &Run) -> anyhow::Result<Zeroizing<String>> {
         }
         (None, Some(token)) => Zeroizing::new(token.clone()),
         (None, None) => bail!(
-            "an enrolment token is required at the first start: pass --token-file FILE, or - for standard \
-             input, or set STEAD_ENROLMENT_TOKEN"
+            "cannot enrol: the first start requires an enrolment token; pass --token-file FILE (`-` for standard \
+             input), or set STEAD_ENROLMENT_TOKEN"
         ),
     };
     let token = text.trim();

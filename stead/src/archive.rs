@@ -23,7 +23,7 @@ use crate::database_args::DatabaseArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Archive {
-    /// Write every closed partition of the log to an archive; the server may run
+    /// Write every closed partition of the log to an archive; servers can keep running
     #[command(after_help = "\
 A partition is closed when the log continues after it, all projections and policies have processed it, and a published \
 checkpoint covers it. The command verifies the rows and the written files against that checkpoint. It drops no row.

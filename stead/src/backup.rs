@@ -19,10 +19,10 @@ use crate::{database_args::DatabaseArgs, serve::StopSignals};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Backup {
-    /// Create a backup; the server may run
+    /// Create a backup; the server can keep running
     #[command(after_help = "\
-A backup contains the database, the signing keys of the server, the artifacts and the first owner's token. A party that \
-has the backup can impersonate the server: protect the backup like the keys. Every file has mode 0600. The backup \
+A backup contains the database, the signing keys of the server, the artifacts, and owner.token if that file exists. A \
+party that has the backup can impersonate the server: protect the backup like the keys. Every file has mode 0600. The backup \
 appears under its name only when it is complete.
 
 Run the command as the server's user, or as root. Without DATABASE_OWNER_URL, it uses the private Postgres of the data \

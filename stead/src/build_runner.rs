@@ -138,7 +138,9 @@ impl Supervisor {
     async fn watch(&self, mut child: Child) {
         let ended = self.stop.run_until_cancelled(child.wait()).await;
         match ended {
-            Some(Ok(status)) => warn!(status = %status, "Build runner exited, restarting it"),
+            Some(Ok(status)) => {
+                warn!(status = %status, "Build runner exited; the server restarts it")
+            }
             Some(Err(error)) => warn!(error = %error, "Cannot wait for the build runner"),
             None => {
                 signal(child.id(), Signal::SIGTERM);

@@ -95,7 +95,7 @@ fn rotate(args: Rotate, screen: &Screen) -> Result<(), Failure> {
     let now = chrono::Utc::now().trunc_subsecs(0);
     let overlap = if args.no_overlap { 0 } else { args.overlap };
     let too_long = || {
-        Failure::Usage("cannot rotate the key: the overlap ends after the last valid time\n  try: a shorter --overlap".into())
+        Failure::Usage("cannot rotate the key: the overlap ends after the latest supported time\n  try: a shorter --overlap".into())
     };
     let overlap = i64::try_from(overlap).ok().and_then(TimeDelta::try_seconds);
     let until = overlap.and_then(|overlap| now.checked_add_signed(overlap)).ok_or_else(too_long)?;

@@ -20,8 +20,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// Options of `stead serve` and `stead up`
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Common {
-    /// Directory for keys, artifacts and the first owner's token [default: /var/lib/stead as root,
-    /// else ~/.local/share/stead]
+    /// Directory for keys, artifacts and owner.token, the token of an owner [default:
+    /// /var/lib/stead as root, else ~/.local/share/stead]
     #[arg(long, env = "STEAD_DATA", value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     /// Listen address of the Control API; port 0 picks a free port
@@ -49,7 +49,7 @@ pub(crate) struct Common {
     #[arg(long)]
     pub(crate) behind_proxy: bool,
     /// Maximum number of unauthenticated connections of one address per listener. Behind a TCP
-    /// proxy, all callers share one address [default: a sixteenth of the listener's limit]
+    /// proxy, all callers share one address [default: a sixteenth of the listener's limit, at least 16]
     #[arg(long, value_name = "N")]
     pub(crate) address_connections: Option<usize>,
     /// Maximum size of one file of an artifact, in bytes

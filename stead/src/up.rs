@@ -80,7 +80,9 @@ impl Up {
         };
         self.common.announce(&server.ready, output)?;
         if output == Output::Table && build_runner.is_none() && !self.no_build_runner {
-            println!("No build runner: put stead-runner next to stead or on PATH, and start again");
+            println!(
+                "No build runner: stead-runner is neither next to stead nor on PATH; install it there and start stead again"
+            );
         }
         let ended = tokio::select! {
             ended = supervise(postgres, stop) => ended,
@@ -106,10 +108,10 @@ async fn supervise(postgres: &mut Embedded, stop: StopSignals) -> anyhow::Result
         starts.retain(|start| start.elapsed() < RESTART_PERIOD);
         anyhow::ensure!(
             starts.len() < 4,
-            "the server stopped: the private Postgres ended after four starts within 60 s; see its log for the reason"
+            "the server stopped: the private Postgres ended after four starts within 60 s; see postgres.log in the data directory for the reason"
         );
         starts.push(Instant::now());
-        warn!("Private Postgres ended, restarting it");
+        warn!("Private Postgres ended; the server restarts it");
         postgres.restart().await?;
     }
 }

@@ -134,5 +134,5 @@ fn damaged_layers_are_moved_and_pulled_again() {
             tests::stdout_of(server.stead_for_people().args(["jobs", "logs", job]))
         })
         .collect();
-    assert!(logs.contains("pulling it again"), "{logs}");
+    assert!(logs.contains("the runner pulls the blob again"), "{logs}");
 }

@@ -24,7 +24,12 @@ fn action(section: Section<'_>) -> Action {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if !name.chars().all(is_allowed) || name.len() > 128 {
         let message = format!("{name:?} is not a valid name for an action");
-        section.error("name", "bad_name", message, "use letters, digits, `-`, `_` and `.`");
+        section.error(
+            "name",
+            "bad_name",
+            message,
+            "use up to 128 letters, digits, `-`, `_` and `.`",
+        );
     }
     let (texts, files) = content::every_text(&section);
     let settings = section.json();
@@ -63,7 +68,8 @@ fn timeout(section: &Section<'_>) -> u64 {
     match duration_ms(&text) {
         Some(ms) if ms > 0 && ms <= MAX_TIMEOUT_MS => ms,
         Some(_) | None => {
-            let message = format!("invalid timeout {text:?}: must be a duration up to 60m");
+            let message =
+                format!("invalid timeout {text:?}: must be a duration above 0 and up to 60m");
             section.error("timeout", "bad_timeout", message, "write it as 30s, 5m or 1h");
             MAX_TIMEOUT_MS
         }

@@ -16,7 +16,7 @@ fn component(section: Section<'_>) -> Component {
     let kind = section.required("type");
     if !name.is_empty() && !is_name(&name) {
         let message = format!("{name:?} is not a valid name for a component");
-        let remedy = "use letters, digits and `_`, because templates refer to the name";
+        let remedy = "use up to 64 letters, digits and `_`, without a digit at the start; `sandbox` is reserved";
         section.error("name", "bad_name", message, remedy);
     }
     kinds::check(&section, &kind);

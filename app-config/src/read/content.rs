@@ -153,7 +153,13 @@ fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Tex
         } else {
             format!("{value:?} names the file {path}, which does not exist")
         };
-        finding(reader, &written, "missing_file", message, "add the file or correct its path");
+        finding(
+            reader,
+            &written,
+            "missing_file",
+            message,
+            "add the file as UTF-8 text, or correct its path",
+        );
         return None;
     };
     Some(Text { value: text, origin: Origin::file(path) })

@@ -63,7 +63,12 @@ fn input(section: Section<'_>) -> Input {
     };
     if !input.name.is_empty() && !is_name(&input.name) {
         let message = format!("{:?} is not a valid name for an input", input.name);
-        section.error("name", "bad_name", message, "use letters, digits, `-` and `_`");
+        section.error(
+            "name",
+            "bad_name",
+            message,
+            "use up to 128 letters, digits, `-` and `_`; begin with a letter or `_`",
+        );
     }
     if input.sensitive {
         section.ignored_setting("sensitive", "sensitive_input", "");

@@ -109,7 +109,9 @@ impl Names {
             .collect();
         match nearest(name, known.iter().copied()) {
             Some(suggestion) => format!("did you mean `{suggestion}`?"),
-            None if known.is_empty() => format!("declare it; the app has no {} yet", kind.word()),
+            None if known.is_empty() => {
+                format!("declare the {0}; the app has no {0} yet", kind.word())
+            }
             None if known.len() <= 12 => format!("use one of: {}", known.join(", ")),
             None => format!("correct the name, or declare the {}", kind.word()),
         }

@@ -36,7 +36,7 @@ impl Budget {
         if depth >= MAX_VALUE_DEPTH {
             return Err(Fault::exec(
                 at,
-                format!("values nest too deep: the maximum is {MAX_VALUE_DEPTH} levels"),
+                format!("values are nested too deeply: the maximum is {MAX_VALUE_DEPTH} levels"),
             ));
         }
         self.spend(1, at)?;

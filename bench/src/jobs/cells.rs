@@ -63,8 +63,8 @@ impl Tuning {
 impl measure::Cell for Cell {
     fn name(self) -> String {
         let who = match self.who {
-            Who::Stead => "Stead, whole lifecycle over HTTP".to_string(),
-            Who::Builds => "Stead, requested over HTTP (retry of a build), whole lifecycle".into(),
+            Who::Stead => "Stead, complete lifecycle over HTTP".to_string(),
+            Who::Builds => "Stead, queued over HTTP (build retry), complete lifecycle".into(),
             Who::Other(Other::Graphile, tuning) => {
                 format!("graphile-worker 0.18 {}", tuning.name())
             }

@@ -86,7 +86,7 @@ fn invalid_name(name: &str) -> Option<Diagnostic> {
         return None;
     }
     let message = format!("{name:?} is not a valid app name");
-    let remedy = "set --name NAME: lower-case letters, digits, `-` and `_`";
+    let remedy = "set --name NAME: 1 to 63 lower-case letters, digits, `-` and `_`, with a letter or digit at both ends";
     Some(Diagnostic::error("bad_name", message, remedy))
 }
 

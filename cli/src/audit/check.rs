@@ -299,8 +299,8 @@ fn range_report(proven: &range::VerifiedRange) -> CheckReport {
 
 fn signed(signer: &str, checkpoint: &proof::checkpoint::Checkpoint) -> String {
     format!(
-        "a log of {} events ({}, epoch {}) is signed by {signer}",
-        checkpoint.size,
+        "a log of {} ({}, epoch {}) is signed by {signer}",
+        events(checkpoint.size),
         checkpoint.origin(),
         checkpoint.epoch
     )

@@ -21,7 +21,8 @@ use crate::{failure::Failure, settings::CommandContext};
 
 #[derive(Debug, Args)]
 pub(crate) struct Export {
-    /// From this position or time: RFC 3339, a date, `2h ago`, `tuesday` [default: the first event]
+    /// From this position or time, inclusive: RFC 3339, a date, `2h ago`, `tuesday` [default: the
+    /// first event]
     #[arg(long, value_name = "TIME|POSITION")]
     from: Option<PointInTime>,
     /// Up to this position (inclusive) or time (exclusive) [default: the last event]
@@ -133,7 +134,10 @@ fn in_ocsf(origin: &str, line: &str) -> Result<String, Failure> {
 }
 
 fn incomplete() -> Failure {
-    Failure::Unreachable("the export is incomplete: connection lost; run the command again".into())
+    Failure::Unreachable(
+        "the export is incomplete: the connection to the server was lost; run the command again"
+            .into(),
+    )
 }
 
 /// Creates a file that only its owner can read, because exports and bundles contain payloads and

@@ -141,7 +141,8 @@ pub(crate) async fn run(context: &CommandContext, args: Prove) -> Result<(), Fai
     }
     spinner.finish_and_clear();
     // Write only a valid proof. The recipient decides whether to trust the signing key.
-    let wrong = |error: BundleError| Failure::Outcome(sanitize(&error.to_string()));
+    let wrong =
+        |error: BundleError| Failure::Outcome(sanitize(&format!("the proof is invalid: {error}")));
     let bundle = Bundle::read(&bytes).map_err(wrong)?;
     let signers = [Some(&bundle.signer), bundle.since.as_ref().map(|since| &since.signer)];
     let signers = signers.into_iter().flatten().map(|key| key.parse().map(TrustedKey::Verifier));

@@ -69,7 +69,7 @@ fn never_ran(job: &Job) -> Failure {
     let why = job.waiting.as_ref().map(|w| format!(": {}", w.detail)).unwrap_or_default();
     let state = job.state.replace('_', " ");
     Failure::NotFound(format!(
-        "{} has no log: it is {state}{why}\n  try: `stead jobs logs -f {}` to wait for the log",
+        "cannot print the log of {}: the job is {state} and has no log{why}\n  try: `stead jobs logs -f {}` waits for the log if the job has not ended",
         job.id, job.id
     ))
 }

@@ -60,7 +60,7 @@ pub(crate) async fn run(
         (Some(key), [], _) => {
             let position = last.position;
             Err(Failure::NotFound(format!(
-                "{name} had no row {key:?} at position {position}\n  try: an id as the key, or no --key for all rows"
+                "cannot find the row {key:?} of {name}: it did not exist at position {position}\n  try: another --key, or omit --key for all rows"
             )))
         }
         (Some(_), [row], Output::Table) => {

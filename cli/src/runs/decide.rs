@@ -36,7 +36,8 @@ pub(crate) struct DecideArgs {
     /// Decide only on this step: name or id [default: every waiting step]
     #[arg(long)]
     step: Option<String>,
-    /// Digest of a plan that you have read; may be repeated. Fails if the plan has changed
+    /// Digest of a plan that you have read; may be repeated. The command fails if the plan
+    /// has changed
     #[arg(long = "digest", value_name = "DIGEST")]
     digests: Vec<Digest>,
     /// Decide on all waiting plans without showing them
@@ -165,7 +166,7 @@ fn select_plans<'r>(
             let step = steps.iter().find(has).map(|step| (*step, digest.clone()));
             step.ok_or_else(|| {
                 Failure::NotFound(format!(
-                    "no waiting plan of {id} has the digest {digest}\n  try: `stead runs show {id} --plans` shows the waiting plans"
+                    "cannot decide on the plan {digest}: no waiting plan of {id} has this digest\n  try: `stead runs show {id} --plans` shows the waiting plans"
                 ))
             })
         };
@@ -181,7 +182,7 @@ fn select_plans<'r>(
     if planned.is_empty() {
         let names: Vec<_> = steps.iter().map(|step| step.name.as_str()).collect();
         return Err(Failure::NotFound(format!(
-            "no plan of {} yet\n  try: `stead runs show {id}` shows the reason it waits",
+            "cannot decide: no plan exists yet for {}\n  try: `stead runs show {id}` shows the reason why each step waits",
             names.join(", ")
         )));
     }
@@ -213,7 +214,7 @@ fn waiting_steps<'r>(run: &'r Run, step_name: Option<&str>) -> Result<Vec<&'r St
         let step = run.dag.iter().find(|s| s.name == name || s.id.to_string() == name);
         let missing = || {
             Failure::NotFound(format!(
-                "{id} has no step {name}\n  try: `stead runs show {id}` to list its steps"
+                "cannot decide on the step {name}: {id} has no such step\n  try: `stead runs show {id}` to list its steps"
             ))
         };
         return step.map(|s| vec![s]).ok_or_else(missing);
@@ -221,7 +222,7 @@ fn waiting_steps<'r>(run: &'r Run, step_name: Option<&str>) -> Result<Vec<&'r St
     let steps: Vec<_> = run.dag.iter().filter(|s| s.state == "waiting_for_approval").collect();
     if steps.is_empty() {
         return Err(Failure::NotFound(format!(
-            "no plan of {id} waits for approval (the run is {})\n  try: `stead runs show {id}`",
+            "cannot decide: no plan of {id} waits for approval (the run is {})\n  try: `stead runs show {id}`",
             run.run.state.replace('_', " ")
         )));
     }

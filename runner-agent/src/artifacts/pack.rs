@@ -43,7 +43,9 @@ pub fn pack(dir: &Path, into: impl Write) -> Result<(), ArtifactError> {
         header.set_cksum();
         tar.append(&header, bytes.as_slice()).context(|| format!("cannot pack {path}"))?;
     }
-    tar.into_inner().and_then(|mut done| done.flush()).context(|| "cannot finish the tar".into())
+    tar.into_inner()
+        .and_then(|mut done| done.flush())
+        .context(|| "cannot finish the archive of the artifact".into())
 }
 
 /// Stores a directory in the layout as the layer of a component.

@@ -32,13 +32,16 @@ impl Default for Limits {
 pub fn unpack(tar: impl Read, dir: &Path, limits: Limits) -> Result<(), ArtifactError> {
     let mut archive = tar::Archive::new(tar);
     let (mut bytes, mut entries) = (0_u64, 0_u64);
-    for entry in archive.entries().context(|| "cannot read the tar".into())? {
-        let mut entry = entry.context(|| "cannot read the tar".into())?;
+    for entry in archive.entries().context(|| "cannot read the archive of the artifact".into())? {
+        let mut entry = entry.context(|| "cannot read the archive of the artifact".into())?;
         entries += 1;
         if entries > limits.entries {
             return Err(ArtifactError::TooLarge { limit: limits.entries, unit: "entries" });
         }
-        let path = entry.path().context(|| "cannot read a path in the tar".into())?.into_owned();
+        let path = entry
+            .path()
+            .context(|| "cannot read a path in the archive of the artifact".into())?
+            .into_owned();
         let hostile = |why| ArtifactError::Hostile { path: path.display().to_string(), why };
         if !path.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir)) {
             return Err(hostile("the path leaves the directory"));

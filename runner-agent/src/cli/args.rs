@@ -10,8 +10,9 @@ use crate::budgets::Budgets;
 const EXAMPLES: &str = "\
 Examples:
   First start, as `stead installs create` printed it; prompts for the token:
-    stead-runner --data /var/lib/stead-runner --mode install --server https://stead.example.com:7071 \\
-      --server-key sha256:4f… --token-file - --stack-output region=eu-central-1
+    stead-runner --data /var/lib/stead-runner --mode install \\
+      --server https://stead.example.com:7071 --server-key sha256:4f… --token-file - \\
+      --stack-output region=eu-central-1
   Later starts:
     stead-runner --data /var/lib/stead-runner
   Change the policy:
@@ -21,7 +22,8 @@ Examples:
     stead-runner journal --data /var/lib/stead-runner
     stead-runner journal verify --data /var/lib/stead-runner
 
-Signals: SIGTERM drains; SIGINT twice or SIGQUIT stops the jobs; SIGHUP exits immediately and the jobs continue.";
+Signals: after SIGTERM or SIGINT, the agent finishes its running jobs and exits. After SIGQUIT or a second SIGINT, it
+stops its jobs and exits. After SIGHUP or a second SIGTERM, it exits immediately, and its jobs continue.";
 
 /// Stead agent: polls the server for jobs, runs them on this host and reports. Opens no port.
 #[derive(Debug, Parser)]
@@ -86,7 +88,7 @@ pub(crate) struct Run {
     /// File with the enrolment token; `-` reads one line from standard input
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     pub(crate) token_file: Option<PathBuf>,
-    /// SHA-256 of the CA certificate that must have issued the server's certificate
+    /// SHA-256 of the server's certificate, or of the CA certificate that must have issued it
     #[arg(long, value_name = "FINGERPRINT")]
     pub(crate) ca_fingerprint: Option<String>,
     /// CA certificates, PEM, that may issue the server's certificate
@@ -105,13 +107,13 @@ pub(crate) struct Run {
     /// No policy: allow everything that the vendor's server signs
     #[arg(long, conflicts_with = "policy")]
     pub(crate) no_policy: bool,
-    /// Directory of stead-plugin-<name> executables
+    /// Directory of stead-plugin-<name> executables [default: directory of stead-runner]
     #[arg(long, value_name = "DIR")]
     pub(crate) plugin_dir: Option<PathBuf>,
     /// Maximum number of concurrent jobs
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) slots: u32,
-    /// Environment variable to pass to jobs, redacted in their logs; may be repeated
+    /// Environment variable to pass to jobs; its value is redacted in their logs. May be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) pass_env: Vec<String>,
     /// Disk budget of pulled artifacts. The two most recently used versions of each component are always kept
@@ -163,7 +165,7 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: Option<PolicyCommand>,
     },
-    /// Show identity, policy, connection and jobs of this runner
+    /// Show the identity, policy, journal, disk usage and jobs of this runner
     Status,
     /// List jobs that need your approval (policy key `require_approval`)
     Approvals,

@@ -53,8 +53,9 @@ enum Verb {
     #[command(after_help = "\
 Examples:
   stead-runner journal verify
-  stead-runner journal verify --head head.json              a head from the vendor: `stead runners journal-head`
-  stead-runner journal verify --file j.ndjson --key 9f2c…   an exported journal, on any machine")]
+  stead-runner journal verify --head head.json              a journal head from the vendor
+  stead-runner journal verify --file j.ndjson --key 9f2c…   an exported journal, on any machine
+The vendor gets the head with `stead runners journal-head`.")]
     Verify(Verify),
     /// Export the journal with a newly signed head; the runner's public key verifies the file
     #[command(after_help = "\
@@ -213,14 +214,12 @@ fn export(data: &Data, out: &Path) -> anyhow::Result<ExitCode> {
     let identity = enrol::stored_identity(data)?
         .context("cannot export the journal: this runner is not enrolled; enrol it first")?;
     // A new signature would make a truncated journal valid for every reader without an older head.
-    examined(data, vec![], None).context(
-        "cannot export the journal: it is invalid or does not match an earlier signed head; keep its files as they are",
-    )?;
+    examined(data, vec![], None).context("cannot export the journal (keep its files unchanged)")?;
     let (journal, key) = (Journal::open(data)?, Keys::open(data)?.identity.now());
     let head = journal::sign_head(&journal, identity.runner, &key.key, host::now())?;
     let Some(head) = head else {
         bail!(
-            "cannot sign the journal: its last line is not in the chain; let the agent open a session and retry"
+            "cannot sign the journal: its last line is not in the chain; start the agent, and retry after it has opened a session"
         )
     };
     let public = key.public_hex();
@@ -230,7 +229,7 @@ fn export(data: &Data, out: &Path) -> anyhow::Result<ExitCode> {
         data::fresh(out).and_then(|mut new| new.write_all(&file).and_then(|()| new.sync_all()));
     written.with_context(|| {
         format!(
-            "cannot write {}: its directory must exist, and the file must not exist",
+            "cannot write {} (the directory must exist, and the file must not exist)",
             out.display()
         )
     })?;

@@ -81,7 +81,7 @@ pub fn verify(file: &[u8], keys: &[VerifyingKey]) -> anyhow::Result<Exported> {
     })?;
     ensure!(
         head.runner == header.runner,
-        "cannot verify the file: its first line names the runner {}, but its head {}",
+        "cannot verify the file: its first line names the runner {}, but its signed head names {}",
         header.runner,
         head.runner
     );

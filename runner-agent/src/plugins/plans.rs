@@ -147,7 +147,7 @@ pub(crate) fn find(
     let read = || format!("cannot read the plan {approved}");
     let record = match fs::read(dir.join("record.json")) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            return Err(stale("this runner has no plan file with that digest"));
+            return Err(stale(&format!("this runner has no file of the plan {approved}")));
         }
         bytes => bytes.doing(read)?,
     };

@@ -256,7 +256,7 @@ pub(crate) async fn follow(
                 if let Some(line) = line { each(sink, Stream::Err, &line.bytes); }
             }
             exit = child.wait(), if status.is_none() => {
-                status = Some(exit.doing(|| "cannot wait for a child".into())?);
+                status = Some(exit.doing(|| "cannot wait for the child process".into())?);
                 // Remaining members would outlive the job and may be writing. A shell, for example,
                 // stops before the program that it runs.
                 left_behind = group.may_run();

@@ -66,9 +66,9 @@ async fn verified(
     let line = match layout.has(digest) {
         true => {
             let aside = layout.quarantine(digest).map_err(layout_error)?;
-            format!("{damage}: moved to {}, pulling it again", aside.display())
+            format!("{damage}: moved to {}; the runner pulls the blob again", aside.display())
         }
-        false => format!("the blob {digest} is missing, pulling it again"),
+        false => format!("the blob {digest} is missing; the runner pulls it again"),
     };
     sink.line(Stream::Runner, line.as_bytes());
     or_cancelled(work, pull_blob(&work.job.registry, layout, repository, digest, limit)).await?;

@@ -94,7 +94,7 @@ impl Plugin for Terraform {
             };
         }
         let refusal = format!(
-            "cannot build {}: its source has no .tf file at the root; add the module's files or correct its directory",
+            "cannot build {}: its source has no .tf file at the root; add the module's files, or change the directory of the component",
             work.name
         );
         Err(PluginError::Refused(refusal).into())

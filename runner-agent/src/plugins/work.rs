@@ -34,7 +34,7 @@ impl<'a> Work<'a> {
         })?;
         if manifest.kind != JobKind::Action && !is_safe(name) {
             let refusal = format!(
-                "{name:?} is not a valid component name: use up to 128 letters, digits, `-`, `_` and `.`, \
+                "cannot run the job: {name:?} is not a valid component name; use up to 128 letters, digits, `-`, `_` and `.`, \
                  not starting with `.`"
             );
             return Err(PluginError::Refused(refusal));
@@ -44,7 +44,7 @@ impl<'a> Work<'a> {
             Some("destroy") => Operation::Destroy,
             Some(other) => {
                 return Err(PluginError::Refused(format!(
-                    "{other:?} is not a valid operation: use apply or destroy"
+                    "cannot run the job: {other:?} is not a valid operation; use apply or destroy"
                 )));
             }
         };

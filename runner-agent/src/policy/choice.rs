@@ -102,7 +102,7 @@ pub fn begin(data: &Data, requested: Option<Choice>) -> anyhow::Result<Choice> {
         let is_recorded = recorded.is_some_and(|recorded| recorded.is_same(&choice));
         if is_recorded || !choice.is_same(&default) {
             bail!(
-                "cannot enrol: the policy file {} does not exist; correct its name, write it (`version = 1` alone allows \
+                "cannot enrol: the policy file {} does not exist; pass another path, create the file (`version = 1` alone allows \
                  everything that the server signs), or record another choice: `{}`",
                 path.display(),
                 change_to(data, &Choice::File("FILE".into()))
@@ -110,7 +110,7 @@ pub fn begin(data: &Data, requested: Option<Choice>) -> anyhow::Result<Choice> {
         }
         data::replace(path, STARTING.as_bytes()).with_context(|| {
             let path = path.display();
-            format!("cannot write a starting policy to {path}; create it, or name another file with --policy")
+            format!("cannot write a starting policy to {path} (create the file, or name another one with --policy)")
         })?;
         info!(path = %path.display(), "Wrote a starting policy: it allows everything until you edit it");
     }
@@ -140,7 +140,7 @@ pub fn resume(data: &Data, requested: Option<Choice>) -> anyhow::Result<Choice> 
     };
     choice.policy().with_context(|| {
         format!(
-            "cannot start with the recorded policy {choice}; restore its file, or change the policy: `{}`",
+            "cannot start with the recorded policy {choice} (restore its file, or change the policy: `{}`)",
             change_to(data, &Choice::File("FILE".into()))
         )
     })?;

@@ -126,7 +126,7 @@ fn description(event: &JournalEvent) -> String {
             format!("the server rejected the signed result, so it is sent unsigned: {why}")
         }
         JournalEvent::LogRejected { rule, evidence, .. } if evidence.is_empty() => format!(
-            "rejected the vendor's log (rule {rule}); no evidence stored, because the limit is reached"
+            "rejected the vendor's log (rule {rule}); the evidence is not stored, because the maximum number of evidence files is reached"
         ),
         JournalEvent::LogRejected { rule, evidence, .. } => {
             format!("rejected the vendor's log (rule {rule}); both heads are in {evidence}")

@@ -28,7 +28,9 @@ pub fn journal(data: &Data) -> String {
             match signed.map(|signed| signed.iter().find_map(|head| examined.holds(head).err())) {
                 Ok(None) => format!("{entries} entries, the chain is valid"),
                 Ok(Some(wrong)) => format!("WRONG: {wrong}; see `stead-runner journal verify`"),
-                Err(error) => format!("{entries} entries; cannot read their signed heads: {error}"),
+                Err(error) => format!(
+                    "{entries} entries; cannot read the signed heads of the journal: {error}"
+                ),
             }
         }
         Err(wrong) => format!("WRONG at entry {}: {wrong}", wrong.entry()),

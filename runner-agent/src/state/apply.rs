@@ -44,8 +44,7 @@ impl InProgress {
     /// shim. The processes of an execution have its id in their environment, or are in the shim's
     /// session.
     pub(super) fn require_ended(&self) -> Result<(), StateError> {
-        let context =
-            format!("cannot determine whether the apply {} still runs; retry", self.execution);
+        let context = format!("cannot determine whether the apply {} still runs", self.execution);
         match self.runs().map_err(StateError::io(context))? {
             None => Ok(()),
             Some(process) => Err(StateError::Blocked(format!(

@@ -141,8 +141,8 @@ impl StateStore {
             if known_lineage != lineage || mark.serial < known.serial {
                 let (name, file) = (&self.component, self.file());
                 return Err(StateRefusal(format!(
-                    "the state of {name} is not the newest one: it is serial {} of lineage {lineage}, and serial {} of \
-                     lineage {known_lineage} is known; restore that state to {}, or let the vendor accept the present state: `stead \
+                    "cannot use the state of {name}: it is serial {} of lineage {lineage}, but the newest known state is serial {} of \
+                     lineage {known_lineage}; restore that state to {}, or ask the vendor to accept the present state: `stead \
                      installs accept-state INSTALL {name} --lineage {lineage} --serial {} --reason TEXT`",
                     mark.serial,
                     known.serial,
@@ -168,7 +168,7 @@ impl StateStore {
         let Some((lineage, serial)) = known else { return Ok(()) };
         let (name, dir) = (&self.component, self.dir().display());
         Err(StateRefusal(format!(
-            "the state of {name} is not on this host, and serial {serial} of lineage {lineage} is known: restore that \
+            "cannot use the state of {name}: it is not on this host, but serial {serial} of lineage {lineage} is known; restore that \
              state to {dir} and retry; if nothing of {name} is left in the account, run `stead-runner state resolve {name} \
              --nothing-exists --reason TEXT` on the runner's host"
         )))

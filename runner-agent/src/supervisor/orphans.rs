@@ -128,7 +128,7 @@ impl Orphans {
             if !stopped && killed_at.is_none() {
                 stopped = true;
                 let processes = labels(&left).join(", ");
-                warn!(job.id = %job, processes, "Shim ended without a result; the agent ends its remaining processes");
+                warn!(job.id = %job, processes, "Shim ended without a result; the agent ends the remaining processes of the job");
                 self.stop_groups(&groups);
             }
             if Instant::now() < until {

@@ -75,5 +75,5 @@ fn digest_or_all_is_required_without_a_terminal() {
     assert_eq!(on(&args(None, &[], true), false).unwrap().len(), 2);
     assert_eq!(on(&args(None, &[], false), true).unwrap().len(), 2, "the user confirms each plan");
     let none = on(&args(Some("dns"), &[], true), false).unwrap_err();
-    assert!(none.text().contains("no plan of dns yet"), "{}", none.text());
+    assert!(none.text().contains("no plan exists yet for dns"), "{}", none.text());
 }

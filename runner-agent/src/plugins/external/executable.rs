@@ -25,7 +25,7 @@ pub(super) fn verified_copy(work: &Work<'_>) -> Result<PathBuf, PluginError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if name.is_empty() || !name.bytes().all(plain) {
         return Err(PluginError::Refused(format!(
-            "{name:?} is not a valid plugin name: use letters, digits, `-` and `_`"
+            "cannot use the plugin {name:?}: the name is not valid; use letters, digits, `-` and `_`"
         )));
     }
     let Some(expected) = &plugin.digest else {
@@ -39,7 +39,7 @@ pub(super) fn verified_copy(work: &Work<'_>) -> Result<PathBuf, PluginError> {
     let mut from = match File::open(&installed) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             return Err(PluginError::ToolMissing(format!(
-                "this runner has no plugin {name}; install {file} {} as {}",
+                "cannot use the plugin {name}: it is not installed on this runner; install {file} {} as {}",
                 plugin.version,
                 installed.display()
             )));

@@ -17,7 +17,7 @@ use crate::plugins::{
 };
 
 /// Error if neither tool is installed.
-pub(super) const REMEDY: &str = "neither terraform nor tofu is on the runner's PATH; install Terraform 1.0 \
+pub(super) const REMEDY: &str = "cannot run the job: neither terraform nor tofu is on the runner's PATH; install Terraform 1.0 \
      or later (or OpenTofu) on the runner's host, or start the runner with a PATH that has it";
 
 /// Tools in the order of preference.

@@ -68,7 +68,7 @@ async fn a_plugin_that_is_not_installed_is_named() {
     let (result, _) = runner.job(&spec).await;
     assert_eq!(
         result.unwrap_err().to_string(),
-        "\"../odd\" is not a valid plugin name: use letters, digits, `-` and `_`"
+        "cannot use the plugin \"../odd\": the name is not valid; use letters, digits, `-` and `_`"
     );
 }
 

@@ -136,7 +136,7 @@ async fn assert_refuses_other_plans(fixture: &Fixture) {
 
     fs::remove_dir_all(&plan_dir).unwrap();
     let why = fixture.stale_reason(inputs.clone(), &plan.digest).await;
-    assert_eq!(why, "this runner has no plan file with that digest");
+    assert_eq!(why, format!("this runner has no file of the plan {}", plan.digest));
 
     // None of these applies changed anything.
     let (plan, unchanged) = (fixture.plan(inputs).await, plan);
