@@ -50,7 +50,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The projections did not reach a position in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("projections are at position {at}, not yet at {position}; try again")]
+#[error("cannot read the projections at position {position}: they are at position {at}; try again")]
 pub struct ProjectionLag {
     /// Position that the projections have reached.
     pub at: u64,

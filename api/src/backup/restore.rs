@@ -108,7 +108,7 @@ async fn compare_checkpoints(
     let options = Options { archives, keys, poll_interval: None, ..Options::default() };
     let log = EventLog::open(pool, options).await?;
     if log.log_id() != source.checkpoint.log_id {
-        return Err(BackupError::LogMismatch(format!("it is the log {}", log.log_id())));
+        return Err(BackupError::LogMismatch(format!("its id is {}", log.log_id())));
     }
     let checkpoints = log.verify_checkpoints(&source.keys.seal_keys()).await?;
     let mut witnessed = Vec::new();

@@ -96,7 +96,9 @@ pub fn of_job(job: &jobs::Row, runner: Option<JobRunner<'_>>, held: usize) -> Op
                 )),
                 None => on_runner("the runner is disconnected; start it or check its network"),
             },
-            Some("drained") => on_runner("the runner is draining and accepts no jobs"),
+            Some("drained") => {
+                on_runner("the runner is draining and accepts no jobs; resume the runner")
+            }
             Some(_) if held > 0 => {
                 let detail = format!(
                     "the runner has no free slot (other jobs: {held}); it accepts this job later"
@@ -149,7 +151,7 @@ pub fn of_step(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
         }
         StepState::RetryScheduled { not_before } => {
             let detail = format!(
-                "its job failed; retry {} of {} starts after {}",
+                "the job of the step failed; retry {} of {} starts after {}",
                 step.retries,
                 step.spec.options.max_auto_retries,
                 domain::moment::text(not_before)

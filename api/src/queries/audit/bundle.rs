@@ -119,7 +119,7 @@ impl BundleWriter {
             None => None,
         };
         if which.hashes_only == Some(true) && collect::is_annotated(which) {
-            let detail = "names and reasons need the content of the events; omit hashes_only";
+            let detail = "cannot add names and reasons: hashes_only omits the content of the events; send hashes_only without them";
             return Err(Problem::new(Code::BadRequest, detail));
         }
         let (source, subject, others, annotations) = match (

@@ -32,7 +32,10 @@ pub(crate) async fn rows(
     caller.authorize("GET", "/v1/projections/{name}/rows")?;
     check_exists(&app, &name).await?;
     if which.key.as_ref().is_some_and(|key| key.len() > MAX_KEY_BYTES) {
-        return Err(Problem::new(Code::BadRequest, "key is longer than 200 bytes; shorten it"));
+        return Err(Problem::new(
+            Code::BadRequest,
+            "invalid key: it is longer than 200 bytes; shorten it",
+        ));
     }
     // Each as-of query holds a database connection until it ends.
     let permit = app.as_of_permits.clone().try_acquire_owned().map_err(|_| {
