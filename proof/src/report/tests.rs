@@ -143,7 +143,7 @@ fn changed_and_forged_reports_are_detected() {
         wrong(&|log| log[7].1 = end(&changed, 2), at, "to another runner, job or execution");
     }
     let ran = other(&|statement| statement["manifest"] = json!(digest(9)));
-    wrong(&|log| log[7].1 = end(&ran, 2), at, "another manifest");
+    wrong(&|log| log[7].1 = end(&ran, 2), at, "did not sign the manifest of the job");
     wrong(&|log| log[6].1["outputs"]["bucket"] = json!("c"), at, "the reported outputs");
     wrong(&|log| log[8].1["sha256"] = json!(digest(9)), 9, "the stored log differs");
     // A plan with another tool, with another digest, with the signature of another job, and with
