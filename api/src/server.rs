@@ -176,7 +176,7 @@ impl Server {
             owner.close().await;
         }
         self.app.pool.close().await;
-        info!("Stopped");
+        info!("Server stopped");
     }
 }
 

@@ -211,7 +211,7 @@ impl Projector {
                 error!("Projector stopped after repeated panics");
                 return;
             }
-            error!(panics = panics.len(), "Projector panicked, restarting");
+            error!(panics = panics.len(), "Projector panicked; the server restarts it");
             tokio::time::sleep(RETRY).await;
             self.forget();
             is_running.store(true, Ordering::Relaxed);

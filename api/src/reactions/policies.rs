@@ -51,7 +51,7 @@ pub(crate) async fn run(app: App, server: String) {
                 let mut place = PolicyConsumer::of(held);
                 if let Err(problem) = process_log(&app, &owner, &mut place).await {
                     let detail = &problem.detail;
-                    tracing::warn!(error = %detail, "Policies stopped, restarting them");
+                    tracing::warn!(error = %detail, "Policies stopped; the server restarts them");
                     // Avoids repeating the processed events. Has no effect if another server holds
                     // the lease.
                     let _ = write_position(&app, &mut place).await;

@@ -142,7 +142,7 @@ impl BundleWriter {
                 BundleWriter::event(app, which, position, head.size).await?
             }
             _ => {
-                let detail = "the request needs exactly one of install, stream, position and event; send one";
+                let detail = "invalid request: it needs exactly one of install, stream, position and event; send one";
                 return Err(Problem::new(Code::BadRequest, detail));
             }
         };

@@ -39,7 +39,7 @@ pub(crate) async fn rows(
     }
     // Each as-of query holds a database connection until it ends.
     let permit = app.as_of_permits.clone().try_acquire_owned().map_err(|_| {
-        let detail = "too many as-of queries are in progress on this server; try again later";
+        let detail = "cannot start the as-of query: too many others are in progress on this server; try again later";
         Problem::new(Code::Busy, detail).retry_after(5)
     })?;
     let position = audit::resolve_position(&app, which.position, which.time).await?;
