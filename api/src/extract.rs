@@ -128,7 +128,7 @@ fn body_problem(rejection: BytesRejection) -> Problem {
     if rejection.status() == 413 {
         Problem::new(
             Code::TooLarge,
-            "cannot read the body: it exceeds the size limit of this request; send less",
+            "cannot read the body: it exceeds the size limit of this request; send a smaller body",
         )
     } else {
         Problem::new(

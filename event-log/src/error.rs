@@ -28,7 +28,7 @@ pub enum AppendError {
     #[error("idempotency key rejected: it was used for another request; use a new key")]
     KeyMismatch,
     /// The position or the owner of a consumer has changed.
-    #[error("consumer conflict: position or owner changed: {}; acquire the lease again", .consumers.join(", "))]
+    #[error("consumer conflict: the position or owner of {} changed; acquire the lease again", .consumers.join(", "))]
     ConsumerMoved { consumers: Vec<String> },
     /// This server does not own the session of these runners.
     #[error("session conflict: another server owns the session of {}; send the request to that server", .runners.join(", "))]
@@ -40,7 +40,7 @@ pub enum AppendError {
     #[error("{}", mismatch(.known, .found))]
     Layout { known: i32, found: i32 },
     /// An event or a commit exceeds a limit.
-    #[error("cannot append: {what} is {size}, but the limit is {limit}; send less")]
+    #[error("cannot append: {what} is {size}, but the limit is {limit}; send less data")]
     TooLarge { what: &'static str, size: usize, limit: usize },
     /// The commit is inconsistent.
     #[error("invalid commit: {0}")]

@@ -61,7 +61,7 @@ pub(crate) async fn idempotent(
     let bytes = to_bytes(body, limit).await.map_err(|reason| match is_too_long(&reason) {
         true => Problem::new(
             Code::TooLarge,
-            format!("cannot read the body: it is larger than {limit} bytes; send less"),
+            format!("cannot read the body: it is larger than {limit} bytes; send a smaller body"),
         ),
         false => Problem::new(
             Code::BadRequest,

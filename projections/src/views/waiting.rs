@@ -81,7 +81,9 @@ pub fn of_job(job: &jobs::Row, runner: Option<JobRunner<'_>>, held: usize) -> Op
             None if job.install().is_none() => on_runner(
                 "no build runner has enrolled; `stead runners create-enrolment-token` gives the command that starts one",
             ),
-            None => on_runner("no runner has enrolled; run the enrolment command in the account"),
+            None => on_runner(
+                "no runner has enrolled; run the enrolment command in the customer's account",
+            ),
             Some("revoked") => on_runner("the runner was revoked; enrol another runner"),
             Some("disabled") => {
                 on_runner("the runner is disabled; the party that disabled it must enable it")
