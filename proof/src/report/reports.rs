@@ -152,10 +152,11 @@ impl Reports {
         let wrong = |why: &str| ReportError::of(position, &runner, why);
         let [digest, file, summary] =
             [&plan.digest, &plan.file, &plan.summary].map(|text| hash(text));
-        let (Some(digest), Some(file), Some(summary), Some(manifest)) =
-            (digest, file, summary, manifest)
-        else {
-            return Err(wrong("a digest of the plan is invalid, or the job has no manifest"));
+        let Some(manifest) = manifest else {
+            return Err(wrong("the job has no manifest"));
+        };
+        let (Some(digest), Some(file), Some(summary)) = (digest, file, summary) else {
+            return Err(wrong("a digest of the plan is invalid"));
         };
         if plan::digest_of(&file, &summary, &manifest, &plan.tool) != digest {
             return Err(wrong(
