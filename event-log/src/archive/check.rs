@@ -62,7 +62,10 @@ pub fn check(
         return Err(corrupt(directory, "its checkpoint is from another log"));
     }
     if last.is_none_or(|event| event.chain != manifest.chain.0) {
-        return Err(corrupt(directory, "its manifest has another last chain link than its events"));
+        return Err(corrupt(
+            directory,
+            "the last chain link of its manifest differs from the one of its last event",
+        ));
     }
     let index = entries.bytes();
     let named = manifest.files.iter().find(|file| file.name == INDEX);
