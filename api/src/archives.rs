@@ -169,7 +169,7 @@ pub async fn verify(
     let known = archive::list(&mut *pool.acquire().await?).await?;
     let mut read = vec![];
     for one in &known {
-        progress(format!("positions {} to {}", one.first, one.last));
+        progress(format!("positions {} to {}: verifying the archive", one.first, one.last));
         let manifest: Manifest = archive::verify(pool, archives, one).await?;
         read.push(Range { first: one.first, last: one.last, bytes: manifest.bytes() });
     }

@@ -75,10 +75,12 @@ pub enum BackupError {
         "cannot restore the backup: {path} is not a complete backup: {why}; use another backup"
     )]
     Incomplete { path: String, why: String },
-    #[error("the backup is damaged: {path}: {why}; nothing was restored, use another backup")]
+    #[error(
+        "cannot restore the backup: {path} is damaged: {why}; nothing was restored, use another backup"
+    )]
     Damaged { path: String, why: String },
     #[error(
-        "cannot restore: the backup is from {what} {made_by}, this is {ours}; restore it with that version"
+        "cannot restore the backup: it is from {what} {made_by}, but this is {what} {ours}; restore it with {what} {made_by} or newer"
     )]
     Newer { what: &'static str, made_by: String, ours: String },
     #[error(
@@ -86,19 +88,21 @@ pub enum BackupError {
          {known}); restore it with that version"
     )]
     PreRelease { found: u32, known: u32 },
-    #[error("the database is not empty: it contains {found}; restore into a new database")]
+    #[error(
+        "cannot restore the backup: the database is not empty: it contains {found}; restore into a new database"
+    )]
     NotEmpty { found: String },
-    #[error("the restored log does not match the manifest: {0}; use another backup")]
+    #[error("cannot trust the restored log: it does not match the backup: {0}; use another backup")]
     LogMismatch(String),
     #[error(
-        "the checkpoint {path} at position {position} belongs to a history that differs from this backup's: {why}; keep both files, and start no server on this backup until you know which history is right"
+        "cannot trust the restored log: its history differs from the checkpoint {path} at position {position}: {why}; keep the checkpoint and the backup, and start no server until you know which history is correct"
     )]
     Forked { path: String, position: u64, why: &'static str },
-    #[error("cannot use the checkpoint {path}: {why}")]
+    #[error("cannot use the checkpoint {path}: {why}; pass a checkpoint of the same log")]
     Witness { path: String, why: String },
-    #[error("invalid checkpoint in the manifest: {0}; use another backup")]
+    #[error("cannot verify the checkpoint in the manifest: {0}; use another backup")]
     Checkpoint(#[from] CheckpointError),
-    #[error("verification of the restored log failed: {0}")]
+    #[error("cannot verify the restored log: {0}")]
     Verify(#[from] VerifyError),
     #[error(transparent)]
     Log(#[from] LogError),

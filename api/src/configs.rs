@@ -70,7 +70,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Config, Problem> {
         }
         Err(diagnostics) => {
             let errors = diagnostics.iter().filter(|d| d.is_error()).map(field_problem).collect();
-            Err(Problem::invalid("the app directory has errors; nothing was changed", errors))
+            Err(Problem::invalid("invalid app directory; nothing was changed", errors))
         }
     }
 }
@@ -92,7 +92,9 @@ pub(crate) fn field_problem(diagnostic: &Diagnostic) -> FieldProblem {
 pub(crate) fn published(app: &AppState, version: u32) -> Result<&Published, Problem> {
     app.versions.get(&version).ok_or_else(|| {
         let newest = app.version();
-        let detail = format!("the app has no config version {version}; the newest is {newest}");
+        let detail = format!(
+            "config version {version} does not exist: the newest version of the app is {newest}"
+        );
         Problem::new(Code::NotFound, detail)
     })
 }

@@ -38,7 +38,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
             kind == "application/json" || kind.ends_with("+json")
         });
         if !json {
-            let detail = "the content type of the body is not JSON; send application/json";
+            let detail =
+                "cannot read the body: its content type is not JSON; send application/json";
             return Err(Problem::new(Code::UnsupportedMediaType, detail));
         }
         let bytes = Bytes::from_request(request, state).await.map_err(body_problem)?;
@@ -83,7 +84,8 @@ impl<S: Send + Sync> FromRequestParts<S> for NoIdempotencyKey {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         if parts.headers.contains_key("idempotency-key") {
-            let detail = "this request accepts no Idempotency-Key; repeat it without the header";
+            let detail =
+                "request rejected: it accepts no Idempotency-Key; repeat it without the header";
             return Err(Problem::new(Code::BadRequest, detail));
         }
         Ok(NoIdempotencyKey)
@@ -96,8 +98,10 @@ pub(crate) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem
         let (line, column) = (error.line(), error.column());
         let text = error.to_string();
         let message = text.split(" at line ").next().unwrap_or_default().to_string();
-        let mut problem =
-            Problem::new(Code::InvalidJson, format!("line {line}, column {column}: {message}"));
+        let mut problem = Problem::new(
+            Code::InvalidJson,
+            format!("cannot parse the body: line {line}, column {column}: {message}"),
+        );
         problem.errors.push(FieldProblem {
             line: u32::try_from(line).ok(),
             column: u32::try_from(column).ok(),
@@ -122,9 +126,15 @@ pub(crate) fn is_too_long(reason: &axum::Error) -> bool {
 
 fn body_problem(rejection: BytesRejection) -> Problem {
     if rejection.status() == 413 {
-        Problem::new(Code::TooLarge, "the body exceeds the size limit of this request; send less")
+        Problem::new(
+            Code::TooLarge,
+            "cannot read the body: it exceeds the size limit of this request; send a smaller body",
+        )
     } else {
-        Problem::new(Code::BadRequest, "the body is incomplete; send the request again")
+        Problem::new(
+            Code::BadRequest,
+            "cannot read the body: it is incomplete; send the request again",
+        )
     }
 }
 

@@ -137,7 +137,7 @@ metrics! {
     log_verified_position: Gauge = "log_verified_position",
         "Position up to which this server has verified the log";
     log_corrupt_position: Gauge = "log_corrupt_position",
-        "First position whose event does not match its hash; 0: none";
+        "Position of the first difference that the verification of the log found; 0: none";
     log_forged_position: Gauge = "log_forged_position",
         "Position of the first report that its runner did not sign; 0: none";
     log_unsigned_results: Gauge = "log_unsigned_results",
@@ -146,7 +146,7 @@ metrics! {
     callers_unreadable: Gauge = "callers_unreadable",
         "Principals and runners that this server rejects because it cannot read one of their events";
     task_failures: Family<TaskLabels, Counter> = "task_failures",
-        "Panics and unexpected ends of background tasks, each with a restart";
+        "Panics and unexpected ends of background tasks";
     uploads_bytes: Gauge = "uploads_bytes", "Bytes of runners' uploads that no report references yet";
     uploads_refused: Family<UploadLabels, Counter> = "uploads_refused",
         "Uploads rejected because of a quota";

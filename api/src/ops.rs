@@ -34,15 +34,19 @@ async fn healthz() -> Json<Value> {
 /// version.
 async fn readyz(State(app): State<App>) -> ApiResult<Value> {
     if app.stopping.is_cancelled() {
-        return Err(Problem::new(Code::ShuttingDown, "the server is stopping").retry_after(5));
+        return Err(
+            Problem::new(Code::ShuttingDown, "server is not ready: it is stopping").retry_after(5)
+        );
     }
     let mut down = app.tasks.down();
     if !app.projections.is_running() && !down.contains(&"projections") {
         down.push("projections");
     }
     if !down.is_empty() {
-        let detail =
-            format!("background tasks are not running: {}; see the server log", down.join(", "));
+        let detail = format!(
+            "server is not ready: background tasks are not running: {}; see the server's log",
+            down.join(", ")
+        );
         return Err(Problem::new(Code::Unavailable, detail).with("tasks", down).retry_after(1));
     }
     app.principals.check_current(app.log())?;
@@ -61,7 +65,7 @@ async fn readyz(State(app): State<App>) -> ApiResult<Value> {
         }))),
         Ok(Err(reason)) => Err(reason),
         Err(_) => {
-            let detail = "the database did not respond within a second; check the connection to the database";
+            let detail = "server is not ready: the database did not respond within a second; check the connection to the database";
             Err(Problem::new(Code::Unavailable, detail).retry_after(2))
         }
     }

@@ -208,7 +208,8 @@ impl From<sqlx::Error> for Problem {
             return Problem::internal(error);
         }
         tracing::warn!(%error, "Database does not respond");
-        Problem::new(Code::Unavailable, "the database does not respond; try again").retry_after(2)
+        Problem::new(Code::Unavailable, "request failed: the database does not respond; try again")
+            .retry_after(2)
     }
 }
 

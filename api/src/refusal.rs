@@ -132,7 +132,7 @@ impl From<AppendError> for Problem {
             AppendError::Database(reason) if !is_unavailable(&reason) => Problem::internal(reason),
             AppendError::Database(reason) => {
                 tracing::warn!(error = %reason, "Cannot append: the database is unavailable");
-                let detail = "the database is unavailable; try again";
+                let detail = "cannot append: the database is unavailable; try again";
                 Problem::new(Code::Unavailable, detail).retry_after(2)
             }
         }

@@ -110,7 +110,7 @@ impl Server {
         let config = options.config(&control, &runner)?;
         // The directory may be mounted read-only. `stead keys list` then shows no verifier keys.
         if let Err(error) = keys.record_log(log.log_id()) {
-            warn!(error = %error, "Cannot record the log of these keys in their directory");
+            warn!(error = %error, "Cannot record the id of the log in the directory of the keys");
         }
         let tokens = Tokens::new(&keys.current(), log.log_id());
         let ready = Ready::of(&config, &keys, &log, owner);
@@ -167,14 +167,16 @@ impl Server {
         let ended =
             timeout(LOOPS_TIMEOUT, async { while self.loops.join_next().await.is_some() {} });
         if ended.await.is_err() {
-            warn!("A loop did not end in time; its consumer will continue at its last position");
+            warn!(
+                "Background loops did not end in time; their consumers continue at the last stored positions"
+            );
             self.loops.shutdown().await;
         }
         if let Some(owner) = &self.app.owner {
             owner.close().await;
         }
         self.app.pool.close().await;
-        info!("Stopped");
+        info!("Server stopped");
     }
 }
 

@@ -78,7 +78,9 @@ pub enum ArchiveError {
     )]
     Rows { first: u64, last: u64, why: String },
     /// No archive ends at this position.
-    #[error("no archive of this log ends at position {0}; `stead archive list` shows all")]
+    #[error(
+        "cannot find the archive: no archive of this log ends at position {0}; `stead archive list` lists the archives"
+    )]
     Unknown(u64),
     /// An earlier range still has its rows. Rows are dropped in the order of the log.
     #[error(
@@ -95,7 +97,7 @@ pub enum ArchiveError {
     Busy { first: u64, last: u64 },
     /// The connected role does not own the tables.
     #[error(
-        "cannot change the tables: the database role is not their owner: {0}; set DATABASE_OWNER_URL"
+        "cannot change the tables: the database role does not own them: {0}; set DATABASE_OWNER_URL"
     )]
     NotOwner(sqlx::Error),
     /// The log cannot be read.

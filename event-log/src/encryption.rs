@@ -178,7 +178,7 @@ impl KeyRing {
             .flat_map(|text| payload::encrypted_fields(text).unwrap_or_default());
         let subjects: BTreeSet<String> = fields.flat_map(|field| field.subjects).collect();
         let Some(shared) = &self.0 else {
-            let none: Arc<str> = "the payload is encrypted, but the key file `keys/subjects.key` was not given; pass its data directory with --data".into();
+            let none: Arc<str> = "the payload is encrypted, but the program has no key file `keys/subjects.key`; pass the server's data directory with --data".into();
             let missing = |subject| (subject, Key::Missing(none.clone()));
             return Ok(Keys(subjects.into_iter().map(missing).collect()));
         };

@@ -15,7 +15,7 @@ pub enum AppendError {
     #[error("version conflict: {} changed; retry the command", list(.stale))]
     Conflict { stale: Vec<StreamId> },
     /// A command with this key was already handled. The fields describe its result.
-    #[error("idempotency key rejected: its command was already handled")]
+    #[error("idempotency key rejected: a command with this key was already handled")]
     KeyUsed {
         /// Position of the first event, or `last_position + 1` without events.
         first_position: u64,
@@ -28,7 +28,7 @@ pub enum AppendError {
     #[error("idempotency key rejected: it was used for another request; use a new key")]
     KeyMismatch,
     /// The position or the owner of a consumer has changed.
-    #[error("consumer conflict: position or owner changed: {}; acquire the lease again", .consumers.join(", "))]
+    #[error("consumer conflict: the position or owner of {} changed; acquire the lease again", .consumers.join(", "))]
     ConsumerMoved { consumers: Vec<String> },
     /// This server does not own the session of these runners.
     #[error("session conflict: another server owns the session of {}; send the request to that server", .runners.join(", "))]
@@ -40,7 +40,7 @@ pub enum AppendError {
     #[error("{}", mismatch(.known, .found))]
     Layout { known: i32, found: i32 },
     /// An event or a commit exceeds a limit.
-    #[error("cannot append: {what} is {size}, but the limit is {limit}; send less")]
+    #[error("cannot append: {what} is {size}, but the limit is {limit}; send less data")]
     TooLarge { what: &'static str, size: usize, limit: usize },
     /// The commit is inconsistent.
     #[error("invalid commit: {0}")]
@@ -70,10 +70,12 @@ pub enum LogError {
     #[error("the database operation failed: {0}")]
     Database(#[from] sqlx::Error),
     /// The tables do not exist yet.
-    #[error("the database has no log yet; run `stead migrate`")]
+    #[error("cannot open the log: the database has no tables of Stead yet; run `stead migrate`")]
     NoLog,
     /// The encoding of the database does not preserve texts byte for byte.
-    #[error("unsupported database encoding {0}: create the database with UTF8")]
+    #[error(
+        "cannot open the log: the encoding of the database is {0}, not UTF8; create a database with the encoding UTF8"
+    )]
     Encoding(String),
     /// The log has another format.
     #[error(transparent)]
@@ -83,7 +85,7 @@ pub enum LogError {
     Damaged { position: u64, what: String },
     /// Only an archive has the events, and the program cannot read the archive.
     #[error(
-        "positions {first} to {last} are only in the archive {path}, which cannot be read: {why}; restore it from a backup, or pass its directory with --archives"
+        "cannot read positions {first} to {last}: they are only in the archive {path}, which is not readable: {why}; restore the archive from a backup, or pass the directory of the archives with --archives"
     )]
     Archived { first: u64, last: u64, path: String, why: String },
     /// This server lacks the wrapping key of some subject keys.

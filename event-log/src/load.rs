@@ -200,6 +200,6 @@ pub(crate) fn check_sequence(event: &StoredEvent, version: u64) -> Result<(), Lo
     if event.sequence == version + 1 {
         return Ok(());
     }
-    let what = format!("stream {} has a gap", event.stream);
+    let what = format!("stream {} lacks the event before this one", event.stream);
     Err(LogError::Damaged { position: event.position, what })
 }

@@ -204,7 +204,7 @@ impl EventLog {
         #[expect(clippy::disallowed_methods, reason = "it reports a panic of the log writer")]
         tokio::spawn(async move {
             if let Err(error) = writing.await {
-                tracing::error!(error = %error, "Log writer panicked, no further events can be appended");
+                tracing::error!(error = %error, "Log writer panicked; no further events can be appended");
             }
         });
         Ok(EventLog { shared: Arc::new(shared) })

@@ -80,8 +80,9 @@ async fn stored_hashes(
     for row in &rows {
         let n = usize::try_from(row.try_get::<i64, _>("n")?).unwrap_or(0);
         let hash: Vec<u8> = row.try_get("hash")?;
-        let hash: Hash =
-            hash.try_into().map_err(|_| sqlx::Error::Decode("a hash is not 32 bytes".into()))?;
+        let hash: Hash = hash.try_into().map_err(|_| {
+            sqlx::Error::Decode("a hash of a tree node does not have 32 bytes".into())
+        })?;
         if let Some(hashes) = n.checked_sub(1).and_then(|at| found.get_mut(at)) {
             hashes.push(hash);
         }

@@ -109,7 +109,7 @@ pub(crate) async fn read<D: Decider>(
     match decode(stream, number(version), &state) {
         Ok(state) => Ok(Some((Arc::new(state), number(version)))),
         Err(error) => {
-            warn!(%stream, error = %error, "Snapshot is corrupt, reading events instead");
+            warn!(%stream, error = %error, "Cannot read a snapshot; the state is read from the events");
             Ok(None)
         }
     }
@@ -130,7 +130,7 @@ impl EventLog {
         )]
         tokio::spawn(async move {
             if let Err(error) = store(&pool, &loaded).await {
-                warn!(stream = %loaded.stream, error = %error, "Cannot store snapshot, reading events instead");
+                warn!(stream = %loaded.stream, error = %error, "Cannot store a snapshot; the state is read from the events");
             }
         });
     }

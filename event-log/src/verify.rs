@@ -133,11 +133,12 @@ pub async fn verify_in(
     let pool = &source.pool;
     let mut connection = pool.acquire().await?;
     // `stead migrate` creates the head row, so a missing row is a difference.
-    let missing = || Difference { position: 1, what: "the head is missing".into() };
+    let missing =
+        || Difference { position: 1, what: "the row of the log's head is missing".into() };
     let head = Head::read_row(&mut connection).await.map_err(|error| unreadable(1, error))?;
     let head = head.ok_or_else(missing)?;
     if from_exclusive > head.position {
-        let what = "the head is before the start of the verification".into();
+        let what = "the head of the log is before the start of the verification".into();
         return Err(Difference { position: head.position + 1, what }.into());
     }
     let start = from_exclusive - from_exclusive % BLOCK;
@@ -179,7 +180,9 @@ pub async fn verify_in(
     }
     let differs = |what: &str| Difference { position: head.position + 1, what: what.into() };
     if summary.chain != head.chain {
-        return Err(differs("the chain link of the head does not match the last event").into());
+        return Err(
+            differs("the chain link of the log's head does not match the last event").into()
+        );
     }
     // A concurrent append may have written events meanwhile, but the head of the same snapshot
     // includes them.
@@ -187,7 +190,7 @@ pub async fn verify_in(
         "select min(e.position) from log_event e, log_head h where e.position > h.position";
     let beyond: Option<i64> = sqlx::query_scalar(beyond).fetch_one(pool).await?;
     if let Some(position) = beyond {
-        let what = "there are events after the head".into();
+        let what = "the event is after the head of the log".into();
         return Err(Difference { position: number(position), what }.into());
     }
     summary.compare_nodes(pool).await?;

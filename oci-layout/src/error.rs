@@ -21,7 +21,7 @@ pub enum LayoutError {
     )]
     WrongDigest { expected: Digest, found: Digest },
     /// The bytes of a stored blob do not match its digest.
-    #[error("the stored blob {digest} is damaged: its bytes have the digest {found}")]
+    #[error("cannot use the blob {digest}: its stored bytes have the digest {found}")]
     Damaged { digest: Digest, found: Digest },
     /// A stored blob is not a manifest.
     #[error("cannot read {digest} as a manifest: {reason}")]

@@ -162,7 +162,7 @@ mod tests {
         mode(&closed, 0o700);
         let account = Account::choose().unwrap();
         let refusal = account.can_enter(&data).unwrap_err().to_string();
-        assert!(refusal.contains(&format!("{} cannot be entered", closed.display())), "{refusal}");
+        assert!(refusal.contains(&format!("cannot enter {}", closed.display())), "{refusal}");
         // The supervisor may change the mode of the data directory itself.
         mode(&closed, 0o711);
         mode(&data, 0o700);

@@ -232,7 +232,7 @@ fn private_directory(path: &Path, account: &Account) -> Result<(), Error> {
                 return account.own(path);
             }
             let why = if ours {
-                "it is owned by another user; run stead as that user if the data directory is theirs"
+                "it belongs to another user; run stead as the owner of the data directory"
             } else {
                 "it exists and is not a private directory of this user; remove it, or choose another directory with --data"
             };

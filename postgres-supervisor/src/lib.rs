@@ -42,7 +42,7 @@ pub enum Error {
     TooOld { binary: String, found: u32 },
     /// Another major version created the cluster.
     #[error(
-        "cannot start Postgres: {data} was created by Postgres {made_by}, and {binary} is Postgres {found}; set {BIN_ENV} to the directory of the Postgres {made_by} binaries"
+        "cannot start Postgres: Postgres {made_by} created {data}, but {binary} is Postgres {found}; set {BIN_ENV} to the directory of the Postgres {made_by} binaries"
     )]
     OtherVersion { data: String, made_by: u32, binary: String, found: u32 },
     /// There are no client programs of the requested major version.
@@ -53,7 +53,7 @@ pub enum Error {
     /// Root may not run Postgres, and the unprivileged user cannot enter a parent of the data
     /// directory.
     #[error(
-        "cannot start Postgres: {blocked} cannot be entered by user {user}, which must run Postgres because root may not; run chmod o+x {blocked}, or choose another directory with --data"
+        "cannot start Postgres: user {user}, who runs Postgres because root may not, cannot enter {blocked}; run chmod o+x {blocked}, or choose another directory with --data"
     )]
     Unreachable { blocked: String, user: String },
     /// There is no unprivileged user to run Postgres.

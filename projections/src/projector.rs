@@ -50,7 +50,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The projections did not reach a position in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("projections are at position {at}, not yet at {position}; try again")]
+#[error("cannot read the projections at position {position}: they are at position {at}; try again")]
 pub struct ProjectionLag {
     /// Position that the projections have reached.
     pub at: u64,
@@ -211,7 +211,7 @@ impl Projector {
                 error!("Projector stopped after repeated panics");
                 return;
             }
-            error!(panics = panics.len(), "Projector panicked, restarting");
+            error!(panics = panics.len(), "Projector panicked; the server restarts it");
             tokio::time::sleep(RETRY).await;
             self.forget();
             is_running.store(true, Ordering::Relaxed);

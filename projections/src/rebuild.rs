@@ -36,14 +36,14 @@ pub const WORKERS: u32 = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum RebuildError {
     /// No projection has this name.
-    #[error("unknown projection {0}; `stead projections list` shows all")]
+    #[error("unknown projection {0}; `stead projections list` lists the projections")]
     Unknown(String),
     /// A read of the log or a database operation failed.
     #[error(transparent)]
     Log(LogError),
     /// The database role does not own the tables, and only their owner may replace them.
     #[error(
-        "cannot rebuild a projection: only the owner of its tables may replace them; set DATABASE_OWNER_URL ({0})"
+        "cannot rebuild a projection: the database role does not own its tables: {0}; set DATABASE_OWNER_URL"
     )]
     NotOwner(sqlx::Error),
     /// Readers held the table for too long, or another rebuild or rollback of the projection is

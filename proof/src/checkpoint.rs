@@ -106,7 +106,7 @@ fn read(body: &str) -> Result<Checkpoint, CheckpointError> {
     let log_id = line("no origin")?.strip_prefix(ORIGIN).ok_or(Format("unknown origin"))?;
     let size = number(line("no size")?).ok_or(Format("the size is not a number"))?;
     let root = BASE64.decode(line("no root")?).map_err(|_| Format("the root is not base64"))?;
-    let root = root.try_into().map_err(|_| Format("the root is not 32 bytes"))?;
+    let root = root.try_into().map_err(|_| Format("the root does not have 32 bytes"))?;
     let epoch = line("no epoch")?.strip_prefix(EPOCH).and_then(number);
     let epoch = epoch.ok_or(Format("the epoch is not a number"))?;
     let checkpoint = Checkpoint { log_id: log_id.into(), size, root, epoch };

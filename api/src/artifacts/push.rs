@@ -83,7 +83,7 @@ pub(super) async fn manifest(
         };
         if size != blob.size {
             let detail = format!(
-                "cannot store the manifest: blob {} has {size} bytes, but the manifest states {}; correct the manifest",
+                "cannot store the manifest: blob {} has {size} bytes, but the manifest states {}; push a manifest with the actual size",
                 blob.digest, blob.size
             );
             return Err(Problem::new(Code::Invalid, detail).into());
@@ -103,7 +103,7 @@ async fn receive(
     let digest: Digest = match upload.digest.as_deref().map(str::parse) {
         Some(Ok(digest)) => digest,
         Some(Err(_)) | None => {
-            let detail = "missing or invalid parameter `digest`; send ?digest=sha256:<hex>";
+            let detail = "cannot store the blob: the parameter `digest` is missing or invalid; send ?digest=sha256:<hex>";
             return Err(Problem::new(Code::DigestMismatch, detail).into());
         }
     };

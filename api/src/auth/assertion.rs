@@ -64,7 +64,8 @@ impl Assertions {
         }
         check_time(claims.iat, claims.exp, now)?;
         if self.was_used(claims.sub, &claims.jti, now) {
-            let detail = "the assertion was used before; sign a new assertion for each token";
+            let detail =
+                "assertion rejected: it was used before; sign a new assertion for each token";
             return Err(Problem::new(Code::AssertionReplayed, detail));
         }
         Ok(claims)
@@ -115,7 +116,7 @@ impl Assertions {
             signed_by_new_key.identity_key.to_lowercase() == signed_by_new_key.identity_key;
         canonical
             .then_some(signed_by_new_key.identity_key)
-            .ok_or_else(|| invalid("the key must be in lower case"))
+            .ok_or_else(|| invalid("the new key must be in lower case"))
     }
 
     fn was_used(&self, runner: RunnerId, name: &str, now: Timestamp) -> bool {
@@ -146,14 +147,14 @@ fn check_audience(aud: &str, expected: &str) -> Result<(), Problem> {
 /// Checks the issue time and the lifetime.
 fn check_time(iat: i64, exp: i64, now: Timestamp) -> Result<(), Problem> {
     if iat.abs_diff(now.timestamp()) > MAX_SKEW.unsigned_abs() {
-        let detail = "the runner's clock differs by more than 5 min; sign again with server_time";
+        let detail = "assertion rejected: the clocks of runner and server differ by more than 5 min; sign again with the time in server_time";
         return Err(Problem::new(Code::ClockSkew, detail).with("server_time", moment::text(&now)));
     }
     if !(0..=MAX_LIFETIME).contains(&exp.saturating_sub(iat)) {
-        return Err(invalid("its exp must be at most 60 s after its iat"));
+        return Err(invalid("its exp must be 0 to 60 s after its iat"));
     }
     if exp <= now.timestamp() {
-        let detail = "the assertion has expired; sign again with server_time";
+        let detail = "assertion rejected: it has expired; sign again with the time in server_time";
         return Err(Problem::new(Code::ClockSkew, detail).with("server_time", moment::text(&now)));
     }
     Ok(())

@@ -222,7 +222,7 @@ impl PrincipalCache {
         let unknown = || {
             Problem::new(
                 Code::TokenUnknown,
-                "the token is unknown: this server did not issue it; use a token of this server",
+                "token rejected: this server did not issue it; use a token of this server",
             )
         };
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
@@ -258,7 +258,7 @@ impl PrincipalCache {
         let known = tables.principals.get(&principal).ok_or_else(|| {
             Problem::new(
                 Code::TokenUnknown,
-                "the token is unknown: this server did not issue it; use a token of this server",
+                "token rejected: this server did not issue it; use a token of this server",
             )
         })?;
         tables.unreadable.check(principal)?;
@@ -268,7 +268,7 @@ impl PrincipalCache {
         }
         Err(Problem::new(
             Code::Forbidden,
-            "a role of this token was revoked; send the request again",
+            "response ended: a role of the caller was revoked; send the request again",
         ))
     }
 
@@ -291,7 +291,10 @@ fn check_token(access: &Access, id: TokenId, now: Timestamp) -> Result<(), Probl
         true => (Code::TokenRevoked, "was revoked"),
         false => (Code::TokenExpired, "has expired"),
     };
-    Err(Problem::new(code, format!("the token {id} {reason}; ask an owner for another token")))
+    Err(Problem::new(
+        code,
+        format!("token rejected: {id} {reason}; ask an owner for another token"),
+    ))
 }
 
 impl Tables {

@@ -116,7 +116,7 @@ impl Tokens {
         check(&claims.aud, AUD_RUNNER, &claims.iss, &self.issuer, claims.exp, now)?;
         // The server signs no token with a longer lifetime.
         if claims.exp.saturating_sub(claims.iat) > ACCESS_SECONDS.cast_signed() {
-            let detail = "the token has a longer lifetime than this server issues; request a new access token";
+            let detail = "token rejected: its lifetime is longer than this server permits; request a new access token";
             return Err(Problem::new(Code::TokenUnknown, detail));
         }
         Ok(claims)
@@ -147,11 +147,11 @@ impl Tokens {
         let cached: CachedClaims<C> = keys.verify(token, now).map_err(|error| match error {
             TokenError::Malformed => Problem::new(
                 Code::TokenTypeMismatch,
-                "cannot read the token: it is not a signed token; use an access token or a job token",
+                "token rejected: it is not a signed token; use an access token or a job token",
             ),
             TokenError::Signature => Problem::new(
                 Code::TokenUnknown,
-                "the token is unknown: this server did not issue it; use a token of this server",
+                "token rejected: this server did not issue it; use a token of this server",
             ),
         })?;
         let mut cache = cache.write().unwrap_or_else(PoisonError::into_inner);
@@ -198,18 +198,22 @@ fn check(
     now: Timestamp,
 ) -> Result<(), Problem> {
     if aud != audience {
-        let detail =
-            format!("the token is for {aud}, but this request requires a token for {audience}");
+        let detail = format!(
+            "token rejected: it is for {aud}, but this request requires a token for {audience}"
+        );
         return Err(Problem::new(Code::TokenTypeMismatch, detail));
     }
     if iss != issuer {
         return Err(Problem::new(
             Code::TokenUnknown,
-            "the token belongs to another log; use a token of this server",
+            "token rejected: it belongs to another log; use a token of this server",
         ));
     }
     if exp <= now.timestamp() {
-        return Err(Problem::new(Code::TokenExpired, "the token has expired; get a new token"));
+        return Err(Problem::new(
+            Code::TokenExpired,
+            "token rejected: it has expired; get a new token",
+        ));
     }
     Ok(())
 }

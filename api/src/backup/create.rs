@@ -239,7 +239,10 @@ impl Draft {
             let manifest = take(MANIFEST)?;
             let digest = format!("sha256:{}", hex::encode(archive.manifest_sha256));
             if manifest.digest != digest {
-                return Err(unreadable("its manifest has changed".into()).into());
+                return Err(unreadable(
+                    "its manifest differs from the one that the database records".into(),
+                )
+                .into());
             }
             // A backup with a damaged archive must not replace an intact backup.
             let copied = self.path.join(ARCHIVES).join(&inner).join(MANIFEST);
@@ -255,7 +258,7 @@ impl Draft {
                         && measured.sha256 == digest
                 };
                 if !manifest_copy.files.iter().any(is_made) {
-                    let why = format!("{name} does not match the manifest of the archive");
+                    let why = format!("its file {name} does not match its manifest");
                     return Err(unreadable(why).into());
                 }
                 copied_files.push(file);

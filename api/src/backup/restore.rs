@@ -84,10 +84,11 @@ pub async fn restore_database(
     });
     let verified = verified.await?;
     if (verified.size, verified.root) != (source.checkpoint.size, source.checkpoint.root) {
-        let difference = format!(
-            "its size or its root differs: it has {} events, and the backup has {position}",
-            verified.size
-        );
+        let difference = if verified.size == source.checkpoint.size {
+            "its root differs from the root of the checkpoint".to_owned()
+        } else {
+            format!("it has {} events, but the checkpoint has {position}", verified.size)
+        };
         return Err(BackupError::LogMismatch(difference));
     }
     // Grants privileges, which a dump does not contain, and creates tables that an older dump
@@ -108,7 +109,7 @@ async fn compare_checkpoints(
     let options = Options { archives, keys, poll_interval: None, ..Options::default() };
     let log = EventLog::open(pool, options).await?;
     if log.log_id() != source.checkpoint.log_id {
-        return Err(BackupError::LogMismatch(format!("it is the log {}", log.log_id())));
+        return Err(BackupError::LogMismatch(format!("its id is {}", log.log_id())));
     }
     let checkpoints = log.verify_checkpoints(&source.keys.seal_keys()).await?;
     let mut witnessed = Vec::new();

@@ -93,7 +93,7 @@ fn compare(directory: &Path, file: &File) -> Result<(), BackupError> {
     let measured = files::measure(&path, &file.path, |_| Ok(()))?;
     if measured != *file {
         return Err(damaged(format!(
-            "it has {} bytes and the digest {}, and the manifest has {} bytes and {}",
+            "it has {} bytes and the digest {}, but the manifest lists {} bytes and the digest {}",
             measured.bytes, measured.digest, file.bytes, file.digest
         )));
     }

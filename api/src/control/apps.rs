@@ -52,7 +52,7 @@ pub(super) async fn sync(
 ) -> ApiResult<SyncReport> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if kind != Some("application/zstd") {
-        let detail = "the body is not application/zstd; send the bundle as application/zstd, or use `stead apps sync`";
+        let detail = "cannot read the bundle: the content type of the body is not application/zstd; send application/zstd, or use `stead apps sync`";
         return Err(Problem::new(Code::UnsupportedMediaType, detail));
     }
     let tar = decompress(body).await?;
@@ -78,7 +78,7 @@ async fn decompress(body: Bytes) -> Result<Vec<u8>, Problem> {
         let wrong = |e: std::io::Error| {
             Problem::new(
                 Code::Invalid,
-                format!("the bundle is not zstd: {e}; compress it with zstd"),
+                format!("cannot read the bundle: it is not valid zstd: {e}; compress it with zstd"),
             )
         };
         let decoder = zstd::Decoder::new(body.as_ref()).map_err(wrong)?;
@@ -86,7 +86,7 @@ async fn decompress(body: Bytes) -> Result<Vec<u8>, Problem> {
         decoder.take(MAX_BUNDLE_BYTES as u64 + 1).read_to_end(&mut tar).map_err(wrong)?;
         if tar.len() > MAX_BUNDLE_BYTES {
             let detail = format!(
-                "the bundle is larger than {MAX_BUNDLE_BYTES} bytes; remove files \
+                "the bundle is too large: the limit is {MAX_BUNDLE_BYTES} bytes without compression; remove files \
                                   that the app does not need"
             );
             return Err(Problem::new(Code::TooLarge, detail));

@@ -61,9 +61,12 @@ pub(crate) async fn idempotent(
     let bytes = to_bytes(body, limit).await.map_err(|reason| match is_too_long(&reason) {
         true => Problem::new(
             Code::TooLarge,
-            format!("the body is larger than {limit} bytes; send less"),
+            format!("cannot read the body: it is larger than {limit} bytes; send a smaller body"),
         ),
-        false => Problem::new(Code::BadRequest, "the body is incomplete; send the request again"),
+        false => Problem::new(
+            Code::BadRequest,
+            "cannot read the body: it is incomplete; send the request again",
+        ),
     })?;
     let mut hash = Sha256::new();
     hash.update(format!("{} {}\n", parts.method, parts.uri));
@@ -100,8 +103,9 @@ fn key_of(request: &Request) -> Result<Option<String>, Problem> {
     let Some(value) = request.headers().get(KEY_HEADER) else { return Ok(None) };
     let key = value.to_str().unwrap_or_default();
     if key.is_empty() || key.len() > MAX_KEY_BYTES {
-        let detail =
-            format!("invalid header {KEY_HEADER}: send 1 to {MAX_KEY_BYTES} visible characters");
+        let detail = format!(
+            "invalid header {KEY_HEADER}: it must have 1 to {MAX_KEY_BYTES} visible characters"
+        );
         return Err(Problem::new(Code::BadRequest, detail));
     }
     Ok(Some(key.to_owned()))

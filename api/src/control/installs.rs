@@ -63,7 +63,7 @@ pub(super) async fn create(
         stack_outputs,
     } = body;
     if auto_approve && auto_approve_first {
-        let detail = "the request has auto_approve and auto_approve_first, but auto_approve includes the first \
+        let detail = "invalid request: it has auto_approve and auto_approve_first, but auto_approve includes the first \
                       provision; send only one";
         return Err(Problem::new(Code::BadRequest, detail));
     }
@@ -127,7 +127,7 @@ pub(super) async fn update(
     let is_about_nothing =
         inputs.is_none() && stack_outputs.is_none() && inputs_of.is_none() && components.is_empty();
     if is_about_nothing && config_version.is_none() && auto_approve.is_none() {
-        let detail = "the request changes nothing; send at least one of inputs, inputs_of, stack_outputs, \
+        let detail = "invalid request: it changes nothing; send at least one of inputs, inputs_of, stack_outputs, \
                       config_version, components and auto_approve";
         return Err(Problem::new(Code::Invalid, detail));
     }

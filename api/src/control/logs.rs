@@ -69,7 +69,7 @@ pub(super) async fn log(
         (Some(text), None) => range::of(text, length)?,
         (None, Some(n)) => log.offset_after(n).await?..length,
         (Some(_), Some(_)) => {
-            let detail = "the request has a Range header and since_n; send only one";
+            let detail = "invalid request: it has a Range header and since_n; send only one";
             return Err(Problem::new(Code::BadRequest, detail));
         }
     };

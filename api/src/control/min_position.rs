@@ -23,7 +23,10 @@ pub(crate) async fn wait_for_min_position(
         return Ok(next.run(request).await);
     }
     let refused = |_| {
-        Problem::new(Code::BadRequest, "min_position is not a number; send a position of the log")
+        Problem::new(
+            Code::BadRequest,
+            "invalid min_position: it is not a number; send a position of the log",
+        )
     };
     let position =
         min_position_param(request.uri().query()).map(str::parse).transpose().map_err(refused)?;

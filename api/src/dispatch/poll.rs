@@ -39,19 +39,21 @@ pub(crate) enum Polled {
 /// Reasons to reject a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
-    #[error("session is superseded: a newer session of this runner exists")]
+    #[error("session rejected: a newer session of this runner exists")]
     Superseded,
     /// This server does not know the session. The session may be in the database, or may have been
     /// lost in a failover.
-    #[error("unknown session; open another session with the runner's journal")]
+    #[error(
+        "session rejected: this server does not know it; open another session with the runner's journal"
+    )]
     Unknown,
     /// The runner polls without naming an execution that it holds. Only its journal shows the
     /// result, and the runner sends the journal when it opens a session.
     #[error(
-        "the poll does not name an execution that the runner holds; open a session with its journal"
+        "poll rejected: it does not name an execution that the runner holds; open a session with the runner's journal"
     )]
     JournalRequired,
-    #[error("the runner was revoked; enrol another runner")]
+    #[error("session rejected: the runner was revoked; enrol another runner")]
     Revoked,
 }
 

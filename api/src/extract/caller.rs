@@ -39,7 +39,8 @@ impl Caller {
         if self.roles.iter().any(|role| needs.satisfied_by(*role)) {
             return Ok(());
         }
-        let detail = format!("this request requires the role {needs}; ask an owner");
+        let detail =
+            format!("request rejected: it requires the role {needs}; ask an owner for the role");
         Err(Problem::new(Code::Forbidden, detail))
     }
 
@@ -108,7 +109,8 @@ pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let (scheme, token) = given.and_then(|value| value.split_once(' ')).unwrap_or_default();
     if !scheme.eq_ignore_ascii_case("bearer") || token.trim().is_empty() {
-        let detail = "the request has no token; send the header `Authorization: Bearer <token>`";
+        let detail =
+            "request rejected: it has no token; send the header `Authorization: Bearer <token>`";
         return Err(Problem::new(Code::TokenMissing, detail));
     }
     Ok(token.trim())

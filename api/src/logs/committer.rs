@@ -36,7 +36,9 @@ pub(super) fn start(pool: PgPool) -> mpsc::Sender<Chunk> {
             // again.
             let committed = AssertUnwindSafe(commit(&pool, std::mem::take(&mut group)));
             if committed.catch_unwind().await.is_err() {
-                tracing::error!("Storing job log chunks panicked; continuing with the next ones");
+                tracing::error!(
+                    "Cannot store job log chunks because of a panic; runners send these chunks again"
+                );
             }
         }
     });

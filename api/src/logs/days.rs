@@ -117,7 +117,7 @@ async fn exists(db: impl PgExecutor<'_>, table: &str) -> Result<bool, sqlx::Erro
     if attached == Some(false) {
         tracing::warn!(
             table,
-            "A detached table has the name of a partition; logs of its day stay in the default partition"
+            "A detached table has the name of a partition; logs of that day stay in the default partition"
         );
     }
     Ok(attached.is_some())

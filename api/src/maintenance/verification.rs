@@ -70,7 +70,7 @@ fn update_metrics(metrics: &Metrics, from: u64, verified: &Result<Verified, Veri
                     position = first,
                     after_position = from,
                     unsigned,
-                    "Results without a runner's signature; see docs/audit.md"
+                    "Results in the log have no signature of a runner; see docs/audit.md"
                 );
             }
             for wrong in &reported.wrong {

@@ -82,8 +82,7 @@ async fn a_cluster_of_another_version_is_refused_by_name() {
     std::fs::write(data.join("postgres/PG_VERSION"), "9\n").unwrap();
     let refusal = Embedded::start(&data).await.err().unwrap().to_string();
     assert!(
-        refusal.contains("was created by Postgres 9")
-            && refusal.contains(postgres_supervisor::BIN_ENV),
+        refusal.contains("Postgres 9 created") && refusal.contains(postgres_supervisor::BIN_ENV),
         "{refusal}"
     );
 }
@@ -110,7 +109,7 @@ async fn files_that_root_creates_belong_to_the_directory_owner() {
     // A server that runs as root would create files of root, so it is rejected with the reason.
     if nix::unistd::User::from_name("postgres").ok().flatten().is_some() {
         let refusal = Embedded::start(&data).await.err().unwrap().to_string();
-        assert!(refusal.contains("run stead as that user"), "{refusal}");
+        assert!(refusal.contains("run stead as the owner of the data directory"), "{refusal}");
     }
     // A running Postgres is found, regardless of its user.
     let running = Embedded::start_for_owner(&data).await.unwrap();

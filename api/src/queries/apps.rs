@@ -122,7 +122,8 @@ pub(crate) async fn diff(
             (vec![impact::of_install(app, of, which.inputs_of, &after, published).await?], 0)
         }
         None if which.inputs_of.is_some() => {
-            let detail = "inputs_of requires install: name the install that has the inputs";
+            let detail =
+                "invalid request: inputs_of requires install; name the install that has the inputs";
             return Err(Problem::new(Code::BadRequest, detail));
         }
         None => impact::impact(app, id, &after, published).await?,

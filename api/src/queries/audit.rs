@@ -137,7 +137,8 @@ pub(crate) async fn proofs(
         }
         (None, Some(old)) => log.consistency(old, head.size).await?,
         (Some(_), Some(_)) | (None, None) => {
-            let detail = "the request needs exactly one of position and consistent_with; send one";
+            let detail =
+                "invalid request: it needs exactly one of position and consistent_with; send one";
             return Err(Problem::new(Code::BadRequest, detail));
         }
     };
@@ -188,7 +189,7 @@ pub(crate) async fn resolve_position(
         (None, Some(time)) => Ok(log.position_at(time).await?),
         (Some(_), Some(_)) => Err(Problem::new(
             Code::BadRequest,
-            "the request has a position and a time; send only one",
+            "invalid request: it has a position and a time; send only one",
         )),
     }
 }

@@ -23,7 +23,7 @@ pub(crate) async fn wait(app: &App, position: Option<u64>) -> Result<(), Problem
     };
     app.projections.wait_for(wanted, POSITION_TIMEOUT).await.map_err(|behind| {
         let detail = format!(
-            "projections are at position {}, behind the requested {wanted}; try again",
+            "cannot read the projections at position {wanted}: they are at position {}; try again",
             behind.at
         );
         Problem::new(Code::ProjectionLag, detail).retry_after(1)

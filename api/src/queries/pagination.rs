@@ -28,7 +28,7 @@ impl<Id: FromStr> PageRequest<Id> {
         let bad = |_| {
             Problem::new(
                 Code::InvalidCursor,
-                "the cursor is invalid; pass `next` of the previous page unchanged",
+                "invalid cursor: it cannot be parsed; pass `next` of the previous page unchanged",
             )
         };
         let after = cursor.map(|cursor| cursor.parse().map_err(|_| bad(()))).transpose()?;

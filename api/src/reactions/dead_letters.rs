@@ -42,7 +42,7 @@ pub(crate) async fn progress(pool: &PgPool) -> Result<Progress, sqlx::Error> {
 /// Stores an event as a dead letter so that the policies can continue.
 pub(crate) async fn store(app: &App, position: u64, problem: &Problem) -> Result<(), Problem> {
     let detail = &problem.detail;
-    tracing::error!(position, error = %detail, "Cannot process an event; storing it as a dead letter to retry");
+    tracing::error!(position, error = %detail, "Cannot process an event; the server stores it as a dead letter and retries it");
     sqlx::query(
         "insert into log_dead_letter (position, reason, attempts, created_at) values ($1, $2, 1, $3) \
          on conflict (position) do update set reason = excluded.reason, attempts = log_dead_letter.attempts + 1",

@@ -88,7 +88,7 @@ impl Backoff {
             return true;
         };
         let (detail, wait) = (&problem.detail, self.wait.as_secs());
-        tracing::warn!(error = %detail, retry_in_s = wait, "Erasure is incomplete, trying again");
+        tracing::warn!(error = %detail, retry_in_s = wait, "Erasure is incomplete; the server retries it");
         self.due = Instant::now() + self.wait;
         self.wait = (self.wait * 2).min(MAX_RETRY);
         false

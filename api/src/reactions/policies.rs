@@ -51,7 +51,7 @@ pub(crate) async fn run(app: App, server: String) {
                 let mut place = PolicyConsumer::of(held);
                 if let Err(problem) = process_log(&app, &owner, &mut place).await {
                     let detail = &problem.detail;
-                    tracing::warn!(error = %detail, "Policies stopped, restarting them");
+                    tracing::warn!(error = %detail, "Policies stopped; the server restarts them");
                     // Avoids repeating the processed events. Has no effect if another server holds
                     // the lease.
                     let _ = write_position(&app, &mut place).await;
@@ -112,7 +112,9 @@ async fn release(app: &App, owner: &str) -> Result<(), sqlx::Error> {
         .execute(&app.pool)
         .await?;
     if freed.rows_affected() > 0 {
-        tracing::warn!("The log has another format: servers of that version run its policies");
+        tracing::warn!(
+            "The log has another format; only servers of the matching version run the policies"
+        );
     }
     Ok(())
 }
@@ -162,7 +164,7 @@ async fn process_log(app: &App, owner: &str, place: &mut PolicyConsumer) -> Resu
             }
         };
         if app.engine.log().is_outdated() {
-            let detail = "the log has a format that this program cannot read; upgrade the server";
+            let detail = "policies stopped: this program cannot read the format of the log; upgrade the server";
             return Err(Problem::new(Code::Unavailable, detail));
         }
         for domain_events in events.chunks(CHUNK) {

@@ -36,7 +36,7 @@ pub(crate) async fn run(app: App) {
                     let Err(problem) = result else { continue };
                     let detail = &problem.detail;
                     if problem.code.status() < 500 {
-                        tracing::info!(run.id = %run, error = %detail, "Approval does not expire");
+                        tracing::info!(run.id = %run, error = %detail, "Skipped the expiry of an approval");
                     } else {
                         tracing::warn!(run.id = %run, error = %detail, "Cannot expire an approval, trying again");
                     }

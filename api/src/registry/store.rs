@@ -4,6 +4,7 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use axum::body::Body;
@@ -14,13 +15,15 @@ use tokio::sync::Mutex;
 
 use super::Repository;
 
-/// Registry of the vendor's artifacts. One server uses it at a time, because the server locks its
-/// data directory.
+/// Registry of the vendor's artifacts. Several servers can share its directory.
 pub struct Registry {
     directory: PathBuf,
     max_blob_bytes: u64,
     index: Arc<Mutex<()>>,
 }
+
+/// Time without a write after which an upload is abandoned.
+const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 
 /// Reasons why an artifact cannot be stored or read.
 #[derive(Debug, thiserror::Error)]
@@ -39,8 +42,29 @@ pub enum ArtifactError {
     Manifest(#[from] ManifestError),
 }
 
+/// Deletes uploads without a write for [`ABANDONED_AFTER`]. Another server that shares the directory
+/// can still write the others.
+fn delete_abandoned(uploads: &Path) -> Result<(), ArtifactError> {
+    for upload in fs::read_dir(uploads).map_err(at(uploads))? {
+        let upload = upload.map_err(at(uploads))?;
+        let written = match upload.metadata().and_then(|upload| upload.modified()) {
+            Err(gone) if gone.kind() == io::ErrorKind::NotFound => continue,
+            written => written.map_err(at(&upload.path()))?,
+        };
+        if written.elapsed().is_ok_and(|age| age > ABANDONED_AFTER) {
+            match fs::remove_file(upload.path()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(at(&upload.path())(error));
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Registry {
-    /// Opens the registry in the data directory and deletes incomplete uploads.
+    /// Opens the registry in the data directory and deletes abandoned uploads.
     ///
     /// # Errors
     /// A file operation failed.
@@ -48,10 +72,8 @@ impl Registry {
         let (directory, index) = (data.join("registry"), Arc::default());
         let registry = Registry { directory, max_blob_bytes, index };
         let uploads = registry.uploads();
-        if uploads.exists() {
-            fs::remove_dir_all(&uploads).map_err(at(&uploads))?;
-        }
         fs::create_dir_all(&uploads).map_err(at(&uploads))?;
+        delete_abandoned(&uploads)?;
         // Only the server's user may read the vendor's modules. The mode is also set on an existing
         // directory.
         let private = fs::Permissions::from_mode(0o700);

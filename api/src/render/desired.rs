@@ -60,7 +60,7 @@ pub(crate) fn desired_state(
 ) -> Result<DesiredState, Problem> {
     let part = |name: &str| {
         published.components.iter().find(|part| part.name == name).ok_or_else(|| {
-            Problem::internal(format!("the bundle has {name}, but the config version does not"))
+            Problem::internal(format!("the bundle has {name}, but the config version lacks it"))
         })
     };
     let mut desired = DesiredState::default();

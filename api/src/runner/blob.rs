@@ -46,7 +46,7 @@ pub(crate) async fn put(
     if blob::digest(&bytes).map_err(Problem::internal)? != named {
         return Err(Problem::new(
             Code::Invalid,
-            "the bytes do not match the digest in the path; send the bytes of that digest",
+            "cannot store the blob: its bytes do not match the digest in the path; send the bytes of that digest",
         ));
     }
     match upload::put(&app.pool, app.log().clock(), by, &bytes, quota).await? {
@@ -94,21 +94,22 @@ async fn read(
             quota_problem(app, limit, quota)
         }
         (StatusCode::PAYLOAD_TOO_LARGE, _) => too_large(),
-        _ => {
-            Problem::new(Code::BadRequest, "the request body is incomplete; send the request again")
-        }
+        _ => Problem::new(
+            Code::BadRequest,
+            "cannot store the blob: the request body is incomplete; send the blob again",
+        ),
     })
 }
 
 fn quota_problem(app: &App, limit: Limit, quota: Quota) -> Problem {
     let (name, most, of) = match limit {
-        Limit::Execution => ("execution", quota.execution, "one execution"),
-        Limit::Runner => ("runner", quota.runner, "one runner within 24 hours"),
+        Limit::Execution => ("execution", quota.execution, "an execution"),
+        Limit::Runner => ("runner", quota.runner, "a runner within 24 hours"),
     };
     app.metrics.uploads_refused.get_or_create(&UploadLabels { limit: name }).inc();
     let option = format!("--max-{name}-upload");
     let detail = format!(
-        "cannot store the blob: {of} may upload {most} bytes; ask the server's operator to increase {option}"
+        "cannot store the blob: the upload limit of {of} is {most} bytes; ask the server's operator to increase {option}"
     );
     Problem::new(Code::UploadQuotaExceeded, detail).with("limit", name).with("limit_bytes", most)
 }

@@ -46,7 +46,7 @@ pub(crate) async fn report(
 ) -> Result<Response, Problem> {
     caller::allow(&app, &runner, CallKind::Report)?;
     if headers.contains_key(EXECUTION) && execution::execution_header(&headers)? != body.execution {
-        let detail = "the header `Execution` and the report name different executions; send the same id in both";
+        let detail = "report rejected: its execution differs from the one in the header `Execution`; send the same id in both";
         return Err(Problem::new(Code::BadRequest, detail));
     }
     // A report about another runner's job must not renew a lease.
@@ -101,7 +101,7 @@ async fn check_artifact(app: &App, job: &Job, artifact: &Artifact) -> Result<u64
     let stored = app.registry.manifest(&parsed, digest).await.map_err(Problem::internal)?;
     let (Some(stored), Some(size)) = (stored, app.registry.size(&parsed, digest).await) else {
         let detail = format!(
-            "the artifact is not in the registry; PUT /v2/{repository}/manifests/{digest}, then repeat the report"
+            "cannot record the report: the artifact is not in the registry; PUT /v2/{repository}/manifests/{digest}, then repeat the report"
         );
         return Err(invalid(detail));
     };

@@ -29,7 +29,7 @@ pub(super) fn execution_header(headers: &HeaderMap) -> Result<ExecutionId, Probl
     named.ok_or_else(|| {
         Problem::new(
             Code::BadRequest,
-            "missing or invalid header `Execution`; send the id of the execution",
+            "cannot read the header `Execution`: it is missing or invalid; send the id of the execution",
         )
     })
 }
@@ -38,7 +38,8 @@ pub(super) fn execution_header(headers: &HeaderMap) -> Result<ExecutionId, Probl
 /// reporting and keeps its files.
 pub(super) fn stale_execution(job: &Job) -> Problem {
     let state = dispatch::state(job);
-    let detail = format!("the execution no longer holds the job, which is {state}");
+    let detail =
+        format!("request rejected: the execution no longer holds the job, which is {state}");
     Problem::new(Code::Fenced, detail).with("job_state", state)
 }
 

@@ -98,7 +98,7 @@ pub(super) async fn complete_log(
         FinalLog::Incomplete(have) => Ok(Some(have)),
         FinalLog::Mismatch => {
             app.logs.rewind(execution).await?;
-            let detail = "the stored log has another digest; send the log again from offset 0";
+            let detail = "cannot finalize the log: the stored bytes do not have the announced digest; send the log again from offset 0";
             Err(Problem::new(Code::LogMismatch, detail).with("committed_bytes", 0))
         }
     }

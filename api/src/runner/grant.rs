@@ -81,7 +81,7 @@ async fn head(app: &App, position: u64) -> Result<Checkpoint, Problem> {
     let known = timeout(CATCH_UP_TIMEOUT, log.wait_for(position));
     let late = |_| {
         let detail =
-            "cannot answer the claim: this server has not read it yet; send the claim again";
+            "cannot return the grant: this server has not read the claim yet; send the claim again";
         Problem::new(Code::ProjectionLag, detail).retry_after(1)
     };
     known.await.map_err(late)??;

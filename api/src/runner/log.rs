@@ -64,7 +64,7 @@ fn chunk(headers: &HeaderMap, body: Bytes) -> Result<(u64, Bytes), Problem> {
     let coding = Coding::of(coding).ok_or_else(|| {
         Problem::new(
             Code::UnsupportedMediaType,
-            "unsupported content encoding; send chunks uncompressed, as zstd or as gzip",
+            "cannot store the chunk: unsupported content encoding; send chunks uncompressed, as zstd or as gzip",
         )
     })?;
     let bytes = decode(coding, body)
@@ -79,7 +79,7 @@ fn chunk(headers: &HeaderMap, body: Bytes) -> Result<(u64, Bytes), Problem> {
         })?;
     if bytes.len() as u64 != range.end - range.start {
         let detail = format!(
-            "the chunk has {} bytes, but Content-Range has {}; send matching values",
+            "cannot store the chunk: it has {} bytes, but Content-Range has {}; send matching values",
             bytes.len(),
             range.end - range.start
         );
@@ -87,7 +87,8 @@ fn chunk(headers: &HeaderMap, body: Bytes) -> Result<(u64, Bytes), Problem> {
     }
     let digest = repr_digest(text(HeaderName::from_static(REPR_DIGEST)).unwrap_or_default())?;
     if Sha256::digest(&bytes).as_slice() != digest {
-        let detail = "the chunk does not match its Repr-Digest; send it again";
+        let detail =
+            "cannot store the chunk: its bytes do not match Repr-Digest; send the chunk again";
         return Err(Problem::new(Code::BadRequest, detail));
     }
     Ok((range.start, bytes))
@@ -117,6 +118,9 @@ fn too_long(rejection: BytesRejection) -> Problem {
             "chunk is too large: the limit is 256 KiB; send smaller chunks",
         )
     } else {
-        Problem::new(Code::BadRequest, "the request body is incomplete; send the chunk again")
+        Problem::new(
+            Code::BadRequest,
+            "cannot store the chunk: the request body is incomplete; send the chunk again",
+        )
     }
 }

@@ -21,7 +21,7 @@ pub(super) async fn record_contact(
         return;
     }
     if let Err(problem) = append_transitions(app, runner, touched, why).await {
-        tracing::warn!(runner.id = %runner.id, error = %problem.detail, "Cannot record the contact of a runner; retrying at its next call");
+        tracing::warn!(runner.id = %runner.id, error = %problem.detail, "Cannot record the contact of a runner; the server retries at the runner's next call");
     }
 }
 

@@ -58,7 +58,7 @@ pub(crate) async fn open(
     if body.protocol.min > PROTOCOL || body.protocol.max < PROTOCOL {
         let ProtocolRange { min, max } = body.protocol;
         let detail = format!(
-            "the runner supports protocol versions {min} to {max}, and this server supports {PROTOCOL}; install a matching version"
+            "cannot open a session: the runner supports protocol versions {min} to {max}, but this server supports {PROTOCOL}; install a matching runner"
         );
         let problem = Problem::new(Code::ProtocolUnsupported, detail);
         return Err(problem.with("protocol", serde_json::json!({"min": PROTOCOL, "max": PROTOCOL})));

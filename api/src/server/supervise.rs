@@ -56,12 +56,12 @@ async fn run_supervised<F>(
         failures.push_back(now);
         failures.retain(|at| now.duration_since(*at) < WINDOW);
         if failures.len() > MAX_FAILURES {
-            error!(task = name, error = %why, "Background task keeps failing; ending the process");
+            error!(task = name, error = %why, "Background task keeps failing; the process ends");
             return app.tasks.fail(name);
         }
         let wait = BACK_OFF * 2_u32.pow(u32::try_from(failures.len() - 1).unwrap_or(0));
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        error!(task = name, error = %why, wait_ms, "Background task failed; restarting it");
+        error!(task = name, error = %why, wait_ms, "Background task failed; the server restarts it");
         tokio::select! {
             () = app.stopping.cancelled() => return,
             () = tokio::time::sleep(wait) => app.tasks.set(name, true),
@@ -81,7 +81,7 @@ pub(super) fn require(
         tokio::select! {
             () = app.stopping.cancelled() => {}
             () = ended => {
-                error!(task = name, "Required task ended; ending the process");
+                error!(task = name, "Required task ended; the process ends");
                 app.tasks.fail(name);
             }
         }

@@ -80,7 +80,7 @@ async fn complete_build(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem>
             let JobEvent::Failed { detail, .. } = event else { return None };
             Some(truncated(detail))
         });
-        reported.unwrap_or_else(|| format!("the job was {outcome}"))
+        reported.unwrap_or_else(|| format!("the outcome of the job is {outcome}"))
     };
     let pushed = job.reports.iter().rev().find_map(|event| {
         let JobEvent::ArtifactPushed { artifact, .. } = event else { return None };

@@ -83,7 +83,11 @@ pub(crate) async fn create(
             async move {
                 let state = unit.load::<AppState>(new.app).await?.clone();
                 if state.version() == 0 {
-                    return Err(Problem::not_found(format!("a config version of {}", new.app)));
+                    let detail = format!(
+                        "cannot create the install: {} has no config version; run `stead apps sync`",
+                        new.app
+                    );
+                    return Err(Problem::new(Code::NotFound, detail));
                 }
                 let config_version = new.config_version.unwrap_or_else(|| state.version());
                 let bundle = &published(&state, config_version)?.bundle;

@@ -212,7 +212,7 @@ fn check_plugins(config: &Config, names: &BTreeSet<String>) -> Result<(), Proble
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Problem::invalid("these components cannot be deployed; nothing was changed", errors))
+    Err(Problem::invalid("cannot deploy the components; nothing was changed", errors))
 }
 
 /// Approves the plan with this digest.

@@ -164,7 +164,7 @@ fn reject_missing(install: &Install, missing: Missing) -> Result<(), Problem> {
     });
     let names: Vec<&str> = names.into_iter().collect();
     let detail = format!(
-        "cannot start: the app reads stack outputs that are not set: {}; set them with \
+        "cannot start the run: the app reads stack outputs that are not set: {}; set them with \
          `stead installs set-stack-outputs {} {flags}`, or at the enrolment of the runner with `stead-runner … \
          {flags}`",
         names.join(", "),

@@ -30,7 +30,7 @@ pub(super) async fn set(
         .filter_map(|name| match config.app.component(name) {
             Some(component) if component.module.options.is_toggleable() => None,
             Some(Component { file, .. }) => Some(format!(
-                "{name} cannot be enabled or disabled: set `toggleable = true` in {file} and sync"
+                "{name} cannot be enabled or disabled: it is not toggleable; set `toggleable = true` in {file} and sync"
             )),
             None => Some(format!("the install's config version has no component {name:?}")),
         })
@@ -52,7 +52,7 @@ pub(super) async fn set(
     }
 }
 
-const UNCHANGED: &str = "the components cannot be enabled or disabled; nothing was changed";
+const UNCHANGED: &str = "cannot enable or disable the components; nothing was changed";
 
 fn field(message: String) -> FieldProblem {
     FieldProblem { field: Some("components".into()), message, ..FieldProblem::default() }
@@ -87,7 +87,7 @@ pub(super) fn scope(config: &Config, toggles: &Toggles, scope: Scope) -> Result<
                 listed(disabled_names)
             );
             Err(Problem::invalid(
-                "the run cannot be requested; nothing was changed",
+                "cannot request the run; nothing was changed",
                 vec![field(message)],
             ))
         }

@@ -53,22 +53,22 @@ impl ComponentChange {
     /// Creates the change before the run's next event. If the run has already started an apply, the
     /// version before that apply counts.
     pub(super) fn settled(install: &Install, name: Option<&str>, run: RunId) -> ComponentChange {
-        let before = match name {
+        let (before, apply_open) = match name {
             Some(name) => {
                 match install.before_apply.get(name).filter(|before| before.by.run == run) {
-                    Some(before) => before.previous.as_ref().map(deployed),
-                    None => install.components.get(name).map(deployed),
+                    Some(before) => (before.previous.as_ref().map(deployed), true),
+                    None => (install.components.get(name).map(deployed), false),
                 }
             }
             None => {
                 match install.sandbox_before_apply.as_ref().filter(|before| before.by.run == run) {
-                    Some(before) => before.previous.as_ref().map(sandbox),
-                    None => install.sandbox.as_ref().map(sandbox),
+                    Some(before) => (before.previous.as_ref().map(sandbox), true),
+                    None => (install.sandbox.as_ref().map(sandbox), false),
                 }
             }
         };
         let after = before.clone();
-        ComponentChange { before, after, incomplete: false, apply_open: false, took_effect: false }
+        ComponentChange { before, after, incomplete: false, apply_open, took_effect: false }
     }
 
     /// Updates the change after an event of the run.

@@ -28,7 +28,9 @@ pub enum InstallError {
     Excluded { run: RunId, kind: RunKind },
     /// The run in progress renders config, inputs and stack outputs step by step, so none of them
     /// may change.
-    #[error("another run is in progress: {run} ({kind}); wait or cancel it")]
+    #[error(
+        "cannot change the install: another run is in progress, {run} ({kind}); wait or cancel it"
+    )]
     DeployInProgress { run: RunId, kind: RunKind },
     /// A run that deploys was already admitted, so the install has no first provision in the
     /// future.

@@ -42,7 +42,7 @@ pub enum JobError {
     /// A job is lost for lack of contact only if it was recorded as disconnected.
     #[error("cannot declare the execution lost: its runner is connected")]
     StillConnected,
-    #[error("cannot declare the execution lost: it has until {deadline}")]
+    #[error("cannot declare the execution lost: its deadline is {deadline}")]
     DeadlineNotPassed { deadline: Timestamp },
     #[error("cannot declare the execution lost: the job may still run on the disconnected runner")]
     MayStillRun,

@@ -17,7 +17,9 @@ pub enum RunError {
     NoSuchStep,
     #[error("cannot start the step: a dependency has not succeeded")]
     NotReady,
-    #[error("the state of the step does not allow this command")]
+    #[error(
+        "cannot handle the command: the state of the step does not allow it; `stead runs show` shows the state"
+    )]
     WrongStepState,
     #[error("the job does not work on the step")]
     WrongJob,
@@ -26,7 +28,9 @@ pub enum RunError {
     )]
     NothingToApprove,
     /// The decision does not cover the plan that waits for approval.
-    #[error("another plan waits for approval: {waiting}; review it and decide again")]
+    #[error(
+        "cannot decide on the plan: another plan waits for approval, {waiting}; review it and decide again"
+    )]
     AnotherPlan {
         /// Digest of the plan that waits for approval.
         waiting: Digest,

@@ -131,7 +131,9 @@ impl Head {
             fence: row.try_get("fence")?,
             epoch: row.try_get("epoch")?,
             format: row.try_get("format")?,
-            chain: chain.try_into().map_err(|_| damaged("the head's chain is not 32 bytes"))?,
+            chain: chain
+                .try_into()
+                .map_err(|_| damaged("the chain link of the log's head does not have 32 bytes"))?,
             recorded_at: row.try_get("recorded_at")?,
             edge: Edge::default(),
         })

@@ -224,7 +224,7 @@ impl Appender {
             #[cfg(feature = "fault-injection")]
             Outcome::InDoubt(_) if fault_injection::retries_in_doubt() => self.connection = None,
             Outcome::InDoubt(error) => {
-                warn!(error = %error, "Lost the connection during a commit, determining its outcome");
+                warn!(error = %error, "Lost the connection during a commit; the outcome of the commit is in doubt");
                 self.connection = None;
                 let committed = self.resolve_in_doubt(&batch).await;
                 info!(committed, "Determined the outcome of an in-doubt commit");

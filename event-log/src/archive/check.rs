@@ -62,12 +62,18 @@ pub fn check(
         return Err(corrupt(directory, "its checkpoint is from another log"));
     }
     if last.is_none_or(|event| event.chain != manifest.chain.0) {
-        return Err(corrupt(directory, "its last chain link does not match"));
+        return Err(corrupt(
+            directory,
+            "the last chain link of its manifest differs from the one of its last event",
+        ));
     }
     let index = entries.bytes();
     let named = manifest.files.iter().find(|file| file.name == INDEX);
     if named.is_none_or(|file| file.sha256 != hex::encode(proof::sha256(&index))) {
-        return Err(corrupt(&directory.join(INDEX), "it does not match the streams of the events"));
+        return Err(corrupt(
+            &directory.join(INDEX),
+            "its entries differ from the streams of the events",
+        ));
     }
     Ok((store.manifest, proven))
 }

@@ -48,10 +48,7 @@ pub(super) async fn range_proof(
     let mut connection = pool.acquire().await?;
     let head = Head::read_row(&mut connection).await?.ok_or(LogError::NoLog)?;
     if head.position < last {
-        return Err(open(format!(
-            "the log ends at {}, so they still receive events",
-            head.position
-        )));
+        return Err(open(format!("the log ends at {}, before their last position", head.position)));
     }
     if let Some(Reader { name, position }) = readers.iter().find(|reader| reader.position < last) {
         let why =

@@ -90,7 +90,10 @@ impl Manifest {
         file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(io_error(&path))?;
         let hash = proof::sha256(&bytes);
         if known.is_some_and(|known| *known != hash) {
-            return Err(corrupt(&path, "its manifest does not match the recorded digest"));
+            return Err(corrupt(
+                &path,
+                "its digest differs from the one that the database records",
+            ));
         }
         let read: Manifest =
             serde_json::from_slice(&bytes).map_err(|why| corrupt(&path, why.to_string()))?;

@@ -166,14 +166,16 @@ pub(super) fn encrypted_fields(payload: &str) -> Result<Vec<EncryptedFields>, St
     if !payload.contains("\"encrypted\"") {
         return Ok(vec![]);
     }
-    let bad = |error: serde_json::Error| format!("its member `encrypted` cannot be read: {error}");
+    let bad = |error: serde_json::Error| {
+        format!("the member `encrypted` of its payload cannot be read: {error}")
+    };
     let Some(encrypted) = serde_json::from_str::<Encrypted<'_>>(payload).map_err(bad)?.encrypted
     else {
         return Ok(vec![]);
     };
     let fields: Vec<EncryptedFields> = serde_json::from_str(encrypted.get()).map_err(bad)?;
     if fields.is_empty() {
-        return Err("its member `encrypted` is empty".into());
+        return Err("the member `encrypted` of its payload is empty".into());
     }
     Ok(fields)
 }

@@ -40,7 +40,7 @@ impl LogSummary {
         if let (Some(last), Some((first, _))) = (self.last, part.times)
             && (first.0 < last.0 || first.1 < last.1)
         {
-            return differs(position, "the event is older than the one before it");
+            return differs(position, "the event is older than the event before it");
         }
         let mut wrong = None;
         for (stream, StreamEnds { first, last }) in part.streams {
@@ -148,7 +148,8 @@ impl LogSummary {
         match self.streams.iter().map(|(stream, seen)| (seen.last.1, stream)).min() {
             None => Ok(()),
             Some((position, stream)) => {
-                Err(Difference { position, what: format!("{stream} has no version") }.into())
+                Err(Difference { position, what: format!("{stream} has events, but no version") }
+                    .into())
             }
         }
     }

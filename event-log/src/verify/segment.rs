@@ -183,12 +183,12 @@ impl<'r> Walk<'r> {
         }
         self.chain = chain::next(&self.chain, &event.leaf);
         if self.chain != event.chain {
-            return Err(differs("the chain is broken").into());
+            return Err(differs("the chain link of the event does not match").into());
         }
         let now = (event.recorded_at_us, event.commit_no);
         let (first, last) = self.times.unwrap_or((now, now));
         if now.0 < last.0 || now.1 < last.1 {
-            return Err(differs("the event is older than the one before it").into());
+            return Err(differs("the event is older than the event before it").into());
         }
         self.times = Some((first, now));
         let current = (event.sequence, position);

@@ -277,7 +277,7 @@ async fn archive_error(world: &World) -> String {
         let read = log.read_stream(&stream(&format!("s{n}")), 0).await;
         assert!(matches!(read, Err(LogError::Archived { .. })), "{why}");
     }
-    assert!(error.to_string().contains("restore it from a backup"), "{error}");
+    assert!(error.to_string().contains("restore the archive from a backup"), "{error}");
     why.clone()
 }
 
@@ -301,7 +301,9 @@ async fn error_of_a_corrupt_archive_has_its_path_and_the_remedy() {
     // Two swapped lines, compressed again, with a matching manifest.
     swap_lines(&world, &files);
     assert!(
-        archive_error(&world).await.contains("its manifest does not match the recorded digest")
+        archive_error(&world)
+            .await
+            .contains("its digest differs from the one that the database records")
     );
     put_back();
     // A missing file, and a missing archive.

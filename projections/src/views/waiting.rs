@@ -81,7 +81,9 @@ pub fn of_job(job: &jobs::Row, runner: Option<JobRunner<'_>>, held: usize) -> Op
             None if job.install().is_none() => on_runner(
                 "no build runner has enrolled; `stead runners create-enrolment-token` gives the command that starts one",
             ),
-            None => on_runner("no runner has enrolled; run the enrolment command in the account"),
+            None => on_runner(
+                "no runner has enrolled; run the enrolment command in the customer's account",
+            ),
             Some("revoked") => on_runner("the runner was revoked; enrol another runner"),
             Some("disabled") => {
                 on_runner("the runner is disabled; the party that disabled it must enable it")
@@ -96,7 +98,9 @@ pub fn of_job(job: &jobs::Row, runner: Option<JobRunner<'_>>, held: usize) -> Op
                 )),
                 None => on_runner("the runner is disconnected; start it or check its network"),
             },
-            Some("drained") => on_runner("the runner is draining and accepts no jobs"),
+            Some("drained") => {
+                on_runner("the runner is draining and accepts no jobs; resume the runner")
+            }
             Some(_) if held > 0 => {
                 let detail = format!(
                     "the runner has no free slot (other jobs: {held}); it accepts this job later"
@@ -149,7 +153,7 @@ pub fn of_step(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
         }
         StepState::RetryScheduled { not_before } => {
             let detail = format!(
-                "its job failed; retry {} of {} starts after {}",
+                "the job of the step failed; retry {} of {} starts after {}",
                 step.retries,
                 step.spec.options.max_auto_retries,
                 domain::moment::text(not_before)

@@ -152,13 +152,16 @@ impl Reports {
         let wrong = |why: &str| ReportError::of(position, &runner, why);
         let [digest, file, summary] =
             [&plan.digest, &plan.file, &plan.summary].map(|text| hash(text));
-        let (Some(digest), Some(file), Some(summary), Some(manifest)) =
-            (digest, file, summary, manifest)
-        else {
-            return Err(wrong("a digest of the plan is invalid, or the job has no manifest"));
+        let Some(manifest) = manifest else {
+            return Err(wrong("the job has no manifest"));
+        };
+        let (Some(digest), Some(file), Some(summary)) = (digest, file, summary) else {
+            return Err(wrong("a digest of the plan is invalid"));
         };
         if plan::digest_of(&file, &summary, &manifest, &plan.tool) != digest {
-            return Err(wrong("file, summary, tool and manifest differ from the signed plan"));
+            return Err(wrong(
+                "the digest of the plan does not match its file, summary, tool and manifest",
+            ));
         }
         let statement = plan::statement(&digest, job, execution);
         let signed_bytes = dsse::pre_authentication(plan::STATEMENT, &statement);
@@ -212,7 +215,7 @@ impl Reports {
         let is_another = |stated: &String| hash(stated).is_none_or(|hash| Some(hash) != manifest);
         let ran_another = is_known && statement.manifest.as_ref().is_some_and(is_another);
         if ran_another || (statement.manifest.is_none() && ended.outcome == "succeeded") {
-            return Err(wrong("the runner signed a manifest that is not the job's"));
+            return Err(wrong("the runner did not sign the manifest of the job"));
         }
         // A late result has no outputs to compare: the server ignored its outputs.
         if let Some(outputs) = self.state.end_execution(job, execution).filter(|_| !ended.late)

@@ -143,13 +143,13 @@ fn changed_and_forged_reports_are_detected() {
         wrong(&|log| log[7].1 = end(&changed, 2), at, "to another runner, job or execution");
     }
     let ran = other(&|statement| statement["manifest"] = json!(digest(9)));
-    wrong(&|log| log[7].1 = end(&ran, 2), at, "a manifest that is not the job's");
+    wrong(&|log| log[7].1 = end(&ran, 2), at, "did not sign the manifest of the job");
     wrong(&|log| log[6].1["outputs"]["bucket"] = json!("c"), at, "the reported outputs");
     wrong(&|log| log[8].1["sha256"] = json!(digest(9)), 9, "the stored log differs");
     // A plan with another tool, with another digest, with the signature of another job, and with
     // another key.
-    wrong(&|log| log[3].1["plan"]["tool"] = json!("tofu"), 4, "differ from the signed plan");
-    wrong(&|log| log[3].1["plan"]["digest"] = json!(digest(9)), 4, "differ from the signed plan");
+    wrong(&|log| log[3].1["plan"]["tool"] = json!("tofu"), 4, "the digest of the plan");
+    wrong(&|log| log[3].1["plan"]["digest"] = json!(digest(9)), 4, "the digest of the plan");
     wrong(&|log| log[3].1 = planned("job_2", 1), 4, "its signature does not match");
     wrong(&|log| log[3].1 = planned("job_1", 2), 4, "its signature does not match");
 }

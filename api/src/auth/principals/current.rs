@@ -60,7 +60,7 @@ impl PrincipalCache {
         }
         let (age, most) = (age.as_secs(), MAX_AGE.as_secs());
         let detail = format!(
-            "the request was rejected: this server last read the log {age} s ago (limit {most} s) \
+            "request rejected: this server last read the log {age} s ago (limit {most} s) \
              and may have missed revoked tokens; check its connection to the database, or use \
              another server"
         );

@@ -63,7 +63,7 @@ impl Unreadable {
         let caller = caller.into();
         let Some(position) = self.callers.get(&caller) else { return Ok(()) };
         let detail = format!(
-            "{caller} was rejected: this server cannot read the event at position {position} of its history; \
+            "request rejected: this server cannot read the event of {caller} at position {position}; \
              upgrade the server to the release that wrote the event, restore a missing archive, \
              or repair the log (`stead audit doctor` shows the event)"
         );

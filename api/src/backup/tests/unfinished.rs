@@ -47,7 +47,7 @@ async fn incomplete_backup_is_rejected_and_replaced() {
     let other = dir.path().join("other");
     let failed =
         create(directories(started.data.path()), &access, &other, now, &quiet).await.unwrap_err();
-    assert!(failed.to_string().contains("no log yet"), "{failed}");
+    assert!(failed.to_string().contains("no tables of Stead yet"), "{failed}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     started.server.stop().await;
 }

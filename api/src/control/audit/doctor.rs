@@ -94,7 +94,7 @@ fn unsigned_results(
 ) -> Option<String> {
     first_unsigned.map(|first| {
         format!(
-            "{unsigned} results of jobs have no runner's signature, the first at position {first}, so only the server attests them"
+            "{unsigned} results of jobs have no signature of a runner (first: position {first}); only the server attests these results"
         )
     })
 }
@@ -250,8 +250,10 @@ impl Doctor {
         copy: &projections::EarlierRows,
     ) -> Result<(), Problem> {
         let remedy = match copy.table.ends_with("_previous") {
-            true => format!("`stead projections rebuild {name}` replaces it"),
-            false => format!("`stead projections drop {name} --as-of {}` drops it", copy.position),
+            true => format!("`stead projections rebuild {name}` replaces the table"),
+            false => {
+                format!("`stead projections drop {name} --as-of {}` drops the table", copy.position)
+            }
         };
         let findings = match projections::verify_copy(app.log(), name, copy, |_| {}).await {
             Ok(verified) if verified.differences.is_empty() => vec![],
@@ -312,7 +314,7 @@ mod tests {
         let tally = ReportCounts { signed: 3, unsigned: 2, first_unsigned: Some(7) };
         let text = unsigned_results(&tally).unwrap();
         assert!(
-            text.contains("2 results of jobs have no runner's signature, the first at position 7"),
+            text.contains("2 results of jobs have no signature of a runner (first: position 7)"),
             "{text}"
         );
     }

@@ -22,10 +22,12 @@ pub(super) async fn create(
 ) -> Result<ProgressStream, Problem> {
     let rejection = |detail: &str| Err(Problem::new(Code::BadRequest, detail));
     if name == ALL {
-        return rejection("an as-of rebuild covers one projection; pass its name instead of `all`");
+        return rejection(
+            "invalid projection `all`: an as-of rebuild covers one projection; pass the name of a projection",
+        );
     }
     if how.parallel.is_some_and(|parallel| parallel != 1) {
-        return rejection("an as-of rebuild uses one worker; omit parallel");
+        return rejection("invalid parallel: an as-of rebuild uses one worker; omit parallel");
     }
     check_exists(&app, &name).await?;
     let position = audit::resolve_position(&app, how.as_of_position, how.as_of_time).await?;

@@ -119,7 +119,7 @@ impl BundleWriter {
             None => None,
         };
         if which.hashes_only == Some(true) && collect::is_annotated(which) {
-            let detail = "names and reasons need the content of the events; omit hashes_only";
+            let detail = "cannot add names and reasons: hashes_only omits the content of the events; send hashes_only without them";
             return Err(Problem::new(Code::BadRequest, detail));
         }
         let (source, subject, others, annotations) = match (
@@ -142,7 +142,7 @@ impl BundleWriter {
                 BundleWriter::event(app, which, position, head.size).await?
             }
             _ => {
-                let detail = "the request needs exactly one of install, stream, position and event; send one";
+                let detail = "invalid request: it needs exactly one of install, stream, position and event; send one";
                 return Err(Problem::new(Code::BadRequest, detail));
             }
         };

@@ -44,14 +44,14 @@ pub(super) async fn resolve_range(
     to: (Option<u64>, Option<Timestamp>),
 ) -> Result<(u64, u64), Problem> {
     if from == (None, None) {
-        let detail = "the request has no first point; send from_position or from_time";
+        let detail = "invalid request: it has no first point; send from_position or from_time";
         return Err(Problem::new(Code::BadRequest, detail));
     }
     let from = resolve_position(app, from.0, from.1).await?;
     let to = resolve_position(app, to.0, to.1).await?;
     if from > to {
         let detail = format!(
-            "the first point (position {from}) is after the second (position {to}); swap them"
+            "invalid request: the first point (position {from}) is after the second (position {to}); swap them"
         );
         return Err(Problem::new(Code::BadRequest, detail));
     }

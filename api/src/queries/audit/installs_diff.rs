@@ -51,7 +51,7 @@ pub(crate) async fn installs_diff(
     let bad = |_| {
         Problem::new(
             Code::InvalidCursor,
-            "the cursor is invalid; pass `next` of the previous page unchanged",
+            "invalid cursor: it cannot be parsed; pass `next` of the previous page unchanged",
         )
     };
     let after: Option<InstallId> =

@@ -76,7 +76,7 @@ impl EventSelection {
         if texts.into_iter().flatten().any(|text| text.len() > MAX_FILTER_BYTES) {
             return Err(Problem::new(
                 Code::BadRequest,
-                "a filter is longer than 200 bytes; shorten it",
+                "invalid filter: its value is longer than 200 bytes; shorten it",
             ));
         }
         let log = app.engine.log();

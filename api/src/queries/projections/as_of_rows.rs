@@ -32,11 +32,14 @@ pub(crate) async fn rows(
     caller.authorize("GET", "/v1/projections/{name}/rows")?;
     check_exists(&app, &name).await?;
     if which.key.as_ref().is_some_and(|key| key.len() > MAX_KEY_BYTES) {
-        return Err(Problem::new(Code::BadRequest, "key is longer than 200 bytes; shorten it"));
+        return Err(Problem::new(
+            Code::BadRequest,
+            "invalid key: it is longer than 200 bytes; shorten it",
+        ));
     }
     // Each as-of query holds a database connection until it ends.
     let permit = app.as_of_permits.clone().try_acquire_owned().map_err(|_| {
-        let detail = "too many as-of queries are in progress on this server; try again later";
+        let detail = "cannot start the as-of query: too many others are in progress on this server; try again later";
         Problem::new(Code::Busy, detail).retry_after(5)
     })?;
     let position = audit::resolve_position(&app, which.position, which.time).await?;

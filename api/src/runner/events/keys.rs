@@ -69,7 +69,7 @@ fn parse_key(hex: &str) -> Option<VerifyingKey> {
 pub(super) fn former_key_problem(runner: &RunnerCaller, what: &str) -> Problem {
     tracing::info!(runner.id = %runner.id, signed = %what, "Rejected a signature by a replaced key of the runner");
     let detail = format!(
-        "the {what} is signed by a key that the runner has replaced; sign it again with the current key"
+        "{what} rejected: it is signed by a key that the runner has replaced; sign the {what} again with the current key"
     );
     Problem::new(Code::Rejected, detail).with("signed_by", "former_key")
 }

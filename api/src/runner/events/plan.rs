@@ -44,15 +44,15 @@ pub(super) async fn check(
     let (file, summary) = (plan.file.bytes(), plan.summary.bytes());
     if proof::plan::digest_of(&file, &summary, &manifest, &plan.tool) != plan.digest.bytes() {
         return Err(invalid(
-            "digest is not the digest of file, summary, tool and the job's manifest; compute it from those",
+            "invalid plan: digest is not the digest of file, summary, tool and the job's manifest; compute it from those",
         ));
     }
     let PlanReport { noop, add, change, destroy, .. } = *plan;
     let counts: Counts = serde_json::from_slice(&uploaded(app, execution, &plan.summary).await?)
-        .map_err(|error| invalid(&format!("summary has no counts: {error}")))?;
+        .map_err(|error| invalid(&format!("invalid plan: summary has no counts: {error}")))?;
     if counts != (Counts { noop, add, change, destroy }) {
         return Err(invalid(
-            "noop, add, change and destroy are not those of the summary; send the counts of the summary",
+            "invalid plan: noop, add, change and destroy differ from the summary; send the counts of the summary",
         ));
     }
     // This is the last step, because a rejected report must not store anything.
@@ -81,7 +81,9 @@ async fn check_signature(
     if is_signed_by(&current.former, &plan_statement(of, plan), &plan.signature) {
         return Err(keys::former_key_problem(runner, "plan"));
     }
-    Err(invalid("signature is not by this runner's identity key; sign the plan with that key"))
+    Err(invalid(
+        "invalid plan: signature is not by this runner's identity key; sign the plan with that key",
+    ))
 }
 
 /// Returns true if the runner's current key signed this plan.
@@ -105,7 +107,7 @@ async fn uploaded(app: &App, execution: ExecutionId, digest: &Digest) -> Result<
 
 fn missing(digest: &Digest) -> Problem {
     invalid(&format!(
-        "the blob is not uploaded; PUT /runner/v1/blobs/{digest}, then repeat the report"
+        "cannot record the plan: its summary is not uploaded; PUT /runner/v1/blobs/{digest}, then repeat the report"
     ))
 }
 

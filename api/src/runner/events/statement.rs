@@ -62,8 +62,11 @@ pub(super) async fn check(
     let manifest = loaded.work.as_ref().map(|work| &work.manifest);
     let is_another = statement.manifest.as_ref().is_some_and(|stated| Some(stated) != manifest);
     let is_missing = statement.manifest.is_none() && statement.outcome == Outcome::Succeeded;
-    if is_another || is_missing {
-        return Err(invalid_statement("its manifest is missing or is not the manifest of the job"));
+    if is_missing {
+        return Err(invalid_statement("it has no manifest, although the job succeeded"));
+    }
+    if is_another {
+        return Err(invalid_statement("its manifest is not the manifest of the job"));
     }
     if let Some(stated) = &statement.grant {
         check_grant(app, job, &loaded, body.execution, stated).await?;

@@ -238,8 +238,8 @@ async fn plan_must_match_its_digest_and_uploaded_summary() {
         ("file", another.clone(), "digest is not"),
         ("summary", another, "digest is not"),
         ("tool", json!("terraform 1.9.9"), "digest is not"),
-        ("noop", json!(true), "are not those of the summary"),
-        ("destroy", json!(7), "are not those of the summary"),
+        ("noop", json!(true), "differ from the summary"),
+        ("destroy", json!(7), "differ from the summary"),
     ];
     for (key, value, text) in forgeries {
         let mut forged = plan.clone();

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{
     configs::{Config, invalid_inputs, known},
-    problem::Problem,
+    problem::{Code, Problem},
     state::App,
 };
 
@@ -41,7 +41,10 @@ pub(crate) async fn of_version(
     let inputs = found_inputs.ok_or_else(never)?;
     match inputs.iter().find(|(_, value)| *value == ERASED) {
         Some((name, _)) => {
-            Err(Problem::not_found(format!("the value of input {name:?} (it was erased)")))
+            let detail = format!(
+                "cannot use the inputs of config version {version}: the value of {name:?} was erased; choose another version"
+            );
+            Err(Problem::new(Code::NotFound, detail))
         }
         None => Ok(inputs),
     }

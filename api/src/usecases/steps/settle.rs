@@ -243,7 +243,7 @@ fn failure_of(job: &Job) -> (bool, String) {
         Some((*reason == domain::job::FailureReason::PlanStale, truncated(detail)))
     });
     reported.unwrap_or_else(|| match &job.state {
-        JobState::Ended { outcome, .. } => (false, format!("the job was {outcome}")),
+        JobState::Ended { outcome, .. } => (false, format!("the outcome of the job is {outcome}")),
         JobState::NotCreated
         | JobState::Queued { .. }
         | JobState::Claimed(_)
