@@ -100,10 +100,6 @@ impl Reads {
         self.stack.contains(ANY) || self.stack.contains(output)
     }
 
-    pub fn reads_component(&self, name: &str) -> bool {
-        self.all_components || self.components.contains_key(name)
-    }
-
     pub fn merge(&mut self, other: Reads) {
         for (name, outputs) in other.components {
             self.components.entry(name).or_default().extend(outputs);
@@ -307,13 +303,6 @@ impl Graph {
         derived.map(|(name, _)| name).chain(inputs).cloned().collect()
     }
 
-    /// True if a template of the sandbox or of the runner's `env_vars` reads one of these inputs,
-    /// directly or through a default.
-    pub fn sandbox_reads(&self, inputs: &BTreeSet<String>) -> bool {
-        let inputs = self.and_derived(inputs);
-        inputs.iter().any(|name| self.sandbox.reads_input(name) || self.runner.reads_input(name))
-    }
-
     /// Components whose own templates read one of these inputs, directly or through a default. All
     /// components, if the runner's `env_vars` read one of them.
     pub fn readers_of_inputs(&self, inputs: &BTreeSet<String>) -> BTreeSet<String> {
@@ -324,15 +313,6 @@ impl Graph {
         self.components
             .iter()
             .filter(|(_, node)| reads(node))
-            .map(|(name, _)| name.clone())
-            .collect()
-    }
-
-    /// Components whose own templates read outputs of the sandbox.
-    pub fn readers_of_sandbox(&self) -> BTreeSet<String> {
-        self.components
-            .iter()
-            .filter(|(_, node)| !node.reads.sandbox.is_empty())
             .map(|(name, _)| name.clone())
             .collect()
     }

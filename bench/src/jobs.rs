@@ -19,7 +19,7 @@ use measure::{Conditions, Figure, Meter, Quantiles, Report};
 use serde_json::json;
 
 use self::{
-    cells::{CELLS, Mode, RATIOS, Who},
+    cells::{CELLS, Mode, Queue, RATIOS},
     stead::Ours,
 };
 use crate::{
@@ -54,19 +54,19 @@ async fn run(options: BenchOptions) {
         let mut drained = None;
         for cell in CELLS {
             let meter = Meter::start(database.cluster.pid().unwrap(), &[]);
-            let run = match (cell.who, &modules, cell.mode) {
-                (Who::Stead, _, Mode::Together) => ours.together(jobs).await,
-                (Who::Stead, _, Mode::Drained) => ours.drained(jobs).await,
-                (Who::Builds, _, _) => ours.builds(&database).await,
-                (Who::Other(..), None, _) => continue,
-                (Who::Other(other, tuning), Some(modules), Mode::Together) => {
+            let run = match (cell.queue, &modules, cell.mode) {
+                (Queue::Stead, _, Mode::Together) => ours.together(jobs).await,
+                (Queue::Stead, _, Mode::Drained) => ours.drained(jobs).await,
+                (Queue::Builds, _, _) => ours.builds(&database).await,
+                (Queue::Other(..), None, _) => continue,
+                (Queue::Other(other, tuning), Some(modules), Mode::Together) => {
                     let both =
                         competitors::run(&database, modules, other, tuning, jobs, options.period)
                             .await;
                     drained = Some(both.drained);
                     both.together
                 }
-                (Who::Other(..), Some(_), Mode::Drained) => drained.take().unwrap(),
+                (Queue::Other(..), Some(_), Mode::Drained) => drained.take().unwrap(),
             };
             report.add(cell, Figure::of(run, meter.stop()));
         }

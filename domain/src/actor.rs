@@ -28,16 +28,6 @@ pub enum Actor {
 #[error("invalid actor {0:?}: expected prn_…, rnr_…, policy:<name>, timer:<name> or system")]
 pub struct ActorError(String);
 
-impl Actor {
-    /// Returns true for a principal, and false for a runner, a policy, a timer or the server.
-    pub fn is_principal(&self) -> bool {
-        match self {
-            Actor::Principal(_) => true,
-            Actor::Runner(_) | Actor::Policy(_) | Actor::Timer(_) | Actor::System => false,
-        }
-    }
-}
-
 impl fmt::Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

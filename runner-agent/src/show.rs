@@ -104,16 +104,15 @@ pub fn approvals(data: &Data) -> anyhow::Result<ExitCode> {
 /// Prints the newest verified head, and a later rejection on standard error.
 pub fn checkpoint(data: &Data) -> anyhow::Result<ExitCode> {
     let note = Witness::of(data).last()?;
-    // Standard output has the signed note only, because users store and compare it.
-    if let Some(note) = note {
-        print(&sanitized(&note))?;
-    } else {
-        eprintln!("no checkpoint received yet");
-    }
     if let Some(rejection) = status::rejection(data)? {
         eprintln!("{rejection}");
     }
-    Ok(ExitCode::SUCCESS)
+    // Standard output has the signed note only, because users store and compare it.
+    let Some(note) = note else {
+        eprintln!("no checkpoint received yet; run the command again after the first job");
+        return Ok(ExitCode::FAILURE);
+    };
+    print(&sanitized(&note))
 }
 
 /// Removes control characters from text of several lines. A valid signed note has none and stays

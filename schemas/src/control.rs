@@ -57,17 +57,6 @@ pub struct PageQuery {
     pub min_position: Option<u64>,
 }
 
-/// Freshness parameter of a read that is not a list.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
-#[serde(default, deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct MinPositionQuery {
-    /// Log position that the response must include. The server waits at most 5 s for the
-    /// projections to reach the position, then responds with 503 `projection_lag`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub min_position: Option<u64>,
-}
-
 /// Result of an idempotent change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ChangeResult {

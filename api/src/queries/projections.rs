@@ -12,7 +12,7 @@ use crate::{
     extract::Caller,
     problem::Problem,
     reactions::{
-        dead_letters::{self, Progress as Reached},
+        dead_letters::{self, Progress},
         policies,
     },
     state::App,
@@ -50,7 +50,7 @@ pub(crate) async fn list(app: &App, caller: &Caller) -> Result<Page<Projection>,
 /// Returns the position of the policies as a projection. Policies consume the log as projections
 /// do, so operators look for their lag here.
 async fn policies_status(app: &App) -> Result<Projection, Problem> {
-    let Reached { position, dead_letters: parked } = dead_letters::progress(&app.pool).await?;
+    let Progress { position, dead_letters } = dead_letters::progress(&app.pool).await?;
     let (name, _, version) = policies::CONSUMER;
     Ok(Projection {
         name: name.into(),
@@ -59,7 +59,7 @@ async fn policies_status(app: &App) -> Result<Projection, Problem> {
         position,
         lag: app.log().position().saturating_sub(position),
         as_of_positions: vec![],
-        dead_letters: Some(parked),
+        dead_letters: Some(dead_letters),
     })
 }
 

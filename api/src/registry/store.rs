@@ -189,3 +189,23 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> ArtifactError {
     let path = path.display().to_string();
     move |reason| ArtifactError::Io { path, reason }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn a_start_deletes_only_uploads_that_no_server_writes() {
+        let data = tempfile::tempdir().unwrap();
+        let open = || Registry::open(data.path(), 1).unwrap();
+        let uploads = open().uploads();
+        let (active, abandoned) = (uploads.join(".tmpA"), uploads.join(".tmpB"));
+        fs::write(&active, "").unwrap();
+        let file = fs::File::create(&abandoned).unwrap();
+        file.set_modified(SystemTime::now() - 2 * ABANDONED_AFTER).unwrap();
+        drop(open());
+        assert!(active.exists() && !abandoned.exists());
+    }
+}

@@ -4,12 +4,12 @@ use measure::Ratio;
 /// Contender and mode of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cell {
-    pub who: Who,
+    pub queue: Queue,
     pub mode: Mode,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Who {
+pub enum Queue {
     /// Jobs that the server's use case queues, without HTTP.
     Stead,
     /// Jobs of builds that callers retry over HTTP.
@@ -62,31 +62,31 @@ impl Tuning {
 
 impl measure::Cell for Cell {
     fn name(self) -> String {
-        let who = match self.who {
-            Who::Stead => "Stead, complete lifecycle over HTTP".to_string(),
-            Who::Builds => "Stead, queued over HTTP (build retry), complete lifecycle".into(),
-            Who::Other(Other::Graphile, tuning) => {
+        let queue = match self.queue {
+            Queue::Stead => "Stead, complete lifecycle over HTTP".to_string(),
+            Queue::Builds => "Stead, queued over HTTP (build retry), complete lifecycle".into(),
+            Queue::Other(Other::Graphile, tuning) => {
                 format!("graphile-worker 0.18 {}", tuning.name())
             }
-            Who::Other(Other::PgBoss, tuning) => format!("pg-boss 12.26 {}", tuning.name()),
+            Queue::Other(Other::PgBoss, tuning) => format!("pg-boss 12.26 {}", tuning.name()),
         };
         match self.mode {
-            Mode::Together => format!("{who}: together"),
-            Mode::Drained => format!("{who}: drained"),
+            Mode::Together => format!("{queue}: together"),
+            Mode::Drained => format!("{queue}: drained"),
         }
     }
 }
 
-const fn both_modes(who: Who) -> [Cell; 2] {
-    [Cell { who, mode: Mode::Together }, Cell { who, mode: Mode::Drained }]
+const fn both_modes(queue: Queue) -> [Cell; 2] {
+    [Cell { queue, mode: Mode::Together }, Cell { queue, mode: Mode::Drained }]
 }
 
-const STEAD: [Cell; 2] = both_modes(Who::Stead);
-const BUILDS: [Cell; 2] = both_modes(Who::Builds);
-const GRAPHILE: [Cell; 2] = both_modes(Who::Other(Other::Graphile, Tuning::Stock));
-const GRAPHILE_TUNED: [Cell; 2] = both_modes(Who::Other(Other::Graphile, Tuning::Tuned));
-const PG_BOSS: [Cell; 2] = both_modes(Who::Other(Other::PgBoss, Tuning::Stock));
-const PG_BOSS_TUNED: [Cell; 2] = both_modes(Who::Other(Other::PgBoss, Tuning::Tuned));
+const STEAD: [Cell; 2] = both_modes(Queue::Stead);
+const BUILDS: [Cell; 2] = both_modes(Queue::Builds);
+const GRAPHILE: [Cell; 2] = both_modes(Queue::Other(Other::Graphile, Tuning::Stock));
+const GRAPHILE_TUNED: [Cell; 2] = both_modes(Queue::Other(Other::Graphile, Tuning::Tuned));
+const PG_BOSS: [Cell; 2] = both_modes(Queue::Other(Other::PgBoss, Tuning::Stock));
+const PG_BOSS_TUNED: [Cell; 2] = both_modes(Queue::Other(Other::PgBoss, Tuning::Tuned));
 
 /// Cells in the order in which a round measures them.
 #[rustfmt::skip]

@@ -311,19 +311,27 @@ fn a_failed_apply_leaves_its_component_incomplete_and_an_apply_that_never_ran_ch
     let history = history_from(1, &failed(vec![])).runs.remove(0);
     assert!(history.components[0].incomplete);
     assert_eq!(history.jobs[0].detail.as_deref(), Some("the child ended with 1"));
-    let unchanged = on_install(InstallEvent::ComponentApplyNotRun {
-        name: "api".into(),
-        component: ComponentId(Ulid(1)),
-        run: run(1),
-        step: step(),
-    });
-    let events = failed(vec![unchanged]);
+    let not_run = || {
+        on_install(InstallEvent::ComponentApplyNotRun {
+            name: "api".into(),
+            component: ComponentId(Ulid(1)),
+            run: run(1),
+            step: step(),
+        })
+    };
+    let events = failed(vec![not_run()]);
     // The run deployed version 1 before the apply of version 2, which never ran.
     let change = history_from(1, &events).runs.remove(0).components.remove(0);
     assert_eq!((change.before, change.after, change.incomplete), (None, version(1), false));
     // The history begins before the apply was started. The apply changed nothing.
     let began = events.iter().find(|event| event.event_type() == "install.component_apply_started");
     assert_eq!(history_from(began.unwrap().position - 1, &events).runs[0].components, []);
+    // The history begins after an apply that failed. A second apply never ran, so the first one
+    // counts.
+    let retry = [vec![changing(1, 2)], worked(1, 12, JobKind::Apply, true), vec![not_run()]];
+    let events = failed(retry.concat());
+    let first_end = events.iter().find(|event| event.event_type() == "job.failed").unwrap();
+    assert!(history_from(first_end.position, &events).runs[0].components[0].incomplete);
 }
 
 #[test]

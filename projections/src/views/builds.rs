@@ -2,7 +2,6 @@
 use domain::{
     build::{Build, BuildEvent, BuildRequest, State},
     decider::{Decider, Timestamp},
-    digest::Digest,
     ids::{AppId, BuildId, ComponentId, JobId, RunId},
 };
 use serde::{Deserialize, Serialize};
@@ -10,10 +9,11 @@ use sqlx::PgExecutor;
 
 use crate::{
     Cell, Class, DomainEvent, Projection, RecordedEvent, Type,
-    table::{Where, get, select},
+    table::{Where, get},
 };
 
-pub const STATES: [&str; 4] = ["requested", "queued", "succeeded", "failed"];
+/// States that a [`Filter`] selects.
+pub const STATES: [&str; 5] = ["requested", "queued", "running", "succeeded", "failed"];
 
 #[derive(Debug)]
 pub struct Builds;
@@ -121,19 +121,6 @@ pub async fn build(
     build: BuildId,
 ) -> Result<Option<Row>, sqlx::Error> {
     get::<Builds>(executor, build).await
-}
-
-/// Returns the builds of a component from one source, newest first.
-///
-/// # Errors
-/// If a database operation fails.
-pub async fn of_source(
-    executor: impl PgExecutor<'_>,
-    component: ComponentId,
-    source: &Digest,
-) -> Result<Vec<Row>, sqlx::Error> {
-    let rest = "where component = $1 and source = $2 order by key desc";
-    select::<Builds>(executor, rest, vec![Cell::text(component), Cell::text(source)]).await
 }
 
 /// Criteria for a list of builds.

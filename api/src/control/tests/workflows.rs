@@ -111,6 +111,12 @@ async fn queued_job_is_cancelled_and_its_build_retried() {
     let job = &jobs[0];
     assert_eq!((job.state.as_str(), job.kind.as_str()), ("queued", "build"));
     assert_eq!(job.waiting.as_ref().unwrap().on, "runner");
+    let in_state = async |state: &str| {
+        let query = BuildsQuery { state: Some(state.into()), ..BuildsQuery::default() };
+        owner.builds(&query).await.map(|page| page.items.len())
+    };
+    assert_eq!((in_state("queued").await.unwrap(), in_state("running").await.unwrap()), (2, 0));
+    assert_eq!(rejection(in_state("lost").await).0, 400);
     let why = Cancel { reason: "not today".into(), force: false };
     assert!(owner.cancel_job(job.id, &why).await.unwrap().changed);
     let cancelled = owner.job(job.id).await.unwrap();

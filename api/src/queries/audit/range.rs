@@ -34,13 +34,13 @@ pub(crate) async fn range(
         let mut after = selection.after;
         while after < selection.until {
             caller.recheck(&app).map_err(aborted)?;
-            let (page, searched) = selection.next(&app, after, EXPORT_PAGE).await.map_err(aborted)?;
+            let (page, scanned_through) = selection.next(&app, after, EXPORT_PAGE).await.map_err(aborted)?;
             let mut text = Vec::new();
             for event in &page {
                 serde_json::to_writer(&mut text, event)?;
                 text.push(b'\n');
             }
-            after = searched;
+            after = scanned_through;
             yield Bytes::from(text);
         }
     };

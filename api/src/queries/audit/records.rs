@@ -174,8 +174,8 @@ impl EventSelection {
             records.push(record(row)?);
         }
         let full = records.len() == limit as usize;
-        let searched = records.last().filter(|_| full).map_or(end, |last| last.position);
-        Ok((records, searched))
+        let scanned_through = records.last().filter(|_| full).map_or(end, |last| last.position);
+        Ok((records, scanned_through))
     }
 }
 

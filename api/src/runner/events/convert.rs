@@ -1,7 +1,7 @@
 //! Converts a report to the domain, within the size limits of its event.
 use std::collections::BTreeMap;
 
-use domain::job::{ExecutionResult, FailureReason, Report as Said};
+use domain::job::{ExecutionResult, FailureReason, Report};
 use schemas::{
     runner::{Finished, NOT_ENDED, OUTPUTS_BYTES, Outcome, ReportBody},
     sanitize::sanitize,
@@ -17,22 +17,30 @@ use crate::{
 const MAX_NAME_CHARS: usize = 64;
 
 /// Converts a report body, or returns `None` for a report that is only displayed.
-pub(super) fn to_report(body: ReportBody) -> Option<Said> {
+pub(super) fn to_report(body: ReportBody) -> Option<Report> {
     Some(match body {
-        ReportBody::Started {} => Said::Started,
-        ReportBody::Phase { name } => Said::Phase { phase: name },
-        ReportBody::Plan(plan) => Said::Plan(plan),
-        ReportBody::Outputs { outputs } => Said::Outputs { outputs: limit_outputs(outputs).into() },
-        ReportBody::State(state) => Said::State { state },
-        ReportBody::Artifact(artifact) => Said::Artifact(artifact),
+        ReportBody::Started {} => Report::Started,
+        ReportBody::Phase { name } => Report::Phase { phase: name },
+        ReportBody::Plan(plan) => Report::Plan(plan),
+        ReportBody::Outputs { outputs } => {
+            Report::Outputs { outputs: limit_outputs(outputs).into() }
+        }
+        ReportBody::State(state) => Report::State { state },
+        ReportBody::Artifact(artifact) => Report::Artifact(artifact),
         ReportBody::Refused { rule, detail, .. } => {
             let detail = truncated(if detail.is_empty() { &rule } else { &detail });
             let (exit_code, signal, not_ended) = (None, None, Vec::new());
             let reason = FailureReason::Refused;
-            Said::Finished(ExecutionResult::Failed { reason, detail, exit_code, signal, not_ended })
+            Report::Finished(ExecutionResult::Failed {
+                reason,
+                detail,
+                exit_code,
+                signal,
+                not_ended,
+            })
         }
         ReportBody::CancelProgress { .. } => return None,
-        ReportBody::Finished(finished) => Said::Finished(result(finished)),
+        ReportBody::Finished(finished) => Report::Finished(result(finished)),
     })
 }
 
