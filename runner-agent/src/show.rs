@@ -104,15 +104,18 @@ pub fn approvals(data: &Data) -> anyhow::Result<ExitCode> {
 /// Prints the newest verified head, and a later rejection on standard error.
 pub fn checkpoint(data: &Data) -> anyhow::Result<ExitCode> {
     let note = Witness::of(data).last()?;
+    let code = match note {
+        // Standard output has the signed note only, because users store and compare it.
+        Some(note) => print(&sanitized(&note))?,
+        None => {
+            eprintln!("no checkpoint received yet; run the command again after the first job");
+            ExitCode::FAILURE
+        }
+    };
     if let Some(rejection) = status::rejection(data)? {
         eprintln!("{rejection}");
     }
-    // Standard output has the signed note only, because users store and compare it.
-    let Some(note) = note else {
-        eprintln!("no checkpoint received yet; run the command again after the first job");
-        return Ok(ExitCode::FAILURE);
-    };
-    print(&sanitized(&note))
+    Ok(code)
 }
 
 /// Removes control characters from text of several lines. A valid signed note has none and stays

@@ -80,7 +80,7 @@ fn settings_of_later_releases_are_warnings() {
             kind("helm_chart", "").replace("[pub", "chart_name = \"x\"\n[pub"),
             "no_plugin",
             (2, 9),
-            "1 x type `helm_chart`: it is published and shown",
+            "1 x type `helm_chart`: the component is published and shown",
         ),
         (
             a,
@@ -101,7 +101,7 @@ fn settings_of_later_releases_are_warnings() {
             step("[steps.public_repo]\nrepo = \"a/b\""),
             "script_elsewhere",
             (5, 8),
-            "1 x step with its script in a repository: it is published",
+            "1 x step with its script in a repository: the action is published",
         ),
         (
             "app/actions/x.toml",

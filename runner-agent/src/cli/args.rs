@@ -22,8 +22,9 @@ Examples:
     stead-runner journal --data /var/lib/stead-runner
     stead-runner journal verify --data /var/lib/stead-runner
 
-Signals: after SIGTERM or SIGINT, the agent finishes its running jobs and exits. After SIGQUIT or a second SIGINT, it
-stops its jobs and exits. After SIGHUP or a second SIGTERM, it exits immediately, and its jobs continue.";
+Signals: after SIGTERM or SIGINT, the agent finishes its running jobs and exits. After SIGQUIT or a \
+second SIGINT, it stops its jobs and exits. After SIGHUP or a second SIGTERM, it exits immediately, and its jobs \
+continue.";
 
 /// Stead agent: polls the server for jobs, runs them on this host and reports. Opens no port.
 #[derive(Debug, Parser)]

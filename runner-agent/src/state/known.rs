@@ -273,7 +273,7 @@ mod tests {
         let own = &known(&[entry(seen("web", 8)), entry(gone())])["web"];
         assert_eq!(store().check_known(&StateMark::default(), own, None), Ok(None));
         let StateRefusal(why) = store().check_known(&mark("l", 7), own, None).unwrap_err();
-        assert!(why.contains("serial 8 of lineage l is known"), "{why}");
+        assert!(why.contains("newest known state is serial 8 of lineage l"), "{why}");
         assert_eq!(store().check_known(&mark("k", 1), own, None), Ok(None));
     }
 

@@ -132,7 +132,7 @@ async fn a_state_of_another_lineage_is_refused() {
     other.serial = 0;
     fixture.runner.known_state = KnownState { newest: other, ..KnownState::default() };
     let why = refusal(fixture.plan("two").await.0);
-    assert!(why.contains("lineage another-lineage is known"), "{why}");
+    assert!(why.contains("serial 0 of lineage another-lineage"), "{why}");
 }
 
 #[tokio::test]
