@@ -171,7 +171,7 @@ fn a_malicious_body_is_rejected_by_the_server() {
     let long = vec![b'x'; (64 << 20) + 1];
     let sync = "/v1/apps/edge-api/sync";
     let cases: [Case; 12] = [
-        (sync, "application/zstd", b"not zstd", 422, "invalid", "not zstd"),
+        (sync, "application/zstd", b"not zstd", 422, "invalid", "not valid zstd"),
         (sync, "application/zstd", &zstd(b"not tar"), 422, "invalid", ""),
         (sync, "application/zstd", &link, 422, "invalid", "app/link"),
         (sync, "application/zstd", &above, 422, "invalid", "app/../../x"),
