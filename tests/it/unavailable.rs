@@ -71,7 +71,7 @@ fn a_port_or_a_data_directory_in_use_or_of_another_version_stops_a_start() {
     fs::write(&version, "99\n").unwrap();
     assert_refused(
         &up(&server.data(), "127.0.0.1:0"),
-        &["created by Postgres 99", original.trim()],
+        &["Postgres 99 created", original.trim()],
     );
     fs::write(&version, original).unwrap();
     server.restart();
