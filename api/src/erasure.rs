@@ -286,10 +286,11 @@ async fn clear_dead_letter_reasons(app: &App, copies: &Copies) -> Result<(), Pro
 /// Returns position and install of each dead letter of the installs in `copies` whose reason is not
 /// erased. Skips dead letters whose events are in an unreadable archive.
 async fn dead_letters(app: &App, copies: &Copies) -> Result<Vec<(i64, InstallId)>, Problem> {
-    let parked = "select position from log_dead_letter where reason <> $1";
-    let parked: Vec<i64> = sqlx::query_scalar(parked).bind(ERASED).fetch_all(&app.pool).await?;
+    let dead_letters = "select position from log_dead_letter where reason <> $1";
+    let dead_letters: Vec<i64> =
+        sqlx::query_scalar(dead_letters).bind(ERASED).fetch_all(&app.pool).await?;
     let mut of_copies = vec![];
-    for position in parked {
+    for position in dead_letters {
         let event = match app.log().event(position.max(0).cast_unsigned()).await {
             Err(LogError::Archived { .. }) => continue,
             event => event?,

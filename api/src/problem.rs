@@ -64,7 +64,7 @@ codes! {
     Deprovisioned = 409 "deprovisioned", "The install is deprovisioned";
     RunInProgress = 409 "run_in_progress", "Another run of the install is in progress";
     ApprovalStale = 409 "approval_stale", "The plan has changed since it was read";
-    EnrolmentUsed = 409 "enrolment_used", "The enrolment token was used with another key";
+    EnrolmentRedeemed = 409 "enrolment_redeemed", "The enrolment token was used with another key";
     SessionSuperseded = 409 "session_superseded", "The runner has a newer session";
     SessionUnknown = 409 "session_unknown", "Unknown session: open another session";
     SessionJournalRequired = 409 "session_journal_required", "Open another session and send the journal";

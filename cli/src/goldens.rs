@@ -86,11 +86,11 @@ fn diff_output_with_impact() {
     let diff = read(json!({
         "from": 3,
         "changes": [
-            {"change": "changed", "what": "input", "name": "size",
+            {"change": "changed", "kind": "input", "name": "size",
              "fields": [{"field": "default", "before": "2", "after": "3"}]},
-            {"change": "changed", "what": "component", "name": "network", "fields": [{"field": "source"}]},
-            {"change": "removed", "what": "component", "name": "cache"},
-            {"change": "changed", "what": "policy", "name": "kubernetes_cluster", "fields": [{"field": "contents"}]},
+            {"change": "changed", "kind": "component", "name": "network", "fields": [{"field": "source"}]},
+            {"change": "removed", "kind": "component", "name": "cache"},
+            {"change": "changed", "kind": "policy", "name": "kubernetes_cluster", "fields": [{"field": "contents"}]},
         ],
         "impact": [
             impact("acme", 3, json!({"plans": [plan("apply", "sandbox"), plan("apply", "network"), plan("destroy", "cache")]})),

@@ -63,7 +63,7 @@ pub struct IdempotencyKey {
     /// SHA-256 of the request. Another request with the same key is rejected.
     pub request_hash: [u8; 32],
     /// Response that the log stores with the key and returns for a repeated request, if any.
-    pub answer: Option<Value>,
+    pub response: Option<Value>,
 }
 
 /// Guard: the consumer of a reaction must have this position and owner. The commit does not move

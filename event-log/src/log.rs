@@ -161,7 +161,7 @@ impl EventLog {
         let (read_at, watched_reads) = watch::channel(opened);
         let tail = broadcast::Sender::new(TAIL_CAPACITY);
         let cache = Arc::new(Cache::of(options.cached_states));
-        let nearby = Arc::new(TreeCache::default());
+        let tree_cache = Arc::new(TreeCache::default());
         let shared = Shared {
             pool,
             log_id: head.log_id.clone(),
@@ -176,7 +176,7 @@ impl EventLog {
             published: watched,
             tail: tail.downgrade(),
             cache: cache.clone(),
-            tree_cache: nearby.clone(),
+            tree_cache: tree_cache.clone(),
             archives: options.archives,
             keys: options.keys.clone(),
         };
@@ -193,7 +193,7 @@ impl EventLog {
             head,
             versions: Versions::default(),
             cache,
-            tree: nearby,
+            tree: tree_cache,
             keys: options.keys,
             is_outdated: false,
             next: None,

@@ -74,7 +74,7 @@ pub struct Bundle {
     /// Entries of other streams from a position on. They prove that the bundle contains every event
     /// of the subject from this position on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub others: Option<Others>,
+    pub others: Option<OtherEntries>,
 }
 
 /// Subject of a bundle.
@@ -167,7 +167,7 @@ pub enum Content {
 /// Entries of the log from a position on, without the events of the bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Others {
+pub struct OtherEntries {
     /// First position of the range. The last is the checkpoint's size.
     pub from: u64,
     /// Hashes of the perfect subtrees that cover leaves `1..from`, largest first.

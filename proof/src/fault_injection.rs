@@ -30,7 +30,7 @@ macro_rules! faults {
 }
 
 faults! {
-    AnswerBeforeCommit = 1 "answer_before_commit", "Sends responses before the database statement.";
+    RespondBeforeCommit = 1 "respond_before_commit", "Sends responses before the database statement.";
     RetryInDoubt = 2 "retry_in_doubt", "Sends an in-doubt batch again without a check whether it was committed.";
     GuardWithoutAbsent = 3 "guard_without_absent", "Accepts any expected version for a stream that does not exist.";
     HeadBeforeTables = 4 "head_before_tables", "Locks the head before the tables in a swap of projections.";

@@ -130,7 +130,7 @@ pub async fn wait(
 pub fn pending(data: &Data) -> io::Result<Vec<ApprovalRequest>> {
     let dirs = fs::read_dir(data.path("jobs"))?.filter_map(Result::ok);
     let requests =
-        dirs.filter_map(|dir| data::read_json(&dir.path().join("question.json")).ok()?);
+        dirs.filter_map(|dir| data::read_json(&dir.path().join("approval-request.json")).ok()?);
     // Skip expired requests, which a killed agent may leave behind.
     let now = host::now();
     let mut pending: Vec<ApprovalRequest> =

@@ -24,7 +24,16 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     (
         "engine",
-        &["auth", "configs", "dispatch", "execute", "logs", "refusal", "registry", "write_behind"],
+        &[
+            "auth",
+            "configs",
+            "dispatch",
+            "execute",
+            "logs",
+            "registry",
+            "rejection",
+            "write_behind",
+        ],
     ),
     // `state::App` contains the engine. Modules of higher layers receive the `App`.
     ("state", &["state"]),

@@ -88,7 +88,7 @@ async fn two_servers() -> (Database, Vec<CallerWrite>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_response_before_the_commit_is_found() {
-    assert_found(Fault::AnswerBeforeCommit, two_servers, "acknowledged").await;
+    assert_found(Fault::RespondBeforeCommit, two_servers, "acknowledged").await;
 }
 
 /// Runs a server whose connections to the database lose their results.

@@ -173,7 +173,9 @@ fn a_runner_reaches_only_the_runner_listener_and_does_not_listen() {
     let fingerprint = certificates.ca_fingerprint();
     let impostor = customer_in(server, &namespace, "impostor");
     let impostor = impostor.with(&["--ca-fingerprint", &fingerprint]).start(server, token);
-    until("the refusal of the token", SHORT_TIMEOUT, || impostor.log().contains("enrolment_used"));
+    until("the refusal of the token", SHORT_TIMEOUT, || {
+        impostor.log().contains("enrolment_redeemed")
+    });
 }
 
 /// Returns the newest run after it has finished, and checks the kernel's socket tables meanwhile.

@@ -123,7 +123,7 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
 
     // a second use of the token with another key is rejected
     let other = Runner::start(&server, "impostor", token);
-    until("the refusal", TIMEOUT, || other.log().contains("enrolment_used"));
+    until("the refusal", TIMEOUT, || other.log().contains("enrolment_redeemed"));
     drop(other);
 
     // version 2 changes only the affected components

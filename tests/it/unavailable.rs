@@ -69,10 +69,7 @@ fn a_port_or_a_data_directory_in_use_or_of_another_version_stops_a_start() {
     let version = server.data().join("postgres/PG_VERSION");
     let original = fs::read_to_string(&version).unwrap();
     fs::write(&version, "99\n").unwrap();
-    assert_refused(
-        &up(&server.data(), "127.0.0.1:0"),
-        &["Postgres 99 created", original.trim()],
-    );
+    assert_refused(&up(&server.data(), "127.0.0.1:0"), &["Postgres 99 created", original.trim()]);
     fs::write(&version, original).unwrap();
     server.restart();
     assert_eq!(count_events_without_runners(&server), recorded);

@@ -106,12 +106,12 @@ fn sync_response(name: String, dry_run: bool, done: Done<apps::SyncResult>) -> S
         before,
         before_version,
         config,
-        impact: reach,
+        impact,
     } = done.value;
     let before = before_version.zip(before.as_deref());
     let after = (!dry_run).then_some(version);
     let before = before.map(|(version, config)| (version, &config.app));
-    let diff = show::with_impact(show::diff(before, after, &config.app), reach);
+    let diff = show::with_impact(show::diff(before, after, &config.app), impact);
     let builds = builds.into_iter().map(|(component, id)| BuildRequested { id, component });
     let diagnostics = config.warnings.iter().map(show::diagnostic).collect();
     let (builds, position) = (builds.collect(), done.position);

@@ -72,7 +72,8 @@ pub(crate) async fn idempotent(
     hash.update(format!("{} {}\n", parts.method, parts.uri));
     hash.update(&bytes);
     let principal = who.principal.to_string();
-    let key = IdempotencyKey { principal, key, request_hash: hash.finalize().into(), answer: None };
+    let key =
+        IdempotencyKey { principal, key, request_hash: hash.finalize().into(), response: None };
     if let Some(response) =
         earlier_response(&app, &key, route.as_str(), LookupTime::BeforeHandler).await?
     {
@@ -170,14 +171,14 @@ fn replayed_response(stored: String) -> Response {
 
 /// Stores a response for repeated requests. If that fails, the caller still gets the response,
 /// because the change is committed.
-async fn store_response(app: &App, key: &IdempotencyKey, answer: Response) -> Response {
+async fn store_response(app: &App, key: &IdempotencyKey, response: Response) -> Response {
     // Does not store a progress stream, because it may be endless. The caller can safely repeat
     // such a request.
-    let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if kind.is_none_or(|kind| !kind.starts_with("application/json")) {
-        return answer;
+        return response;
     }
-    let (parts, body) = answer.into_parts();
+    let (parts, body) = response.into_parts();
     let bytes: Bytes = match to_bytes(body, usize::MAX).await {
         Ok(bytes) => bytes,
         Err(why) => return Problem::internal(why).into_response(),
@@ -187,9 +188,9 @@ async fn store_response(app: &App, key: &IdempotencyKey, answer: Response) -> Re
             members.remove(secret);
         }
         let (principal, key) = (key.principal.clone(), key.key.clone());
-        let stored = Value::Object(members).to_string();
-        let response = StoredResponse { principal, key, body: stored };
-        idempotent_responses::store(&app.responses, &app.pool, response).await;
+        let body = Value::Object(members).to_string();
+        let stored = StoredResponse { principal, key, body };
+        idempotent_responses::store(&app.responses, &app.pool, stored).await;
     }
     Response::from_parts(parts, Body::from(bytes))
 }

@@ -313,17 +313,17 @@ impl JobTable {
     }
 
     /// Returns true if a runner holds an execution that is not in `named` and had no contact for
-    /// the duration `silence`. For each execution, returns true at most once in that duration,
+    /// the duration `no_contact`. For each execution, returns true at most once in that duration,
     /// because the journal takes time to arrive.
     pub(crate) fn needs_journal(
         &mut self,
         runner: RunnerId,
         named: &[Running],
         now: Instant,
-        silence: Duration,
+        no_contact: Duration,
     ) -> bool {
-        let long_ago = |since: Instant| now.saturating_duration_since(since) >= silence;
-        let mut silent = false;
+        let long_ago = |since: Instant| now.saturating_duration_since(since) >= no_contact;
+        let mut is_due = false;
         for job in self.by_runner.get(&runner).into_iter().flatten() {
             let Some(tracked) = self.jobs.get_mut(job) else { continue };
             let Some(execution) = tracked.active_execution().map(|held| held.id) else { continue };
@@ -333,10 +333,10 @@ impl JobTable {
                 && tracked.journal_requested_at.is_none_or(long_ago)
             {
                 tracked.journal_requested_at = Some(now);
-                silent = true;
+                is_due = true;
             }
         }
-        silent
+        is_due
     }
 
     /// Records that the log of an execution grew, which restarts the timeout for its finalization.

@@ -46,17 +46,17 @@ pub(super) fn transition(contact: ContactState, timing: &Timing) -> Option<Liven
 
 /// Returns true if the last contact is long enough ago to display the execution as suspect. No
 /// event records this state.
-pub(crate) fn is_suspect(silent: Duration, timing: &Timing) -> bool {
-    silent >= timing.suspect
+pub(crate) fn is_suspect(since_contact: Duration, timing: &Timing) -> bool {
+    since_contact >= timing.suspect
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn silent(seconds: u64) -> ContactState {
-        let silent = Duration::from_secs(seconds);
-        ContactState { since_contact: silent, overdue: None, disconnected: false, pure: false }
+    fn without_contact(seconds: u64) -> ContactState {
+        let since_contact = Duration::from_secs(seconds);
+        ContactState { since_contact, overdue: None, disconnected: false, pure: false }
     }
 
     fn due(contact: ContactState) -> Option<LivenessTransition> {
@@ -65,21 +65,22 @@ mod tests {
 
     #[test]
     fn missing_contact_is_displayed_before_it_is_recorded() {
-        assert_eq!(due(silent(59)), None);
+        assert_eq!(due(without_contact(59)), None);
         assert!(is_suspect(Duration::from_secs(45), &Timing::default()));
-        assert_eq!(due(silent(60)), Some(LivenessTransition::Disconnected));
+        assert_eq!(due(without_contact(60)), Some(LivenessTransition::Disconnected));
     }
 
     #[test]
     fn pure_work_is_lost_after_three_minutes() {
-        let pure = |seconds| ContactState { disconnected: true, pure: true, ..silent(seconds) };
+        let pure =
+            |seconds| ContactState { disconnected: true, pure: true, ..without_contact(seconds) };
         assert_eq!(due(pure(179)), None);
         assert_eq!(due(pure(180)), Some(LivenessTransition::ContactTimeout));
     }
 
     #[test]
     fn mutating_work_is_lost_only_after_its_deadline() {
-        let disconnected = ContactState { disconnected: true, ..silent(86_400) };
+        let disconnected = ContactState { disconnected: true, ..without_contact(86_400) };
         assert_eq!(due(disconnected), None);
         let overdue =
             |seconds| ContactState { overdue: Some(Duration::from_secs(seconds)), ..disconnected };
@@ -89,8 +90,10 @@ mod tests {
 
     #[test]
     fn connected_execution_gets_time_to_stop_after_its_deadline() {
-        let overdue =
-            |seconds| ContactState { overdue: Some(Duration::from_secs(seconds)), ..silent(0) };
+        let overdue = |seconds| ContactState {
+            overdue: Some(Duration::from_secs(seconds)),
+            ..without_contact(0)
+        };
         assert_eq!(due(overdue(599)), None);
         assert_eq!(due(overdue(600)), Some(LivenessTransition::DeadlinePassed));
     }

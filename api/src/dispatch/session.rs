@@ -118,7 +118,7 @@ impl Session {
 
     /// Wakes the long poll. Returns false if no long poll waits, or if its caller has disconnected.
     pub(crate) fn wake(&mut self, wake: Wake) -> bool {
-        self.long_poll.take().is_some_and(|parked| parked.send(wake).is_ok())
+        self.long_poll.take().is_some_and(|waiter| waiter.send(wake).is_ok())
     }
 
     /// Returns true if another agent process waits in this session's long poll. Two processes of
@@ -129,7 +129,7 @@ impl Session {
 
     /// Returns true if a long poll waits and its caller is still connected.
     pub(crate) fn has_long_poll(&self) -> bool {
-        self.long_poll.as_ref().is_some_and(|parked| !parked.is_closed())
+        self.long_poll.as_ref().is_some_and(|waiter| !waiter.is_closed())
     }
 }
 

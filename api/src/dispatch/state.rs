@@ -163,10 +163,10 @@ impl DispatchState {
             // A runner with a long poll receives the offer immediately. Among the runners with a
             // long poll, the runner with the most free slots comes first.
             runners.sort_by_cached_key(|id| {
-                let parked = self.runners.get(*id).and_then(|entry| entry.session.as_ref());
-                let parked = parked.is_some_and(Session::has_long_poll);
+                let session = self.runners.get(*id).and_then(|entry| entry.session.as_ref());
+                let has_long_poll = session.is_some_and(Session::has_long_poll);
                 std::cmp::Reverse((
-                    parked,
+                    has_long_poll,
                     self.capacity(*id, now, timing).map_or(0, |capacity| capacity.free),
                 ))
             });

@@ -143,10 +143,11 @@ fn overdue(job: JobId, tracked: &TrackedJob, now: Moment, timing: &Timing) -> Ve
 }
 
 fn disconnected_since(entry: &RunnerEntry, now: Moment, timing: &Timing) -> Option<Timestamp> {
-    let silent = now.instant.saturating_duration_since(entry.effective_contact);
+    let since_contact = now.instant.saturating_duration_since(entry.effective_contact);
     let parked = entry.session.as_ref().is_some_and(Session::has_long_poll);
     let recorded = entry.runner.disconnected_since.is_some() || entry.runner.revoked;
-    (!parked && !recorded && silent >= timing.runner_disconnected).then(|| now.wall - silent)
+    (!parked && !recorded && since_contact >= timing.runner_disconnected)
+        .then(|| now.wall - since_contact)
 }
 
 #[cfg(test)]
@@ -316,7 +317,7 @@ mod tests {
         let now = dispatch.moment().instant;
         let session = Session { slots: 1, ..Session::new(SessionId(Ulid(1)), 1, 1) };
         dispatch.state().open_session(RUNNER, session, now);
-        let silent = Poll {
+        let without_jobs = Poll {
             session_id: SessionId(Ulid(1)),
             generation: 1,
             free_slots: 1,
@@ -326,20 +327,23 @@ mod tests {
             disabled: None,
         };
         let running = vec![Running { job: JOB, execution: EXECUTION, phase: None, log_len: 0 }];
-        let speaks = Poll { running, ..silent.clone() };
+        let with_jobs = Poll { running, ..without_jobs.clone() };
         advance(Duration::from_secs(59)).await;
         assert!(
-            dispatch.apply_poll(RUNNER, &silent).is_ok(),
+            dispatch.apply_poll(RUNNER, &without_jobs).is_ok(),
             "the runner may be about to start the job"
         );
         // after a minute the server requests the runner's journal, at most once a minute
         advance(Duration::from_secs(1)).await;
-        assert_eq!(dispatch.apply_poll(RUNNER, &silent), Err(SessionError::JournalRequired));
-        assert!(dispatch.apply_poll(RUNNER, &silent).is_ok(), "the journal may be on its way");
-        advance(Duration::from_secs(60)).await;
-        assert!(dispatch.apply_poll(RUNNER, &speaks).is_ok());
+        assert_eq!(dispatch.apply_poll(RUNNER, &without_jobs), Err(SessionError::JournalRequired));
         assert!(
-            dispatch.apply_poll(RUNNER, &silent).is_ok(),
+            dispatch.apply_poll(RUNNER, &without_jobs).is_ok(),
+            "the journal may be on its way"
+        );
+        advance(Duration::from_secs(60)).await;
+        assert!(dispatch.apply_poll(RUNNER, &with_jobs).is_ok());
+        assert!(
+            dispatch.apply_poll(RUNNER, &without_jobs).is_ok(),
             "the runner has just named the execution"
         );
     }

@@ -1,7 +1,7 @@
 //! Gauges of the whole installation, read from the projections at each scrape.
 use sqlx::Row as _;
 
-use crate::{state::App, usecases::steps::settle::APPROVAL_TTL};
+use crate::{state::App, usecases::steps::complete::APPROVAL_TTL};
 
 /// Items that wait for a user.
 pub(super) struct Open {

@@ -113,7 +113,7 @@ pub(crate) async fn diff(
     let from = which.from.unwrap_or(to.saturating_sub(1));
     let after = config(app, &state, to).await?;
     let published = published(&state, to)?;
-    let reach = match &which.install {
+    let impact = match &which.install {
         Some(install) => {
             let of = filter::install(app, install).await?;
             if app.engine.load::<Install>(of).await?.app != Some(id) {
@@ -136,7 +136,7 @@ pub(crate) async fn diff(
         }
     };
     let diff = Diff { ignored_settings: show::ignored_settings(&after), ..diff };
-    Ok(show::with_impact(diff, reach))
+    Ok(show::with_impact(diff, impact))
 }
 
 async fn config(app: &App, state: &AppState, version: u32) -> Result<Arc<Config>, Problem> {

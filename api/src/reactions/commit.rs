@@ -22,7 +22,7 @@ use crate::{
     state::App,
     usecases::{
         builds, runs,
-        steps::{self, settle},
+        steps::{self, complete},
     },
 };
 
@@ -99,7 +99,7 @@ pub(super) fn classify(code: Code) -> FailureClass {
         | Code::Forbidden
         | Code::NotOffered
         | Code::MethodNotAllowed
-        | Code::EnrolmentUsed
+        | Code::EnrolmentRedeemed
         | Code::SessionSuperseded
         | Code::SessionUnknown
         | Code::SessionJournalRequired
@@ -300,10 +300,10 @@ async fn attempt_until_no_conflict(
 async fn attempt(app: &App, call: &Call, commit: ReactionCommit) -> Result<(), Problem> {
     let done = match commit {
         ReactionCommit::QueueBuild(build) => builds::queue(app, call, build).await,
-        ReactionCommit::CompleteBuild(job, _) => builds::settle(app, call, job).await,
+        ReactionCommit::CompleteBuild(job, _) => builds::complete(app, call, job).await,
         ReactionCommit::Provision(install) => runs::provision(app, call, install).await,
         ReactionCommit::AdvanceRun(run) => steps::go_on(app, call, run).await,
-        ReactionCommit::CompleteStep(job) => settle::settle(app, call, job).await,
+        ReactionCommit::CompleteStep(job) => complete::complete(app, call, job).await,
     };
     done.map(|_| ())
 }
@@ -319,7 +319,7 @@ async fn give_up(
     let result = match commit {
         ReactionCommit::AdvanceRun(run) => return advance_by_effect(app, guard, run).await,
         ReactionCommit::CompleteStep(job) => {
-            settle::give_up(app, guard, job, &problem.detail).await
+            complete::give_up(app, guard, job, &problem.detail).await
         }
         ReactionCommit::QueueBuild(build) | ReactionCommit::CompleteBuild(_, build)
             if classify(problem.code) == FailureClass::Impossible =>

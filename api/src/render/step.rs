@@ -45,12 +45,12 @@ pub(crate) async fn render_first_job(
     job: JobId,
     artifact: Option<Artifact>,
 ) -> Result<RenderResult, Problem> {
-    let scene = StepContext::load(app, unit, run, step).await?;
+    let context = StepContext::load(app, unit, run, step).await?;
     let kind = match step.spec.operation {
         Operation::Apply | Operation::Destroy => JobKind::Plan,
         Operation::Execute => JobKind::Action,
     };
-    scene.work(app, step, job, artifact, kind, None).await
+    context.work(app, step, job, artifact, kind, None).await
 }
 
 /// Renders the job that applies exactly the approved plan.
@@ -63,8 +63,8 @@ pub(crate) async fn render_apply_job(
     artifact: Option<Artifact>,
     plan: &StepPlan,
 ) -> Result<RenderResult, Problem> {
-    let scene = StepContext::load(app, unit, run, step).await?;
-    scene.work(app, step, job, artifact, JobKind::Apply, Some(plan)).await
+    let context = StepContext::load(app, unit, run, step).await?;
+    context.work(app, step, job, artifact, JobKind::Apply, Some(plan)).await
 }
 
 /// Name of the component whose state a step changes.

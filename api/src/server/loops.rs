@@ -52,7 +52,7 @@ pub(super) async fn start(
     supervise(loops, app, "grants", move |app| {
         grants::run(app.pool.clone(), app.stopping.clone(), grant_queue.clone())
     });
-    supervise(loops, app, "answers", move |app| {
+    supervise(loops, app, "idempotent_responses", move |app| {
         idempotent_responses::run(app.pool.clone(), app.stopping.clone(), response_queue.clone())
     });
     supervise(loops, app, "liveness", liveness::run);

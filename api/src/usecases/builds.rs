@@ -29,7 +29,7 @@ pub(crate) async fn queue(app: &App, call: &Call, build: BuildId) -> Result<Done
 }
 
 /// Completes a build with the result of its job.
-pub(crate) async fn settle(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
+pub(crate) async fn complete(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
     app.engine.transact(call, move |unit| complete_build(unit, job).boxed()).await
 }
 

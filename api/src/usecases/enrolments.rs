@@ -63,7 +63,7 @@ pub(crate) async fn revoke(
                         "cannot revoke the token: {runner} already enrolled with it; if you do not know this \
                          runner, revoke the runner: `stead runners revoke {runner}`"
                     );
-                    Problem::new(Code::EnrolmentUsed, detail)
+                    Problem::new(Code::EnrolmentRedeemed, detail)
                 }
                 (other, _) => other.into(),
             })

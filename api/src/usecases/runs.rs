@@ -321,9 +321,9 @@ async fn retry_remaining(
     by: Actor,
     reason: Option<String>,
 ) -> Result<RunId, Problem> {
-    let undone = state.remaining_work();
+    let work = state.remaining_work();
     let done = || Problem::new(Code::NoChanges, "cannot retry the run: it has no remaining work");
-    if undone.is_empty() {
+    if work.is_empty() {
         return Err(done());
     }
     let now = unit.load::<Install>(request.install).await?.config_version;
@@ -336,8 +336,8 @@ async fn retry_remaining(
         return Err(Problem::new(Code::Rejected, detail));
     }
     let (cause, kind) = (Cause::Retry { run }, request.kind);
-    let action = undone.actions.first().cloned();
-    let remaining = RunRequest { kind, scope: Scope::Remaining(undone), action, cause, reason };
+    let action = work.actions.first().cloned();
+    let remaining = RunRequest { kind, scope: Scope::Remaining(work), action, cause, reason };
     plan_and_admit(app, unit, request.install, remaining, by).await?.ok_or_else(done)
 }
 

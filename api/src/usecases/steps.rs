@@ -17,7 +17,7 @@ use crate::{
     state::App,
 };
 
-pub(crate) mod settle;
+pub(crate) mod complete;
 
 /// Maximum length of a failure detail, in bytes. Longer text might exceed the size of an event.
 const MAX_DETAIL_BYTES: usize = 4096;

@@ -91,9 +91,9 @@ pub(super) fn scope(config: &Config, toggles: &Toggles, scope: Scope) -> Result<
                 vec![field(message)],
             ))
         }
-        Scope::Remaining(mut undone) => {
-            undone.deploy.retain(|name| !disabled.contains(name));
-            Ok(Scope::Remaining(undone))
+        Scope::Remaining(mut remaining) => {
+            remaining.deploy.retain(|name| !disabled.contains(name));
+            Ok(Scope::Remaining(remaining))
         }
         Scope::Changed | Scope::Everything => Ok(scope),
     }

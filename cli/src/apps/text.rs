@@ -101,9 +101,9 @@ fn change_text(change: &Change, screen: &Screen) -> String {
         "removed" => ("-", Tone::Bad),
         _ => ("~", Tone::Attention),
     };
-    let named = match change.what == change.name {
+    let named = match change.kind == change.name {
         true => change.name.clone(),
-        false => format!("{} {}", change.what, change.name),
+        false => format!("{} {}", change.kind, change.name),
     };
     let mut text = format!("  {} {named}\n", screen.paint(tone, sign));
     for field in &change.fields {
@@ -133,11 +133,11 @@ mod tests {
     #[test]
     fn diff_has_one_line_per_field() {
         let diff = serde_json::from_value(json!({"from": 1, "changes": [
-            {"change": "changed", "what": "input", "name": "size",
+            {"change": "changed", "kind": "input", "name": "size",
              "fields": [{"field": "default", "before": "2", "after": "3"}]},
-            {"change": "added", "what": "sandbox", "name": "sandbox"},
-            {"change": "changed", "what": "component", "name": "cache", "fields": [{"field": "source"}]},
-            {"change": "removed", "what": "action", "name": "smoke", "fields": []},
+            {"change": "added", "kind": "sandbox", "name": "sandbox"},
+            {"change": "changed", "kind": "component", "name": "cache", "fields": [{"field": "source"}]},
+            {"change": "removed", "kind": "action", "name": "smoke", "fields": []},
         ]}));
         let expected = "\
 From version 1 to this directory:

@@ -233,7 +233,7 @@ pub(crate) async fn rollback(context: &CommandContext, args: Rollback) -> Result
     let diff = context.client.diff(&install.app.to_string(), &query).await?;
     if context.screen.output == Output::Table && !context.screen.is_quiet() {
         context.screen.print_one(&diff, |screen| {
-            let inputs = diff.impact.iter().flat_map(|reach| &reach.inputs).collect::<Vec<_>>();
+            let inputs = diff.impact.iter().flat_map(|impact| &impact.inputs).collect::<Vec<_>>();
             diff_text(&diff, screen) + &inputs_text(&inputs, to, inputs_of)
         })?;
     }
@@ -250,7 +250,7 @@ pub(crate) fn inputs_text(differ: &[&InputDifference], to: u32, inputs_of: Optio
     }
     let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "(not set)".into());
     let line = |d: &&InputDifference| {
-        format!("  {}: {}, at version {to} {}\n", d.name, value(&d.now), value(&d.then))
+        format!("  {}: {}, at version {to} {}\n", d.name, value(&d.after), value(&d.before))
     };
     format!(
         "\nThe rollback keeps these inputs; `--inputs-of {to}` uses the earlier values:\n{}",

@@ -135,7 +135,7 @@ impl HistoryBuilder {
             self.install.evolve(domain_event.clone());
             return;
         };
-        let before = ComponentChange::settled(&self.install, name, run);
+        let before = ComponentChange::completed(&self.install, name, run);
         self.install.evolve(domain_event.clone());
         let earlier = self.run(run).components.remove(name.unwrap_or(SANDBOX));
         let change = earlier.unwrap_or(before).with(&self.install, name, domain_event);

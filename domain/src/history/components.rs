@@ -52,7 +52,7 @@ pub(super) struct ComponentChange {
 impl ComponentChange {
     /// Creates the change before the run's next event. If the run has already started an apply, the
     /// version before that apply counts.
-    pub(super) fn settled(install: &Install, name: Option<&str>, run: RunId) -> ComponentChange {
+    pub(super) fn completed(install: &Install, name: Option<&str>, run: RunId) -> ComponentChange {
         let (before, apply_open) = match name {
             Some(name) => {
                 match install.before_apply.get(name).filter(|before| before.by.run == run) {

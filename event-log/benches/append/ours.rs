@@ -115,7 +115,7 @@ fn commit(id: String, number: u64) -> Commit {
     let mut commit = Commit::of(meta, vec![Write { stream, expected: 0, events: vec![event] }]);
     let principal = "prn_01ARZ3NDEKTSV4RRFFQ69G5FAV".into();
     commit.key =
-        Some(IdempotencyKey { principal, key: command, request_hash: [7; 32], answer: None });
+        Some(IdempotencyKey { principal, key: command, request_hash: [7; 32], response: None });
     commit
 }
 

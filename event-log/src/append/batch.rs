@@ -93,7 +93,7 @@ impl Batch {
             request_hash: key.request_hash,
             first,
             last,
-            answer: key.answer.as_ref().map(ToString::to_string),
+            response: key.response.as_ref().map(ToString::to_string),
         }));
         for guard in &intake.consumers {
             if !self.consumers.contains(guard) {

@@ -30,7 +30,7 @@ pub(crate) struct UsedKey {
     pub request_hash: String,
     pub first: i64,
     pub last: i64,
-    pub answer: Option<Value>,
+    pub response: Option<Value>,
 }
 
 impl Conflicts {
@@ -69,7 +69,7 @@ impl Conflicts {
                 AppendError::KeyUsed {
                     first_position: number(used.first),
                     last_position: number(used.last),
-                    response: used.answer.clone(),
+                    response: used.response.clone(),
                 }
             } else {
                 AppendError::KeyMismatch

@@ -11,7 +11,7 @@ pub(super) fn acknowledge_before_commit(
     commits: &mut [PendingCommit],
     stale: &StaleStreams,
 ) {
-    if !has(Fault::AnswerBeforeCommit) {
+    if !has(Fault::RespondBeforeCommit) {
         return;
     }
     let (commit_no, recorded_at) = (batch.head.commit_no, batch.head.recorded_at);

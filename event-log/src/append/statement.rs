@@ -214,7 +214,7 @@ mod tests {
                 request_hash: [0; 32],
                 first: 1,
                 last: 1,
-                answer: None,
+                response: None,
             });
             batch.stale_keys.push(StaleKey { principal: text(), key: text() });
             let (expected, owner_epoch) = (id, 1);

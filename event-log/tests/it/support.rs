@@ -62,8 +62,7 @@ pub fn commit(id: &str, expected: u64, events: u64) -> Commit {
 pub fn with_key(key: &str, request: u8, mut commit: Commit) -> Commit {
     let response = Some(serde_json::json!({ "key": key }));
     let (principal, key) = ("prn_1".into(), key.into());
-    commit.key =
-        Some(IdempotencyKey { principal, key, request_hash: [request; 32], answer: response });
+    commit.key = Some(IdempotencyKey { principal, key, request_hash: [request; 32], response });
     commit
 }
 

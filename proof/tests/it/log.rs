@@ -4,7 +4,7 @@
 use ed25519_dalek::SigningKey;
 use proof::{
     Hash,
-    bundle::{Base64, Bundle, Content, Event, FORMAT, Others, Since, Subject},
+    bundle::{Base64, Bundle, Content, Event, FORMAT, OtherEntries, Since, Subject},
     chain,
     checkpoint::Checkpoint,
     key::VerifierKey,
@@ -108,7 +108,7 @@ impl Log {
         }
     }
 
-    pub fn others(&self, subject: &Subject, from: u64) -> Others {
+    pub fn others(&self, subject: &Subject, from: u64) -> OtherEntries {
         let is_of = |name: String| match subject {
             Subject::Position(_) => false,
             Subject::Stream(stream) => *stream == name,
@@ -117,7 +117,7 @@ impl Log {
         let positions =
             (from..=self.size()).filter(|at| !is_of(name(&self.events[*at as usize - 1])));
         let entries = positions.map(|at| Base64(self.leaf(at).canonical())).collect();
-        Others { from, edge: self.before(from), entries }
+        OtherEntries { from, edge: self.before(from), entries }
     }
 
     pub fn bundle(&self, subject: Subject, since: Option<u64>, from: Option<u64>) -> Bundle {

@@ -43,11 +43,11 @@ impl JobDir {
     }
     /// File with the pending approval request of the job.
     pub fn approval_request(&self) -> PathBuf {
-        self.0.join("question.json")
+        self.0.join("approval-request.json")
     }
     /// File with the decision on the approval request.
     pub fn approval_decision(&self) -> PathBuf {
-        self.0.join("answer.json")
+        self.0.join("approval-decision.json")
     }
     /// Disk space reserved for the final report.
     pub fn reserve(&self) -> PathBuf {

@@ -214,10 +214,10 @@ pub struct InputDifference {
     pub name: String,
     /// Earlier value. Absent if the input was not set at that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub then: Option<String>,
+    pub before: Option<String>,
     /// Current value. Absent if the input is not set now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub now: Option<String>,
+    pub after: Option<String>,
 }
 
 /// Planned operation on a component or on the sandbox.
@@ -235,7 +235,7 @@ pub struct Change {
     /// Type of the difference: `added`, `changed` or `removed`.
     pub change: String,
     /// Kind of the item, for example `component`, `input`, `sandbox` or `action`. The set is open.
-    pub what: String,
+    pub kind: String,
     /// Name of the item, unique within its kind.
     pub name: String,
     /// Fields with different values. Empty for an item that was added or removed.

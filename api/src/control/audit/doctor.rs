@@ -132,10 +132,10 @@ impl Doctor {
         }
         let remaining = erasure::remaining_copies(app).await?;
         self.finish_check("erasure", remaining, None);
-        let parked = dead_letters::progress(&app.pool).await?.dead_letters;
-        if parked > 0 {
+        let dead_letters = dead_letters::progress(&app.pool).await?.dead_letters;
+        if dead_letters > 0 {
             self.findings.push(format!(
-                "policies: {parked} dead letters; see the reasons in the server's log"
+                "policies: {dead_letters} dead letters; see the reasons in the server's log"
             ));
         }
         Ok(())

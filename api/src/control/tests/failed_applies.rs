@@ -144,10 +144,10 @@ async fn rollback_without_a_run_makes_a_failed_install_active() {
     let (from, to_version, install) = (Some(2), Some(1), Some("acme".to_owned()));
     let which = DiffQuery { from, to: to_version, install, ..DiffQuery::default() };
     let impacts = owner.diff("shop", &which).await.unwrap().impact;
-    let differ = |name: &str, then: Option<&str>, now: Option<&str>| InputDifference {
+    let differ = |name: &str, before: Option<&str>, after: Option<&str>| InputDifference {
         name: name.into(),
-        then: then.map(str::to_owned),
-        now: now.map(str::to_owned),
+        before: before.map(str::to_owned),
+        after: after.map(str::to_owned),
     };
     let differences = [differ("size", Some("2"), None), differ("zones", None, Some("3"))];
     assert_eq!(impacts[0].inputs, differences);

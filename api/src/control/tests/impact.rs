@@ -77,15 +77,15 @@ pub(super) async fn deploy_desired_state(started: &Started, id: InstallId) {
 }
 
 /// Formats each impact: the install's name and version, and its planned operations or the problem.
-fn impact_lines(reach: &[Impact]) -> Vec<String> {
-    let one = |reach: &Impact| {
+fn impact_lines(impact: &[Impact]) -> Vec<String> {
+    let one = |impact: &Impact| {
         let plans: Vec<_> =
-            reach.plans.iter().map(|plan| format!("{} {}", plan.operation, plan.name)).collect();
-        let suffix = if reach.provisioned { "" } else { " (nothing there)" };
-        let problem = reach.problem.clone().unwrap_or_default();
-        format!("{}@{}{suffix}: {}{problem}", reach.name, reach.config_version, plans.join(", "))
+            impact.plans.iter().map(|plan| format!("{} {}", plan.operation, plan.name)).collect();
+        let suffix = if impact.provisioned { "" } else { " (nothing there)" };
+        let problem = impact.problem.clone().unwrap_or_default();
+        format!("{}@{}{suffix}: {}{problem}", impact.name, impact.config_version, plans.join(", "))
     };
-    reach.iter().map(one).collect()
+    impact.iter().map(one).collect()
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn dry_run_reports_the_plan_of_each_install_and_changes_nothing() {
     );
     let other = would(bundle("2")).await;
     assert_eq!((other.diff.from, other.diff.to, other.version), (Some(1), None, 2));
-    let changed: Vec<_> = other.diff.changes.iter().map(|c| (&*c.what, &*c.name)).collect();
+    let changed: Vec<_> = other.diff.changes.iter().map(|c| (&*c.kind, &*c.name)).collect();
     assert_eq!(changed, [("component", "base")]);
     assert_eq!(impact_lines(&other.diff.impact)[0], "acme@1: apply base, apply shop");
     // A removed component is destroyed after its dependents have changed.

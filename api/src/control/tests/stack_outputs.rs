@@ -91,8 +91,8 @@ async fn runner_outputs_override_those_of_the_vendor() {
     let many = enrol(&started, &token, json!({"big": "x".repeat(70_000)})).await;
     assert_eq!((many.0, &many.1["errors"][0]["field"]), (422, &json!("stack_outputs")));
     let arns = json!({"breakglass": "arn:1"});
-    let brought = json!({"region": "eu-2", "account_id": "1", "arns": arns});
-    let response = enrol(&started, &token, brought).await;
+    let given = json!({"region": "eu-2", "account_id": "1", "arns": arns});
+    let response = enrol(&started, &token, given).await;
     assert_eq!(response.0, 200, "{}", response.1);
     let (stack, account) = state().await;
     let expected = json!({"vpc_id": "vpc-1", "region": "eu-2", "subnets": ["a", "b"], "account_id": "1", "arns": arns});

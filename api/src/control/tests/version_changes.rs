@@ -255,8 +255,8 @@ async fn rollback_reports_the_inputs_that_it_keeps() {
         owner.update_install("acme", &update_to(2, &[("size", Some("5"))])).await.unwrap().run;
     cancel_run(&owner, run.unwrap()).await;
     let back = owner.update_install("acme", &update_to(1, &[])).await.unwrap();
-    let (name, then, now) = ("size".into(), Some("2".into()), Some("5".into()));
-    assert_eq!(back.kept_inputs, [InputDifference { name, then, now }]);
+    let (name, before, after) = ("size".into(), Some("2".into()), Some("5".into()));
+    assert_eq!(back.kept_inputs, [InputDifference { name, before, after }]);
 }
 
 #[tokio::test]
@@ -267,7 +267,7 @@ async fn impact_on_one_install_names_no_other() {
     owner.sync("shop", bundle_with("2", "size", "2"), false).await.unwrap();
     let which = DiffQuery { install: Some("acme".into()), ..DiffQuery::default() };
     let diff = owner.diff("shop", &which).await.unwrap();
-    let names: Vec<_> = diff.impact.iter().map(|reach| reach.name.as_str()).collect();
+    let names: Vec<_> = diff.impact.iter().map(|impact| impact.name.as_str()).collect();
     assert_eq!((names, diff.remaining_installs), (vec!["acme"], None));
     let which = DiffQuery { install: Some("initech".into()), ..DiffQuery::default() };
     assert_eq!(rejection(owner.diff("shop", &which).await).0, 404);

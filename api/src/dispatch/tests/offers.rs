@@ -27,8 +27,8 @@ async fn offer_is_resent_until_acknowledged_and_renewed_when_it_expires() {
     assert!(!waiting.is_finished());
     tokio::time::advance(Duration::from_secs(16)).await;
     dispatch.state().on_tick(dispatch.moment(), dispatch.timing());
-    let anew = waiting.await.unwrap().unwrap();
-    assert_eq!(offered(anew), [job(7)]);
+    let next = waiting.await.unwrap().unwrap();
+    assert_eq!(offered(next), [job(7)]);
 }
 
 #[tokio::test(start_paused = true)]

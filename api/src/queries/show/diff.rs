@@ -19,7 +19,7 @@ pub(crate) fn diff(before: Option<(u32, &AppConfig)>, to: Option<u32>, after: &A
     let actions = difference.actions.iter().map(|part| ("action", part));
     let around = difference.around.iter().map(|around| (around.kind, &around.part));
     let all = inputs.chain(sandbox).chain(components).chain(actions).chain(around);
-    let changes = all.filter_map(|(what, part)| change(what, part)).collect();
+    let changes = all.filter_map(|(kind, part)| change(kind, part)).collect();
     Diff { from: before.map(|(version, _)| version), to, changes, ..Diff::default() }
 }
 
@@ -48,7 +48,7 @@ fn impact_to_wire(reached: InstallImpact) -> Impact {
     Impact { install, name, config_version, provisioned: is_there, plans, problem, inputs }
 }
 
-fn change(what: &str, part: &PartChange) -> Option<Change> {
+fn change(kind: &str, part: &PartChange) -> Option<Change> {
     let change = match part.change {
         Was::Added => "added",
         Was::Changed => "changed",
@@ -56,7 +56,7 @@ fn change(what: &str, part: &PartChange) -> Option<Change> {
         Was::Unchanged => return None,
     };
     let fields = part.why.iter().map(field).collect();
-    Some(Change { change: change.into(), what: what.into(), name: part.name.clone(), fields })
+    Some(Change { change: change.into(), kind: kind.into(), name: part.name.clone(), fields })
 }
 
 fn field(why: &ChangeReason) -> FieldChange {

@@ -94,36 +94,36 @@ fn affected_by_text_search(config: &Config, input: &str) -> BTreeSet<String> {
     let written = [format!(".nuon.inputs.inputs.{input}"), format!(".nuon.install.inputs.{input}")];
     let sandbox =
         [".nuon.sandbox.outputs".to_string(), ".nuon.install.sandbox.outputs".to_string()];
-    let mut reached = BTreeSet::new();
+    let mut changed = BTreeSet::new();
     // All jobs have the environment of the runner.
     if config.app.runner.as_ref().is_some_and(|r| texts_contain(r.env_vars.values(), &written)) {
-        reached.extend(config.app.components.iter().map(|component| component.name.clone()));
-        reached.extend(config.app.sandbox.iter().map(|_| SANDBOX.to_string()));
-        return reached;
+        changed.extend(config.app.components.iter().map(|component| component.name.clone()));
+        changed.extend(config.app.sandbox.iter().map(|_| SANDBOX.to_string()));
+        return changed;
     }
     let moves = config.app.sandbox.as_ref().is_some_and(|s| module_contains(&s.module, &written));
-    reached.extend(moves.then(|| SANDBOX.to_string()));
+    changed.extend(moves.then(|| SANDBOX.to_string()));
     for component in &config.app.components {
         if module_contains(&component.module, &written)
             || (moves && module_contains(&component.module, &sandbox))
         {
-            reached.insert(component.name.clone());
+            changed.insert(component.name.clone());
         }
     }
     loop {
-        let before = reached.len();
+        let before = changed.len();
         for component in &config.app.components {
             let outputs = |name: &String| {
                 let written = [format!(".nuon.components.{name}.outputs")];
                 component.dependencies.contains(name)
                     || module_contains(&component.module, &written)
             };
-            if reached.iter().any(outputs) {
-                reached.insert(component.name.clone());
+            if changed.iter().any(outputs) {
+                changed.insert(component.name.clone());
             }
         }
-        if reached.len() == before {
-            return reached;
+        if changed.len() == before {
+            return changed;
         }
     }
 }

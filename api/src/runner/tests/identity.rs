@@ -41,7 +41,7 @@ async fn token_enrols_one_key_only() {
     let again = world.enrol(&token, &ours, purpose).await.ok();
     assert_eq!(first["runner"], again["runner"]);
     assert_eq!(first["log_id"], world.app.engine.log().log_id());
-    world.enrol(&token, &key(), purpose).await.rejected(409, "enrolment_used");
+    world.enrol(&token, &key(), purpose).await.rejected(409, "enrolment_redeemed");
 }
 
 #[tokio::test]

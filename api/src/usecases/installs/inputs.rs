@@ -50,17 +50,17 @@ pub(crate) async fn of_version(
     }
 }
 
-/// Inputs whose values differ between `then` and `now`.
+/// Inputs whose values differ between `before` and `after`.
 pub(crate) fn differences(
-    then: &BTreeMap<String, String>,
-    now: &BTreeMap<String, String>,
+    before: &BTreeMap<String, String>,
+    after: &BTreeMap<String, String>,
 ) -> Vec<InputDifference> {
-    let names: BTreeSet<&String> = then.keys().chain(now.keys()).collect();
-    let differs = names.into_iter().filter(|name| then.get(*name) != now.get(*name));
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let differs = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
     differs
         .map(|name| {
-            let (then, now) = (then.get(name).cloned(), now.get(name).cloned());
-            InputDifference { name: name.clone(), then, now }
+            let (before, after) = (before.get(name).cloned(), after.get(name).cloned());
+            InputDifference { name: name.clone(), before, after }
         })
         .collect()
 }

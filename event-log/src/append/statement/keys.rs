@@ -11,7 +11,7 @@ pub(crate) struct KeyRow {
     pub request_hash: [u8; 32],
     pub first: u64,
     pub last: u64,
-    pub answer: Option<String>,
+    pub response: Option<String>,
 }
 
 /// Key of a stale commit. The commit may be stale because an earlier attempt wrote it.
@@ -23,7 +23,7 @@ pub(crate) struct StaleKey {
 /// SQL aggregate whose JSON [`crate::append::conflicts::UsedKey`] reads.
 const REPORT: &str = "json_agg(json_build_object('principal', principal, 'key', idempotency_key, \
     'request_hash', encode(request_hash, 'hex'), 'first', first_position, 'last', last_position, \
-    'answer', response))";
+    'response', response))";
 
 /// Adds the guard: no claimed key is in use. An expired key is not in use.
 pub(super) fn guard(sql: &mut StatementBuilder, keys: &[KeyRow], now: DateTime<Utc>) {
@@ -68,7 +68,7 @@ pub(super) fn insert(
         ("request_hash", sql.column(keys.iter().map(|row| &row.request_hash[..]))),
         ("first", sql.column(keys.iter().map(|row| bigint(row.first)))),
         ("last", sql.column(keys.iter().map(|row| bigint(row.last)))),
-        ("answer", sql.column(keys.iter().map(|row| row.answer.as_deref()))),
+        ("response", sql.column(keys.iter().map(|row| row.response.as_deref()))),
     ];
     let expire_at = sql.value(expire_at);
     sql.cte("command", || {
@@ -77,7 +77,7 @@ pub(super) fn insert(
         format!(
             "insert into log_command (principal, idempotency_key, request_hash, first_position, last_position,
          response, expires_at)
-  select u.principal, u.key, u.request_hash, u.first, u.last, u.answer::json, {expire_at}
+  select u.principal, u.key, u.request_hash, u.first, u.last, u.response::json, {expire_at}
     from head, {rows}{conflict}"
         )
     });

@@ -22,7 +22,7 @@ use crate::{
 pub(crate) const APPROVAL_TTL: chrono::TimeDelta = chrono::TimeDelta::days(7);
 
 /// Completes a step with the result of its job. Idempotent.
-pub(crate) async fn settle(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
+pub(crate) async fn complete(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
     app.engine.transact(call, move |unit| complete_step(unit, job).boxed()).await
 }
 

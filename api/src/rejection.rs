@@ -230,7 +230,7 @@ impl From<EnrolmentError> for Problem {
             EnrolmentError::NotFound => Code::TokenUnknown,
             EnrolmentError::Expired => Code::TokenExpired,
             EnrolmentError::Revoked => Code::TokenRevoked,
-            EnrolmentError::AlreadyUsed => Code::EnrolmentUsed,
+            EnrolmentError::AlreadyUsed => Code::EnrolmentRedeemed,
             EnrolmentError::AlreadyIssued => Code::Rejected,
         };
         Problem::new(code, error.to_string())
