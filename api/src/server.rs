@@ -45,7 +45,7 @@ use crate::{
     write_behind,
 };
 
-/// Timeout for the end of the loops.
+/// Maximum time that a shutdown waits for the background loops to end.
 const LOOPS_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct Server {

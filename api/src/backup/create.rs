@@ -298,8 +298,8 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // A complete backup is no longer under this path, or has been packed. The keys that were
-        // copied to an incomplete backup must not remain.
+        // After a success, the directory was renamed or packed into `out`. After a failure, its
+        // copies of the keys must not remain.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

@@ -93,7 +93,7 @@ pub(crate) struct JobEventRecord {
 pub(crate) struct JobTable {
     jobs: HashMap<JobId, TrackedJob>,
     /// Queued jobs without an open offer, by target and kind. The dispatcher thus skips a kind that
-    /// no runner accepts, whatever the number of its jobs.
+    /// no runner accepts, regardless of the number of its jobs.
     waiting: HashMap<(Target, JobKind), BTreeMap<u64, JobId>>,
     by_runner: HashMap<RunnerId, BTreeSet<JobId>>,
 }
