@@ -17,7 +17,7 @@ pub struct BenchOptions {
 }
 
 impl BenchOptions {
-    /// `[--quick] [--json] [--rounds N] [--seconds N]`
+    /// Reads `[--quick] [--json] [--rounds N] [--seconds N]` from the command line.
     pub fn read() -> BenchOptions {
         let quick = has("--quick");
         let number = |name: &str| argument(name).map(|value| value.parse::<u64>().expect(name));

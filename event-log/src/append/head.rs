@@ -51,7 +51,8 @@ pub(crate) enum ForeignWrites {
 }
 
 impl Head {
-    /// Reads the head, with its edge from stored nodes and at most 255 leaves. `None`: the database has no log.
+    /// Reads the head, with its edge from stored nodes and at most 255 leaves. Returns `None` if
+    /// the database has no log.
     pub(crate) async fn read(connection: &mut PgConnection) -> Result<Option<Head>, LogError> {
         let Some(mut head) = Head::read_row(connection).await? else { return Ok(None) };
         head.edge = edge(connection, head.position).await.map_err(|error| {
@@ -95,7 +96,8 @@ impl Head {
                 ForeignWrites::Unknown
             }
         } else {
-            // Too many events; or another history, because the database was restored while this server ran.
+            // There are too many events, or the history differs because the database was restored
+            // while this server ran.
             new.edge = edge(connection, new.position).await?;
             ForeignWrites::Unknown
         };
