@@ -89,7 +89,6 @@ impl Server {
         Server::start_with(options, system_clock()).await
     }
 
-    /// Starts the server with the given clock.
     async fn start_with(options: Options, clock: Clock) -> Result<Server, StartError> {
         // Binds the listeners first, because a port in use is a common error and is cheap to
         // detect.

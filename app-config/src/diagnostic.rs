@@ -76,7 +76,6 @@ impl Diagnostic {
         Diagnostic { severity, code, file, line, column, length, message, remedy }
     }
 
-    /// Returns the finding with a location.
     #[must_use]
     pub fn at(self, file: &str, place: Location) -> Self {
         let Location { line, column, length } = place;

@@ -1,4 +1,5 @@
-//! A test campaign: a driver changes an install repeatedly while the campaign kills the processes of Stead.
+//! A test campaign: a driver changes an install repeatedly while the campaign kills the processes
+//! of Stead.
 //!
 //! ```text
 //! driver   set-inputs · publish and upgrade · rollback, each as soon as the previous run has ended

@@ -185,7 +185,6 @@ impl TrackedJob {
         self.work().map(|work| TimeDelta::milliseconds(work.queue_ttl_ms.cast_signed()))
     }
 
-    /// Returns true if the log of this execution is finalized.
     pub(crate) fn is_log_finalized(&self, execution: ExecutionId) -> bool {
         self.job.logs.iter().any(|log| log.execution == execution)
     }

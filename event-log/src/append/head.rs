@@ -142,8 +142,8 @@ impl Head {
     }
 }
 
-/// Awaits a response of the database. A timeout counts as a broken connection: TCP itself reports a silent network only
-/// after a quarter of an hour.
+/// Awaits a response of the database. A timeout counts as a broken connection: TCP itself reports a
+/// silent network only after a quarter of an hour.
 pub(crate) async fn with_timeout<T>(
     limit: Duration,
     response: impl Future<Output = Result<T, sqlx::Error>>,
@@ -182,8 +182,8 @@ async fn connect_without_timeout(
          select set_config('synchronous_commit', 'on', false) \
           where current_setting('synchronous_commit') = 'off'";
     connection.execute(settings).await?;
-    // The lock timeout is shorter than the response timeout: then the database reports that nothing was written,
-    // and the batch is not in doubt.
+    // The lock timeout is shorter than the response timeout: then the database reports that nothing
+    // was written, and the batch is not in doubt.
     let lock_timeout = (response_timeout / 2).as_millis().max(1);
     connection.execute(&*format!("set lock_timeout = {lock_timeout}")).await?;
     Ok(connection)
