@@ -25,7 +25,7 @@ use crate::{
 
 /// Interval between progress messages of the dump.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
-/// Timeout of the wait for table locks.
+/// Timeout for table locks.
 const LOCK_TIMEOUT: &str = "30s";
 
 /// Creates a backup of a data directory, the archives of its log, and its database. `out` appears
