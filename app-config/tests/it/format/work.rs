@@ -7,7 +7,7 @@ pub struct Action {
     name: String,
     display_name: Option<String>,
     description: Option<String>,
-    /// Duration up to `60m`. The default is `5m`.
+    /// Timeout, up to `60m`. The default is `5m`.
     timeout: Option<String>,
     triggers: Option<Vec<Trigger>>,
     steps: Vec<Step>,
