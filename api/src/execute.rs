@@ -101,7 +101,8 @@ impl Engine {
         Err(Problem::new(Code::Conflict, detail))
     }
 
-    /// State of an aggregate for a response, not for a decision, because the cache may be outdated.
+    /// State of an aggregate for a response. Decisions must not use it, because the cache may be
+    /// outdated.
     pub async fn load<D: Decider>(&self, id: impl ToString) -> Result<D, Problem> {
         let loaded = self.log.load::<D>(&id.to_string()).await?;
         Ok(D::clone(&loaded.state))

@@ -46,7 +46,7 @@ mod tasks;
 mod usecases;
 mod write_behind;
 
-// Single names for the other crates: everything else of these modules is private to this crate.
+// Public items for the other crates. Everything else in these modules is private to this crate.
 pub use auth::OWNER_TOKEN;
 pub use clock::system_clock;
 pub use execute::Call;

@@ -97,7 +97,7 @@ codes! {
     LogQuotaExceeded = 507 "log_quota_exceeded", "Log quota exceeded";
 }
 
-/// A problem that is sent to the caller.
+/// Problem that is sent to the caller.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
     /// Code, with its status and title.
@@ -106,7 +106,7 @@ pub struct Problem {
     pub detail: String,
     /// Errors of single fields.
     pub errors: Vec<FieldProblem>,
-    /// Members that this code adds to the body.
+    /// Extension members of the body that this problem code defines.
     pub members: Vec<(&'static str, Value)>,
     pub headers: Vec<(header::HeaderName, HeaderValue)>,
 }
@@ -134,13 +134,13 @@ impl Problem {
         Problem { errors, ..Problem::new(Code::Invalid, detail) }
     }
 
-    /// Adds a member of this code, such as `expected`.
+    /// Adds an extension member that this problem code defines, such as `expected`.
     pub fn with(mut self, key: &'static str, value: impl Into<Value>) -> Self {
         self.members.push((key, value.into()));
         self
     }
 
-    /// Adds a header, such as `Range`. An invalid value is left out.
+    /// Adds a header, such as `Range`. Skips an invalid value.
     pub fn header(mut self, name: header::HeaderName, value: impl std::fmt::Display) -> Self {
         if let Ok(value) = HeaderValue::from_str(&value.to_string()) {
             self.headers.push((name, value));

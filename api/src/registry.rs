@@ -3,7 +3,7 @@
 //! ```text
 //! DATA/registry/<app>/<component>/    one OCI image layout per component, readable by any OCI tool
 //!   oci-layout  index.json  blobs/sha256/…
-//! DATA/registry/.uploads/             incomplete uploads, deleted at every start
+//! DATA/registry/.uploads/             incomplete uploads; a start deletes abandoned ones
 //! ```
 mod manifests;
 mod repository;

@@ -38,7 +38,6 @@ pub(crate) mod token;
 /// chunk.
 const CHUNK_BODY_BYTES: usize = CHUNK_MAX_BYTES + 4096;
 
-/// All routes of the Runner API.
 pub(crate) fn routes() -> OpenApiRouter<App> {
     let calls = OpenApiRouter::new()
         .routes(routes!(enrol::enrol))

@@ -45,7 +45,7 @@ use crate::{
     write_behind,
 };
 
-/// Timeout for the end of the loops.
+/// Maximum time that a shutdown waits for the background loops to end.
 const LOOPS_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct Server {
@@ -89,7 +89,6 @@ impl Server {
         Server::start_with(options, system_clock()).await
     }
 
-    /// Starts the server with the given clock.
     async fn start_with(options: Options, clock: Clock) -> Result<Server, StartError> {
         // Binds the listeners first, because a port in use is a common error and is cheap to
         // detect.

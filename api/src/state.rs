@@ -27,7 +27,7 @@ use crate::{
 #[derive(Clone)]
 pub struct App(Arc<Inner>);
 
-/// Parts of the server.
+/// State of the server, which all clones of [`App`] share.
 pub struct Inner {
     /// Connections to the database, as the role that inserts and selects.
     pub pool: PgPool,
@@ -99,7 +99,7 @@ impl App {
     }
 
     /// Connections for creating tables: connections of the owner if configured, or else connections
-    /// of the server. The server's role may also have the right.
+    /// of the server. The server's role may also be permitted to create tables.
     pub fn owner(&self) -> &PgPool {
         self.owner.as_ref().unwrap_or(&self.pool)
     }

@@ -33,7 +33,7 @@ struct App {
     templates: Vec<String>,
 }
 
-/// A figure, its target, and the unit of both.
+/// Measured figure with its name, its target, and the unit of both.
 struct Bar(&'static str, f64, f64, &'static str);
 
 fn main() {

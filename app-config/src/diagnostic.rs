@@ -25,7 +25,7 @@ pub struct Location {
     pub line: u32,
     /// Column in characters, from 1.
     pub column: u32,
-    /// Number of characters on that line.
+    /// Length in characters from `column`, up to the end of the line.
     pub length: u32,
 }
 
@@ -39,7 +39,7 @@ pub struct Diagnostic {
     pub file: String,
     pub line: u32,
     pub column: u32,
-    /// Number of characters from `column`.
+    /// Length in characters from `column`, up to the end of the line.
     pub length: u32,
     pub message: String,
     /// Remedy. May be empty for a warning.
@@ -76,7 +76,6 @@ impl Diagnostic {
         Diagnostic { severity, code, file, line, column, length, message, remedy }
     }
 
-    /// Returns the finding with a location.
     #[must_use]
     pub fn at(self, file: &str, place: Location) -> Self {
         let Location { line, column, length } = place;
@@ -93,9 +92,9 @@ impl Diagnostic {
     }
 }
 
-/// Replaces control characters other than newlines, and bidirectional controls, with U+FFFD. A text
-/// from a directory must not control the reader's terminal or change the order of the displayed
-/// characters.
+/// Replaces control characters other than newlines, and bidirectional controls, with U+FFFD. A
+/// string from an app directory must not control the reader's terminal or change the order of the
+/// displayed characters.
 fn plain(text: impl Into<String>) -> String {
     let is_bidirectional = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let is_control = |c: char| (c.is_control() && c != '\n') || is_bidirectional(c);

@@ -32,7 +32,7 @@ pub enum ChangeReason {
     /// A key in the part's file changed. An absent value means that the config does not have the
     /// key.
     Setting { key: String, before: Option<Value>, after: Option<Value> },
-    /// A key with a long or sensitive text changed. The text itself is not shown.
+    /// A key with a long or sensitive string changed. The string itself is not shown.
     Text { key: String },
     /// A file that the part names has different bytes.
     File { path: String },
@@ -289,7 +289,7 @@ fn settings(key: &str, old: &Value, new: &Value, why: &mut Vec<ChangeReason>) {
     why.push(ChangeReason::Setting { key: key.to_string(), before, after });
 }
 
-/// True for a text of several lines or over 200 bytes, which is too long to show in a list.
+/// True for a string of several lines or over 200 bytes, which is too long to show in a list.
 fn is_long(value: &Value) -> bool {
     value.as_str().is_some_and(|text| text.len() > 200 || text.trim_end().contains('\n'))
 }

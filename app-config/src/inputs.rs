@@ -65,8 +65,8 @@ fn suggestion(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }
 
-/// Resolves every declared input to a text: the given value, else the default, else an empty
-/// text. Templates see all declared inputs, always as texts (`"8"`, `"true"`, `["a"]`). A
+/// Resolves every declared input to a string: the given value, else the default, else an empty
+/// string. Templates see all declared inputs, always as strings (`"8"`, `"true"`, `["a"]`). A
 /// default that is a template may read only inputs whose values are not templates.
 ///
 /// # Errors
@@ -186,7 +186,7 @@ fn resolve_input(input: &Input, given: Option<&Value>) -> Result<Resolved, Input
     Err(type_error(input, &text))
 }
 
-/// Checks that a text is empty or a valid value of an input.
+/// Checks that a string is empty or a valid value of an input.
 pub(crate) fn check_value(input: &Input, text: &str) -> Result<(), InputProblem> {
     if text.is_empty() || accepts(input.kind, text) { Ok(()) } else { Err(type_error(input, text)) }
 }
@@ -200,7 +200,7 @@ fn type_error(input: &Input, text: &str) -> InputProblem {
     InputProblem::IllTyped { name: input.name.clone(), expected: expected_type(input.kind), found }
 }
 
-/// True if a text is a valid value of this kind.
+/// True if a string is a valid value of this kind.
 pub(crate) fn accepts(kind: InputKind, text: &str) -> bool {
     match kind {
         InputKind::String => true,

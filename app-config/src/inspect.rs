@@ -83,7 +83,7 @@ pub fn inspect(name: &str, app: &Tree, reading: &Reading) -> Value {
     })
 }
 
-/// Returns `None` for an empty text, which counts as absent.
+/// Returns `None` for an empty string, which counts as absent.
 fn non_empty(word: &str) -> Option<&str> {
     Some(word).filter(|word| !word.is_empty())
 }

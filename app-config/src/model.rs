@@ -52,7 +52,7 @@ pub(crate) const PLUGIN_KINDS: [(&str, &str); 9] = [
 pub struct AppConfig {
     pub metadata: Metadata,
     pub input_groups: Vec<InputGroup>,
-    /// Sorted by name.
+    /// Inputs, sorted by name.
     pub inputs: Vec<Input>,
     pub sandbox: Option<Sandbox>,
     pub runner: Option<Runner>,
@@ -60,9 +60,9 @@ pub struct AppConfig {
     pub roles: Vec<Role>,
     pub policies: Vec<Policy>,
     pub secrets: Vec<Secret>,
-    /// Sorted by name.
+    /// Components, sorted by name.
     pub components: Vec<Component>,
-    /// Sorted by name.
+    /// Actions, sorted by name.
     pub actions: Vec<Action>,
     pub runbooks: Vec<Runbook>,
     /// Installs that the directory describes.
@@ -243,9 +243,9 @@ pub struct Sandbox {
 /// Source of a module directory.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Source {
-    /// `OWNER/NAME`, or `.` for the app directory itself.
+    /// Repository: `OWNER/NAME`, or `.` for the app directory itself.
     pub repo: String,
-    /// Relative to the root of the repository. `.` is the root.
+    /// Directory relative to the root of the repository. `.` is the root.
     pub directory: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,

@@ -150,7 +150,7 @@ fn variables(
         if interface.variables.contains_key(given) {
             continue;
         }
-        // A mistyped name can only mean a variable without a value.
+        // A mistyped name can only refer to a variable that has no value yet.
         let open = interface.variables.keys().filter(|known| !module.vars.contains_key(*known));
         let message = format!("the module of `{name}` has no variable `{given}`");
         let (severity, remedy) = match nearest(given, open.map(String::as_str)) {

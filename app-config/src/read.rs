@@ -47,7 +47,7 @@ use self::reader::{Reader, ReaderResult};
 #[derive(Debug, Clone, Default)]
 pub struct Reading {
     pub config: AppConfig,
-    /// Sorted: errors first, then by file, line and column.
+    /// All findings, sorted: errors first, then by file, line and column.
     pub diagnostics: Vec<Diagnostic>,
     /// URLs of remote texts that the directory names but does not contain; see [`remote_path`].
     pub remotes: Vec<String>,

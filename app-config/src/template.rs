@@ -1,7 +1,7 @@
 //! Templates with the semantics of Go's `text/template`, rendered over an install's state.
 //!
-//! Only a text that contains `{{` and `.nuon` (or `.stead`, Stead's name for the same data) is
-//! rendered. Any other text stays as it is, because files of other tools have their own braces.
+//! Only text that contains `{{` and `.nuon` (or `.stead`, Stead's name for the same data) is
+//! rendered. Any other text stays unchanged, because files of other tools have their own braces.
 //! Rendering is strict: a missing field is an error with a location. `index` and `dig` tolerate a
 //! missing key. Only Go's own functions and the sprig functions that real configs use exist; an
 //! unknown function is a parse error. Limits bound the time and memory of every template.
@@ -116,7 +116,7 @@ impl Default for Limits {
     }
 }
 
-/// True if a text is a template: it contains `{{`, and `.nuon` or `.stead`.
+/// True if the text is a template: it contains `{{`, and `.nuon` or `.stead`.
 pub fn is_template(text: &str) -> bool {
     text.contains("{{") && (text.contains(".nuon") || text.contains(".stead"))
 }
@@ -157,7 +157,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// Parses a text, whether or not it reads the state.
+    /// Parses text, whether or not it reads the state.
     ///
     /// # Errors
     /// If the syntax is invalid, a function or variable is unknown, or the text exceeds a limit.
@@ -194,7 +194,7 @@ impl Template {
     }
 }
 
-/// Renders a text if it is a template. Otherwise returns it unchanged.
+/// Renders text if it is a template. Otherwise returns it unchanged.
 ///
 /// `state` is an object with the key `nuon`. Its data is also available under `stead`.
 ///

@@ -1,4 +1,4 @@
-//! A text and its location in the app directory, so that an error can name the location.
+//! Text with its location in the app directory, so that an error can name the location.
 use std::{collections::BTreeMap, ops::Range};
 
 use serde::{Serialize, Serializer};
@@ -64,7 +64,7 @@ fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default()
 }
 
-/// A text of the config that may contain templates. Serialized as a plain string.
+/// Text of the config that may contain templates. Serialized as a plain string.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Text {
     pub value: String,

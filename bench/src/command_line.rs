@@ -17,7 +17,7 @@ pub struct BenchOptions {
 }
 
 impl BenchOptions {
-    /// `[--quick] [--json] [--rounds N] [--seconds N]`
+    /// Reads `[--quick] [--json] [--rounds N] [--seconds N]` from the command line.
     pub fn read() -> BenchOptions {
         let quick = has("--quick");
         let number = |name: &str| argument(name).map(|value| value.parse::<u64>().expect(name));
@@ -53,7 +53,7 @@ pub fn check_arguments(usage: &str) {
     }
 }
 
-/// Returns false if the help is requested.
+/// Checks the arguments against the usage. Returns false if they request the help.
 fn are_valid(usage: &str, words: impl Iterator<Item = String>) -> Result<bool, String> {
     let known: Vec<&str> = usage.split_whitespace().collect();
     let takes = |word: &str| {

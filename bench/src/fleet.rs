@@ -46,7 +46,7 @@ pub struct Options {
 
 const USAGE: &str = "stead-bench-fleet [--runners N] [--quick] [--json]";
 
-/// Runs `scripts/bench fleet`.
+/// Entry point of `scripts/bench fleet`.
 pub fn main() {
     check_arguments(USAGE);
     let (otherwise, window_s) = if has("--quick") { (500, 10) } else { (10_000, 60) };

@@ -24,7 +24,7 @@ use crate::{
 
 const USAGE: &str = "stead-bench-http [--quick] [--json] [--rounds N] [--seconds N]";
 
-/// Runs `scripts/bench http`.
+/// Entry point of `scripts/bench http`.
 pub fn main() {
     check_arguments(USAGE);
     block_on(run(BenchOptions::read()));

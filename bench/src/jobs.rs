@@ -30,7 +30,7 @@ use crate::{
 
 const USAGE: &str = "stead-bench-jobs [--quick] [--json] [--rounds N] [--seconds N] [--npm DIR]";
 
-/// Runs `scripts/bench jobs`. DIR is the directory in which `bench/npm` was installed.
+/// Entry point of `scripts/bench jobs`. DIR is the directory in which `bench/npm` was installed.
 pub fn main() {
     check_arguments(USAGE);
     block_on(run(BenchOptions::read()));

@@ -1,4 +1,5 @@
-//! A test campaign: a driver changes an install repeatedly while the campaign kills the processes of Stead.
+//! A test campaign: a driver changes an install repeatedly while the campaign kills the processes
+//! of Stead.
 //!
 //! ```text
 //! driver   set-inputs · publish and upgrade · rollback, each as soon as the previous run has ended
@@ -30,7 +31,7 @@ const PAUSE_MS: u64 = 5_000;
 /// Timeout for the operations that are in progress at the last kill.
 const SETTLE: Duration = Duration::from_secs(240);
 
-/// Usage: `stead-bench-kills [N]`. N is the number of kills.
+/// Entry point of `scripts/kills`. Usage: `stead-bench-kills [N]`. N is the number of kills.
 pub fn main() -> ExitCode {
     let kills = std::env::args().nth(1).and_then(|number| number.parse().ok()).unwrap_or(50);
     if !tests::terraform_or_skip() {

@@ -29,7 +29,7 @@ pub struct Options {
 
 const USAGE: &str = "stead-bench-load [--quick] [--json] [--append FILE]";
 
-/// Runs `scripts/bench`. FILE contains the output of the append benchmark.
+/// Entry point of `scripts/bench`. FILE contains the output of the append benchmark.
 pub fn main() {
     check_arguments(USAGE);
     let json = has("--json");

@@ -29,7 +29,7 @@ use crate::{
 
 const USAGE: &str = "stead-bench-logs [--quick] [--json] [--rounds N] [--seconds N]";
 
-/// Runs `scripts/bench logs`.
+/// Entry point of `scripts/bench logs`.
 pub fn main() {
     check_arguments(USAGE);
     block_on(run(BenchOptions::read()));

@@ -1,5 +1,6 @@
 //! Injects faults around a log, one at a time, in an order that a seed determines. After every few
-//! faults, the oracle checks the log. Tests with injected bugs show that the oracle detects them.
+//! faults, the oracle checks the log. Tests with injected faults of the program show that the
+//! oracle detects them.
 //!
 //! ```text
 //!  callers ──▶ balancer ──▶ server 1 ──▶ proxy 1 ─┐
@@ -43,6 +44,8 @@ struct Options {
     fault: Option<String>,
 }
 
+/// Entry point of `scripts/nemesis`.
+///
 /// Usage: `stead-bench-nemesis [SECONDS] [--hours N] [--seed N] [--fault FAULT]`.
 pub fn main() -> ExitCode {
     let options = match Options::read() {

@@ -22,7 +22,6 @@ const MAX_CONCURRENT: usize = 64;
 
 pub struct RunnerPool(Vec<Agent>);
 
-/// Result of [`RunnerPool::work`].
 pub struct Worked {
     /// Time from each job's claim to its acknowledged end.
     pub calls: Vec<Duration>,

@@ -20,7 +20,7 @@ use crate::{
 
 const USAGE: &str = "stead-bench-scale [--quick] [--large] [--json]";
 
-/// Runs `scripts/bench scale`.
+/// Entry point of `scripts/bench scale`.
 pub fn main() {
     check_arguments(USAGE);
     block_on(run(BenchOptions::read(), has("--large")));

@@ -38,7 +38,7 @@ struct Times {
 
 const USAGE: &str = "stead-bench-start [--quick] [--json] [--rounds N]";
 
-/// Runs `scripts/bench start`.
+/// Entry point of `scripts/bench start`.
 pub fn main() {
     check_arguments(USAGE);
     block_on(run(BenchOptions::read()));

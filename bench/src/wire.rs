@@ -14,7 +14,7 @@ use tokio::net::TcpSocket;
 
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// A caller from one address to one server, without TLS.
+/// Caller that connects from one address to one server, without TLS.
 pub struct Wire {
     from: Ipv4Addr,
     to: SocketAddr,

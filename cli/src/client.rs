@@ -120,8 +120,8 @@ impl Client {
         Ok(Client { http, server, token, seen, sanitizes: for_people })
     }
 
-    /// Sets whether the client replaces control characters in the texts of responses. Required for
-    /// output to a terminal.
+    /// Sets whether the client replaces control characters in the strings of responses. Required
+    /// for output to a terminal.
     pub fn sanitize_responses(self, for_people: bool) -> Self {
         Client { sanitizes: for_people, ..self }
     }
@@ -333,7 +333,7 @@ fn retry_after(response: &Response) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// Innermost cause of an error. The texts of reqwest repeat the address and hide the reason.
+/// Innermost cause of an error. The messages of reqwest repeat the address and hide the reason.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {

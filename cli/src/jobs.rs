@@ -187,7 +187,7 @@ pub(crate) fn resolution(resolved: &wire::Resolution) -> String {
     format!("as {} by {by} {}: {}", resolved.resolution, moment(&resolved.at), resolved.reason)
 }
 
-/// Text of a failure code. A code of a later version is shown as it is.
+/// Text of a failure code. A code of a later version is shown unchanged.
 pub(crate) fn failure_text<F: DeserializeOwned>(code: &str, text: fn(F) -> &'static str) -> String {
     serde_json::from_value(code.into())
         .map_or_else(|_| code.replace('_', " "), |known| text(known).into())

@@ -22,7 +22,7 @@ pub struct Screen {
     quiet: bool,
 }
 
-/// Meaning of a text, for the choice of its color.
+/// Meaning of a piece of text, which determines its color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Good,

@@ -1,7 +1,7 @@
 //! Personal data fields of each event type. The log encrypts each field with the keys of its data
 //! subjects. After the deletion of one of these keys, readers see [`ERASED`] in place of the value.
 //!
-//! A personal data field contains a text or any JSON value. No rule may depend on the value,
+//! A personal data field contains a string or any JSON value. No rule may depend on the value,
 //! because the key may be deleted.
 //!
 //! `schemas/erasure.txt` lists every free-text field of all events. A golden test fails for a field

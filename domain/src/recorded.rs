@@ -1,4 +1,4 @@
-//! Recorded events of all aggregates, decoded from the texts that the log stores.
+//! Recorded events of all aggregates, decoded from the strings that the log stores.
 use std::{fmt, str::FromStr};
 
 use serde::Deserialize;
@@ -118,7 +118,7 @@ pub struct RawEvent<'a> {
     pub aggregate: &'a str,
     /// Aggregate id.
     pub id: &'a str,
-    /// `aggregate.verb_past`.
+    /// Event type, in the form `aggregate.verb_past`.
     pub event_type: &'a str,
     /// Version of the payload, a number.
     pub version: &'a str,

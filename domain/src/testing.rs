@@ -142,7 +142,7 @@ fn verb<D: Decider>(event: &D::Event) -> &'static str {
     event.name().split_once('.').unwrap().1
 }
 
-/// Compares a text with a file under `schemas/`. If `UPDATE_GOLDEN` is set, writes the file first.
+/// Compares text with a file under `schemas/`. If `UPDATE_GOLDEN` is set, writes the file first.
 #[track_caller]
 pub fn golden(path: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas").join(path);

@@ -1,4 +1,5 @@
-//! Group commit: one task per process and log writes all waiting commits as a batch, one statement at a time.
+//! Group commit: one task per process and log writes all waiting commits as a batch, one statement
+//! at a time.
 //!
 //! ```text
 //!  queue ─▶ batch (numbered, hashed) ─▶ statement ─┬─ committed ─▶ send the next batch, publish, acknowledge

@@ -17,7 +17,6 @@ use super::{
 };
 use crate::{extract::Path, problem::Problem, registry::Repository, state::App};
 
-/// Header with the digest of the content.
 pub(super) const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
 /// Confirms that this is a registry and that the token is valid.

@@ -40,7 +40,7 @@ impl Assertions {
     /// [`Assertions::verify`].
     ///
     /// # Errors
-    /// 401.
+    /// 401 if the assertion cannot be parsed.
     pub(crate) fn subject(assertion: &str) -> Result<RunnerId, Problem> {
         let read: Option<UnverifiedSubject> = claims_unverified(assertion);
         read.map(|claims| claims.sub).ok_or_else(|| invalid("it cannot be parsed"))

@@ -30,7 +30,7 @@ use crate::problem::{Code, Problem};
 
 /// Maximum time that a request waits for the cache to reach a position.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(2);
-/// Number of archived streams that are read concurrently.
+/// Maximum number of archived streams that are read concurrently.
 const MAX_CONCURRENT: usize = 8;
 
 /// Principals, tokens and revoked runners, up to a position of the log.

@@ -25,7 +25,7 @@ use crate::{
 
 /// Interval between progress messages of the dump.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
-/// Timeout of the wait for table locks.
+/// Timeout for table locks.
 const LOCK_TIMEOUT: &str = "30s";
 
 /// Creates a backup of a data directory, the archives of its log, and its database. `out` appears
@@ -298,8 +298,8 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // A complete backup is no longer under this path, or has been packed. The keys that were
-        // copied to an incomplete backup must not remain.
+        // After a success, the directory was renamed or packed into `out`. After a failure, its
+        // copies of the keys must not remain.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

@@ -83,7 +83,6 @@ pub(super) fn optional_reason(reason: Option<String>) -> Result<Option<String>, 
     Ok(reason.filter(|reason| !reason.trim().is_empty()))
 }
 
-/// Returns a problem with one invalid field.
 pub(super) fn invalid_field(name: &str, message: &str, remedy: &str) -> Problem {
     let error = FieldProblem {
         field: Some(name.into()),

@@ -87,9 +87,9 @@ pub(crate) async fn idempotent(
             return Ok(store_response(&app, &key, response).await);
         }
         // Returns the response of a concurrent request with the same key, if that request
-        // succeeded. This request may also have failed after its commit, so its commit is looked up
-        // too. If that commit has no events and no stored response, nothing changed, so the failure
-        // is returned.
+        // succeeded. The failed request may also have been committed, so its own commit is looked
+        // up, too. If that commit has no events and no stored response, nothing changed, so the
+        // failure is returned.
         let did = earlier_response(&app, &key, route.as_str(), LookupTime::AfterFailure).await?;
         Ok(did.unwrap_or(response))
     };

@@ -56,13 +56,13 @@ fn bundle(mark: &str) -> Bytes {
     bundle_with(mark, "size", "{{ .nuon.inputs.inputs.size }}")
 }
 
-/// As [`bundle`], with the name of the required input and the value of the first component's
-/// `size`.
+/// Like [`bundle`], with a given name of the required input and a given value of the first
+/// component's `size`.
 fn bundle_with(mark: &str, input: &str, size: &str) -> Bytes {
     bundle_of(mark, input, Some(size))
 }
 
-/// As [`bundle_with`]. Without a size, the first component does not exist.
+/// Like [`bundle_with`]. Without a size, the first component does not exist.
 fn bundle_of(mark: &str, input: &str, size: Option<&str>) -> Bytes {
     let component = |name: &str, vars: &str| {
         format!(

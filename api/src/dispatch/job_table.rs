@@ -93,7 +93,7 @@ pub(crate) struct JobEventRecord {
 pub(crate) struct JobTable {
     jobs: HashMap<JobId, TrackedJob>,
     /// Queued jobs without an open offer, by target and kind. The dispatcher thus skips a kind that
-    /// no runner accepts, whatever the number of its jobs.
+    /// no runner accepts, regardless of the number of its jobs.
     waiting: HashMap<(Target, JobKind), BTreeMap<u64, JobId>>,
     by_runner: HashMap<RunnerId, BTreeSet<JobId>>,
 }
@@ -185,7 +185,6 @@ impl TrackedJob {
         self.work().map(|work| TimeDelta::milliseconds(work.queue_ttl_ms.cast_signed()))
     }
 
-    /// Returns true if the log of this execution is finalized.
     pub(crate) fn is_log_finalized(&self, execution: ExecutionId) -> bool {
         self.job.logs.iter().any(|log| log.execution == execution)
     }

@@ -155,8 +155,8 @@ impl Dispatch {
         changes
     }
 
-    /// Waits for a directive, at most for the requested time and as long as the leases allow. A
-    /// second poll of the same session releases the first poll.
+    /// Waits for a directive, for at most the requested time, and no longer than the leases allow.
+    /// A second poll of the same session releases the first poll.
     pub(crate) async fn long_poll(
         &self,
         runner: RunnerId,

@@ -28,8 +28,8 @@ pub(crate) async fn load(
     // sequence of its stream identifies the duplicate.
     let (tail, position) = (log.tail(), log.position());
     let open = [job_queue::all_waiting(pool).await?, job_queue::all_held(pool).await?].concat();
-    // The log of a requeued job's former execution can be open. Such a job keeps its place in the
-    // queue and its time there.
+    // The log of a requeued job's former execution can be open. Such a job keeps its position in
+    // the queue and the time at which it was queued.
     let loaded: HashSet<JobId> = open.iter().map(|row| row.job).collect();
     let open = open.into_iter().map(|row| (row.job, row.position, row.queued_at));
     let mut ended = timers::jobs_with_open_logs(pool).await?;

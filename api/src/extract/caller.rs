@@ -33,7 +33,7 @@ impl Caller {
     /// Checks that the caller has the role that a route of the Control API requires.
     ///
     /// # Errors
-    /// 403.
+    /// 403 if no role of the caller permits the route.
     pub(crate) fn authorize(&self, method: &str, route: &str) -> Result<(), Problem> {
         let needs = roles::required_role(method, route);
         if self.roles.iter().any(|role| needs.satisfied_by(*role)) {
@@ -48,7 +48,7 @@ impl Caller {
     /// streaming handler must call this regularly, so that a revoked token stops the stream.
     ///
     /// # Errors
-    /// 401 or 403.
+    /// 401 if the token is no longer valid, 403 if a role was revoked.
     pub(crate) fn recheck(&self, app: &App) -> Result<(), Problem> {
         app.principals.check_current(app.log())?;
         app.principals.check_still_valid((self.principal, self.token), &self.roles, app.now())

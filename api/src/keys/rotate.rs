@@ -41,7 +41,7 @@ pub fn rotate(
     let former = FormerKey {
         usage,
         key: replaced.key.verifying_key(),
-        // Only former manifest keys still sign, so other secret keys are not kept.
+        // Only former manifest keys still sign, so other secret keys are not stored.
         secret: (usage == KeyUse::Manifests).then(|| replaced.key.clone()),
         made_at: replaced.made_at,
         ended_at: until,

@@ -161,8 +161,8 @@ fn draft(path: &Path, line: &str) -> io::Result<PathBuf> {
     let mut file =
         fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
     writeln!(file, "{line}")?;
-    // If root rotates a key, the server must still be able to read the new file: it may run as another
-    // user.
+    // If root rotates a key, the server must still be able to read the new file: it may run as
+    // another user.
     if let Some(parent) = path.parent()
         && nix::unistd::geteuid().is_root()
     {

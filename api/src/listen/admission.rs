@@ -91,7 +91,7 @@ impl Admission {
         let (address, now, mut inner) = (Address::from(peer), Instant::now(), self.inner());
         let of_address = inner.by_address.get(&address).map_or(0, BTreeSet::len);
         let is_at_limit = of_address >= self.per_address;
-        // Evicting a connection of this address also frees a place on the listener.
+        // Evicting a connection of this address also frees capacity of the listener.
         let has_capacity = inner.open < self.connections + MAX_CLOSING
             && match is_at_limit {
                 true => inner.evict_of(address, now),
@@ -247,8 +247,8 @@ mod tests {
             // given a full listener with new connections only, when another caller connects
             let new_caller = admission.admit(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))).unwrap();
             held.retain(is_open);
-            // then the caller's connection usually survives half as many further connections as the
-            // listener has places
+            // then the caller's connection usually survives 50 further connections, half of the
+            // listener's limit
             for number in 0..50 {
                 held.extend(admission.admit(from(1_000 + round * 50 + number)));
                 held.retain(is_open);

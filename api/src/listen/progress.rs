@@ -116,7 +116,7 @@ impl Progress {
         self.waker.wake();
     }
 
-    /// Polls for the eviction of the connection.
+    /// Returns `Ready` when the connection is evicted. Until then, registers the task to wake.
     pub(crate) fn poll_evicted(&self, cx: &Context<'_>) -> Poll<()> {
         self.waker.register(cx.waker());
         if self.evicted.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }

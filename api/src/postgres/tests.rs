@@ -158,7 +158,7 @@ async fn the_server_may_read_and_add_events_and_never_change_them_also_after_a_r
     running.stop().await.unwrap();
 }
 
-/// given a cluster that was synced and used, but whose rename was lost
+/// The cluster was synced and used, but the rename of its directory was lost.
 #[tokio::test]
 async fn cluster_with_a_lost_rename_is_recovered() {
     let dir = data();

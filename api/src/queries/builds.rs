@@ -33,7 +33,6 @@ pub(crate) async fn list(
     Ok(Page { items, next })
 }
 
-/// Returns a build.
 pub(crate) async fn get(app: &App, caller: &Caller, build: BuildId) -> Result<Build, Problem> {
     caller.authorize("GET", "/v1/builds/{build}")?;
     let row = views::build(&app.pool, build).await?;

@@ -12,8 +12,8 @@ const PAGE: u32 = 500;
 /// Interval at which the token of an idle client is checked.
 const IDLE_CHECK: Duration = Duration::from_secs(1);
 
-/// Notifications as they are recorded, after a position or from now on. An error is the last item:
-/// the token is no longer valid.
+/// Streams notifications of new events, after a position or from now on. If the token becomes
+/// invalid, the stream ends with an error.
 pub(crate) fn follow(
     app: App,
     caller: Caller,

@@ -40,7 +40,7 @@ pub(crate) async fn list(
     Ok(Page { items, next })
 }
 
-/// Returns a job with its attempts and what it waits for.
+/// Returns a job with its attempts and the condition that it waits for.
 pub(crate) async fn get(app: &App, caller: &Caller, job: JobId) -> Result<Job, Problem> {
     caller.authorize("GET", "/v1/jobs/{job}")?;
     let row = views::job(&app.pool, job).await?.ok_or_else(|| Problem::not_found(job))?;

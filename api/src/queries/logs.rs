@@ -15,7 +15,7 @@ use crate::{extract::Caller, problem::Problem, state::App};
 /// Number of log bytes in memory at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// Log of one attempt, as far as it is stored.
+/// Stored part of the log of one attempt.
 pub(crate) struct AttemptLog {
     app: App,
     execution: ExecutionId,

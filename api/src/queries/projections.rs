@@ -63,14 +63,12 @@ async fn policies_status(app: &App) -> Result<Projection, Problem> {
     })
 }
 
-/// Returns the names of all projections.
 pub(crate) async fn projection_names(app: &App) -> Result<Vec<&'static str>, Problem> {
     let mut connection = app.pool.acquire().await?;
     let all = projections::list(&mut connection).await?;
     Ok(all.iter().map(|status| status.name).collect())
 }
 
-/// Checks that a projection exists.
 pub(crate) async fn check_exists(app: &App, name: &str) -> Result<(), Problem> {
     let all = projection_names(app).await?;
     if all.contains(&name) { Ok(()) } else { Err(unknown_projection(name, &all)) }

@@ -27,7 +27,6 @@ pub(crate) async fn list(
     Ok(Page { items, next })
 }
 
-/// Returns a runner.
 pub(crate) async fn get(app: &App, caller: &Caller, runner: RunnerId) -> Result<Runner, Problem> {
     caller.authorize("GET", "/v1/runners/{runner}")?;
     let missing = || Problem::not_found(runner);

@@ -33,7 +33,7 @@ pub(crate) async fn list(
     Ok(Page { items, next })
 }
 
-/// Returns a run with its steps and what each waits for.
+/// Returns a run with its steps and the condition that each step waits for.
 pub(crate) async fn get(app: &App, caller: &Caller, run: RunId) -> Result<Run, Problem> {
     caller.authorize("GET", "/v1/runs/{run}")?;
     let row = views::run(&app.pool, run).await?.ok_or_else(|| Problem::not_found(run))?;

@@ -42,8 +42,8 @@ pub enum ArtifactError {
     Manifest(#[from] ManifestError),
 }
 
-/// Deletes uploads without a write for [`ABANDONED_AFTER`]. Another server that shares the directory
-/// can still write the others.
+/// Deletes uploads without a write for [`ABANDONED_AFTER`]. Another server that shares the
+/// directory can still write the others.
 fn delete_abandoned(uploads: &Path) -> Result<(), ArtifactError> {
     for upload in fs::read_dir(uploads).map_err(at(uploads))? {
         let upload = upload.map_err(at(uploads))?;

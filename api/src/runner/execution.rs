@@ -16,10 +16,10 @@ use crate::{
     state::App,
 };
 
-/// Maximum number of checks whether this server has seen a claim.
+/// Maximum number of checks for a claim that this server has not seen yet.
 const CLAIM_CHECKS: u32 = 20;
 
-/// Interval between checks whether this server has seen a claim.
+/// Interval between checks for a claim that this server has not seen yet.
 const CLAIM_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Execution that a call names in its header.

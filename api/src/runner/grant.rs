@@ -28,9 +28,9 @@ use crate::{
     write_behind::grants,
 };
 
-/// Timeout of the wait until this server has read the claim.
+/// Maximum time to wait until this server has read the claim.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout of the wait for the dispatcher before the claim is read from the database.
+/// Maximum time to wait for the dispatcher before the claim is read from the database.
 const DISPATCH_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Builds the response to a claim. It contains all data with which the runner can verify the claim

@@ -26,9 +26,9 @@ use crate::{
     usecases::journal_heads,
 };
 
-/// Number of suspicious openings within [`SUSPICION_WINDOW`] that raise no alert. An opening is suspicious
-/// if it comes from another host, has another journal, or arrives while the previous process is
-/// alive. More openings indicate that two agents share a key.
+/// Number of suspicious openings within [`SUSPICION_WINDOW`] that raise no alert. An opening is
+/// suspicious if it comes from another host, has another journal, or arrives while the previous
+/// process is alive. More openings indicate that two agents share a key.
 const MAX_SUSPICIOUS: usize = 3;
 /// Number of past session ids kept per runner, to reject replayed openings. An opening is valid for
 /// up to ten minutes, and two agents that share a key open many sessions in that time.

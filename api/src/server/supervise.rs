@@ -88,7 +88,7 @@ pub(super) fn require(
     });
 }
 
-/// Returns the text of a panic, or a fixed text if it has none.
+/// Returns the message of a panic, or a fixed message if it has none.
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
     text.or_else(|| panic.downcast_ref::<String>().cloned())

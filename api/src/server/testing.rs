@@ -176,7 +176,6 @@ pub(crate) fn work(kind: JobKind, manifest: Digest) -> Work {
     Work { kind, class, attempts, manifest, origin, deadline_ms: 60_000, queue_ttl_ms: 60_000 }
 }
 
-/// Inputs of a build of this repository.
 pub(crate) fn build_inputs(repository: &str, source: &Digest) -> Value {
     json!({"component": "x", "repository": repository, "source": source})
 }

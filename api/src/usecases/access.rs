@@ -16,7 +16,7 @@ use crate::{
     state::App,
 };
 
-/// New token with its text. The log has only a hash of the text.
+/// New token with its secret value. The log has only a hash of the value.
 #[derive(Debug, Clone)]
 pub(crate) struct CreatedToken {
     /// Principal that the token identifies.

@@ -1,8 +1,8 @@
 //! Enrolment tokens: each one enrols a single runner.
 //!
-//! The text is `stead_enrol_<ULID>_<64 hexadecimal digits>`. The ULID names the stream of the
+//! A token is `stead_enrol_<ULID>_<64 hexadecimal digits>`. The ULID names the stream of the
 //! enrolment, so no table of tokens is needed. The digits are 256 random bits. The log stores only
-//! the SHA-256 of the text.
+//! the SHA-256 of the token.
 use domain::{
     digest::Digest,
     enrolment::{Enrolment, EnrolmentCommand, EnrolmentError, EnrolmentToken, Purpose},
@@ -22,7 +22,7 @@ const PREFIX: &str = "stead_enrol_";
 /// Lifetime of an enrolment token.
 pub(crate) const TTL: chrono::TimeDelta = chrono::TimeDelta::hours(1);
 
-/// New token with its text. The log has only a hash of the text.
+/// New token with its secret value. The log has only a hash of the value.
 #[derive(Debug, Clone)]
 pub struct NewEnrolment {
     pub id: TokenId,
@@ -85,7 +85,7 @@ pub(crate) async fn issue_in(
     Ok(NewEnrolment { id, token, expires_at })
 }
 
-/// Id in an enrolment token. `None` if the text is not an enrolment token.
+/// Id in an enrolment token. `None` if the string is not an enrolment token.
 pub(crate) fn id_of(token: &str) -> Option<TokenId> {
     let (ulid, secret) = token.strip_prefix(PREFIX)?.split_once('_')?;
     let plain = secret.len() == 64 && secret.bytes().all(|b| b.is_ascii_hexdigit());

@@ -244,7 +244,7 @@ pub(super) async fn release_finished(unit: &mut UnitOfWork, run: RunId) -> Resul
     Ok(())
 }
 
-/// Truncates a text so that it fits into an event with the other fields.
+/// Truncates a string so that it fits into an event with the other fields.
 pub(crate) fn truncated(text: &str) -> String {
     if text.len() <= MAX_DETAIL_BYTES {
         return text.to_owned();

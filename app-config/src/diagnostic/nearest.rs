@@ -1,11 +1,11 @@
 //! Suggestions for mistyped names.
 use strsim::osa_distance;
 
-/// Maximum length of a compared word in bytes. The cost of a comparison is the product of both
-/// lengths, and a longer word is not a typing mistake.
+/// Maximum length of a compared name in bytes. The cost of a comparison is the product of both
+/// lengths, and a longer name is not a typing mistake.
 const MAX_LENGTH: usize = 64;
 
-/// Most similar known word, if it is close enough for a suggestion.
+/// Most similar known name, if it is close enough for a suggestion.
 pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     if word.len() > MAX_LENGTH {
         return None;

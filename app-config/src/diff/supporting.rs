@@ -10,7 +10,7 @@ use crate::{model::AppConfig, text::Origin};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SupportingChange {
-    /// `role`, `policy`, `secret`, `runbook` …
+    /// Kind of the part: `role`, `policy`, `secret`, `runbook` …
     pub kind: &'static str,
     #[serde(flatten)]
     pub part: PartChange,

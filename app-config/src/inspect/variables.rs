@@ -12,9 +12,9 @@ use crate::{
 /// Field chains from the root of the state (`nuon.install.id`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Variables {
-    /// Found in the strings of TOML files.
+    /// Variables in the strings of TOML files.
     pub settings: BTreeSet<String>,
-    /// Found in all other text files.
+    /// Variables in all other text files.
     pub files: BTreeSet<String>,
 }
 

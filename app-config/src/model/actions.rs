@@ -49,7 +49,7 @@ pub struct ActionStep {
     pub source: Option<Source>,
 }
 
-/// Event or schedule that starts an action, or permission to start it by hand.
+/// Event or schedule that starts an action, or permission to start it manually.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Trigger {
     pub kind: TriggerKind,

@@ -4,7 +4,7 @@ use serde::Serialize;
 use super::{OperationRole, Source};
 use crate::text::{Origin, Text};
 
-/// `operation_roles.toml`.
+/// Contents of `operation_roles.toml`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct OperationRoles {
     pub kind: String,

@@ -1,4 +1,4 @@
-//! Content keys: a text, or `./file` for the text of a file. The base directory of `./file` depends
+//! Content keys: text, or `./file` for the text of a file. The base directory of `./file` depends
 //! on the kind of the file with the key, not on the location of that file.
 use std::collections::BTreeMap;
 
@@ -240,7 +240,7 @@ pub fn remote_path(url: &str) -> String {
 }
 
 /// Severity of a finding in this file. Roles, policies and readmes are not deployed, so their
-/// findings do not stop a version.
+/// findings do not prevent publishing.
 fn severity(file: &str) -> Severity {
     let deployed = file == "sandbox.toml" || ["components", "actions"].contains(&base(file));
     if deployed { Severity::Error } else { Severity::Warning }

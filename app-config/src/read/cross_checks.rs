@@ -116,8 +116,8 @@ fn references(config: &AppConfig, reader: &Reader<'_>) {
     for text in config.runner.iter().flat_map(|runner| runner.env_vars.values()) {
         text_refers(config, reader, text, Severity::Error);
     }
-    // These parts are not deployed, so they cannot stop a version. `undeployed_texts` checks their
-    // texts in the TOML files.
+    // These parts are not deployed, so they cannot prevent publishing. `undeployed_texts` checks
+    // their texts in the TOML files.
     let readme = config.metadata.readme.iter();
     let runbooks = config.runbooks.iter().flat_map(|runbook| {
         let steps = runbook.steps.iter().filter_map(|step| step.inline_contents.as_ref());

@@ -150,7 +150,7 @@ impl Names {
     }
 }
 
-/// Replaces each spelling of the install's id in a role's name with a fixed word.
+/// Replaces each spelling of the install's id in a role's name with the placeholder `INSTALL`.
 fn role_name(name: &str) -> String {
     let mut plain = String::new();
     let mut rest = name;

@@ -5,7 +5,7 @@ use crate::{
     model::{AppConfig, Runner, Source},
 };
 
-/// Words in types and in names of repositories and directories, with their cloud and platform.
+/// Keywords in types and in names of repositories and directories, with their cloud and platform.
 const WORDS: [(&str, &str, &str); 11] = [
     ("acs", "azure", "acs"),
     ("aks", "azure", "aks"),
@@ -20,7 +20,7 @@ const WORDS: [(&str, &str, &str); 11] = [
     ("google", "gcp", ""),
 ];
 
-/// Cloud and platform that a text names. `None` if it names no cloud or several.
+/// Cloud and platform that a string names. `None` if it names no cloud or several.
 fn named(text: &str) -> Option<(&'static str, Option<&'static str>)> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric()).map(str::to_ascii_lowercase);
     let mut clouds = Vec::new();

@@ -38,7 +38,7 @@ pub struct Reader<'t> {
     remotes: RefCell<BTreeSet<String>>,
     spans: RefCell<Spans>,
     unmodeled: RefCell<UnmodeledSettings>,
-    /// Number of schedules so far that never fire.
+    /// Number of schedules found so far that never fire.
     pub unmatched_schedules: Cell<usize>,
     /// Total size of named files so far. A file counts each time it is named.
     followed: Cell<usize>,

@@ -2,8 +2,8 @@
 //! whose name only rendering determines.
 //!
 //! The result of such a template would depend on the order of deploys. The component therefore
-//! comes after every component that does not depend on it. Of several such components, the one whose
-//! name sorts first comes last.
+//! comes after every component that does not depend on it. Of several such components, the one
+//! whose name sorts first comes last.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Node;

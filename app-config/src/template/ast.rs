@@ -87,7 +87,7 @@ pub enum Base {
 /// A number literal. It takes the type that its position requires, if possible.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Number {
-    /// `None` if the number has a fraction or is too large.
+    /// Integer value. `None` if the number has a fraction or is too large.
     pub int: Option<i64>,
     pub float: f64,
     /// True if the literal is written as a float. Where any type is allowed, it is then a float.

@@ -8,7 +8,7 @@ const MAX_VALUE_DEPTH: usize = 100;
 pub struct Budget {
     pub steps: u64,
     most: u64,
-    /// Maximum size of a text.
+    /// Maximum size of a string, in bytes.
     pub bytes: usize,
 }
 
@@ -25,7 +25,7 @@ impl Budget {
         Err(Fault::exec(at, format!("the template exceeds its limit of {} steps", self.most)))
     }
 
-    /// Spends steps for a text that is copied or compared.
+    /// Spends steps for a string that is copied or compared.
     pub fn text(&mut self, bytes: usize, at: usize) -> Result<(), Fault> {
         self.spend(bytes as u64 / 32, at)
     }

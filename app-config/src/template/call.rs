@@ -127,7 +127,6 @@ impl<'t> Run<'t> {
         self.fitting(kind, value)
     }
 
-    /// Returns the value if it has the required kind.
     fn fitting(&self, kind: Kind, value: Value) -> Result<Value, Fault> {
         let fits = match (kind, &value) {
             (Kind::Any, _) => true,

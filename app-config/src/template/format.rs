@@ -3,7 +3,8 @@ use std::fmt::Write as _;
 
 use super::value::Value;
 
-/// `%v`. Stops after `most` bytes, because a shared value can be long when printed.
+/// Formats a value like `%v`. Stops after `most` bytes, because a shared value can be long when
+/// printed.
 pub fn plain(value: &Value, out: &mut String, most: usize) {
     if out.len() > most {
         return;

@@ -17,8 +17,8 @@ pub struct Function {
 
 #[derive(Debug, Clone, Copy)]
 pub enum Behavior {
-    /// Function with two parameters: the evaluated arguments, and the maximum size of a text result
-    /// in bytes.
+    /// Function with two parameters: the evaluated arguments, and the maximum size of a string
+    /// result in bytes.
     Call(fn(&[Value], usize) -> Answer),
     /// Evaluates `and` or `or`. `on` is the truth value of the operand at which the evaluation
     /// stops.
@@ -78,7 +78,7 @@ const NOT: bool = false;
 const REST: bool = true;
 const WALKS: bool = true;
 
-/// Sorted by name.
+/// All functions, sorted by name.
 static FUNCTIONS: [Function; 38] = [
     choose("and", false),
     of("append", &[ANY, ANY], NOT, WALKS, sprig::append),

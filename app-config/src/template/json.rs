@@ -90,7 +90,7 @@ impl Writer<'_> {
     }
 
     /// Writes a JSON string. Like Go, escapes characters that could end a script in HTML, because
-    /// real texts rely on these escapes.
+    /// real templates rely on these escapes.
     fn text(&mut self, text: &str) {
         self.out.push('"');
         for c in text.chars() {

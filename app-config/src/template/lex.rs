@@ -16,7 +16,7 @@ pub struct Lexer<'s> {
 #[derive(Clone, Copy)]
 enum State {
     Text,
-    /// At opening braces.
+    /// The next characters are opening braces.
     Left,
     Action,
     Over,

@@ -215,7 +215,7 @@ pub fn truncated(float: f64) -> i64 {
 }
 
 /// Parses a decimal integer. A number that does not fit becomes the nearest `i64`, and an invalid
-/// text becomes zero.
+/// string becomes zero.
 pub fn clamped(written: &str) -> i64 {
     let digits = written.strip_prefix(['+', '-']).unwrap_or(written);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -1,6 +1,6 @@
 //! Strings and characters as Go writes them in source code.
 
-/// Quotes a text as `"…"`. With `ascii`, escapes every character that is not ASCII.
+/// Quotes a string as `"…"`. With `ascii`, escapes every character that is not ASCII.
 pub fn text(text: &str, ascii: bool) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -48,7 +48,7 @@ pub fn is_printed(c: char) -> bool {
     !format!("a{c}").escape_debug().any(|c| c == '\\')
 }
 
-/// True if a text can be quoted with back quotes.
+/// True if a string can be quoted with back quotes.
 pub fn fits_back_quotes(text: &str) -> bool {
     text.chars().all(|c| !matches!(c, '\u{feff}' | '`' | '\u{7f}') && (c >= ' ' || c == '\t'))
 }

@@ -127,7 +127,7 @@ pub fn lower(arguments: &[Value], _: usize) -> Answer {
 }
 
 /// `substr start end text`, in bytes. A negative start means the beginning, and the end must then
-/// exist. Otherwise, a negative or too large end means the end of the text.
+/// exist. Otherwise, a negative or too large end means the end of the string.
 pub fn substr(arguments: &[Value], _: usize) -> Answer {
     let [Value::Int(start), Value::Int(end), Value::Text(text)] = arguments else {
         return Err("requires two integers and a string".to_string());
@@ -164,7 +164,7 @@ fn replaced(mut bytes: &[u8]) -> String {
     }
 }
 
-/// `slice list start end`.
+/// `slice list start end`: the elements from index `start` up to, but not including, index `end`.
 pub fn slice(arguments: &[Value], _: usize) -> Answer {
     let Some((Value::List(items), bounds)) = arguments.split_first() else {
         return Err(wrong_type("a list", arguments.first()));
@@ -211,7 +211,7 @@ pub fn int64(arguments: &[Value], _: usize) -> Answer {
     Ok(Value::Int64(arguments.first().map_or(0, counted)))
 }
 
-/// Converts a value to an integer. Parses texts, and counts true as one. Any other value that is
+/// Converts a value to an integer. Parses strings, and counts true as one. Any other value that is
 /// not a number counts as zero.
 fn counted(value: &Value) -> i64 {
     match value {

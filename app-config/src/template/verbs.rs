@@ -126,7 +126,7 @@ impl Printer {
         }
     }
 
-    /// Writes a text, padded, up to the precision in characters.
+    /// Writes a string, padded, up to the precision in characters.
     fn cut(&mut self, text: &str) {
         let cut = self.shortened(text);
         self.pad(cut);

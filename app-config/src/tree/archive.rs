@@ -5,7 +5,6 @@ use tar::{Archive, Builder, EntryType, Header};
 
 use super::{File, Tree, path};
 
-/// Limits of a tree and its archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub files: usize,

@@ -33,7 +33,6 @@ fn bundle(app: &Tree, plugins: &[PluginPin]) -> Tree {
     Tree::decode(&bundle.encode().unwrap(), Default::default()).unwrap()
 }
 
-/// Both versions of an example.
 fn versions(name: &str, plugins: &[PluginPin]) -> (AppConfig, AppConfig) {
     let app = support::tree(&directory(name));
     let mut second = app.clone();

@@ -66,8 +66,8 @@ fn each_rejection_has_its_location() {
     }
 }
 
-/// Settings that this release cannot act on do not stop a version. They are reported where they are
-/// written.
+/// Settings that this release does not support are warnings at their location. They do not prevent
+/// publishing.
 #[test]
 fn settings_of_later_releases_are_warnings() {
     let a = "app/components/a.toml";

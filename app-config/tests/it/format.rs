@@ -9,7 +9,7 @@ pub mod components;
 pub mod supporting;
 pub mod work;
 
-/// A text. A number or a boolean counts as the text that is written.
+/// A string. A number or a boolean is read as its source text.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 pub enum Scalar {
@@ -18,7 +18,7 @@ pub enum Scalar {
     Flag(bool),
 }
 
-/// `true` or `false`, or the same as a string.
+/// `true` or `false`, as a boolean or as a string.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 pub enum Flag {
@@ -32,7 +32,7 @@ pub type Values = BTreeMap<String, Scalar>;
 /// A directory of a repository.
 #[derive(JsonSchema)]
 pub struct Repo {
-    /// `OWNER/NAME`, or `.` for the app directory itself.
+    /// Repository: `OWNER/NAME`, or `.` for the app directory itself.
     repo: String,
     /// Directory relative to the root of the repository. The default is the root.
     directory: Option<String>,
@@ -51,7 +51,7 @@ pub struct VarFile {
 pub struct OperationRole {
     /// `nuon::sandbox`, `nuon::component:NAME` or `nuon::action:NAME`; only in operation_roles.toml.
     principal: Option<String>,
-    /// `provision`, `reprovision`, `deprovision`, `deploy`, `teardown` or `trigger`.
+    /// Operation: `provision`, `reprovision`, `deprovision`, `deploy`, `teardown` or `trigger`.
     operation: String,
     /// Name of the role. May be a template.
     role: String,

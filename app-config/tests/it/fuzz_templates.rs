@@ -1,8 +1,8 @@
-//! Fuzzes the template engine with arbitrary texts, with limits.
+//! Fuzzes the template engine with arbitrary text, with limits.
 //!
-//! Known hard cases in `tests/fuzz/templates` run first. Then the test generates texts from the
+//! Known hard cases in `tests/fuzz/templates` run first. Then the test generates templates from the
 //! grammar for `FUZZ_SECONDS` (`scripts/fuzz --seconds N`). It cuts, splices and repeats them, and
-//! inserts random bytes. A text that breaks the engine is stored as `found-…`.
+//! inserts random bytes. A template that breaks the engine is stored as `found-…`.
 use std::{
     env, fs, panic,
     path::{Path, PathBuf},
@@ -96,8 +96,8 @@ fn text(random: &mut Random, seeds: &[String]) -> String {
         0 if !seeds.is_empty() => seeds[random.below(seeds.len())].clone(),
         _ => Generator::template(random.next()),
     };
-    // A text of some thousand bytes finds the same errors as one of a million, a thousand times
-    // faster.
+    // A template of a few thousand bytes finds the same errors as one of a million, a thousand
+    // times faster.
     truncate(&mut text, 4_000);
     for _ in 0..random.below(4) {
         damage(&mut text, random);

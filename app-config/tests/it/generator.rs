@@ -277,7 +277,7 @@ impl Generator {
         self.named += 1;
         let name = self.named;
         self.put(&format!("{{{{ define \"t{name}\" }}}}"));
-        // Inside, only templates with a smaller number are called, so none calls itself.
+        // The body calls only templates with a smaller number, so no template calls itself.
         self.named = name - 1;
         self.separate();
         self.named = name;

@@ -7,7 +7,7 @@ use app_config::{AppConfig, Diagnostic, File, Tree, read};
 pub const COMPONENT: &str =
     "name = \"a\"\ntype = \"terraform_module\"\n[public_repo]\nrepo = \"x/y\"\n";
 
-/// A small app without findings, with changed files. The text `-` removes a file.
+/// A small app without findings, with changed files. The content `-` removes a file.
 pub fn bundle(changes: &[(&str, &str)]) -> Tree {
     let sandbox = "terraform_version = \"1.11.4\"\n[public_repo]\nrepo = \"x/y\"\n";
     let mut files = BTreeMap::from([

@@ -167,7 +167,8 @@ fn freeze(pid: u32, time: Duration) {
     signal("-CONT", &pid.to_string());
 }
 
-/// Breaks eight connections to the database in this way, each at the proxy of a random server.
+/// Breaks eight connections to the database as `broken` specifies, each at the proxy of a random
+/// server.
 fn cut(environment: &Environment, random: &mut StdRng, broken: Broken) {
     for _ in 0..8 {
         environment.proxies[random.gen_range(0..environment.proxies.len())].arm(broken);

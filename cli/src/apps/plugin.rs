@@ -13,7 +13,8 @@ use crate::failure::Failure;
 
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Calls `describe` of the executable. Returns its name, version and digest, if the name is `name`.
+/// Calls `describe` of the executable. Returns its name, version and digest. Fails if it reports
+/// another name than `name`.
 pub(crate) async fn pin(name: &str, path: &Path) -> Result<PluginPin, Failure> {
     let failure = |reason: String| {
         Failure::Usage(format!("cannot use the plugin {}: {reason}", path.display()))

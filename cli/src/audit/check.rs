@@ -251,7 +251,7 @@ fn streams(proven: &VerifiedBundle) -> Vec<StreamReport> {
     proven.streams.iter().map(report).collect()
 }
 
-/// Adds statements on content that the proof does not cover.
+/// Adds statements about content that the proof does not cover.
 fn added(bundle: &Bundle, open: &mut Vec<String>) {
     if bundle.events.iter().any(|event| matches!(event.content, Content::Hashes { .. })) {
         open.push(

@@ -20,7 +20,7 @@ use super::sanitize;
 /// Value of an encrypted field.
 const ENCRYPTED: &str = "[encrypted]";
 
-/// The history of an install, with every text sanitized.
+/// The history of an install, with every string sanitized.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProvenHistory {
     /// Runs with their events and results.
@@ -47,7 +47,7 @@ pub enum HistoryError {
     )]
     LeftOut {
         position: u64,
-        /// `<aggregate type>/<aggregate id>`.
+        /// Stream, in the form `<aggregate type>/<aggregate id>`.
         stream: String,
     },
     #[error("cannot write the history as JSON: {0}")]
@@ -153,7 +153,7 @@ fn names(annotations: Option<&Annotations>) -> HashMap<PrincipalId, String> {
     names.filter_map(|(id, name)| Some((id.parse().ok()?, name.clone()))).collect()
 }
 
-/// Returns the history with every text sanitized and without encrypted fields.
+/// Returns the history with every string sanitized and without encrypted fields.
 fn sanitized(history: &ProvenHistory) -> Result<ProvenHistory, HistoryError> {
     let unwritable = |error: serde_json::Error| HistoryError::Unwritable(error.to_string());
     let mut value = serde_json::to_value(history).map_err(unwritable)?;

@@ -2,7 +2,7 @@
 pub use schemas::sanitize::sanitize;
 use serde_json::Value;
 
-/// Returns the response with every text sanitized. `None` if the response is not JSON.
+/// Returns the response with every string sanitized. `None` if the response is not JSON.
 pub(super) fn sanitize_bytes(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut value: Value = serde_json::from_slice(bytes).ok()?;
     sanitize_json(&mut value);

@@ -291,7 +291,7 @@ pub(crate) async fn operate(
 ) -> Result<(), Failure> {
     let request = RequestRun { kind, components, action, reason: args.then.reason };
     let requested = context.client.request_run(&args.install, &request).await?;
-    // If there is nothing to do, the server accepts a deprovision and rejects the other operations.
+    // If no changes remain, the server accepts a deprovision and rejects the other operations.
     let no_run_text = format!("Deprovisioned {}. Nothing was left to destroy.", args.install);
     print_run_or_text(context, &requested, requested.run, &no_run_text, args.then.wait).await
 }

@@ -8,7 +8,7 @@ use crate::{decider::Timestamp, digest::Digest, ids::TokenId};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Access {
-    /// `None` before the principal is added.
+    /// Kind of the principal. `None` before the principal is added.
     pub kind: Option<PrincipalKind>,
     pub roles: BTreeSet<Role>,
     /// All issued tokens, including revoked ones.

@@ -11,7 +11,7 @@ use crate::{
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct App {
-    /// `None` before the app is created.
+    /// Name of the app. `None` before the app is created.
     pub name: Option<String>,
     pub versions: BTreeMap<u32, Published>,
     /// Components of all versions, including removed ones, by name.

@@ -10,7 +10,7 @@ use crate::{
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Build {
-    /// `None` before the request.
+    /// Request for the build. `None` before it is recorded.
     pub request: Option<BuildRequest>,
     pub state: State,
     pub waiters: Vec<RunId>,

@@ -10,9 +10,9 @@ use crate::{
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Enrolment {
-    /// `None` before the token is issued.
+    /// Issued token. `None` before the token is issued.
     pub issue: Option<EnrolmentToken>,
-    /// `None` before a runner enrolled with the token.
+    /// Use of the token. `None` before a runner enrolled with the token.
     pub redeemed: Option<Redemption>,
     pub revoked: bool,
 }

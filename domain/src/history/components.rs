@@ -43,15 +43,15 @@ pub(super) struct ComponentChange {
     before: Option<Version>,
     after: Option<Version>,
     incomplete: bool,
-    /// An apply of the run has started, and its end is not recorded yet.
+    /// True if an apply of the run has started and its end is not recorded yet.
     apply_open: bool,
-    /// An apply of the run took effect, completely or in part.
+    /// True if an apply of the run took effect, completely or in part.
     took_effect: bool,
 }
 
 impl ComponentChange {
-    /// Creates the change before the run's next event. If the run has already started an apply, the
-    /// version before that apply counts.
+    /// Creates the change from the install before the run's next event. If an apply of the run is
+    /// open, `before` is the version before that apply.
     pub(super) fn completed(install: &Install, name: Option<&str>, run: RunId) -> ComponentChange {
         let (before, apply_open) = match name {
             Some(name) => {

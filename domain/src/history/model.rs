@@ -23,7 +23,7 @@ pub struct RunHistory {
     pub run: RunId,
     pub request: Option<run::Request>,
     pub requested_at: Option<Timestamp>,
-    /// `None` before the run finished.
+    /// Outcome of the run. `None` before the run finished.
     pub outcome: Option<run::Outcome>,
     /// Time at which the run finished.
     pub ended_at: Option<Timestamp>,
@@ -75,7 +75,7 @@ pub struct JobHistory {
     pub runner: Option<RunnerId>,
     /// Number of executions.
     pub attempts: u32,
-    /// `None` before the job finished.
+    /// Outcome of the job. `None` before the job finished.
     pub outcome: Option<job::Outcome>,
     /// Explanation of the failure for users.
     pub detail: Option<String>,
@@ -109,9 +109,9 @@ pub struct Version {
 pub struct EventSummary {
     pub position: u64,
     pub at: Timestamp,
-    /// `aggregate.verb_past`.
+    /// Event type, in the form `aggregate.verb_past`.
     pub event_type: &'static str,
-    /// `<aggregate type>/<aggregate id>`.
+    /// Stream, in the form `<aggregate type>/<aggregate id>`.
     pub stream: String,
     pub actor: Actor,
     /// Reason in the event, if it has one.

@@ -17,7 +17,7 @@ pub struct OutputVersions {
     sandbox: u64,
     /// Value of `changes` after the last change of each component's outputs, by name.
     components: BTreeMap<String, u64>,
-    /// Value of `changes` when the step that holds a component began, by component name.
+    /// Value of `changes` when the current reservation of each component began, by component name.
     begun: BTreeMap<String, u64>,
 }
 

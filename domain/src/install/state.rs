@@ -16,7 +16,7 @@ use crate::{
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Install {
-    /// `None` before the install is created.
+    /// App of the install. `None` before the install is created.
     pub app: Option<AppId>,
     /// Name, unique among the installs that are not deprovisioned.
     pub name: String,
@@ -26,7 +26,7 @@ pub struct Install {
     pub inputs: BTreeMap<String, String>,
     /// True if all plans are approved automatically.
     pub auto_approve: bool,
-    /// Approval in advance of the plans of the first provision.
+    /// Advance approval of the plans of the first provision.
     #[serde(default)]
     pub first_provision: FirstProvision,
     /// Users' choices by component name: true includes the component in deploys, false excludes it.
@@ -64,7 +64,7 @@ pub struct Install {
     pub states: BTreeMap<String, KnownState>,
 }
 
-/// Approval in advance of the plans of the first provision.
+/// Advance approval of the plans of the first provision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(rename_all = "snake_case")]
 pub enum FirstProvision {
@@ -122,7 +122,7 @@ pub struct Deployed {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct BeforeApply<T> {
     pub by: Holder,
-    /// `None` if the resource did not exist.
+    /// Earlier state. `None` if the resource did not exist.
     pub previous: Option<T>,
 }
 

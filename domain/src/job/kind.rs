@@ -76,7 +76,6 @@ struct Properties {
 }
 
 impl JobKind {
-    /// All kinds.
     pub const ALL: [JobKind; 4] = [JobKind::Build, JobKind::Plan, JobKind::Apply, JobKind::Action];
 
     const fn properties(self) -> Properties {
@@ -125,7 +124,6 @@ impl JobKind {
         self.properties().name
     }
 
-    /// Returns the class of jobs of this kind.
     pub const fn class(self) -> JobClass {
         self.properties().class
     }

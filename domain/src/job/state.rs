@@ -14,7 +14,7 @@ use crate::{
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Job {
-    /// `None` before the job is queued.
+    /// Work of the job. `None` before the job is queued.
     pub work: Option<Work>,
     /// Executions that lost this job. A lost execution never gets the job back, so its late reports
     /// have no effect.

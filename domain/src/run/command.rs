@@ -68,7 +68,7 @@ pub enum RunCommand {
         /// Number of the automatic retry, from 1.
         attempt: u32,
     },
-    /// Start a step again that failed or waits for an automatic retry. The run must be in progress.
+    /// Retry a step that failed or waits for an automatic retry. The run must be in progress.
     RetryStep {
         step: StepId,
         by: Actor,

@@ -75,7 +75,7 @@ pub enum RunEvent {
     },
     /// No actor approved the plan in time. The step is skipped.
     ApprovalExpired { step: StepId, digest: Digest },
-    /// The approved plan is stale, so its approval is void. The step plans again, or fails after
+    /// The approved plan is stale, so its approval is invalid. The step plans again, or fails after
     /// three stale plans.
     PlanInvalidated {
         step: StepId,

@@ -16,13 +16,13 @@ use crate::{
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Run {
-    /// `None` before the run is requested.
+    /// Request for the run. `None` before it is recorded.
     pub request: Option<Request>,
     /// Steps of the run, each after its dependencies.
     pub steps: Vec<Step>,
     /// Last cancel request.
     pub cancel: Option<Cancel>,
-    /// `None` before the run finishes.
+    /// Outcome of the run. `None` before the run finishes.
     pub outcome: Option<Outcome>,
 }
 

@@ -12,7 +12,7 @@ use crate::{
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Runner {
-    /// `None` before the runner enrolled.
+    /// Identity of the runner. `None` before the runner enrolled.
     pub identity: Option<Identity>,
     /// Replaced identity keys, hexadecimal. The runner may not use them again.
     pub former_keys: BTreeSet<String>,

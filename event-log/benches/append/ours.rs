@@ -17,7 +17,7 @@ use measure::{Run, payload};
 use sqlx::PgConnection;
 use ulid::Ulid;
 
-/// One command in this many conflicts.
+/// One of this many commands conflicts.
 const CONFLICT: u64 = 20;
 /// Number of streams that conflicting commands use.
 const CONFLICT_STREAMS: u64 = 1_000;

@@ -1,4 +1,5 @@
-//! Stock postgres-es: load, handle, append one event to a fresh aggregate, as its documentation shows it.
+//! Stock postgres-es: load, handle, append one event to a fresh aggregate, as its documentation
+//! shows it.
 use std::{
     sync::Arc,
     time::{Duration, Instant},

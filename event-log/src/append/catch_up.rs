@@ -1,4 +1,5 @@
-//! Catch-up with the writes of other servers, and the invalidation of caches that follows from them.
+//! Catch-up with the writes of other servers, and the invalidation of caches that follows from
+//! them.
 use std::time::Instant;
 
 use tracing::warn;

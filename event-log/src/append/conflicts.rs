@@ -26,7 +26,7 @@ pub(crate) struct Conflicts {
 pub(crate) struct UsedKey {
     pub principal: String,
     pub key: String,
-    /// SHA-256 in hexadecimal.
+    /// SHA-256 of the request, in hexadecimal.
     pub request_hash: String,
     pub first: i64,
     pub last: i64,

@@ -51,7 +51,8 @@ pub(crate) enum ForeignWrites {
 }
 
 impl Head {
-    /// Reads the head, with its edge from stored nodes and at most 255 leaves. `None`: the database has no log.
+    /// Reads the head, with its edge from stored nodes and at most 255 leaves. Returns `None` if
+    /// the database has no log.
     pub(crate) async fn read(connection: &mut PgConnection) -> Result<Option<Head>, LogError> {
         let Some(mut head) = Head::read_row(connection).await? else { return Ok(None) };
         head.edge = edge(connection, head.position).await.map_err(|error| {
@@ -95,7 +96,8 @@ impl Head {
                 ForeignWrites::Unknown
             }
         } else {
-            // Too many events; or another history, because the database was restored while this server ran.
+            // There are too many events, or the history differs because the database was restored
+            // while this server ran.
             new.edge = edge(connection, new.position).await?;
             ForeignWrites::Unknown
         };
@@ -140,8 +142,8 @@ impl Head {
     }
 }
 
-/// Awaits a response of the database. A timeout counts as a broken connection: TCP itself reports a silent network only
-/// after a quarter of an hour.
+/// Awaits a response of the database. A timeout counts as a broken connection: TCP itself reports a
+/// silent network only after a quarter of an hour.
 pub(crate) async fn with_timeout<T>(
     limit: Duration,
     response: impl Future<Output = Result<T, sqlx::Error>>,
@@ -180,8 +182,8 @@ async fn connect_without_timeout(
          select set_config('synchronous_commit', 'on', false) \
           where current_setting('synchronous_commit') = 'off'";
     connection.execute(settings).await?;
-    // The lock timeout is shorter than the response timeout: then the database reports that nothing was written,
-    // and the batch is not in doubt.
+    // The lock timeout is shorter than the response timeout: then the database reports that nothing
+    // was written, and the batch is not in doubt.
     let lock_timeout = (response_timeout / 2).as_millis().max(1);
     connection.execute(&*format!("set lock_timeout = {lock_timeout}")).await?;
     Ok(connection)

@@ -11,7 +11,8 @@ use uuid::Uuid;
 use super::{Appender, Batch, head};
 use crate::stored::bigint;
 
-/// First back-off between attempts to reach the database; each attempt doubles it up to [`MAX_BACKOFF`].
+/// First back-off between attempts to reach the database; each attempt doubles it up to
+/// [`MAX_BACKOFF`].
 const FIRST_BACKOFF: Duration = Duration::from_millis(5);
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
@@ -35,8 +36,8 @@ impl Appender {
 
     async fn query_in_doubt(&mut self, batch: &Batch) -> Result<bool, sqlx::Error> {
         let mut connection = head::connect(&self.options, self.response_timeout).await?;
-        // The update waits for the in-doubt statement if it still runs. When it returns, that statement has either
-        // committed or its compare-and-set can no longer apply.
+        // The update waits for the in-doubt statement if it still runs. When it returns, that
+        // statement has either committed or its compare-and-set can no longer apply.
         head::bump_fence(&mut connection).await?;
         let committed = is_committed(&mut connection, batch).await?;
         self.connection = Some(connection);

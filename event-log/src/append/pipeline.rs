@@ -1,4 +1,5 @@
-//! Pipelined batch: prepared while the previous one is in flight, so that the database does not wait for this process.
+//! Pipelined batch: prepared while the previous one is in flight, so that the database does not
+//! wait for this process.
 use std::task::Poll;
 
 use super::{
@@ -9,7 +10,8 @@ use super::{
     versions::{StaleStreams, Versions},
 };
 
-/// Commits that were numbered, and whose values were bound, as if the batch in flight were committed.
+/// Commits that were numbered, and whose values were bound, as if the batch in flight were
+/// committed.
 pub(crate) struct PreparedBatch {
     pub commits: Vec<PendingCommit>,
     pub numbered: NumberedBatch,

@@ -50,7 +50,8 @@ enum Resource {
 /// Use of a resource by a commit.
 #[derive(PartialEq, Eq, Clone, Copy)]
 enum Use {
-    /// Guard on a version or position, and on an owner epoch. Commits with the same guard can share a batch.
+    /// Guard on a version or position, and on an owner epoch. Commits with the same guard can share
+    /// a batch.
     Guard(u64, u64),
     /// Change, or a guard that differs from an earlier one.
     Exclusive,
@@ -138,7 +139,8 @@ impl Queue {
                 batch.push(pending);
             } else {
                 for (resource, needed) in uses {
-                    // A waiting guard blocks later commits that change its resource, but not those with the same guard.
+                    // A waiting guard blocks later commits that change its resource, but not those
+                    // with the same guard.
                     let blocked = used.entry(resource).or_insert(needed);
                     if *blocked != needed {
                         *blocked = Use::Exclusive;

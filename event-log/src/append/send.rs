@@ -69,7 +69,8 @@ impl Recovery {
 }
 
 impl Appender {
-    /// Writes a batch. When it returns, every commit is rejected, or durable and in [`Appender::acks`].
+    /// Writes a batch. When it returns, every commit is rejected, or durable and in
+    /// [`Appender::acks`].
     pub(super) async fn write(
         &mut self,
         commits: Vec<PendingCommit>,

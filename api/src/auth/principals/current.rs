@@ -14,13 +14,13 @@ use crate::problem::{Code, Problem};
 /// Maximum time since the cache was last known to be up to date.
 pub(super) const MAX_AGE: Duration = Duration::from_secs(10);
 
-/// Time up to which this server knows the log, and the sample that advances it.
+/// Last time at which the cache was known to be up to date, and the sample that advances it.
 #[derive(Default)]
 pub(super) struct Current(Mutex<Option<Sample>>);
 
 #[derive(Clone, Copy)]
 struct Sample {
-    /// Time up to which this server knows the log.
+    /// Last time at which the cache was known to be up to date.
     known_at: Instant,
     /// Time of a later read of the head; `position` is its result.
     read_at: Instant,

@@ -131,7 +131,7 @@ async fn range_export_detects_every_changed_byte() {
     verify_range(&part, &keys, None).unwrap();
     let uncompared = verify_range(&part, &keys, Some(&earlier.note)).unwrap_err();
     assert!(matches!(uncompared, BundleError::Uncompared { .. }), "{uncompared}");
-    // Any changed byte of an event is detected with its position, even a changed case.
+    // Any changed byte of an event is detected with its position, even a change of case.
     for (at, bit) in (0..part[2].len()).flat_map(|at| [(at, 1), (at, 0x20)]) {
         let mut changed = part.clone();
         let mut line = changed[2].clone().into_bytes();

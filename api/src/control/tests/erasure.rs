@@ -39,7 +39,7 @@ use crate::{
     state::App,
 };
 
-// Texts that identify the customer.
+// Strings that identify the customer.
 const INPUT: &str = "7313370042";
 const OUTPUT: &str = "ada.lovelace.example";
 const STACK: &str = "account-of-ada";

@@ -102,7 +102,6 @@ async fn disconnect_does_not_separate_change_and_response() {
     }
 }
 
-/// Waits until the response is stored.
 async fn wait_until_stored(started: &Started, key: &str) {
     wait_for(async || {
         let stored = "select response is not null from log_command where idempotency_key = $1";

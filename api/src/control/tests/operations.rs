@@ -1,4 +1,4 @@
-//! Data for operators: approvals in advance, resolutions, failures and waiting work.
+//! Data for operators: advance approvals, resolutions, failures and waiting work.
 use domain::{
     actor::Actor,
     ids::{ExecutionId, RunnerId, SessionId, TokenId},

@@ -1,4 +1,4 @@
-//! Rejected requests: their codes, and that they change nothing.
+//! Rejected requests: their codes, and checks that they change nothing.
 use std::{io::Read as _, time::Duration};
 
 use cli::client::{Client, server_events};

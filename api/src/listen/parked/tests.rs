@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::{Limits, ParkedResponse, acceptor, open, serve, tests::certificate};
 
-/// Senders of deferred responses, each closed when its caller has disconnected.
+/// Receives a sender for each deferred response. The sender is closed when its caller has
+/// disconnected.
 type Waits = mpsc::UnboundedReceiver<oneshot::Sender<&'static str>>;
 
 /// More bytes than the socket buffers of both sides hold.

@@ -54,8 +54,8 @@ pub(crate) enum LogUpdate {
     Finalized,
 }
 
-/// Records of an attempt after number `after`, as they arrive. An error is the last item: the token
-/// is no longer valid.
+/// Streams the records of an attempt after number `after`, as they arrive. If the token becomes
+/// invalid, the stream ends with an error.
 pub(crate) async fn follow(
     app: App,
     caller: Caller,

@@ -87,7 +87,7 @@ impl Lookup<'_> {
         prefetch::<Builds, _>(self.pool, &mut self.builds, builds).await?;
         let runs = rows.iter().filter_map(|row| Some(row.step()?.0));
         prefetch::<Runs, _>(self.pool, &mut self.runs, runs).await?;
-        // Only unfinished jobs show what they wait for.
+        // Only unfinished jobs show the condition that they wait for.
         let open = rows.iter().filter(|row| row.ended_at.is_none());
         let installs = open.filter_map(jobs::Row::install);
         prefetch::<Installs, _>(self.pool, &mut self.installs, installs).await?;

@@ -76,7 +76,7 @@ fn planned(desired: &DesiredState, present: &ActualState) -> BTreeSet<String> {
     steps.unwrap().into_iter().filter_map(name).collect()
 }
 
-/// Returns `true` if a text of the module contains one of these paths.
+/// Returns `true` if a string in the module contains one of these paths.
 fn module_contains(module: &Module, written: &[String]) -> bool {
     texts_contain(&module.texts, written)
 }

@@ -9,7 +9,6 @@ use crate::{
     state::App,
 };
 
-/// Identity keys of one runner.
 pub(super) struct IdentityKeys {
     /// Current key, or empty if it is unknown.
     pub current: Vec<VerifyingKey>,

@@ -55,7 +55,7 @@ impl Subscriber for Statements {
     fn exit(&self, _: &Id) {}
 }
 
-/// Adds a runner with a session to memory only.
+/// Adds a runner with a session to the dispatch state, but not to the database.
 fn seated(world: &World) -> Agent {
     let (id, install) = (RunnerId(Ulid::new()), InstallId(Ulid::new()));
     let identity = Identity {

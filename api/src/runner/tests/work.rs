@@ -1,4 +1,4 @@
-//! Tests of the life of a job, from its offer to the final report.
+//! Tests of the lifecycle of a job, from its offer to the final report.
 use domain::{
     actor::Actor,
     enrolment::Purpose,

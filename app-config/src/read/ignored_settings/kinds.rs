@@ -34,7 +34,7 @@ const fn kind(
     Kind { id, per, code: "not_yet", what, behavior, remedy, is_secret: false }
 }
 
-/// Sorted by id.
+/// All kinds, sorted by id.
 pub const KINDS: &[Kind] = &[
     kind(
         "action_inputs",

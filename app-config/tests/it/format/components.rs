@@ -18,7 +18,7 @@ pub enum Component {
 /// Settings that every component accepts.
 #[derive(JsonSchema)]
 pub struct Common {
-    /// Letters, digits and `_`, because templates use the name in a field chain.
+    /// Name of the component: letters, digits and `_`, because templates use it in a field chain.
     name: String,
     /// Name of the component in templates. This release does not act on the key: templates find a
     /// component only by its `name`.
@@ -29,9 +29,9 @@ pub struct Common {
     description: Option<String>,
     /// Number of automatic retries of a failed deploy.
     max_auto_retries: Option<i64>,
-    /// A duration such as `30m`.
+    /// Timeout of an operation, such as `30m`.
     timeout: Option<String>,
-    /// A duration such as `30m`.
+    /// Timeout of an operation, such as `30m`. Takes precedence over `timeout`.
     deploy_timeout: Option<String>,
     /// True if an install may run without the component.
     toggleable: Option<Flag>,
@@ -95,7 +95,7 @@ pub struct ValuesFile {
     source: Option<String>,
 }
 
-/// Kubernetes manifests as a text, or with kustomize.
+/// Kubernetes manifests as text, or with kustomize.
 #[derive(JsonSchema)]
 pub struct KubernetesManifest {
     #[serde(flatten)]
@@ -157,7 +157,7 @@ pub struct DockerBuild {
 pub struct Pulumi {
     #[serde(flatten)]
     common: Common,
-    /// `go`, `nodejs`, `python`, …
+    /// Language runtime: `go`, `nodejs`, `python`, …
     runtime: Option<String>,
     config: Option<Values>,
     public_repo: Option<Repo>,
@@ -178,7 +178,7 @@ pub struct Job {
 /// The base of an install: provisioned first and destroyed last.
 #[derive(JsonSchema)]
 pub struct Sandbox {
-    /// `terraform` (the default) or `pulumi`.
+    /// Type of the module: `terraform` (the default) or `pulumi`.
     #[serde(rename = "type")]
     kind: Option<String>,
     /// Runtime of a Pulumi program: `go`, `nodejs`, `python`, …

@@ -42,7 +42,7 @@ pub struct Input {
     #[serde(rename = "type")]
     kind: Option<InputKind>,
     required: Option<Flag>,
-    /// Always a string, whatever the type. May be a template over other inputs.
+    /// Always a string, regardless of the type. May be a template over other inputs.
     default: Option<Scalar>,
     sensitive: Option<Flag>,
     /// If `true`, the customer does not see the input.
@@ -66,7 +66,7 @@ pub enum InputKind {
 /// `runner.toml`: settings of the runner in the customer's account.
 #[derive(JsonSchema)]
 pub struct Runner {
-    /// `aws`, `azure`, `gcp`, …
+    /// Type of the runner: `aws`, `azure`, `gcp`, …
     runner_type: String,
     /// Storage of Helm releases: `configmap`, `secret`, …
     helm_driver: Option<String>,
@@ -80,7 +80,7 @@ pub struct Runner {
 /// `stack.toml`: stack that the customer applies once to admit the runner.
 #[derive(JsonSchema)]
 pub struct Stack {
-    /// `aws-cloudformation`, `azure-bicep`, `gcp-terraform`.
+    /// Type of the stack: `aws-cloudformation`, `azure-bicep` or `gcp-terraform`.
     #[serde(rename = "type")]
     kind: String,
     /// Name of the stack. May be a template.
@@ -116,7 +116,7 @@ pub struct Permissions {
 /// account.
 #[derive(JsonSchema)]
 pub struct Role {
-    /// `provision`, `maintenance`, `deprovision`, `custom` or `break_glass`.
+    /// Purpose of the role: `provision`, `maintenance`, `deprovision`, `custom` or `break_glass`.
     #[serde(rename = "type")]
     kind: Option<String>,
     /// Name of the role. May be a template.
@@ -163,10 +163,11 @@ pub struct Policies {
 /// `policies/*.toml`: one rule.
 #[derive(JsonSchema)]
 pub struct Policy {
-    /// `kubernetes_cluster`, `sandbox`, `terraform_module`, `helm_chart`, `container_image`, …
+    /// Type of the policy: `kubernetes_cluster`, `sandbox`, `terraform_module`, `helm_chart`,
+    /// `container_image`, …
     #[serde(rename = "type")]
     kind: String,
-    /// `opa` or `kyverno`.
+    /// Policy engine: `opa` or `kyverno`.
     engine: Option<String>,
     name: Option<String>,
     description: Option<String>,
@@ -195,7 +196,7 @@ pub struct Secret {
     /// Excludes `required` and `default`.
     auto_generate: Option<Flag>,
     default: Option<Scalar>,
-    /// `base64`.
+    /// Encoding of the secret: `base64`.
     format: Option<String>,
     user_configurable: Option<Flag>,
     /// True if the secret is copied into a cluster.
@@ -246,7 +247,7 @@ pub struct Installs {
 #[derive(JsonSchema)]
 pub struct Install {
     name: String,
-    /// `prompt` or `approve-all`.
+    /// Approval of plans: `prompt` or `approve-all`.
     approval_option: Option<String>,
     aws_account: Option<Account>,
     azure_account: Option<Account>,

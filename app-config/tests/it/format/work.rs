@@ -7,7 +7,7 @@ pub struct Action {
     name: String,
     display_name: Option<String>,
     description: Option<String>,
-    /// Duration up to `60m`. The default is `5m`.
+    /// Timeout, up to `60m`. The default is `5m`.
     timeout: Option<String>,
     triggers: Option<Vec<Trigger>>,
     steps: Vec<Step>,
@@ -23,10 +23,10 @@ pub struct Action {
     label: Option<String>,
 }
 
-/// Event or schedule that starts the action, or permission to start it by hand.
+/// Event or schedule that starts the action, or permission to start it manually.
 #[derive(JsonSchema)]
 pub struct Trigger {
-    /// `manual`, `cron`, `post-provision`, `post-deploy-component`, …
+    /// Type of the trigger: `manual`, `cron`, `post-provision`, `post-deploy-component`, …
     #[serde(rename = "type")]
     kind: String,
     /// Cron expression of a cron trigger: minute, hour, day, month, weekday.
@@ -80,7 +80,7 @@ pub struct Runbook {
 pub struct RunbookStep {
     name: Option<String>,
     description: Option<String>,
-    /// `action`, `component_deploy`, …
+    /// Type of the step: `action`, `component_deploy`, …
     #[serde(rename = "type")]
     kind: String,
     action_name: Option<String>,
@@ -88,7 +88,7 @@ pub struct RunbookStep {
     command: Option<String>,
     inline_contents: Option<String>,
     env_vars: Option<Values>,
-    /// A duration such as `5m`.
+    /// Timeout of the step, such as `5m`.
     timeout: Option<String>,
     role: Option<String>,
     skip_noops: Option<Flag>,

@@ -11,7 +11,7 @@ use crate::{
     render::{Screen, Table, Tone, moment_or_dash},
 };
 
-/// Formats the history for a terminal. The texts of `history` are already sanitized.
+/// Formats the history for a terminal. The strings of `history` are already sanitized.
 pub(crate) fn text(history: &ProvenHistory, screen: &Screen) -> String {
     let mut text = String::new();
     for run in &history.runs {

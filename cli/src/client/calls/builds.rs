@@ -1,4 +1,4 @@
-//! Builds.
+//! Calls of `/v1/builds`.
 use domain::ids::BuildId;
 use reqwest::Method;
 use schemas::control::{Page, builds};

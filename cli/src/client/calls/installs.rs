@@ -1,4 +1,4 @@
-//! Installs.
+//! Calls of `/v1/installs`.
 use reqwest::Method;
 use schemas::control::{ChangeResult, Page, installs, runs};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Projections.
+//! Calls of `/v1/projections`.
 use reqwest::{Method, Response};
 use schemas::control::{ChangeResult, Page, projections};
 use serde_json::json;
@@ -34,7 +34,6 @@ impl Client {
         self.open(Method::POST, &path, query, EVENT_STREAM, None).await
     }
 
-    /// Drops the as-of table of a projection at a position.
     pub async fn drop_as_of_table(&self, name: &str, position: u64) -> CallResult<ChangeResult> {
         let path = format!("/v1/projections/{name}/as-of/{position}");
         self.change(Method::DELETE, &path, &json!({})).await

@@ -1,4 +1,4 @@
-//! Approval of the first provision in advance.
+//! Advance approval of the first provision.
 use super::*;
 
 fn approve_first() -> InstallCommand {

@@ -51,8 +51,8 @@ pub(super) fn is_annotated(which: &BundleQuery) -> bool {
     which.names == Some(true) || which.reasons == Some(true)
 }
 
-/// Collects the history of an install up to a size of the log. It consists of the stream of the
-/// install and all streams to which collected events refer.
+/// Collects the history of an install up to a size of the log. The history consists of the stream
+/// of the install and all streams to which collected events refer.
 pub(super) async fn history(
     app: &App,
     (which, who): (&BundleQuery, &Caller),
