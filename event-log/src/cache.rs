@@ -9,8 +9,8 @@ use std::{
 use crate::StreamId;
 
 /// Cache in two halves: one for states that were requested again after they were stored, the other
-/// for the rest. So ten thousand aggregates that are created and never read again displace no state
-/// in use.
+/// for the rest. Aggregates that are created and never read again therefore displace no state that
+/// is in use.
 pub(crate) struct Cache {
     /// Capacity of each of the four generations.
     capacity: usize,

@@ -60,7 +60,8 @@ fn valid_at(keys: &[CheckpointKey], size: u64, at: Timestamp) -> Vec<VerifyingKe
 }
 
 impl EventLog {
-    /// Signs and publishes the head, unless a checkpoint of its size exists. Returns the signed note, or `None` if nothing was published.
+    /// Signs and publishes the head, unless a checkpoint of its size exists. Returns the signed
+    /// note, or `None` if nothing was published.
     ///
     /// # Errors
     /// [`LogError`].
@@ -113,7 +114,8 @@ impl EventLog {
         Ok(())
     }
 
-    /// Returns the size of the log at the last checkpoint that the key signed before `until`, or 0. Allows [`KEY_GRACE`] after `until`.
+    /// Returns the size of the log at the last checkpoint that the key signed before `until`, or 0.
+    /// Allows [`KEY_GRACE`] after `until`.
     ///
     /// # Errors
     /// [`LogError`].
@@ -192,7 +194,8 @@ impl EventLog {
         note_keys(self.pool()).await
     }
 
-    /// Compares every published checkpoint with the current log. A checkpoint that a key signed after the end of its validity is an error. Returns the number of checkpoints.
+    /// Compares every published checkpoint with the current log. A checkpoint that a key signed
+    /// after the end of its validity is an error. Returns the number of checkpoints.
     ///
     /// # Errors
     /// [`LogError::Damaged`] for the first checkpoint that does not match.

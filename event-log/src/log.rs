@@ -210,7 +210,9 @@ impl EventLog {
         Ok(EventLog { shared: Arc::new(shared) })
     }
 
-    /// Appends a commit, completely or not at all. The commit is durable when `append` returns `Ok`. The database also checks the guards of a commit without events. If the caller drops the future, the commit may still be written.
+    /// Appends a commit, completely or not at all. The commit is durable when `append` returns
+    /// `Ok`. The database also checks the guards of a commit without events. If the caller drops
+    /// the future, the commit may still be written.
     ///
     /// # Errors
     /// [`AppendError`]. The commit was not written, except possibly after [`AppendError::Closed`].

@@ -163,8 +163,8 @@ impl Postmaster {
         }
     }
 
-    /// Requests a fast shutdown. After the timeout `timeout`, requests an immediate one, from
-    /// which the next start recovers.
+    /// Requests a fast shutdown. After `timeout`, requests an immediate one, from which the next
+    /// start recovers.
     ///
     /// # Errors
     /// [`Error::Stuck`].

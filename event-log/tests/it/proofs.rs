@@ -338,8 +338,8 @@ async fn earlier_checkpoint_detects_a_rewritten_log() {
     assert!(verify_consistency(rewritten.size, &rewritten.root, 1_176, &root, &path).is_ok());
 }
 
-/// given a key that was retired immediately, then it validates checkpoints from before, and none
-/// after its end.
+/// A key that was retired immediately validates earlier checkpoints, but none after the end of its
+/// validity.
 #[tokio::test]
 async fn pentest_retired_key_validates_no_later_checkpoint() {
     let database = database().await;

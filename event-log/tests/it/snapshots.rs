@@ -16,7 +16,7 @@ use support::{
     database, meta, pause, run, server, server_without_polling,
 };
 
-/// Adds one, this number of times.
+/// Appends `times` events that each add one to the counter, and caches the resulting state.
 async fn add(log: &EventLog, times: usize) {
     let mut counter = log.load::<Counter>("c").await.unwrap();
     let events = vec![CounterEvent::Added { by: 1 }; times];
