@@ -85,7 +85,10 @@ impl From<sqlx::Error> for VerifyError {
 /// trusted as stored. `progress` receives the number of verified events. Runs one segment per
 /// processor core, at most 8.
 ///
-/// Detects events that were changed, removed, added or swapped, unless all hashes were recomputed. To detect recomputed hashes, compare [`Verified::root`] with a checkpoint that another party stored. In addition, [`Verified::reported`] lists forged reports, because only a runner can sign its reports.
+/// Detects events that were changed, removed, added or swapped, unless all hashes were recomputed.
+/// To detect recomputed hashes, compare [`Verified::root`] with a checkpoint that another party
+/// stored. In addition, [`Verified::reported`] lists forged reports, because only a runner can sign
+/// its reports.
 ///
 /// # Errors
 /// [`VerifyError::Differs`] with the first difference.

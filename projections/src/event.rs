@@ -134,7 +134,6 @@ pub(crate) fn read<'r>(
     Ok(decoded)
 }
 
-/// Position and sequence of an event.
 fn position_and_sequence(event: &EncodedEvent) -> Result<(u64, u64), sqlx::Error> {
     match event {
         EncodedEvent::Row(row) => Ok((number(row.try_get(0)?), number(row.try_get(1)?))),

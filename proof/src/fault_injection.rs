@@ -19,7 +19,7 @@ macro_rules! faults {
             $(#[doc = $what] $name = $number,)*
         }
         impl Fault {
-            /// All faults.
+            /// Every fault, in the order of the declaration.
             pub const ALL: &[Fault] = &[$(Fault::$name,)*];
             /// Returns the name for [`VARIABLE`].
             pub fn name(self) -> &'static str {

@@ -20,7 +20,7 @@ use crate::{
 
 const RUNNING: &str = "/proc/self/exe";
 const DIRECTORY: &str = "bin";
-/// Timeout of the program to print its version.
+/// Timeout for the program to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest number of retries to run a new copy. A child that is being forked may still have the
 /// file open for writing.

@@ -349,8 +349,8 @@ async fn a_rebuild_needs_the_owner_of_the_tables() {
     assert!(error.contains("DATABASE_OWNER_URL"), "{error}");
 }
 
-/// given projections that servers of another version maintain, then this server does not read the
-/// log for them repeatedly
+/// Projections that servers of another version maintain do not cause this server to read the log
+/// repeatedly.
 #[tokio::test]
 async fn pentest_a_server_without_rows_of_its_version_stops_reading_the_log() {
     let database = database().await;

@@ -14,10 +14,10 @@ use crate::{
     tree::{TreeError, verify_consistency, verify_inclusion},
 };
 
-/// Facts that a bundle proves, under the trusted keys.
+/// Properties of the log that a bundle proves, under the trusted keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedBundle {
-    /// Checkpoint at the time of the bundle.
+    /// Signed checkpoint in the bundle.
     pub checkpoint: Checkpoint,
     /// Key that signed the checkpoint.
     pub signer: VerifierKey,

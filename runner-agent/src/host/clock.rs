@@ -43,7 +43,7 @@ pub fn uptime_ms() -> u64 {
     whole.parse::<u64>().unwrap_or(0) * 1_000 + hundredths * 10
 }
 
-/// Returns the boot id, which changes at each start of the host. Returns an empty text if the id
+/// Returns the boot id, which changes at each start of the host. Returns an empty string if the id
 /// cannot be read.
 pub fn boot_id() -> String {
     read_boot_id().unwrap_or_default()

@@ -183,7 +183,7 @@ mod tests {
             .unwrap();
         let process = Process::of(leader.id()).unwrap();
         let session = nix::unistd::getsid(None).unwrap().as_raw().unsigned_abs();
-        // The leader of this session may be invisible, above all in a container.
+        // The leader of this session may be invisible, especially in a container.
         let shim = Process::of(session).unwrap_or(Process { pid: session, ..process.clone() });
         let other = Process { pid: session + 1, ..shim.clone() };
         std::thread::sleep(std::time::Duration::from_millis(200));

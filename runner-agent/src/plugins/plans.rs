@@ -286,7 +286,8 @@ mod tests {
     use domain::ids::{ExecutionId, JobId};
 
     fn context(root: &Path) -> JobContext {
-        // The first test of the process installs the TLS provider. Further calls fail without harm.
+        // The first test of the process installs the TLS provider. Further calls fail, and the
+        // tests ignore the error.
         let _first = rustls::crypto::ring::default_provider().install_default();
         let (base_url, token, http) = (String::new(), String::new(), reqwest::Client::new());
         JobContext {

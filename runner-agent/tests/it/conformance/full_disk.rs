@@ -224,7 +224,7 @@ async fn a_failed_rescue_keeps_the_dump_and_blocks_every_plan() {
     assert!(why.contains("stead-runner state resolve web"), "{why}");
     assert!(record.has("could not be rescued"), "{:?}", record.lines);
 
-    // when the obstacle is gone, then the next plan rescues the state
+    // when the obstacle is removed, then the next plan rescues the state
     let obstacle = fs::read_dir(fixture.state()).unwrap().flatten().map(|entry| entry.path());
     let obstacle = obstacle.into_iter().find(|path| path.is_dir()).unwrap();
     fs::remove_dir_all(obstacle).unwrap();
