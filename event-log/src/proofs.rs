@@ -97,7 +97,8 @@ impl EventLog {
     /// nodes are read once.
     ///
     /// # Errors
-    /// [`LogError::Proof`] if a position is 0 or after `size`, or the log has fewer than `size` events.
+    /// [`LogError::Proof`] if a position is 0 or after `size`, or if the log has fewer than `size`
+    /// events.
     pub async fn inclusions(
         &self,
         positions: &[u64],

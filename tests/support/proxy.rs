@@ -23,7 +23,7 @@ pub struct RecordedCall {
 }
 
 impl RecordedCall {
-    /// Returns a header of the request, or an empty text.
+    /// Returns a header of the request, or an empty string.
     pub fn header(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|(header_name, _)| header_name == name);
         found.map_or("", |(_, value)| value)
