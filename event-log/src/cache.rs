@@ -58,8 +58,8 @@ impl Cache {
         Some((entry.state.downcast().ok()?, entry.version))
     }
 
-    /// Number of times that the cache was cleared. A caller reads it before it reads a state that
-    /// it wants to store.
+    /// Number of times that the cache was cleared. A caller gets this number before it reads a
+    /// state from the database, and passes it to [`Cache::put`] with the state.
     pub(crate) fn clear_count(&self) -> u64 {
         self.lock().era
     }

@@ -165,7 +165,7 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
     assert_eq!(run["state"], "succeeded", "{run:#}");
     assert!(!planned_names(&run).contains(&"database".to_string()));
 
-    // The log verifies, also against the checkpoint that the customer stored.
+    // The log is intact and is a continuation of the checkpoint that the customer stored.
     let before = position(&server);
     let verified = server.cli_json(&["audit", "verify"]);
     assert!(verified["verified"].as_u64().unwrap() >= before, "{verified}");

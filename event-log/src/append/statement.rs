@@ -31,7 +31,7 @@ pub(super) use keys::{KeyRow, StaleKey};
 pub(super) use shape::{Shape, Uniqueness};
 pub(super) use streams::StreamRow;
 
-/// Conditions of a statement that do not come from its commits.
+/// Preconditions of a statement that do not depend on its commits.
 pub(super) struct Expected<'a> {
     /// Head of the log that the batch follows. The statement compares it with the stored head.
     pub head: &'a Head,

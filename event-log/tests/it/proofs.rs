@@ -197,7 +197,7 @@ async fn tampering_is_found_at_its_position() {
         let database = database().await;
         drop(log_with_events(&database).await);
         run(&database, tampering).await;
-        // In one segment, and in five, of which several are verified concurrently.
+        // Verifies the log in one segment, and in five segments, of which several run concurrently.
         let small = VerifyOptions { concurrency: 3, blocks: 1, ..VerifyOptions::default() };
         for parts in [VerifyOptions::default(), small] {
             match verify_in(&database.pool, 0, parts, |_| {}).await {

@@ -114,7 +114,7 @@ async fn decision_without_events_needs_a_current_state() {
     assert!(Arc::ptr_eq(&two.load::<Counter>("c").await.unwrap().state, &counter.state));
 }
 
-/// A database that is restored while a server runs has another history from some position on.
+/// A database that is restored while a server runs has another history after the restored position.
 #[tokio::test]
 async fn cached_states_of_a_lost_history_are_removed() {
     let database = database().await;

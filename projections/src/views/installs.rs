@@ -84,9 +84,9 @@ impl Row {
         }
     }
 
-    /// Records the time of a change of the desired state, if the install has deployed resources. A
-    /// change that needs a run admits the run in the same commit; [`Row::admit`] then removes the
-    /// time.
+    /// Records the time of the first change of the desired state after the last run, if the install
+    /// has deployed resources. A change that needs a run admits the run in the same commit;
+    /// [`Row::admit`] then removes the time.
     fn supersede(&mut self, at: Timestamp) {
         let is_there = self.state.sandbox.is_some() || !self.state.components.is_empty();
         if let Some(last) = self.last_run.as_mut().filter(|_| is_there) {

@@ -238,7 +238,7 @@ mod tests {
             Stat::read(pid, &text).unwrap()
         };
         let lives = |all: &[Stat]| has_members(&child, &shim, all);
-        // then a process that the child started is in its group
+        // then a process that the child started is in the child's group
         let orphan = || stat(31, 25, 20, 1_020);
         assert!(lives(&[orphan()]));
         assert!(lives(&[stat(20, 20, 20, 1_000), orphan()]));

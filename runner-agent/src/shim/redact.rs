@@ -20,7 +20,8 @@ use self::{encoded::Pieces, shapes::PrivateKeyState};
 
 /// Replacement of a secret.
 pub const MARK: &str = "[redacted]";
-/// Shortest value that is redacted. Shorter ones would remove large parts of every log.
+/// Shortest value that is redacted. Redaction of shorter values would remove large parts of every
+/// log.
 pub const MIN_SECRET_BYTES: usize = 6;
 /// Minimum number of bytes of an unfinished line that are held back. A credential shape of up to
 /// this length is found across a cut.
