@@ -67,7 +67,7 @@ fn without_tests(text: &str) -> String {
         if is_cut {
             is_cut = line != "}";
         } else if is_next_cut && !is_attribute && !is_comment {
-            // The item after the attributes: one line, or a block that ends in the first column.
+            // The item after the attributes is one line, or a block that ends in the first column.
             (is_next_cut, is_cut) = (false, line.ends_with('{'));
         }
     }

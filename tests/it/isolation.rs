@@ -59,7 +59,8 @@ impl Vendor {
                 assert!(!namespace.reaches(ip, port), "{what} is reachable at {ip}:{port}");
             }
         }
-        // A name server, the web, a cloud's metadata service, and the host by its other addresses.
+        // Addresses outside the link: a name server, the web, a cloud's metadata service, and the
+        // other addresses of the host.
         let host_addresses = stdout_of(Command::new("hostname").arg("-I"));
         let host_addresses =
             host_addresses.split_whitespace().filter(|other| !other.contains(':') && *other != ip);

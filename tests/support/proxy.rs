@@ -92,7 +92,7 @@ fn pass(
             body
         }
     };
-    // HTTP/1.0, so the response ends with the connection.
+    // HTTP/1.0 makes the response end with the connection.
     let mut text = format!("{} {} HTTP/1.0\r\nConnection: close\r\n", call.method, call.path);
     for (name, value) in &call.headers {
         if !["connection", "transfer-encoding", "content-length"].contains(&name.as_str()) {

@@ -21,8 +21,8 @@ pub async fn delete_key(pool: &PgPool, subject: &str, now: Timestamp) -> Result<
     Ok(())
 }
 
-/// Returns the subjects whose shredding is in the log but whose key still exists, for example
-/// because a server crashed between the append of the event and the deletion of the key.
+/// Returns the subjects whose shredding is in the log but whose key still exists. A server that
+/// crashes between the append of the event and the deletion of the key leaves such a subject.
 ///
 /// # Errors
 /// If a database operation fails.

@@ -97,7 +97,7 @@ async fn range_can_be_verified_from_any_position() {
     }
 }
 
-/// More checkpoints than one query reads.
+/// Publishes more checkpoints than one query reads.
 #[tokio::test]
 async fn many_published_checkpoints_are_compared_page_by_page() {
     let database = database().await;
@@ -116,7 +116,7 @@ async fn many_published_checkpoints_are_compared_page_by_page() {
     assert!(matches!(error, LogError::Damaged { position: 444, .. }), "{error}");
 }
 
-/// The error is corruption, not a database failure.
+/// The start reports corruption, not a database failure.
 #[tokio::test]
 async fn start_on_a_log_with_a_gap_is_an_error() {
     let database = database().await;
@@ -126,7 +126,7 @@ async fn start_on_a_log_with_a_gap_is_an_error() {
     assert!(matches!(error, LogError::Damaged { position: 1_076, .. }), "{error}");
 }
 
-/// Tampering with full privileges, and the position at which it is detected.
+/// Changes the log with full database privileges. Each change must be detected at its position.
 #[tokio::test]
 async fn tampering_is_found_at_its_position() {
     let swap = "update log_event set position = -1 where position = 300; \
@@ -291,7 +291,7 @@ async fn contradictions_between_rows_are_found_despite_valid_hashes() {
     }
 }
 
-/// Unreadable data before the verified range.
+/// Corrupts data before the verified range.
 #[tokio::test]
 async fn range_with_a_missing_start_is_a_difference() {
     for (what, tampering, position) in [

@@ -99,9 +99,10 @@ async fn invalid_snapshot_is_ignored() {
         "update log_snapshot set schema_hash = sha256('other code')".to_owned(),
         "update log_snapshot set codec = 9".to_owned(),
         "update log_snapshot set sequence = 9000".to_owned(),
-        // The earlier encoding: JSON.
+        // Snapshot in JSON, the encoding of an earlier version.
         r#"update log_snapshot set codec = 1, state = '{"value":7,"closed":false}'"#.to_owned(),
-        // Truncated, changed, with extra bytes, of another stream, of another version.
+        // Snapshots that are truncated, changed or too long, or belong to another stream or
+        // version.
         set(&right[..last]),
         set(&[]),
         changed(0),

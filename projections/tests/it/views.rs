@@ -375,7 +375,7 @@ async fn pentest_a_server_without_rows_of_its_version_stops_reading_the_log() {
     views.wait_for(log.position(), LONG).await.unwrap();
     let other_version = "update log_consumer set version = version + 1000";
     sqlx::query(other_version).execute(&database.pool).await.unwrap();
-    // Longer than the interval of the projector's checks.
+    // Waits longer than the interval of the projector's checks.
     tokio::time::sleep(Duration::from_secs(6)).await;
     let before = pages.load(Ordering::Relaxed);
     tokio::time::sleep(Duration::from_secs(1)).await;

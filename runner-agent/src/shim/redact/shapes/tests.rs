@@ -115,8 +115,8 @@ fn a_private_key_is_redacted_with_joined_and_quoted_lines() {
 fn a_credential_is_found_at_any_cut_of_a_long_line() {
     let (begin, end) = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----");
     let (token, body) = (token("ghp_", 'a', 36), "MIIEpAIBAAKCAQEA1c7bhYu7XyZk");
-    // Padding that is longer than the held-back part of a line, so that the redactor shows a first
-    // part of the line at the cut.
+    // Padding that is longer than the held-back part of a line, so that the redactor shows some
+    // text at the cut.
     let far = " far".repeat(4096);
     let text = format!("{far} {token} {begin}\\n{body}\\n{far}{end} after {token} {far}");
     let starts = [text.find(&token), text.find(begin), text.find(end), text.rfind(&token)];
