@@ -307,7 +307,7 @@ async fn error_of_a_corrupt_archive_has_its_path_and_the_remedy() {
             .contains("its digest differs from the one that the database records")
     );
     put_back();
-    // Removes a file, then the whole archive.
+    // Removes a file, then moves the whole archive away.
     fs::remove_file(&events).unwrap();
     assert!(archive_error(&world).await.contains("No such file"));
     put_back();
