@@ -136,7 +136,7 @@ impl EventLog {
     ///
     /// # Errors
     /// [`LogError`]: no log, another format, a failed database operation, or a database encoding
-    /// that does not preserve texts byte for byte.
+    /// that does not preserve text byte for byte.
     pub async fn open(pool: PgPool, options: Options) -> Result<EventLog, LogError> {
         let connect = (*pool.connect_options()).clone();
         let mut connection = connection(&connect, options.query_timeout).await?;

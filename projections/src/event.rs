@@ -27,7 +27,7 @@ pub fn decode_encrypted(stored: &StoredEvent) -> Result<Vec<RecordedEvent>, LogE
 }
 
 /// Reads the events of these aggregate types after one position and up to another, without the
-/// columns that only proofs need. Positions are dense, so a range of positions is a page.
+/// columns that only proofs need. Positions have no gaps, so a page is a range of positions.
 pub(crate) async fn page(
     connection: &mut PgConnection,
     source: &Source,

@@ -59,7 +59,7 @@ impl Customer {
         self
     }
 
-    /// Adds a stack output for the enrolment. The last one of a name counts.
+    /// Adds a stack output for the enrolment. The last value of a name takes precedence.
     pub fn output(mut self, output: &str) -> Customer {
         self.outputs.push(output.into());
         self

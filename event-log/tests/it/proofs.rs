@@ -242,8 +242,8 @@ async fn recompute_hashes(database: &Database) {
     tx.commit().await.unwrap();
 }
 
-/// With one segment, each contradiction is within it. With five segments, it is across the boundary
-/// of two.
+/// With one segment, each contradiction is within the segment. With five segments, it spans the
+/// boundary of two segments.
 #[tokio::test]
 async fn contradictions_between_rows_are_found_despite_valid_hashes() {
     for (what, tampering, position) in [

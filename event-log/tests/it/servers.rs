@@ -171,7 +171,7 @@ async fn head_can_be_proven_immediately() {
     writer.await.unwrap();
 }
 
-/// The order in which a rebuild takes its locks: tables, then the head. Then it increments the
+/// Takes the locks in the order of a rebuild: the tables, then the head. Then increments the
 /// fencing counter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_acknowledged_event_is_lost_during_rebuild_locks() {

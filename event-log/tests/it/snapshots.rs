@@ -26,7 +26,8 @@ async fn add(log: &EventLog, times: usize) {
     log.cache_state(&counter);
 }
 
-/// Waits for a snapshot and returns its sequence. It is stored after the acknowledgement.
+/// Waits for a snapshot and returns its sequence. The server stores a snapshot after the
+/// acknowledgement.
 async fn wait_for_snapshot(database: &Database, at_least: i64) -> i64 {
     for _ in 0..200 {
         let sql =

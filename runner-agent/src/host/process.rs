@@ -53,7 +53,7 @@ impl Process {
         }
     }
 
-    /// Returns [`Self::is_alive`]. After an error the process counts as running.
+    /// Returns the result of [`Self::is_alive`], or true after an error.
     pub fn may_be_alive(&self) -> bool {
         self.is_alive().unwrap_or_else(|error| {
             warn!(process.id = self.pid, %error, "Cannot determine whether a process runs, assuming that it does");

@@ -146,7 +146,7 @@ impl StatementBuilder {
         }
     }
 
-    /// Adds SQL that depends on the text before it.
+    /// Adds SQL that depends on the preceding text. Does nothing if the text is cached.
     pub(super) fn with_text(&mut self, write: impl FnOnce(&mut Text)) {
         if let Some(text) = &mut self.text {
             write(text);

@@ -25,7 +25,8 @@ const CANARY: &str = "s3cret-canary";
 struct Disk(PathBuf);
 
 impl Disk {
-    /// Returns `None` with a message if mounting is not permitted. Under CI that is a failure.
+    /// Mounts the disk. If mounting is not permitted, prints a message and returns `None`; in CI,
+    /// fails.
     fn mount() -> Option<Disk> {
         let disk = Disk(tempfile::tempdir().unwrap().keep());
         let mut mount = Command::new("mount");
