@@ -255,8 +255,8 @@ impl EventLog {
                 Err(other) => return Err(other),
             }
         }
-        // All roots can be computed again: the data was restored after the failed read. The position
-        // of the damage is unknown, so the error names the first checkpoint of the batch.
+        // All roots can be computed again: the data was restored after the failed read. The
+        // position of the damage is unknown, so the error names the first checkpoint of the batch.
         Ok(LogError::Damaged { position: sizes.first().copied().unwrap_or(0), what })
     }
 

@@ -4,9 +4,9 @@
 //! PUT ─▶ blob_upload ── accepted report ─▶ blob
 //!            └─────── a day later ───────▶ deleted
 //! ```
-//! Uploads are separate from `blob`, whose rows only an erasure deletes. So the collector of uploads
-//! cannot delete bytes that an event references. If the collector deletes an upload before its
-//! report arrives, the server rejects the report and the runner uploads again.
+//! Uploads are separate from `blob`, whose rows only an erasure deletes. So the collector of
+//! uploads cannot delete bytes that an event references. If the collector deletes an upload before
+//! its report arrives, the server rejects the report and the runner uploads again.
 use chrono::TimeDelta;
 use domain::digest::Digest;
 use sqlx::{PgConnection, PgPool};

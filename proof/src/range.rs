@@ -1,4 +1,5 @@
-//! Exports of a log range: every event of `from..=to`, one per line, after a first line with the proof.
+//! Exports of a log range: every event of `from..=to`, one per line, after a first line with the
+//! proof.
 //!
 //! ```text
 //! edge (everything before `from`) + every event ──▶ root of the first `to` ── consistency ──▶ signed root
@@ -95,8 +96,8 @@ impl Head {
 }
 
 impl Range {
-    /// Starts the verification. `stored` is the text of a checkpoint from another source, which must
-    /// belong to this log.
+    /// Starts the verification. `stored` is the text of a checkpoint from another source, which
+    /// must belong to this log.
     ///
     /// # Errors
     /// [`BundleError`].

@@ -1,5 +1,5 @@
-//! Tests that a module of `api` depends only on modules of lower layers. For example, use cases must
-//! not depend on front ends.
+//! Tests that a module of `api` depends only on modules of lower layers. For example, use cases
+//! must not depend on front ends.
 use std::{
     collections::BTreeSet,
     fs,

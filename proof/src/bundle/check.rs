@@ -35,8 +35,8 @@ pub struct VerifiedBundle {
 }
 
 impl Bundle {
-    /// Verifies the whole bundle. `stored` is the text of a checkpoint from another source, which must
-    /// belong to this log.
+    /// Verifies the whole bundle. `stored` is the text of a checkpoint from another source, which
+    /// must belong to this log.
     ///
     /// # Errors
     /// [`BundleError`]: the first failed check.

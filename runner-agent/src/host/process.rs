@@ -30,8 +30,8 @@ impl Process {
     }
 
     /// Returns whether the process still runs. The process has ended if it is a zombie, its pid is
-    /// free, the pid has another start time, or the host was rebooted. After an error, it is unknown
-    /// whether the process runs.
+    /// free, the pid has another start time, or the host was rebooted. After an error, it is
+    /// unknown whether the process runs.
     pub fn is_alive(&self) -> io::Result<bool> {
         if self.boot_id != read_boot_id()? {
             return Ok(false);

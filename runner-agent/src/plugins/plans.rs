@@ -136,8 +136,8 @@ fn is_stored(dir: &Path, record: &Record, digest: &Digest) -> bool {
     matches && (dir.join(BEGUN).exists() || is_complete())
 }
 
-/// Returns the approved plan if it is stored, matches its digest and this manifest, and no execution
-/// has begun to apply it.
+/// Returns the approved plan if it is stored, matches its digest and this manifest, and no
+/// execution has begun to apply it.
 pub(crate) fn find(
     work: &Work<'_>,
     approved: &Digest,

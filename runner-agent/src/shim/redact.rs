@@ -1,4 +1,5 @@
-//! Removes secret values from the lines and outputs of a child, before the shim writes them to disk.
+//! Removes secret values from the lines and outputs of a child, before the shim writes them to
+//! disk.
 //!
 //! Exact values of six bytes and more are found, even if they are encoded (base64 at every
 //! alignment, URL, JSON, hexadecimal). They are found across lines, too: a line that may begin such
