@@ -76,7 +76,9 @@ pub async fn put_of_subject(
     Ok(digest)
 }
 
-/// Stores several blobs in one statement, without waiting for the disk. Use it for bytes that can be reproduced, or that a later event references. The commit of that event also flushes all earlier commits.
+/// Stores several blobs in one statement, without waiting for the disk. Use it for bytes that can
+/// be reproduced, or that a later event references. The commit of that event also flushes all
+/// earlier commits.
 ///
 /// # Errors
 /// [`BlobError`].
@@ -124,7 +126,8 @@ pub async fn get(
 const NOT_SHARED: &str = "not exists (select from blob_upload u \
      where u.digest = b.digest and u.bytes is null and u.execution <> all($2))";
 
-/// Deletes blobs of executions whose data is erased. Keeps a blob that another execution also uploaded.
+/// Deletes blobs of executions whose data is erased. Keeps a blob that another execution also
+/// uploaded.
 ///
 /// # Errors
 /// If a database operation fails, for example because concurrent uploads keep `blob_upload` locked

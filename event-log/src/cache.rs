@@ -9,8 +9,8 @@ use std::{
 use crate::StreamId;
 
 /// Cache in two halves: one for states that were requested again after they were stored, the other
-/// for the rest. So ten thousand aggregates that are created and never read again displace no state
-/// in use.
+/// for the rest. Aggregates that are created and never read again therefore displace no state that
+/// is in use.
 pub(crate) struct Cache {
     /// Capacity of each of the four generations.
     capacity: usize,
@@ -58,8 +58,8 @@ impl Cache {
         Some((entry.state.downcast().ok()?, entry.version))
     }
 
-    /// Number of times that the cache was cleared. A caller reads it before it reads a state that
-    /// it wants to store.
+    /// Number of times that the cache was cleared. A caller gets this number before it reads a
+    /// state from the database, and passes it to [`Cache::put`] with the state.
     pub(crate) fn clear_count(&self) -> u64 {
         self.lock().era
     }

@@ -60,7 +60,8 @@ fn valid_at(keys: &[CheckpointKey], size: u64, at: Timestamp) -> Vec<VerifyingKe
 }
 
 impl EventLog {
-    /// Signs and publishes the head, unless a checkpoint of its size exists. Returns the signed note, or `None` if nothing was published.
+    /// Signs and publishes the head, unless a checkpoint of its size exists. Returns the signed
+    /// note, or `None` if nothing was published.
     ///
     /// # Errors
     /// [`LogError`].
@@ -113,7 +114,8 @@ impl EventLog {
         Ok(())
     }
 
-    /// Returns the size of the log at the last checkpoint that the key signed before `until`, or 0. Allows [`KEY_GRACE`] after `until`.
+    /// Returns the size of the log at the last checkpoint that the key signed before `until`, or 0.
+    /// Allows [`KEY_GRACE`] after `until`.
     ///
     /// # Errors
     /// [`LogError`].
@@ -192,7 +194,8 @@ impl EventLog {
         note_keys(self.pool()).await
     }
 
-    /// Compares every published checkpoint with the current log. A checkpoint that a key signed after the end of its validity is an error. Returns the number of checkpoints.
+    /// Compares every published checkpoint with the current log. A checkpoint that a key signed
+    /// after the end of its validity is an error. Returns the number of checkpoints.
     ///
     /// # Errors
     /// [`LogError::Damaged`] for the first checkpoint that does not match.
@@ -252,8 +255,8 @@ impl EventLog {
                 Err(other) => return Err(other),
             }
         }
-        // All roots can be computed again: the data was restored after the failed read. The position
-        // of the damage is unknown, so the error names the first checkpoint of the batch.
+        // All roots can be computed again: the data was restored after the failed read. The
+        // position of the damage is unknown, so the error names the first checkpoint of the batch.
         Ok(LogError::Damaged { position: sizes.first().copied().unwrap_or(0), what })
     }
 

@@ -14,7 +14,7 @@ use crate::{Meta, StreamId};
 pub struct NewEvent {
     /// Type of the event, in the form `aggregate.verb_past`.
     pub event_type: Cow<'static, str>,
-    /// Version of the payload's schema, from `"1"`.
+    /// Version of the payload's schema, starting with `"1"`.
     pub event_version: Cow<'static, str>,
     /// One JSON object, stored byte for byte. Only personal data fields are encrypted first
     /// (`domain::erasure`).
@@ -66,7 +66,7 @@ pub struct IdempotencyKey {
     pub response: Option<Value>,
 }
 
-/// Guard: the consumer of a reaction must have this position and owner. The commit does not move
+/// Guard: the consumer of a reaction must have this position and owner. The commit does not advance
 /// the consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumerGuard {

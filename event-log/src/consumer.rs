@@ -1,5 +1,5 @@
-//! Positions of consumers. A projection moves its position in its own transaction. The commits of a
-//! policy are guarded by the position ([`crate::ConsumerGuard`]). The policy loop moves the
+//! Positions of consumers. A projection advances its position in its own transaction. The commits
+//! of a policy are guarded by the position ([`crate::ConsumerGuard`]). The policy loop advances the
 //! position after it has processed every event up to the new position.
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ pub struct ConsumerLease {
     pub owner_epoch: u64,
 }
 
-/// Acquires the lease on a consumer if it has no owner, if `owner` has the lease already, or if the lease has expired. Creates a missing consumer. Returns `None` if another owner has the lease.
+/// Acquires the lease on a consumer if it has no owner, if `owner` has the lease already, or if the
+/// lease has expired. Creates a missing consumer. Returns `None` if another owner has the lease.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -79,8 +80,8 @@ pub async fn position(
     row.map(|row| row.try_get(0).map(number)).transpose()
 }
 
-/// Moves a consumer. A projection calls this in the transaction that writes its rows. Returns
-/// false if position or owner have changed; the caller must roll back.
+/// Advances a consumer to position `to`. A projection calls this in the transaction that writes its
+/// rows. Returns false if the position or the owner has changed; the caller must roll back.
 ///
 /// # Errors
 /// If a database operation fails.

@@ -95,7 +95,7 @@ impl<A: Aggregate> EventStore<A> for EventLog {
 
 fn new_event<A: Aggregate>(event: &A::Event) -> Result<NewEvent, AggregateError<A::Error>> {
     let (event_type, payload) = (event.event_type(), serde_json::to_string(event)?);
-    // The log would accept an event with a member `encrypted`, take it for encrypted, and never
+    // The log would accept an event with a member `encrypted`, treat it as encrypted, and never
     // decode it.
     if !payload.starts_with('{') || is_encrypted(&payload) {
         return Err(unexpected(format!(

@@ -104,7 +104,8 @@ impl KeyRing {
         KeyRing(Some(Arc::new(Shared { wrapping, former, cache: KeyCache::default() })))
     }
 
-    /// Checks that the ring has the wrapping key of every subject key in the database. A ring without keys passes.
+    /// Checks that the ring has the wrapping key of every subject key in the database. A ring
+    /// without keys passes.
     ///
     /// # Errors
     /// [`LogError::WrappingKey`] with the name of a missing wrapping key.
@@ -112,7 +113,8 @@ impl KeyRing {
         if self.0.is_some() { self.check_all(executor).await } else { Ok(()) }
     }
 
-    /// Checks as [`KeyRing::check`] does, but a ring without keys fails if the database has subject keys.
+    /// Checks as [`KeyRing::check`] does, but a ring without keys fails if the database has subject
+    /// keys.
     ///
     /// # Errors
     /// [`LogError::WrappingKey`] with the name of a missing wrapping key.

@@ -72,7 +72,7 @@ pub enum LogError {
     /// The tables do not exist yet.
     #[error("cannot open the log: the database has no tables of Stead yet; run `stead migrate`")]
     NoLog,
-    /// The encoding of the database does not preserve texts byte for byte.
+    /// The encoding of the database does not preserve text byte for byte.
     #[error(
         "cannot open the log: the encoding of the database is {0}, not UTF8; create a database with the encoding UTF8"
     )]

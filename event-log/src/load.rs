@@ -34,7 +34,8 @@ impl<D: Decider> Loaded<D> {
         Loaded { stream, state: Arc::new(D::default()), version: 0, era, read_at }
     }
 
-    /// Returns a write of these events, guarded by the version of the state. Without events, the write is only a guard.
+    /// Returns a write of these events, guarded by the version of the state. Without events, the
+    /// write is only a guard.
     ///
     /// # Errors
     /// If an event has no JSON form.

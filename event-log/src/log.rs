@@ -136,7 +136,7 @@ impl EventLog {
     ///
     /// # Errors
     /// [`LogError`]: no log, another format, a failed database operation, or a database encoding
-    /// that does not preserve texts byte for byte.
+    /// that does not preserve text byte for byte.
     pub async fn open(pool: PgPool, options: Options) -> Result<EventLog, LogError> {
         let connect = (*pool.connect_options()).clone();
         let mut connection = connection(&connect, options.query_timeout).await?;
@@ -210,7 +210,9 @@ impl EventLog {
         Ok(EventLog { shared: Arc::new(shared) })
     }
 
-    /// Appends a commit, completely or not at all. The commit is durable when `append` returns `Ok`. The database also checks the guards of a commit without events. If the caller drops the future, the commit may still be written.
+    /// Appends a commit, completely or not at all. The commit is durable when `append` returns
+    /// `Ok`. The database also checks the guards of a commit without events. If the caller drops
+    /// the future, the commit may still be written.
     ///
     /// # Errors
     /// [`AppendError`]. The commit was not written, except possibly after [`AppendError::Closed`].

@@ -1,4 +1,4 @@
-//! Migrations of the tables, which go forward only. Each file runs once. All new files run in one
+//! Forward-only migrations of the tables. Each file runs once. All new files run in one
 //! transaction.
 use proof::chain;
 use sqlx::{PgConnection, PgExecutor, PgPool, Row};

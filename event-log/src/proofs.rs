@@ -84,7 +84,8 @@ impl EventLog {
     /// Returns the inclusion proof of the event at `position` in the first `size` events.
     ///
     /// # Errors
-    /// [`LogError::Proof`] if `position` is 0 or after `size`, or the log has fewer than `size` events.
+    /// [`LogError::Proof`] if `position` is 0 or after `size`, or if the log has fewer than `size`
+    /// events.
     pub async fn inclusion(&self, position: u64, size: u64) -> Result<Vec<Hash>, LogError> {
         self.within(size)?;
         let index = position.checked_sub(1);
@@ -92,10 +93,12 @@ impl EventLog {
         self.prove(tree::inclusion(index, size)?).await
     }
 
-    /// Returns the inclusion proofs of these positions in the first `size` events, in order. Shared nodes are read once.
+    /// Returns the inclusion proofs of these positions in the first `size` events, in order. Shared
+    /// nodes are read once.
     ///
     /// # Errors
-    /// [`LogError::Proof`] if a position is 0 or after `size`, or the log has fewer than `size` events.
+    /// [`LogError::Proof`] if a position is 0 or after `size`, or if the log has fewer than `size`
+    /// events.
     pub async fn inclusions(
         &self,
         positions: &[u64],

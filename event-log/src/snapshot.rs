@@ -34,7 +34,9 @@ fn schema_hash<D: Decider>() -> proof::Hash {
     proof::sha256(format!("stead/snapshot/v1\n{}\n{DOMAIN_DIGEST}", D::NAME).as_bytes())
 }
 
-/// Encodes a state with a preceding digest over its stream, version and bytes. The digest is necessary because bincode decodes almost any bytes: a flipped bit would result in a wrong value instead of an error.
+/// Encodes a state with a preceding digest over its stream, version and bytes. The digest is
+/// necessary because bincode decodes almost any bytes: a flipped bit would result in a wrong value
+/// instead of an error.
 ///
 /// # Errors
 /// [`EncodeError`]; also if the state is too large.

@@ -39,7 +39,7 @@ pub struct StoredEvent {
     /// JSON, byte for byte as it was hashed. Personal data fields in it are encrypted.
     pub payload: Arc<str>,
     pub(crate) readable: ReadablePayload,
-    /// A flat JSON map of texts ([`Meta`]), byte for byte as it was hashed.
+    /// A flat JSON object of strings ([`Meta`]), byte for byte as it was hashed.
     pub metadata: Arc<str>,
     /// Salt that prevents guessing the payload from its hash. A proof includes it only with the
     /// payload.

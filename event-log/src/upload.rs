@@ -4,9 +4,9 @@
 //! PUT ─▶ blob_upload ── accepted report ─▶ blob
 //!            └─────── a day later ───────▶ deleted
 //! ```
-//! Uploads are separate from `blob`, whose rows only an erasure deletes. So the collector of uploads
-//! cannot delete bytes that an event references. If the collector deletes an upload before its
-//! report arrives, the server rejects the report and the runner uploads again.
+//! Uploads are separate from `blob`, whose rows only an erasure deletes. So the collector of
+//! uploads cannot delete bytes that an event references. If the collector deletes an upload before
+//! its report arrives, the server rejects the report and the runner uploads again.
 use chrono::TimeDelta;
 use domain::digest::Digest;
 use sqlx::{PgConnection, PgPool};
@@ -45,7 +45,8 @@ pub struct Uploader<'u> {
     pub runner: &'u str,
 }
 
-/// Stores an upload. Storing the same bytes again changes nothing, unless an erasure deleted them. Returns the reason if the upload was not stored.
+/// Stores an upload. Storing the same bytes again changes nothing, unless an erasure deleted them.
+/// Returns the reason if the upload was not stored.
 ///
 /// # Errors
 /// [`BlobError`].
@@ -59,7 +60,8 @@ pub async fn put(
     let digest = digest(bytes)?;
     let mut tx = pool.begin().await?;
     let stored = put_in(&mut tx, clock, by, (&digest, bytes), quota).await?;
-    // Dropping the transaction would release the runner's lock only later.
+    // An explicit rollback releases the lock of the runner immediately. A dropped transaction would
+    // hold the lock until the pool rolls it back.
     match stored {
         Ok(()) => tx.commit().await?,
         Err(_) => tx.rollback().await?,

@@ -38,7 +38,7 @@ pub struct Verified {
     pub reported: Reported,
 }
 
-/// First place where the log fails verification.
+/// First position at which the log fails verification.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("position {position}: {what}")]
 pub struct Difference {
@@ -81,9 +81,14 @@ impl From<sqlx::Error> for VerifyError {
     }
 }
 
-/// Verifies all events after a position; 0 verifies the whole log. The event at that position is trusted as stored. `progress` receives the number of verified events. Runs one segment per processor core, at most 8.
+/// Verifies all events after a position; 0 verifies the whole log. The event at that position is
+/// trusted as stored. `progress` receives the number of verified events. Runs one segment per
+/// processor core, at most 8.
 ///
-/// Detects events that were changed, removed, added or swapped, unless all hashes were recomputed. To detect recomputed hashes, compare [`Verified::root`] with a checkpoint that another party stored. In addition, [`Verified::reported`] lists forged reports, because only a runner can sign its reports.
+/// Detects events that were changed, removed, added or swapped, unless all hashes were recomputed.
+/// To detect recomputed hashes, compare [`Verified::root`] with a checkpoint that another party
+/// stored. In addition, [`Verified::reported`] lists forged reports, because only a runner can sign
+/// its reports.
 ///
 /// # Errors
 /// [`VerifyError::Differs`] with the first difference.

@@ -13,7 +13,7 @@ pub struct Used {
 }
 
 impl Used {
-    /// CPU time per unit.
+    /// Returns the CPU time per unit, given the number of units.
     pub fn each(self, number: usize) -> Used {
         let of = |used: f64| used / number as f64;
         Used { client: of(self.client), server: of(self.server), database: of(self.database) }

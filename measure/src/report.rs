@@ -18,7 +18,7 @@ pub struct Ratio<C: 'static> {
     pub over: C,
     /// Case of the denominator.
     pub under: C,
-    /// Figure to compare.
+    /// Function that returns the figure to compare.
     pub of: fn(&Figure) -> f64,
     /// Target for the reader, or empty.
     pub bar: &'static str,

@@ -45,8 +45,8 @@ impl BlobWriter {
         self.hasher.length()
     }
 
-    /// Publishes the blob under its digest. The blob is durable before it gets its name. Replaces an
-    /// existing blob, because that one may be damaged.
+    /// Publishes the blob under its digest. The blob is durable before it gets its name. Replaces
+    /// an existing blob, because that one may be damaged.
     ///
     /// # Errors
     /// [`LayoutError::WrongDigest`] for a digest other than `expected`, or an I/O error.

@@ -33,12 +33,12 @@ pub struct ArtifactManifest {
 }
 
 impl Blob {
-    /// Returns the blob with these bytes.
+    /// Returns the reference to a blob with these bytes.
     pub fn of(media_type: &str, bytes: &[u8]) -> Blob {
         Blob { media_type: media_type.into(), digest: sha256(bytes), size: bytes.len() as u64 }
     }
 
-    /// Returns the blob of the empty config.
+    /// Returns the reference to the blob of the empty config.
     pub fn empty() -> Blob {
         Blob::of(MediaType::EmptyJSON.as_ref(), EMPTY)
     }

@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(api.iter().map(left).collect::<Vec<_>>(), [true, true, false, false, true]);
         assert!(web.iter().all(left), "two versions stay, however old they are");
         assert_eq!(layout.index().unwrap().manifests().len(), 5);
-        // An unlimited budget removes nothing else.
+        // With an unlimited budget, `prune` removes nothing else.
         assert_eq!(layout.prune(u64::MAX, &used, SystemTime::now()).unwrap(), 0);
     }
 

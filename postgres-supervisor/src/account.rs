@@ -1,4 +1,5 @@
-//! User that runs Postgres: the current user, or an unprivileged one if the supervisor runs as root.
+//! User that runs Postgres: the current user, or an unprivileged one if the supervisor runs as
+//! root.
 use std::{
     fs, io,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown, lchown},

@@ -10,11 +10,11 @@ use crate::{Error, about};
 /// Environment variable that names the directory of the binaries.
 pub const BIN_ENV: &str = "STEAD_PG_BIN";
 
-/// Directories in which distributions install each major version: the directory above, and the
-/// name before the version.
+/// Locations in which distributions install each major version: the parent directory, and the
+/// prefix of the directory name before the version.
 const VERSIONED: [(&str, &str); 3] =
     [("/usr/lib/postgresql", ""), ("/usr", "pgsql-"), ("/opt", "pgsql-")];
-/// Searched places, as errors name them.
+/// Searched locations, as error messages list them.
 const LOOKED: &str = "PATH, /usr/lib/postgresql/*/bin, /usr/pgsql-*/bin and /opt/pgsql-*/bin";
 const OLDEST_MAJOR: u32 = 14;
 

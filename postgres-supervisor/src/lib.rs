@@ -1,5 +1,5 @@
-//! Supervisor of a private Postgres: finds the binaries, creates the cluster, and starts, adopts and
-//! stops its Postgres.
+//! Supervisor of a private Postgres: finds the binaries, creates the cluster, and starts, adopts
+//! and stops its Postgres.
 //!
 //! ```text
 //! DATA/                 created by the caller, who also ensures that it has one supervisor at a time

@@ -103,8 +103,8 @@ impl Postmaster {
         let mut options = fs::OpenOptions::new();
         options.create(true).append(true);
         if let Account::Other { .. } = &cluster.account {
-            // Never follows a symbolic link: the supervisor is root, and the directory may belong to
-            // another user.
+            // Never follows a symbolic link: the supervisor is root, and the directory may belong
+            // to another user.
             options.custom_flags(OFlag::O_NOFOLLOW.bits());
         }
         let log = options.open(&cluster.log).map_err(about(cluster.log.display()))?;
@@ -163,8 +163,8 @@ impl Postmaster {
         }
     }
 
-    /// Requests a fast shutdown. After the timeout `timeout`, requests an immediate one, from
-    /// which the next start recovers.
+    /// Requests a fast shutdown. After `timeout`, requests an immediate one, from which the next
+    /// start recovers.
     ///
     /// # Errors
     /// [`Error::Stuck`].

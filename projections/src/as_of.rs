@@ -19,8 +19,8 @@ use crate::{
 
 /// Maximum number of events of one stream that are read at once.
 const PAGE: u32 = 1_000;
-/// Selects the newest fence of an erasure, a log position. Every erasure raises the fence, and a
-/// table that was computed before must not be committed.
+/// Selects the newest erasure fence, a log position. Every erasure advances the fence. A table that
+/// was computed before an erasure must not be committed.
 const FENCE: &str = "select coalesce(max(fence), 0) from subject_key";
 
 pub struct AsOfQuery {

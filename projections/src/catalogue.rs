@@ -37,7 +37,7 @@ pub struct Status {
     pub lag: u64,
 }
 
-/// Inline projections, an option for opening the log.
+/// Returns the inline projections, for the options with which the log is opened.
 pub fn inline_projections() -> Vec<Arc<dyn InlineProjection>> {
     vec![
         InlineProjector::<JobQueue>::new(),

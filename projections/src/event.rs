@@ -27,7 +27,7 @@ pub fn decode_encrypted(stored: &StoredEvent) -> Result<Vec<RecordedEvent>, LogE
 }
 
 /// Reads the events of these aggregate types after one position and up to another, without the
-/// columns that only proofs need. Positions are dense, so a range of positions is a page.
+/// columns that only proofs need. Positions have no gaps, so a page is a range of positions.
 pub(crate) async fn page(
     connection: &mut PgConnection,
     source: &Source,
@@ -134,7 +134,6 @@ pub(crate) fn read<'r>(
     Ok(decoded)
 }
 
-/// Position and sequence of an event.
 fn position_and_sequence(event: &EncodedEvent) -> Result<(u64, u64), sqlx::Error> {
     match event {
         EncodedEvent::Row(row) => Ok((number(row.try_get(0)?), number(row.try_get(1)?))),

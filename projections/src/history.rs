@@ -16,7 +16,8 @@ use crate::event::streams;
 
 /// Maximum number of events of one aggregate type in one response.
 pub const EVENTS: u32 = 10_000;
-/// Types of job events that are also read before the range: work, runner, result and resolution.
+/// Types of job events that are also read from before the range. They contain the work, the runner,
+/// the result and the resolution of a job.
 const JOB_CONTEXT_EVENTS: [&str; 7] = [
     "job.queued",
     "job.claimed",

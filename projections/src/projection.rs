@@ -7,15 +7,15 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::RecordedEvent;
 
-/// A projection.
+/// Projection of the events of some aggregates to the rows of a table.
 ///
 /// A row derives from one stream only. An append can therefore update it inline, a process can
 /// cache it, and a rebuild can process the streams in any order.
 pub trait Projection: Sized + Send + Sync + 'static {
     /// Name in the API and in output. The table is `projection_<name>`.
     const NAME: &'static str;
-    /// Version of the rows. If their shape or meaning changes, raise it: the next start rebuilds
-    /// the rows.
+    /// Version of the rows. If their shape or meaning changes, increment it: the next start
+    /// rebuilds the rows.
     const VERSION: i32;
     /// Mode in which the projection follows the log.
     const CLASS: Class;

@@ -1,6 +1,6 @@
 //! The projector: updates the asynchronous projections. It applies a page of events in memory,
-//! writes the rows in bulk, and moves the consumer positions in the same transaction. So each event
-//! is applied exactly once, even after a crash.
+//! writes the rows in bulk, and advances the consumer positions in the same transaction. So each
+//! event is applied exactly once, even after a crash.
 //!
 //! Any number of servers may run the projector on one database: it locks the positions while it
 //! writes a page.

@@ -57,7 +57,7 @@ pub enum RebuildError {
     /// There are no previous rows to restore.
     #[error("cannot roll back {0}: it has no previous rows; only a rebuild leaves previous rows")]
     NoPreviousRows(&'static str),
-    /// Another version of the program wrote the previous rows, and only that version can continue
+    /// Another version of the program wrote the previous rows, and only that version can update
     /// them.
     #[error(
         "cannot roll back {name}: its previous rows have version {kept}, but this program writes version {known}; use a program of the other version"
@@ -170,9 +170,9 @@ pub fn rebuild_all<'a>(
     })
 }
 
-/// Restores the rows that were live before the last rebuild and brings them up to date. The rows
-/// that are live now become the previous ones. An active rebuild of the same projection loses its
-/// shadow table and fails.
+/// Restores the rows that were live before the last rebuild and applies the later events to them.
+/// The rows that are live now become the previous ones. An active rebuild of the same projection
+/// loses its shadow table and fails.
 ///
 /// # Errors
 /// [`RebuildError`].

@@ -61,7 +61,7 @@ pub struct Bundle {
     pub subject: Subject,
     /// Verifier key of the checkpoint. It names the signer, but does not make the signer trusted.
     pub signer: String,
-    /// C2SP signed note that all proofs lead to.
+    /// C2SP signed note with the root that all proofs are verified against.
     pub checkpoint: String,
     /// Older checkpoint, with the proof that the log has only grown since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,7 +90,8 @@ pub enum Subject {
     Streams(Vec<String>),
 }
 
-/// Statements of the server about events of the bundle. Their source is outside the log, or encrypted in it.
+/// Statements of the server about events of the bundle. Their source is outside the log, or
+/// encrypted in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Annotations {

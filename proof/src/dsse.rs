@@ -17,7 +17,7 @@ pub struct Envelope {
     pub signatures: Vec<EnvelopeSignature>,
 }
 
-/// Signature of an [`Envelope`].
+/// Signature of an [`Envelope`], with the id of its key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvelopeSignature {
     /// [`key_id`] of the key. It is only a hint: the verification tries every trusted key.

@@ -1,7 +1,7 @@
 //! Fault injection: one deliberate fault at a time, to show that the checks after a test detect it.
 //!
-//! Only builds with the feature `fault-injection` contain this module. Only tests enable the feature,
-//! and no fault is active until a test activates one.
+//! Only builds with the feature `fault-injection` contain this module. Only tests enable the
+//! feature, and no fault is active until a test activates one.
 use std::sync::{
     OnceLock,
     atomic::{AtomicU8, Ordering},
@@ -19,7 +19,7 @@ macro_rules! faults {
             $(#[doc = $what] $name = $number,)*
         }
         impl Fault {
-            /// All faults.
+            /// Every fault, in the order of the declaration.
             pub const ALL: &[Fault] = &[$(Fault::$name,)*];
             /// Returns the name for [`VARIABLE`].
             pub fn name(self) -> &'static str {

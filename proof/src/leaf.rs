@@ -35,7 +35,7 @@ pub struct Leaf<'a> {
 }
 
 impl Leaf<'_> {
-    /// Returns the RFC 6962 entry: big-endian integers, and each text after its length in four
+    /// Returns the RFC 6962 entry: big-endian integers, and each string after its length in four
     /// bytes.
     pub fn canonical(&self) -> Vec<u8> {
         let texts = self.aggregate_type.len() + self.aggregate_id.len() + self.event_type.len();
@@ -89,7 +89,7 @@ impl<'a> Leaf<'a> {
 }
 
 /// Parses the version of a stored event. Accepts only the decimal form without leading zeros, so
-/// that every changed text is detected.
+/// that every change of the text is detected.
 pub fn version(text: &str) -> Option<u16> {
     let is_canonical =
         text == "0" || (!text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit()));
@@ -113,7 +113,7 @@ fn read_text(bytes: &[u8]) -> Option<(&str, &[u8])> {
 }
 
 fn text(bytes: &mut Vec<u8>, text: &str) {
-    // Texts in a leaf are far below 4 GiB: an event has at most 64 KiB.
+    // Strings in a leaf are far below 4 GiB: an event has at most 64 KiB.
     let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
     bytes.extend_from_slice(&length.to_be_bytes());
     bytes.extend_from_slice(text.as_bytes());

@@ -9,7 +9,7 @@
 //! runner journal: entry ─▶ chain ─▶ head ─▶ DSSE envelope
 //! ```
 //!
-//! These encodings never change. `tests/vectors` fixes them.
+//! These encodings never change. The test vectors in `tests/vectors` pin them.
 
 #![warn(missing_docs)]
 

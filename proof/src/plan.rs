@@ -21,7 +21,7 @@ pub const STATEMENT: &str = "application/vnd.stead.plan.v1+json";
 /// Returns the digest of a plan from its parts.
 ///
 /// `file` is the hash of the plan file, and `manifest` is the hash of the plan job's manifest.
-/// `tool` is the name and version of the tool in one text, such as `terraform 1.9.8`.
+/// `tool` is the name and version of the tool in one string, such as `terraform 1.9.8`.
 ///
 /// # Errors
 /// [`CanonicalError`] if the summary has no canonical JSON.

@@ -1,4 +1,5 @@
-//! Exports of a log range: every event of `from..=to`, one per line, after a first line with the proof.
+//! Exports of a log range: every event of `from..=to`, one per line, after a first line with the
+//! proof.
 //!
 //! ```text
 //! edge (everything before `from`) + every event ──▶ root of the first `to` ── consistency ──▶ signed root
@@ -30,7 +31,7 @@ pub struct Head {
     pub to: u64,
     /// Verifier key of the checkpoint. It names the signer, but does not make the signer trusted.
     pub signer: String,
-    /// C2SP signed note that all proofs lead to.
+    /// C2SP signed note with the root that all proofs are verified against.
     pub checkpoint: String,
     /// Hashes of the perfect subtrees that cover leaves `1..from`, largest first.
     pub edge: Vec<Base64<Hash>>,
@@ -55,14 +56,14 @@ pub struct Range {
     time: i64,
 }
 
-/// Facts that a range proves, under the trusted keys.
+/// Properties of the log that a range proves, under the trusted keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedRange {
     /// First exported position, from 1.
     pub from: u64,
     /// Last exported position, inclusive.
     pub to: u64,
-    /// Checkpoint at the time of the export.
+    /// Signed checkpoint in the export.
     pub checkpoint: Checkpoint,
     /// Key that signed the checkpoint.
     pub signer: VerifierKey,
@@ -95,8 +96,8 @@ impl Head {
 }
 
 impl Range {
-    /// Starts the verification. `stored` is the text of a checkpoint from another source, which must
-    /// belong to this log.
+    /// Starts the verification. `stored` is the text of a checkpoint from another source, which
+    /// must belong to this log.
     ///
     /// # Errors
     /// [`BundleError`].

@@ -1,8 +1,8 @@
 //! Verification of signed runner reports in the events of a log. It checks that the runner of the
 //! execution signed the report, and that the event matches the signed statement.
 //!
-//! [`ReportEvent::read`] parses one event alone. [`Reports`] takes the events of a log in order and returns the
-//! signatures, which can be checked in any order.
+//! [`ReportEvent::read`] parses a single event. [`Reports`] takes the events of a log in order and
+//! returns the signatures, which can be checked in any order.
 //!
 //! | report | signed content | compared with |
 //! |---|---|---|

@@ -5,8 +5,8 @@
 //!  Runner listener /v2/… ──pull──▶ Layout ──unpack──▶ directory     (other jobs)
 //! ```
 //!
-//! Jobs deploy only from the install's own [`oci_layout::Layout`]. The runner verifies the digest of
-//! every blob that it pulls.
+//! Jobs deploy only from the install's own [`oci_layout::Layout`]. The runner verifies the digest
+//! of every blob that it pulls.
 
 mod component;
 mod pack;

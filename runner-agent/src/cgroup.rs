@@ -77,7 +77,8 @@ impl Cgroup {
         let mut open = vec![self.dir.clone()];
         while let Some(dir) = open.pop() {
             let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-            // Skips 0, which stands for a process of another pid namespace, and 1, the init process.
+            // Skips 0, which stands for a process of another pid namespace, and 1, the init
+            // process.
             let pids = text.lines().filter_map(|pid| pid.parse::<u32>().ok());
             members.extend(pids.filter(|pid| *pid > 1));
             let below = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);

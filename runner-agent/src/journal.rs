@@ -55,7 +55,7 @@ use crate::{
 pub struct Journal {
     data: Data,
     path: PathBuf,
-    /// Whether the last write failed.
+    /// True if the last write failed.
     broken: Arc<AtomicBool>,
 }
 
@@ -134,7 +134,7 @@ impl Journal {
         self.append_with_reserve(&lines.join(&b'\n'))
     }
 
-    /// Returns the last link of the chain. If the last line has none, adds a line that starts or
+    /// Returns the last link of the chain. If the last line has no link, adds a line that starts or
     /// continues the chain to `lines`, which the caller must write first.
     fn end(&self, lines: &mut Vec<Vec<u8>>) -> io::Result<Link> {
         if let Some(link) = self.last_link()? {

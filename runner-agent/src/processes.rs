@@ -1,8 +1,8 @@
-//! Finds, signals and reaps descendants of this process, also after `setsid` and a double fork.
+//! Finds, signals and reaps descendants of this process, even after `setsid` and a double fork.
 //!
 //! A process that calls [`adopt_orphans`] becomes the parent of every descendant whose own parent
-//! ends. So no descendant can leave the tree below that process. [`spawn`] records the children that
-//! Tokio waits for. [`reap`] reaps all others.
+//! ends. So no descendant can leave the tree below that process. [`spawn`] records the children
+//! that Tokio waits for. [`reap`] reaps all others.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,

@@ -20,7 +20,7 @@ use crate::{
 
 const RUNNING: &str = "/proc/self/exe";
 const DIRECTORY: &str = "bin";
-/// Timeout of the program to print its version.
+/// Timeout for the program to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest number of retries to run a new copy. A child that is being forked may still have the
 /// file open for writing.
@@ -28,8 +28,8 @@ const BUSY_RETRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Returns a path of the running program in the data directory: a hard link where possible,
-/// otherwise a copy. Creates the link or copy once per version, from the running program itself. The
-/// file at the program's own path may be another version.
+/// otherwise a copy. Creates the link or copy once per version, from the running program itself.
+/// The file at the program's own path may be another version.
 pub(crate) fn keep(data: &Data) -> io::Result<PathBuf> {
     let running = fs::metadata(RUNNING)?;
     let path = data.path(DIRECTORY).join(name(&running));

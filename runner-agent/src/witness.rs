@@ -127,8 +127,8 @@ impl Witness {
         let Some(note) = self.last().map_err(|error| unreadable(error.to_string()))? else {
             return Ok(None);
         };
-        // The stored note is verified as well. If its key is no longer in the list, its unverified
-        // text counts.
+        // The stored note is verified as well. If its key is no longer in the list, the runner
+        // compares with the unverified text.
         let last = Checkpoint::open(&note, keys).or_else(|_| Checkpoint::read_unverified(&note));
         last.map(Some).map_err(|error| unreadable(error.to_string()))
     }

@@ -11,8 +11,8 @@
 //! | [`control`] | requests and responses of the Control API |
 //! | [`moment`] | format of timestamps |
 //!
-//! Readers ignore unknown members, so client and server may differ by one version. Only requests of the
-//! Control API are strict. Writers omit a member without a value instead of writing null.
+//! Readers ignore unknown members, so client and server may differ by one version. Only requests of
+//! the Control API are strict. Writers omit a member without a value instead of writing null.
 
 #![warn(missing_docs)]
 

@@ -10,7 +10,8 @@ use crate::{archive, backup};
 const ULID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
 const AT: &str = "2026-11-21T01:02:03.000000Z";
 
-/// `UPDATE_GOLDEN=1` writes the file. Review the difference from a customer's point of view.
+/// Compares a text with its golden file. `UPDATE_GOLDEN=1` rewrites the file first: review the
+/// difference from a customer's point of view.
 fn golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/cli-output").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {

@@ -44,7 +44,8 @@ fn leaves(command: &clap::Command, name: String, each: &mut impl FnMut(&str, &cl
     }
 }
 
-/// `UPDATE_GOLDEN=1` writes the files. Review the difference from a customer's point of view.
+/// Compares the help with the golden files. `UPDATE_GOLDEN=1` rewrites the files first: review the
+/// difference from a customer's point of view.
 #[test]
 fn help_matches_golden_files() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/cli");

@@ -13,9 +13,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use cli::{ClientCommand, failure, settings::Settings};
 
-/// While ten thousand runners connect, the server needs several times the memory of ten thousand
-/// open long polls. glibc does not return this memory, because each page keeps a few live objects.
-/// jemalloc returns it within seconds, in a background thread.
+/// Memory allocator of the server. While ten thousand runners connect, the server needs several
+/// times the memory of ten thousand open long polls. glibc does not return this memory, because
+/// each page keeps a few live objects. jemalloc returns it within seconds, in a background thread.
 #[global_allocator]
 static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -244,7 +244,7 @@ fn record(event: &event_log::StoredEvent) -> EventRecord {
 const BEGIN: &str = "<!-- tamperings: made by the test tampering of the crate stead -->\n";
 const END: &str = "<!-- end of tamperings -->\n";
 
-/// `UPDATE_GOLDEN=1` writes the table.
+/// Compares the table with `docs/security.md`. `UPDATE_GOLDEN=1` rewrites the table first.
 #[tokio::test]
 async fn tampering_table_matches_the_security_document() {
     let head = [

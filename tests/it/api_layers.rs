@@ -1,5 +1,5 @@
-//! Tests that a module of `api` depends only on modules of lower layers. For example, use cases must
-//! not depend on front ends.
+//! Tests that a module of `api` depends only on modules of lower layers. For example, use cases
+//! must not depend on front ends.
 use std::{
     collections::BTreeSet,
     fs,
@@ -76,7 +76,7 @@ fn without_tests(text: &str) -> String {
         if is_cut {
             is_cut = line != "}";
         } else if is_next_cut && !is_attribute && !is_comment {
-            // The item after the attributes: one line, or a block that ends in the first column.
+            // The item after the attributes is one line, or a block that ends in the first column.
             (is_next_cut, is_cut) = (false, line.ends_with('{'));
         }
     }

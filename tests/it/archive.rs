@@ -42,7 +42,7 @@ fn archived_ranges_are_dropped_and_stay_readable() {
         server.cli_json(&["audit", "checkpoint"])["verifier_key"].as_str().unwrap().to_owned();
     let offline = server.cli_json(&["archive", "verify", &directory, "--key", &key]);
     assert_eq!((&offline[0]["first"], &offline[0]["last"]), (&257.into(), &512.into()));
-    // Archived rows leave the database and stay readable, also after a kill and restart of the
+    // Archived rows leave the database and stay readable, even after a kill and restart of the
     // server.
     assert_eq!(
         archive(&server, &["drop", "--through", "600"]),

@@ -71,7 +71,7 @@ fn a_bucket_and_a_role_are_created_updated_reverted_and_destroyed() {
     let created = server.cli_json(&create);
     let runner = customer(&server, &terraform, created["enrolment"]["token"].as_str().unwrap());
 
-    // created after approval, and not before
+    // The server creates the bucket only after an approval.
     until("the provision run", TIMEOUT, || {
         !server.cli_json(&["runs", "list", "--install", "notes"]).as_array().unwrap().is_empty()
     });
@@ -87,15 +87,15 @@ fn a_bucket_and_a_role_are_created_updated_reverted_and_destroyed() {
     let tags = moto.tags(bucket).unwrap();
     assert!(tags.contains("<Value>30</Value>") && moto.has_role(&role), "{tags}");
 
-    // updated
+    // A new input value updates the bucket.
     server.cli_json(&["installs", "set-inputs", "notes", "--input", "retention_days=90"]);
     let run = planned(&server);
     assert_eq!(changes(&run), (0, 1, 0), "{run:#}");
     approve(&server);
     assert!(moto.tags(bucket).unwrap().contains("<Value>90</Value>"));
 
-    // drift: the next plan finds a manual change without a new config version, and its apply
-    // reverts it
+    // Drift: the next plan finds a manual change without a new config version, and its apply
+    // reverts it.
     moto.set_tag(bucket, "retention_days", "7");
     server.cli_json(&["installs", "deploy", "notes", "--component", "bucket"]);
     let run = planned(&server);
@@ -105,12 +105,12 @@ fn a_bucket_and_a_role_are_created_updated_reverted_and_destroyed() {
     approve(&server);
     assert!(moto.tags(bucket).unwrap().contains("<Value>90</Value>"));
 
-    // a plan without changes requires no approval and skips its apply
+    // A plan without changes requires no approval and skips its apply.
     server.cli_json(&["installs", "deploy", "notes", "--component", "bucket"]);
     let run = succeeded(&server, "notes");
     assert_eq!(step(&run, "bucket")["plan"]["noop"], true, "{run:#}");
 
-    // destroyed, after approval of the destroy plan
+    // A deprovision destroys the resources after approval of the destroy plan.
     server.cli_json(&["installs", "deprovision", "notes", "--reason", "the end"]);
     let run = planned(&server);
     assert_eq!(changes(&run), (0, 0, 3), "{run:#}");

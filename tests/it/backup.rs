@@ -28,8 +28,8 @@ fn event(server: &Server, name: &str) {
     server.cli_json(&["tokens", "create", "--name", name, "--role", "viewer"]);
 }
 
-/// Kills `backup create` at each tenth of its duration. Then the backup is complete under its name,
-/// or a restore rejects the partial directory.
+/// Kills `backup create` at each tenth of its duration. Each time, either the backup is complete
+/// under its name, or a restore rejects the partial directory.
 fn assert_killed_creates_are_not_restorable(server: &Server, data: &str, duration: Duration) {
     let (mut partial_backups, into) = (0, server.dir().join("never"));
     for attempt in 0..27 {

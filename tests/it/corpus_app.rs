@@ -58,7 +58,6 @@ fn outputs(server: &Server, component: &str) -> Value {
     state["nuon"]["components"][component]["outputs"].clone()
 }
 
-/// Returns the log of an action.
 fn log_of_action(server: &Server, action: &str) -> String {
     server.cli_json(&["installs", "action", "acme", action]);
     let run = tests::ended(server, "acme");
@@ -98,7 +97,8 @@ fn httpbin_is_provisioned_unchanged() {
     let ip = ip.as_str().filter(|ip| ip.starts_with("public-ip-"));
     let ip = ip.unwrap_or_else(|| panic!("{:#}", outputs(&server, "ec2")));
 
-    // The health check calls an invalid address: the script runs and prints the address.
+    // The health check calls an invalid address. The log shows that the script ran, because it
+    // contains the address.
     let log = log_of_action(&server, "healthcheck");
     assert!(log.contains(ip), "{log}");
 }
@@ -123,9 +123,9 @@ fn gcp_gcs_static_site_is_provisioned_with_its_stack_outputs() {
     assert!(log.contains(&format!("http://{ip}")) && log.contains(url), "{log}");
 }
 
-/// Changes the Lambda stub, which returns a text where the app reads a member of an object
+/// Changes the Lambda stub, which returns a string where the app reads a member of an object
 /// (`….outputs.lambda_function.lambda_function_arn`). The real module returns an object, as the
-/// corpus' own install state shows. The changed stub does, too.
+/// corpus' own install state shows. The changed stub also returns an object.
 fn corrected_modules(corpus: &Path, into: &Path) -> PathBuf {
     let original = corpus.join("repos/nuonco/example-app-configs/aws-lambda");
     stdout_of(Command::new("cp").arg("-R").arg(original).arg(into.join("aws-lambda")));

@@ -129,8 +129,8 @@ async fn a_guard_that_ignores_absent_streams_is_found() {
 /// Swaps projections while two servers write them.
 async fn swaps() -> (Database, Vec<CallerWrite>) {
     let database = fresh_database().await.unwrap();
-    // A short timeout, because a swap releases its locks soon. Postgres must detect a deadlock
-    // before then.
+    // Sets a short deadlock timeout, because a swap releases its locks soon and Postgres must
+    // detect a deadlock before then.
     let set_timeout = "do $$ begin execute format('alter database %I set deadlock_timeout = ''5ms''', \
                 current_database()); end $$";
     sqlx::raw_sql(set_timeout).execute(&database.pool).await.unwrap();

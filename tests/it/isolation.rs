@@ -59,7 +59,8 @@ impl Vendor {
                 assert!(!namespace.reaches(ip, port), "{what} is reachable at {ip}:{port}");
             }
         }
-        // A name server, the web, a cloud's metadata service, and the host by its other addresses.
+        // Addresses outside the link: a name server, the web, a cloud's metadata service, and the
+        // other addresses of the host.
         let host_addresses = stdout_of(Command::new("hostname").arg("-I"));
         let host_addresses =
             host_addresses.split_whitespace().filter(|other| !other.contains(':') && *other != ip);
@@ -242,7 +243,7 @@ fn aws_resources_are_managed_without_other_network_access() {
     assert!(moto.tags(bucket).is_none(), "{}", moto.buckets());
 }
 
-/// Processes that `stead up` starts are accessible to their own users only.
+/// The processes that `stead up` starts are accessible only to the users that run them.
 #[test]
 fn other_users_of_the_host_cannot_reach_the_private_postgres() {
     let server = Server::up();

@@ -50,7 +50,7 @@ fn a_followed_log_is_live_and_equals_the_stored_log() {
             let fields: Vec<_> = line[at..].split_whitespace().collect();
             let written: u128 = fields[2].parse().unwrap();
             ticks.push(fields[1].parse::<u32>().unwrap());
-            // Lines from before the request arrive with the first page.
+            // Lines that were written before the request arrive with the first page.
             if written > requested_at {
                 slowest = slowest.max(Duration::from_nanos((now() - written) as u64));
                 timed_lines += 1;

@@ -184,7 +184,7 @@ fn assert_journal_is_verifiable(server: &Server, runner: &Runner, id: &str) {
         output
     };
     assert!(verified(&[]).contains("signed on"));
-    // with the head that the vendor stores
+    // The journal matches the head that the vendor stores.
     let head = server.dir().join("head.json");
     let stored = until_some("a head", TIMEOUT, || {
         let stored = server.cli_json(&["runners", "journal-head", id]);
@@ -192,7 +192,7 @@ fn assert_journal_is_verifiable(server: &Server, runner: &Runner, id: &str) {
     });
     fs::write(&head, stored.to_string()).unwrap();
     verified(&["--head", head.to_str().unwrap()]);
-    // by a holder of the file and the key
+    // A holder of the exported file and the public key can verify the journal.
     let file = server.dir().join("journal.export");
     let exported = tests::stdout_of(&mut runner.local(&[
         "journal",
@@ -208,7 +208,7 @@ fn assert_journal_is_verifiable(server: &Server, runner: &Runner, id: &str) {
         runner.local(&[&["journal", "verify"], &file[..], &[other_key]].concat()).output();
     assert!(!refused.unwrap().status.success());
     assert_cut_journal_is_not_signed(server, runner);
-    // and the runner signed each job result
+    // The runner signed each job result.
     let jobs = server.cli_json(&["jobs", "list", "--install", "acme"]);
     let ended: Vec<_> =
         jobs.as_array().unwrap().iter().filter(|job| job["state"] == "succeeded").collect();

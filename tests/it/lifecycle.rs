@@ -73,14 +73,14 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
     let app = edge_api(server.dir());
     let app = app.to_str().unwrap();
 
-    // published once; a repeated sync of the same bytes changes nothing
+    // A repeated sync of the same bytes publishes no second version.
     let first = server.cli_json(&["apps", "sync", app, "--wait"]);
     assert_eq!((first["version"].as_u64(), first["unchanged"].as_bool()), (Some(1), Some(false)));
     assert_eq!(first["builds"].as_array().unwrap().len(), 6, "sandbox and five components");
     let again = server.cli_json(&["apps", "sync", app]);
     assert_eq!(again["unchanged"], true);
 
-    // inputs are checked before anything is created
+    // The server checks the inputs before it creates an install.
     let (code, message) = server.refused(&["installs", "create", "edge-api", "acme"]);
     assert!(message.contains("company"), "{message}");
     assert_eq!(code, 2, "{message}");
@@ -121,12 +121,12 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
     effects.sort_unstable();
     assert_eq!(effects, ["api", "cache", "database", "edge", "network", "sandbox"]);
 
-    // a second use of the token with another key is rejected
+    // The server rejects a second use of the token with another key.
     let other = Runner::start(&server, "impostor", token);
     until("the refusal", TIMEOUT, || other.log().contains("enrolment_redeemed"));
     drop(other);
 
-    // version 2 changes only the affected components
+    // Version 2 changes only the affected components.
     let v2 = edge_api_v2(server.dir());
     let second = server.cli_json(&["apps", "sync", v2.to_str().unwrap(), "--wait"]);
     assert_eq!(second["version"], 2);
@@ -140,7 +140,7 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
         "{names:?}"
     );
 
-    // a rollback of the same difference, without approval prompts
+    // A rollback reverts the same difference.
     let back = ["installs", "rollback", "acme", "--to", "1", "--reason", "back"];
     let output = stdout_of(server.stead_for_people().args(back));
     assert!(output.contains("From version 2 to version 1:\n"), "{output}");
@@ -154,7 +154,7 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
     let output = output_of(watcher);
     assert!(output.contains("✔ deploy cache  succeeded"), "{output}");
 
-    // a new input value affects only the components that read it
+    // A new input value affects only the components that read it.
     let changed = ["--type", "install.inputs_changed", "--limit", "1"];
     let follower =
         start_following(&server, &[&["audit", "events", "--follow"], &changed[..]].concat());
@@ -165,7 +165,7 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
     assert_eq!(run["state"], "succeeded", "{run:#}");
     assert!(!planned_names(&run).contains(&"database".to_string()));
 
-    // proofs, also against the checkpoint that the customer stored
+    // The log is intact and is a continuation of the checkpoint that the customer stored.
     let before = position(&server);
     let verified = server.cli_json(&["audit", "verify"]);
     assert!(verified["verified"].as_u64().unwrap() >= before, "{verified}");
@@ -180,7 +180,8 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
         stdout_of(server.stead_for_people().args(["projections", verb, "--all"]));
     }
 
-    // state as of a time and of a position, before the input change, and now
+    // A replay returns the state as of the position before the input change, and as of the position
+    // and the time of the change.
     let changed = server.cli_json(&["audit", "events", "--type", "install.inputs_changed"]);
     let changed = changed.as_array().unwrap().last().unwrap().clone();
     let at = changed["position"].as_u64().unwrap();
@@ -196,7 +197,7 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
     );
     assert_eq!(replicas(changed["recorded_at"].as_str().unwrap()), "3");
 
-    // changes since then: requester, approver, jobs
+    // The diff from that position lists the requester, the approver and the jobs.
     let from = (at - 1).to_string();
     let diff = server.cli_json(&["audit", "diff", "--install", "acme", "--from", &from]);
     let path = |path: &str| {
@@ -214,14 +215,15 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
     let jobs = of_run["jobs"].as_array().unwrap();
     assert!(jobs.iter().any(|job| job["kind"] == "apply" && job["outcome"] == "succeeded"));
     assert!(!of_run["components"].as_array().unwrap().is_empty(), "{diff:#}");
-    // a projection's row as of then
+    // A projection returns its row as of that position, and its live row.
     let args =
         ["projections", "show", "runs", "--as-of", &from, "--key", run["id"].as_str().unwrap()];
     assert_eq!(server.refused(&args).0, 3, "the run was not requested yet");
     let args = ["projections", "show", "runs", "--key", run["id"].as_str().unwrap()];
     assert_eq!(server.cli_json(&args)[0]["row"]["state"]["outcome"], "succeeded");
 
-    // teardown of the components, dependents first, then deprovision
+    // A teardown destroys the components, dependents first. A deprovision then destroys the
+    // sandbox.
     server.cli_json(&["installs", "teardown", "acme", "--reason", "the end"]);
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "succeeded", "{run:#}");
@@ -235,7 +237,7 @@ fn an_app_passes_the_whole_lifecycle_with_proofs() {
     assert!(last("edge") < last("api") && last("api") < last("database"));
     assert!(last("network") < last("sandbox"));
 
-    // each effect once, by one execution
+    // Each effect happened once, by one execution.
     let mut seen = std::collections::BTreeSet::new();
     for effect in &ledger {
         assert!(seen.insert(effect.clone()), "{effect:?} twice");

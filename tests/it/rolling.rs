@@ -65,7 +65,8 @@ fn servers_are_upgraded_while_callers_continue() {
         assert_eq!(get(server, "/v1/whoami").status, 200);
     }
 
-    // and callers continue with a server of the next version, with the old servers and without them
+    // and callers continue with a server of the next version, first with the old servers and then
+    // without them
     let next = Server::beside(Some(&one), &application, &[], &[NEXT]);
     balancer.add(&next);
     wait_for_writes(&callers);

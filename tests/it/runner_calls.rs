@@ -91,7 +91,8 @@ fn forbidden_calls_of_a_runner_are_rejected_and_change_nothing() {
     };
     let json = ("Content-Type", "application/json");
 
-    // A second claim of the job, by the job's own runner and by the runner of the other install.
+    // Sends a second claim of the job, as the job's own runner and as the runner of the other
+    // install.
     let mut claim: Value = serde_json::from_slice(&own_claim.body).unwrap();
     claim["claim_id"] = json!("another");
     let body = claim.to_string();
@@ -102,7 +103,7 @@ fn forbidden_calls_of_a_runner_are_rejected_and_change_nothing() {
         &[(403, "not_offered")],
     );
 
-    // Log calls: after the end of the job, with an unknown execution, and from the other runner.
+    // Sends log calls after the end of the job, with an unknown execution, and as the other runner.
     let log = own_claim.path.replace("/claim", "/log");
     let patch = RecordedCall { method: "PATCH".into(), ..own_claim.clone() };
     let other = RecordedCall { method: "PATCH".into(), ..other_claim.clone() };
@@ -125,7 +126,7 @@ fn forbidden_calls_of_a_runner_are_rejected_and_change_nothing() {
     let late = repeat_call(&server, &patch, &log, &headers(execution, range, digest), &chunk);
     refused(late, &[(412, "fenced")]);
 
-    // Reports with an unknown execution, and from the other runner.
+    // Sends reports with an unknown execution, and as the other runner.
     let events = own_claim.path.replace("/claim", "/events");
     let post = RecordedCall { method: "POST".into(), ..own_claim.clone() };
     let other = RecordedCall { method: "POST".into(), ..other_claim };
@@ -207,8 +208,8 @@ fn a_log_chunk_above_the_limit_is_rejected_and_the_job_continues() {
         repeat_call(&server, &patch, &path, &headers, bytes)
     };
 
-    // One byte too many, far too many, and too many bytes in a small compressed body. Everything
-    // else in the requests is valid.
+    // Sends one byte too many, far too many, and too many bytes in a small compressed body.
+    // Everything else in the requests is valid.
     for (length, packed) in
         [(MAX_CHUNK_BYTES + 1, false), (64 * MAX_CHUNK_BYTES, false), (MAX_CHUNK_BYTES + 1, true)]
     {

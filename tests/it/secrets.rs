@@ -206,7 +206,7 @@ fn no_secret_is_stored_or_sent() {
     );
     assert_eq!(step(&provision, "api")["plan"]["add"], 2, "{provision:#}");
 
-    // Output for users and programs.
+    // Searches the output for users and programs.
     let search = Search::new(&[NOT_PASSED, PASSED, IN_ATTRIBUTE]);
     for job in server.cli_json(&["jobs", "list"]).as_array().unwrap() {
         let id = job["id"].as_str().unwrap();
@@ -239,8 +239,8 @@ fn no_secret_is_stored_or_sent() {
         !directories.any(|directory| directory.exists())
     });
 
-    // Data on disk: tables, spool, journal, plans, state, artifacts, and the programs' logs, which
-    // contain every called URL.
+    // Searches the data on disk: tables, spool, journal, plans, state, artifacts, and the programs'
+    // logs, which contain every called URL.
     let dumped = dump(&server);
     search.is_clean("the dump", &dumped);
     let mut all = Vec::new();
@@ -262,7 +262,7 @@ fn no_secret_is_stored_or_sent() {
     }
     assert!(has_state, "no state in {}", state.display());
 
-    // Stead's own secrets: a call leaves no trace of the caller's token.
+    // Searches for Stead's own secrets: a call must leave no trace of the caller's token.
     let calls = server.log() + &runner.log();
     for token in [enrolment.to_string(), server.owner_token()] {
         assert!(!calls.contains(&token), "a token is in a program's log");

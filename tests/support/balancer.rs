@@ -70,7 +70,7 @@ impl Balancer {
         format!("http://{}", self.runner)
     }
 
-    /// Adds a server.
+    /// Adds a server, which counts as ready until its first readiness check.
     pub fn add(&self, server: &Server) {
         let address = |url: &str| url.split("://").nth(1).unwrap().parse().unwrap();
         let at = [address(server.control()), address(server.runner())];

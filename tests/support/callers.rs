@@ -116,7 +116,7 @@ impl Caller {
         let path = format!("/v1/principals/{principal}/roles/auditor");
         while !shared.stopped.load(Ordering::SeqCst) {
             let change_lock = shared.change_lock.read().await;
-            // Half of the requests ask for the existing state.
+            // On average, half of the requests match the existing state and change nothing.
             let (method, event) = match self.random.gen_bool(0.5) {
                 true => (Method::PUT, GRANTED),
                 false => (Method::DELETE, REVOKED),
@@ -141,8 +141,8 @@ impl Caller {
     async fn send_until_confirmed(&mut self, method: Method, path: &str, body: &Value) -> Value {
         let key = Ulid::new().to_string();
         loop {
-            // Most calls go to the shared address; some go to a server that the balancer might
-            // avoid just then.
+            // Most calls go to the shared address. Some go directly to a server that the balancer
+            // may currently avoid.
             let at = match self.random.gen_bool(0.6) {
                 true => 0,
                 false => self.random.gen_range(0..self.shared.addresses.len()),

@@ -1,4 +1,4 @@
-//! Customer before the start of its runner: default settings, or another environment, program or
+//! Builder of a customer's runner, with default settings or with another environment, program or
 //! user.
 use std::{
     fs,
@@ -7,7 +7,7 @@ use std::{
 
 use crate::{Runner, Server, launch::Launch, program};
 
-/// `stead-runner --mode install` before its start, in its own directory.
+/// Builder of a `stead-runner --mode install` process with its own directory.
 pub struct Customer {
     dir: PathBuf,
     program: PathBuf,
@@ -59,7 +59,7 @@ impl Customer {
         self
     }
 
-    /// Adds a stack output for the enrolment. The last one of a name counts.
+    /// Adds a stack output for the enrolment. The last value of a name takes precedence.
     pub fn output(mut self, output: &str) -> Customer {
         self.outputs.push(output.into());
         self

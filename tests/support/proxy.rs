@@ -23,7 +23,7 @@ pub struct RecordedCall {
 }
 
 impl RecordedCall {
-    /// Returns a header of the request, or an empty text.
+    /// Returns a header of the request, or an empty string.
     pub fn header(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|(header_name, _)| header_name == name);
         found.map_or("", |(_, value)| value)
@@ -92,7 +92,7 @@ fn pass(
             body
         }
     };
-    // HTTP/1.0, so the response ends with the connection.
+    // HTTP/1.0 makes the response end with the connection.
     let mut text = format!("{} {} HTTP/1.0\r\nConnection: close\r\n", call.method, call.path);
     for (name, value) in &call.headers {
         if !["connection", "transfer-encoding", "content-length"].contains(&name.as_str()) {

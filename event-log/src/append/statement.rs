@@ -31,9 +31,9 @@ pub(super) use keys::{KeyRow, StaleKey};
 pub(super) use shape::{Shape, Uniqueness};
 pub(super) use streams::StreamRow;
 
-/// Conditions of a statement that do not come from its commits.
+/// Preconditions of a statement that do not depend on its commits.
 pub(super) struct Expected<'a> {
-    /// Head that the batch follows.
+    /// Head of the log that the batch follows. The statement compares it with the stored head.
     pub head: &'a Head,
     /// Format of the log that this program writes.
     pub format: i32,
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Batch with this many rows in each part, except that it has no events.
+    /// Returns a batch with this many rows in each part and without events.
     fn batch(rows: u64) -> Batch {
         let stale = StaleStreams::default();
         let mut batch =

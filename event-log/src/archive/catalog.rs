@@ -21,8 +21,8 @@ const FRAMES: usize = 8;
 /// Maximum age of a cache entry, so that a verification reads the current files.
 const MAX_AGE: Duration = Duration::from_secs(5);
 
-/// Column for statements that read rows: the last position that only archives have. It shows which
-/// events the same statement could not find as rows.
+/// SQL column for statements that read rows: the last position that only archives have. The caller
+/// reads the events up to this position from archives.
 pub const FLOOR: &str =
     "(select coalesce(max(last_position), 0) from log_archive where dropped_at is not null)";
 

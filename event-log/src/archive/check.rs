@@ -13,7 +13,9 @@ use super::{
     store::{Store, measure},
 };
 
-/// Reads all files and verifies digests, frames, event hashes, the chain and the index. Verifies that the events lead to the signed checkpoint. Returns the manifest and the verified range.
+/// Reads all files of an archive and verifies digests, frames, event hashes, the chain and the
+/// index. Verifies that the signed checkpoint covers the events. Returns the manifest and the
+/// verified range.
 ///
 /// # Errors
 /// [`ArchiveError::Corrupt`] with the error and its location, or [`ArchiveError::Signer`].

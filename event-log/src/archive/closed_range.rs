@@ -35,8 +35,8 @@ pub(super) struct RangeProof {
     pub keys: Vec<TrustedKey>,
 }
 
-/// Builds the proof of a closed partition's range. Fails if the log or a reader has not reached the end of the
-/// range, or if no published checkpoint covers it.
+/// Builds the proof of a closed partition's range. Fails if the log or a reader has not reached the
+/// end of the range, or if no published checkpoint covers it.
 pub(super) async fn range_proof(
     pool: &PgPool,
     archives: &Archives,

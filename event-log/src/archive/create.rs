@@ -79,7 +79,7 @@ async fn record_archive(pool: &PgPool, of: &Partition, sha256: &Hash) -> Result<
     Ok(())
 }
 
-/// Reads the rows of a range and verifies that they lead to the published checkpoint.
+/// Reads the rows of a range and verifies them against the published checkpoint.
 pub(super) async fn prove_rows(
     pool: &PgPool,
     of: &Partition,

@@ -45,7 +45,7 @@ impl Entries {
     }
 }
 
-/// Streams that the current frame has.
+/// Keys of the streams that have events in the current frame.
 pub(super) type Frames = std::collections::HashSet<Key>;
 
 /// Returns the frames with events of a stream from a sequence on, in order.

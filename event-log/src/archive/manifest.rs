@@ -18,7 +18,7 @@ pub const EVENTS: &str = "events.ndjson.zst";
 pub const INDEX: &str = "streams.index";
 /// File with the manifest.
 pub const MANIFEST: &str = "manifest.json";
-/// Maximum size of a manifest in bytes. A manifest of ten million events has about a hundredth of
+/// Maximum size of a manifest in bytes. The manifest of ten million events is about a hundredth of
 /// this size.
 const MAX_BYTES: u64 = 256 << 20;
 
@@ -50,7 +50,7 @@ pub struct Manifest {
     pub frames: Vec<Frame>,
 }
 
-/// A file of the archive.
+/// Name, size and digest of a file of the archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArchiveFile {

@@ -1,5 +1,5 @@
-//! Reads a stream's events from archives. The index leads to them, and their sequences must have no
-//! gap.
+//! Reads a stream's events from archives. The index names their frames, and their sequences must
+//! have no gap.
 use std::sync::Arc;
 
 use sqlx::{PgConnection, Row};
@@ -8,7 +8,9 @@ use super::{ArchiveRecord, Archives, catalog::unreadable, list, store::Store};
 use crate::{LogError, StoredEvent, StreamId, stored::number};
 
 impl Archives {
-    /// Returns the events of a stream after a sequence and up to a position that only archives have, in order, at most `limit`. If an event between the returned events and the first row of the database is missing, that is an error.
+    /// Returns the events of a stream after a sequence and up to a position that only archives
+    /// have, in order, at most `limit`. Fails if an event between the returned events and the first
+    /// row of the database is missing.
     ///
     /// # Errors
     /// [`LogError::Archived`].

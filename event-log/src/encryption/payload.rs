@@ -155,7 +155,8 @@ pub(super) fn encrypt_payload(
 /// Returns the encrypted fields of a payload. Empty if the payload is stored in plaintext.
 ///
 /// # Errors
-/// The payload has a member `encrypted` that cannot be read. Such a payload is never treated as plaintext.
+/// If the payload has a member `encrypted` that cannot be read. Such a payload is never treated as
+/// plaintext.
 pub(super) fn encrypted_fields(payload: &str) -> Result<Vec<EncryptedFields>, String> {
     #[derive(Deserialize)]
     struct Encrypted<'p> {

@@ -21,8 +21,8 @@ pub async fn delete_key(pool: &PgPool, subject: &str, now: Timestamp) -> Result<
     Ok(())
 }
 
-/// Returns the subjects whose shredding is in the log but whose key still exists, for example
-/// because a server crashed between the append of the event and the deletion of the key.
+/// Returns the subjects whose shredding is in the log but whose key still exists. A server that
+/// crashes between the append of the event and the deletion of the key leaves such a subject.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -65,9 +65,9 @@ pub async fn without_copies(executor: impl PgExecutor<'_>) -> Result<Vec<String>
     sqlx::query_scalar(done).fetch_all(executor).await
 }
 
-/// Makes the database reject copies of data that any server read up to the current head. The
-/// keys of these subjects must be deleted already. Running statements may still write copies:
-/// [`wait_for_writers`] waits for them.
+/// Makes the database reject every copy that a server computes from events that it read at or
+/// before the current head. The keys of these subjects must be deleted already. Running statements
+/// may still write copies: [`wait_for_writers`] waits for them.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -107,7 +107,8 @@ pub async fn erase_again(executor: impl PgExecutor<'_>, subject: &str) -> Result
     Ok(())
 }
 
-/// Records that the last copy was erased, unless another erasure was requested after this one began. Returns true if it was recorded.
+/// Records that the last copy was erased, unless another erasure was requested after this one
+/// began. Returns true if it was recorded.
 ///
 /// # Errors
 /// If a database operation fails.

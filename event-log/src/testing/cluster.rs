@@ -56,8 +56,8 @@ impl Cluster {
         Ok(Cluster(Arc::new(cluster)))
     }
 
-    /// Stops the cluster immediately, and blocks the thread until then. Data that was not flushed
-    /// is lost, which tests of recovery need.
+    /// Stops the cluster immediately, and blocks the thread until it has stopped. Data that was not
+    /// flushed is lost, which tests of recovery need.
     ///
     /// # Errors
     /// [`TestingError`].

@@ -95,7 +95,7 @@ pub async fn in_partitions_of(pool: &PgPool, size: u64) -> Result<(), sqlx::Erro
 
 struct Server {
     admin: String,
-    /// `None` for the server of `TEST_DATABASE_URL`.
+    /// Cluster of the server; `None` for the server of `TEST_DATABASE_URL`.
     cluster: Option<Cluster>,
 }
 

@@ -29,9 +29,9 @@ pub enum Fault {
     RequestLate = 3,
     /// Half of the request arrives.
     RequestTorn = 4,
-    /// Nothing more arrives, and the connection stays open.
+    /// The request is lost, nothing more arrives, and the connection stays open.
     SilentBefore = 5,
-    /// The request is executed; afterwards as [`Fault::SilentBefore`].
+    /// The request is executed. After that, nothing more arrives, and the connection stays open.
     SilentAfter = 6,
 }
 

@@ -52,7 +52,7 @@ pub enum RemainingQuota {
     },
 }
 
-/// Bytes that an upload of this size counts.
+/// Returns the number of bytes that an upload of this size adds to the counters.
 pub fn charge(size: u64) -> u64 {
     size.max(MIN_CHARGE)
 }

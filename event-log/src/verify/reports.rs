@@ -5,7 +5,7 @@ use tokio::task::JoinSet;
 
 use super::{Difference, VerifyError};
 
-/// Number of waiting signatures from which on a task checks them.
+/// Number of waiting signatures at which a task starts to check them.
 const BATCH: usize = 256;
 /// Maximum number of signature tasks that run concurrently.
 const TASKS: usize = 16;

@@ -183,8 +183,8 @@ async fn commit_of_an_advanced_or_lost_consumer_is_rejected() {
     let mut only = with("b", 0, acquired.owner_epoch);
     only.writes.clear();
     log.append(only).await.unwrap();
-    // A guarded commit does not move the consumer. After the consumer has moved, a guard on its
-    // earlier position fails.
+    // A guarded commit does not advance the consumer. After the consumer has advanced, a guard on
+    // its earlier position fails.
     assert_eq!(consumer::position(&database.pool, name).await.unwrap(), Some(0));
     assert!(consumer::advance(&database.pool, &acquired, 9).await.unwrap());
     let error = log.append(with("b", 0, acquired.owner_epoch)).await;

@@ -111,7 +111,7 @@ async fn archived_and_dropped_events_read_as_before() {
         world.discard(last).await.unwrap();
     }
     let log = world.log().await;
-    // Pages from any position, across the end of the archives.
+    // Reads pages from any position, across the end of the archives.
     for (from, limit) in [(0, 1_000), (0, 10), (250, 20), (500, 100), (511, 1), (512, 5), (699, 9)]
     {
         let (from, limit) = (from as usize, limit as usize);
@@ -119,7 +119,7 @@ async fn archived_and_dropped_events_read_as_before() {
         let read = log.read(from as u64, limit as u32).await.unwrap();
         assert_eq!(read, expected, "{limit} from {from}");
     }
-    // Streams: completely, from a sequence, in pages, up to a position.
+    // Reads streams completely, from a sequence, in pages, and up to a position.
     for n in 0..8 {
         let of = stream(&format!("s{n}"));
         let all: Vec<_> = world.events.iter().filter(|event| event.stream == of).cloned().collect();
@@ -137,12 +137,13 @@ async fn archived_and_dropped_events_read_as_before() {
     assert_eq!(log.read_stream(&StreamId::new("job", "none"), 0).await.unwrap(), []);
     assert_eq!(log.event(300).await.unwrap().as_ref(), Some(&world.events[299]));
     assert_eq!(log.position_at(time).await.unwrap(), at);
-    // Proofs with leaves that have no row.
+    // Computes roots and proofs with leaves that have no row.
     assert_eq!(log.root(700).await.unwrap(), root);
     assert_eq!(log.consistency(100, 700).await.unwrap(), old);
     assert_eq!(log.inclusion(77, 700).await.unwrap(), inclusion);
     assert_eq!(log.verify_checkpoints(&[world.key.verifying_key().into()]).await.unwrap(), 1);
-    // Verification of the whole log and from the middle of an archive, and a further append.
+    // Appends further events, then verifies the log from its start and from the middle of an
+    // archive.
     log.append(commit("s0", 13 * 7, 3)).await.unwrap();
     for from in [0, 100, 256, 300, 512, 600] {
         let verified = verify(&log, from, |_| {}).await.unwrap();
@@ -205,7 +206,7 @@ async fn rows_are_dropped_in_order_and_only_if_rows_and_files_match_the_checkpoi
     world.create(257).await.unwrap();
     assert!(matches!(world.discard(512).await, Err(ArchiveError::Order { first: 257 })));
     assert!(matches!(world.discard(300).await, Err(ArchiveError::Unknown(300))));
-    // A row that was changed after the archive was created.
+    // Changes a row after the archive was created.
     let spoil = "update log_event set payload = replace(payload::text, 'queued', 'queuer')::json where position = 9";
     support::run(&world.database, spoil).await;
     assert!(matches!(
@@ -214,7 +215,7 @@ async fn rows_are_dropped_in_order_and_only_if_rows_and_files_match_the_checkpoi
     ));
     let mend = "update log_event set payload = replace(payload::text, 'queuer', 'queued')::json where position = 9";
     support::run(&world.database, mend).await;
-    // A file that was changed after the archive was created.
+    // Changes a file after the archive was created.
     let path = world.file("1-256", EVENTS);
     let original = fs::read(&path).unwrap();
     let mut spoiled = original.clone();
@@ -292,13 +293,13 @@ async fn error_of_a_corrupt_archive_has_its_path_and_the_remedy() {
             fs::write(path, bytes).unwrap();
         }
     };
-    // A flipped byte.
+    // Flips a bit in the events file.
     let mut bytes = files[0].clone();
     bytes[40] ^= 0x20;
     fs::write(&events, bytes).unwrap();
     assert!(archive_error(&world).await.contains("its digest does not match the manifest"));
     put_back();
-    // Two swapped lines, compressed again, with a matching manifest.
+    // Swaps two lines, and compresses them again with a matching manifest.
     swap_lines(&world, &files);
     assert!(
         archive_error(&world)
@@ -306,7 +307,7 @@ async fn error_of_a_corrupt_archive_has_its_path_and_the_remedy() {
             .contains("its digest differs from the one that the database records")
     );
     put_back();
-    // A missing file, and a missing archive.
+    // Removes a file, then moves the whole archive away.
     fs::remove_file(&events).unwrap();
     assert!(archive_error(&world).await.contains("No such file"));
     put_back();

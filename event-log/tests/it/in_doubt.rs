@@ -168,7 +168,8 @@ async fn batch_without_events_is_resolved_too() {
     }
 }
 
-/// Two servers and many callers, while a task terminates the servers' connections continuously.
+/// Runs two servers and many callers, while a task terminates the servers' connections
+/// continuously.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn log_is_dense_and_every_response_true_despite_faults() {
     const CALLERS: u64 = 12;

@@ -94,7 +94,7 @@ async fn rows_from_before_the_partitions_stay_identical() {
     let node: i64 = count(&database, &format!("select ({file})::bigint")).await;
     // when it becomes the first partition
     create_missing(&database.pool, partitions::SIZE, 1).await.unwrap();
-    // then the file and its rows are the same
+    // then the file of the table and its rows are unchanged
     assert_eq!(partition_ranges(&database).await[0], (1, partitions::SIZE));
     let moved = "select pg_relation_filenode('log_event_1')::bigint";
     assert_eq!(count(&database, moved).await, node);

@@ -97,7 +97,7 @@ async fn range_can_be_verified_from_any_position() {
     }
 }
 
-/// More checkpoints than one query reads.
+/// Publishes more checkpoints than one query reads.
 #[tokio::test]
 async fn many_published_checkpoints_are_compared_page_by_page() {
     let database = database().await;
@@ -116,7 +116,7 @@ async fn many_published_checkpoints_are_compared_page_by_page() {
     assert!(matches!(error, LogError::Damaged { position: 444, .. }), "{error}");
 }
 
-/// The error is corruption, not a database failure.
+/// The start reports corruption, not a database failure.
 #[tokio::test]
 async fn start_on_a_log_with_a_gap_is_an_error() {
     let database = database().await;
@@ -126,7 +126,7 @@ async fn start_on_a_log_with_a_gap_is_an_error() {
     assert!(matches!(error, LogError::Damaged { position: 1_076, .. }), "{error}");
 }
 
-/// Tampering with full privileges, and the position at which it is detected.
+/// Changes the log with full database privileges. Each change must be detected at its position.
 #[tokio::test]
 async fn tampering_is_found_at_its_position() {
     let swap = "update log_event set position = -1 where position = 300; \
@@ -197,7 +197,7 @@ async fn tampering_is_found_at_its_position() {
         let database = database().await;
         drop(log_with_events(&database).await);
         run(&database, tampering).await;
-        // In one segment, and in five, of which several are verified concurrently.
+        // Verifies the log in one segment, and in five segments, of which several run concurrently.
         let small = VerifyOptions { concurrency: 3, blocks: 1, ..VerifyOptions::default() };
         for parts in [VerifyOptions::default(), small] {
             match verify_in(&database.pool, 0, parts, |_| {}).await {
@@ -242,8 +242,8 @@ async fn recompute_hashes(database: &Database) {
     tx.commit().await.unwrap();
 }
 
-/// With one segment, each contradiction is within it. With five segments, it is across the boundary
-/// of two.
+/// With one segment, each contradiction is within the segment. With five segments, it spans the
+/// boundary of two segments.
 #[tokio::test]
 async fn contradictions_between_rows_are_found_despite_valid_hashes() {
     for (what, tampering, position) in [
@@ -291,7 +291,7 @@ async fn contradictions_between_rows_are_found_despite_valid_hashes() {
     }
 }
 
-/// Unreadable data before the verified range.
+/// Corrupts data before the verified range.
 #[tokio::test]
 async fn range_with_a_missing_start_is_a_difference() {
     for (what, tampering, position) in [
@@ -338,8 +338,8 @@ async fn earlier_checkpoint_detects_a_rewritten_log() {
     assert!(verify_consistency(rewritten.size, &rewritten.root, 1_176, &root, &path).is_ok());
 }
 
-/// given a key that was retired immediately, then it validates checkpoints from before, and none
-/// after its end.
+/// A key that was retired immediately validates earlier checkpoints, but none after the end of its
+/// validity.
 #[tokio::test]
 async fn pentest_retired_key_validates_no_later_checkpoint() {
     let database = database().await;

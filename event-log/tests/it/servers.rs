@@ -114,7 +114,7 @@ async fn decision_without_events_needs_a_current_state() {
     assert!(Arc::ptr_eq(&two.load::<Counter>("c").await.unwrap().state, &counter.state));
 }
 
-/// A database that is restored while a server runs has another history from some position on.
+/// A database that is restored while a server runs has another history after the restored position.
 #[tokio::test]
 async fn cached_states_of_a_lost_history_are_removed() {
     let database = database().await;
@@ -171,7 +171,7 @@ async fn head_can_be_proven_immediately() {
     writer.await.unwrap();
 }
 
-/// The order in which a rebuild takes its locks: tables, then the head. Then it increments the
+/// Takes the locks in the order of a rebuild: the tables, then the head. Then increments the
 /// fencing counter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_acknowledged_event_is_lost_during_rebuild_locks() {

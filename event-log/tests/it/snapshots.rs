@@ -16,7 +16,7 @@ use support::{
     database, meta, pause, run, server, server_without_polling,
 };
 
-/// Adds one, this number of times.
+/// Appends `times` events that each add one to the counter, and caches the resulting state.
 async fn add(log: &EventLog, times: usize) {
     let mut counter = log.load::<Counter>("c").await.unwrap();
     let events = vec![CounterEvent::Added { by: 1 }; times];
@@ -26,7 +26,8 @@ async fn add(log: &EventLog, times: usize) {
     log.cache_state(&counter);
 }
 
-/// Waits for a snapshot and returns its sequence. It is stored after the acknowledgement.
+/// Waits for a snapshot and returns its sequence. The server stores a snapshot after the
+/// acknowledgement.
 async fn wait_for_snapshot(database: &Database, at_least: i64) -> i64 {
     for _ in 0..200 {
         let sql =
@@ -99,9 +100,10 @@ async fn invalid_snapshot_is_ignored() {
         "update log_snapshot set schema_hash = sha256('other code')".to_owned(),
         "update log_snapshot set codec = 9".to_owned(),
         "update log_snapshot set sequence = 9000".to_owned(),
-        // The earlier encoding: JSON.
+        // Snapshot in JSON, the encoding of an earlier version.
         r#"update log_snapshot set codec = 1, state = '{"value":7,"closed":false}'"#.to_owned(),
-        // Truncated, changed, with extra bytes, of another stream, of another version.
+        // Snapshots that are truncated, changed or too long, or belong to another stream or
+        // version.
         set(&right[..last]),
         set(&[]),
         changed(0),

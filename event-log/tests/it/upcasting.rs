@@ -91,7 +91,7 @@ async fn upcast_event_counts_once_in_its_stream() {
         let then = log.load_as_of::<Sum>("s", position).await.unwrap();
         assert_eq!((then.version, then.state.value), (position, value));
     }
-    // A longer stream, which gets a snapshot.
+    // Appends events until the stream gets a snapshot.
     let more = vec![event("sum.added", "1", r#"{"type":"added","numbers":[1,1]}"#); 200];
     append(&log, 4, more).await;
     let loaded = server_without_polling(&database).await.load::<Sum>("s").await.unwrap();

@@ -4,7 +4,7 @@ use proof::{digest_text, dsse, plan, report};
 use serde_json::{Value, json};
 use ulid::Ulid;
 
-/// Runner in the example of a claim.
+/// Id of the runner in the example event of a claim.
 pub const RUNNER: &str = "rnr_00000000000000000000000008";
 
 /// Ids of a job and its execution, and its manifest.

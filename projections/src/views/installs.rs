@@ -26,9 +26,9 @@ pub struct Row {
     pub install: InstallId,
     /// State of the aggregate.
     pub state: Install,
-    /// Components that a teardown or deprovision destroyed, and that nothing deployed since.
+    /// Components that a teardown or deprovision destroyed, and that no run has deployed since.
     pub torn_down: BTreeSet<String>,
-    /// The last run that determines the state. See [`LastRun`].
+    /// Last run that determines the state of the install; `None` before the first such run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<LastRun>,
     /// Open runs that deployed or destroyed something.
@@ -44,9 +44,11 @@ pub struct Row {
     pub position: u64,
 }
 
-/// The last run that succeeded, failed, or changed something before it was cancelled, denied or expired.
+/// Last run that determines the state of the install: it succeeded or failed, or it was cancelled,
+/// denied or expired after it had changed something or started an apply.
 ///
-/// A run that ended without success and without a change leaves the install as it was. An action changes no component.
+/// Other runs leave the state unchanged. Actions are never the last run, because an action changes
+/// no component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LastRun {
     pub run: RunId,
@@ -82,8 +84,9 @@ impl Row {
         }
     }
 
-    /// Applies a change of the desired state. A change that needs a run admits the run in the same
-    /// commit.
+    /// Records the time of the first change of the desired state after the last run, if the install
+    /// has deployed resources. A change that needs a run admits the run in the same commit;
+    /// [`Row::admit`] then removes the time.
     fn supersede(&mut self, at: Timestamp) {
         let is_there = self.state.sandbox.is_some() || !self.state.components.is_empty();
         if let Some(last) = self.last_run.as_mut().filter(|_| is_there) {
@@ -91,8 +94,8 @@ impl Row {
         }
     }
 
-    /// Applies the admission of a run. If the desired state changed in the same commit, the install
-    /// does not match it yet.
+    /// Applies the admission of a run. Removes the time of a change of the desired state in the
+    /// same commit, because the install does not match the new state yet.
     fn admit(&mut self, at: Timestamp) {
         if let Some(last) = &mut self.last_run {
             last.superseded_at = last.superseded_at.filter(|superseded| *superseded != at);

@@ -1,6 +1,6 @@
-//! Timeouts of runs, and jobs whose logs are not finalized. A timeout that is due becomes a command.
-//! The aggregate rejects a command that is outdated, so a timeout may fire twice. The dispatcher
-//! knows all other timeouts of jobs, because it tracks every open job.
+//! Timeouts of runs, and jobs whose logs are not finalized. A timeout that is due becomes a
+//! command. The aggregate rejects a command that is outdated, so a timeout may fire twice. The
+//! dispatcher knows all other timeouts of jobs, because it tracks every open job.
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{

@@ -18,7 +18,8 @@ use super::{
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waiting {
-    /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `server`, `retry` or `resolution`.
+    /// Code of the condition: `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`,
+    /// `server`, `retry` or `resolution`.
     pub on: &'static str,
     /// Sentence for the user, with the required action if there is one.
     pub detail: String,

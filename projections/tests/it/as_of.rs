@@ -66,7 +66,7 @@ async fn every_projection_as_of_a_position_has_its_earlier_rows() {
             "{name} at {position}"
         );
         changed += usize::from(live(pool, name).await != *expected);
-        // One of the rows, read from its stream only.
+        // Reads one of the rows from its stream only.
         if let Some((key, row)) = expected.iter().nth(expected.len() / 2) {
             let one = rows_as_of(pool, name, *position, Some(key)).await;
             assert_eq!(one, BTreeMap::from([(key.clone(), row.clone())]), "{name} {key}");

@@ -75,7 +75,7 @@ fn compact(pretty: &str) -> String {
     pretty.lines().map(str::trim_start).collect()
 }
 
-/// Appends random events that do not fit together. A projection must accept all of them.
+/// Writer of random events that do not form valid histories. A projection must accept all of them.
 pub struct Noise {
     random: StdRng,
     examples: BTreeMap<String, Vec<NewEvent>>,

@@ -349,8 +349,8 @@ async fn a_rebuild_needs_the_owner_of_the_tables() {
     assert!(error.contains("DATABASE_OWNER_URL"), "{error}");
 }
 
-/// given projections that servers of another version maintain, then this server does not read the
-/// log for them repeatedly
+/// Projections that servers of another version maintain do not cause this server to read the log
+/// repeatedly.
 #[tokio::test]
 async fn pentest_a_server_without_rows_of_its_version_stops_reading_the_log() {
     let database = database().await;
@@ -375,7 +375,7 @@ async fn pentest_a_server_without_rows_of_its_version_stops_reading_the_log() {
     views.wait_for(log.position(), LONG).await.unwrap();
     let other_version = "update log_consumer set version = version + 1000";
     sqlx::query(other_version).execute(&database.pool).await.unwrap();
-    // Longer than the interval of the projector's checks.
+    // Waits longer than the interval of the projector's checks.
     tokio::time::sleep(Duration::from_secs(6)).await;
     let before = pages.load(Ordering::Relaxed);
     tokio::time::sleep(Duration::from_secs(1)).await;

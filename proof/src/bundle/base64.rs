@@ -1,4 +1,4 @@
-//! Bytes in JSON: standard base64 with padding, with exactly one text for the same bytes.
+//! Bytes in JSON: standard base64 with padding, with exactly one encoding of the same bytes.
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 

@@ -14,10 +14,10 @@ use crate::{
     tree::{TreeError, verify_consistency, verify_inclusion},
 };
 
-/// Facts that a bundle proves, under the trusted keys.
+/// Properties of the log that a bundle proves, under the trusted keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedBundle {
-    /// Checkpoint at the time of the bundle.
+    /// Signed checkpoint in the bundle.
     pub checkpoint: Checkpoint,
     /// Key that signed the checkpoint.
     pub signer: VerifierKey,
@@ -35,8 +35,8 @@ pub struct VerifiedBundle {
 }
 
 impl Bundle {
-    /// Verifies the whole bundle. `stored` is the text of a checkpoint from another source, which must
-    /// belong to this log.
+    /// Verifies the whole bundle. `stored` is the text of a checkpoint from another source, which
+    /// must belong to this log.
     ///
     /// # Errors
     /// [`BundleError`]: the first failed check.

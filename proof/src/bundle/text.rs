@@ -26,8 +26,8 @@ impl Bundle {
     }
 }
 
-/// Checks that the bytes are the canonical JSON of the value. Whitespace, escapes and key order carry
-/// no meaning, so they must not vary.
+/// Checks that the bytes are the canonical JSON of the value. Whitespace, escapes and key order
+/// carry no meaning, so they must not vary.
 ///
 /// # Errors
 /// [`BundleError::NotCanonical`].
@@ -71,7 +71,8 @@ pub struct BundleEncoder {
 }
 
 impl BundleEncoder {
-    /// Returns the encoding of everything before the events. Ignores the bundle's events and others.
+    /// Returns the encoding of everything before the events. Ignores the bundle's events and
+    /// others.
     ///
     /// # Errors
     /// Never fails in practice.

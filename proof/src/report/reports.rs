@@ -73,7 +73,8 @@ impl Reports {
     /// Takes the next event. The caller must still check the returned signature.
     ///
     /// # Errors
-    /// [`ReportError`]: the report is forged, altered or unreadable, even if its signature is valid.
+    /// [`ReportError`]: the report is forged, altered or unreadable, even if its signature is
+    /// valid.
     pub fn take(
         &mut self,
         position: u64,

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use super::Claimed;
 use crate::{Hash, sha256};
 
-/// 16-byte key for any texts: half of their SHA-256. A hash is used instead of a ULID, because a
-/// forged event can contain any text as an id.
+/// 16-byte key for a list of strings: half of their SHA-256. A ULID cannot serve as the key,
+/// because a forged event can contain any string as an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Id([u8; 16]);
 

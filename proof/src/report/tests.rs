@@ -129,7 +129,7 @@ fn changed_and_forged_reports_are_detected() {
     wrong(&|log| log[7].0 = "job.cancelled", at, "records cancelled");
     wrong(&|log| log[7].1["execution"] = json!("exe_2"), at, "no runner claimed exe_2");
     wrong(&|log| log[7].1["signed"] = json!({}), at, "cannot read");
-    // A changed statement with the old signature.
+    // Changes the statement but keeps the old signature.
     let forged = |log: &mut Events| {
         log[7].1["exit_code"] = json!(3);
         let changed = other(&|statement| statement["exit_code"] = json!(3));

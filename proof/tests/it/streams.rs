@@ -66,7 +66,7 @@ fn an_omitted_event_or_stream_is_detected() {
         let wrong = PositionError::Sequence { expected: 1, found: 2 };
         assert_eq!(check(&bundle), Err(BundleError::At { position: 5, wrong }));
     }
-    // The last event of the run, presented as an entry of another stream.
+    // Presents the last event of the run as an entry of another stream.
     let mut bundle = log.bundle(history(), None, Some(4));
     bundle.events.retain(|event| event.position != 5);
     let entry = Base64(log.leaf(5).canonical());

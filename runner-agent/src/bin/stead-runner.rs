@@ -1,4 +1,4 @@
-//! The Stead agent.
+//! Entry point of `stead-runner`, the Stead agent.
 use std::{
     io::{self, IsTerminal as _},
     process::ExitCode,
@@ -27,7 +27,8 @@ fn main() -> ExitCode {
             }
         };
     let ended = runtime.block_on(cli::run(cli));
-    // Limits the delay by pending requests to the server, for example a claim or a report.
+    // Pending requests to the server, for example a claim or a report, delay the exit by at most
+    // this time.
     runtime.shutdown_timeout(cli::SHUTDOWN_TIMEOUT);
     exit_code(ended)
 }

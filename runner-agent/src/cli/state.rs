@@ -120,8 +120,8 @@ fn resolve_state(
              {component} --{again} --reason TEXT`"
         )
     })?;
-    // A decision that changes nothing was also recorded, because the journal may have contained only
-    // the start of an earlier resolution.
+    // A decision that changes nothing was also recorded, because the journal may have contained
+    // only the start of an earlier resolution.
     Ok(match keeps && !blocked {
         true => format!("No change: the state of {component} did not block plans: {now}\n"),
         false => format!("Resolved the state of {component}: {now}\n"),

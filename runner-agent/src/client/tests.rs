@@ -95,7 +95,7 @@ async fn retries_requests_of_an_execution_in_the_next_session() {
         let requests = requests.lock().unwrap();
         assert!(requests[0].contains("Bearer T1") && requests[1].contains("Bearer T2"));
     }
-    // but the client returns at once the rejection of a request without an execution
+    // but the client immediately returns the rejection of a request without an execution
     assert!(get(&client).await.unwrap_err().is_superseded());
 }
 

@@ -123,7 +123,7 @@ fn reserve_of(path: &Path) -> PathBuf {
     path.with_file_name(format!("{name}.reserve"))
 }
 
-/// Prepares a file with written blocks, so that [`replace_reserved`] needs no free disk.
+/// Prepares a file with written blocks, so that [`replace_reserved`] needs no free disk space.
 pub fn keep_reserve(path: &Path) -> io::Result<()> {
     let reserve = reserve_of(path);
     match fs::metadata(&reserve) {

@@ -15,7 +15,7 @@ pub fn now() -> DateTime<Utc> {
     DateTime::<Utc>::from(system_time()).trunc_subsecs(6)
 }
 
-/// Returns the host's clock, for comparison with the times of files.
+/// Returns the time of the host's clock, for comparison with the times of files.
 #[expect(clippy::disallowed_methods, reason = "this is the clock that all other code uses")]
 pub(crate) fn system_time() -> SystemTime {
     SystemTime::now()
@@ -24,7 +24,7 @@ pub(crate) fn system_time() -> SystemTime {
 /// Returns the estimated time of the server's clock, for times that the server compares.
 pub fn server_now() -> DateTime<Utc> {
     let ahead = TimeDelta::try_milliseconds(AHEAD_MS.load(Ordering::Relaxed)).unwrap_or_default();
-    // Ignores an offset that leads out of the calendar's range.
+    // Ignores an offset that exceeds the range of the calendar.
     now().checked_add_signed(ahead).unwrap_or_else(now)
 }
 
@@ -43,7 +43,7 @@ pub fn uptime_ms() -> u64 {
     whole.parse::<u64>().unwrap_or(0) * 1_000 + hundredths * 10
 }
 
-/// Returns the boot id, which changes at each start of the host. Returns an empty text if the id
+/// Returns the boot id, which changes at each start of the host. Returns an empty string if the id
 /// cannot be read.
 pub fn boot_id() -> String {
     read_boot_id().unwrap_or_default()

@@ -30,8 +30,8 @@ impl Process {
     }
 
     /// Returns whether the process still runs. The process has ended if it is a zombie, its pid is
-    /// free, the pid has another start time, or the host was rebooted. After an error, it is unknown
-    /// whether the process runs.
+    /// free, the pid has another start time, or the host was rebooted. After an error, it is
+    /// unknown whether the process runs.
     pub fn is_alive(&self) -> io::Result<bool> {
         if self.boot_id != read_boot_id()? {
             return Ok(false);
@@ -53,7 +53,7 @@ impl Process {
         }
     }
 
-    /// Returns [`Self::is_alive`]. After an error the process counts as running.
+    /// Returns the result of [`Self::is_alive`], or true after an error.
     pub fn may_be_alive(&self) -> bool {
         self.is_alive().unwrap_or_else(|error| {
             warn!(process.id = self.pid, %error, "Cannot determine whether a process runs, assuming that it does");
@@ -183,7 +183,7 @@ mod tests {
             .unwrap();
         let process = Process::of(leader.id()).unwrap();
         let session = nix::unistd::getsid(None).unwrap().as_raw().unsigned_abs();
-        // The leader of this session may be invisible, above all in a container.
+        // The leader of this session may be invisible, especially in a container.
         let shim = Process::of(session).unwrap_or(Process { pid: session, ..process.clone() });
         let other = Process { pid: session + 1, ..shim.clone() };
         std::thread::sleep(std::time::Duration::from_millis(200));
@@ -238,7 +238,7 @@ mod tests {
             Stat::read(pid, &text).unwrap()
         };
         let lives = |all: &[Stat]| has_members(&child, &shim, all);
-        // then a process that the child started is in its group
+        // then a process that the child started is in the child's group
         let orphan = || stat(31, 25, 20, 1_020);
         assert!(lives(&[orphan()]));
         assert!(lives(&[stat(20, 20, 20, 1_000), orphan()]));

@@ -123,8 +123,8 @@ impl Unlinked {
         self.lines += 1;
     }
 
-    /// Returns the SHA-256 of the lines, each with its line end. Without lines, the digest covers
-    /// one line end.
+    /// Returns the SHA-256 of the lines, each with its newline. Without lines, returns the SHA-256
+    /// of a single newline.
     fn digest(&self) -> Digest {
         let bytes: [u8; 32] = self.hasher.clone().chain_update(b"\n").finalize().into();
         bytes.into()

@@ -111,7 +111,7 @@ impl Heads {
                 serde_json::from_slice(&bytes).ok().and_then(|former| unverified_head(&former)),
             ),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
-            // An unreadable file may be intact, so it is no evidence.
+            // An unreadable file may be intact, so it is not evidence.
             Err(error) => return Err(with_path(&path, &error)),
         };
         let is_contradicted =

@@ -200,7 +200,7 @@ fn a_new_chain_covers_all_older_files() {
     assert!(examine_current(&data).unwrap().is_ok());
     fs::write(&aside, line.repeat(2)).unwrap();
     assert_eq!(examine_all(&data).unwrap(), Err(ChainError::BeforeChanged { number: 1 }));
-    // and without older lines the digest covers one line end
+    // and without older lines the digest is that of a single newline
     let none = examine::chain_started("J".into(), &examine::Unlinked::default());
     let sha256 = proof::sha256(b"\n").into();
     assert_eq!(none, JournalEvent::ChainStarted { journal_id: "J".into(), lines: 0, sha256 });

@@ -124,7 +124,7 @@ pub struct PlanRecord {
     pub summary: Value,
     /// SHA-256 of the RFC 8785 bytes of the summary.
     pub summary_digest: Digest,
-    /// The plan has no changes.
+    /// True if the plan has no changes.
     pub noop: bool,
     /// Number of resources to create. A replacement counts here and in `destroy`.
     pub add: u64,

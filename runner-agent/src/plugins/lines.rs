@@ -12,7 +12,7 @@ pub(crate) struct Lines<R> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub bytes: Vec<u8>,
-    /// The line was cut at the limit and continues in the next one.
+    /// True if the line was cut at the limit and continues in the next one.
     pub cut: bool,
 }
 

@@ -136,8 +136,8 @@ fn is_stored(dir: &Path, record: &Record, digest: &Digest) -> bool {
     matches && (dir.join(BEGUN).exists() || is_complete())
 }
 
-/// Returns the approved plan if it is stored, matches its digest and this manifest, and no execution
-/// has begun to apply it.
+/// Returns the approved plan if it is stored, matches its digest and this manifest, and no
+/// execution has begun to apply it.
 pub(crate) fn find(
     work: &Work<'_>,
     approved: &Digest,
@@ -286,7 +286,8 @@ mod tests {
     use domain::ids::{ExecutionId, JobId};
 
     fn context(root: &Path) -> JobContext {
-        // The first test of the process installs the TLS provider. Further calls fail without harm.
+        // The first test of the process installs the TLS provider. Further calls fail, and the
+        // tests ignore the error.
         let _first = rustls::crypto::ring::default_provider().install_default();
         let (base_url, token, http) = (String::new(), String::new(), reqwest::Client::new());
         JobContext {

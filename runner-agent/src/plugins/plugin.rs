@@ -116,7 +116,7 @@ pub(crate) struct Work<'a> {
     /// Name of the component or of the action.
     pub name: &'a str,
     pub operation: Operation,
-    /// The component was deployed before and still exists, according to the vendor.
+    /// True if the component was deployed before and still exists, according to the vendor.
     pub present: bool,
     /// State of this component in this install. Its directory exists with mode 0700.
     pub state: StateStore,

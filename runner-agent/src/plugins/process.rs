@@ -85,7 +85,7 @@ impl ChildEnd {
 pub(crate) struct ProcessGroup(Pid);
 
 impl ProcessGroup {
-    /// Sends a signal. A group without members is no error.
+    /// Sends a signal. A group without members is not an error.
     pub(crate) fn signal(&self, signal: Signal) {
         // 0 would be the group of this process.
         if self.0.as_raw() > 0 {

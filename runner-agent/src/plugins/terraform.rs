@@ -39,7 +39,7 @@ const EXIT_CODE_CHANGES: i32 = 2;
 #[derive(Default)]
 pub(crate) struct Terraform {
     tool: Option<Tool>,
-    /// The apply was not started, or it exited before any operation on a resource began.
+    /// True if the apply was not started, or exited before any operation on a resource began.
     changed_nothing: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Messages from the supervisor to a shim. The supervisor sends the launch parameters once through a
-//! pipe, never through a file or an argument.
+//! Messages from the supervisor to a shim. The supervisor sends the launch parameters once through
+//! a pipe, never through a file or an argument.
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use domain::digest::Digest;
@@ -57,8 +57,8 @@ impl std::fmt::Debug for ShimOrder {
     }
 }
 
-/// Request to stop a running job, from the supervisor or from `stead-runner disable`. The request is
-/// a file, so it outlives the process that wrote it.
+/// Request to stop a running job, from the supervisor or from `stead-runner disable`. The request
+/// is a file, so it outlives the process that wrote it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CancelOrder {
     /// Reason, for users.

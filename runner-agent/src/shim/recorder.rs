@@ -1,5 +1,5 @@
-//! Recorder of the shim. It writes the log, the reports and the journal entries of an execution, and
-//! redacts the lines, phases, outputs and details in them.
+//! Recorder of the shim. It writes the log, the reports and the journal entries of an execution,
+//! and redacts the lines, phases, outputs and details in them.
 use std::{
     collections::BTreeMap,
     fs::File,

@@ -1,6 +1,7 @@
-//! Removes secret values from the lines and outputs of a child, before the shim writes them to disk.
+//! Removes secret values from the lines and outputs of a child, before the shim writes them to
+//! disk.
 //!
-//! Exact values of six bytes and more are found, also if they are encoded (base64 at every
+//! Exact values of six bytes and more are found, even if they are encoded (base64 at every
 //! alignment, URL, JSON, hexadecimal). They are found across lines, too: a line that may begin such
 //! a value is held until the next line. Values that a tool wraps or spaces out are found by pieces.
 //!
@@ -20,7 +21,8 @@ use self::{encoded::Pieces, shapes::PrivateKeyState};
 
 /// Replacement of a secret.
 pub const MARK: &str = "[redacted]";
-/// Shortest value that is redacted. Shorter ones would remove large parts of every log.
+/// Shortest value that is redacted. Redaction of shorter values would remove large parts of every
+/// log.
 pub const MIN_SECRET_BYTES: usize = 6;
 /// Minimum number of bytes of an unfinished line that are held back. A credential shape of up to
 /// this length is found across a cut.

@@ -46,7 +46,7 @@ const IO_TIMEOUT: Duration = Duration::from_secs(5);
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Extension of the file that exists as long as every value was registered.
 const COMPLETE: &str = "complete";
-/// Length that no value has. It reports that the script has no value to register.
+/// Reserved length, which reports that the script has no value to register.
 const NO_VALUE: u32 = u32::MAX;
 
 /// Checks whether every value was registered so far.

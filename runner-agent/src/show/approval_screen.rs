@@ -51,7 +51,7 @@ fn block(text: &mut String, title: &str, value: &Value) {
     write(text, value, 8);
 }
 
-/// Writes a value with one line for each part. Scripts keep their lines.
+/// Writes each member of a value on its own line. A string of several lines keeps its lines.
 fn write(text: &mut String, value: &Value, indent: usize) {
     let mut named = |name: &str, value: &Value| {
         let start = format!("{:indent$}{}", "", sanitize(name));

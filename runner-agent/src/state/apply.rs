@@ -33,7 +33,7 @@ pub(super) struct InProgress {
     pub module_dir: PathBuf,
     /// Process that rescues the state when the apply ends.
     pub process: Process,
-    /// True if the marker said that the component has no resources.
+    /// True if the component was marked as having no resources before the apply.
     pub had_nothing: bool,
     /// True if the plugin keeps its state in the file of the store.
     pub uses_file: bool,

@@ -107,9 +107,9 @@ pub fn carried(entries: Vec<Entry>) -> Vec<JournalEvent> {
 pub struct StateRefusal(pub String);
 
 impl StateStore {
-    /// Checks the state against the newest state in the vendor's log and on this runner. Refuses the
-    /// absence of a known state, another lineage and an older state. Returns the vendor's decision
-    /// that allows the state, if this runner has not applied that decision before.
+    /// Checks the state against the newest state in the vendor's log and on this runner. Refuses
+    /// the absence of a known state, another lineage and an older state. Returns the vendor's
+    /// decision that allows the state, if this runner has not applied that decision before.
     pub fn check_known(
         &self,
         mark: &StateMark,

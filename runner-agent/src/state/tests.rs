@@ -142,7 +142,7 @@ fn an_apply_that_still_runs_blocks_the_plan() {
 fn an_apply_runs_as_long_as_any_process_of_its_execution() {
     let fixture = fixture();
     fs::write(fixture.store.file(), state(1)).unwrap();
-    // Needs a new id, because concurrent tests use the constant.
+    // Uses a new id, because concurrent tests use the constant.
     let execution = ExecutionId(ulid::Ulid::new());
     fixture.store.begin_apply(execution, fixture.module.path(), true).unwrap();
     fixture.shim_dies();

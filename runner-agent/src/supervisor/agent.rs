@@ -68,12 +68,12 @@ pub struct Agent {
 /// Mutable state of an agent.
 pub(crate) struct AgentState {
     pub session: Option<SessionOpened>,
-    /// Id of the session that is being opened.
+    /// Session id of the pending session request. A retry sends the same id.
     pub opening_session: Option<SessionId>,
     /// Request for another session.
     pub session_renewal: SessionRenewal,
     pub server_keys: KeyList,
-    /// The server requested a new identity key.
+    /// True if the server requested a new identity key.
     pub rekey_requested: bool,
     pub running: BTreeMap<JobId, RunningJob>,
     pub acks: Vec<String>,
@@ -88,14 +88,14 @@ pub(crate) struct AgentState {
 /// Job that occupies a slot.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunningJob {
-    /// Absent during the claim.
+    /// Execution of the job; absent during the claim.
     pub execution: Option<ExecutionId>,
     /// Shim of the job, once it was started.
     pub shim: Option<Process>,
     pub phase: Option<String>,
     pub log_len: u64,
     pub log_sent: u64,
-    /// A user tails the log.
+    /// True while a user tails the log.
     pub tailed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Keeps the data directory within its budgets, also while jobs run.
+//! Keeps the data directory within its budgets, even while jobs run.
 use std::{
     collections::BTreeSet,
     fs, io,

@@ -63,7 +63,8 @@ struct Monitor {
     upload: LogUpload,
     reports: ReportQueue,
     backoff: ReportBackoff,
-    /// The server rejects the signed statement of this execution, so its result is sent unsigned.
+    /// True if the server rejects the signed statement of this execution, so its result is sent
+    /// unsigned.
     unsigned: bool,
 }
 

@@ -30,7 +30,7 @@ pub struct ReportQueue {
     acknowledged: u64,
     unsent: VecDeque<Report>,
     rewinds: u32,
-    /// The supervisor wrote the final report, so later reports of the shim are dropped.
+    /// True if the supervisor wrote the final report, so later reports of the shim are dropped.
     has_own_final_report: bool,
     /// Number of used sequence numbers that the final report has skipped.
     skipped_numbers: u32,

@@ -119,7 +119,7 @@ fn duration_ms(claimed: &Claimed, verified: &Verified, policy: &Policy) -> u64 {
 /// Returns the timeout of an approval. The policy limits it, and at least half of the job's
 /// duration must remain.
 ///
-/// A job that was approved shortly before its deadline would stop midway.
+/// A job that was approved shortly before its deadline would be stopped before it is complete.
 pub(super) fn approval_timeout(
     claimed: &Claimed,
     verified: &Verified,
@@ -213,8 +213,8 @@ async fn send_order(
     result
 }
 
-/// Identifies the shim beyond its pid. A shim that cannot be identified is killed and gets no
-/// launch parameters.
+/// Returns the identity of the shim, which distinguishes it from a later process with the same pid.
+/// A shim that cannot be identified is killed and gets no launch parameters.
 async fn identify(child: &mut Child) -> Option<Process> {
     for _ in 0..20 {
         if let Some(Ok(process)) = child.id().map(Process::of) {

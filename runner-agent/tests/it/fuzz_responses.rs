@@ -1,7 +1,6 @@
 //! Fuzz tests that responses do not crash the runner. There is one target per response type. Each
 //! target changes a valid response: extreme numbers and times, other types, truncated and repeated
-//! text.
-//! The test uses each response within the limits as the runner does.
+//! text. The test then processes each response within the limits as the runner does.
 //!
 //! The targets share `FUZZ_SECONDS` (`scripts/fuzz --seconds N`). Without it, each target creates
 //! 300 responses.

@@ -1,8 +1,8 @@
 //! Builder of the append statement: a parameter gets its number when its value is bound.
 //!
-//! A part of the statement binds its values and names the returned parameters in its SQL, so a number and a value
-//! cannot disagree. The text of a statement depends only on its shape. It is written once per shape, and later
-//! statements of that shape only bind.
+//! A part of the statement binds its values and uses the returned parameters in its SQL, so each
+//! parameter number matches its value. The text of a statement depends only on its shape. It is
+//! written once per shape, and later statements of that shape only bind.
 use std::fmt::{self, Display};
 
 use sqlx::{
@@ -56,9 +56,9 @@ pub(super) fn table(alias: &str, columns: &[(&str, Column)]) -> String {
 }
 
 pub(super) struct StatementBuilder {
-    /// `None`: the text of this shape is cached.
+    /// SQL text; `None` if the text of this shape is cached.
     text: Option<Text>,
-    /// Error: the client cannot encode one of the values.
+    /// Bound values, or the error if the client cannot encode one of them.
     values: Result<PgArguments, BoxDynError>,
     bound: usize,
     one_row: bool,
@@ -146,7 +146,7 @@ impl StatementBuilder {
         }
     }
 
-    /// Adds SQL that depends on the text before it.
+    /// Adds SQL that depends on the preceding text. Does nothing if the text is cached.
     pub(super) fn with_text(&mut self, write: impl FnOnce(&mut Text)) {
         if let Some(text) = &mut self.text {
             write(text);

@@ -2,8 +2,8 @@
 use super::builder::{StatementBuilder, table};
 use crate::{ConsumerGuard, stored::bigint};
 
-/// Adds the guard. It locks the rows, because owner and position also change outside an append. A batch that writes
-/// nothing needs no lock.
+/// Adds the guard. The guard locks the rows, because owner and position also change outside an
+/// append. A batch that writes nothing needs no lock.
 pub(super) fn push(sql: &mut StatementBuilder, guards: &[ConsumerGuard], writes: bool) {
     let name = sql.column(guards.iter().map(|guard| &*guard.name));
     let columns = [

@@ -3,7 +3,8 @@
 use super::{Expected, builder::StatementBuilder};
 use crate::{append::Head, stored::bigint};
 
-/// Adds the update of the head. It applies if all guards before it are met and the head is the expected one.
+/// Adds the update of the head. The update applies if all guards are met and the head is the
+/// expected one.
 pub(super) fn push(sql: &mut StatementBuilder, expected: &Expected<'_>, new: &Head) {
     let (new_position, new_chain) = (sql.value(bigint(new.position)), sql.value(&new.chain[..]));
     let recorded_at = sql.value(new.recorded_at);

@@ -35,7 +35,7 @@ pub(super) fn guard(sql: &mut StatementBuilder, keys: &[KeyRow], now: DateTime<U
     sql.guard("used_key", REPORT, || in_use(columns, now));
 }
 
-/// Adds the lookup of stale commits' keys. It prevents no write.
+/// Adds the lookup of stale commits' keys. The lookup prevents no write.
 pub(super) fn look_up(sql: &mut StatementBuilder, keys: &[StaleKey], now: DateTime<Utc>) {
     let columns = [
         ("principal", sql.column(keys.iter().map(|row| &*row.principal))),
@@ -54,8 +54,8 @@ fn in_use(columns: [(&str, Column); 2], now: Value) -> String {
     )
 }
 
-/// Adds the insert. With `replace`, it replaces a row with the same key. The guard has then shown
-/// that such a row is expired.
+/// Adds the insert of the claimed keys. With `replace`, the insert replaces a row with the same
+/// key, which the guard has found to be expired.
 pub(super) fn insert(
     sql: &mut StatementBuilder,
     keys: &[KeyRow],

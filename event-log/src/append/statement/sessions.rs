@@ -2,8 +2,8 @@
 use super::builder::{StatementBuilder, table};
 use crate::{SessionGuard, stored::bigint};
 
-/// Adds the guard. It locks the rows, because sessions also change outside an append. A batch that writes nothing needs
-/// no lock.
+/// Adds the guard. The guard locks the rows, because sessions also change outside an append. A
+/// batch that writes nothing needs no lock.
 pub(super) fn push(sql: &mut StatementBuilder, guards: &[SessionGuard], writes: bool) {
     let runner = sql.column(guards.iter().map(|guard| &*guard.runner));
     let columns = [

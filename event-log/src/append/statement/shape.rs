@@ -1,13 +1,14 @@
-//! Shape of a statement: the parts that a batch needs. An empty part would cost the database more than a row.
+//! Shape of a statement: the parts that a batch needs. The statement omits the other parts, because
+//! an empty part costs the database more than a row.
 use crate::append::batch::Batch;
 
-/// Check that new streams do not exist and that idempotency keys are not in use.
+/// Method of checking that new streams do not exist and that idempotency keys are not in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Uniqueness {
     /// The statement queries streams and keys, and returns those that conflict.
     Queried,
     /// On a conflict, the primary keys of the tables reject the whole batch, and the next attempt
-    /// queries. Most batches have no conflict, so they save the query.
+    /// uses [`Uniqueness::Queried`]. Most batches have no conflict and therefore save the query.
     ByConstraint,
 }
 
@@ -31,7 +32,8 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Shape of a batch. `inline_rows`: largest number of rows in a column of an inline projection.
+    /// Returns the shape of a batch. `inline_rows` is the largest number of rows in a column of an
+    /// inline projection.
     pub(crate) fn of(batch: &Batch, uniqueness: Uniqueness, inline_rows: usize) -> Shape {
         let queried = match uniqueness {
             Uniqueness::Queried => batch.new_streams.len(),

@@ -2,7 +2,7 @@
 use super::builder::{Column, StatementBuilder, table};
 use crate::{StreamId, stored::bigint};
 
-/// Stream that gets events.
+/// Stream to which the batch appends events.
 pub(crate) struct StreamRow {
     pub stream: StreamId,
     pub version: u64,

@@ -74,7 +74,7 @@ fn moved_changed_or_keyless_payload_is_an_error() {
 fn payload_without_encryption_is_read_unchanged() {
     let none = keys(&[]);
     assert_eq!(open(PAYLOAD, WHICH, &none), Ok(None));
-    // A value of a user that looks like an encrypted field.
+    // A value that a user supplies and that has the form of an encrypted field.
     let alike = r#"{"type":"x","outputs":{"a":{"encrypted":[{"subjects":["ins_1"],"paths":["/b"],"ciphertext":""}]}}}"#;
     assert_eq!(open(alike, WHICH, &none), Ok(None));
 }

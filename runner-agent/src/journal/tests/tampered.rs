@@ -118,7 +118,8 @@ fn a_signed_head_reveals_a_truncated_journal() {
     // when the last line is truncated
     lines[9].truncate(30);
     let examined = examine(&lines).unwrap();
-    // then the journal alone looks as after a crash, and the head shows that an entry is missing
+    // then the journal alone looks like one after a crash, and the head shows that an entry is
+    // missing
     assert_eq!(examined.cut_short, 1);
     let wrong = examined.holds(&head).unwrap_err();
     assert_eq!((wrong.entry(), matches!(wrong, ChainError::CutOff { signed: 10, .. })), (10, true));
@@ -126,7 +127,7 @@ fn a_signed_head_reveals_a_truncated_journal() {
     lines[9] = forged(&lines, 10);
     let wrong = examine(&lines).unwrap().holds(&head).unwrap_err();
     assert!(matches!(wrong, ChainError::Rewritten { number: 10, .. }), "{wrong}");
-    // and that another journal was begun
+    // and the head shows that another journal was begun
     let (_other, _data, journal) = journal();
     let lines = texts(&journal.data).unwrap();
     let wrong = examine(&lines).unwrap().holds(&head).unwrap_err();

@@ -22,7 +22,7 @@ pub(super) struct Progress {
     phases: usize,
     /// `true` while the next lines continue a message that was split.
     in_split_line: bool,
-    /// An operation on a resource has begun.
+    /// True if an operation on a resource has begun.
     has_started: bool,
     first_error: Option<String>,
 }

@@ -17,7 +17,7 @@ use crate::plugins::{
     work::write_private,
 };
 
-/// File that fixes the providers of a plan.
+/// File that pins the providers of a plan.
 pub(super) const LOCK_FILE: &str = ".terraform.lock.hcl";
 /// Override file for the backend. Terraform reads override files in the order of their names, and
 /// the last one wins.
@@ -56,8 +56,8 @@ impl Workspace<'_> {
         self.check_backend(&state)
     }
 
-    /// Refuses a module with its own override that is read after the runner's: its state would be
-    /// in another file.
+    /// Refuses a module with an override file that Terraform reads after the runner's. Terraform
+    /// would store the state of such a module in another file.
     fn check_backend(&self, state: &str) -> Result<(), Halt> {
         let path = self.data_dir().join("terraform.tfstate");
         let read: Value = fs::read(&path)

@@ -40,7 +40,7 @@ static SHAPES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!("(?-u){}|{key}", TOKENS.join("|"))).ok()
 });
 
-/// First line of a private key, also in the middle of another line.
+/// First line of a private key, at any position of a line.
 static BEGIN: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?-u)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----").ok());
 /// Last line of any PEM block. Its end may be missing.
@@ -135,8 +135,8 @@ fn find_first(what: &LazyLock<Option<Regex>>, text: &[u8]) -> Option<(usize, usi
     what.as_ref()?.find(text).map(|found| (found.start(), found.end()))
 }
 
-/// Returns whether a line may belong to a key: base64, also with text that a tool puts around it, or
-/// a header of the key.
+/// Returns whether a line may belong to a key: base64, even with text that a tool puts around it,
+/// or a header of the key.
 ///
 /// Any other line ends the key, so that a log that only mentions keys is not hidden to its end.
 fn is_key_line(line: &[u8]) -> bool {

@@ -180,7 +180,7 @@ async fn a_rejected_log_is_shown_to_the_customer_and_both_heads_are_saved() {
     assert_eq!(stored.evidence.shown, claimed.checkpoint);
     let status = rejection(&agent.data).unwrap();
     assert!(status.contains("REJECTED") && status.contains("now has 4"), "{status}");
-    // until a log is accepted again
+    // and the status no longer shows the rejection after a log is accepted again
     agent.journal.write(JournalEvent::Checkpoint { note: Log::of(5, 1).note() }).unwrap();
     assert_eq!(rejection(&agent.data), None);
     assert_eq!(agent.witness.evidence().unwrap().len(), 1);

@@ -25,7 +25,8 @@ const CANARY: &str = "s3cret-canary";
 struct Disk(PathBuf);
 
 impl Disk {
-    /// Returns `None` with a message if mounting is not permitted. Under CI that is a failure.
+    /// Mounts the disk. If mounting is not permitted, prints a message and returns `None`; in CI,
+    /// fails.
     fn mount() -> Option<Disk> {
         let disk = Disk(tempfile::tempdir().unwrap().keep());
         let mut mount = Command::new("mount");
@@ -224,7 +225,7 @@ async fn a_failed_rescue_keeps_the_dump_and_blocks_every_plan() {
     assert!(why.contains("stead-runner state resolve web"), "{why}");
     assert!(record.has("could not be rescued"), "{:?}", record.lines);
 
-    // when the obstacle is gone, then the next plan rescues the state
+    // when the obstacle is removed, then the next plan rescues the state
     let obstacle = fs::read_dir(fixture.state()).unwrap().flatten().map(|entry| entry.path());
     let obstacle = obstacle.into_iter().find(|path| path.is_dir()).unwrap();
     fs::remove_dir_all(obstacle).unwrap();

@@ -108,7 +108,7 @@ async fn a_restored_older_state_is_planned_only_after_a_decision() {
     fixture.spec.state = None;
     fixture.runner.known_state = KnownState { newest: newest.clone(), ..KnownState::default() };
     assert_names_both(&refusal(fixture.plan("three").await.0));
-    // also if the vendor states, without a decision, that an older state is the newest
+    // even if the vendor states, without a decision, that an older state is the newest
     fixture.spec.state = Some(log(&older, None));
     assert_names_both(&refusal(fixture.plan("three").await.0));
 
@@ -151,7 +151,7 @@ async fn a_missing_state_with_a_known_serial_is_refused() {
             fixture.spec.state = in_log.then(|| log(&newest, None));
             let known = if in_log { StateMark::default() } else { newest.clone() };
             fixture.runner.known_state = KnownState { newest: known, ..KnownState::default() };
-            // when the vendor requests a plan, then the runner refuses it, also a second time
+            // when the vendor requests a plan, then the runner refuses it, even a second time
             for _ in 0..2 {
                 let why = refusal(fixture.plan("one").await.0);
                 let serial = format!("serial {} of lineage", newest.serial);

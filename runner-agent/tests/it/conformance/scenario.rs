@@ -267,7 +267,7 @@ async fn an_external_plugin_applies_the_approved_plan() {
     let fixture = Fixture { runner, subject };
     assert_applies_the_approved_plan(&fixture).await;
     let ledger = fixture.runner.at("ledger");
-    // Two files created, one changed, two removed: each effect happened once.
+    // Two files were created, one was changed and two were removed. Each effect happened once.
     assert_eq!(fs::read_to_string(ledger).unwrap().lines().count(), 5);
 }
 

@@ -55,7 +55,7 @@ async fn sensitive_outputs_are_not_reported_and_the_state_is_private() {
     assert_eq!(fs::metadata(state).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-/// Every variable of an app is a text. Terraform converts it to a bool or a number, but not to a
+/// Every variable of an app is a string. Terraform converts it to a bool or a number, but not to a
 /// list, and does not evaluate it as an expression. A variables file of the app takes precedence.
 #[tokio::test]
 async fn variable_files_override_the_apps_variables() {

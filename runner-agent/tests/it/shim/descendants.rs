@@ -1,4 +1,4 @@
-//! Tests that every descendant of a job ends with the job, also outside the job's process group and
+//! Tests that every descendant of a job ends with the job, even outside the job's process group and
 //! session.
 use super::*;
 

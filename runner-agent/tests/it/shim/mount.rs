@@ -5,7 +5,8 @@ use super::*;
 pub struct Mount(std::path::PathBuf);
 
 impl Mount {
-    /// Returns `None` with a message if mounting is not permitted. Under CI that is a failure.
+    /// Mounts a tmpfs with these options. If mounting is not permitted, prints a message and
+    /// returns `None`; in CI, fails.
     pub fn at(path: &std::path::Path, options: &str) -> Option<Mount> {
         let mounted = mount(path, options);
         if !mounted {

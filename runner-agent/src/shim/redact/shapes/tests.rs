@@ -84,7 +84,7 @@ fn a_private_key_is_redacted_with_joined_and_quoted_lines() {
         ("\"", "\\n\","),
         ("\x1b[32m", "\x1b[0m"),
         ("\x1b[2m  | \x1b[0m", "\x1b[0m\r"),
-        // Strings that a program or a shell joins, and a JSON logger.
+        // Concatenated strings of a program or a shell, and a line of a JSON logger.
         ("  \"", "\" +"),
         ("echo ", " \\"),
         ("", " \\"),
@@ -115,7 +115,8 @@ fn a_private_key_is_redacted_with_joined_and_quoted_lines() {
 fn a_credential_is_found_at_any_cut_of_a_long_line() {
     let (begin, end) = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----");
     let (token, body) = (token("ghp_", 'a', 36), "MIIEpAIBAAKCAQEA1c7bhYu7XyZk");
-    // Longer than the part that is held back at a cut, so that something is cut.
+    // Padding that is longer than the held-back part of a line, so that the redactor shows some
+    // text at the cut.
     let far = " far".repeat(4096);
     let text = format!("{far} {token} {begin}\\n{body}\\n{far}{end} after {token} {far}");
     let starts = [text.find(&token), text.find(begin), text.find(end), text.rfind(&token)];
