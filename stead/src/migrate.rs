@@ -7,7 +7,7 @@ use event_log::{Archives, Source, partitions};
 
 use crate::serve::{data_directory, finish};
 
-/// Create and migrate the tables of the database DATABASE_OWNER_URL
+/// Create and migrate the tables of an existing database (DATABASE_OWNER_URL)
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -135,7 +135,7 @@ impl Doctor {
         let parked = dead_letters::progress(&app.pool).await?.dead_letters;
         if parked > 0 {
             self.findings.push(format!(
-                "policies: {parked} dead letters; see the reasons in the server's log"
+                "dead letters of the policies: {parked}; the server's log has the reasons"
             ));
         }
         Ok(())
