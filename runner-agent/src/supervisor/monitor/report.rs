@@ -266,7 +266,6 @@ fn report_name(body: &ReportBody) -> &'static str {
 }
 
 fn local_error(why: &dyn std::fmt::Display) -> ServerRejection {
-    let problem =
-        Problem::new(0, "internal", "The runner cannot complete the request", why.to_string());
+    let problem = Problem::new(0, "internal", "The runner cannot send the report", why.to_string());
     ServerRejection { status: 0, problem, have: None }
 }
