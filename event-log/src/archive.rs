@@ -37,7 +37,7 @@ pub use manifest::{ArchiveFile, EVENTS, FORMAT, INDEX, MANIFEST, Manifest, direc
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// The range is not closed, or a reader still needs its rows.
-    #[error("cannot verify positions {first} to {last}: they are not closed: {why}")]
+    #[error("cannot archive or drop positions {first} to {last}: they are not closed: {why}")]
     NotClosed {
         first: u64,
         last: u64,
