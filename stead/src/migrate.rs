@@ -69,7 +69,7 @@ impl Migrate {
             return Ok(());
         }
         if let Some(epoch) = self.raise_epoch {
-            println!("The log's epoch is {epoch}");
+            println!("Set the epoch of the log to {epoch}");
         }
         if let Some(last) = days.last() {
             println!("Created {} daily partitions for job logs, up to {last}", days.len());
