@@ -208,7 +208,7 @@ async fn remaining(
     for install in installs(subjects).into_iter().filter(|_| !are_clean) {
         let of_one = numbers(app, copies, Some(install)).await?.into_iter();
         found.extend(of_one.filter(|(number, _)| *number > 0).map(|(number, what)| {
-            format!("{number} {what} of {install} remain after its erasure; run `stead subjects shred {install}` again")
+            format!("{number} {what} of {install} remain after its erasure; run `stead subjects shred {install} --reason …` again")
         }));
     }
     for principal in principals(subjects) {
@@ -217,7 +217,7 @@ async fn remaining(
             sqlx::query_scalar(names).bind(principal.to_string()).fetch_one(&app.pool).await?;
         if names > 0 {
             found.push(format!(
-                "the name of {principal} remains after its erasure; run `stead subjects shred {principal}` again"
+                "the name of {principal} remains after its erasure; run `stead subjects shred {principal} --reason …` again"
             ));
         }
     }
@@ -229,7 +229,7 @@ async fn remaining(
         let number: i64 = sqlx::query_scalar(&count).fetch_one(&app.pool).await?;
         if number > 0 {
             found.push(format!(
-                "{number} {what} from before an erasure remain; run `stead subjects shred` for an erased subject again"
+                "{number} {what} from before an erasure remain; run `stead subjects shred ID --reason …` again with the id of an erased subject"
             ));
         }
     }

@@ -268,7 +268,7 @@ impl UnitOfWork {
 
 /// Error that cannot occur, because the map contains each stream with the type of its key.
 fn missing_stream() -> Problem {
-    Problem::internal("internal error: a unit of work has lost a stream")
+    Problem::internal("cannot commit the unit of work: it has lost a loaded stream")
 }
 
 #[cfg(test)]

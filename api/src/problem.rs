@@ -207,7 +207,7 @@ impl From<sqlx::Error> for Problem {
         if !down {
             return Problem::internal(error);
         }
-        tracing::warn!(%error, "Database does not respond");
+        tracing::warn!(%error, "Request failed: the database does not respond");
         Problem::new(Code::Unavailable, "request failed: the database does not respond; try again")
             .retry_after(2)
     }

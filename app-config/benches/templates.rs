@@ -76,7 +76,7 @@ fn main() {
     let (name, took) = slowest(&go);
     println!("the slowest stored template is {name}");
     bars.push(Bar("slowest stored template", ms(took), 100.0, "ms"));
-    println!("\n| | measured | bar | |\n|---|---|---|---|");
+    println!("\n| | measured | limit | |\n|---|---|---|---|");
     let mut met = true;
     for Bar(what, figure, bar, unit) in bars {
         let verdict = if figure < bar { "met" } else { "MISSED" };

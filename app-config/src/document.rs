@@ -63,7 +63,7 @@ impl Document {
         };
         if bytes.len() > MAX_BYTES {
             let message = format!(
-                "this file is too large: it has {} bytes, the maximum is {MAX_BYTES}",
+                "this file is too large: it has {} bytes, but the maximum is {MAX_BYTES}",
                 bytes.len()
             );
             let remedy = "move long texts into files and name them as ./file";

@@ -100,7 +100,8 @@ pub(crate) struct Source {
     /// Executable of a plugin that components use as their type; may be repeated
     #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pack::named_path)]
     plugins: Vec<(String, PathBuf)>,
-    /// Download texts that the directory references by https:// into the bundle, at most 1 MiB each
+    /// Download the files that the directory references by https:// URL, at most 1 MiB each, and add
+    /// them to the bundle
     #[arg(long)]
     allow_remote: bool,
 }

@@ -37,8 +37,7 @@ pub(crate) struct List {
     /// Only builds of this app: name or id
     #[arg(long)]
     app: Option<String>,
-    /// Only builds in this state: requested, queued (without running builds), running, succeeded,
-    /// failed
+    /// Only builds in this state: requested, queued, running, succeeded, failed
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]

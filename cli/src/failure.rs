@@ -149,10 +149,12 @@ fn remedy_for(code: &str) -> Option<&'static str> {
         | "token_type_mismatch" => {
             "run `stead login --server URL --token-file FILE`, or set STEAD_TOKEN"
         }
-        "forbidden" => "ask an owner to grant the role: `stead tokens grant-role`",
+        "forbidden" => {
+            "ask an owner to grant the role: `stead tokens grant-role PRINCIPAL --role ROLE`"
+        }
         "approval_stale" => "read the current plan: `stead runs show RUN --plans`",
         "run_in_progress" => {
-            "wait for that run or cancel it: `stead runs watch`, `stead runs cancel`"
+            "wait for that run or cancel it: `stead runs watch RUN`, `stead runs cancel RUN --reason …`"
         }
         "projection_lag" | "unavailable" | "busy" | "shutting_down" | "conflict" => {
             "run the same command again in a few seconds"

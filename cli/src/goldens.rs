@@ -145,7 +145,7 @@ fn job_matches_golden_file() {
         "id": id("job"), "kind": "apply", "class": "mutating", "state": "outcome_unknown",
         "cancelling": true, "manifest": digest(1), "install": id("ins"), "run": id("run"),
         "step": id("stp"), "name": "network", "queued_at": AT,
-        "waiting": {"for": "resolution", "detail": "the outcome of the job is unknown; check its effects, then resolve it: stead jobs resolve"},
+        "waiting": {"for": "resolution", "detail": "the outcome of the job is unknown; check its effects, then resolve it: stead jobs resolve job_01ARZ3NDEKTSV4RRFFQ69G5FAV --resolution … --reason …"},
         "attempts": [
             {"attempt": 1, "execution": id("exe"), "runner": id("rnr"), "claimed_at": AT, "signal": 9,
              "log": {"length_bytes": 2048, "sha256": digest(2), "omitted_bytes": 0, "complete": false}},

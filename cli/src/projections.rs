@@ -75,7 +75,7 @@ Example:
         #[arg(long, value_name = "POSITION")]
         as_of: u64,
     },
-    /// Roll back the last rebuild; the former rows are updated first
+    /// Roll back the last rebuild: update the former table from the log, then swap the tables
     #[command(after_help = "Example:\n  stead projections rollback jobs")]
     Rollback {
         /// Name of the projection
@@ -204,7 +204,7 @@ async fn follow(
     bar.finish_and_clear();
     if ended.last().is_none_or(|last| last.projection != name) {
         return Err(Failure::Unreachable(format!(
-            "cannot finish the {verb} of {name}: the connection to the server was lost; run the command again"
+            "cannot show the result of `stead projections {verb} {name}`: the connection to the server was lost; run the command again"
         )));
     }
     for last in &ended {

@@ -37,7 +37,7 @@ stead-runner journal verify --head head.json")]
         #[arg(long, value_name = "ID")]
         journal: Option<String>,
     },
-    /// Disable a runner until it is enabled; running jobs continue
+    /// Disable a runner: it gets no new jobs until it is enabled; running jobs continue
     #[command(after_help = "Example:\n  stead runners disable rnr_01JD… --reason 'change freeze'")]
     Disable(ControlArgs),
     /// Enable a runner
@@ -95,7 +95,7 @@ pub(crate) async fn run(verb: Runners, settings: &Settings) -> Result<(), Failur
         Runners::Enable(order) => send(&context, order, "enable", "enabled").await,
         Runners::Drain(order) => send(&context, order, "drain", "draining").await,
         Runners::Resume(order) => send(&context, order, "resume", "accepting jobs").await,
-        Runners::Rekey(order) => send(&context, order, "rekey", "asked to replace its key").await,
+        Runners::Rekey(order) => send(&context, order, "rekey", "rekey requested").await,
         Runners::Revoke(order) => send(&context, order, "revoke", "revoked").await,
         Runners::CreateEnrolmentToken => {
             let issued = context.client.create_build_enrolment_token().await?;
@@ -144,8 +144,13 @@ async fn send(
             context.screen.remark("The customer also disabled this runner. Only the customer can enable it: stead-runner enable");
         }
     }
-    let already = if done.changed { "is" } else { "was already" };
-    context.screen.print_one(&done, |_| format!("{} {already} {state}.\n", args.runner))
+    let runner = args.runner;
+    context.screen.print_one(&done, |_| match (verb, done.changed) {
+        ("rekey", true) => format!("Requested the rekey of {runner}\n"),
+        ("rekey", false) => format!("No change: the rekey of {runner} was already requested\n"),
+        (_, true) => format!("{runner} is {state}.\n"),
+        (_, false) => format!("{runner} was already {state}.\n"),
+    })
 }
 
 async fn list(context: &CommandContext, part: PageArgs) -> Result<(), Failure> {

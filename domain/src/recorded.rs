@@ -130,7 +130,7 @@ pub struct RawEvent<'a> {
 
 /// Event that this program cannot decode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("position {position}: {what}")]
+#[error("cannot decode the event at position {position}: {what}")]
 pub struct DecodeError {
     /// Index in the log.
     pub position: u64,

@@ -37,7 +37,7 @@ pub use manifest::{ArchiveFile, EVENTS, FORMAT, INDEX, MANIFEST, Manifest, direc
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// The range is not closed, or a reader still needs its rows.
-    #[error("positions {first} to {last} are not closed: {why}")]
+    #[error("cannot archive or drop positions {first} to {last}: they are not closed: {why}")]
     NotClosed {
         first: u64,
         last: u64,
@@ -55,7 +55,7 @@ pub enum ArchiveError {
     },
     /// The archive has a format that this program cannot read.
     #[error(
-        "cannot read the archive {path}: its format is {found}, this program reads {FORMAT}; read it with the version \
+        "cannot read the archive {path}: its format is {found}, but this program reads {FORMAT}; read it with the version \
          that wrote it"
     )]
     Format {
@@ -77,6 +77,17 @@ pub enum ArchiveError {
         "cannot verify positions {first} to {last}: their rows do not match the published checkpoint: {why}; nothing was changed"
     )]
     Rows { first: u64, last: u64, why: String },
+    /// No known key signed the published checkpoint, so the rows cannot be verified.
+    #[error(
+        "cannot verify positions {first} to {last}: no key of this log signed the published checkpoint at position {size}; \
+         nothing was changed, `stead keys list` shows the log's keys"
+    )]
+    NoSigner {
+        first: u64,
+        last: u64,
+        /// Size of the log that the checkpoint covers.
+        size: u64,
+    },
     /// No archive ends at this position.
     #[error(
         "cannot find the archive: no archive of this log ends at position {0}; `stead archive list` lists the archives"

@@ -81,7 +81,7 @@ pub enum LogError {
     #[error(transparent)]
     Format(#[from] FormatMismatch),
     /// Stored data is corrupt, or this program cannot decode it.
-    #[error("position {position}: {what}")]
+    #[error("cannot read the log at position {position}: {what}")]
     Damaged { position: u64, what: String },
     /// Only an archive has the events, and the program cannot read the archive.
     #[error(

@@ -200,9 +200,8 @@ impl EventLog {
             row.sequence == after_sequence.saturating_add(1)
         });
         if rows.is_empty() && !is_complete && floor == 0 && last <= to_position {
-            let what = format!(
-                "{stream} has no event after sequence {after_sequence}, expected {version}"
-            );
+            let what =
+                format!("{stream} ends at sequence {after_sequence}, but its version is {version}");
             return Err(LogError::Damaged { position: last, what });
         }
         if is_complete || floor == 0 {

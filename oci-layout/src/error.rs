@@ -13,7 +13,7 @@ pub enum LayoutError {
     #[error("{context}: {reason}")]
     Io { context: String, reason: io::Error },
     /// The content exceeds its size limit. If it was to be stored, nothing was stored.
-    #[error("the content is too large: the limit is {limit} bytes; send less content")]
+    #[error("cannot use the content: it exceeds the limit of {limit} bytes; send less content")]
     TooLarge { limit: u64 },
     /// The content does not have the expected digest. Nothing was stored.
     #[error(

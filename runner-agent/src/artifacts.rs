@@ -28,7 +28,7 @@ use oci_layout::LayoutError;
 pub enum ArtifactError {
     #[error("cannot pack {path}: {why}")]
     Unpackable { path: String, why: &'static str },
-    #[error("refused to unpack {path:?}: {why}")]
+    #[error("cannot unpack {path:?}: {why}")]
     Hostile { path: String, why: &'static str },
     #[error("cannot unpack the artifact: it exceeds the limit of {limit} {unit}")]
     TooLarge { limit: u64, unit: &'static str },

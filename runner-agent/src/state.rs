@@ -156,8 +156,8 @@ impl StateStore {
     fn blocked(&self, why: &str) -> StateError {
         let component = &self.component;
         StateError::Blocked(format!(
-            "cannot plan {component}: {why}; choose the state with `stead-runner state resolve {component}` on the \
-             runner's host"
+            "cannot plan {component}: {why}; on the runner's host, choose the state with `stead-runner state resolve \
+             {component} --reason TEXT` and one of --restore FILE, --keep-current and --nothing-exists"
         ))
     }
 }

@@ -115,6 +115,7 @@ impl From<ArchiveCommandError> for Failure {
             ArchiveCommandError::Archive(
                 ArchiveError::Corrupt { .. }
                 | ArchiveError::Signer { .. }
+                | ArchiveError::NoSigner { .. }
                 | ArchiveError::Rows { .. },
             ) => Failure::Outcome(error.to_string()),
             ArchiveCommandError::Archive(

@@ -30,7 +30,7 @@ fn archives_match_golden_files() {
     let range = |first: u64, last: u64| Range { first, last, bytes: 734_003_200 };
     let archives = vec![range(1, 10_240_000), range(10_240_001, 20_480_000)];
     let next =
-        Some("positions 20480001 to 30720000 are not closed: the log ends at 20491337".into());
+        Some("cannot archive or drop positions 20480001 to 30720000: they are not closed: the log ends at 20491337".into());
     golden("archive-create.txt", &archive::output::created(&CreatedArchives { archives, next }));
     let made_at = AT.parse().unwrap();
     let shown =

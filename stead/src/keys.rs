@@ -18,7 +18,7 @@ pub(crate) enum Keys {
     /// List the current keys, and the replaced keys that are still trusted
     #[command(after_help = "\
 The command prints checkpoint keys as verifier keys for `stead audit check --key`, and other keys as fingerprints. \
---output json prints both.
+--output json prints the fingerprint of every key. Only checkpoint keys also have a verifier key.
 
 Example:
   stead keys list --data /var/lib/stead")]

@@ -7,7 +7,7 @@ use event_log::{Archives, Source, partitions};
 
 use crate::serve::{data_directory, finish};
 
-/// Create and migrate the tables of the database DATABASE_OWNER_URL
+/// Create and migrate the tables of an existing database (DATABASE_OWNER_URL)
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -69,7 +69,7 @@ impl Migrate {
             return Ok(());
         }
         if let Some(epoch) = self.raise_epoch {
-            println!("The log's epoch is {epoch}");
+            println!("Set the epoch of the log to {epoch}");
         }
         if let Some(last) = days.last() {
             println!("Created {} daily partitions for job logs, up to {last}", days.len());

@@ -109,7 +109,7 @@ pub(crate) enum TlsListeners {
     Runner,
 }
 
-/// Start the server on the database DATABASE_URL
+/// Start the server on an existing database (DATABASE_URL)
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

@@ -60,7 +60,7 @@ impl Source {
         let checkpoint = Checkpoint::open(&manifest.checkpoint, &keys.checkpoint_keys())?;
         let of_manifest = (&manifest.log_id, manifest.position, manifest.epoch);
         if of_manifest != (&checkpoint.log_id, checkpoint.size, checkpoint.epoch) {
-            let why = "it names another log, position or epoch than its checkpoint".into();
+            let why = "its log, position or epoch differs from that of its checkpoint".into();
             return Err(BackupError::Damaged { path: "manifest.json".into(), why });
         }
         Ok(Source { manifest, keys, checkpoint, directory })

@@ -50,7 +50,9 @@ impl WitnessCheckpoint {
         let checkpoint = opened.map_err(|error| wrong(error.to_string()))?;
         if checkpoint.log_id != source.checkpoint.log_id {
             let (of_checkpoint, ours) = (checkpoint.origin(), source.checkpoint.origin());
-            return Err(wrong(format!("it belongs to {of_checkpoint}, and the backup to {ours}")));
+            return Err(wrong(format!(
+                "it belongs to {of_checkpoint}, but the backup belongs to {ours}"
+            )));
         }
         Ok(WitnessCheckpoint { path: path_text, checkpoint })
     }

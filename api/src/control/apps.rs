@@ -86,7 +86,7 @@ async fn decompress(body: Bytes) -> Result<Vec<u8>, Problem> {
         decoder.take(MAX_BUNDLE_BYTES as u64 + 1).read_to_end(&mut tar).map_err(wrong)?;
         if tar.len() > MAX_BUNDLE_BYTES {
             let detail = format!(
-                "the bundle is too large: the limit is {MAX_BUNDLE_BYTES} bytes without compression; remove files \
+                "cannot read the bundle: it exceeds the limit of {MAX_BUNDLE_BYTES} bytes without compression; remove files \
                                   that the app does not need"
             );
             return Err(Problem::new(Code::TooLarge, detail));

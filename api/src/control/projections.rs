@@ -91,7 +91,7 @@ pub(super) async fn rebuild(
     if names.is_empty() {
         return Err(unknown_projection(&name, &all));
     }
-    Ok(run_with_progress(name, move |name, sender| {
+    Ok(run_with_progress(("rebuild", name), move |name, sender| {
         Box::pin(async move {
             let report = progress_reporter(&name, &sender);
             let done =
@@ -124,7 +124,7 @@ pub(super) async fn rollback(
     _: NoIdempotencyKey,
 ) -> Result<ProgressStream, Problem> {
     check_exists(&app, &name).await?;
-    Ok(run_with_progress(name, move |name, sender| {
+    Ok(run_with_progress(("rollback", name), move |name, sender| {
         Box::pin(async move {
             let done =
                 projections::rollback(app.owner_source(), &name, progress_reporter(&name, &sender))
@@ -146,7 +146,7 @@ pub(super) async fn verify(
     _: NoIdempotencyKey,
 ) -> Result<ProgressStream, Problem> {
     check_exists(&app, &name).await?;
-    Ok(run_with_progress(name, move |name, sender| {
+    Ok(run_with_progress(("verify", name), move |name, sender| {
         Box::pin(async move {
             let done =
                 projections::verify(app.owner_source(), &name, progress_reporter(&name, &sender))
@@ -163,7 +163,7 @@ type ProgressStream = Sse<KeepAliveStream<BoxStream<'static, Result<Event, Infal
 
 /// Runs the work in a separate task, so that a client that disconnects does not interrupt a swap.
 fn run_with_progress(
-    name: String,
+    (operation, name): (&'static str, String),
     work: impl FnOnce(String, ProgressSender) -> BoxFuture<'static, Result<Progress, RebuildError>>,
 ) -> ProgressStream {
     let (sender, mut receiver) = mpsc::unbounded_channel::<Progress>();
@@ -171,7 +171,12 @@ fn run_with_progress(
     #[expect(clippy::disallowed_methods, reason = "the stream below ends with the task")]
     tokio::spawn(async move {
         let last = running.await.unwrap_or_else(|error| {
-            tracing::warn!(projection = name, error = %error, "Operation on a projection failed");
+            tracing::warn!(
+                projection = name,
+                operation,
+                error = %error,
+                "Cannot finish the rebuild, rollback or verification of a projection"
+            );
             let (state, detail) = ("failed".into(), Some(error.to_string()));
             Progress { state, detail, ..done_progress(&name, 0) }
         });

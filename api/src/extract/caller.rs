@@ -122,7 +122,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let found = parts.extensions.get::<Caller>().cloned();
         found.ok_or_else(|| {
-            Problem::internal("a handler takes the caller, but its route has no guard")
+            Problem::internal(
+                "cannot identify the caller: the route has no authentication middleware",
+            )
         })
     }
 }

@@ -40,7 +40,9 @@ pub enum LogError {
     #[error("cannot store the chunk: the log would exceed its limit of {STREAM_MAX_BYTES} bytes")]
     Quota,
     /// The chunk exceeds the size limit.
-    #[error("chunk is too large: the limit is {CHUNK_MAX_BYTES} bytes; send smaller chunks")]
+    #[error(
+        "cannot store the chunk: it is larger than {CHUNK_MAX_BYTES} bytes; send smaller chunks"
+    )]
     TooLarge,
     /// Too many chunks wait for the database.
     #[error("cannot store the chunk: too many chunks are waiting; send it again")]

@@ -206,7 +206,7 @@ async fn run_commit(
             tracing::info!(policy = name, position, error = %detail, "Reaction rejected");
         }
         FailureClass::Impossible => {
-            tracing::warn!(policy = name, position, error = %detail, "Reaction is impossible");
+            tracing::warn!(policy = name, position, error = %detail, "Cannot commit a reaction; the server does not retry it");
         }
     }
     let _alone = consumer.reaction_lock.write().await;

@@ -113,7 +113,7 @@ async fn release(app: &App, owner: &str) -> Result<(), sqlx::Error> {
         .await?;
     if freed.rows_affected() > 0 {
         tracing::warn!(
-            "The log has another format; only servers of the matching version run the policies"
+            "Cannot run the policies: the log has another format; servers of the matching version run them"
         );
     }
     Ok(())

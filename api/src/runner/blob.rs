@@ -72,7 +72,10 @@ async fn read(
     quota: Quota,
 ) -> Result<Bytes, Problem> {
     let too_large = || {
-        Problem::new(Code::TooLarge, "blob is too large: the limit is 8 MiB; send a smaller blob")
+        Problem::new(
+            Code::TooLarge,
+            "cannot store the blob: it is larger than 8 MiB; send a smaller blob",
+        )
     };
     let length = request.headers().get(CONTENT_LENGTH);
     let length: Option<u64> = length.and_then(|value| value.to_str().ok()?.parse().ok());

@@ -62,7 +62,7 @@ pub(super) async fn ensure_loaded(app: &App, id: RunnerId) -> Result<(), Problem
     if loaded.state.identity.is_none() {
         return Err(Problem::new(
             Code::TokenUnknown,
-            "unknown runner; enrol it with a new enrolment token",
+            "request rejected: unknown runner; enrol it with a new enrolment token",
         ));
     }
     let now = app.dispatch.moment().instant;

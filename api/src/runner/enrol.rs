@@ -145,7 +145,10 @@ fn purpose(issue: &EnrolmentToken, mode: RunnerMode) -> Result<Option<InstallId>
 }
 
 fn unknown_token() -> Problem {
-    Problem::new(Code::TokenUnknown, "unknown enrolment token; create another token")
+    Problem::new(
+        Code::TokenUnknown,
+        "enrolment token rejected: this server did not issue it; create another token",
+    )
 }
 
 /// Validates the request without any stored state.

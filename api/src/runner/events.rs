@@ -95,7 +95,10 @@ async fn check_artifact(app: &App, job: &Job, artifact: &Artifact) -> Result<u64
     };
     if own.as_deref() != Some(repository) {
         let own = own.unwrap_or_default();
-        return Err(invalid(format!("invalid repository {repository}: this job pushes to {own}")));
+        return Err(invalid(format!(
+            "cannot record the report: the artifact is in repository {repository}, but the job pushes to {own}; push the \
+             artifact to {own}"
+        )));
     }
     let parsed: Repository = repository.parse().map_err(|error| invalid(format!("{error}")))?;
     let stored = app.registry.manifest(&parsed, digest).await.map_err(Problem::internal)?;

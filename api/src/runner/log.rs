@@ -74,7 +74,7 @@ fn chunk(headers: &HeaderMap, body: Bytes) -> Result<(u64, Bytes), Problem> {
         .ok_or_else(|| {
             Problem::new(
                 Code::TooLarge,
-                "chunk is too large: the limit is 256 KiB; send smaller chunks",
+                "cannot store the chunk: it is larger than 256 KiB; send smaller chunks",
             )
         })?;
     if bytes.len() as u64 != range.end - range.start {
@@ -115,7 +115,7 @@ fn too_long(rejection: BytesRejection) -> Problem {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         Problem::new(
             Code::TooLarge,
-            "chunk is too large: the limit is 256 KiB; send smaller chunks",
+            "cannot store the chunk: it is larger than 256 KiB; send smaller chunks",
         )
     } else {
         Problem::new(

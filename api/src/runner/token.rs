@@ -48,7 +48,10 @@ impl Signer {
     pub(super) async fn of(app: &App, assertion: &str) -> Result<Signer, Problem> {
         let id = Assertions::subject(assertion)?;
         let runner = app.engine.log().reload::<Runner>(&id.to_string()).await?.state;
-        let unknown = || Problem::new(Code::AssertionInvalid, "unknown runner; enrol it first");
+        let unknown = || {
+            let detail = "request rejected: unknown runner; enrol it first";
+            Problem::new(Code::AssertionInvalid, detail)
+        };
         let identity = runner.identity.clone().ok_or_else(unknown)?;
         Ok(Signer { id, identity, revoked: runner.revoked })
     }

@@ -48,8 +48,10 @@ async fn run_supervised<F>(
         if app.stopping.is_cancelled() {
             return;
         }
-        let why = ended
-            .map_or_else(|panic| panic_message(&*panic), |()| "the task ended by itself".into());
+        let why = ended.map_or_else(
+            |panic| panic_message(&*panic),
+            |()| "the task ended although the server is not stopping".into(),
+        );
         app.tasks.set(name, false);
         app.metrics.task_failures.get_or_create(&TaskLabels { task: name }).inc();
         let now = Instant::now();

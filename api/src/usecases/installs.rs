@@ -103,7 +103,7 @@ pub(crate) async fn create(
                     unit.try_handle::<Name>(stream, take).await?
                 {
                     let message =
-                        format!("the name {:?} is taken by {owner}; choose another name", new.name);
+                        format!("cannot create the install: the name {:?} is taken by {owner}; choose another name", new.name);
                     return Err(Problem::new(Code::NameTaken, message));
                 }
                 let create = InstallCommand::Create {

@@ -83,7 +83,7 @@ pub(super) fn scope(config: &Config, toggles: &Toggles, scope: Scope) -> Result<
                 return Ok(Scope::Named { names, dependents });
             }
             let message = format!(
-                "these components are disabled on this install: {}; enable them first: stead installs enable-component",
+                "these components are disabled on this install: {}; enable them first: stead installs enable-component INSTALL COMPONENT",
                 listed(disabled_names)
             );
             Err(Problem::invalid(

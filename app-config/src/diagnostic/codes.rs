@@ -72,7 +72,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("unknown_trigger", "A trigger has an unknown type."),
     ("unknown_variable", "A component gives its module a variable that the module does not have."),
     ("unreadable", "A file or a directory cannot be read on this machine."),
-    ("unused_file", "A file belongs to no kind of the format and has no effect."),
+    ("unused_file", "A file is not part of the app format and has no effect."),
     ("wrong_type", "The type of a value differs from the one that its key accepts."),
 ];
 

@@ -45,10 +45,10 @@ pub fn check(reader: &Reader<'_>) {
         reader.about(Severity::Error, "legacy_format", path, (message, remedy));
     }
     let unused = |path: &str, what: &str, suggestion: Option<&str>| {
-        let message = format!("{what} belongs to no kind of the format and has no effect");
+        let message = format!("{what} is not part of the app format and has no effect");
         let remedy = match suggestion {
             Some(suggestion) => format!("did you mean `{suggestion}`?"),
-            None => "remove it, or move it into a directory of the format".to_string(),
+            None => "remove it, or move it into a directory of the app format".to_string(),
         };
         reader.about(Severity::Warning, "unused_file", path, (message, &remedy));
     };

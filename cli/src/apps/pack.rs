@@ -69,7 +69,7 @@ pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
     if bytes.len() > LIMIT_BYTES {
         let size = crate::render::size(bytes.len() as u64);
         return Err(Failure::Usage(format!(
-            "cannot pack the bundle: it has {size}, the limit is 64 MiB; remove large files from the app directory"
+            "cannot pack the bundle: it has {size}, but the limit is 64 MiB; remove large files from the app directory"
         )));
     }
     let local = reading.diagnostics.iter().filter(|finding| finding.code.ends_with("_variable"));

@@ -167,7 +167,7 @@ async fn check(
     let unsigned = size.saturating_sub(signed);
     if unsigned > 0 {
         text += &format!(
-            "  the last {unsigned} are after the checkpoint: their hashes are valid, but no signature covers them\n"
+            "  events after the checkpoint: {unsigned}; their hashes are valid, but no signature covers them\n"
         );
     }
     let result = json!({

@@ -52,7 +52,7 @@ pub(crate) async fn approve(
         interrupted = tokio::signal::ctrl_c() => {
             interrupted?;
             Err(Failure::Interrupted(format!(
-                "stopped following {run}; the run continues\n  try: `stead runs approve {run} --follow` to resume"
+                "stopped following {run}; the run continues\n  try: `stead runs approve {run} --follow --reason …` to resume"
             )))
         }
     }
@@ -74,7 +74,7 @@ async fn decide(
         if !confirmed(context, (run, step), &digest, args.all).await? {
             let id = run.run.id;
             context.screen.remark(&format!(
-                "Not approved: {}. Its plan still waits; to deny the plan: stead runs deny {id} --step {}",
+                "Not approved: {}. Its plan still waits; to deny the plan: stead runs deny {id} --step {} --reason …",
                 step.name, step.name
             ));
             continue;

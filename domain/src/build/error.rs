@@ -12,9 +12,9 @@ pub enum BuildError {
     JobAlreadyQueued { job: JobId },
     #[error("cannot complete the build: it has no job yet; queue its job first")]
     NoJob,
-    #[error("build has already succeeded")]
+    #[error("cannot change the build: it has already succeeded")]
     AlreadySucceeded,
-    #[error("build has already failed; retry the build")]
+    #[error("cannot change the build: it has already failed; retry the build")]
     AlreadyFailed,
 }
 

@@ -8,7 +8,8 @@ pub enum EnrolmentError {
     AlreadyIssued,
     /// A used token cannot be revoked, and cannot enrol a runner with another identity key.
     #[error(
-        "enrolment token was already used by a runner; create a new token, or revoke that runner"
+        "cannot use or revoke the enrolment token: a runner has already enrolled with it; create a new token, or revoke \
+         that runner"
     )]
     AlreadyUsed,
     #[error("cannot enrol: the enrolment token has expired; create a new token")]

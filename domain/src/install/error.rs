@@ -56,7 +56,7 @@ pub enum InstallError {
     )]
     HasResources,
     /// A deprovisioned install admits no runs. Its name is free for another install.
-    #[error("install was deprovisioned: it admits no runs and no runner; create another install")]
+    #[error("cannot change the install: it was deprovisioned; create another install")]
     Deprovisioned,
     #[error("cannot reserve the resource: the run was not admitted or has finished")]
     NotAdmitted,

@@ -10,17 +10,19 @@ pub enum JobError {
     NoAttempts,
     #[error("cannot queue the job: the id belongs to other work; use a new id")]
     AlreadyQueued,
-    #[error("job is already claimed by {by}")]
+    #[error("cannot change the job: {by} has already claimed it")]
     AlreadyClaimed { by: ExecutionId },
     /// The execution lost the job or never held it.
-    #[error("execution does not hold the job; the holder is {}", .held.map_or("none".into(), |id| id.to_string()))]
+    #[error("cannot change the job: this execution does not hold it; the holder is {}", .held.map_or("none".into(), |id| id.to_string()))]
     Fenced {
         /// Execution that holds the job, or held it when the job ended.
         held: Option<ExecutionId>,
     },
-    #[error("execution has not started; report its start first")]
+    #[error("cannot change the job: the execution has not started; report its start first")]
     NotStarted,
-    #[error("execution has already started: its child process may have run")]
+    #[error(
+        "cannot declare the execution lost: it has already started, so its child process may have run"
+    )]
     AlreadyStarted,
     #[error("cannot record report {seq}: a different report has this number")]
     SeqConflict { seq: u64 },
@@ -31,7 +33,7 @@ pub enum JobError {
     TooManyPhases { most: usize },
     #[error("cannot record the report: a job of this kind does not report {what}")]
     NotThisKind { what: &'static str },
-    /// An execution reports at most one plan, one artifact and one state.
+    /// An execution reports its start once, and at most one plan, one artifact and one state.
     #[error("cannot record the report: the execution has already reported {what}")]
     AlreadyReported { what: &'static str },
     /// Some failure reasons are reserved for the server.
@@ -42,7 +44,9 @@ pub enum JobError {
     /// A job is lost for lack of contact only if it was recorded as disconnected.
     #[error("cannot declare the execution lost: its runner is connected")]
     StillConnected,
-    #[error("cannot declare the execution lost: its deadline is {deadline}")]
+    #[error(
+        "cannot declare the execution lost: its deadline {deadline} has not passed; wait until then"
+    )]
     DeadlineNotPassed { deadline: Timestamp },
     #[error("cannot declare the execution lost: the job may still run on the disconnected runner")]
     MayStillRun,
@@ -60,7 +64,9 @@ pub enum JobError {
     CancelNotRequested,
     #[error("cannot retry the job: it is being cancelled; resolve it as succeeded or failed")]
     Cancelling,
-    #[error("the outcome of the job is unknown; wait for the runner, or resolve the job")]
+    #[error(
+        "cannot change the job: its outcome is unknown; wait for the runner, or resolve the job"
+    )]
     OutcomeUnknown,
     /// The queue timeout belongs to an earlier attempt.
     #[error("cannot expire the attempt: attempt {attempt} waits for a runner now")]
@@ -69,12 +75,12 @@ pub enum JobError {
         attempt: u32,
     },
     /// The runner can still append to the log.
-    #[error("execution is still running; wait for its end")]
+    #[error("cannot change the job: the execution is still running; wait for its end")]
     StillRunning,
     /// Length and digest of a finalized log never change.
     #[error("cannot finalize the log: it is already final with another length or digest")]
     LogAlreadyFinalized,
-    #[error("job has already ended: {outcome}")]
+    #[error("cannot change the job: it has already ended: {outcome}")]
     AlreadyEnded { outcome: Outcome },
 }
 

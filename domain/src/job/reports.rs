@@ -48,7 +48,9 @@ impl Job {
             self.reports.iter().filter(|event| matches(event)).count()
         };
         match report {
-            Report::Started => ensure(!held.started, JobError::AlreadyStarted),
+            Report::Started => {
+                ensure(!held.started, JobError::AlreadyReported { what: "its start" })
+            }
             Report::Finished(ExecutionResult::Failed { reason, .. }) => {
                 ensure(reason.may_be_reported(), JobError::ReasonNotReportable)
             }

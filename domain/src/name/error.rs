@@ -1,6 +1,6 @@
 /// Reason to reject a name command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum NameError {
-    #[error("name is taken by {owner}; choose another name")]
+    #[error("cannot change the name: {owner} has it; choose another name")]
     Taken { owner: String },
 }

@@ -21,7 +21,8 @@ fn an_unreadable_event_is_named_by_position_type_and_version() {
         ("1", r#"{"type":"taken"}"#, "missing field `owner`"),
     ] {
         let error = raw(version, payload).decode().unwrap_err().to_string();
-        let named = format!("position 7: name.taken version {version}: ");
+        let named =
+            format!("cannot decode the event at position 7: name.taken version {version}: ");
         assert!(error.starts_with(&named) && error.contains(why), "{error}");
     }
 }

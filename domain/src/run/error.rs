@@ -13,7 +13,7 @@ pub enum RunError {
     /// Each step must follow the steps that it depends on, and each id must be unique.
     #[error("cannot request the run: its steps are not sorted by dependency")]
     StepsOutOfOrder,
-    #[error("run has no such step; `stead runs show` lists the steps")]
+    #[error("cannot find the step: the run has no such step; `stead runs show` lists the steps")]
     NoSuchStep,
     #[error("cannot start the step: a dependency has not succeeded")]
     NotReady,
@@ -21,7 +21,7 @@ pub enum RunError {
         "cannot handle the command: the state of the step does not allow it; `stead runs show` shows the state"
     )]
     WrongStepState,
-    #[error("the job does not work on the step")]
+    #[error("cannot change the step: this job does not work on it")]
     WrongJob,
     #[error(
         "cannot decide: no plan of this step waits for approval; `stead runs show` lists the steps"
@@ -41,7 +41,7 @@ pub enum RunError {
         at: Timestamp,
     },
     /// Decisions and cancel requests need a reason, because the log is an audit trail.
-    #[error("the reason is empty; give a reason")]
+    #[error("cannot change the run: the reason is empty; give a reason")]
     NoReason,
     #[error(
         "cannot approve the plan: only the first provision of an install can be approved in advance"
@@ -50,8 +50,8 @@ pub enum RunError {
     #[error("cannot retry the step: it has not failed")]
     NotFailed,
     /// A run that is being cancelled starts no jobs.
-    #[error("run is being cancelled; retry the run after its end")]
+    #[error("cannot change the run: it is being cancelled; retry the run after its end")]
     Cancelling,
-    #[error("run has already ended: {outcome}")]
+    #[error("cannot change the run: it has already ended: {outcome}")]
     AlreadyEnded { outcome: Outcome },
 }

@@ -20,7 +20,7 @@ pub enum RunnerError {
     #[error("cannot replace the key: the runner had this key before; generate a new key")]
     KeyWasReplaced,
     /// A revocation is permanent.
-    #[error("runner was revoked; enrol a new runner with a new token")]
+    #[error("cannot change the runner: it was revoked; enrol a new runner with a new token")]
     Revoked,
 }
 

@@ -70,8 +70,7 @@ pub(super) async fn range_proof(
         Some(VerifierKey { name: checkpoint.origin(), key: *key })
     };
     let Some(signer) = keys.iter().find_map(signer) else {
-        let why = format!("no key of this log signed the published checkpoint at {size}");
-        return Err(ArchiveError::Rows { first, last, why });
+        return Err(ArchiveError::NoSigner { first, last, size });
     };
     let edge = nodes::fetch_through(&mut connection, archives, Edge::nodes(first - 1)).await?;
     let plan = tree::consistency(last, size).map_err(LogError::Proof)?;

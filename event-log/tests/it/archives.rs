@@ -190,7 +190,7 @@ async fn range_that_a_reader_needs_is_not_closed() {
     let error = making.await.unwrap_err().to_string();
     assert_eq!(
         error,
-        "positions 1 to 256 are not closed: projection_jobs is at 255; let the server run until projection_jobs has passed 256"
+        "cannot archive or drop positions 1 to 256: they are not closed: projection_jobs is at 255; let the server run until projection_jobs has passed 256"
     );
     // A partition is not closed if it is the current one, or if no published checkpoint covers it.
     assert!(matches!(world.create(513).await, Err(ArchiveError::NotClosed { .. })));

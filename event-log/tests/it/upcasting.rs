@@ -119,7 +119,7 @@ async fn error_of_an_unreadable_event_has_its_position_type_and_version() {
     append(&log, 1, vec![event("sum.added", "3", r#"{"type":"added","by":1}"#)]).await;
     let error =
         server_without_polling(&database).await.load::<Sum>("s").await.unwrap_err().to_string();
-    let expected =
-        "position 2: sum.added version 3: this program reads only version 2 of sum.added";
+    let expected = "cannot read the log at position 2: sum.added version 3: this program reads only \
+                    version 2 of sum.added";
     assert_eq!(error, expected);
 }

@@ -120,7 +120,11 @@ pub fn of_job(job: &jobs::Row, runner: Option<JobRunner<'_>>, held: usize) -> Op
             on_runner("the runner is disconnected; its job may still be running")
         }
         JobState::OutcomeUnknown => {
-            let detail = "the outcome of the job is unknown; check its effects, then resolve it: stead jobs resolve";
+            let detail = format!(
+                "the outcome of the job is unknown; check its effects, then resolve it: stead jobs resolve {} \
+                 --resolution … --reason …",
+                job.job
+            );
             Some(Waiting { job: Some(job.job), ..Waiting::of("resolution", detail) })
         }
         JobState::Claimed
@@ -139,7 +143,7 @@ pub fn of_step(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
         StepState::AwaitingApproval { plan, expires_at } => {
             let (run, id) = (context.run.run, step.spec.step);
             let detail = format!(
-                "a principal must approve plan {} before {}: stead runs approve {run} --step {id}",
+                "a principal must approve plan {} before {}: stead runs approve {run} --step {id} --reason …",
                 plan.digest,
                 domain::moment::text(expires_at)
             );

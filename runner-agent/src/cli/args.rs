@@ -101,11 +101,13 @@ pub(crate) struct Run {
     /// File of stack outputs: a JSON object (*.json), or TOML with `key = "value"` lines
     #[arg(long, value_name = "FILE")]
     pub(crate) stack_outputs_file: Option<PathBuf>,
-    /// The customer's policy file, TOML; it must exist. The runner records the path at the first
-    /// start (default: policy.toml in the data directory, created if absent)
+    /// Policy file of the customer, TOML. The runner records the path at the first start. Default:
+    /// policy.toml in the data directory, which the first start creates if it is absent. Any other
+    /// file must exist
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
-    /// No policy: allow everything that the vendor's server signs
+    /// No policy: allow everything that the vendor's server signs, within the fixed limits of the
+    /// runner
     #[arg(long, conflicts_with = "policy")]
     pub(crate) no_policy: bool,
     /// Directory of stead-plugin-<name> executables [default: directory of stead-runner]
@@ -217,7 +219,8 @@ pub(super) enum PolicyCommand {
         /// Policy file, TOML; it must exist
         file: PathBuf,
     },
-    /// Use no policy: allow everything that the vendor's server signs
+    /// Use no policy: allow everything that the vendor's server signs, within the fixed limits of
+    /// the runner
     None,
 }
 

@@ -175,8 +175,9 @@ fn end_apply<P: Plugin>(
         (applied, Ok(())) => {
             for file in work.state.unresolved().unwrap_or_default() {
                 let line = format!(
-                    "cannot write the state: the runner saved it to {}; run `stead-runner state resolve {}` on the \
-                     runner's host to choose the current state",
+                    "cannot write the state: the runner saved it to {}; on the runner's host, choose the current state with \
+                     `stead-runner state resolve {} --reason TEXT` and one of --restore FILE, --keep-current and \
+                     --nothing-exists",
                     file.display(),
                     work.name
                 );

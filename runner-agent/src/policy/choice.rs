@@ -26,7 +26,7 @@ const STARTING: &str = include_str!("starting.toml");
 pub enum Choice {
     /// Policy file. A relative path starts at the data directory.
     File(PathBuf),
-    /// No policy: the runner allows everything that the server signs.
+    /// No policy: the runner allows everything that the server signs, within its fixed limits.
     None,
 }
 
@@ -103,7 +103,7 @@ pub fn begin(data: &Data, requested: Option<Choice>) -> anyhow::Result<Choice> {
         if is_recorded || !choice.is_same(&default) {
             bail!(
                 "cannot enrol: the policy file {} does not exist; pass another path, create the file (`version = 1` alone allows \
-                 everything that the server signs), or record another choice: `{}`",
+                 everything that the server signs, within the fixed limits of the runner), or record another choice: `{}`",
                 path.display(),
                 change_to(data, &Choice::File("FILE".into()))
             );
@@ -112,7 +112,7 @@ pub fn begin(data: &Data, requested: Option<Choice>) -> anyhow::Result<Choice> {
             let path = path.display();
             format!("cannot write a starting policy to {path} (create the file, or name another one with --policy)")
         })?;
-        info!(path = %path.display(), "Wrote a starting policy: it allows everything until you edit it");
+        info!(path = %path.display(), "Wrote a starting policy without rules: it allows everything that the server signs, within the fixed limits of the runner");
     }
     choice.policy()?;
     choice.record(data)?;

@@ -322,7 +322,12 @@ impl Sink for Recorder {
         };
         let (outputs, withheld) = split_by_size(outputs.into_iter().map(clean).collect());
         for name in withheld {
-            writer.write_shim_record(&format!("output {name} is too large to be reported"));
+            writer.write_shim_record(&format!(
+                "cannot report output {name}: the limits are {} KiB per output and {} KiB for all outputs of a job; its \
+                 value stays on this host",
+                MAX_OUTPUT_BYTES / 1024,
+                OUTPUTS_BYTES / 1024
+            ));
         }
         writer.report(ReportBody::Outputs { outputs })
     }

@@ -116,14 +116,16 @@ fn description(event: &JournalEvent) -> String {
             format!("stop requested: {reason}")
         }
         JournalEvent::Cancelling { reason, force: true, .. } => {
-            format!("earlier stop requested: {reason}")
+            format!("stop requested with a shorter grace period: {reason}")
         }
         JournalEvent::Exited { exit, .. } => ended(exit),
         JournalEvent::StatementSigned { statement, .. } => {
             format!("signed the result: {statement}")
         }
         JournalEvent::StatementRejected { reason: why, .. } => {
-            format!("the server rejected the signed result, so it is sent unsigned: {why}")
+            format!(
+                "the server rejected the signed result, so the runner sends the result unsigned: {why}"
+            )
         }
         JournalEvent::LogRejected { rule, evidence, .. } if evidence.is_empty() => format!(
             "rejected the vendor's log (rule {rule}); the evidence is not stored, because the maximum number of evidence files is reached"
@@ -140,7 +142,7 @@ fn description(event: &JournalEvent) -> String {
             format!("you denied the job: {reason}")
         }
         JournalEvent::Abandoned { reason: why, .. } => {
-            format!("left the outcome to the server: {why}")
+            format!("stopped reporting the job: {why}")
         }
         JournalEvent::Checkpoint { note } => match Checkpoint::read_unverified(note) {
             Ok(seen) => format!("verified the server's log up to event {}", seen.size),

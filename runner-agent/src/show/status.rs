@@ -47,7 +47,9 @@ pub fn policy(data: &Data) -> String {
     match (choice.policy(), &choice) {
         (Err(error), _) => format!("every job is refused: {error}"),
         (Ok(_), Choice::File(path)) => path.display().to_string(),
-        (Ok(_), Choice::None) => "none: allows everything that the vendor's server signs".into(),
+        (Ok(_), Choice::None) => {
+            "none: allows everything that the vendor's server signs, within the fixed limits of the runner".into()
+        }
     }
 }
 

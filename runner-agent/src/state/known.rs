@@ -142,7 +142,7 @@ impl StateStore {
                 let (name, file) = (&self.component, self.file());
                 return Err(StateRefusal(format!(
                     "cannot use the state of {name}: it is serial {} of lineage {lineage}, but the newest known state is serial {} of \
-                     lineage {known_lineage}; restore that state to {}, or ask the vendor to accept the present state: `stead \
+                     lineage {known_lineage}; restore the newest known state to {}, or ask the vendor to accept this state: `stead \
                      installs accept-state INSTALL {name} --lineage {lineage} --serial {} --reason TEXT`",
                     mark.serial,
                     known.serial,

@@ -181,7 +181,7 @@ async fn send_claim(
     match agent.client.send::<Claimed>(&request).await {
         Ok(response) => Ok(Some(response)),
         Err(rejection) => {
-            info!(job.id = %job, error = %rejection, "The server did not grant the claim");
+            info!(job.id = %job, error = %rejection, "Cannot claim the job: the server rejected the claim");
             let (claim_id, reason) = (claim_id.into(), rejection.to_string());
             agent.journal.write(JournalEvent::ClaimRejected { job, claim_id, reason })?;
             if rejection.is_superseded() {

@@ -168,7 +168,7 @@ impl LogUpload {
                 warn!(
                     execution.id = %execution,
                     error = %rejection,
-                    "The server rejects the rest of the log"
+                    "Cannot upload the rest of the log: the server rejects it"
                 );
                 self.stopped = true;
             }
@@ -183,7 +183,7 @@ impl LogUpload {
                     execution.id = %execution,
                     stopped = self.stopped,
                     error = %rejection,
-                    "The server rejected a log chunk"
+                    "Cannot upload a log chunk: the server rejected it"
                 );
             }
         }

@@ -299,7 +299,7 @@ impl Monitor {
                             execution.id = %self.execution,
                             bytes = length,
                             expected_bytes = log_len,
-                            "The log is shorter than the final report states"
+                            "Cannot upload the complete log: it is shorter than the final report states"
                         );
                         return Some(MonitorEnd::Reported);
                     }

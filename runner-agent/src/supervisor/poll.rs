@@ -298,7 +298,7 @@ async fn handle_poll_rejection(agent: &Arc<Agent>, rejection: &ServerRejection, 
         return;
     }
     if matches!(rejection.status, 401 | 403) {
-        error!(error = %rejection, "The server rejects this runner");
+        error!(error = %rejection, "Cannot poll: the server rejects this runner");
         // The server may know only the pending key and no longer the current one.
         if rekey::is_pending(agent) {
             rekey::begin(agent);

@@ -272,7 +272,6 @@ fn abandon(agent: &Agent, event: JournalEvent) {
 }
 
 fn local_error(why: &dyn std::fmt::Display) -> ServerRejection {
-    let problem =
-        Problem::new(0, "internal", "The runner cannot complete the request", why.to_string());
+    let problem = Problem::new(0, "internal", "The runner cannot open a session", why.to_string());
     ServerRejection { status: 0, problem, have: None }
 }

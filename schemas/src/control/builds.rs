@@ -94,8 +94,7 @@ pub struct BuildsQuery {
     /// Filter by the name or id of an app.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
-    /// Filter by state: `requested`, `queued` (without running builds), `running`, `succeeded` or
-    /// `failed`.
+    /// Filter by state: `requested`, `queued`, `running`, `succeeded` or `failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// Maximum number of items, 1 to 200. Default: 50.

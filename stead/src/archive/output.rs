@@ -15,7 +15,7 @@ pub(crate) fn created(created: &CreatedArchives) -> String {
         text += "No changes: every closed partition is in an archive\n";
     }
     if let Some(next) = &created.next {
-        text += &format!("Next: {next}\n");
+        text += &format!("Next partition: {next}\n");
     }
     text
 }

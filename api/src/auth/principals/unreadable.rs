@@ -188,10 +188,10 @@ impl PrincipalCache {
 /// belongs to no principal or runner.
 pub(super) fn warn_of_stream(stored: &StoredEvent) {
     let (stream, position) = (&stored.stream, stored.position);
-    tracing::warn!(stream = %stream, position, "Skipped an event whose stream has an invalid id");
+    tracing::warn!(stream = %stream, position, "Cannot apply an event to the principals: its stream has an invalid id");
 }
 
 /// Logs a stream that begins in an archive and belongs to no principal or runner.
 pub(super) fn warn_of_id(kind: &str, id: &str) {
-    tracing::warn!(kind, id, "Skipped a stream with an invalid id");
+    tracing::warn!(kind, id, "Cannot load a principal or runner: its stream has an invalid id");
 }

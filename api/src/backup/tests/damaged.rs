@@ -80,7 +80,7 @@ async fn backup_of_a_newer_program_is_rejected_before_the_restore() {
         manifest.log_format -= 1;
         manifest.position += 1;
     });
-    assert!(message.contains("names another log, position or epoch"), "{message}");
+    assert!(message.contains("its log, position or epoch differs"), "{message}");
     let message = refused_message(&mut |manifest| {
         manifest.position -= 1;
         manifest.files[0].path = "../keys/tokens.key".into();

@@ -135,7 +135,7 @@ impl Doctor {
         let dead_letters = dead_letters::progress(&app.pool).await?.dead_letters;
         if dead_letters > 0 {
             self.findings.push(format!(
-                "policies: {dead_letters} dead letters; see the reasons in the server's log"
+                "dead letters of the policies: {dead_letters}; the server's log has the reasons"
             ));
         }
         Ok(())

@@ -31,7 +31,7 @@ pub(super) async fn create(
     }
     check_exists(&app, &name).await?;
     let position = audit::resolve_position(&app, how.as_of_position, how.as_of_time).await?;
-    Ok(run_with_progress(name, move |name, sender| {
+    Ok(run_with_progress(("rebuild", name), move |name, sender| {
         Box::pin(async move {
             let report = progress_reporter(&name, &sender);
             let created =

@@ -98,7 +98,7 @@ async fn responses_are_identical_when_events_exist_only_in_archives() {
         archives::create(&app.pool, app.log().archives(), None, &no_progress).await.unwrap();
     let ranges: Vec<_> = created.archives.iter().map(|one| (one.first, one.last)).collect();
     assert_eq!(ranges, [(1, 256), (257, 512)]);
-    assert!(created.next.unwrap().contains("positions 513 to 768 are not closed"));
+    assert!(created.next.unwrap().contains("positions 513 to 768: they are not closed"));
     let dropped =
         archives::discard(&app.pool, app.log().archives(), 512, &no_progress).await.unwrap();
     assert_eq!(dropped, ranges);

@@ -72,12 +72,16 @@ fn check_aggregate_type(filter: &str, kind: &str) -> Result<(), Problem> {
 impl EventSelection {
     /// Validates the query and converts times to positions. Times never decrease along the log.
     pub(super) async fn of(app: &App, query: &EventsQuery) -> Result<EventSelection, Problem> {
-        let texts = [&query.stream, &query.event_type, &query.actor];
-        if texts.into_iter().flatten().any(|text| text.len() > MAX_FILTER_BYTES) {
-            return Err(Problem::new(
-                Code::BadRequest,
-                "invalid filter: its value is longer than 200 bytes; shorten it",
-            ));
+        let filters =
+            [("stream", &query.stream), ("type", &query.event_type), ("actor", &query.actor)];
+        for (name, value) in filters {
+            let bytes = value.as_ref().map_or(0, String::len);
+            if bytes > MAX_FILTER_BYTES {
+                let detail = format!(
+                    "invalid filter `{name}`: it has {bytes} bytes, but the limit is {MAX_FILTER_BYTES}; shorten it"
+                );
+                return Err(Problem::new(Code::BadRequest, detail));
+            }
         }
         let log = app.engine.log();
         let just_before = |time: Timestamp| time - TimeDelta::microseconds(1);

@@ -31,11 +31,12 @@ pub(crate) async fn rows(
 ) -> Result<impl Stream<Item = RowsProgress>, Problem> {
     caller.authorize("GET", "/v1/projections/{name}/rows")?;
     check_exists(&app, &name).await?;
-    if which.key.as_ref().is_some_and(|key| key.len() > MAX_KEY_BYTES) {
-        return Err(Problem::new(
-            Code::BadRequest,
-            "invalid key: it is longer than 200 bytes; shorten it",
-        ));
+    let key_bytes = which.key.as_ref().map_or(0, String::len);
+    if key_bytes > MAX_KEY_BYTES {
+        let detail = format!(
+            "invalid key: it has {key_bytes} bytes, but the limit is {MAX_KEY_BYTES}; shorten it"
+        );
+        return Err(Problem::new(Code::BadRequest, detail));
     }
     // Each as-of query holds a database connection until it ends.
     let permit = app.as_of_permits.clone().try_acquire_owned().map_err(|_| {

@@ -79,7 +79,11 @@ fn limit_outputs(mut outputs: BTreeMap<String, Value>) -> BTreeMap<String, Value
         else {
             break;
         };
-        tracing::warn!(output = name, bytes, "Omitted an output that is too large");
+        tracing::warn!(
+            output = name,
+            bytes,
+            "Omitted an output: the outputs of the report exceed their size limit"
+        );
         outputs.remove(&name);
         total -= bytes;
     }
@@ -95,7 +99,7 @@ pub(super) fn check_not_ended(finished: &Finished) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = format!(
-        "invalid not_ended: it has more than {NOT_ENDED} entries, or one with control characters or more than {MAX_NAME_CHARS} characters; shorten it"
+        "invalid not_ended: the limits are {NOT_ENDED} entries and {MAX_NAME_CHARS} characters per entry, without control characters; shorten it"
     );
     Err(Problem::new(Code::Invalid, detail))
 }

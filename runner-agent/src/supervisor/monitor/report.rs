@@ -46,14 +46,14 @@ impl Monitor {
             404 | 412 => return Some(MonitorEnd::Rejected(rejection)),
             // The server rejects the runner, at least for now. Running jobs continue.
             401 | 403 => {
-                warn!(execution.id = %self.execution, error = %rejection, "The server rejects the runner");
+                warn!(execution.id = %self.execution, error = %rejection, "Cannot send a report: the server rejects the runner");
                 self.backoff.runner_rejected();
                 return None;
             }
             // A defect of runner or server must not end a working job. The defect may be fixed
             // meanwhile.
             _ => {
-                error!(execution.id = %self.execution, error = %rejection, "The server rejects a report")
+                error!(execution.id = %self.execution, error = %rejection, "Cannot send a report: the server rejects it")
             }
         }
         let next = self.reports.next()?;
@@ -197,7 +197,7 @@ impl Monitor {
             .header(HeaderName::from_static(EXECUTION), &execution.to_string())
             .header(reqwest::header::CONTENT_TYPE, "application/json");
         let rejection = self.agent.client.send::<serde_json::Value>(&request).await.err()?;
-        warn!(execution.id = %execution, error = %rejection, "The server rejected a plan's summary");
+        warn!(execution.id = %execution, error = %rejection, "Cannot upload the summary of a plan: the server rejected it");
         Some(rejection)
     }
 
@@ -266,7 +266,6 @@ fn report_name(body: &ReportBody) -> &'static str {
 }
 
 fn local_error(why: &dyn std::fmt::Display) -> ServerRejection {
-    let problem =
-        Problem::new(0, "internal", "The runner cannot complete the request", why.to_string());
+    let problem = Problem::new(0, "internal", "The runner cannot send the report", why.to_string());
     ServerRejection { status: 0, problem, have: None }
 }

@@ -124,7 +124,7 @@ async fn a_permanently_rejected_report_is_replaced_by_a_result_that_names_it() {
     // given a server that rejects a report, once with another code, and a proxy that fails in
     // between
     let lost = "503 Service Unavailable|";
-    let other = r#"409 Conflict|{"code":"rejected","detail":"execution has not started; report its start first"}"#;
+    let other = r#"409 Conflict|{"code":"rejected","detail":"cannot change the job: the execution has not started; report its start first"}"#;
     let mut responses = vec![INVALID, lost, other];
     responses.extend([INVALID; 10]);
     responses.push(r#"200 OK|{"job_state":"failed"}"#);

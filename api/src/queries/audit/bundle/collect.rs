@@ -127,7 +127,7 @@ impl<'a> Collector<'a> {
             }
             if self.found.positions.len() > MAX_EVENTS {
                 let detail = format!(
-                    "the bundle is too large: the history has more than {MAX_EVENTS} events; request stream=install/… and each \
+                    "cannot create the bundle: the history has more than {MAX_EVENTS} events; request stream=install/… and each \
                      run separately, or export the log"
                 );
                 return Err(Problem::new(Code::TooLarge, detail));

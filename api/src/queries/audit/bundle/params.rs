@@ -107,7 +107,7 @@ pub(super) async fn entries_from(
     let positions = size + 1 - from;
     if positions > MAX_OTHERS {
         let detail = format!(
-            "the bundle is too large: it needs entries for {positions} positions, but the limit is {MAX_OTHERS}; \
+            "cannot create the bundle: it needs entries for {positions} positions, but the limit is {MAX_OTHERS}; \
              send other_entries=none (the bundle then does not prove that the stream ended), or export the log"
         );
         return Err(Problem::new(Code::TooLarge, detail));
