@@ -84,7 +84,7 @@ Examples:
     --key stead/01JD…+9f2c1a07+AZ…
 
 With --against, the command also proves that the log continues an earlier checkpoint. Each runner stores the last \
-checkpoint that it received; `stead-runner witness` prints that checkpoint. With --export, the command needs no server.")]
+checkpoint that it accepted; `stead-runner witness` prints that checkpoint. With --export, the command needs no server.")]
     Verify(verify::Verify),
     /// Let the server check all stored events and projection rows, read-only
     #[command(after_help = "\

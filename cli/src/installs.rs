@@ -60,19 +60,19 @@ Examples:
         #[arg(long, value_name = "TIME|POSITION")]
         at: Option<crate::point_in_time::PointInTime>,
     },
-    /// Set inputs; plans only components that read them
+    /// Set inputs; plans the components that read them, and their dependents
     #[command(after_help = "\
 Examples:
   stead installs set-inputs acme --input size=3 --wait
   stead installs set-inputs acme --unset size --wait")]
     SetInputs(change::SetInputs),
-    /// Set outputs of the customer's stack; plans only components that read them
+    /// Set outputs of the customer's stack; plans the components that read them, and their dependents
     #[command(after_help = "\
 Examples:
   stead installs set-stack-outputs acme --stack-output vpc_id=vpc-0a1b --wait
   stead installs set-stack-outputs acme --stack-outputs-file outputs.json --unset vpc_id")]
     SetStackOutputs(stack::SetStackOutputs),
-    /// Upgrade to another config version; plans only components that differ
+    /// Upgrade to another config version; plans the changed components and their dependents
     #[command(after_help = "\
 Examples:
   stead installs upgrade acme --to 2 --wait

@@ -80,7 +80,7 @@ pub enum ArchiveError {
     /// No known key signed the published checkpoint, so the rows cannot be verified.
     #[error(
         "cannot verify positions {first} to {last}: no key of this log signed the published checkpoint at position {size}; \
-         nothing was changed, `stead keys list` shows the log's keys"
+         nothing was changed; `stead keys list` shows the log's keys"
     )]
     NoSigner {
         first: u64,

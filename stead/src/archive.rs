@@ -49,7 +49,7 @@ Examples:
     Verify(Verify),
     /// Drop archived rows from the database; servers then read the events from the archives
     #[command(after_help = "\
-The command first verifies the files and the rows again, from the oldest range on. Servers can keep running. A drop \
+The command first verifies the files and the rows again, starting with the oldest archive. Servers can keep running. A drop \
 cannot be undone: back up the archives first.
 
 Example:

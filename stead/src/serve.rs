@@ -61,8 +61,8 @@ pub(crate) struct Common {
     /// Maximum number of bytes that one runner can upload for its reports within 24 hours
     #[arg(long, value_name = "BYTES", default_value_t = Quota::default().runner)]
     pub(crate) max_runner_upload: u64,
-    /// Create another owner at this start, if every owner token is lost; writes the new token to
-    /// owner.token in the data directory
+    /// Create another owner at this start, even if valid owner tokens exist, and write its token to
+    /// owner.token in the data directory; use this if every owner token is lost
     #[arg(long)]
     pub(crate) recover_owner: bool,
     /// Directory of the archives [default: `archives` in the data directory]

@@ -32,8 +32,8 @@ pub(super) struct CurrentKey {
 pub struct FormerKey {
     pub usage: KeyUse,
     pub key: VerifyingKey,
-    /// Secret key, stored for manifest keys only. The key signs the list, and manifests and grants
-    /// until every server publishes its successor.
+    /// Secret key, stored for manifest keys only. The key still signs the key list. It also signs
+    /// manifests and grants until every server publishes its successor.
     pub(super) secret: Option<SigningKey>,
     pub made_at: Timestamp,
     /// Time from which the key is invalid.

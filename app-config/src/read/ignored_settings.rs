@@ -195,8 +195,8 @@ impl Search<'_> {
         }
     }
 
-    /// Counts one occurrence per table of a list, otherwise one. An empty string counts as absent,
-    /// and `false` is the default behavior.
+    /// Counts one occurrence per table of a list, one for all other items of the list, and one for
+    /// any other value. Does not count an empty string or `false`, which have no effect.
     fn each(&mut self, id: &'static str, spot: &Spot, key: std::ops::Range<usize>) {
         match &spot.node {
             Node::Bool(false) => {}

@@ -41,7 +41,7 @@ pub(crate) struct Prove {
     /// Entries of other streams to add [default: after]
     #[arg(long, value_enum, value_name = "WHICH")]
     other_entries: Option<OtherEntriesArg>,
-    /// Replace payloads, metadata and salts by their hashes
+    /// Replace payloads and metadata with their hashes, and omit the salts
     #[arg(long)]
     hashes_only: bool,
     /// Add the display names of principals [default: ids only]

@@ -102,7 +102,8 @@ impl Archives {
     }
 }
 
-/// Returns a position before which the stream has no event, and the last sequence that no row has.
+/// Returns a lower bound of the stream's first position, and the last sequence whose event has no
+/// row in the database.
 async fn archived_part(
     connection: &mut PgConnection,
     stream: &StreamId,

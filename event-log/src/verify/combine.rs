@@ -93,7 +93,10 @@ impl LogSummary {
         for (n, (node, hash)) in (1..).zip(&nodes) {
             if found.get(&n).is_none_or(|found| found[..] != hash[..]) {
                 let position = ((node.index + 1) << node.level).min(self.position);
-                let what = format!("node {} of level {} does not match", node.index, node.level);
+                let what = format!(
+                    "the stored hash of tree node {} of level {} is missing or differs from the computed hash",
+                    node.index, node.level
+                );
                 return Err(Difference { position, what }.into());
             }
         }

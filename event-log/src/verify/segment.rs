@@ -247,7 +247,9 @@ async fn compare(pool: &PgPool, first: u64, nodes: &[Hash], to: u64) -> Result<(
     for (index, node) in (first..).zip(nodes) {
         if stored.get(&bigint(index)).is_none_or(|stored| stored[..] != node[..]) {
             let position = ((index + 1) * BLOCK).min(to);
-            let what = format!("node {index} of level {LEVEL} does not match");
+            let what = format!(
+                "the stored hash of tree node {index} of level {LEVEL} is missing or differs from the computed hash"
+            );
             return Err(Difference { position, what }.into());
         }
     }

@@ -212,7 +212,7 @@ fn a_run_that_failed_makes_the_install_failed_until_another_succeeds() {
     assert_eq!(scenario.state(), State::Active);
 }
 
-/// A lost job and an unknown outcome that a user resolved as failed fail their step, and their run.
+/// A lost job fails its step and its run. So does an unknown outcome that a user resolved as failed.
 #[test]
 fn a_lost_apply_leaves_the_install_failed_and_its_component_incomplete() {
     let mut scenario = Scenario::provisioned();

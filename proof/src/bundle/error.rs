@@ -102,9 +102,9 @@ pub enum BundleError {
         /// Number of entries in the bundle.
         found: u64,
     },
-    /// The entries do not lead to the signed root.
+    /// The root computed from the entries differs from the signed root.
     #[error(
-        "positions {from} to {to} do not lead to the signed root: an entry, or a hash of the part before them, differs from the log"
+        "the root computed from positions {from} to {to} differs from the signed root: an entry, or a hash that covers the positions before {from}, was changed"
     )]
     Root {
         /// First position.

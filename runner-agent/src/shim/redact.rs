@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(Redactor::new(["true", "12345", ""]).text("true 12345"), "true 12345");
     }
 
-    /// Feeds lines and returns everything that was shown.
+    /// Feeds the lines to the redactor and returns its whole output.
     fn shown(redactor: &Redactor, lines: &[&str]) -> String {
         let mut held_back = HeldBack::default();
         let mut all = Vec::new();

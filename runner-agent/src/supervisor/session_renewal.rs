@@ -8,7 +8,7 @@ use rand::Rng as _;
 
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
-/// Time after its due time during which a renewal delays the exit of an idle agent.
+/// Maximum time, after a renewal is due, that an idle agent delays its exit for the renewal.
 const MAX_EXIT_DELAY: Duration = Duration::from_secs(30);
 /// Time since the previous renewal after which the back-off starts again.
 const RESET_AFTER: Duration = Duration::from_secs(60);

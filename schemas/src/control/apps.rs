@@ -206,8 +206,8 @@ pub struct Impact {
     pub inputs: Vec<InputDifference>,
 }
 
-/// Input whose current value differs from an earlier value. The earlier value is from the time when
-/// the install last followed a config version.
+/// Input whose current value differs from its value when the install last followed the later
+/// version of the diff.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct InputDifference {
     /// Name of the input in the config.

@@ -33,8 +33,8 @@ const MAX_LIMIT: u32 = 50;
 /// Number of archived events that are read at a time.
 const ARCHIVE_PAGE: u32 = 2_000;
 
-/// Compares every install at two points. Includes each install that has an event in between, or
-/// whose run has one.
+/// Returns a page of the installs that changed between two points, with their changes. An install
+/// changed if it, or one of its runs, has an event in between.
 pub(crate) async fn installs_diff(
     app: &App,
     caller: &Caller,

@@ -36,8 +36,12 @@ pub(crate) async fn of_version(
             found_inputs = Some(state.inputs.clone());
         }
     }
-    let never =
-        || Problem::not_found(format!("config version {version} in the history of {install}"));
+    let never = || {
+        let detail = format!(
+            "cannot use the inputs of config version {version}: {install} never had this version; choose another version"
+        );
+        Problem::new(Code::NotFound, detail)
+    };
     let inputs = found_inputs.ok_or_else(never)?;
     match inputs.iter().find(|(_, value)| *value == ERASED) {
         Some((name, _)) => {

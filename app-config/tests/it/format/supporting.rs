@@ -1,4 +1,4 @@
-//! Supporting parts.
+//! Files about the app and its installs: metadata, inputs, runner, stack, permissions, policies, secrets.
 use super::*;
 
 /// `metadata.toml`: name and description of the app. Every directory has this file.

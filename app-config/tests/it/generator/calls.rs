@@ -221,7 +221,8 @@ impl Generator {
                 "values (dict \"a\" 1)",
             ]),
             3 => {
-                // Indices within the length. Go shows arbitrary memory beyond the length.
+                // No index of a list exceeds its length: up to the capacity, Go also returns elements
+                // of the backing array.
                 self.pick(&[
                     "slice .nuon.l 0 2",
                     "slice $.nuon.l 1",

@@ -52,7 +52,7 @@ pub(crate) fn install_report(
     let (checkpoint, subject) = (&proven.checkpoint, sanitize(&bundle.subject.to_string()));
     let (mut holds, mut open) = (vec![signed(&proven.signer.to_string(), checkpoint)], vec![]);
     holds.push(format!(
-        "the log contains {} of {subject}, as shown, in {} streams",
+        "the log contains {} of {subject} from this file, in {} streams",
         events(bundle.events.len() as u64),
         proven.streams.len()
     ));
