@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use event_log::testing::fresh_database;
 use serde_json::json;
 use tests::{HttpResponse, Server, call, position, program, settled_position, stdout_of, until};
 
@@ -73,6 +74,27 @@ fn a_port_or_a_data_directory_in_use_or_of_another_version_stops_a_start() {
     fs::write(&version, original).unwrap();
     server.restart();
     assert_eq!(count_events_without_runners(&server), recorded);
+}
+
+#[tokio::test]
+async fn server_and_migration_refuse_a_log_of_a_pre_release_version() {
+    let database = fresh_database().await.unwrap();
+    let old = "alter table log_head rename column format to layout; update log_head set layout = 2";
+    sqlx::raw_sql(old).execute(&database.pool).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let listen = ["--control-listen", "127.0.0.1:0", "--runner-listen", "127.0.0.1:0"];
+    let mut serve = Command::new(program("stead"));
+    serve.arg("serve").args(listen).arg("--data").arg(dir.path());
+    let mut migrate = Command::new(program("stead"));
+    migrate.arg("migrate");
+    for mut command in [serve, migrate] {
+        command.env("DATABASE_URL", &database.url).env("DATABASE_OWNER_URL", &database.url);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{message}");
+        let expected = "written by a pre-release version (format 2, this program reads 3); create a new database";
+        assert!(message.contains(expected), "{message}");
+    }
 }
 
 /// Returns the postmaster of a data directory and its children.

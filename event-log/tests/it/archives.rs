@@ -168,7 +168,7 @@ async fn archive_can_be_verified_by_its_files_alone() {
     let older = fs::read_to_string(&manifest).unwrap().replace("archive/v2", "archive/v1");
     fs::write(&manifest, older).unwrap();
     let error = check(&path, &[key], &mut |_| {}).unwrap_err().to_string();
-    let expected = "its format is stead/archive/v1, this program reads stead/archive/v2; read it with the version \
+    let expected = "its format is stead/archive/v1, but this program reads stead/archive/v2; read it with the version \
                     that wrote it";
     assert!(error.ends_with(expected), "{error}");
     // Any zstd program can read the file line by line.

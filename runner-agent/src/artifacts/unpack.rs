@@ -125,10 +125,10 @@ mod tests {
     fn rejects_paths_outside_the_directory_and_links() {
         let regular = tar::EntryType::Regular;
         for path in ["../x", "/tmp/x", "a/../../x"] {
-            assert!(rejection_of(&tar_of(regular, path, 1)).contains("refused"), "{path}");
+            assert!(rejection_of(&tar_of(regular, path, 1)).starts_with("cannot unpack"), "{path}");
         }
         for kind in [tar::EntryType::Symlink, tar::EntryType::Link, tar::EntryType::Fifo] {
-            assert!(rejection_of(&tar_of(kind, "x", 0)).contains("refused"), "{kind:?}");
+            assert!(rejection_of(&tar_of(kind, "x", 0)).starts_with("cannot unpack"), "{kind:?}");
         }
     }
 
