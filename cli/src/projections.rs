@@ -26,7 +26,7 @@ Examples:
   stead projections show runs --as-of '2h ago' -o ndjson
 
 The server computes the rows from the log, not from the table of the projection. A key is the id of an aggregate. \
-The key of a config version or a token also has `/` and the version or the token id.")]
+The key of a config version is `<app id>/<version>`, and the key of a token is `<principal id>/<token id>`.")]
     Show {
         /// Name of the projection
         name: String,

@@ -43,7 +43,7 @@ pub struct Settings {
     /// Disable colors (also NO_COLOR=1)
     #[arg(long, global = true)]
     pub(crate) no_color: bool,
-    /// Print no progress and no remarks
+    /// Do not print progress, notes or warnings
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
 }

@@ -10,7 +10,7 @@ use crate::{
     rebuild::{Progress, RebuildError},
 };
 
-/// A table with rows as of a position.
+/// Name, position and row count of a table with rows as of a position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AsOfTable {
     pub table: String,

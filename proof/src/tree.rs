@@ -49,8 +49,8 @@ pub enum TreeError {
         /// Number of hashes in the proof.
         found: usize,
     },
-    /// The proof leads to another root, so the tree is not the expected one.
-    #[error("the proof does not lead to the root")]
+    /// The computed root is another one, so the tree is not the expected one.
+    #[error("the computed root differs from the expected root")]
     Root,
 }
 

@@ -100,15 +100,17 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     };
     let cgroup = Cgroup::enter(&dir);
     let started = recorder.writer().report(ReportBody::Started {});
-    let last = match (&order, parsed) {
-        _ if started.is_err() => Err(anyhow::anyhow!("cannot write a report to the runner's disk")),
-        (Ok(order), Some(Ok(manifest))) => {
+    let last = match (started, &order, parsed) {
+        (Err(error), _, _) => {
+            Err(anyhow::Error::new(error).context("cannot write a report to the runner's disk"))
+        }
+        (Ok(()), Ok(order), Some(Ok(manifest))) => {
             work(data, &dir, order, manifest, &recorder, cgroup.as_ref()).await
         }
-        (Ok(_), Some(Err(error))) => {
+        (Ok(()), Ok(_), Some(Err(error))) => {
             Err(anyhow::Error::new(error).context("cannot read the manifest"))
         }
-        (_, _) => Err(anyhow::anyhow!(
+        (Ok(()), _, _) => Err(anyhow::anyhow!(
             "cannot start the job: the supervisor exited before it sent the launch parameters"
         )),
     };

@@ -96,7 +96,7 @@ pub struct AccessClaims {
     pub exp: i64,
     /// Generation of the session. A newer session of the runner invalidates the token.
     pub generation: u64,
-    /// Mode of the runner.
+    /// Mode of the runner: an install's runner, or a build runner.
     pub mode: RunnerMode,
     /// Id of the runner's install. Absent for a build runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -40,7 +40,7 @@ the checkpoint of the backup. With --against, it also compares the log with a ru
 
 DATABASE_OWNER_URL selects another database, which must be empty. The other files go to the data directory.
 
-As root, create the directory for the user that runs the server: the restored files get the owner of the directory.
+If you run the command as root, first create the data directory and make the server's user its owner: the restored files get that owner.
 
 Examples:
   stead backup restore --from /backups/2026-11-21 --data /var/lib/stead

@@ -121,7 +121,8 @@ pub(crate) struct Serve {
     /// Database URL of the role stead_app
     #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
     pub(crate) database_url: String,
-    /// Database URL of the role that owns the tables; only rebuilds of projections need it
+    /// Database URL of the role that owns the tables; needed to rebuild projections, to erase
+    /// shredded data, and to create partitions in advance
     #[arg(long, env = "DATABASE_OWNER_URL", value_name = "URL", hide_env_values = true)]
     pub(crate) database_owner_url: Option<String>,
     /// Maximum number of connections to the database

@@ -243,7 +243,7 @@ fn aws_resources_are_managed_without_other_network_access() {
     assert!(moto.tags(bucket).is_none(), "{}", moto.buckets());
 }
 
-/// The processes that `stead up` starts are accessible only to the users that run them.
+/// Another user can enter the data directory, but not the directory of the Postgres socket.
 #[test]
 fn other_users_of_the_host_cannot_reach_the_private_postgres() {
     let server = Server::up();

@@ -36,7 +36,8 @@ pub(crate) enum Target {
 pub(crate) struct TrackedJob {
     /// State folded from the job's events.
     pub job: Job,
-    /// Sequence of the last applied event, and its index among the events that it decodes to.
+    /// Sequence of the stored event that was applied last, and index of its domain event that was
+    /// applied last.
     pub sequence: (u64, usize),
     /// Order in the queue: the position of the event that queued the job.
     pub order: u64,

@@ -51,7 +51,8 @@ pub(crate) struct Session {
 pub(crate) struct RunnerEntry {
     /// State folded from the runner's events.
     pub runner: Runner,
-    /// Sequence of the last applied event, and its index among the events that it decodes to.
+    /// Sequence of the stored event that was applied last, and index of its domain event that was
+    /// applied last.
     pub sequence: (u64, usize),
     /// Last contact. A takeover sets it to a future time, so that the runner can reconnect.
     pub effective_contact: Instant,

@@ -1,5 +1,5 @@
-//! `operation_roles.toml`, `kubernetes_contexts.toml`, `installs.toml`, `branch.toml` or
-//! `branches/*.toml`, `installer.toml`.
+//! Reads `operation_roles.toml`, `kubernetes_contexts.toml`, `installs.toml`, `installer.toml`, and
+//! the branches in `branch.toml` and `branches/*.toml`.
 use super::{module::source, names::Kind, reader::Reader, spec};
 use crate::{
     diagnostic::Severity,

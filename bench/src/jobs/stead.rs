@@ -51,7 +51,7 @@ impl Ours {
         Ours { server, runner_pool, builds, failed }
     }
 
-    /// Queues jobs one by one with a few callers while the runners work.
+    /// Queues jobs with [`CALLERS`] concurrent callers while the runners work.
     pub async fn together(&mut self, jobs: usize) -> Run {
         let start = Instant::now();
         let job_result = job_result(Outcome::Succeeded);

@@ -28,7 +28,8 @@ The exit code is 2 if there are errors, or with --strict also if there are warni
         #[arg(long)]
         strict: bool,
     },
-    /// Show the content of an app directory: components in order, inputs, actions, templates
+    /// Show the content of an app directory: components in deploy order, inputs, actions,
+    /// templates
     #[command(after_help = "\
 Examples:
   stead apps inspect ./shop

@@ -116,8 +116,8 @@ pub(super) fn begin_with(agent: &Arc<Agent>, claim: OpenClaim, pause: Duration) 
                 end: None,
             });
         }
-        // The reports may be lost, including the report of the start. Without that report, some
-        // reasons mean to the server that nothing ran.
+        // The reports may be lost, including the report of the start. Without that report, the
+        // server concludes from some reasons that the job never started.
         ClaimStage::Exited(exit) if !claim.children.is_empty() => {
             let reason = report::without_not_started_reason(exit.reason);
             monitor.exit = Some(Exit { reason, ..exit });

@@ -151,7 +151,7 @@ pub struct Install {
     pub position: u64,
 }
 
-/// Component of an install.
+/// State, deployed build and outputs of one component in an install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InstallComponent {
     /// Name of the component, or `sandbox`.

@@ -28,9 +28,10 @@ struct Sample {
 }
 
 impl PrincipalCache {
-    /// Age of the cache: time since it was last known to be up to date. Call this after each change
-    /// of the position. Under load the position rarely reaches the head, so each call may take a
-    /// new sample of the head.
+    /// Returns the age of the cache: the time since the cache was known to be up to date. Call this
+    /// after each change of the position. Under load, the cache rarely reaches the current head.
+    /// This function therefore compares the cache with an earlier sample of the head. It takes a new
+    /// sample when the cache has reached the last one.
     pub(crate) fn age(&self, log: &EventLog) -> Duration {
         let mut sample = self.current.0.lock().unwrap_or_else(PoisonError::into_inner);
         let position = self.position();

@@ -243,8 +243,8 @@ pub(super) fn with_rejection(last: Finished, why: &str) -> Finished {
     Finished { outcome: Outcome::Failed, reason, detail, ..last }
 }
 
-/// Replaces reasons that mean to the server that nothing ran. Such a reason is wrong if the report
-/// of the start may be missing.
+/// Replaces a reason from which the server concludes that the job never started. The conclusion can
+/// be wrong if the report of the start was lost.
 pub(super) fn without_not_started_reason(reason: Option<FailureReason>) -> Option<FailureReason> {
     let means_not_started =
         |reason| matches!(reason, FailureReason::Refused | FailureReason::SpawnFailed);

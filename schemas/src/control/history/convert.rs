@@ -1,4 +1,4 @@
-//! Converts the history between two points, with the names of principals.
+//! Converts recorded history to the wire format, and adds the names of principals.
 use std::collections::HashMap;
 
 use domain::{
