@@ -3,6 +3,8 @@
 //! `docs/plugins.md` specifies the contract. Both sides can use these types: the runner writes
 //! [`Request`] and reads [`Message`], and a plugin in Rust reads [`Request`] and writes [`Message`].
 //! Both ignore unknown members.
+pub mod artifact;
+
 use std::path::PathBuf;
 
 use domain::digest::Digest;

@@ -2,11 +2,13 @@
 //! `docs/plugins.md` specifies the contract, and `schemas::plugin` has its messages. This module is
 //! the runner's side.
 //!
-//! The executable is copied from the plugin directory while its digest is computed, and the copy is
-//! executed. So the bytes that were checked are the bytes that run.
+//! The executable is that of a published plugin (`published.rs`), or one in the plugin directory. It is
+//! copied while its digest is computed, and the copy is executed. So the bytes that were checked are
+//! the bytes that run.
 
 mod channel;
 mod executable;
+mod published;
 mod value_file;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -46,7 +48,7 @@ pub(crate) struct External {
 impl External {
     /// Checks the digest, starts the plugin and reads its description.
     pub(crate) async fn start(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Self, Halt> {
-        let program = executable::verified_copy(work)?;
+        let program = executable::verified_copy(work, sink).await?;
         let mut channel = Channel::open(program, work, sink).await?;
         let required = &work.manifest.plugin;
         // A plugin of version 1 ignores the unknown member `protocols` and responds with 1.
