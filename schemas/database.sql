@@ -217,6 +217,10 @@ CREATE TABLE stead.projection_jobs (
     runner text COLLATE pg_catalog."C"
 )
 WITH (fillfactor='80');
+CREATE TABLE stead.projection_plugins (
+    key text NOT NULL COLLATE pg_catalog."C",
+    data json NOT NULL
+);
 CREATE TABLE stead.projection_principals (
     key text NOT NULL COLLATE pg_catalog."C",
     data json NOT NULL
@@ -341,6 +345,8 @@ ALTER TABLE ONLY stead.projection_job_queue
     ADD CONSTRAINT projection_job_queue_pkey PRIMARY KEY (key);
 ALTER TABLE ONLY stead.projection_jobs
     ADD CONSTRAINT projection_jobs_pkey PRIMARY KEY (key);
+ALTER TABLE ONLY stead.projection_plugins
+    ADD CONSTRAINT projection_plugins_pkey PRIMARY KEY (key);
 ALTER TABLE ONLY stead.projection_principals
     ADD CONSTRAINT projection_principals_pkey PRIMARY KEY (key);
 ALTER TABLE ONLY stead.projection_runners
@@ -422,6 +428,7 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_enrolments TO stead_
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_installs TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_job_queue TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_jobs TO stead_app;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_plugins TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_principals TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_runners TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_runs TO stead_app;

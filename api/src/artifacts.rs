@@ -3,6 +3,7 @@
 //! ```text
 //! GET  /v2/<app>/<component>/manifests/<digest>      image manifests that the job's manifest names
 //! GET  /v2/<app>/<component>/blobs/<digest>          their blobs, and the source of a build
+//! GET  /v2/stead.plugins/<name>/…                    index, manifests and blobs of the job's plugin
 //! POST /v2/<app>/<component>/blobs/uploads/          for a build job, in its component's repository
 //! PUT  …/blobs/uploads/<id>?digest=…                 the complete blob in one body
 //! PUT  /v2/<app>/<component>/manifests/<digest>      after all blobs that it names

@@ -1,13 +1,14 @@
 //! Parsed configs of published bundles: their cache, versions and inputs.
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError},
 };
 
-use app_config::{AppConfig, Diagnostic, Graph, InputProblem, Limits, Tree};
+use app_config::{AppConfig, Diagnostic, Graph, InputProblem, Limits, Tree, tree::PluginPin};
 use domain::{
     app::{App as AppState, Published},
     digest::Digest,
+    plugin::PinnedPlugin,
 };
 use schemas::problem::FieldProblem;
 use serde_json::Value;
@@ -29,49 +30,74 @@ pub struct Config {
     pub warnings: Vec<Diagnostic>,
     /// Files of the bundle.
     pub tree: Tree,
+    /// Published plugins that the components use, by name.
+    pub plugins: Vec<PinnedPlugin>,
 }
 
-/// Cache of parsed configs by bundle digest. Clones share the entries.
+/// Cache of parsed configs by bundle digest and plugins. Clones share the entries.
 #[derive(Clone, Default)]
-pub struct ConfigCache(Arc<Mutex<HashMap<Digest, Arc<Config>>>>);
+pub struct ConfigCache(Arc<Mutex<HashMap<CacheKey, Arc<Config>>>>);
+
+type CacheKey = (Digest, Vec<PinnedPlugin>);
 
 impl ConfigCache {
-    /// Returns the config of a published bundle.
-    pub async fn get(&self, pool: &PgPool, bundle: &Digest) -> Result<Arc<Config>, Problem> {
-        if let Some(cached) = self.lock().get(bundle) {
+    /// Returns the config of a version.
+    pub async fn get(&self, pool: &PgPool, version: &Published) -> Result<Arc<Config>, Problem> {
+        let bundle = &version.bundle;
+        let key = (bundle.clone(), version.plugins.clone());
+        if let Some(cached) = self.lock().get(&key) {
             return Ok(cached.clone());
         }
         let bytes = event_log::blob::get(pool, bundle).await?;
         let bytes = bytes.ok_or_else(|| {
             Problem::internal(format!("cannot read the bundle: blob {bundle} is missing"))
         })?;
-        let config = Arc::new(read(&bytes)?);
+        let config = Arc::new(read(&bytes, version.plugins.clone())?);
         let mut cached = self.lock();
         if cached.len() >= MAX_CACHED {
             cached.clear();
         }
-        cached.insert(bundle.clone(), config.clone());
+        cached.insert(key, config.clone());
         Ok(config)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Digest, Arc<Config>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<CacheKey, Arc<Config>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Parses the tar archive of a bundle. Reports the errors of the config with file and line.
-pub(crate) fn read(bytes: &[u8]) -> Result<Config, Problem> {
-    let tree = Tree::decode(bytes, Limits::default())
-        .map_err(|error| Problem::new(Code::Invalid, format!("invalid bundle: {error}")))?;
-    match app_config::read(&tree) {
+/// Parses the tar archive of a bundle that uses these published plugins. Reports the errors of the
+/// config with file and line.
+pub(crate) fn read(bytes: &[u8], plugins: Vec<PinnedPlugin>) -> Result<Config, Problem> {
+    let tree = decode(bytes)?;
+    let pins: Vec<PluginPin> = plugins.iter().map(pin).collect();
+    match app_config::read_with(&tree, &pins) {
         Ok((app, warnings)) => {
             let graph = app_config::graph(&app);
-            Ok(Config { app, graph, warnings, tree })
+            Ok(Config { app, graph, warnings, tree, plugins })
         }
         Err(diagnostics) => {
             let errors = diagnostics.iter().filter(|d| d.is_error()).map(field_problem).collect();
             Err(Problem::invalid("invalid app directory; nothing was changed", errors))
         }
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<Tree, Problem> {
+    Tree::decode(bytes, Limits::default())
+        .map_err(|error| Problem::new(Code::Invalid, format!("invalid bundle: {error}")))
+}
+
+/// Returns the component types of a bundle that need a published plugin.
+pub(crate) fn plugin_types(bytes: &[u8]) -> Result<BTreeSet<String>, Problem> {
+    Ok(app_config::unpinned_plugin_types(&decode(bytes)?))
+}
+
+fn pin(plugin: &PinnedPlugin) -> PluginPin {
+    PluginPin {
+        name: plugin.name.clone(),
+        version: plugin.version.clone(),
+        digest: plugin.digest.clone(),
     }
 }
 

@@ -18,6 +18,7 @@ mod installs;
 mod jobs;
 mod logs;
 mod min_position;
+mod plugins;
 mod projections;
 mod query_params;
 mod runner_control;
@@ -91,6 +92,9 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(audit::installs_diff))
         .routes(routes!(audit::examine))
         .routes(routes!(changes::changes))
+        .routes(routes!(plugins::list))
+        .routes(routes!(plugins::show, plugins::publish))
+        .merge(plugins::large_body_routes())
         .routes(routes!(projections::list))
         .routes(routes!(projections::rows))
         .routes(routes!(projections::rebuild))

@@ -11,6 +11,7 @@
 //! other keys from the list that this key signs. A replaced key stays in the list with the time at
 //! which it expires. Former manifest keys also sign the list, so a runner that knows only a former
 //! key can trust the new one.
+pub mod publisher;
 mod rotate;
 mod set;
 mod store;

@@ -55,4 +55,6 @@ pub use listen::Certificate;
 pub use logs::days as job_log_days;
 pub use reactions::policies::CONSUMER as POLICIES_CONSUMER;
 pub use state::App;
-pub use usecases::enrolments::issue as issue_enrolment_token;
+pub use usecases::{
+    enrolments::issue as issue_enrolment_token, plugins::publish_packed as publish_plugin,
+};

@@ -20,6 +20,7 @@
 //! | `/v1/jobs/{job}/attempts/{attempt}/log` | `logs::get`, `logs::follow` | `AttemptLog` with bytes, stream of `LogUpdate` |
 //! | `/v1/runners`, `/v1/runners/{runner}` | `runners::list`, `runners::get` | `Page<Runner>`, `Runner` |
 //! | `/v1/runners/{runner}/journal-heads` | `runners::journal_heads` | `JournalHeads` |
+//! | `/v1/plugins`, `/v1/plugins/{plugin}` | `plugins::list`, `plugins::get` | `Page<Plugin>`, `Plugin` |
 //! | `/v1/tokens` | `tokens::list` | `Page<Token>` |
 //! | `/v1/subjects/{subject}` | `subjects::get` | `Subject` |
 //! | `/v1/projections`, `/v1/projections/{name}/rows` | `projections::list`, `projections::rows` | `Page<Projection>`, stream of `RowsProgress` |
@@ -42,6 +43,7 @@ pub(crate) mod logs;
 mod lookup;
 pub(crate) mod min_position;
 mod pagination;
+pub(crate) mod plugins;
 pub(crate) mod projections;
 pub(crate) mod runners;
 pub(crate) mod runs;

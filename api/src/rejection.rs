@@ -9,6 +9,7 @@ use domain::{
     install::InstallError,
     job::JobError,
     name::NameError,
+    plugin::PluginError,
     run::{RunError, plan::NoSuchComponent},
     runner::RunnerError,
     subject::SubjectError,
@@ -199,6 +200,13 @@ impl From<AppError> for Problem {
             AppError::AlreadyCreated { .. } | AppError::AnotherComponent { .. } => Code::Rejected,
         };
         Problem::new(code, error.to_string())
+    }
+}
+
+impl From<PluginError> for Problem {
+    fn from(error: PluginError) -> Problem {
+        let PluginError::OtherContent { .. } = &error;
+        Problem::new(Code::Rejected, error.to_string())
     }
 }
 

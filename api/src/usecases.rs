@@ -7,6 +7,7 @@ pub(crate) mod impact;
 pub(crate) mod installs;
 pub(crate) mod jobs;
 pub(crate) mod journal_heads;
+pub(crate) mod plugins;
 pub(crate) mod rebuild;
 pub(crate) mod runners;
 pub(crate) mod runs;

@@ -33,7 +33,7 @@ pub use self::{
     inputs::{InputProblem, choose_inputs, resolve_inputs},
     inspect::inspect,
     model::AppConfig,
-    read::{Reading, read, remote_path, survey},
+    read::{Reading, read, read_with, remote_path, survey, unpinned_plugin_types},
     refs::{Graph, Reads, graph},
     schema::{SCHEMAS, schema},
     template::{TemplateError, render, render_tree},

@@ -1,6 +1,6 @@
 //! Typed contents of an app directory. The order of every list depends only on the bytes, so that
 //! two reads of the same bytes are equal.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::digest::Digest;
 use serde::Serialize;
@@ -73,7 +73,7 @@ pub struct AppConfig {
     pub kubernetes_contexts: Vec<KubernetesContext>,
     pub branches: Vec<Branch>,
     pub installer: Option<Installer>,
-    /// Plugins that the bundle pins, sorted by name.
+    /// Plugins that the bundle pins, and published plugins, sorted by name.
     pub plugins: Vec<PluginPin>,
     /// References of content keys to files of the app directory (`./file`).
     pub file_refs: Vec<FileRef>,
@@ -105,6 +105,14 @@ impl AppConfig {
         self.plugins.iter().find(|p| p.name == name)
     }
 
+    /// Types of the components and the sandbox that a plugin must implement.
+    pub fn plugin_types(&self) -> BTreeSet<&str> {
+        let sandbox = self.sandbox.iter().map(|sandbox| &sandbox.module);
+        let modules = sandbox.chain(self.components.iter().map(|component| &component.module));
+        let types = modules.map(|module| module.kind.as_str());
+        types.filter(|kind| !kind.is_empty() && *kind != TERRAFORM_MODULE).collect()
+    }
+
     /// Message for a component (or the sandbox) that is published but cannot be deployed, because
     /// its plugin is missing.
     pub fn lacks_plugin(&self, name: &str) -> Option<String> {
@@ -119,8 +127,9 @@ impl AppConfig {
             PLUGIN_KINDS.iter().find(|(known, _)| *known == kind).map(|(_, purpose)| *purpose);
         let purpose_text = purpose.map(|purpose| format!(", for {purpose}")).unwrap_or_default();
         Some(format!(
-            "cannot deploy `{name}`: the plugin `{kind}`{purpose_text} is missing; pin a plugin \
-             (stead apps sync DIR --plugin {kind}=PATH), or use the type `{TERRAFORM_MODULE}`"
+            "cannot deploy `{name}`: the plugin `{kind}`{purpose_text} is missing; publish it (stead \
+             plugins push stead-plugin-{kind}) and sync the app again, or use the type \
+             `{TERRAFORM_MODULE}`"
         ))
     }
 

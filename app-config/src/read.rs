@@ -2,8 +2,10 @@
 //!
 //! Reading continues after a finding, so that a vendor can correct all problems at once. Unknown
 //! keys are warnings, because real directories contain keys of other versions.
+use std::collections::BTreeSet;
+
 use crate::{
-    diagnostic::Diagnostic,
+    diagnostic::{Diagnostic, Severity},
     model::AppConfig,
     modules,
     tree::{PluginPin, Tree, TreeError},
@@ -74,6 +76,15 @@ pub fn survey(app: &Tree, plugins: &[PluginPin]) -> Reading {
     reading
 }
 
+/// Returns the component types of a bundle that need a published plugin. The errors of a bundle are
+/// found when it is read.
+pub fn unpinned_plugin_types(bundle: &Tree) -> BTreeSet<String> {
+    let pinned = bundle.plugins().unwrap_or_default();
+    let config = directory(&bundle.app(), &pinned).config;
+    let types = config.plugin_types().into_iter();
+    types.filter(|kind| config.plugin(kind).is_none()).map(str::to_owned).collect()
+}
+
 fn directory(app: &Tree, plugins: &[PluginPin]) -> Reading {
     let reader = Reader::new(app, plugins);
     let mut config = directory_with(&reader);
@@ -117,8 +128,29 @@ fn directory_with(reader: &Reader<'_>) -> AppConfig {
 /// # Errors
 /// All findings, including warnings, if at least one finding is an error.
 pub fn read(bundle: &Tree) -> Result<(AppConfig, Vec<Diagnostic>), Vec<Diagnostic>> {
-    let plugins = bundle.plugins().map_err(|error| vec![about_bundle(&error)])?;
+    read_with(bundle, &[])
+}
+
+/// Reads a bundle as [`read`] does. A component can also use one of the `published` plugins, unless
+/// the bundle pins a plugin of this name.
+///
+/// # Errors
+/// All findings, including warnings, if at least one finding is an error.
+pub fn read_with(
+    bundle: &Tree,
+    published: &[PluginPin],
+) -> Result<(AppConfig, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let mut plugins = bundle.plugins().map_err(|error| vec![about_bundle(&error)])?;
+    for plugin in published {
+        if !plugins.iter().any(|pin| pin.name == plugin.name) {
+            plugins.push(plugin.clone());
+        }
+    }
     let Reading { mut config, mut diagnostics, .. } = directory(&bundle.app(), &plugins);
+    // Here all plugins are known.
+    for finding in diagnostics.iter_mut().filter(|finding| finding.code == "unknown_kind") {
+        finding.severity = Severity::Error;
+    }
     diagnostics.extend(sources::attach(bundle, &mut config));
     if !diagnostics.iter().any(Diagnostic::is_error) {
         // If a file could not be read, its component is absent, and the component's module would be

@@ -61,7 +61,12 @@ pub async fn queue(app: &App) -> JobId {
         job,
         kind: JobKind::Build,
         class: JobClass::Pure,
-        plugin: PluginRef { name: "terraform_module".into(), version: "1".into(), digest: None },
+        plugin: PluginRef {
+            name: "terraform_module".into(),
+            version: "1".into(),
+            digest: None,
+            artifact: None,
+        },
         artifacts: vec![],
         inputs: json!({"component": "api", "repository": "shop/api"}),
         env: Default::default(),

@@ -10,7 +10,8 @@ mod text;
 
 use std::path::PathBuf;
 
-use crate::client::ClientError;
+use crate::client::{Client, ClientError};
+use app_config::tree::PluginPin;
 use clap::{Args, Subcommand};
 use schemas::control::{
     PageQuery,
@@ -150,6 +151,24 @@ pub(crate) async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> 
 /// Version that a dry run compares with. `None` means the newest.
 struct BaseVersion(Option<u32>);
 
+/// Returns the newest version of each published plugin.
+async fn published_plugins(client: &Client) -> Result<Vec<PluginPin>, Failure> {
+    let (mut pins, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = PageQuery { limit: Some(200), cursor, min_position: None };
+        let page = client.plugins(&page).await?;
+        for plugin in page.items {
+            let Some(newest) = plugin.versions.into_iter().next() else { continue };
+            let (name, version, digest) = (plugin.name, newest.version, newest.digest);
+            pins.push(PluginPin { name, version, digest });
+        }
+        match page.next {
+            Some(next) => cursor = Some(next),
+            None => return Ok(pins),
+        }
+    }
+}
+
 /// Packs and uploads the directory. `with` selects the version for a dry run; `None` publishes the
 /// directory.
 async fn send(
@@ -157,7 +176,7 @@ async fn send(
     source: &Source,
     with: Option<BaseVersion>,
 ) -> Result<SyncReport, Failure> {
-    let packed = pack::pack(source).await?;
+    let packed = pack::pack(source, async || published_plugins(&context.client).await).await?;
     for warning in &packed.warnings {
         context.screen.remark(&text::warning(warning, &context.screen));
     }

@@ -36,6 +36,9 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Timeout of a request, including the response body. Streams have no timeout.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Assumed minimum upload rate, in bytes per second, for the timeout of a large upload.
+const SLOWEST_UPLOAD: u64 = 64 * 1024;
+
 /// Server address and credentials.
 #[derive(Debug, Clone, Default)]
 pub struct Target {
@@ -207,6 +210,18 @@ impl Client {
         };
         let response = self.retrying(request).await?;
         self.note_position(response).await
+    }
+
+    /// Stores bytes at a path that contains their digest. The request can be repeated without a key.
+    pub async fn store(&self, path: &str, bytes: Bytes) -> Result<(), ClientError> {
+        let url = format!("{}{path}", self.server);
+        let timeout = TIMEOUT + Duration::from_secs(bytes.len() as u64 / SLOWEST_UPLOAD);
+        let request = || {
+            self.authorised(self.http.put(&url).timeout(timeout))
+                .header(header::CONTENT_TYPE, "application/octet-stream")
+                .body(bytes.clone())
+        };
+        self.retrying(request).await.map(drop)
     }
 
     /// Opens a response stream. Waits only for the status and the headers.

@@ -94,7 +94,7 @@ impl Failure {
     }
 
     /// Failure as text for a terminal. Empty if there is nothing to print.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         match self {
             Failure::Outcome(message) | Failure::Usage(message) | Failure::NotFound(message) => {
                 format!("error: {message}\n")

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
 
 use crate::{
-    apps, audit, builds, failure::Failure, installs, jobs, login, projections, runners, runs,
-    settings::Settings, subjects, templates, tokens,
+    apps, audit, builds, failure::Failure, installs, jobs, login, plugins, projections, runners,
+    runs, settings::Settings, subjects, templates, tokens,
 };
 
 /// A command of the client, for the command line of the program.
@@ -46,6 +46,9 @@ enum Verb {
     /// List, show and retry builds of components
     #[command(subcommand)]
     Builds(builds::Builds),
+    /// Publish plugins: executables that implement component types
+    #[command(subcommand)]
+    Plugins(plugins::Plugins),
     /// Manage installs: copies of an app in customers' cloud accounts
     #[command(subcommand)]
     Installs(installs::Installs),
@@ -95,6 +98,7 @@ pub async fn run(command: ClientCommand, settings: &Settings, mut program: Comma
     let done = match command.0 {
         Verb::Apps(verb) => apps::run(verb, settings).await,
         Verb::Builds(verb) => builds::run(verb, settings).await,
+        Verb::Plugins(verb) => plugins::run(verb, settings).await,
         Verb::Installs(verb) => installs::run(verb, settings).await,
         Verb::Runs(verb) => runs::run(verb, settings).await,
         Verb::Jobs(verb) => jobs::run(verb, settings).await,

@@ -28,17 +28,20 @@ impl Decider for App {
                 Some(existing) => Err(AppError::AlreadyCreated { name: existing.clone() }),
             },
             AppCommand::Publish { .. } if self.name.is_none() => Err(AppError::NotFound),
-            AppCommand::Publish { bundle, components } => {
-                // The same bundle with new builds is a new version, because a version refers to its
-                // builds.
-                let same =
-                    |latest: &Published| latest.bundle == bundle && latest.components == components;
+            AppCommand::Publish { bundle, components, plugins } => {
+                // The same bundle with new builds or plugins is a new version, because a version
+                // refers to them.
+                let same = |latest: &Published| {
+                    latest.bundle == bundle
+                        && latest.components == components
+                        && latest.plugins == plugins
+                };
                 if self.latest().is_some_and(same) {
                     return Ok(vec![]);
                 }
                 self.check(&components)?;
                 let config_version = self.version() + 1;
-                let published = Published { config_version, bundle, components };
+                let published = Published { config_version, bundle, components, plugins };
                 Ok(vec![AppEvent::ConfigPublished(published)])
             }
         }

@@ -36,6 +36,7 @@ fn reason(domain_event: &DomainEvent) -> Option<String> {
         DomainEvent::Install(_, event) => serde_json::to_value(event),
         DomainEvent::Job(_, event) => serde_json::to_value(event),
         DomainEvent::Name(_, event) => serde_json::to_value(event),
+        DomainEvent::Plugin(_, event) => serde_json::to_value(event),
         DomainEvent::Run(_, event) => serde_json::to_value(event),
         DomainEvent::Runner(_, event) => serde_json::to_value(event),
         DomainEvent::Subject(_, event) => serde_json::to_value(event),

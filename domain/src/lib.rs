@@ -18,6 +18,7 @@ pub mod job;
 pub mod moment;
 pub mod name;
 pub mod outputs;
+pub mod plugin;
 pub mod policy;
 pub mod recorded;
 pub mod run;

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use crate::{
     access::Access, actor::Actor, app::App, build::Build, component::Component, decider::Decider,
-    digest::Digest, enrolment::Enrolment, ids, install::Install, job::Job, name::Name, run::Run,
-    runner::Runner, subject::Subject, testing::golden,
+    digest::Digest, enrolment::Enrolment, ids, install::Install, job::Job, name::Name,
+    plugin::Plugin, run::Run, runner::Runner, subject::Subject, testing::golden,
 };
 
 macro_rules! string_schemas {
@@ -135,6 +135,7 @@ fn every_example_follows_the_schema_of_its_event() {
     assert_schemas_match_goldens::<Install>();
     assert_schemas_match_goldens::<Job>();
     assert_schemas_match_goldens::<Name>();
+    assert_schemas_match_goldens::<Plugin>();
     assert_schemas_match_goldens::<Run>();
     assert_schemas_match_goldens::<Runner>();
     assert_schemas_match_goldens::<Subject>();

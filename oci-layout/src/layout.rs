@@ -16,7 +16,7 @@ use domain::digest::Digest;
 use oci_spec::image::{Descriptor, ImageIndex, ImageIndexBuilder, MediaType, SCHEMA_VERSION};
 
 use crate::{
-    ArtifactManifest, Blob, BlobWriter, LayoutError, MANIFEST_LIMIT,
+    ArtifactManifest, Blob, BlobWriter, LayoutError, MANIFEST_LIMIT, PlatformIndex,
     blob::replace,
     digest::{hex_of, sha256, sha256_reader},
     error::Context as _,
@@ -97,6 +97,16 @@ impl Layout {
     /// The errors of [`Layout::verified`], and a blob that is too large or not a manifest.
     pub fn manifest(&self, digest: &Digest) -> Result<ArtifactManifest, LayoutError> {
         self.read_manifest(digest).map(|(manifest, _)| manifest)
+    }
+
+    /// Returns a stored index of an artifact with several platforms, after verifying its digest.
+    ///
+    /// # Errors
+    /// The errors of [`Layout::verified`], and a blob that is too large or not an index.
+    pub fn platform_index(&self, digest: &Digest) -> Result<PlatformIndex, LayoutError> {
+        let bytes = self.small_blob(digest)?;
+        let invalid = |reason| LayoutError::Manifest { digest: digest.clone(), reason };
+        PlatformIndex::parse(&bytes).map_err(invalid)
     }
 
     /// Returns whether the layout has this artifact with all its blobs.
@@ -220,9 +230,17 @@ impl Layout {
         replace(&self.drafts, &path, bytes).context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Reads a manifest. Returns it with its size in bytes. Does not read more than one byte above
-    /// [`MANIFEST_LIMIT`].
+    /// Reads a manifest. Returns it with its size in bytes.
     fn read_manifest(&self, digest: &Digest) -> Result<(ArtifactManifest, u64), LayoutError> {
+        let bytes = self.small_blob(digest)?;
+        let manifest = ArtifactManifest::parse(&bytes);
+        let invalid = |reason| LayoutError::Manifest { digest: digest.clone(), reason };
+        Ok((manifest.map_err(invalid)?, bytes.len() as u64))
+    }
+
+    /// Reads a blob after verifying its digest. Does not read more than one byte above
+    /// [`MANIFEST_LIMIT`].
+    fn small_blob(&self, digest: &Digest) -> Result<Vec<u8>, LayoutError> {
         let mut bytes = Vec::new();
         let file = File::open(self.path(digest));
         let read = file.and_then(|file| file.take(MANIFEST_LIMIT + 1).read_to_end(&mut bytes));
@@ -231,9 +249,7 @@ impl Layout {
             return Err(LayoutError::TooLarge { limit: MANIFEST_LIMIT });
         }
         check(digest, sha256(&bytes))?;
-        let manifest = ArtifactManifest::parse(&bytes);
-        let invalid = |reason| LayoutError::Manifest { digest: digest.clone(), reason };
-        Ok((manifest.map_err(invalid)?, size))
+        Ok(bytes)
     }
 }
 

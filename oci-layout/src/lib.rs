@@ -16,6 +16,7 @@
 mod blob;
 mod digest;
 mod error;
+mod index;
 mod layout;
 mod manifest;
 mod prune;
@@ -23,6 +24,7 @@ mod prune;
 pub use blob::BlobWriter;
 pub use digest::{Hasher, sha256, sha256_file};
 pub use error::LayoutError;
+pub use index::PlatformIndex;
 pub use layout::Layout;
 pub use manifest::{ArtifactManifest, Blob, EMPTY, MANIFEST_LIMIT, ManifestError};
 pub use oci_spec::image;

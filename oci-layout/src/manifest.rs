@@ -10,10 +10,16 @@ pub const MANIFEST_LIMIT: u64 = 4 << 20;
 /// Bytes of the empty config.
 pub const EMPTY: &[u8] = b"{}";
 
-/// Reason why bytes are not the manifest of an artifact.
+/// Reason why bytes are not the manifest or the index of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ManifestError(String);
+
+impl ManifestError {
+    pub(crate) fn new(why: impl Into<String>) -> Self {
+        ManifestError(why.into())
+    }
+}
 
 /// Reference to content by media type, digest and size.
 #[derive(Debug, Clone, PartialEq, Eq)]

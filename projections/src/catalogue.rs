@@ -12,7 +12,8 @@ use crate::{
     views::{
         apps::Apps, builds::Builds, components::Components, config_versions::ConfigVersions,
         enrolments::Enrolments, installs::Installs, job_queue::JobQueue, jobs::Jobs,
-        principals::Principals, runners::Runners, runs::Runs, timers::Timers, tokens::Tokens,
+        plugins::Plugins, principals::Principals, runners::Runners, runs::Runs, timers::Timers,
+        tokens::Tokens,
     },
 };
 
@@ -89,6 +90,7 @@ pub(crate) fn views() -> Vec<Box<dyn DynProjection>> {
         Box::new(Erased::<Runs>(PhantomData)),
         Box::new(Erased::<Jobs>(PhantomData)),
         Box::new(Erased::<Runners>(PhantomData)),
+        Box::new(Erased::<Plugins>(PhantomData)),
     ]
 }
 

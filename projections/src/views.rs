@@ -13,6 +13,7 @@ pub mod components;
 pub mod config_versions;
 pub mod installs;
 pub mod jobs;
+pub mod plugins;
 pub mod runners;
 pub mod runs;
 pub mod waiting;

@@ -15,7 +15,7 @@ mod unpack;
 
 pub use component::{ARTIFACT_TYPE, LAYER_TYPE, component, component_layer};
 pub use pack::{pack, pack_into};
-pub use registry::{pull, pull_blob, push};
+pub use registry::{pull, pull_blob, pull_manifest, push};
 pub use unpack::{Limits, unpack};
 
 use std::io;

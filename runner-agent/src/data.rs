@@ -6,6 +6,7 @@
 //! journal.ndjson     claims, starts, results, refusals              disabled     disable file
 //! agent.json         process of the running agent                   disabled.reserve  blocks for that file
 //! budgets.json       disk budgets                                   policy.json  choice of the policy
+//! plugin-publishers.json  keys of trusted publishers of plugins
 //! journal.head       signed head of the journal                     evidence/    heads of rejected logs
 //! jobs/<execution>/  manifest.json grant.json log.ndjson reports.ndjson cancel.json work/
 //! state/ plans/ artifacts/                                          data of the install

@@ -4,6 +4,7 @@
 //! version = 1
 //! kinds = ["plan", "apply"]                # absent: every kind
 //! plugins = ["terraform_module"]           # names; `*` at the end matches any suffix
+//! plugin_publishers = ["9c41…"]             # keys whose published plugins may run, beside those of the enrolment
 //! actions = ["backup@sha256:4f…", "report-*"]   # with a digest: exactly what `stead-runner approvals` showed, with all inputs
 //! repositories = ["acme/*"]                # where artifacts may come from
 //! roles = ["arn:aws:iam::123456789012:role/stead-*"]
@@ -27,6 +28,7 @@ mod choice;
 mod environment;
 mod limits;
 mod names;
+pub mod publishers;
 
 use std::{fs, path::Path, time::Duration};
 
@@ -53,6 +55,9 @@ pub struct Policy {
     version: u32,
     kinds: Option<Vec<JobKind>>,
     plugins: Option<Vec<String>>,
+    /// Public keys of publishers, 64 hexadecimal digits each.
+    #[serde(default)]
+    plugin_publishers: Vec<String>,
     actions: Option<Vec<String>>,
     repositories: Option<Vec<String>>,
     roles: Option<Vec<String>>,
@@ -142,11 +147,15 @@ impl Policy {
         let text = fs::read_to_string(path)
             .map_err(|source| PolicyError::Read { path: name(), source })?;
         let parsed: Result<Policy, _> = toml::from_str(&text);
-        let policy =
+        let mut policy =
             parsed.map_err(|error| PolicyError::Parse { path: name(), why: error.to_string() })?;
         if policy.version != 1 {
             let why = format!("version {} is not supported; set `version = 1`", policy.version);
             return Err(PolicyError::Parse { path: name(), why });
+        }
+        for key in &mut policy.plugin_publishers {
+            *key =
+                publishers::parse(key).map_err(|why| PolicyError::Parse { path: name(), why })?;
         }
         let lists =
             [&policy.plugins, &policy.actions, &policy.repositories, &policy.roles, &policy.env];
@@ -301,6 +310,7 @@ mod tests {
             "",
             "version = 1\nkinds = [\"x\"]",
             "version = 1\nactions = [\"back*up\"]",
+            "version = 1\nplugin_publishers = [\"key\"]",
             "version = 1\nmax_grace = \"10\"",
             "version = 1\nmax_grace = \"1.5h\"",
             "version = 1\nmax_duration = \"-1m\"",

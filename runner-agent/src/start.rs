@@ -20,7 +20,7 @@ use crate::{
     enrol::{self, EnrolmentOptions, Identity},
     host::Process,
     keys::Keys,
-    policy::{self, Choice},
+    policy::{self, Choice, publishers},
     supervisor::{self, ExitReason, Settings},
     tls::Trust,
 };
@@ -107,6 +107,7 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
             stored.trust = trust;
         }
         check_url(&stored.server, run.allow_http)?;
+        publishers::record(data, &run.plugin_publisher)?;
         enrol::store_identity(data, &stored)?;
         if !run.stack_output.is_empty() || run.stack_outputs_file.is_some() {
             warn!(
@@ -136,6 +137,7 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
         stack_outputs: stack_outputs(run)?,
     };
     policy::begin(data, choice)?;
+    publishers::record(data, &run.plugin_publisher)?;
     let identity = enrol::enrol(data, keys, &options).await?;
     info!(runner.id = %identity.runner, "Enrolled");
     Ok(identity)

@@ -293,6 +293,11 @@ create table projection_apps (
 );
 create index projection_apps_name on projection_apps (name);
 
+create table projection_plugins (
+    key  text collate "C" not null primary key, -- name
+    data json not null
+);
+
 create table projection_config_versions (
     key            text   collate "C" not null primary key, -- app/version
     data           json   not null,

@@ -12,6 +12,7 @@ pub mod bundles;
 pub mod history;
 pub mod installs;
 pub mod jobs;
+pub mod plugins;
 pub mod projections;
 pub mod runners;
 pub mod runs;

@@ -96,12 +96,31 @@ pub struct PluginRef {
     /// Name of the plugin: `terraform_module` or `action` for a built-in plugin, otherwise the name
     /// of an executable plugin.
     pub name: String,
-    /// Version of the plugin contract.
+    /// Version of the plugin contract, or of a plugin that the config version pins.
     pub version: String,
-    /// SHA-256 of the plugin's executable. Absent for a built-in plugin.
+    /// SHA-256 of an executable in the plugin directory of the runner. Absent for a built-in plugin
+    /// and for a published one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub digest: Option<Digest>,
+    /// Published artifact of the plugin. Absent for a built-in plugin, and for an executable that
+    /// the customer installs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact: Option<PluginArtifact>,
+}
+
+/// Published plugin in the server's registry: an OCI index with one manifest per platform.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PluginArtifact {
+    /// Repository in the server's registry.
+    pub repository: String,
+    /// Digest of the OCI index.
+    #[schema(value_type = String)]
+    pub digest: Digest,
+    /// Total size in bytes: the index, its manifests and their blobs.
+    pub size: u64,
+    /// Public key that signed the executables, 64 hexadecimal digits. The runner must trust it.
+    pub publisher: String,
 }
 
 /// Artifact in the server's registry.

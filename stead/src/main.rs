@@ -5,6 +5,7 @@ mod build_runner;
 mod database_args;
 mod keys;
 mod migrate;
+mod plugins;
 mod serve;
 mod up;
 

@@ -33,7 +33,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "schemas",
         ],
     ),
-    ("cli", &["app-config", "domain", "proof", "schemas"]),
+    ("cli", &["app-config", "domain", "oci-layout", "proof", "schemas"]),
     ("stead", &["api", "cli", "event-log", "schemas", "domain"]),
     (
         "bench",
@@ -50,6 +50,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("stead-plugin-files", &[]),
+    ("frozen-plugin-v1", &[]),
 ];
 
 /// Forbidden direct dependencies of each crate.

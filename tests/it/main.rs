@@ -23,6 +23,7 @@ mod keys;
 mod lifecycle;
 mod older_state;
 mod pentest;
+mod plugins;
 #[cfg(feature = "fault-injection")]
 mod rolling;
 mod runner_calls;

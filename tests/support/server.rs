@@ -20,6 +20,8 @@ use crate::{
 /// Pseudo-variable in `environment`. Its value is an option of `prlimit`, which then starts the
 /// server.
 const FILES: &str = "limit of files";
+/// Pseudo-variable in `environment`. Its value is the path of the server's program.
+const PROGRAM: &str = "program of the server";
 
 /// Running `stead up` or `stead serve`. Its drop deletes the data directory.
 pub struct Server {
@@ -41,6 +43,13 @@ impl Server {
     /// Starts `stead up` with this address of the Runner API and with further options.
     pub fn up_with(runner: &str, more: &[&str]) -> Server {
         Server::start(directory(), None, runner, more)
+    }
+
+    /// Starts `stead up` from another directory, without a build runner.
+    pub fn up_from(stead: &Path) -> Server {
+        let program = (PROGRAM.to_string(), stead.display().to_string());
+        let more = ["--no-build-runner"];
+        Server::start_in(directory(), None, "127.0.0.1:0", &more, vec![program])
     }
 
     /// Starts `stead up` with a soft and a hard limit of open files.
@@ -251,7 +260,9 @@ fn start(
         Some(url) => ("serve", Some(("DATABASE_URL", url))),
         None => ("up", None),
     };
-    let mut launch = Launch::new(&program("stead"), dir.join("server.log"));
+    let chosen = environment.iter().find(|(name, _)| name == PROGRAM);
+    let stead = chosen.map_or_else(|| program("stead"), |(_, path)| PathBuf::from(path));
+    let mut launch = Launch::new(&stead, dir.join("server.log"));
     launch.with([command, "--control-listen", control, "--runner-listen", runner]);
     launch.with([Path::new("--data"), &dir.join("data"), Path::new("--ready-file"), &ready]);
     if let Some((name, url)) = database {
@@ -260,6 +271,7 @@ fn start(
     for (name, value) in environment {
         match name.as_str() {
             FILES => launch.through(&["prlimit".into(), value.clone()]),
+            PROGRAM => {}
             name => launch.env(name, value),
         }
     }

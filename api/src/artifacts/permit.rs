@@ -53,6 +53,12 @@ impl Permit {
             .map(|artifact| &artifact.digest)
     }
 
+    /// Index of the job's plugin, if the plugin is in this repository.
+    pub(super) fn plugin(&self, repository: &Repository) -> Option<&Digest> {
+        let artifact = self.manifest.plugin.artifact.as_ref()?;
+        (artifact.repository == repository.to_string()).then_some(&artifact.digest)
+    }
+
     /// Returns true if the job may push to the repository: only a build job, and only to its own
     /// repository.
     pub(super) fn pushes_to(&self, repository: &Repository) -> bool {

@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use domain::digest::Digest;
-use oci_layout::image::MediaType;
+use oci_layout::{Blob, PlatformIndex, image::MediaType};
 use serde_json::{Value, json};
 use tokio_util::io::ReaderStream;
 
@@ -24,7 +24,7 @@ pub(super) async fn base(_: Permit) -> Json<Value> {
     Json(json!({}))
 }
 
-/// Returns an image manifest that the job's manifest references. HEAD also finds manifests in the
+/// Returns an image manifest that the job's manifest references, or the index of its plugin. HEAD also finds manifests in the
 /// repository to which a build job may push.
 pub(super) async fn manifest(
     State(app): State<App>,
@@ -33,7 +33,12 @@ pub(super) async fn manifest(
     Path((name, component, reference)): Path<(String, String, String)>,
 ) -> Result<Response, RegistryProblem> {
     let (repository, digest) = parse_path(&name, &component, &reference)?;
-    let named = permit.images(&repository).any(|known| *known == digest);
+    let plugin = plugin_of(&app, &permit, &repository).await?;
+    if plugin.as_ref().is_some_and(|plugin| plugin.digest == digest) {
+        return send(&app, &repository, &digest, MediaType::ImageIndex.as_ref()).await;
+    }
+    let named = permit.images(&repository).any(|known| *known == digest)
+        || plugin.is_some_and(|plugin| plugin.index.lists(&digest));
     let pushed = method == Method::HEAD && permit.pushes_to(&repository);
     if !named && !pushed {
         return Err(not_found(format!("manifest {digest} in {repository}")).into());
@@ -41,7 +46,8 @@ pub(super) async fn manifest(
     send(&app, &repository, &digest, MediaType::ImageManifest.as_ref()).await
 }
 
-/// Returns a blob that one of the job's image manifests references, or the source of the build.
+/// Returns a blob that one of the job's image manifests or its plugin references, or the source of
+/// the build.
 /// HEAD also finds blobs in the repository to which a build job may push.
 pub(super) async fn blob(
     State(app): State<App>,
@@ -61,10 +67,39 @@ pub(super) async fn blob(
         let artifact = app.registry.manifest(&repository, image).await?;
         named |= artifact.is_some_and(|artifact| artifact.blobs().any(|b| b.digest == digest));
     }
+    for (_, manifest) in
+        plugin_of(&app, &permit, &repository).await?.iter().flat_map(Plugin::manifests)
+    {
+        let artifact = app.registry.manifest(&repository, &manifest.digest).await?;
+        named |= artifact.is_some_and(|artifact| artifact.blobs().any(|b| b.digest == digest));
+    }
     if !named {
         return Err(not_found(format!("blob {digest} in {repository}")).into());
     }
     send(&app, &repository, &digest, "application/octet-stream").await
+}
+
+/// Plugin that the job may pull: its index, the manifests of the index, and their blobs.
+struct Plugin {
+    digest: Digest,
+    index: PlatformIndex,
+}
+
+impl Plugin {
+    fn manifests(&self) -> &[(String, Blob)] {
+        self.index.manifests()
+    }
+}
+
+/// Returns the plugin of the job, if it is in this repository.
+async fn plugin_of(
+    app: &App,
+    permit: &Permit,
+    repository: &Repository,
+) -> Result<Option<Plugin>, RegistryProblem> {
+    let Some(digest) = permit.plugin(repository) else { return Ok(None) };
+    let index = app.registry.platform_index(repository, digest).await?;
+    Ok(index.map(|index| Plugin { digest: digest.clone(), index }))
 }
 
 async fn source(app: &App, digest: &Digest) -> Result<Response, RegistryProblem> {

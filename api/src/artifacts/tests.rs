@@ -1,15 +1,22 @@
 //! Tests of push and pull over HTTP with a complete server.
+use cli::plugins::pack::{Executable, pack};
 use domain::{
+    actor::Actor,
     digest::Digest,
-    ids::{ExecutionId, SessionId},
+    ids::{ExecutionId, JobId, SessionId},
     job::{JobCommand, JobKind, LossReason},
 };
+use event_log::Meta;
 use reqwest::{Method, RequestBuilder, StatusCode, header};
-use schemas::manifest::ArtifactRef;
+use schemas::manifest::{ArtifactRef, PluginArtifact};
 use serde_json::{Value, json};
 use ulid::Ulid;
 
-use crate::server::testing::{ClaimedJob, Started, append_commands, build_inputs};
+use crate::{
+    execute::Call,
+    server::testing::{ClaimedJob, Started, append_commands, build_inputs, manifest},
+    usecases::plugins::publish_packed,
+};
 
 const REPOSITORY: &str = "shop/store";
 const LAYER: &[u8] = b"the layer";
@@ -160,4 +167,69 @@ fn pentest_the_registry_is_closed_to_other_users() {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     crate::registry::Registry::open(dir.path(), 1).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[tokio::test]
+async fn a_plugin_is_pulled_only_by_jobs_that_name_it() {
+    let started = Started::new().await;
+    // given two published plugins
+    let dir = tempfile::tempdir().unwrap();
+    let packed = async |name: &str| {
+        let path = dir.path().join(name);
+        let value = json!({ "protocol": 1, "name": name, "version": "1", "kinds": [] });
+        let described = json!({ "type": "result", "id": 1, "value": value });
+        std::fs::write(&path, format!("#!/bin/sh\necho '{described}'\n")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, mode).unwrap();
+        let key = ed25519_dalek::SigningKey::from_bytes(&[1; 32]);
+        pack(&[Executable { platform: None, path }], &key).await.unwrap()
+    };
+    let (vault, other) = (packed("vault").await, packed("other").await);
+    for plugin in [&vault, &other] {
+        let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
+        let of = (&plugin.digest, plugin.publisher.as_str());
+        let blobs = plugin.blobs.clone();
+        assert!(publish_packed(started.app(), &call, &plugin.name, of, blobs).await.unwrap());
+    }
+    let mut named = manifest(JobId(Ulid::new()), JobKind::Plan, json!({}), vec![]);
+    named.plugin.artifact = Some(PluginArtifact {
+        repository: "stead.plugins/vault".into(),
+        digest: vault.digest.clone(),
+        size: 1,
+        publisher: vault.publisher.clone(),
+    });
+    let plan = started.held_manifest(named).await;
+    let without = started.held(JobKind::Plan, json!({}), vec![]).await;
+    let build = started.build().await;
+    // when jobs pull, then only the one that names the plugin gets its index, manifest and blobs
+    let get = async |job: &ClaimedJob, kind: &str, name: &str, digest: &Digest| {
+        let path = format!("stead.plugins/{name}/{kind}/{digest}");
+        started.v2(job, Method::GET, &path).send().await.unwrap()
+    };
+    let is_document = |bytes: &[u8]| bytes.starts_with(b"{") && bytes.len() > 200;
+    let is_manifest = |bytes: &[u8]| is_document(bytes) && !bytes.starts_with(b"{\"payload");
+    for (digest, bytes) in &vault.blobs {
+        let kind = if is_manifest(bytes) { "manifests" } else { "blobs" };
+        let got = get(&plan, kind, "vault", digest).await;
+        assert_eq!(got.status(), StatusCode::OK, "{kind} {digest}");
+        assert_eq!(got.bytes().await.unwrap(), *bytes);
+        for job in [&without, &build] {
+            assert_eq!(get(job, kind, "vault", digest).await.status(), StatusCode::NOT_FOUND);
+        }
+    }
+    for (digest, bytes) in &other.blobs {
+        let kind = if is_manifest(bytes) { "manifests" } else { "blobs" };
+        for name in ["vault", "other"] {
+            // Both plugins have the empty config.
+            let shared = name == "vault" && vault.blobs.iter().any(|(known, _)| known == digest);
+            let status = get(&plan, kind, name, digest).await.status();
+            assert_eq!(status == StatusCode::OK, shared, "{kind} {name} {digest}");
+        }
+    }
+    // No job pushes there.
+    let path = "stead.plugins/vault/blobs/uploads/";
+    for job in [&plan, &build] {
+        assert_eq!(started.status(job, Method::POST, path).await, StatusCode::NOT_FOUND);
+    }
+    started.server.stop().await;
 }

@@ -98,6 +98,10 @@ pub(crate) const ROUTES: &[(&str, &str, RequiredRole)] = &[
     ("GET", "/v1/audit/diff/installs", RequiredRole::Auditor),
     ("POST", "/v1/audit/doctor", RequiredRole::Auditor),
     ("GET", "/v1/changes", RequiredRole::Viewer),
+    ("GET", "/v1/plugins", RequiredRole::Viewer),
+    ("GET", "/v1/plugins/{plugin}", RequiredRole::Viewer),
+    ("POST", "/v1/plugins/{plugin}", RequiredRole::Owner),
+    ("PUT", "/v1/plugins/{plugin}/blobs/{digest}", RequiredRole::Owner),
     ("GET", "/v1/projections", RequiredRole::Auditor),
     ("GET", "/v1/projections/{name}/rows", RequiredRole::Auditor),
     ("POST", "/v1/projections/{name}/rebuild", RequiredRole::Owner),
@@ -170,7 +174,10 @@ mod tests {
     #[test]
     fn role_summary_matches_its_routes() {
         let viewer = resources(RequiredRole::Viewer);
-        assert_eq!(viewer, ["apps", "builds", "changes", "installs", "jobs", "runners", "runs"]);
+        assert_eq!(
+            viewer,
+            ["apps", "builds", "changes", "installs", "jobs", "plugins", "runners", "runs"]
+        );
         assert!(viewer.iter().all(|noun| wire::Role::Viewer.summary().contains(noun)));
         let auditor = resources(RequiredRole::Auditor);
         assert_eq!(auditor, ["audit", "blobs", "projections", "subjects"]);

@@ -15,6 +15,7 @@ mod install_history;
 mod lists;
 mod missing_plugins;
 mod operations;
+mod plugins;
 mod principal_names;
 mod proofs;
 mod reactions;

@@ -140,5 +140,5 @@ pub(crate) async fn diff(
 }
 
 async fn config(app: &App, state: &AppState, version: u32) -> Result<Arc<Config>, Problem> {
-    app.configs.get(&app.pool, &published(state, version)?.bundle).await
+    app.configs.get(&app.pool, published(state, version)?).await
 }

@@ -65,8 +65,8 @@ pub(crate) async fn state(
     let install = log.load_as_of::<InstallAggregate>(&id.to_string(), position).await?.state;
     let app_id = install.app.ok_or_else(|| Problem::not_found(name))?;
     let of = app.engine.load::<AppState>(app_id).await?;
-    let bundle = &published(&of, install.config_version)?.bundle;
-    let config = app.configs.get(&app.pool, bundle).await?;
+    let version = published(&of, install.config_version)?;
+    let config = app.configs.get(&app.pool, version).await?;
     let inputs = match resolved_inputs(&config, &install.inputs) {
         // An erased value may not match the type of its input, so the inputs are shown unchecked.
         Err(_) if install.inputs.values().any(|value| value == ERASED) => install.inputs.clone(),

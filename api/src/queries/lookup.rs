@@ -69,14 +69,12 @@ impl<'a> Lookup<'a> {
 
     /// Returns the parsed config of a version.
     pub(crate) async fn config(&self, app: AppId, version: u32) -> Result<Arc<Config>, Problem> {
-        let bundle = match self.versions.get(&(app, version)) {
-            Some(row) => row.published.bundle.clone(),
+        let published = match self.versions.get(&(app, version)) {
+            Some(row) => row.published.clone(),
             // The projection of versions may lag behind that of the installs.
-            None => {
-                published(&self.app.engine.load::<AppState>(app).await?, version)?.bundle.clone()
-            }
+            None => published(&self.app.engine.load::<AppState>(app).await?, version)?.clone(),
         };
-        self.app.configs.get(self.pool, &bundle).await
+        self.app.configs.get(self.pool, &published).await
     }
 
     pub(crate) async fn app(&mut self, id: AppId) -> LookupResult<apps::Row> {

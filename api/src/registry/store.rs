@@ -10,7 +10,7 @@ use std::{
 use axum::body::Body;
 use domain::digest::Digest;
 use futures::StreamExt as _;
-use oci_layout::{ArtifactManifest, Layout, LayoutError, ManifestError};
+use oci_layout::{ArtifactManifest, Layout, LayoutError, ManifestError, PlatformIndex};
 use tokio::sync::Mutex;
 
 use super::Repository;
@@ -126,6 +126,44 @@ impl Registry {
         let (layout, digest) = (self.layout(repository), digest.clone());
         run_blocking(move || layout.has(&digest).then(|| layout.manifest(&digest)).transpose())
             .await
+    }
+
+    /// Reads an index of a plugin. Returns `None` if it does not exist.
+    ///
+    /// # Errors
+    /// A file operation failed, or the content is damaged or not an index.
+    pub async fn platform_index(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+    ) -> Result<Option<PlatformIndex>, ArtifactError> {
+        let (layout, digest) = (self.layout(repository), digest.clone());
+        run_blocking(move || {
+            layout.has(&digest).then(|| layout.platform_index(&digest)).transpose()
+        })
+        .await
+    }
+
+    /// Reads a blob of at most `limit` bytes after verifying its digest. Returns `None` if it does
+    /// not exist or is larger.
+    ///
+    /// # Errors
+    /// A file operation failed, or the content is damaged.
+    pub async fn small_blob(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+        limit: u64,
+    ) -> Result<Option<Vec<u8>>, ArtifactError> {
+        if self.size(repository, digest).await.is_none_or(|size| size > limit) {
+            return Ok(None);
+        }
+        let (layout, digest) = (self.layout(repository), digest.clone());
+        let mut file = run_blocking(move || layout.verified(&digest)).await?;
+        let mut bytes = Vec::new();
+        let read = std::io::Read::read_to_end(&mut file, &mut bytes);
+        read.map_err(at(Path::new("registry")))?;
+        Ok(Some(bytes))
     }
 
     /// Stores a blob if it matches its digest. Idempotent.

@@ -34,6 +34,7 @@ pub(crate) async fn work(
             name: order.kind.clone(),
             version: PLUGIN_CONTRACT.into(),
             digest: None,
+            artifact: None,
         },
         artifacts: vec![],
         inputs: json!({

@@ -18,7 +18,8 @@ use domain::{
     run::{Operation, Request, Run, Step, StepPlan, Target},
 };
 use schemas::{
-    manifest::{AcceptedState, ArtifactRef, KnownState, Manifest, PluginRef},
+    manifest::{AcceptedState, ArtifactRef, KnownState, Manifest, PluginArtifact, PluginRef},
+    plugin::artifact,
     runner::JobKind,
 };
 use serde_json::{Value, json};
@@ -112,8 +113,8 @@ impl StepContext {
         let app_id = install.app.ok_or_else(|| Problem::not_found(install_id))?;
         let app_state = unit.load::<AppState>(app_id).await?.clone();
         let version = config_version(&request, &install, step);
-        let bundle = &published(&app_state, version)?.bundle;
-        let config = app.configs.get(&app.pool, bundle).await?;
+        let version = published(&app_state, version)?;
+        let config = app.configs.get(&app.pool, version).await?;
         let inputs = resolved_inputs(&config, &install.inputs)?;
         let nuon =
             state::template_state((app_id, &app_state), (install_id, &install), &config, &inputs);
@@ -230,11 +231,22 @@ impl StepContext {
     }
 
     fn plugin(&self, kind: &str) -> PluginRef {
+        if let Some(published) = self.config.plugins.iter().find(|plugin| plugin.name == kind) {
+            let artifact = PluginArtifact {
+                repository: artifact::repository(kind),
+                digest: published.digest.clone(),
+                size: published.size_bytes,
+                publisher: published.publisher.clone(),
+            };
+            let (name, version) = (kind.into(), published.version.clone());
+            return PluginRef { name, version, digest: None, artifact: Some(artifact) };
+        }
         let pinned = self.config.app.plugin(kind);
         PluginRef {
             name: kind.into(),
             version: pinned.map_or_else(|| PLUGIN_CONTRACT.into(), |pin| pin.version.clone()),
             digest: pinned.map(|pin| pin.digest.clone()),
+            artifact: None,
         }
     }
 
@@ -289,8 +301,8 @@ pub(crate) async fn missing_plugin(
     let install = unit.load::<Install>(request.install).await?.clone();
     let of = install.app.ok_or_else(|| Problem::not_found(request.install))?;
     let version = config_version(&request, &install, step);
-    let bundle = &published(unit.load::<AppState>(of).await?, version)?.bundle;
-    let config = app.configs.get(&app.pool, bundle).await?;
+    let version = published(unit.load::<AppState>(of).await?, version)?;
+    let config = app.configs.get(&app.pool, version).await?;
     Ok(config.app.lacks_plugin(name))
 }
 

@@ -110,8 +110,7 @@ async fn check_provision_outputs(
     // An unreadable config fails the provision run instead, because the operator who starts the
     // runner cannot fix it.
     let Ok(published) = published(state, install.config_version) else { return Ok(()) };
-    let bundle = published.bundle.clone();
-    match app.configs.get(&app.pool, &bundle).await {
+    match app.configs.get(&app.pool, published).await {
         Ok(config) => stack::check_all_available(&config, &install),
         Err(_) => Ok(()),
     }

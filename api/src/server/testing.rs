@@ -104,8 +104,12 @@ impl Started {
         inputs: Value,
         artifacts: Vec<ArtifactRef>,
     ) -> ClaimedJob {
-        let (app, job) = (self.app(), JobId(Ulid::new()));
-        let manifest = manifest(job, kind, inputs, artifacts);
+        self.held_manifest(manifest(JobId(Ulid::new()), kind, inputs, artifacts)).await
+    }
+
+    /// Queues the job of this manifest, and claims it.
+    pub(crate) async fn held_manifest(&self, manifest: Manifest) -> ClaimedJob {
+        let (app, job, kind) = (self.app(), manifest.job, manifest.kind);
         let manifest = proof::canonical::json(&manifest).unwrap();
         let manifest = event_log::blob::put(&app.pool, &manifest).await.unwrap();
         let (execution, runner) = (ExecutionId(Ulid::new()), RunnerId(Ulid::new()));
@@ -156,7 +160,12 @@ pub(crate) fn manifest(
         job,
         kind,
         class: JobClass::Pure,
-        plugin: PluginRef { name: "terraform_module".into(), version: "1".into(), digest: None },
+        plugin: PluginRef {
+            name: "terraform_module".into(),
+            version: "1".into(),
+            digest: None,
+            artifact: None,
+        },
         artifacts,
         inputs,
         env: Default::default(),

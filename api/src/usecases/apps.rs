@@ -13,7 +13,10 @@ use domain::{
 };
 use futures::FutureExt as _;
 
-use super::impact::{self, InstallImpact};
+use super::{
+    impact::{self, InstallImpact},
+    plugins,
+};
 use crate::{
     configs::{self, Config},
     execute::{Call, Done, UnitOfWork},
@@ -69,8 +72,9 @@ pub(crate) async fn sync(
         );
         return Err(Problem::new(Code::Invalid, detail));
     }
-    let config = Arc::new(configs::read(&tar)?);
     let bundle = event_log::blob::digest(&tar).map_err(Problem::internal)?;
+    let plugins = plugins::resolve(app, name, &bundle, configs::plugin_types(&tar)?).await?;
+    let config = Arc::new(configs::read(&tar, plugins)?);
     if let SyncOptions::DryRun { against } = options {
         let value = dry_run(app, name, config, bundle, against).await?;
         return Ok(Done { value, position: app.engine.log().position(), events: 0 });
@@ -102,7 +106,7 @@ async fn dry_run(
     let mut synced = plan.preview_sync(app, config.clone(), bundle.clone()).await?;
     if let Some(against) = against {
         let older = configs::published(&plan.state, against)?;
-        synced.before = Some(app.configs.get(&app.pool, &older.bundle).await?);
+        synced.before = Some(app.configs.get(&app.pool, older).await?);
         synced.before_version = Some(against);
     }
     if let Some(id) = plan.id {
@@ -145,9 +149,10 @@ impl SyncPlan {
         bundle: Digest,
     ) -> Result<SyncResult, Problem> {
         let latest = self.state.latest();
-        let unchanged = latest.is_some_and(|latest| latest.bundle == bundle);
+        let unchanged = latest
+            .is_some_and(|latest| latest.bundle == bundle && latest.plugins == config.plugins);
         let before = match latest {
-            Some(latest) => Some(app.configs.get(&app.pool, &latest.bundle).await?),
+            Some(latest) => Some(app.configs.get(&app.pool, latest).await?),
             None => None,
         };
         Ok(SyncResult {
@@ -206,7 +211,8 @@ async fn publish(
             unit.handle::<Component>(removed.component, retire).await?;
         }
     }
-    unit.handle::<AppState>(id, AppCommand::Publish { bundle, components }).await?;
+    let plugins = config.plugins.clone();
+    unit.handle::<AppState>(id, AppCommand::Publish { bundle, components, plugins }).await?;
     Ok(synced)
 }
 

@@ -155,5 +155,6 @@ pub(crate) fn preview_version(state: &AppState, config: &Config, bundle: &Digest
         config_version: state.version() + 1,
         bundle: bundle.clone(),
         components: sandbox.chain(components).map(part).collect(),
+        plugins: config.plugins.clone(),
     }
 }

@@ -90,8 +90,8 @@ pub(crate) async fn create(
                     return Err(Problem::new(Code::NotFound, detail));
                 }
                 let config_version = new.config_version.unwrap_or_else(|| state.version());
-                let bundle = &published(&state, config_version)?.bundle;
-                let config = app.configs.get(&app.pool, bundle).await?;
+                let version = published(&state, config_version)?;
+                let config = app.configs.get(&app.pool, version).await?;
                 check_new(&config, &new.inputs)?;
                 if let Some(problem) = toggles::problem(&config, &BTreeMap::new()) {
                     return Err(Problem::new(Code::Invalid, problem));
@@ -203,8 +203,8 @@ async fn change(
         }
         None => (set, unset),
     };
-    let bundle = &published(&state, config_version.unwrap_or(before.config_version))?.bundle;
-    let config = app.configs.get(&app.pool, bundle).await?;
+    let version = published(&state, config_version.unwrap_or(before.config_version))?;
+    let config = app.configs.get(&app.pool, version).await?;
     check_changes(&config, &before.inputs, &set, &unset)?;
     if let Some(auto_approve) = auto_approve {
         let (by, reason) = (by.clone(), reason.clone());
@@ -268,7 +268,7 @@ async fn check_removed_components(
     let sandbox = after.sandbox.as_ref().filter(|_| config.app.sandbox.is_none());
     removed_parts.extend(sandbox.map(|component| ("sandbox".to_owned(), component.config_version)));
     for (name, version) in removed_parts {
-        let next_config = app.configs.get(&app.pool, &published(state, version)?.bundle).await?;
+        let next_config = app.configs.get(&app.pool, published(state, version)?).await?;
         resolved_inputs(&next_config, &after.inputs).map_err(|mut why| {
             why.detail = format!(
                 "cannot remove the inputs: {name} was deployed by version {version}, which requires them to destroy {name}; \

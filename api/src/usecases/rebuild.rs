@@ -43,7 +43,9 @@ async fn retry_failed(unit: &mut UnitOfWork, build: BuildId) -> Result<RetriedBu
         })?
         .app;
     let state = unit.load::<AppState>(app).await?.clone();
-    let Some(Published { config_version, bundle, mut components }) = state.latest().cloned() else {
+    let Some(Published { config_version, bundle, mut components, plugins }) =
+        state.latest().cloned()
+    else {
         return Err(Problem::not_found(app));
     };
     if !components.iter().any(|part| part.build == build) {
@@ -61,7 +63,7 @@ async fn retry_failed(unit: &mut UnitOfWork, build: BuildId) -> Result<RetriedBu
         unit.create::<Build>(part.build, BuildCommand::Request(order)).await?;
         builds.push((part.name.clone(), part.build));
     }
-    unit.handle::<AppState>(app, AppCommand::Publish { bundle, components }).await?;
+    unit.handle::<AppState>(app, AppCommand::Publish { bundle, components, plugins }).await?;
     Ok(RetriedBuilds { app, version, builds })
 }
 

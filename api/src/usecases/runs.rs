@@ -143,8 +143,8 @@ async fn set_options(
     config_version: u32,
     steps: &mut [StepSpec],
 ) -> Result<(), Problem> {
-    let bundle = &published(unit.load::<AppState>(app_id).await?, config_version)?.bundle;
-    let config = app.configs.get(&app.pool, bundle).await?;
+    let version = published(unit.load::<AppState>(app_id).await?, config_version)?;
+    let config = app.configs.get(&app.pool, version).await?;
     for step in steps {
         step.options = desired::options(&config, &step.target);
     }
@@ -169,7 +169,7 @@ async fn plan_steps(
     };
     let state = unit.load::<AppState>(app_id).await?.clone();
     let published = published(&state, install.config_version)?;
-    let config = app.configs.get(&app.pool, &published.bundle).await?;
+    let config = app.configs.get(&app.pool, published).await?;
     if request.kind == RunKind::Action {
         let name = request.action.clone().unwrap_or_default();
         if config.app.action(&name).is_none() {

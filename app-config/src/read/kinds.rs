@@ -23,9 +23,21 @@ pub fn check(section: &Section<'_>, kind: &str) {
     let message = format!("unknown component type `{kind}`");
     let pinned = plugins.iter().map(|plugin| plugin.name.as_str());
     let known = PLUGIN_KINDS.iter().map(|(name, _)| *name).chain([TERRAFORM_MODULE]).chain(pinned);
-    let remedy = match nearest(kind, known) {
-        Some(suggestion) => format!("did you mean `{suggestion}`?"),
-        None => format!("use `{TERRAFORM_MODULE}`, or pin a plugin: --plugin {kind}=PATH"),
-    };
-    section.error("type", "unknown_kind", message, &remedy);
+    match nearest(kind, known) {
+        Some(suggestion) => {
+            section.error(
+                "type",
+                "unknown_kind",
+                message,
+                &format!("did you mean `{suggestion}`?"),
+            );
+        }
+        // Only a server knows the published plugins.
+        None => {
+            let remedy = format!(
+                "use `{TERRAFORM_MODULE}`, or publish a plugin of this name: stead plugins push stead-plugin-{kind}"
+            );
+            section.warning("type", "unknown_kind", message, &remedy);
+        }
+    }
 }

@@ -99,7 +99,10 @@ fn an_app_without_its_plugin_is_rejected_with_a_remedy() {
     let findings = read(&bundle(&app, &[])).unwrap_err();
     let error = findings.iter().find(|finding| finding.file == "components/archive.toml").unwrap();
     assert_eq!(error.message, "unknown component type `files`");
-    assert_eq!(error.remedy, "use `terraform_module`, or pin a plugin: --plugin files=PATH");
+    assert_eq!(
+        error.remedy,
+        "use `terraform_module`, or publish a plugin of this name: stead plugins push stead-plugin-files"
+    );
 }
 
 #[test]

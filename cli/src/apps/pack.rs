@@ -7,7 +7,8 @@ use std::{
 use app_config::{
     Severity, Tree, model,
     modules::{self, Local},
-    read, survey,
+    read_with, survey,
+    tree::PluginPin,
 };
 use bytes::Bytes;
 use schemas::{
@@ -31,7 +32,11 @@ pub(crate) struct Packed {
 }
 
 /// Reads the directory, adds the modules, checks the result, and packs the bundle.
-pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
+/// `published` returns the newest published plugins, if a component needs one.
+pub(crate) async fn pack(
+    source: &Source,
+    published: impl AsyncFnOnce() -> Result<Vec<PluginPin>, Failure>,
+) -> Result<Packed, Failure> {
     let name = app_name(source)?;
     let mut app = directory::read(&source.dir)?;
     let mut pins = Vec::new();
@@ -41,6 +46,14 @@ pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
     let mut reading = survey(&app, &pins);
     if source.allow_remote && remote::fetch_all(&reading.remotes, &mut app).await? {
         reading = survey(&app, &pins);
+    }
+    // The server resolves published plugins. Here they only take part in the checks.
+    let is_pinned = |name: &str| pins.iter().any(|pin| pin.name == name);
+    let mut available = Vec::new();
+    if reading.config.plugin_types().into_iter().any(|kind| !is_pinned(kind)) {
+        available = published().await?;
+        available.retain(|plugin| !is_pinned(&plugin.name));
+        reading = survey(&app, &[pins.as_slice(), &available].concat());
     }
     if reading.has_errors() {
         return Err(invalid_config(&name, &reading.diagnostics));
@@ -61,7 +74,7 @@ pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
     }
     let too = |e: app_config::TreeError| Failure::Usage(e.to_string());
     let bundle = Tree::bundle(&app, &sources, &pins).map_err(too)?;
-    let diagnostics = match read(&bundle) {
+    let diagnostics = match read_with(&bundle, &available) {
         Ok((_, warnings)) => warnings,
         Err(findings) => return Err(invalid_config(&name, &findings)),
     };

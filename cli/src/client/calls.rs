@@ -5,6 +5,7 @@ mod audit;
 mod builds;
 mod installs;
 mod jobs;
+mod plugins;
 mod projections;
 mod runners;
 mod runs;

@@ -1,5 +1,5 @@
 use super::PublishedComponent;
-use crate::digest::Digest;
+use crate::{digest::Digest, plugin::PinnedPlugin};
 
 /// Command that the aggregate may reject.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,5 +13,7 @@ pub enum AppCommand {
         bundle: Digest,
         /// All components of the config version.
         components: Vec<PublishedComponent>,
+        /// Published plugins that the config version uses.
+        plugins: Vec<PinnedPlugin>,
     },
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     digest::Digest,
     ids::{BuildId, ComponentId},
+    plugin::PinnedPlugin,
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
@@ -27,6 +28,9 @@ pub struct Published {
     pub bundle: Digest,
     /// All components of the version.
     pub components: Vec<PublishedComponent>,
+    /// Published plugins that the version uses. The bundle can pin other plugins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plugins: Vec<PinnedPlugin>,
 }
 
 /// Component in one config version.

@@ -112,6 +112,7 @@ impl HistoryBuilder {
             | DomainEvent::Component(..)
             | DomainEvent::Enrolment(..)
             | DomainEvent::Name(..)
+            | DomainEvent::Plugin(..)
             | DomainEvent::Runner(..)
             | DomainEvent::Subject(..) => None,
         };

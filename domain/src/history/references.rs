@@ -28,6 +28,7 @@ pub fn references(event: &RecordedEvent) -> Vec<StreamId> {
         | DomainEvent::Enrolment(..)
         | DomainEvent::Job(..)
         | DomainEvent::Name(..)
+        | DomainEvent::Plugin(..)
         | DomainEvent::Runner(..)
         | DomainEvent::Subject(..) => vec![],
     }

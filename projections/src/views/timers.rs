@@ -139,6 +139,7 @@ impl Projection for Timers {
             | DomainEvent::Enrolment(..)
             | DomainEvent::Install(..)
             | DomainEvent::Name(..)
+            | DomainEvent::Plugin(..)
             | DomainEvent::Runner(..)
             | DomainEvent::Subject(..) => vec![],
         }
@@ -156,6 +157,7 @@ impl Projection for Timers {
             | DomainEvent::Enrolment(..)
             | DomainEvent::Install(..)
             | DomainEvent::Name(..)
+            | DomainEvent::Plugin(..)
             | DomainEvent::Runner(..)
             | DomainEvent::Subject(..) => {}
         }

@@ -182,7 +182,7 @@ async fn an_app_is_found_by_its_name_with_its_last_version() {
     let views = Projections::start(&log).await.unwrap();
     let (now, app) = (now(&log), AppId(ulid(1)));
     handle::<App>(&log, app, now, AppCommand::Create { name: "shop".into() }).await;
-    let publish = AppCommand::Publish { bundle: digest(1), components: vec![] };
+    let publish = AppCommand::Publish { bundle: digest(1), components: vec![], plugins: vec![] };
     let published = handle::<App>(&log, app, now, publish).await;
 
     views.wait_for(published.last, LONG).await.unwrap();

@@ -147,8 +147,16 @@ impl Noise {
 
 fn is_first(event_type: &str) -> bool {
     let verb = event_type.split_once('.').unwrap().1;
-    let firsts =
-        ["queued", "created", "requested", "defined", "issued", "enrolled", "principal_added"];
+    let firsts = [
+        "queued",
+        "created",
+        "requested",
+        "defined",
+        "issued",
+        "enrolled",
+        "principal_added",
+        "published",
+    ];
     firsts.contains(&verb)
 }
 
@@ -163,6 +171,7 @@ fn stream(kind: &str, n: u128) -> StreamId {
         "install" => "ins_",
         "job" => "job_",
         "name" => "install/",
+        "plugin" => "plugin",
         "run" => "run_",
         "runner" => "rnr_",
         other => panic!("unknown aggregate {other}"),

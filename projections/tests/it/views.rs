@@ -262,7 +262,7 @@ async fn a_repaired_row_stays_repaired() {
     let append = async |role: Role, bundle: &str| {
         handle::<Access>(&log, ann, now, AccessCommand::GrantRole { role }).await;
         let bundle = format!("sha256:{bundle:0>64}").parse().unwrap();
-        let publish = AppCommand::Publish { bundle, components: vec![] };
+        let publish = AppCommand::Publish { bundle, components: vec![], plugins: vec![] };
         handle::<App>(&log, shop, now, publish).await;
         views.wait_for(log.position(), LONG).await.unwrap();
     };

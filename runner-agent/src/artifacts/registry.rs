@@ -39,8 +39,7 @@ pub async fn pull(
     if layout.complete(digest) {
         return Ok(layout.manifest(digest)?);
     }
-    let from = format!("{repository}/manifests/{digest}");
-    fetch(registry, layout, &from, digest, MANIFEST_LIMIT).await?;
+    pull_manifest(registry, layout, repository, digest).await?;
     let manifest = layout.manifest(digest)?;
     for blob in manifest.blobs() {
         if !layout.has(&blob.digest) {
@@ -49,6 +48,20 @@ pub async fn pull(
     }
     layout.add_to_index(repository, digest)?;
     Ok(manifest)
+}
+
+/// Pulls one image manifest or index into the layout, without the blobs that it names.
+///
+/// # Errors
+/// The errors of [`pull`].
+pub async fn pull_manifest(
+    registry: &Registry,
+    layout: &Layout,
+    repository: &str,
+    digest: &Digest,
+) -> Result<(), ArtifactError> {
+    let from = format!("{repository}/manifests/{digest}");
+    fetch(registry, layout, &from, digest, MANIFEST_LIMIT).await
 }
 
 /// Pulls one blob of at most `limit` bytes into the layout.
@@ -212,7 +225,11 @@ fn request(registry: &Registry, method: Method, path: &str) -> RequestBuilder {
     let url = format!("{}/v2/{path}", registry.base_url);
     registry.http.request(method, url).bearer_auth(&registry.token).header(
         header::ACCEPT,
-        format!("{}, application/octet-stream;q=0.9", MediaType::ImageManifest),
+        format!(
+            "{}, {}, application/octet-stream;q=0.9",
+            MediaType::ImageManifest,
+            MediaType::ImageIndex
+        ),
     )
 }
 

@@ -110,6 +110,10 @@ pub(crate) struct Run {
     /// runner
     #[arg(long, conflicts_with = "policy")]
     pub(crate) no_policy: bool,
+    /// Public key of a publisher whose plugins this runner executes; may be repeated. The runner records
+    /// the key
+    #[arg(long, value_name = "KEY", value_parser = crate::policy::publishers::parse)]
+    pub(crate) plugin_publisher: Vec<String>,
     /// Directory of stead-plugin-<name> executables [default: directory of stead-runner]
     #[arg(long, value_name = "DIR")]
     pub(crate) plugin_dir: Option<PathBuf>,

@@ -53,7 +53,7 @@ pub(crate) async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Hal
 
 /// Returns a blob that matches its digest. Moves a damaged blob to quarantine and pulls it again.
 /// Otherwise its artifact would stay unusable on this runner.
-async fn verified(
+pub(crate) async fn verified(
     work: &Work<'_>,
     layout: &Layout,
     (repository, digest, limit): (&str, &Digest, u64),
@@ -140,7 +140,8 @@ fn artifact_dir(work: &Work<'_>, index: usize) -> PathBuf {
     }
 }
 
-async fn or_cancelled<T>(
+/// Waits for a transfer, or until the job is cancelled.
+pub(crate) async fn or_cancelled<T>(
     work: &Work<'_>,
     doing: impl Future<Output = Result<T, ArtifactError>>,
 ) -> Result<T, Halt> {
@@ -151,7 +152,7 @@ async fn or_cancelled<T>(
     }
 }
 
-fn layout_error(error: LayoutError) -> Halt {
+pub(crate) fn layout_error(error: LayoutError) -> Halt {
     match error {
         LayoutError::Io { context, reason } => PluginError::Io { context, source: reason }.into(),
         other @ (LayoutError::TooLarge { .. }

@@ -28,6 +28,10 @@ pub(super) fn screen(request: &ApprovalRequest) -> String {
     if let Some(digest) = &manifest.plugin.digest {
         line("plugin", &digest.to_string());
     }
+    if let Some(artifact) = &manifest.plugin.artifact {
+        line("plugin", &artifact.digest.to_string());
+        line("publisher", &sanitize(&artifact.publisher));
+    }
     for artifact in &manifest.artifacts {
         line("artifact", &format!("{}@{}", artifact.repository, artifact.digest));
     }

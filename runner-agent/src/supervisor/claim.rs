@@ -6,6 +6,7 @@ use domain::ids::{ExecutionId, JobId};
 use reqwest::Method;
 use schemas::{
     keys::KeyList,
+    manifest::Manifest,
     runner::{Claim, Claimed, JobKind, RefusedBy, SessionOpened},
 };
 use tokio::time::{Instant, sleep};
@@ -21,7 +22,7 @@ use crate::{
     client::{ApiRequest, ApiResponse},
     disable, host, ids,
     journal::JournalEvent,
-    policy::{Policy, Refusal},
+    policy::{Policy, Refusal, publishers},
     shim::order::CancelOrder,
     tasks,
     witness::{Expected, LogRejection, Verified},
@@ -239,7 +240,7 @@ async fn authorize(
     let written = agent.journal.write(JournalEvent::Checkpoint { note });
     written.and_then(|()| agent.journal.write(verified_event)).map_err(journal_refusal)?;
     let policy = policy(agent)?;
-    policy.allows(manifest, host::now())?;
+    allows(agent, &policy, manifest)?;
     spawn::veto(&policy, &verified, spawn::VETO_TIMEOUT).await?;
     Ok((verified, policy))
 }
@@ -248,6 +249,16 @@ async fn authorize(
 fn policy(agent: &Agent) -> Result<Policy, Refusal> {
     Policy::current(&agent.data)
         .map_err(|error| Refusal::policy("policy_unreadable", error.to_string()))
+}
+
+/// Checks the policy, and the publisher of a published plugin.
+fn allows(agent: &Agent, policy: &Policy, manifest: &Manifest) -> Result<(), Refusal> {
+    policy.allows(manifest, host::now())?;
+    let recorded = publishers::recorded(&agent.data).map_err(|error| {
+        let detail = format!("cannot read the recorded publishers of plugins: {error}");
+        Refusal::policy("policy_unreadable", detail)
+    })?;
+    policy.allows_publisher(manifest, &recorded)
 }
 
 fn journal_refusal(error: std::io::Error) -> Refusal {
@@ -267,7 +278,7 @@ pub(super) async fn reauthorize(
         ));
     }
     let policy = policy(agent)?;
-    policy.allows(&verified.manifest, host::now())?;
+    allows(agent, &policy, &verified.manifest)?;
     spawn::veto(&policy, &verified, spawn::VETO_TIMEOUT).await?;
     Ok((verified, policy))
 }

@@ -107,7 +107,7 @@ fn prune_artifacts(agent: &Agent, open: &BTreeSet<ExecutionId>) -> anyhow::Resul
 
 /// Returns the artifacts that open jobs use.
 fn artifacts_of(data: &Data, open: &BTreeSet<ExecutionId>) -> io::Result<BTreeSet<Digest>> {
-    let mut used = BTreeSet::new();
+    let (mut used, layout) = (BTreeSet::new(), Layout::new(data.path("artifacts")));
     for execution in open {
         let manifest = match fs::read(data.job(*execution).manifest()) {
             // The job was claimed and not started, so nothing was pulled for it.
@@ -116,6 +116,14 @@ fn artifacts_of(data: &Data, open: &BTreeSet<ExecutionId>) -> io::Result<BTreeSe
         };
         let manifest: Manifest = serde_json::from_slice(&manifest)?;
         used.extend(manifest.artifacts.into_iter().map(|artifact| artifact.digest));
+        if let Some(plugin) = manifest.plugin.artifact {
+            // The index is not pulled yet, or one of its manifests is the plugin of this host.
+            let index = layout.platform_index(&plugin.digest).ok();
+            used.extend(
+                index.iter().flat_map(|index| index.manifests()).map(|(_, m)| m.digest.clone()),
+            );
+            used.insert(plugin.digest);
+        }
     }
     Ok(used)
 }

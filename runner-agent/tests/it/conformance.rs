@@ -6,6 +6,7 @@ mod actions;
 mod external;
 mod full_disk;
 mod older_state;
+mod published;
 mod scenario;
 mod subjects;
 mod terraform;

@@ -34,7 +34,7 @@ impl Role {
                  subjects"
             }
             Role::Viewer => {
-                "Read apps, builds, changes, installs, jobs (with their logs), runners and runs (with their plans)"
+                "Read apps, builds, changes, installs, jobs (with their logs), plugins, runners and runs (with their plans)"
             }
         }
     }

@@ -92,7 +92,7 @@ fn is_response_of(route: &str, response: &Value) -> bool {
             parses_as::<EnrolmentIssued>(response)
         }
         // These responses contain more than their events.
-        "/v1/apps/{app}/sync" | "/v1/builds/{build}/retry" => false,
+        "/v1/apps/{app}/sync" | "/v1/builds/{build}/retry" | "/v1/plugins/{plugin}" => false,
         _ => parses_as::<ChangeResult>(response),
     }
 }

@@ -27,7 +27,7 @@ pub(super) async fn deploy_desired_state(started: &Started, id: InstallId) {
     let install = app.engine.load::<Install>(id).await.unwrap();
     let of = app.engine.load::<AppState>(install.app.unwrap()).await.unwrap();
     let version = published(&of, install.config_version).unwrap().clone();
-    let config = app.configs.get(&app.pool, &version.bundle).await.unwrap();
+    let config = app.configs.get(&app.pool, &version).await.unwrap();
     let inputs = resolved_inputs(&config, &install.inputs).unwrap();
     let given = desired::InstallValues {
         inputs: &inputs,

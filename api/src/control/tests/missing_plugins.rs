@@ -69,7 +69,7 @@ async fn component_without_a_plugin_is_displayed_but_not_deployed() {
     let (reason, detail) = wait_for_step(app, run, failed).await;
     assert_eq!(reason, StepFailure::RenderFailed);
     assert!(detail.contains("cannot deploy `front`: the plugin `helm_chart`"), "{detail}");
-    assert!(detail.contains("--plugin helm_chart=PATH"), "{detail}");
+    assert!(detail.contains("stead plugins push stead-plugin-helm_chart"), "{detail}");
     let over = wait_for(async || app.engine.load::<Run>(run).await.unwrap().outcome).await;
     assert_eq!(over, Outcome::Failed);
     wait_for(async || {

@@ -13,6 +13,7 @@ use domain::{
     install::Install,
     job::Job,
     name::Name,
+    plugin::Plugin,
     run::Run,
     runner::Runner,
     subject::{Subject, SubjectId},
@@ -27,7 +28,7 @@ use crate::{
 };
 
 /// Aggregate types that have streams.
-pub(super) const AGGREGATE_TYPES: [&str; 11] = [
+pub(super) const AGGREGATE_TYPES: [&str; 12] = [
     AppState::NAME,
     Install::NAME,
     Component::NAME,
@@ -38,6 +39,7 @@ pub(super) const AGGREGATE_TYPES: [&str; 11] = [
     Access::NAME,
     Enrolment::NAME,
     Name::NAME,
+    Plugin::NAME,
     Subject::NAME,
 ];
 
@@ -67,6 +69,7 @@ pub(super) async fn parse_stream(app: &App, text: &str) -> Result<StreamId, Prob
         Access::NAME => by_id::<Access, PrincipalId>(id),
         Enrolment::NAME => by_id::<Enrolment, TokenId>(id),
         Name::NAME => Ok(StreamId::of::<Name>(id)),
+        Plugin::NAME => Ok(StreamId::of::<Plugin>(id)),
         Subject::NAME => by_id::<Subject, SubjectId>(id),
         other => Err(Problem::not_found(format!("the aggregate type {other:?}"))),
     }
@@ -97,6 +100,7 @@ pub(super) async fn as_of(app: &App, stream: &StreamId, position: u64) -> Result
         Access::NAME => fold::<Access>(app, id, position).await,
         Enrolment::NAME => fold::<Enrolment>(app, id, position).await,
         Name::NAME => fold::<Name>(app, id, position).await,
+        Plugin::NAME => fold::<Plugin>(app, id, position).await,
         Subject::NAME => fold::<Subject>(app, id, position).await,
         other => Err(Problem::not_found(format!("the aggregate type {other:?}"))),
     }

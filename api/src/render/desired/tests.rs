@@ -35,7 +35,8 @@ fn published(app: &AppConfig) -> Published {
         build: BuildId(Ulid(at as u128)),
         name,
     });
-    Published { config_version: 1, bundle: digest.clone(), components: components.collect() }
+    let (bundle, components) = (digest.clone(), components.collect());
+    Published { config_version: 1, bundle, components, plugins: vec![] }
 }
 
 /// Actual state after a deploy of the desired state.
@@ -144,7 +145,7 @@ fn changed_input_plans_its_readers_and_dependents_in_real_apps() {
         // If a template iterates over all inputs or components, its text does not show which ones
         // it reads.
         let graph = app_config::graph(&app);
-        let config = Config { app, graph, warnings, tree: bytes };
+        let config = Config { app, graph, warnings, tree: bytes, plugins: vec![] };
         if config
             .graph
             .components

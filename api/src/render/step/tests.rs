@@ -87,7 +87,7 @@ fn context(files: &[(&str, &str)]) -> StepContext {
         let file = app_config::File { bytes: text.as_bytes().to_vec(), executable: false };
         tree.insert(path, file).unwrap();
     }
-    let config = crate::configs::read(&tree.encode().unwrap()).unwrap();
+    let config = crate::configs::read(&tree.encode().unwrap(), vec![]).unwrap();
     let (run, install) = (RunId(Ulid::new()), InstallId(Ulid::new()));
     let request = Request {
         install,

@@ -111,8 +111,8 @@ pub const KINDS: &[Kind] = &[
         per: Per::Reader,
         code: "no_plugin",
         what: "type `{}`",
-        behavior: "the component is published and shown, but its deploy is rejected until a plugin for the type is pinned",
-        remedy: "use a `terraform_module`, or your own plugin: --plugin {}=PATH",
+        behavior: "the component is published and shown, but its deploy is rejected unless a plugin for the type is published or pinned",
+        remedy: "use a `terraform_module`, or publish a plugin before the sync: stead plugins push stead-plugin-{}",
         is_secret: false,
     },
     Kind {

@@ -31,55 +31,73 @@ fn main() -> io::Result<()> {
     let requests = listen(cancelled.clone());
     // The channel closes with standard input, when the runner no longer needs the plugin.
     while let Ok(request) = requests.recv() {
-        let response = request.and_then(|request| {
-            respond(&request.call, &cancelled)
-                .map(|value| (request.id, value))
-                .map_err(|refusal| (request.id, refusal))
-        });
-        match response {
-            Ok((id, value)) => {
-                protocol::send(&json!({ "type": "result", "id": id, "value": value }))?
+        let (id, call) = match request {
+            Ok(Request { id, call }) => (id, call),
+            Err(refusal) => {
+                protocol::refuse(0, &refusal)?;
+                continue;
             }
-            Err((id, refusal)) => protocol::refuse(id, &refusal)?,
+        };
+        // A long value of these calls can be a file.
+        let work_dir = match &call {
+            Call::Plan { parameters, .. } | Call::Outputs(parameters) => {
+                Some(parameters.work_dir.clone())
+            }
+            Call::Describe { .. }
+            | Call::Health(_)
+            | Call::Preflight(_)
+            | Call::Build(_)
+            | Call::State(_)
+            | Call::Apply { .. }
+            | Call::Destroy { .. }
+            | Call::Cancel { .. }
+            | Call::Unknown => None,
+        };
+        match respond(call, &cancelled) {
+            Ok(value) => protocol::respond(id, &value, work_dir.as_deref())?,
+            Err(refusal) => protocol::refuse(id, &refusal)?,
         }
     }
     Ok(())
 }
 
-fn respond(call: &Call, cancelled: &AtomicBool) -> Result<Value, Refusal> {
+fn respond(call: Call, cancelled: &AtomicBool) -> Result<Value, Refusal> {
     match call {
-        Call::Describe { .. } => Ok(json!({
-            "protocol": protocol::VERSION,
+        Call::Describe { protocol, protocols } => Ok(json!({
+            "protocol": protocol::common_version(protocol, &protocols)?,
             "name": "files",
             "version": env!("CARGO_PKG_VERSION"),
             "kinds": ["build", "plan", "apply"],
         })),
-        Call::Health(parameters) => plan::desired_files(parameters).map(|_| json!({})),
-        Call::Build(parameters) => {
-            plan::desired_files(parameters).map(|files| json!({ "files": files.len() }))
+        Call::Health(parameters) => {
+            plan::desired_files(&parameters.with_inputs()?).map(|_| json!({}))
         }
-        Call::State(parameters) => Ok(json!(state::load(parameters)?.id())),
-        Call::Plan { parameters, plan_file } => plan::make(parameters, plan_file),
+        Call::Preflight(parameters) => Ok(json!({ "checks": [plan::root_check(&parameters)] })),
+        Call::Build(parameters) => plan::desired_files(&parameters.with_inputs()?)
+            .map(|files| json!({ "files": files.len() })),
+        Call::State(parameters) => Ok(json!(state::load(&parameters)?.id())),
+        Call::Plan { parameters, plan_file } => plan::make(&parameters.with_inputs()?, &plan_file),
         Call::Apply { parameters, plan_file, state }
         | Call::Destroy { parameters, plan_file, state } => {
-            apply::apply(parameters, plan_file, state, cancelled).map(|()| json!({}))
+            apply::apply(&parameters, &plan_file, &state, cancelled).map(|()| json!({}))
         }
         Call::Outputs(parameters) => {
-            Ok(json!({ "outputs": state::load(parameters)?.outputs(parameters) }))
+            Ok(json!({ "outputs": state::load(&parameters)?.outputs(&parameters) }))
         }
         // The reader thread has already handled the cancel.
         Call::Cancel { .. } => Ok(json!({})),
+        Call::Unknown => Err(Refusal::Unsupported),
     }
 }
 
 /// Receives requests in order. A cancel takes effect while another request is being handled.
-fn listen(cancelled: Arc<AtomicBool>) -> mpsc::Receiver<Result<Request, (u64, Refusal)>> {
+fn listen(cancelled: Arc<AtomicBool>) -> mpsc::Receiver<Result<Request, Refusal>> {
     let (sender, receiver) = mpsc::channel();
     #[expect(clippy::disallowed_methods, reason = "the receiver notices the end of the thread")]
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
             let request = serde_json::from_str::<Request>(&line)
-                .map_err(|e| (0, Refusal::Refused(format!("invalid call: {e}"))));
+                .map_err(|e| Refusal::Refused(format!("invalid call: {e}")));
             if let Ok(Request { call: Call::Cancel { .. }, .. }) = &request {
                 cancelled.store(true, Ordering::SeqCst);
             }

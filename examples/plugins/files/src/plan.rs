@@ -71,6 +71,25 @@ pub fn desired_files(parameters: &Parameters) -> Result<BTreeMap<String, Vec<u8>
     Ok(files)
 }
 
+/// Checks that the directory of the files can be created where the customer wants it.
+pub fn root_check(parameters: &Parameters) -> Value {
+    let root = state::root(parameters);
+    let existing = root.ancestors().find(|dir| dir.exists());
+    match existing.filter(|dir| dir.is_dir()) {
+        Some(dir) => json!({
+            "check": "root", "status": "ok", "message": format!("{} exists", dir.display()),
+        }),
+        None => json!({
+            "check": "root",
+            "status": "failed",
+            "message": format!(
+                "cannot create {}: it is below a file; set STEAD_FILES_ROOT to a directory",
+                root.display()
+            ),
+        }),
+    }
+}
+
 fn collect(
     root: &Path,
     below: &Path,

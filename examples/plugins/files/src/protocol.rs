@@ -2,14 +2,29 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub const VERSION: u32 = 1;
+use crate::state;
+
+/// Versions of the protocol that this plugin supports.
+const VERSIONS: [u32; 2] = [1, 2];
+/// Maximum length of a message, including its newline.
+const MESSAGE_LIMIT: usize = 1 << 20;
+
+/// Returns the highest version that the runner also supports. A runner of version 1 offers only
+/// `protocol`.
+pub fn common_version(protocol: u32, protocols: &[u32]) -> Result<u32, Refusal> {
+    let is_offered = |version: &u32| *version == protocol || protocols.contains(version);
+    VERSIONS.into_iter().filter(is_offered).max().ok_or_else(|| {
+        Refusal::Refused(format!("this plugin supports the protocol versions {VERSIONS:?} only"))
+    })
+}
 
 #[derive(Deserialize)]
 pub struct Request {
@@ -21,8 +36,13 @@ pub struct Request {
 #[derive(Deserialize)]
 #[serde(tag = "call", rename_all = "snake_case")]
 pub enum Call {
-    Describe {},
+    Describe {
+        protocol: u32,
+        #[serde(default)]
+        protocols: Vec<u32>,
+    },
     Health(Parameters),
+    Preflight(Parameters),
     Build(Parameters),
     State(Parameters),
     Plan {
@@ -44,6 +64,9 @@ pub enum Call {
     },
     Outputs(Parameters),
     Cancel {},
+    /// Optional call that this plugin does not implement.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Parameters of every call about a component.
@@ -51,9 +74,37 @@ pub enum Call {
 pub struct Parameters {
     pub component: String,
     pub operation: Operation,
+    #[serde(default)]
     pub inputs: Inputs,
+    /// File with inputs that are too long for a message.
+    #[serde(default)]
+    inputs_file: Option<FileRef>,
     pub source_dir: PathBuf,
     pub state_dir: PathBuf,
+    pub work_dir: PathBuf,
+}
+
+impl Parameters {
+    /// Reads the inputs from their file, if they are in a file.
+    pub fn with_inputs(mut self) -> Result<Self, Refusal> {
+        if let Some(file) = self.inputs_file.take() {
+            let content = fs::read(&file.path).context("read the inputs")?;
+            if state::digest(&content) != file.digest {
+                return Err(Refusal::Refused("the file of the inputs has another digest".into()));
+            }
+            self.inputs = serde_json::from_slice(&content)
+                .map_err(|why| Refusal::Refused(format!("invalid inputs: {why}")))?;
+        }
+        Ok(self)
+    }
+}
+
+/// File in the work directory that replaces a part of a message.
+#[derive(Serialize, Deserialize)]
+struct FileRef {
+    path: PathBuf,
+    digest: String,
+    size_bytes: u64,
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq)]
@@ -63,7 +114,7 @@ pub enum Operation {
     Destroy,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 pub struct Inputs {
     #[serde(default)]
     pub vars: BTreeMap<String, String>,
@@ -97,6 +148,8 @@ pub enum Refusal {
     Refused(String),
     #[error("{0}")]
     Stale(String),
+    #[error("this plugin does not implement the call")]
+    Unsupported,
     #[error("cancelled before all changes were applied")]
     Cancelled,
     #[error("cannot {0}: {1}")]
@@ -108,6 +161,7 @@ impl Refusal {
         match self {
             Refusal::Refused(_) => "refused",
             Refusal::Stale(_) => "plan_stale",
+            Refusal::Unsupported => "unsupported",
             Refusal::Cancelled => "cancelled",
             Refusal::Disk(..) => "failed",
         }
@@ -119,6 +173,21 @@ pub fn send(message: &Value) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{message}")?;
     out.flush()
+}
+
+/// Writes a result. A value that is too long for a message goes to a file in the work directory.
+pub fn respond(id: u64, value: &Value, work_dir: Option<&Path>) -> io::Result<()> {
+    let text = serde_json::to_vec(value)?;
+    match work_dir {
+        Some(dir) if text.len() > MESSAGE_LIMIT / 2 => {
+            let path = dir.join(format!("value-{id}.json"));
+            state::replace(&path, &text)?;
+            let (digest, size_bytes) = (state::digest(&text), text.len() as u64);
+            let file = FileRef { path, digest, size_bytes };
+            send(&json!({ "type": "result", "id": id, "value_file": file }))
+        }
+        _ => send(&json!({ "type": "result", "id": id, "value": value })),
+    }
 }
 
 /// Writes a refusal as the response.

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use super::test_runner::{JobSpec, TestRunner, wait_until_ended};
 
 fn spec(steps: Value) -> JobSpec {
-    let plugin = PluginRef { name: "action".into(), version: "1".into(), digest: None };
+    let plugin =
+        PluginRef { name: "action".into(), version: "1".into(), digest: None, artifact: None };
     let inputs = json!({ "action": "check", "trigger": "manual", "steps": steps });
     JobSpec { kind: JobKind::Action, plugin, artifacts: vec![], inputs, plan: None, state: None }
 }

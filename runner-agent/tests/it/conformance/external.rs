@@ -49,7 +49,7 @@ async fn an_executable_of_another_digest_is_never_started() {
 
     spec.plugin.digest = None;
     let (result, _) = runner.job(&spec).await;
-    assert!(result.unwrap_err().to_string().contains("has no digest"));
+    assert!(result.unwrap_err().to_string().contains("no digest of an executable"));
 }
 
 #[tokio::test]
@@ -86,9 +86,9 @@ async fn protocol_errors_are_named() {
         ("echo hello", "cannot parse a message: expected value"),
         ("exit 3", "it ended before it responded to describe: exit status: 3"),
         (
-            "echo '{\"type\":\"result\",\"id\":1,\"value\":{\"protocol\":2,\"name\":\"odd\",\
+            "echo '{\"type\":\"result\",\"id\":1,\"value\":{\"protocol\":3,\"name\":\"odd\",\
              \"version\":\"1\",\"kinds\":[]}}'",
-            "it uses protocol 2, but this runner uses 1",
+            "it uses protocol 3, but this runner uses 1 and 2",
         ),
         (
             "echo '{\"type\":\"error\",\"id\":1,\"code\":\"tool_missing\",\"message\":\"no kubectl\"}'",
@@ -163,6 +163,41 @@ async fn a_stale_plan_after_the_apply_is_a_failure_of_the_plugin() {
             assert_eq!(why, "it refused to read the outputs: serial 2")
         }
         other => panic!("{other:?} {:?}", record.lines),
+    }
+}
+
+/// A plugin may implement no optional call. Deferred checks do not stop the plan.
+#[tokio::test]
+async fn a_preflight_can_be_unsupported_or_deferred() {
+    let script = |response: &str| {
+        format!(
+            r#"while read -r line; do
+  id=$(printf '%s' "$line" | sed 's/^{{"id":\([0-9]*\),.*/\1/')
+  value=null
+  case $line in
+    *'"call":"describe"'*)
+      case $line in *'"protocol":1,"protocols":[1,2]'*) ;; *) exit 9 ;; esac
+      value='{{"protocol":2,"name":"odd","version":"1","kinds":["plan","apply"]}}' ;;
+    *'"call":"preflight"'*) printf '{response}\n' "$id"; continue ;;
+    *'"call":"state"'*) value='{{}}' ;;
+    *'"call":"plan"'*)
+      echo all > "$(printf '%s' "$line" | sed 's/.*"plan_file":"\([^"]*\)".*/\1/')"
+      value='{{"noop":false,"add":0,"change":1,"destroy":0,"resources":[{{"address":"a","action":"adopt"}}]}}' ;;
+  esac
+  printf '{{"type":"result","id":%s,"value":%s}}\n' "$id" "$value"
+done"#
+        )
+    };
+    let unsupported = r#"{"type":"error","id":%s,"code":"unsupported","message":"no"}"#;
+    let deferred = r#"{"type":"result","id":%s,"value":{"checks":[{"check":"cluster","status":"deferred","message":"the sandbox creates it"}]}}"#;
+    for (response, line) in
+        [(unsupported, "odd 1"), (deferred, "checked later: cluster: the sandbox creates it")]
+    {
+        let runner = TestRunner::new();
+        let (result, record) = runner.job(&odd_plugin(&runner, &script(response))).await;
+        assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
+        assert!(record.has(line), "{:?}", record.lines);
+        assert!(record.plan.unwrap().summary.to_string().contains("adopt"));
     }
 }
 

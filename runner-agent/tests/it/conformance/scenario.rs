@@ -8,7 +8,7 @@ use schemas::runner::{FailureReason, JobKind};
 use serde_json::{Value, json};
 
 use super::{
-    subjects::{Subject, files, terraform},
+    subjects::{Subject, files, files_v1, terraform},
     test_runner::{JobRecord, JobSpec, TestRunner},
 };
 
@@ -269,6 +269,64 @@ async fn an_external_plugin_applies_the_approved_plan() {
     let ledger = fixture.runner.at("ledger");
     // Two files were created, one was changed and two were removed. Each effect happened once.
     assert_eq!(fs::read_to_string(ledger).unwrap().lines().count(), 5);
+}
+
+#[tokio::test]
+async fn a_plugin_of_version_1_passes_the_scenario() {
+    let fixture = || {
+        let mut runner = TestRunner::new();
+        let subject = files_v1(&mut runner);
+        Fixture { runner, subject }
+    };
+    assert_applies_the_approved_plan(&fixture()).await;
+    assert_refuses_other_plans(&fixture()).await;
+    assert_refuses_a_missing_state(&fixture()).await;
+    let mut slow = fixture();
+    slow.runner.env.insert("STEAD_FILES_PAUSE_MS".into(), "30000".into());
+    let inputs = slow.inputs("one");
+    assert_stops_at_a_cancel(&slow, inputs).await;
+    let mut killed = fixture();
+    killed.runner.env.insert("STEAD_FILES_PAUSE_MS".into(), "30000".into());
+    let inputs = killed.inputs("one");
+    assert_not_applied_twice(&killed, inputs).await;
+}
+
+/// From version 2 on, inputs and results above the limit of a message are files. A plugin of version
+/// 1 gets a refusal.
+#[tokio::test]
+async fn large_inputs_and_results_are_files() {
+    let mut runner = TestRunner::new();
+    let subject = files(&mut runner);
+    let fixture = Fixture { runner, subject };
+    let long = "x".repeat(400);
+    let mut inputs = json!({ "component": "web", "operation": "apply", "vars": {} });
+    for n in 0..4_000 {
+        inputs["vars"][format!("file-{n}-{}", "n".repeat(150))] = json!(long);
+    }
+    assert!(inputs.to_string().len() > 2 << 20);
+    let plan = fixture.plan(inputs.clone()).await;
+    assert_eq!(plan.add, 4_001);
+    assert!(plan.summary.to_string().len() > 512 << 10, "the result is a file");
+
+    let mut runner = TestRunner::new();
+    let subject = files_v1(&mut runner);
+    let fixture = Fixture { runner, subject };
+    let (result, _) = fixture.runner.job(&fixture.spec(JobKind::Plan, inputs, None)).await;
+    let Err(PluginError::Refused(why)) = result else { panic!("{result:?}") };
+    assert!(why.contains("cannot send the call health to the plugin"), "{why}");
+}
+
+#[tokio::test]
+async fn a_failed_preflight_refuses_the_plan() {
+    let mut runner = TestRunner::new();
+    let subject = files(&mut runner);
+    fs::write(runner.at("account"), "a file").unwrap();
+    let fixture = Fixture { runner, subject };
+    let spec = fixture.spec(JobKind::Plan, fixture.inputs("one"), None);
+    let (result, record) = fixture.runner.job(&spec).await;
+    let Err(PluginError::Refused(why)) = result else { panic!("{result:?}") };
+    assert!(why.starts_with("root: cannot create ") && why.contains("STEAD_FILES_ROOT"), "{why}");
+    assert!(record.plan.is_none());
 }
 
 #[tokio::test]

@@ -32,7 +32,12 @@ pub fn terraform(runner: &mut TestRunner) -> Option<Subject> {
         return None;
     }
     runner.env.insert("PATH".into(), path);
-    let plugin = PluginRef { name: "terraform_module".into(), version: "1".into(), digest: None };
+    let plugin = PluginRef {
+        name: "terraform_module".into(),
+        version: "1".into(),
+        digest: None,
+        artifact: None,
+    };
     Some(Subject {
         plugin,
         artifact: runner.artifact(&[("main.tf", MODULE)]),
@@ -72,10 +77,19 @@ output "password" {
 
 /// Returns the example plugin, after building it.
 pub fn files(runner: &mut TestRunner) -> Subject {
+    files_of(runner, "stead-plugin-files")
+}
+
+/// Returns the frozen example plugin of version 1 of the contract, after building it.
+pub fn files_v1(runner: &mut TestRunner) -> Subject {
+    files_of(runner, "frozen-plugin-v1")
+}
+
+fn files_of(runner: &mut TestRunner, package: &str) -> Subject {
     runner.env.insert("STEAD_FILES_ROOT".into(), runner.at("account").display().to_string());
     runner.env.insert("STEAD_LEDGER".into(), runner.at("ledger").display().to_string());
     Subject {
-        plugin: runner.plugin("files", &files_binary()),
+        plugin: runner.plugin("files", &built(package)),
         artifact: runner.artifact(&[("static/robots.txt", "none")]),
         inputs: |text| json!({ "component": "web", "operation": "apply", "vars": { "motd.txt": text } }),
         deployed_value: |outputs| {
@@ -87,16 +101,16 @@ pub fn files(runner: &mut TestRunner) -> Subject {
     }
 }
 
-/// Builds `stead-plugin-files` of this workspace in the profile of this test.
-fn files_binary() -> PathBuf {
+/// Builds the executable of a package of this workspace in the profile of this test.
+fn built(package: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile_dir = test.parent().unwrap().parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--package", "stead-plugin-files", "--target-dir"]);
+    cargo.args(["build", "--quiet", "--package", package, "--target-dir"]);
     cargo.arg(profile_dir.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
     if profile_dir.ends_with("release") {
         cargo.arg("--release");
     }
-    assert!(cargo.status().unwrap().success(), "stead-plugin-files does not build");
-    profile_dir.join("stead-plugin-files")
+    assert!(cargo.status().unwrap().success(), "{package} does not build");
+    profile_dir.join(package)
 }

@@ -15,7 +15,12 @@ use super::{
 async fn a_missing_tool_is_refused_with_its_installation() {
     let mut runner = TestRunner::new();
     runner.env.insert("PATH".into(), "/nonexistent".into());
-    let plugin = PluginRef { name: "terraform_module".into(), version: "1".into(), digest: None };
+    let plugin = PluginRef {
+        name: "terraform_module".into(),
+        version: "1".into(),
+        digest: None,
+        artifact: None,
+    };
     let inputs = json!({ "component": "web", "operation": "apply" });
     let spec =
         JobSpec { kind: JobKind::Plan, plugin, artifacts: vec![], inputs, plan: None, state: None };

@@ -190,7 +190,8 @@ impl TestRunner {
         let bytes = fs::read(executable).unwrap();
         let path = self.at("plugins").join(format!("stead-plugin-{name}"));
         fs::write(path, &bytes).unwrap();
-        PluginRef { name: name.into(), version: "1".into(), digest: Some(sha256(&bytes)) }
+        let digest = Some(sha256(&bytes));
+        PluginRef { name: name.into(), version: "1".into(), digest, artifact: None }
     }
 
     pub async fn job(&self, spec: &JobSpec) -> (Result<Outcome, PluginError>, JobRecord) {

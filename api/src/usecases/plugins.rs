@@ -1,0 +1,204 @@
+//! Publication of plugins, and the choice of plugins for a config version.
+use std::collections::BTreeSet;
+
+use axum::body::Body;
+use bytes::Bytes;
+use domain::{
+    app::App as AppState,
+    digest::Digest,
+    name::Name,
+    plugin::{PinnedPlugin, Plugin, PluginCommand, PluginVersion},
+};
+use futures::FutureExt as _;
+use schemas::plugin::artifact::{
+    self, ARTIFACT_TYPE, ENVELOPE_LIMIT, ENVELOPE_TYPE, EXECUTABLE_LIMIT, EXECUTABLE_TYPE,
+    PluginStatement, is_platform, is_version, parse_publisher,
+};
+
+use crate::{
+    execute::{Call, Done},
+    problem::{Code, Problem},
+    registry::{ArtifactError, Repository},
+    state::App,
+};
+
+/// Maximum number of platforms of a plugin.
+const MAX_PLATFORMS: usize = 16;
+
+/// Parses the name of a plugin. Returns its repository.
+pub(crate) fn repository(name: &str) -> Result<Repository, Problem> {
+    if !domain::name::is_valid(name) || ["terraform_module", "action"].contains(&name) {
+        let detail = format!(
+            "{name:?} is not a valid plugin name: use lower-case letters, digits, - and _, at most {} characters, and \
+             no name of a built-in plugin",
+            domain::name::MAX_LENGTH
+        );
+        return Err(Problem::new(Code::Invalid, detail));
+    }
+    artifact::repository(name).parse().map_err(Problem::internal)
+}
+
+/// Publishes the artifact with this index, which must be stored, as a version of a plugin.
+pub(crate) async fn publish(
+    app: &App,
+    call: &Call,
+    name: &str,
+    digest: &Digest,
+    publisher: &str,
+) -> Result<Done<PluginVersion>, Problem> {
+    let version = verified(app, name, digest, publisher).await?;
+    let name = name.to_owned();
+    app.engine
+        .transact(call, move |unit| {
+            let (name, version) = (name.clone(), version.clone());
+            async move {
+                let publish = PluginCommand::Publish(version.clone());
+                unit.handle::<Plugin>(&name, publish).await?;
+                Ok(version)
+            }
+            .boxed()
+        })
+        .await
+}
+
+/// Stores the blobs of a plugin and publishes its artifact, given by the digest of the index and the
+/// public key of the publisher. Returns false if the artifact was published before.
+///
+/// # Errors
+/// A blob cannot be stored, or the artifact is not valid.
+pub async fn publish_packed(
+    app: &App,
+    call: &Call,
+    name: &str,
+    (digest, publisher): (&Digest, &str),
+    blobs: Vec<(Digest, Bytes)>,
+) -> Result<bool, Problem> {
+    let repository = repository(name)?;
+    let known = app.engine.load::<Plugin>(name).await?;
+    if known.versions.iter().any(|version| version.digest == *digest) {
+        return Ok(false);
+    }
+    for (digest, bytes) in blobs {
+        let stored = app.registry.store(&repository, &digest, Body::from(bytes)).await;
+        stored.map_err(|error| {
+            Problem::new(Code::Invalid, format!("cannot store the blob {digest}: {error}"))
+        })?;
+    }
+    Ok(publish(app, call, name, digest, publisher).await?.events > 0)
+}
+
+/// Verifies a stored artifact: its types, that it is complete, and each signed statement.
+async fn verified(
+    app: &App,
+    name: &str,
+    digest: &Digest,
+    publisher: &str,
+) -> Result<PluginVersion, Problem> {
+    let repository = repository(name)?;
+    let key = parse_publisher(publisher).ok_or_else(|| {
+        invalid("its publisher is not a public key of 64 hexadecimal digits".into())
+    })?;
+    let missing = |digest: &Digest| invalid(format!("the blob {digest} is not stored"));
+    let index = app.registry.platform_index(&repository, digest).await.map_err(unreadable)?;
+    let index = index.ok_or_else(|| missing(digest))?;
+    if index.artifact_type() != ARTIFACT_TYPE {
+        return Err(invalid(format!("its type is not {ARTIFACT_TYPE}")));
+    }
+    if index.manifests().is_empty() || index.manifests().len() > MAX_PLATFORMS {
+        return Err(invalid(format!("it must have 1 to {MAX_PLATFORMS} platforms")));
+    }
+    let mut size_bytes = app.registry.size(&repository, digest).await.unwrap_or_default();
+    let (mut version, mut platforms) = (None, Vec::new());
+    for (platform, entry) in index.manifests() {
+        let wrong = |why: String| invalid(format!("{platform}: {why}"));
+        let manifest = app.registry.manifest(&repository, &entry.digest).await;
+        let manifest = manifest.map_err(unreadable)?.ok_or_else(|| missing(&entry.digest))?;
+        let is_plugin = manifest.image().artifact_type().as_ref();
+        let is_plugin = is_plugin.is_some_and(|kind| kind.as_ref() == ARTIFACT_TYPE);
+        let [executable, envelope] = manifest.layers() else {
+            return Err(wrong("its manifest must have two layers".into()));
+        };
+        if !is_plugin
+            || executable.media_type.as_ref() != EXECUTABLE_TYPE
+            || envelope.media_type.as_ref() != ENVELOPE_TYPE
+        {
+            return Err(wrong("its manifest has other types than those of a plugin".into()));
+        }
+        for blob in manifest.blobs().chain([entry]) {
+            match app.registry.size(&repository, &blob.digest).await {
+                Some(size) if size == blob.size => size_bytes += size,
+                Some(_) => return Err(wrong(format!("the blob {} has another size", blob.digest))),
+                None => return Err(missing(&blob.digest)),
+            }
+        }
+        if executable.size > EXECUTABLE_LIMIT {
+            return Err(wrong(format!("its executable has more than {EXECUTABLE_LIMIT} bytes")));
+        }
+        let bytes = app.registry.small_blob(&repository, &envelope.digest, ENVELOPE_LIMIT).await;
+        let bytes = bytes.map_err(unreadable)?;
+        let bytes = bytes.ok_or_else(|| wrong("its envelope is too large".into()))?;
+        let statement =
+            PluginStatement::verify(&bytes, &key).map_err(|error| wrong(error.to_string()))?;
+        let first = version.get_or_insert_with(|| statement.version.clone());
+        let matches = statement.name == name
+            && statement.version == *first
+            && statement.platform == *platform
+            && statement.executable == executable.digest
+            && statement.size_bytes == executable.size;
+        if !matches || !is_version(&statement.version) || !is_platform(platform) {
+            return Err(wrong("the signed statement does not match the artifact".into()));
+        }
+        platforms.push(platform.clone());
+    }
+    let (name, digest) = (name.to_owned(), digest.clone());
+    let (version, publisher) = (version.unwrap_or_default(), publisher.to_owned());
+    Ok(PluginVersion { name, version, digest, size_bytes, platforms, publisher })
+}
+
+fn invalid(why: String) -> Problem {
+    Problem::new(
+        Code::Invalid,
+        format!("cannot publish the plugin: {why}; use `stead plugins push`"),
+    )
+}
+
+fn unreadable(error: ArtifactError) -> Problem {
+    match error {
+        ArtifactError::Layout(oci_layout::LayoutError::Manifest { digest, reason }) => {
+            invalid(format!("the blob {digest} is not valid: {reason}"))
+        }
+        ArtifactError::Layout(_)
+        | ArtifactError::Io { .. }
+        | ArtifactError::BodyEnded(_)
+        | ArtifactError::Manifest(_) => Problem::internal(error),
+    }
+}
+
+/// Returns the plugins for these component types. If the newest version of the app has the same
+/// bundle, it keeps its plugins. Otherwise each type uses the version that was published last.
+pub(crate) async fn resolve(
+    app: &App,
+    app_name: &str,
+    bundle: &Digest,
+    types: BTreeSet<String>,
+) -> Result<Vec<PinnedPlugin>, Problem> {
+    if types.is_empty() {
+        return Ok(vec![]);
+    }
+    let owner = app.engine.load::<Name>(domain::name::stream("app", app_name)).await?.owner;
+    let state = match owner {
+        Some(id) => app.engine.load::<AppState>(id).await?,
+        None => AppState::default(),
+    };
+    let same = state.latest().filter(|latest| latest.bundle == *bundle);
+    let mut pins = Vec::new();
+    for name in types {
+        let known = same.and_then(|latest| latest.plugins.iter().find(|pin| pin.name == name));
+        let pin = match known {
+            Some(pin) => Some(pin.clone()),
+            None => app.engine.load::<Plugin>(&name).await?.newest().map(PluginVersion::pin),
+        };
+        pins.extend(pin);
+    }
+    Ok(pins)
+}

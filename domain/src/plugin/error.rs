@@ -1,0 +1,11 @@
+use crate::digest::Digest;
+
+/// Reason to reject a plugin command.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum PluginError {
+    /// A published version never changes.
+    #[error(
+        "cannot publish the plugin {name}: its version {version} is published with the digest {digest}; raise the version of the plugin"
+    )]
+    OtherContent { name: String, version: String, digest: Digest },
+}

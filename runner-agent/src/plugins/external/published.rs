@@ -1,0 +1,130 @@
+//! Pulls a published plugin and verifies that a trusted publisher signed it.
+//!
+//! The policy has checked that this runner trusts the publisher that the manifest names. Here the
+//! signature proves that this publisher made the executable, for this name, version and platform.
+
+use std::{fs::File, io::Read};
+
+use domain::digest::Digest;
+use oci_layout::{ArtifactManifest, Blob, Layout, PlatformIndex};
+use schemas::{
+    manifest::PluginArtifact,
+    plugin::artifact::{
+        ARTIFACT_TYPE, ENVELOPE_LIMIT, ENVELOPE_TYPE, EXECUTABLE_LIMIT, EXECUTABLE_TYPE,
+        PluginStatement, host_platform, parse_publisher,
+    },
+};
+
+use crate::{
+    artifacts::{pull, pull_manifest},
+    host,
+    plugins::{
+        contract::{PluginError, Sink, Stream},
+        plugin::{Halt, IoContext, Work},
+        source::{layout_error, or_cancelled, verified},
+    },
+};
+
+/// Returns the verified executable for this platform, and its digest.
+pub(super) async fn executable(
+    work: &Work<'_>,
+    artifact: &PluginArtifact,
+    sink: &mut dyn Sink,
+) -> Result<(File, Digest), Halt> {
+    let plugin = &work.manifest.plugin;
+    let refused = |why: String| {
+        PluginError::Refused(format!(
+            "cannot use the plugin {} {}: {why}",
+            plugin.name, plugin.version
+        ))
+    };
+    let platform = host_platform().ok_or_else(|| {
+        refused(format!("plugins are not supported on {}", std::env::consts::ARCH))
+    })?;
+    let publisher = parse_publisher(&artifact.publisher)
+        .ok_or_else(|| refused("its publisher is not a public key".into()))?;
+    sink.phase("plugin");
+    let layout = Layout::new(&work.job.artifacts_dir);
+    let index = index(work, &layout, artifact).await?;
+    let entry = index.manifest_for(&platform).ok_or_else(|| {
+        let platforms = index.manifests().iter().map(|(platform, _)| platform.as_str());
+        let platforms = platforms.collect::<Vec<_>>().join(", ");
+        refused(format!(
+            "it has no executable for {platform}, only for {platforms}; ask the vendor to publish one"
+        ))
+    })?;
+    let repository = artifact.repository.as_str();
+    if !layout.complete(&entry.digest) {
+        let manifest = pull_manifest(&work.job.registry, &layout, repository, &entry.digest);
+        or_cancelled(work, manifest).await?;
+        // Check the sizes before the runner pulls the blobs.
+        parts(&layout.manifest(&entry.digest).map_err(layout_error)?).map_err(refused)?;
+        or_cancelled(work, pull(&work.job.registry, &layout, repository, &entry.digest)).await?;
+        let line = format!("pulled {repository}@{} for {platform}", artifact.digest);
+        sink.line(Stream::Runner, line.as_bytes());
+    }
+    let manifest = layout.manifest(&entry.digest).map_err(layout_error)?;
+    let (executable, envelope) = parts(&manifest).map_err(refused)?;
+    let blob = (repository, &envelope.digest, envelope.size);
+    let envelope = verified(work, &layout, blob, sink).await?;
+    let mut bytes = Vec::new();
+    let read = envelope.take(ENVELOPE_LIMIT).read_to_end(&mut bytes);
+    read.doing(|| "cannot read the signature of the plugin".into())?;
+    let statement = PluginStatement::verify(&bytes, &publisher).map_err(|error| {
+        refused(format!("the publisher {} did not sign it: {error}", artifact.publisher))
+    })?;
+    let matches = statement.name == plugin.name
+        && statement.version == plugin.version
+        && statement.platform == platform
+        && statement.executable == executable.digest
+        && statement.size_bytes == executable.size;
+    if !matches {
+        let (name, version, of) = (&statement.name, &statement.version, &statement.platform);
+        return Err(refused(format!(
+            "its publisher signed {name} {version} for {of} with the digest {}; the vendor must publish the plugin again",
+            statement.executable
+        ))
+        .into());
+    }
+    let blob = (repository, &executable.digest, executable.size);
+    let file = verified(work, &layout, blob, sink).await?;
+    layout.touch(&entry.digest, host::system_time());
+    Ok((file, executable.digest.clone()))
+}
+
+/// Returns the index of the plugin. Pulls it if the layout does not have it, or has a damaged copy.
+async fn index(
+    work: &Work<'_>,
+    layout: &Layout,
+    artifact: &PluginArtifact,
+) -> Result<PlatformIndex, Halt> {
+    if let Ok(index) = layout.platform_index(&artifact.digest) {
+        return Ok(index);
+    }
+    if layout.has(&artifact.digest) {
+        layout.quarantine(&artifact.digest).map_err(layout_error)?;
+    }
+    let pulled = pull_manifest(&work.job.registry, layout, &artifact.repository, &artifact.digest);
+    or_cancelled(work, pulled).await?;
+    layout.platform_index(&artifact.digest).map_err(layout_error)
+}
+
+/// Returns the layers of a plugin: the executable and the envelope of its publisher.
+fn parts(manifest: &ArtifactManifest) -> Result<(Blob, Blob), String> {
+    let kind = manifest.image().artifact_type().as_ref();
+    match manifest.layers() {
+        [executable, envelope]
+            if kind.is_some_and(|kind| kind.as_ref() == ARTIFACT_TYPE)
+                && executable.media_type.as_ref() == EXECUTABLE_TYPE
+                && envelope.media_type.as_ref() == ENVELOPE_TYPE =>
+        {
+            if executable.size > EXECUTABLE_LIMIT || envelope.size > ENVELOPE_LIMIT {
+                return Err(format!(
+                    "its executable or its signature is too large: the limits are {EXECUTABLE_LIMIT} and {ENVELOPE_LIMIT} bytes"
+                ));
+            }
+            Ok((executable.clone(), envelope.clone()))
+        }
+        _ => Err(format!("its manifest is not the one of a plugin, {ARTIFACT_TYPE}")),
+    }
+}

@@ -1,0 +1,140 @@
+//! Publishers whose plugins this runner executes: keys that the data directory records, and the keys
+//! of the policy. Without a key, the runner refuses every published plugin.
+use std::io;
+
+use schemas::{
+    manifest::Manifest,
+    plugin::artifact::{self, parse_publisher},
+    runner::RefusedBy,
+};
+
+use super::{Policy, Refusal};
+use crate::data::{self, Data};
+
+/// File with the recorded keys, in the data directory.
+const FILE: &str = "plugin-publishers.json";
+
+/// Returns the recorded keys.
+pub fn recorded(data: &Data) -> io::Result<Vec<String>> {
+    Ok(data::read_json(&data.path(FILE))?.unwrap_or_default())
+}
+
+/// Adds keys to the recorded ones. Returns whether a key is new.
+pub fn record(data: &Data, keys: &[String]) -> io::Result<bool> {
+    let mut all = recorded(data)?;
+    let known = all.len();
+    for key in keys {
+        if !all.contains(key) {
+            all.push(key.clone());
+        }
+    }
+    if all.len() == known {
+        return Ok(false);
+    }
+    data::replace_json(&data.path(FILE), &all)?;
+    Ok(true)
+}
+
+/// Parses the public key of a publisher into its only text form.
+pub fn parse(text: &str) -> Result<String, String> {
+    match parse_publisher(text) {
+        Some(_) => Ok(text.to_lowercase()),
+        None => {
+            Err(format!("{text:?} is not the public key of a publisher: 64 hexadecimal digits"))
+        }
+    }
+}
+
+impl Policy {
+    /// Refuses a published plugin of a publisher that is neither in `recorded` nor in the policy.
+    pub fn allows_publisher(
+        &self,
+        manifest: &Manifest,
+        recorded: &[String],
+    ) -> Result<(), Refusal> {
+        let Some(plugin) = &manifest.plugin.artifact else { return Ok(()) };
+        let name = &manifest.plugin.name;
+        if plugin.repository != artifact::repository(name) {
+            let (by, rule) = (RefusedBy::Verification, "malformed_name".into());
+            let detail = format!("the plugin {name} is not in the repository of this plugin");
+            return Err(Refusal { by, rule, detail });
+        }
+        let Ok(key) = parse(&plugin.publisher) else {
+            let (by, rule) = (RefusedBy::Verification, "malformed_name".into());
+            let detail = format!("the publisher of the plugin {name} is not a public key");
+            return Err(Refusal { by, rule, detail });
+        };
+        if recorded.contains(&key) || self.plugin_publishers.contains(&key) {
+            return Ok(());
+        }
+        let detail = format!(
+            "the publisher of the plugin {name} is not trusted; to trust it, add this line to the policy: \
+             plugin_publishers = [\"{key}\"]"
+        );
+        Err(Refusal::policy("plugin_publishers", detail))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ed25519_dalek::SigningKey;
+    use serde_json::json;
+
+    use super::*;
+
+    fn key(seed: u8) -> String {
+        hex::encode(SigningKey::from_bytes(&[seed; 32]).verifying_key().as_bytes())
+    }
+
+    fn manifest(repository: &str, publisher: &str) -> Manifest {
+        serde_json::from_value(json!({
+            "version": 1, "job": "job_01ARZ3NDEKTSV4RRFFQ69G5FAV", "kind": "plan", "class": "pure",
+            "plugin": {"name": "vault", "version": "1.0", "artifact": {
+                "repository": repository, "digest": format!("sha256:{:064}", 0), "size": 1,
+                "publisher": publisher,
+            }},
+            "inputs": {}, "limits": {"output_bytes": 1},
+            "timeouts": {"deadline_ms": 1, "grace_ms": 1},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn only_trusted_publishers_are_allowed() {
+        let job = manifest("stead.plugins/vault", &key(1));
+        let none = Policy::without_rules();
+        let refusal = none.allows_publisher(&job, &[key(2)]).unwrap_err();
+        assert_eq!(refusal.rule, "plugin_publishers");
+        let line = format!("plugin_publishers = [\"{}\"]", key(1));
+        assert!(refusal.detail.ends_with(&line), "{refusal}");
+        assert!(none.allows_publisher(&job, &[key(2), key(1)]).is_ok());
+        let policy = Policy { plugin_publishers: vec![key(1)], ..Policy::without_rules() };
+        assert!(policy.allows_publisher(&job, &[]).is_ok());
+    }
+
+    #[test]
+    fn a_plugin_of_another_repository_or_without_a_key_is_refused() {
+        let policy = Policy { plugin_publishers: vec![key(1)], ..Policy::without_rules() };
+        for job in [
+            manifest("stead.plugins/other", &key(1)),
+            manifest("shop/vault", &key(1)),
+            manifest("stead.plugins/vault", "key"),
+        ] {
+            let refusal = policy.allows_publisher(&job, &[]).unwrap_err();
+            assert_eq!((refusal.by, &*refusal.rule), (RefusedBy::Verification, "malformed_name"));
+        }
+    }
+
+    #[test]
+    fn recorded_keys_are_added_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Data::open(dir.path()).unwrap();
+        assert_eq!(recorded(&data).unwrap(), Vec::<String>::new());
+        assert!(record(&data, &[key(1)]).unwrap());
+        assert!(!record(&data, &[key(1)]).unwrap());
+        assert!(record(&data, &[key(2), key(2)]).unwrap());
+        assert_eq!(recorded(&data).unwrap(), [key(1), key(2)]);
+        assert_eq!(parse(&key(1).to_uppercase()), Ok(key(1)));
+        assert!(parse("sha256:00").is_err());
+    }
+}

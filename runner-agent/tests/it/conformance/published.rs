@@ -1,0 +1,144 @@
+//! Tests of published plugins whose artifact is already on the host.
+
+use std::fs;
+
+use ed25519_dalek::SigningKey;
+use oci_layout::{
+    ArtifactManifest, Blob, EMPTY, Layout, PlatformIndex,
+    image::{ImageManifestBuilder, MediaType, SCHEMA_VERSION},
+};
+use runner_agent::plugins::{Outcome, PluginError};
+use schemas::{
+    manifest::{PluginArtifact, PluginRef},
+    plugin::artifact::{
+        ARTIFACT_TYPE, ENVELOPE_TYPE, EXECUTABLE_TYPE, PluginStatement, host_platform,
+    },
+    runner::JobKind,
+};
+use serde_json::json;
+
+use super::test_runner::{JobSpec, TestRunner};
+
+fn key(seed: u8) -> SigningKey {
+    SigningKey::from_bytes(&[seed; 32])
+}
+
+/// Stores an artifact of the plugin `odd` with this statement. Returns its reference, which names
+/// the publisher of `key(1)`.
+fn published(
+    runner: &TestRunner,
+    signer: &SigningKey,
+    platform: &str,
+    change: impl FnOnce(&mut PluginStatement),
+) -> PluginRef {
+    let script = r#"#!/bin/sh
+        while read -r line; do
+            id=$(echo "$line" | sed 's/^{"id":\([0-9]*\).*/\1/')
+            value='{}'
+            case "$line" in
+                *'"call":"describe"'*) value='{"protocol":2,"name":"odd","version":"1.0","kinds":["plan"]}' ;;
+                *'"call":"plan"'*)
+                    echo x > "$(echo "$line" | sed 's/.*"plan_file":"\([^"]*\)".*/\1/')"
+                    value='{"noop":false,"add":1,"change":0,"destroy":0}' ;;
+                *'"call":"preflight"'*) value='{"checks":[]}' ;;
+            esac
+            echo '{"type":"result","id":'$id',"value":'$value'}'
+        done
+    "#;
+    let layout = Layout::new(runner.at("artifacts"));
+    let executable = Blob::of(EXECUTABLE_TYPE, script.as_bytes());
+    let mut statement = PluginStatement {
+        name: "odd".into(),
+        version: "1.0".into(),
+        platform: platform.into(),
+        executable: executable.digest.clone(),
+        size_bytes: executable.size,
+        protocols: vec![2],
+    };
+    change(&mut statement);
+    let envelope = statement.sign(signer).unwrap();
+    let image = ImageManifestBuilder::default()
+        .schema_version(SCHEMA_VERSION)
+        .media_type(MediaType::ImageManifest)
+        .artifact_type(ARTIFACT_TYPE)
+        .config(Blob::empty().descriptor())
+        .layers([executable.descriptor(), Blob::of(ENVELOPE_TYPE, &envelope).descriptor()])
+        .build()
+        .unwrap();
+    let manifest = ArtifactManifest::try_from(image).unwrap().to_bytes().unwrap();
+    let listed = Blob::of(MediaType::ImageManifest.as_ref(), &manifest);
+    let index = PlatformIndex::new(ARTIFACT_TYPE, vec![(platform.into(), listed)]);
+    for bytes in [script.as_bytes(), &envelope, EMPTY, &manifest] {
+        layout.put(bytes).unwrap();
+    }
+    let digest = layout.put(&index.to_bytes().unwrap()).unwrap();
+    let artifact = PluginArtifact {
+        repository: "stead.plugins/odd".into(),
+        digest,
+        size: 1,
+        publisher: hex::encode(key(1).verifying_key().as_bytes()),
+    };
+    let (name, version) = ("odd".into(), "1.0".into());
+    PluginRef { name, version, digest: None, artifact: Some(artifact) }
+}
+
+fn spec(plugin: PluginRef) -> JobSpec {
+    let inputs = json!({ "component": "web", "operation": "apply" });
+    JobSpec { kind: JobKind::Plan, plugin, artifacts: vec![], inputs, plan: None, state: None }
+}
+
+#[tokio::test]
+async fn an_executable_that_its_publisher_signed_runs() {
+    let (runner, host) = (TestRunner::new(), host_platform().unwrap());
+    let plugin = published(&runner, &key(1), &host, |_| {});
+    let (result, record) = runner.job(&spec(plugin)).await;
+    assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
+    assert!(record.has("odd 1.0") && record.plan.is_some(), "{:?}", record.lines);
+}
+
+#[tokio::test]
+async fn an_executable_without_a_matching_signature_never_runs() {
+    let host = host_platform().unwrap();
+    let refusal = async |signer: &SigningKey, platform: &str, change: fn(&mut PluginStatement)| {
+        let runner = TestRunner::new();
+        let plugin = published(&runner, signer, platform, change);
+        let (result, record) = runner.job(&spec(plugin)).await;
+        assert!(record.children.is_empty());
+        match result {
+            Err(PluginError::Refused(why)) => why,
+            other => panic!("{other:?} {:?}", record.lines),
+        }
+    };
+    let why = refusal(&key(2), &host, |_| {}).await;
+    assert!(why.contains("did not sign it"), "{why}");
+    let why = refusal(&key(1), &host, |statement| statement.name = "even".into()).await;
+    assert!(why.contains("its publisher signed even 1.0"), "{why}");
+    let why = refusal(&key(1), &host, |statement| statement.version = "0.9".into()).await;
+    assert!(why.contains("its publisher signed odd 0.9"), "{why}");
+    let other = format!("sha256:{:064x}", 7);
+    let why = refusal(&key(1), &host, |statement| {
+        statement.executable = format!("sha256:{:064x}", 7).parse().unwrap();
+    })
+    .await;
+    assert!(why.contains(&other), "{why}");
+    let why = refusal(&key(1), &host, |statement| statement.platform = "plan9/mips".into()).await;
+    assert!(why.contains("for plan9/mips"), "{why}");
+    let why = refusal(&key(1), "plan9/mips", |_| {}).await;
+    assert!(why.contains("it has no executable for linux/"), "{why}");
+}
+
+#[tokio::test]
+async fn a_damaged_executable_on_the_host_never_runs() {
+    let (runner, host) = (TestRunner::new(), host_platform().unwrap());
+    let plugin = published(&runner, &key(1), &host, |_| {});
+    let blobs = fs::read_dir(runner.at("artifacts").join("blobs/sha256")).unwrap();
+    let script = blobs.map(|blob| blob.unwrap().path());
+    let script =
+        script.into_iter().find(|path| fs::read(path).unwrap().starts_with(b"#!")).unwrap();
+    let damaged = String::from_utf8(fs::read(&script).unwrap()).unwrap().replace("x >", "y >");
+    fs::write(&script, damaged).unwrap();
+    // The runner moves it and pulls it again, until the job is cancelled.
+    let (result, record) = runner.job_until(&spec(plugin), "the runner pulls the blob again").await;
+    assert_eq!(result.unwrap(), Outcome::Cancelled { forced: false }, "{:?}", record.lines);
+    assert!(record.children.is_empty() && !script.exists());
+}

@@ -1,0 +1,172 @@
+//! Tests published plugins: a runner learns a component type from its vendor's server, if its
+//! customer trusts the publisher.
+use std::{fs, path::Path, time::Duration};
+
+use serde_json::Value;
+use tests::{
+    Customer, Runner, Server, finish, notes_files, notes_files_v2, program, succeeded, until,
+};
+
+/// Creates a publisher. Returns its key file and its public key.
+fn publisher(server: &Server) -> (String, String) {
+    let file = server.dir().join("publisher.key").display().to_string();
+    let created = server.cli_json(&["plugins", "keygen", &file]);
+    (file, created["publisher"].as_str().unwrap().to_owned())
+}
+
+fn push(server: &Server, key: &str, name: &str) -> Value {
+    server.cli_json(&["plugins", "push", "--key", key, program(name).to_str().unwrap()])
+}
+
+/// Syncs an app and creates an install. Returns the enrolment of its runner.
+fn install(server: &Server) -> Value {
+    let app = notes_files(server.dir());
+    let synced = server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    assert_eq!(synced["version"], 1, "{synced:#}");
+    let create =
+        ["installs", "create", "notes-files", "acme", "--auto-approve", "--input", "company=Acme"];
+    server.cli_json(&create)["enrolment"].clone()
+}
+
+/// Returns a customer that has no plugin executable.
+fn customer(server: &Server, more: &[&str]) -> Customer {
+    let empty = server.dir().join("no-plugins");
+    fs::create_dir_all(&empty).unwrap();
+    Customer::new(server, "customer").with(&["--plugin-dir", empty.to_str().unwrap()]).with(more)
+}
+
+fn provisioned(server: &Server) -> Value {
+    until("the provision run", Duration::from_secs(30), || {
+        !server.cli_json(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+    });
+    finish(server, "acme")
+}
+
+fn reprovisioned(server: &Server, reason: &str) -> Value {
+    server.cli_json(&["installs", "reprovision", "acme", "--reason", reason]);
+    finish(server, "acme")
+}
+
+fn append_to_policy(runner: &Runner, line: &str) {
+    let path = runner.data().join("policy.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("version = 1\n", &format!("version = 1\n{line}\n"), 1)).unwrap();
+}
+
+#[test]
+fn a_runner_learns_a_plugin_whose_publisher_its_customer_trusts() {
+    // given a published plugin, an app that uses it, and a runner that has never seen it
+    let server = Server::up();
+    let (key_file, key) = publisher(&server);
+    let pushed = push(&server, &key_file, "stead-plugin-files");
+    assert_eq!((&pushed["name"], &pushed["unchanged"]), (&"files".into(), &false.into()));
+    assert_eq!(pushed["publisher"], key.as_str());
+    assert_eq!(push(&server, &key_file, "stead-plugin-files")["unchanged"], true);
+    let shown = server.cli_json(&["plugins", "show", "files"]);
+    assert_eq!(shown["versions"][0]["digest"], pushed["digest"], "{shown:#}");
+    let enrolment = install(&server);
+    let command = enrolment["command"].as_str().unwrap();
+    assert!(command.contains(" --plugin-publisher "), "the server's own key: {command}");
+    let runner = customer(&server, &[]).start(&server, enrolment["token"].as_str().unwrap());
+
+    // when the publisher is unknown, then the runner refuses and prints the line to add
+    let run = provisioned(&server);
+    let line = format!("plugin_publishers = [\"{key}\"]");
+    assert_eq!(run["state"], "failed", "{run:#}");
+    assert!(run.to_string().contains(&line.replace('"', "\\\"")), "{run:#}");
+    assert!(runner.ledger().is_empty());
+    let journal = tests::stdout_of(&mut runner.local(&["journal", "--output", "json"]));
+    assert!(journal.contains("plugin_publishers"), "{journal}");
+
+    // when the policy lists other plugins, then the runner still refuses
+    append_to_policy(&runner, &line);
+    append_to_policy(&runner, "plugins = [\"terraform_module\"]");
+    let run = reprovisioned(&server, "the publisher is trusted");
+    assert_eq!(run["state"], "failed", "{run:#}");
+    assert!(run.to_string().contains("is not among the allowed plugins"), "{run:#}");
+
+    // when the policy allows the plugin, then the runner pulls it and runs it
+    append_to_policy(&runner, "# without the list of plugins");
+    let path = runner.data().join("policy.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("plugins = [\"terraform_module\"]\n", "", 1)).unwrap();
+    let run = reprovisioned(&server, "the plugin is allowed");
+    assert_eq!(run["state"], "succeeded", "{run:#}");
+    assert!(runner.ledger().len() >= 6, "{:?}", runner.ledger());
+}
+
+#[test]
+fn damaged_bytes_of_a_plugin_never_run() {
+    // given a plugin of version 1 of the contract, and a runner that trusts its publisher
+    let server = Server::up();
+    let (key_file, key) = publisher(&server);
+    push(&server, &key_file, "frozen-plugin-v1");
+    let enrolment = install(&server);
+    let registry = server.data().join("registry/stead.plugins/files/blobs/sha256");
+    let executable = largest(&registry);
+    let bytes = fs::read(&executable).unwrap();
+    let mut damaged = bytes.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    fs::write(&executable, &damaged).unwrap();
+    let runner = customer(&server, &["--plugin-publisher", &key])
+        .start(&server, enrolment["token"].as_str().unwrap());
+
+    // when the server sends other bytes, then the runner refuses them
+    let run = provisioned(&server);
+    assert_eq!(run["state"], "failed", "{run:#}");
+    assert!(run.to_string().contains("its digest is"), "{run:#}");
+    assert!(runner.ledger().is_empty());
+
+    // when it sends the signed bytes, then the plugin runs
+    fs::write(&executable, &bytes).unwrap();
+    let run = reprovisioned(&server, "restored");
+    assert_eq!(run["state"], "succeeded", "{run:#}");
+    assert!(runner.ledger().len() >= 6, "{:?}", runner.ledger());
+
+    // when another executable has the same version, then the server rejects it
+    let path = program("stead-plugin-files").display().to_string();
+    let args = ["plugins", "push", "--key", &key_file, &path];
+    let rejected = server.stead_for_people().args(args).output().unwrap();
+    assert_eq!(rejected.status.code(), Some(4), "{rejected:?}");
+    assert!(String::from_utf8_lossy(&rejected.stderr).contains("raise the version"));
+
+    // when a later version of the app is published, then it uses the newest plugin
+    let app = notes_files_v2(server.dir());
+    let synced = server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    assert_eq!(synced["version"], 2, "{synced:#}");
+    server.cli_json(&["installs", "upgrade", "acme", "--to", "2", "--reason", "version 2"]);
+    succeeded(&server, "acme");
+}
+
+#[test]
+fn the_server_publishes_the_plugins_that_are_installed_with_it() {
+    // given a plugin in `libexec` beside the program
+    let bin = tempfile::tempdir().unwrap();
+    fs::create_dir(bin.path().join("libexec")).unwrap();
+    fs::copy(program("stead"), bin.path().join("stead")).unwrap();
+    let plugin = bin.path().join("libexec/stead-plugin-files");
+    fs::copy(program("stead-plugin-files"), plugin).unwrap();
+    // when the server starts
+    let mut server = Server::up_from(&bin.path().join("stead"));
+    // then the plugin is published, and the enrol command pins its publisher
+    let shown = server.cli_json(&["plugins", "show", "files"]);
+    let versions = shown["versions"].as_array().unwrap();
+    assert_eq!(versions.len(), 1, "{shown:#}");
+    assert!(versions[0]["version"].as_str().unwrap().starts_with("0.1.0+"), "{shown:#}");
+    let app = notes_files(server.dir());
+    server.cli_json(&["apps", "sync", app.to_str().unwrap()]);
+    let create = ["installs", "create", "notes-files", "acme", "--input", "company=Acme"];
+    let created = server.cli_json(&create);
+    let pin = format!(" --plugin-publisher {}", versions[0]["publisher"].as_str().unwrap());
+    assert!(created["enrolment"]["command"].as_str().unwrap().contains(&pin), "{created:#}");
+    // A further start publishes nothing.
+    server.stop();
+    server.restart();
+    assert_eq!(server.cli_json(&["plugins", "show", "files"]), shown);
+}
+
+fn largest(dir: &Path) -> std::path::PathBuf {
+    let files = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    files.max_by_key(|file| fs::metadata(file).unwrap().len()).unwrap()
+}
