@@ -1,11 +1,12 @@
-//! Module directories of a bundle: presence and digests.
+//! Module directories of a bundle: presence, digests, and sources in git.
 use std::collections::BTreeMap;
 
+use domain::git;
 use serde_json::json;
 
 use crate::{
     diagnostic::{Diagnostic, Location, Severity},
-    model::{AppConfig, Module, TERRAFORM_MODULE},
+    model::{AppConfig, Module, Source, TERRAFORM_MODULE},
     modules::Local,
     tree::{PluginPin, SANDBOX, SOURCE, Tree, sha256},
 };
@@ -36,8 +37,7 @@ pub fn predict_findings(app: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
     let sandbox = config.sandbox.iter().map(|sandbox| (SANDBOX, "sandbox.toml", &sandbox.module));
     let components =
         config.components.iter().map(|c| (c.name.as_str(), c.file.as_str(), &c.module));
-    let deployed = |kind: &str| kind == TERRAFORM_MODULE || config.plugin(kind).is_some();
-    let all = sandbox.chain(components).filter(|(_, _, module)| deployed(&module.kind));
+    let all = sandbox.chain(components).filter(|(_, _, module)| config.is_deployable(&module.kind));
     let missing = all.filter_map(|(name, file, module)| {
         let source = match &module.source {
             None => Tree::default(),
@@ -73,14 +73,24 @@ fn attach_module(
     findings: &mut Vec<Diagnostic>,
 ) {
     let source = bundle.source(name);
-    if let Some((message, remedy)) = missing(name, module, &source) {
-        let mut finding = finding("missing_module", file, message, remedy);
-        // A part that cannot be deployed needs no module. Its deploy is rejected before the module
-        // is read.
-        if module.kind != TERRAFORM_MODULE && !plugins.iter().any(|p| p.name == module.kind) {
-            finding.severity = Severity::Warning;
+    let is_deployable =
+        module.kind == TERRAFORM_MODULE || plugins.iter().any(|p| p.name == module.kind);
+    // A part that cannot be deployed needs no module. Its deploy is rejected before the module is
+    // read, so nothing fetches it.
+    if source.is_empty() && is_deployable {
+        module.git = module.source.as_ref().and_then(Source::git);
+    }
+    match &module.git {
+        Some(_) => findings.extend(invalid_repository(name, file, module)),
+        None => {
+            if let Some((message, remedy)) = missing(name, module, &source) {
+                let mut finding = finding("missing_module", file, message, remedy);
+                if !is_deployable {
+                    finding.severity = Severity::Warning;
+                }
+                findings.push(finding);
+            }
         }
-        findings.push(finding);
     }
     if !source.is_empty() {
         match source.digest() {
@@ -102,6 +112,16 @@ fn attach_module(
         "source": module.source_digest,
     });
     module.digest = Some(sha256(content.to_string().as_bytes()));
+}
+
+/// Finding for a source that no build runner can fetch.
+pub fn invalid_repository(name: &str, file: &str, module: &Module) -> Option<Diagnostic> {
+    let source = module.source.as_ref()?.git()?;
+    let checked = git::url(&source.repo).and_then(|_| git::check_reference(&source.reference));
+    let message = format!("the source of `{name}` is not valid: {}", checked.err()?);
+    let remedy =
+        "correct `repo` and `branch`, or pass the path of a local copy: --source REPO=PATH";
+    Some(finding("bad_repository", file, message, remedy.into()))
 }
 
 fn missing(name: &str, module: &Module, source: &Tree) -> Option<(String, String)> {

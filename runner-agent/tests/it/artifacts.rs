@@ -93,7 +93,7 @@ async fn read(stream: &mut TcpStream) -> Request {
 }
 
 fn image() -> (ArtifactManifest, Vec<u8>, Digest) {
-    let image = component(&Blob::of(LAYER_TYPE, b"the layer"));
+    let image = component(&Blob::of(LAYER_TYPE, b"the layer"), "");
     let bytes = image.to_bytes().unwrap();
     let digest = sha256(&bytes);
     (image, bytes, digest)

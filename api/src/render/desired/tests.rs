@@ -33,6 +33,8 @@ fn published(app: &AppConfig) -> Published {
         kind: "terraform_module".into(),
         definition: digest.clone(),
         build: BuildId(Ulid(at as u128)),
+        git: None,
+        commit: None,
         name,
     });
     Published { config_version: 1, bundle: digest.clone(), components: components.collect() }
