@@ -135,7 +135,7 @@ impl AppConfig {
             None => self.component(name).map(|one| (one.file.as_str(), &one.module))?,
         };
         let is_fetched = self.is_deployable(&module.kind);
-        is_fetched.then(|| crate::read::invalid_repository(name, file, module))?
+        is_fetched.then(|| crate::read::invalid_repository(self, name, file, module))?
     }
 
     /// Returns true if the component (or the sandbox) of this kind can be deployed.

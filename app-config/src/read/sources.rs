@@ -1,7 +1,7 @@
 //! Module directories of a bundle: presence, digests, and sources in git.
 use std::collections::BTreeMap;
 
-use domain::git;
+use domain::git::{self, GitAddressError};
 use serde_json::json;
 
 use crate::{
@@ -28,6 +28,10 @@ pub fn attach(bundle: &Tree, config: &mut AppConfig) -> Vec<Diagnostic> {
             &mut findings,
         );
     }
+    let sandbox = config.sandbox.iter().map(|sandbox| (SANDBOX, &sandbox.module));
+    let components = config.components.iter().map(|one| (one.name.as_str(), &one.module));
+    let from_git = sandbox.chain(components).filter(|(_, module)| module.git.is_some());
+    findings.extend(from_git.filter_map(|(name, _)| config.invalid_repository(name)));
     findings
 }
 
@@ -80,17 +84,13 @@ fn attach_module(
     if source.is_empty() && is_deployable {
         module.git = module.source.as_ref().and_then(Source::git);
     }
-    match &module.git {
-        Some(_) => findings.extend(invalid_repository(name, file, module)),
-        None => {
-            if let Some((message, remedy)) = missing(name, module, &source) {
-                let mut finding = finding("missing_module", file, message, remedy);
-                if !is_deployable {
-                    finding.severity = Severity::Warning;
-                }
-                findings.push(finding);
-            }
+    let missing = missing(name, module, &source).filter(|_| module.git.is_none());
+    if let Some((message, remedy)) = missing {
+        let mut finding = finding("missing_module", file, message, remedy);
+        if !is_deployable {
+            finding.severity = Severity::Warning;
         }
+        findings.push(finding);
     }
     if !source.is_empty() {
         match source.digest() {
@@ -115,13 +115,29 @@ fn attach_module(
 }
 
 /// Finding for a source that no build runner can fetch.
-pub fn invalid_repository(name: &str, file: &str, module: &Module) -> Option<Diagnostic> {
-    let source = module.source.as_ref()?.git()?;
-    let checked = git::url(&source.repo).and_then(|_| git::check_reference(&source.reference));
-    let message = format!("the source of `{name}` is not valid: {}", checked.err()?);
-    let remedy =
-        "correct `repo` and `branch`, or pass the path of a local copy: --source REPO=PATH";
-    Some(finding("bad_repository", file, message, remedy.into()))
+pub fn invalid_repository(
+    config: &AppConfig,
+    name: &str,
+    file: &str,
+    module: &Module,
+) -> Option<Diagnostic> {
+    let source = module.source.as_ref()?;
+    let of_git = source.git()?;
+    let checked = git::url(&of_git.repo).and_then(|_| git::check_reference(&of_git.reference));
+    let error = checked.err()?;
+    let key = match &error {
+        GitAddressError::Address(_) | GitAddressError::Credential(_) => "repo",
+        GitAddressError::Reference(_) => "branch",
+    };
+    let table = if source.connected { "connected_repo" } else { "public_repo" };
+    let span = config.span(&module.at, &format!("{table}.{key}"));
+    let place = span.map_or(Location::default(), |span| {
+        let length = span.end_column.saturating_sub(span.column);
+        Location { line: span.line, column: span.column, length }
+    });
+    let message = format!("the source of `{name}` is not valid: {error}");
+    let remedy = "name a repository that git can fetch, or pass a local copy: --source REPO=PATH";
+    Some(Diagnostic::error("bad_repository", message, remedy).at(file, place))
 }
 
 fn missing(name: &str, module: &Module, source: &Tree) -> Option<(String, String)> {
