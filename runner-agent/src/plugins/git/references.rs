@@ -55,9 +55,9 @@ fn json_modules(text: &str) -> Vec<Reference> {
         Some(_) | None => vec![],
     };
     let bodies = blocks.into_iter().flat_map(|block| block.values());
-    let bodies = bodies.flat_map(|body| match body {
-        Value::Array(list) => list.iter().collect(),
-        one => vec![one],
+    let bodies = bodies.flat_map(|body| match body.as_array() {
+        Some(list) => list.iter().collect(),
+        None => vec![body],
     });
     let sources = bodies.filter_map(|body| body.get("source")?.as_str());
     let local = sources.filter(|source| is_local(source)).map(|source| {

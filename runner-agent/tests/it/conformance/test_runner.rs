@@ -265,6 +265,7 @@ impl TestRunner {
             plugin_dir: self.at("plugins"),
             plans_dir: self.at("plans"),
             env: self.env.clone(),
+            git_env: BTreeMap::new(),
             wrapper: Vec::new(),
             cancel: Cancel::default(),
             registry: Registry {
