@@ -195,9 +195,13 @@ impl From<ComponentError> for Problem {
 impl From<AppError> for Problem {
     fn from(error: AppError) -> Problem {
         let code = match &error {
-            AppError::NotFound => Code::NotFound,
+            AppError::NotFound | AppError::NoSource { .. } => Code::NotFound,
             AppError::DuplicateName { .. } => Code::Invalid,
-            AppError::AlreadyCreated { .. } | AppError::AnotherComponent { .. } => Code::Rejected,
+            AppError::AlreadyCreated { .. }
+            | AppError::AnotherComponent { .. }
+            | AppError::ResolveAlreadyQueued { .. }
+            | AppError::AlreadyResolved { .. }
+            | AppError::NotResolvable { .. } => Code::Rejected,
         };
         Problem::new(code, error.to_string())
     }

@@ -11,6 +11,7 @@ pub(crate) mod plugins;
 pub(crate) mod rebuild;
 pub(crate) mod runners;
 pub(crate) mod runs;
+pub(crate) mod sources;
 pub(crate) mod stack;
 pub(crate) mod steps;
 pub(crate) mod subjects;

@@ -2,7 +2,10 @@
 //! two reads of the same bytes are equal.
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::digest::Digest;
+use domain::{
+    digest::Digest,
+    git::{self, GitSource},
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -133,6 +136,22 @@ impl AppConfig {
         ))
     }
 
+    /// Finding for the source of a component (or the sandbox) that no build runner can fetch.
+    pub fn invalid_repository(&self, name: &str) -> Option<crate::Diagnostic> {
+        let base = self.sandbox.as_ref().filter(|_| name == crate::tree::SANDBOX);
+        let (file, module) = match base {
+            Some(base) => ("sandbox.toml", &base.module),
+            None => self.component(name).map(|one| (one.file.as_str(), &one.module))?,
+        };
+        let is_fetched = self.is_deployable(&module.kind);
+        is_fetched.then(|| crate::read::invalid_repository(self, name, file, module))?
+    }
+
+    /// Returns true if the component (or the sandbox) of this kind can be deployed.
+    pub(crate) fn is_deployable(&self, kind: &str) -> bool {
+        kind == TERRAFORM_MODULE || self.plugin(kind).is_some()
+    }
+
     /// Location of a value. `at` is the origin of its part, and `key` the key path in that part,
     /// such as `steps.0.name`. An empty key means the part itself.
     pub fn span(&self, at: &Origin, key: &str) -> Option<Span> {
@@ -181,6 +200,10 @@ pub struct Module {
     /// directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_digest: Option<Digest>,
+    /// Source that the build runner fetches from git. Absent in a survey, if the bundle contains the
+    /// directory, and for a type without its plugin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub git: Option<GitSource>,
     /// Digest over the source, the settings, the named files and the plugin. The value of an input
     /// does not change it. Absent in a survey.
     pub digest: Option<Digest>,
@@ -260,6 +283,17 @@ pub struct Source {
     pub branch: Option<String>,
     /// True if the source needs the vendor's own access (`connected_repo`).
     pub connected: bool,
+}
+
+impl Source {
+    /// Returns the source in git. `None` for a directory of the app directory.
+    pub fn git(&self) -> Option<GitSource> {
+        (self.repo != ".").then(|| GitSource {
+            repo: self.repo.clone(),
+            directory: self.directory.clone(),
+            reference: self.branch.clone().unwrap_or_else(|| git::HEAD.into()),
+        })
+    }
 }
 
 /// A content key that names a file of the app directory.

@@ -44,6 +44,7 @@ mod variables;
 
 pub use self::content::remote_path;
 use self::reader::{Reader, ReaderResult};
+pub(crate) use self::sources::invalid_repository;
 
 /// The config as far as it could be read, and all findings.
 #[derive(Debug, Clone, Default)]

@@ -36,6 +36,8 @@ mod runner_pool;
 pub mod scale;
 mod server;
 mod server_process;
+/// Builds from a large git repository, compared with clones.
+pub mod sources;
 /// Time until a server accepts calls.
 pub mod start;
 mod wire;

@@ -38,8 +38,10 @@ Examples:
   stead apps sync ./shop --dry-run
   stead apps sync ./shop --source acme/modules=../modules --wait
   stead apps sync ./shop --plugin files=./target/release/stead-plugin-files
+  stead apps sync ./shop --resolve --wait
 
-A sync of an unchanged directory publishes no version.")]
+The build runner fetches the repositories of components from git, each branch and tag at one commit
+per version. A sync of an unchanged directory publishes no version, unless --resolve is given.")]
     Sync(Sync),
     /// Compare an app directory with a config version, or two config versions
     #[command(after_help = "\
@@ -95,8 +97,8 @@ pub(crate) struct Source {
     /// Name of the app [default: name of the directory]
     #[arg(long)]
     name: Option<String>,
-    /// Local path of a repository that components use; may be repeated
-    #[arg(long = "source", value_name = "OWNER/NAME=PATH", value_parser = pack::named_path)]
+    /// Local path of a repository that components use, instead of a fetch from git; may be repeated
+    #[arg(long = "source", value_name = "OWNER/NAME[@REF]=PATH", value_parser = pack::named_path)]
     repos: Vec<(String, PathBuf)>,
     /// Executable of a plugin that components use as their type; may be repeated
     #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pack::named_path)]
@@ -114,6 +116,10 @@ pub(crate) struct Sync {
     /// Validate and show the changes without publishing
     #[arg(long)]
     dry_run: bool,
+    /// Resolve the branches and tags of git repositories again, and publish a version even if the
+    /// directory is unchanged
+    #[arg(long, conflicts_with = "dry_run")]
+    resolve: bool,
     /// Wait until the builds finish; exit code 1 if one fails
     #[arg(long)]
     wait: bool,
@@ -126,7 +132,7 @@ pub(crate) async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> 
         Apps::Sync(args) => sync(&context()?, args).await,
         Apps::Diff { source, against, from: None, to: None } => {
             let context = context()?;
-            let synced = send(&context, &source, Some(BaseVersion(against))).await?;
+            let synced = send(&context, &source, SendMode::Compare(against)).await?;
             context.screen.print_one(&synced.diff, |screen| diff_text(&synced.diff, screen))
         }
         Apps::Diff { source, against: _, from, to } => {
@@ -148,8 +154,15 @@ pub(crate) async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> 
     }
 }
 
-/// Version that a dry run compares with. `None` means the newest.
-struct BaseVersion(Option<u32>);
+/// Use of an uploaded directory.
+enum SendMode {
+    Publish {
+        /// True to resolve the git references of an unchanged directory again.
+        resolve: bool,
+    },
+    /// Compares the directory with a version, or with the newest, and changes nothing.
+    Compare(Option<u32>),
+}
 
 /// Returns the newest version of each published plugin.
 async fn published_plugins(client: &Client) -> Result<Vec<PluginPin>, Failure> {
@@ -169,12 +182,11 @@ async fn published_plugins(client: &Client) -> Result<Vec<PluginPin>, Failure> {
     }
 }
 
-/// Packs and uploads the directory. `with` selects the version for a dry run; `None` publishes the
-/// directory.
+/// Packs and uploads the directory.
 async fn send(
     context: &CommandContext,
     source: &Source,
-    with: Option<BaseVersion>,
+    mode: SendMode,
 ) -> Result<SyncReport, Failure> {
     let packed = pack::pack(source, async || published_plugins(&context.client).await).await?;
     for warning in &packed.warnings {
@@ -182,9 +194,14 @@ async fn send(
     }
     let size = crate::render::size(packed.bytes.len() as u64);
     let bar = context.screen.spinner(&format!("sending {} ({size})", packed.name));
-    let sent = match with {
-        None => context.client.sync(&packed.name, packed.bytes, false).await,
-        Some(BaseVersion(version)) => {
+    let sent = match mode {
+        SendMode::Publish { resolve: false } => {
+            context.client.sync(&packed.name, packed.bytes, false).await
+        }
+        SendMode::Publish { resolve: true } => {
+            context.client.sync_and_resolve(&packed.name, packed.bytes).await
+        }
+        SendMode::Compare(version) => {
             context.client.sync_against(&packed.name, packed.bytes, version).await
         }
     };
@@ -193,7 +210,11 @@ async fn send(
 }
 
 async fn sync(context: &CommandContext, args: Sync) -> Result<(), Failure> {
-    let synced = send(context, &args.source, args.dry_run.then_some(BaseVersion(None))).await?;
+    let mode = match args.dry_run {
+        true => SendMode::Compare(None),
+        false => SendMode::Publish { resolve: args.resolve },
+    };
+    let synced = send(context, &args.source, mode).await?;
     context.screen.print_one(&synced, |screen| text::synced(&synced, screen))?;
     if args.wait && !synced.dry_run { wait(context, &synced).await } else { Ok(()) }
 }
@@ -268,7 +289,9 @@ async fn show(context: &CommandContext, name: &str) -> Result<(), Failure> {
         for version in &versions.items {
             text += &format!("  bundle     {}\n", version.bundle);
             let published = moment(&version.published_at);
-            text += &format!("  published  {published} by {}\n\n", publisher(version));
+            text += &format!("  published  {published} by {}\n", publisher(version));
+            text += &text::sources(version, screen);
+            text += "\n";
             let mut table = Table::new(["COMPONENT", "TYPE", "DEFINITION"]);
             for c in &version.components {
                 table.row([c.name.clone(), c.kind.clone(), c.definition.to_string()]);
@@ -281,14 +304,17 @@ async fn show(context: &CommandContext, name: &str) -> Result<(), Failure> {
 
 async fn versions(context: &CommandContext, app: &str, part: PageArgs) -> Result<(), Failure> {
     let page = context.client.versions(app, &part.listing()).await?;
-    context.screen.print_list(&page.items, "No versions.", |_| {
-        let mut table = Table::new(["VERSION", "PUBLISHED", "BY", "COMPONENTS", "BUNDLE"]);
+    context.screen.print_list(&page.items, "No versions.", |screen| {
+        let header = ["VERSION", "STATE", "PUBLISHED", "BY", "COMPONENTS", "COMMITS", "BUNDLE"];
+        let mut table = Table::new(header);
         for version in &page.items {
             table.row([
                 version.version.to_string(),
+                screen.state(&version.state),
                 moment(&version.published_at),
                 publisher(version),
                 version.components.len().to_string(),
+                text::commits(version),
                 version.bundle.to_string(),
             ]);
         }

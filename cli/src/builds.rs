@@ -37,7 +37,7 @@ pub(crate) struct List {
     /// Only builds of this app: name or id
     #[arg(long)]
     app: Option<String>,
-    /// Only builds in this state: requested, queued, running, succeeded, failed
+    /// Only builds in this state: requested, resolving, queued, running, succeeded, failed
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]
@@ -99,7 +99,19 @@ pub(crate) fn show(build: &Build, screen: &crate::render::Screen) -> String {
         build.config_version,
         screen.state(&build.state)
     );
-    text += &format!("  type       {}\n  source     {}\n", build.kind, build.source);
+    text += &format!("  type       {}\n", build.kind);
+    if let Some(source) = &build.source {
+        text += &format!("  source     {source}\n");
+    }
+    if let Some(git) = &build.git {
+        text += &format!("  source     {} {} at {}\n", git.repo, git.directory, git.reference);
+    }
+    if let Some(commit) = &build.commit {
+        text += &format!("  commit     {commit}\n");
+    }
+    if let Some(reused) = &build.reuses {
+        text += &format!("  reuses     artifact of {reused}\n");
+    }
     text += &format!("  requested  {}\n", moment(&build.requested_at));
     if build.ended_at.is_some() {
         text += &format!("  ended      {}\n", moment_or_dash(build.ended_at.as_ref()));

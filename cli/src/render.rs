@@ -146,8 +146,9 @@ impl Screen {
 /// Meaning of a state. Unknown states are plain.
 pub(crate) fn tone(state: &str) -> Tone {
     match state {
-        "succeeded" | "active" | "deployed" | "online" => Tone::Good,
-        "failed" | "lost" | "denied" | "outcome_unknown" | "revoked" | "disconnected" => Tone::Bad,
+        "succeeded" | "active" | "deployed" | "online" | "resolved" => Tone::Good,
+        "failed" | "lost" | "denied" | "outcome_unknown" | "revoked" | "disconnected"
+        | "unresolved" => Tone::Bad,
         "waiting_for_approval"
         | "cancelling"
         | "disabled"
@@ -155,7 +156,7 @@ pub(crate) fn tone(state: &str) -> Tone {
         | "stopped"
         | "incomplete" => Tone::Attention,
         "running" | "planning" | "approved" | "applying" | "provisioning" | "updating"
-        | "tearing_down" | "deprovisioning" | "claimed" => Tone::Busy,
+        | "tearing_down" | "deprovisioning" | "claimed" | "resolving" => Tone::Busy,
         "skipped" | "cancelled" | "absent" | "torn_down" | "deprovisioned" => Tone::Faint,
         _ => Tone::Plain,
     }

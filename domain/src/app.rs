@@ -12,7 +12,7 @@ mod tests;
 pub use command::AppCommand;
 pub use error::AppError;
 pub use event::AppEvent;
-pub use state::{App, Published, PublishedComponent};
+pub use state::{App, Published, PublishedComponent, Resolution, VersionSource};
 
 impl Decider for App {
     const NAME: &'static str = "app";
@@ -44,6 +44,53 @@ impl Decider for App {
                 let published = Published { config_version, bundle, components, plugins };
                 Ok(vec![AppEvent::ConfigPublished(published)])
             }
+            AppCommand::QueueResolve { config_version, repo, reference, job } => {
+                match self.check_source(config_version, &repo, &reference)? {
+                    Resolution::Pending => Ok(vec![AppEvent::SourceResolveQueued {
+                        config_version,
+                        repo,
+                        reference,
+                        job,
+                    }]),
+                    Resolution::Queued { job: existing } if *existing == job => Ok(vec![]),
+                    Resolution::Queued { job } => {
+                        Err(AppError::ResolveAlreadyQueued { repo, reference, job: *job })
+                    }
+                    ended @ (Resolution::Resolved { .. } | Resolution::Failed { .. }) => {
+                        Err(ended.rejection(repo, reference))
+                    }
+                }
+            }
+            AppCommand::Resolve { config_version, repo, reference, commit } => {
+                match self.check_source(config_version, &repo, &reference)? {
+                    Resolution::Pending | Resolution::Queued { .. } => {
+                        Ok(vec![AppEvent::SourceResolved {
+                            config_version,
+                            repo,
+                            reference,
+                            commit,
+                        }])
+                    }
+                    Resolution::Resolved { commit: existing } if *existing == commit => Ok(vec![]),
+                    ended @ (Resolution::Resolved { .. } | Resolution::Failed { .. }) => {
+                        Err(ended.rejection(repo, reference))
+                    }
+                }
+            }
+            AppCommand::FailResolve { config_version, repo, reference, detail } => {
+                match self.check_source(config_version, &repo, &reference)? {
+                    Resolution::Pending | Resolution::Queued { .. } => {
+                        Ok(vec![AppEvent::SourceResolveFailed {
+                            config_version,
+                            repo,
+                            reference,
+                            detail,
+                        }])
+                    }
+                    Resolution::Failed { .. } => Ok(vec![]),
+                    ended @ Resolution::Resolved { .. } => Err(ended.rejection(repo, reference)),
+                }
+            }
         }
     }
 
@@ -54,7 +101,26 @@ impl Decider for App {
                 for component in &published.components {
                     self.components.insert(component.name.clone(), component.component);
                 }
+                let sources = published.sources();
+                if !sources.is_empty() {
+                    self.sources.insert(published.config_version, sources);
+                }
                 self.versions.insert(published.config_version, published);
+            }
+            AppEvent::SourceResolveQueued { config_version, repo, reference, job } => {
+                let resolution = Resolution::Queued { job };
+                self.set_resolution(config_version, (&repo, &reference), resolution);
+            }
+            AppEvent::SourceResolved { config_version, repo, reference, commit } => {
+                if let Some(version) = self.versions.get_mut(&config_version) {
+                    version.resolve(&repo, &reference, &commit);
+                }
+                let resolution = Resolution::Resolved { commit };
+                self.set_resolution(config_version, (&repo, &reference), resolution);
+            }
+            AppEvent::SourceResolveFailed { config_version, repo, reference, detail } => {
+                let resolution = Resolution::Failed { detail };
+                self.set_resolution(config_version, (&repo, &reference), resolution);
             }
         }
     }

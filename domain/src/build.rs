@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! (none) ─request─▶ requested ─queue job──▶ building ─▶ succeeded | failed
-//!                       └───────────── fail ──────────────────────────┘
+//!                       ├───────────── fail ──────────────────────────┘
+//!                       └───────── reuse artifact ───▶ succeeded
 //! ```
 use crate::decider::{Decider, Timestamp};
 
@@ -16,7 +17,7 @@ mod tests;
 pub use command::BuildCommand;
 pub use error::BuildError;
 pub use event::BuildEvent;
-pub use state::{Build, BuildFailure, BuildRequest, State};
+pub use state::{Build, BuildFailure, BuildRequest, BuildSource, State};
 
 impl Decider for Build {
     const NAME: &'static str = "build";
@@ -36,11 +37,18 @@ impl Decider for Build {
                 Some(existing) if *existing == request => Ok(vec![]),
                 Some(_) => Err(BuildError::AlreadyRequested),
             },
-            QueueJob { job } => match &self.state {
-                Requested => Ok(vec![BuildEvent::JobQueued { job }]),
+            QueueJob { job, commit } => match &self.state {
+                Requested => Ok(vec![BuildEvent::JobQueued { job, commit }]),
                 Building { job: existing } if *existing == job => Ok(vec![]),
                 Building { job } => Err(BuildError::JobAlreadyQueued { job: *job }),
                 NotCreated | Succeeded { .. } | Failed { .. } => Err(self.rejection()),
+            },
+            ReuseArtifact { build, commit, artifact } => match &self.state {
+                Requested => Ok(vec![BuildEvent::ArtifactReused { build, commit, artifact }]),
+                Succeeded { artifact: existing } if *existing == artifact => Ok(vec![]),
+                NotCreated | Building { .. } | Succeeded { .. } | Failed { .. } => {
+                    Err(self.rejection())
+                }
             },
             Succeed { artifact } => match &self.state {
                 Building { job } => Ok(vec![BuildEvent::Succeeded { job: *job, artifact }]),
@@ -69,7 +77,14 @@ impl Decider for Build {
                 self.request = Some(request);
                 self.state = State::Requested;
             }
-            BuildEvent::JobQueued { job } => self.state = State::Building { job },
+            BuildEvent::JobQueued { job, commit } => {
+                self.state = State::Building { job };
+                self.commit = commit;
+            }
+            BuildEvent::ArtifactReused { commit, artifact, .. } => {
+                self.state = State::Succeeded { artifact };
+                self.commit = Some(commit);
+            }
             BuildEvent::Succeeded { artifact, .. } => self.state = State::Succeeded { artifact },
             BuildEvent::Failed { reason, detail, .. } => {
                 self.state = State::Failed { reason, detail };

@@ -196,7 +196,7 @@ impl Decider for Job {
     fn customer(&self, _id: &str) -> Option<InstallId> {
         match self.work.as_ref()?.origin {
             Origin::Step { install, .. } => Some(install),
-            Origin::Build { .. } => None,
+            Origin::Build { .. } | Origin::Source { .. } => None,
         }
     }
 }

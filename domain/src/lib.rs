@@ -11,6 +11,7 @@ pub mod digest;
 pub mod enrolment;
 pub mod environment;
 pub mod erasure;
+pub mod git;
 pub mod history;
 pub mod ids;
 pub mod install;

@@ -4,8 +4,9 @@
 //! handles commands on the aggregates. The rules of the aggregates make a reaction idempotent, so
 //! an event can be processed again after a crash.
 use crate::{
+    app::AppEvent,
     build::BuildEvent,
-    ids::{BuildId, InstallId, JobId, RunId},
+    ids::{AppId, BuildId, InstallId, JobId, RunId},
     install::InstallEvent,
     job::JobEvent,
     run::RunEvent,
@@ -14,14 +15,18 @@ use crate::{
 mod build_end_resumes_waiting_runs;
 mod build_job_end_completes_build;
 mod build_requested_queues_job;
+mod config_published_resolves_sources;
 mod install_enrolled_starts_provision;
 mod job_end_completes_step;
 mod reservation_released_grants_next;
+mod resolve_job_end_completes_source;
 mod run_event_advances_run;
+mod source_resolution_queues_builds;
 
 /// Event of an aggregate that policies react to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PolicyEvent {
+    App(AppId, AppEvent),
     Build(BuildId, BuildEvent),
     Install(InstallId, InstallEvent),
     Job(JobId, JobEvent),
@@ -33,6 +38,13 @@ pub enum PolicyEvent {
 pub enum Reaction {
     /// Queue the job of the build.
     QueueBuild(BuildId),
+    /// Queue the jobs that resolve the git references of a config version.
+    ResolveSources(AppId, u32),
+    /// Complete the resolution of the job with the job's result.
+    CompleteResolve(JobId),
+    /// Queue the jobs of all builds of a config version whose source is resolved, and fail the
+    /// builds whose source cannot be resolved.
+    QueueBuildsOfVersion(AppId, u32),
     /// Complete the build of the job with the job's result.
     CompleteBuild(JobId),
     /// Continue all runs that wait for the build.
@@ -53,6 +65,9 @@ pub type Policy = (&'static str, fn(&PolicyEvent) -> Option<Reaction>);
 /// All policies, in the order of their reactions to one event.
 pub const POLICIES: &[Policy] = &[
     ("build_requested_queues_job", build_requested_queues_job::react),
+    ("config_published_resolves_sources", config_published_resolves_sources::react),
+    ("resolve_job_end_completes_source", resolve_job_end_completes_source::react),
+    ("source_resolution_queues_builds", source_resolution_queues_builds::react),
     ("build_job_end_completes_build", build_job_end_completes_build::react),
     ("build_end_resumes_waiting_runs", build_end_resumes_waiting_runs::react),
     ("install_enrolled_starts_provision", install_enrolled_starts_provision::react),

@@ -13,7 +13,9 @@ mod pack;
 mod registry;
 mod unpack;
 
-pub use component::{ARTIFACT_TYPE, LAYER_TYPE, component, component_layer};
+pub use component::{
+    ARTIFACT_TYPE, DIRECTORY, LAYER_TYPE, component, component_directory, component_layer,
+};
 pub use pack::{pack, pack_into};
 pub use registry::{pull, pull_blob, pull_manifest, push};
 pub use unpack::{Limits, unpack};

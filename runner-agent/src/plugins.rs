@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!            manifest.kind    manifest.plugin.name
-//!  run ──▶ build plan apply action ──▶ terraform_module   terraform.rs, terraform or tofu on PATH
+//!  run ──▶ resolve ──────────────────▶ git                git.rs, git on PATH
+//!      ──▶ build plan apply action ──▶ terraform_module   terraform.rs, terraform or tofu on PATH
 //!                                  ├─▶ action             action.rs, the vendor's scripts
 //!                                  └─▶ anything else      external.rs, `stead-plugin-<name>`, by digest
 //! ```
@@ -15,6 +16,7 @@ mod action;
 mod contract;
 mod dispatch;
 mod external;
+mod git;
 mod lines;
 mod missing_state;
 mod plans;
@@ -24,6 +26,7 @@ mod source;
 mod terraform;
 mod work;
 
+pub(crate) use git::agent_environment as git_environment;
 pub(crate) use plans::summary as plan_summary;
 
 pub use contract::{Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Sink, Stream};

@@ -206,6 +206,7 @@ async fn context(
         plugin_dir: order.plugin_dir.clone(),
         plans_dir: data.path("plans"),
         env: environment(data, dir, order, recorder, (job, execution)).await?,
+        git_env: order.git_env.clone(),
         wrapper: limits::wrapper(&manifest.limits),
         cancel: watch.cancel.clone(),
         registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },

@@ -73,12 +73,6 @@ fn httpbin_is_provisioned_unchanged() {
     let repo = |name: &str| at(name, &corpus.join("repos").join(name));
     let repos = ["nuonco/aws-min-sandbox", "nuonco/example-app-configs"].map(repo);
 
-    // Without the location of a repository nothing is published, and the error names the missing
-    // option.
-    let (code, message) = server.refused(&["apps", "sync", app.to_str().unwrap()]);
-    assert_eq!(code, 2, "{message}");
-    assert!(message.contains("--source nuonco/"), "{message}");
-
     let synced = published(&server, &app, &repos);
     assert_eq!(synced["version"], 1, "{synced:#}");
     assert_eq!(synced["builds"].as_array().unwrap().len(), 2, "{synced:#}");

@@ -15,6 +15,7 @@ mod customer;
 mod descendants;
 mod faults;
 mod files_plugin;
+mod git_sources;
 #[cfg(feature = "fault-injection")]
 mod injected_faults;
 mod isolation;

@@ -52,6 +52,13 @@ impl Server {
         Server::start_in(directory(), None, "127.0.0.1:0", &more, vec![program])
     }
 
+    /// Starts `stead up` with further environment variables, which its build runner inherits.
+    pub fn up_in(environment: &[(&str, &str)]) -> Server {
+        let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+        let environment = environment.iter().map(owned).collect();
+        Server::start_in(directory(), None, "127.0.0.1:0", &[], environment)
+    }
+
     /// Starts `stead up` with a soft and a hard limit of open files.
     pub fn with_files(soft: u32, hard: u32) -> Server {
         let limit = (FILES.to_string(), format!("--nofile={soft}:{hard}"));

@@ -63,9 +63,16 @@ pub(super) async fn sync(
             "send dry_run=true or omit against",
         ));
     }
+    if how.resolve && how.dry_run {
+        return Err(invalid_field(
+            "resolve",
+            "is not possible with dry_run=true",
+            "omit resolve or dry_run",
+        ));
+    }
     let meant = match how.dry_run {
         true => apps::SyncOptions::DryRun { against: how.against },
-        false => apps::SyncOptions::Publish,
+        false => apps::SyncOptions::Publish { resolve: how.resolve },
     };
     let done = apps::sync(&app, &call, &name, tar, meant).await?;
     Ok(Json(sync_response(name, how.dry_run, done)))

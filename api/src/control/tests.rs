@@ -9,6 +9,7 @@ mod dead_letters;
 mod document;
 mod erasure;
 mod failed_applies;
+mod git_sources;
 mod idempotency_keys;
 mod impact;
 mod install_history;

@@ -171,7 +171,7 @@ impl TrackedJob {
 
     pub(crate) fn target(&self) -> Option<Target> {
         self.work().map(|work| match work.origin {
-            Origin::Build { .. } => Target::Build,
+            Origin::Build { .. } | Origin::Source { .. } => Target::Build,
             Origin::Step { install, .. } => Target::Install(install),
         })
     }

@@ -158,7 +158,7 @@ impl Copies {
                 let fields = plain_fields(event);
                 let of_step = |origin: Origin| match origin {
                     Origin::Step { install, .. } => Some(install),
-                    Origin::Build { .. } => None,
+                    Origin::Build { .. } | Origin::Source { .. } => None,
                 };
                 let install = fields.origin.and_then(of_step);
                 self.add_stream(stream, install);

@@ -132,7 +132,8 @@ pub(crate) async fn diff(
         0 => show::diff(None, Some(to), &after.app),
         _ => {
             let before = config(app, &state, from).await?;
-            show::diff(Some((from, &before.app)), Some(to), &after.app)
+            let diff = show::diff(Some((from, &before.app)), Some(to), &after.app);
+            show::with_commits(diff, state.versions.get(&from), published)
         }
     };
     let diff = Diff { ignored_settings: show::ignored_settings(&after), ..diff };

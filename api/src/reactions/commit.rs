@@ -4,9 +4,10 @@ use std::{panic::AssertUnwindSafe, str::FromStr};
 
 use domain::{
     actor::Actor,
+    app::App as AppState,
     build::Build,
     decider::Event,
-    ids::{BuildId, EventId, InstallId, JobId, RunId},
+    ids::{AppId, BuildId, EventId, InstallId, JobId, RunId},
     install::Install,
     job::{Job, Origin},
     policy::{self, PolicyEvent, Reaction},
@@ -21,7 +22,7 @@ use crate::{
     problem::{Code, Problem},
     state::App,
     usecases::{
-        builds, runs,
+        builds, runs, sources,
         steps::{self, complete},
     },
 };
@@ -32,6 +33,8 @@ const MAX_CONFLICTS: u32 = 5;
 /// One commit that an event requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReactionCommit {
+    ResolveSources(AppId, u32),
+    CompleteResolve(JobId),
     QueueBuild(BuildId),
     CompleteBuild(JobId, BuildId),
     Provision(InstallId),
@@ -131,7 +134,10 @@ pub(super) async fn target_of(app: &App, event: &StoredEvent) -> Option<String> 
 async fn target(app: &App, event: &StoredEvent) -> Result<Option<String>, Problem> {
     let domain_events = domain_events(event)?;
     for (_, reaction) in domain_events.iter().flat_map(policy::react) {
-        let (of_build, job) = match reaction {
+        let (of, job) = match reaction {
+            Reaction::ResolveSources(app, _) | Reaction::QueueBuildsOfVersion(app, _) => {
+                return Ok(Some(app.to_string()));
+            }
             Reaction::QueueBuild(build) | Reaction::ContinueRunsOfBuild(build) => {
                 return Ok(Some(build.to_string()));
             }
@@ -139,13 +145,25 @@ async fn target(app: &App, event: &StoredEvent) -> Result<Option<String>, Proble
                 return Ok(Some(install.to_string()));
             }
             Reaction::AdvanceRun(run) => return Ok(Some(run.to_string())),
-            Reaction::CompleteBuild(job) => (true, job),
-            Reaction::CompleteStep(job) => (false, job),
+            Reaction::CompleteResolve(job)
+            | Reaction::CompleteBuild(job)
+            | Reaction::CompleteStep(job) => (reaction, job),
         };
-        match origin(app, job).await? {
-            Some(Origin::Build { build, .. }) if of_build => return Ok(Some(build.to_string())),
-            Some(Origin::Step { run, .. }) if !of_build => return Ok(Some(run.to_string())),
-            Some(Origin::Build { .. } | Origin::Step { .. }) | None => {}
+        match (of, origin(app, job).await?) {
+            (Reaction::CompleteResolve(_), Some(Origin::Source { app, .. })) => {
+                return Ok(Some(app.to_string()));
+            }
+            (Reaction::CompleteBuild(_), Some(Origin::Build { build, .. })) => {
+                return Ok(Some(build.to_string()));
+            }
+            (Reaction::CompleteStep(_), Some(Origin::Step { run, .. })) => {
+                return Ok(Some(run.to_string()));
+            }
+            // A job has one origin, so the other reactions to its end do nothing.
+            (
+                _,
+                Some(Origin::Source { .. } | Origin::Build { .. } | Origin::Step { .. }) | None,
+            ) => {}
         }
     }
     Ok(None)
@@ -235,7 +253,24 @@ async fn commits(
             Reaction::QueueBuild(build) => all.push((name, ReactionCommit::QueueBuild(build))),
             Reaction::Provision(install) => all.push((name, ReactionCommit::Provision(install))),
             Reaction::AdvanceRun(run) => all.push((name, ReactionCommit::AdvanceRun(run))),
-            // A job belongs to a build or to a step.
+            Reaction::ResolveSources(of, version) => {
+                all.push((name, ReactionCommit::ResolveSources(of, version)));
+            }
+            Reaction::QueueBuildsOfVersion(of, version) => {
+                let of = log.reload::<AppState>(&of.to_string()).await?;
+                let published = of.state.versions.get(&version);
+                let components = published.into_iter().flat_map(|one| &one.components);
+                let from_git = components.filter(|component| component.git.is_some());
+                all.extend(
+                    from_git.map(|component| (name, ReactionCommit::QueueBuild(component.build))),
+                );
+            }
+            // A job belongs to a source, to a build or to a step.
+            Reaction::CompleteResolve(job) => {
+                if let Some(Origin::Source { .. }) = origin(app, job).await? {
+                    all.push((name, ReactionCommit::CompleteResolve(job)));
+                }
+            }
             Reaction::CompleteBuild(job) => {
                 if let Some(Origin::Build { build, .. }) = origin(app, job).await? {
                     all.push((name, ReactionCommit::CompleteBuild(job, build)));
@@ -299,6 +334,10 @@ async fn attempt_until_no_conflict(
 
 async fn attempt(app: &App, call: &Call, commit: ReactionCommit) -> Result<(), Problem> {
     let done = match commit {
+        ReactionCommit::ResolveSources(of, version) => {
+            sources::resolve(app, call, of, version).await
+        }
+        ReactionCommit::CompleteResolve(job) => sources::complete(app, call, job).await,
         ReactionCommit::QueueBuild(build) => builds::queue(app, call, build).await,
         ReactionCommit::CompleteBuild(job, _) => builds::complete(app, call, job).await,
         ReactionCommit::Provision(install) => runs::provision(app, call, install).await,
@@ -326,8 +365,11 @@ async fn give_up(
         {
             builds::give_up(app, guard, build, &problem.detail).await
         }
-        // No step waits for these reactions, and a principal can start a missing run.
-        ReactionCommit::QueueBuild(_)
+        // No step waits for these reactions. A principal can start a missing run, and can sync a
+        // version again.
+        ReactionCommit::ResolveSources(..)
+        | ReactionCommit::CompleteResolve(_)
+        | ReactionCommit::QueueBuild(_)
         | ReactionCommit::CompleteBuild(..)
         | ReactionCommit::Provision(_) => return Ok(()),
     };
@@ -365,6 +407,7 @@ fn ignore_obsolete(result: Result<(), Problem>) -> Result<(), Problem> {
 
 fn domain_events(event: &StoredEvent) -> Result<Vec<PolicyEvent>, Problem> {
     Ok(match event.stream.aggregate_type.as_str() {
+        "app" => decoded(event, PolicyEvent::App)?,
         "build" => decoded(event, PolicyEvent::Build)?,
         "install" => decoded(event, PolicyEvent::Install)?,
         "job" => decoded(event, PolicyEvent::Job)?,

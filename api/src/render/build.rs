@@ -1,6 +1,7 @@
-//! Renders the manifest of a build job, which packs one directory of the bundle.
+//! Renders the manifest of a build job, which packs one directory of the bundle or of a git
+//! repository.
 use domain::{
-    build::BuildRequest,
+    build::{BuildRequest, BuildSource},
     ids::{BuildId, JobId},
     job::{Origin, Work},
 };
@@ -16,15 +17,27 @@ use crate::{problem::Problem, state::App};
 /// Version of the interface between the runner and its plugins.
 pub(crate) const PLUGIN_CONTRACT: &str = "1";
 
-/// Renders the job of a build.
+/// Renders the job of a build. `commit` is the commit of its git source.
 pub(crate) async fn work(
     app: &App,
     build: BuildId,
     order: &BuildRequest,
     app_name: &str,
     job: JobId,
+    commit: Option<&str>,
 ) -> Result<Work, Problem> {
     let kind = JobKind::Build;
+    let mut inputs = json!({
+        "component": order.component_name,
+        "repository": repository(app_name, &order.component_name),
+    });
+    match &order.source {
+        BuildSource::Bundle { digest } => inputs["source"] = json!(digest),
+        BuildSource::Git(git) => {
+            inputs["git"] = json!(git);
+            inputs["git"]["commit"] = json!(commit);
+        }
+    }
     let manifest = Manifest {
         version: 1,
         job,
@@ -37,11 +50,7 @@ pub(crate) async fn work(
             artifact: None,
         },
         artifacts: vec![],
-        inputs: json!({
-            "component": order.component_name,
-            "repository": repository(app_name, &order.component_name),
-            "source": order.source,
-        }),
+        inputs,
         env: Default::default(),
         role: None,
         limits: manifest::limits(),

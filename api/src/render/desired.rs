@@ -1,7 +1,8 @@
 //! Desired state of a config version.
 //!
 //! A fingerprint covers the module with its settings, and the environment of the runner. It also
-//! covers the inputs and stack outputs that the module or this environment reads. It does not cover
+//! covers the commit of a git source, and the inputs and stack outputs that the module or this
+//! environment reads. It does not cover
 //! the outputs of other components.
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -141,6 +142,13 @@ fn fingerprint(
         given.inputs.iter().filter(|(name, _)| is_read(name)).collect();
     let env = config.app.runner.as_ref().map(|runner| &runner.env_vars);
     let mut decides = json!({ "module": module.digest, "inputs": read, "env": env });
+    // Until the reference is resolved, only the build identifies the source.
+    if part.git.is_some() {
+        decides["source"] = match &part.commit {
+            Some(commit) => json!(commit),
+            None => json!(part.build),
+        };
+    }
     let is_read = |name: &str| own.into_iter().chain([runner]).any(|r| r.reads_stack(name));
     let stack: BTreeMap<&String, &Value> =
         given.stack.iter().filter(|(name, _)| is_read(name)).collect();

@@ -16,11 +16,11 @@ use crate::{
     state::App,
 };
 
-/// Returns true if the runner may run the job: builds on build runners, steps on runners of their
+/// Returns true if the runner may run the job: builds and resolutions on build runners, steps on runners of their
 /// install.
 pub(super) fn may_run(runner: &RunnerCaller, job: &Job) -> bool {
     job.work.as_ref().is_some_and(|work| match work.origin {
-        Origin::Build { .. } => runner.mode == RunnerMode::Build,
+        Origin::Build { .. } | Origin::Source { .. } => runner.mode == RunnerMode::Build,
         Origin::Step { install, .. } => runner.install == Some(install),
     })
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use app_config::tree::SANDBOX;
 use domain::{
     app::{App as AppState, AppCommand, Published, PublishedComponent},
-    build::{Build, BuildCommand, BuildRequest, State as BuildState},
+    build::{Build, BuildCommand, BuildRequest, BuildSource, State as BuildState},
     component::{Component, ComponentCommand, Definition},
     digest::Digest,
     ids::{AppId, BuildId, ComponentId},
@@ -49,11 +49,12 @@ pub(crate) struct SyncResult {
 /// Publication of a bundle, or its comparison with a published version.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SyncOptions {
-    Publish,
-    /// Compares the bundle with the given version, or with the newest version, and changes nothing.
-    DryRun {
-        against: Option<u32>,
+    Publish {
+        /// True to publish an unchanged bundle with git references again.
+        resolve: bool,
     },
+    /// Compares the bundle with the given version, or with the newest version, and changes nothing.
+    DryRun { against: Option<u32> },
 }
 
 /// Publishes a bundle, given as an uncompressed tar archive, for the app with this name.
@@ -81,15 +82,21 @@ pub(crate) async fn sync(
     }
     // Blobs must exist before the event that refers to them.
     event_log::blob::put(&app.pool, &tar).await?;
+    let resolve = match options {
+        SyncOptions::Publish { resolve } => resolve,
+        SyncOptions::DryRun { .. } => false,
+    };
     for (_, source) in sources(&config)? {
-        event_log::blob::put(&app.pool, &source.tar).await?;
+        if let Some(tar) = source.tar {
+            event_log::blob::put(&app.pool, &tar).await?;
+        }
     }
     let (owned, engine, name) = (app.clone(), app.engine.clone(), name.to_string());
     engine
         .transact(call, move |unit| {
             let (app, name) = (owned.clone(), name.clone());
             let (config, bundle) = (config.clone(), bundle.clone());
-            async move { publish(&app, unit, &name, config, bundle).await }.boxed()
+            async move { publish(&app, unit, &name, (config, bundle), resolve).await }.boxed()
         })
         .await
 }
@@ -173,8 +180,8 @@ async fn publish(
     app: &App,
     unit: &mut UnitOfWork,
     name: &str,
-    config: Arc<Config>,
-    bundle: Digest,
+    (config, bundle): (Arc<Config>, Digest),
+    resolve: bool,
 ) -> Result<SyncResult, Problem> {
     let stream = domain::name::stream("app", name);
     let owner_id = unit.load::<Name>(&stream).await?.owner.clone();
@@ -192,7 +199,12 @@ async fn publish(
     let mut plan = SyncPlan { id: Some(id), state };
     let mut synced = plan.preview_sync(app, config.clone(), bundle.clone()).await?;
     if synced.unchanged {
-        return Ok(synced);
+        let mut newest = plan.state.latest().into_iter().flat_map(|newest| &newest.components);
+        if !resolve || !newest.any(|component| component.git.is_some()) {
+            return Ok(synced);
+        }
+        synced.unchanged = false;
+        synced.version += 1;
     }
     let (version, before) = (synced.version, plan.state.latest().cloned());
     let mut components = vec![];
@@ -230,10 +242,10 @@ async fn define_component(
     before: Option<&Published>,
     config_version: u32,
     name: &str,
-    source: SourceTar,
+    source: ComponentSource,
 ) -> Result<DefinedComponent, Problem> {
     let known = state.components.get(name).copied();
-    let SourceTar { kind, definition, source, .. } = source;
+    let ComponentSource { kind, definition, source, .. } = source;
     let publish = ComponentCommand::Publish(Definition {
         app,
         name: name.into(),
@@ -255,8 +267,14 @@ async fn define_component(
     let earlier = before
         .and_then(|before| before.components.iter().find(|part| part.name == name))
         .map(|part| part.build);
+    let git = match &source {
+        BuildSource::Bundle { .. } => None,
+        BuildSource::Git(git) => Some(git.clone()),
+    };
     let mut reused = None;
-    if let Some(build) = earlier {
+    // Each version resolves its git references itself, so it needs its own builds. A build of the
+    // same commit uses the earlier artifact.
+    if let Some(build) = earlier.filter(|_| git.is_none()) {
         let build_state = unit.load::<Build>(build).await?;
         let same = build_state
             .request
@@ -281,28 +299,34 @@ async fn define_component(
             build
         }
     };
-    let published = PublishedComponent { component, name: name.into(), kind, definition, build };
+    let (name, commit) = (name.into(), None);
+    let published = PublishedComponent { component, name, kind, definition, build, git, commit };
     Ok(DefinedComponent { published, is_new_build: reused.is_none() })
 }
 
-struct SourceTar {
+struct ComponentSource {
     kind: String,
     definition: Digest,
-    source: Digest,
-    tar: Vec<u8>,
+    source: BuildSource,
+    /// Archive of the source. `None` for a git source.
+    tar: Option<Vec<u8>>,
 }
 
-/// Module directories of a bundle by component, including the sandbox.
-fn sources(config: &Config) -> Result<BTreeMap<String, SourceTar>, Problem> {
+/// Sources of the components of a bundle, including the sandbox.
+fn sources(config: &Config) -> Result<BTreeMap<String, ComponentSource>, Problem> {
     let sandbox = config.app.sandbox.iter().map(|s| (SANDBOX, &s.module));
     let components = config.app.components.iter().map(|c| (c.name.as_str(), &c.module));
     let mut sources = BTreeMap::new();
     for (name, module) in sandbox.chain(components) {
         let tar = config.tree.source(name).encode().map_err(Problem::internal)?;
-        let source = event_log::blob::digest(&tar).map_err(Problem::internal)?;
-        let definition = module.digest.clone().unwrap_or_else(|| source.clone());
+        let digest = event_log::blob::digest(&tar).map_err(Problem::internal)?;
+        let definition = module.digest.clone().unwrap_or_else(|| digest.clone());
+        let (source, tar) = match &module.git {
+            Some(git) => (BuildSource::Git(git.clone()), None),
+            None => (BuildSource::Bundle { digest }, Some(tar)),
+        };
         let kind = module.kind.clone();
-        sources.insert(name.to_string(), SourceTar { kind, definition, source, tar });
+        sources.insert(name.to_string(), ComponentSource { kind, definition, source, tar });
     }
     Ok(sources)
 }

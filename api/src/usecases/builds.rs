@@ -1,7 +1,8 @@
 //! Builds: queue their jobs and complete them with the results.
 use domain::{
-    app::App as AppState,
-    build::{Build, BuildCommand, BuildFailure, State as BuildState},
+    app::{App as AppState, PublishedComponent, Resolution},
+    artifact::Artifact,
+    build::{Build, BuildCommand, BuildFailure, BuildRequest, BuildSource, State as BuildState},
     ids::{BuildId, JobId},
     job::{Job, JobCommand, JobEvent, Origin, Outcome, State as JobState},
 };
@@ -16,7 +17,12 @@ use crate::{
     state::App,
 };
 
-/// Queues the job that builds the artifact. Repeated calls have no effect.
+/// Maximum number of earlier versions whose builds are compared with a build.
+const MAX_EARLIER: usize = 20;
+
+/// Queues the job that builds the artifact. A build from git waits until its reference is resolved,
+/// and uses the artifact of an earlier build of the same commit and directory. Repeated calls have
+/// no effect.
 pub(crate) async fn queue(app: &App, call: &Call, build: BuildId) -> Result<Done<()>, Problem> {
     let app = app.clone();
     let engine = app.engine.clone();
@@ -57,12 +63,70 @@ async fn queue_job(app: &App, unit: &mut UnitOfWork, build: BuildId) -> Result<(
     let (Some(order), BuildState::Requested) = (&state.request, &state.state) else {
         return Ok(());
     };
-    let name = unit.load::<AppState>(order.app).await?.name.clone().unwrap_or_default();
+    let of = unit.load::<AppState>(order.app).await?.clone();
+    let commit = match &order.source {
+        BuildSource::Bundle { .. } => None,
+        BuildSource::Git(git) => match of.resolution(order.config_version, git) {
+            Some(Resolution::Resolved { commit }) => Some(commit.clone()),
+            Some(Resolution::Failed { detail }) => {
+                let (repo, reference) = (domain::git::without_userinfo(&git.repo), &git.reference);
+                let detail = truncated(&format!("cannot resolve {repo} at {reference}: {detail}"));
+                let reason = BuildFailure::SourceUnresolved;
+                unit.handle::<Build>(build, BuildCommand::Fail { reason, detail }).await?;
+                return Ok(());
+            }
+            // The version is published in the commit that requests the build, or in a later one.
+            Some(Resolution::Pending | Resolution::Queued { .. }) | None => return Ok(()),
+        },
+    };
+    if let Some(commit) = &commit
+        && let Some((earlier, artifact)) = same_build(unit, &of, order, commit).await?
+    {
+        let commit = commit.clone();
+        let command = BuildCommand::ReuseArtifact { build: earlier, commit, artifact };
+        unit.handle::<Build>(build, command).await?;
+        return Ok(());
+    }
+    let name = of.name.clone().unwrap_or_default();
     let job = JobId(ids::new_ulid());
-    let work = render::build::work(app, build, order, &name, job).await?;
+    let work = render::build::work(app, build, order, &name, job, commit.as_deref()).await?;
     unit.create::<Job>(job, JobCommand::Queue(work)).await?;
-    unit.handle::<Build>(build, BuildCommand::QueueJob { job }).await?;
+    unit.handle::<Build>(build, BuildCommand::QueueJob { job, commit }).await?;
     Ok(())
+}
+
+/// Returns an earlier successful build of the component from the same commit and directory, with
+/// the same type.
+async fn same_build(
+    unit: &mut UnitOfWork,
+    of: &AppState,
+    order: &BuildRequest,
+    commit: &str,
+) -> Result<Option<(BuildId, Artifact)>, Problem> {
+    let BuildSource::Git(git) = &order.source else { return Ok(None) };
+    let earlier = of.versions.range(..order.config_version).rev().take(MAX_EARLIER);
+    let mut builds: Vec<BuildId> = vec![];
+    for (_, version) in earlier {
+        let part = version.components.iter().find(|part| part.component == order.component);
+        let is_same = |part: &&PublishedComponent| {
+            part.git
+                .as_ref()
+                .is_some_and(|other| (&other.repo, &other.directory) == (&git.repo, &git.directory))
+                && part.kind == order.kind
+                && part.commit.as_deref() == Some(commit)
+        };
+        builds.extend(part.filter(is_same).map(|part| part.build));
+    }
+    builds.dedup();
+    for build in builds {
+        let state = unit.load::<Build>(build).await?;
+        if let (BuildState::Succeeded { artifact }, Some(built)) = (&state.state, &state.commit)
+            && built == commit
+        {
+            return Ok(Some((build, artifact.clone())));
+        }
+    }
+    Ok(None)
 }
 
 async fn complete_build(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> {

@@ -5,6 +5,7 @@ use app_config::{model::TriggerKind, tree::SANDBOX};
 use domain::{
     app::{App as AppState, Published, PublishedComponent},
     digest::Digest,
+    git::GitSource,
     ids::{AppId, BuildId, ComponentId, InstallId, StepId},
     install::Install,
     run::{
@@ -135,8 +136,16 @@ fn planned_operation(step: &StepSpec) -> Option<(String, Operation)> {
     }
 }
 
+/// Returns the commit to which the newest version resolved a reference.
+fn newest_commit(state: &AppState, git: &GitSource) -> Option<String> {
+    let mut components = state.latest().into_iter().flat_map(|newest| &newest.components);
+    let is_same =
+        |one: &&PublishedComponent| one.git.as_ref().is_some_and(|of| of.target() == git.target());
+    components.find(is_same)?.commit.clone()
+}
+
 /// Config version that publishing this bundle would create. Its builds do not exist, and the
-/// planner ignores builds.
+/// planner ignores builds. Assumes that no branch has moved since the newest version.
 pub(crate) fn preview_version(state: &AppState, config: &Config, bundle: &Digest) -> Published {
     let sandbox = config.app.sandbox.iter().map(|sandbox| (SANDBOX, &sandbox.module));
     let components = config.app.components.iter().map(|one| (one.name.as_str(), &one.module));
@@ -150,6 +159,8 @@ pub(crate) fn preview_version(state: &AppState, config: &Config, bundle: &Digest
         kind: module.kind.clone(),
         definition: module.digest.clone().unwrap_or_else(|| bundle.clone()),
         build: BuildId(ids::new_ulid()),
+        git: module.git.clone(),
+        commit: module.git.as_ref().and_then(|git| newest_commit(state, git)),
     };
     Published {
         config_version: state.version() + 1,

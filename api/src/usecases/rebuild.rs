@@ -55,6 +55,13 @@ async fn retry_failed(unit: &mut UnitOfWork, build: BuildId) -> Result<RetriedBu
         );
         return Err(rejection(detail));
     }
+    if state.is_resolving(config_version) {
+        let detail = format!(
+            "cannot retry {build}: config version {config_version} still resolves its git sources; wait until \
+             they are resolved"
+        );
+        return Err(rejection(detail));
+    }
     let (version, mut builds) = (config_version + 1, Vec::new());
     for part in &mut components {
         let Some(order) = failed_order(unit, part.build).await? else { continue };

@@ -27,6 +27,7 @@ pub fn read(section: &Section<'_>, kind: String) -> Module {
         texts,
         files,
         source_digest: None,
+        git: None,
         digest: None,
         kind,
     }
@@ -102,6 +103,11 @@ fn repository(section: &Section<'_>, key: &str, connected: bool) -> Option<Sourc
         }
     };
     let branch = inner.string("branch");
+    if repo == "." && branch.is_some() {
+        let message = "`branch` has no effect: the directory on this machine is published".into();
+        let remedy = "remove `branch`, or name the repository in `repo`";
+        inner.warning("branch", "no_effect", message, remedy);
+    }
     inner.finish();
     Some(Source { repo, directory: source, branch, connected })
 }

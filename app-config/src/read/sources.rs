@@ -1,11 +1,12 @@
-//! Module directories of a bundle: presence and digests.
+//! Module directories of a bundle: presence, digests, and sources in git.
 use std::collections::BTreeMap;
 
+use domain::git::{self, GitAddressError};
 use serde_json::json;
 
 use crate::{
     diagnostic::{Diagnostic, Location, Severity},
-    model::{AppConfig, Module, TERRAFORM_MODULE},
+    model::{AppConfig, Module, Source, TERRAFORM_MODULE},
     modules::Local,
     tree::{PluginPin, SANDBOX, SOURCE, Tree, sha256},
 };
@@ -27,6 +28,10 @@ pub fn attach(bundle: &Tree, config: &mut AppConfig) -> Vec<Diagnostic> {
             &mut findings,
         );
     }
+    let sandbox = config.sandbox.iter().map(|sandbox| (SANDBOX, &sandbox.module));
+    let components = config.components.iter().map(|one| (one.name.as_str(), &one.module));
+    let from_git = sandbox.chain(components).filter(|(_, module)| module.git.is_some());
+    findings.extend(from_git.filter_map(|(name, _)| config.invalid_repository(name)));
     findings
 }
 
@@ -36,8 +41,7 @@ pub fn predict_findings(app: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
     let sandbox = config.sandbox.iter().map(|sandbox| (SANDBOX, "sandbox.toml", &sandbox.module));
     let components =
         config.components.iter().map(|c| (c.name.as_str(), c.file.as_str(), &c.module));
-    let deployed = |kind: &str| kind == TERRAFORM_MODULE || config.plugin(kind).is_some();
-    let all = sandbox.chain(components).filter(|(_, _, module)| deployed(&module.kind));
+    let all = sandbox.chain(components).filter(|(_, _, module)| config.is_deployable(&module.kind));
     let missing = all.filter_map(|(name, file, module)| {
         let source = match &module.source {
             None => Tree::default(),
@@ -73,11 +77,17 @@ fn attach_module(
     findings: &mut Vec<Diagnostic>,
 ) {
     let source = bundle.source(name);
-    if let Some((message, remedy)) = missing(name, module, &source) {
+    let is_deployable =
+        module.kind == TERRAFORM_MODULE || plugins.iter().any(|p| p.name == module.kind);
+    // A part that cannot be deployed needs no module. Its deploy is rejected before the module is
+    // read, so nothing fetches it.
+    if source.is_empty() && is_deployable {
+        module.git = module.source.as_ref().and_then(Source::git);
+    }
+    let missing = missing(name, module, &source).filter(|_| module.git.is_none());
+    if let Some((message, remedy)) = missing {
         let mut finding = finding("missing_module", file, message, remedy);
-        // A part that cannot be deployed needs no module. Its deploy is rejected before the module
-        // is read.
-        if module.kind != TERRAFORM_MODULE && !plugins.iter().any(|p| p.name == module.kind) {
+        if !is_deployable {
             finding.severity = Severity::Warning;
         }
         findings.push(finding);
@@ -102,6 +112,32 @@ fn attach_module(
         "source": module.source_digest,
     });
     module.digest = Some(sha256(content.to_string().as_bytes()));
+}
+
+/// Finding for a source that no build runner can fetch.
+pub fn invalid_repository(
+    config: &AppConfig,
+    name: &str,
+    file: &str,
+    module: &Module,
+) -> Option<Diagnostic> {
+    let source = module.source.as_ref()?;
+    let of_git = source.git()?;
+    let checked = git::url(&of_git.repo).and_then(|_| git::check_reference(&of_git.reference));
+    let error = checked.err()?;
+    let key = match &error {
+        GitAddressError::Address(_) | GitAddressError::Credential(_) => "repo",
+        GitAddressError::Reference(_) => "branch",
+    };
+    let table = if source.connected { "connected_repo" } else { "public_repo" };
+    let span = config.span(&module.at, &format!("{table}.{key}"));
+    let place = span.map_or(Location::default(), |span| {
+        let length = span.end_column.saturating_sub(span.column);
+        Location { line: span.line, column: span.column, length }
+    });
+    let message = format!("the source of `{name}` is not valid: {error}");
+    let remedy = "name a repository that git can fetch, or pass a local copy: --source REPO=PATH";
+    Some(Diagnostic::error("bad_repository", message, remedy).at(file, place))
 }
 
 fn missing(name: &str, module: &Module, source: &Tree) -> Option<(String, String)> {

@@ -5,6 +5,7 @@ use app_config::{
     Change, File, InputProblem, Limits, Tree, TreeError, choose_inputs, diff, graph, read,
     resolve_inputs,
 };
+use domain::git::GitSource;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -27,6 +28,7 @@ fn each_rejection_has_its_location() {
     let with = |line: &str| format!("{line}\n{COMPONENT}");
     let vars = |text: &str| format!("{COMPONENT}[vars]\nx = \"{text}\"\n");
     let a = "app/components/a.toml";
+    let with_repository = |repo: &str| COMPONENT.replace("x/y", repo);
     let cases: Vec<Case> = vec![
         (a, "name = \"a\"\ntype = ".into(), "malformed_file", (2, 8), "invalid TOML"),
         (a, COMPONENT.replace("terraform_module", "typo"), "unknown_kind", (2, 9), "unknown component type `typo`"),
@@ -47,7 +49,9 @@ fn each_rejection_has_its_location() {
         (a, COMPONENT.replace("x/y\"", "x/y\"\ndirectory = \"../z\""), "path_escape", (5, 14), "leaves its repository"),
         ("app/metadata.toml", "-".into(), "no_metadata", (0, 0), "this directory has no metadata.toml"),
         ("app/nuon.toml", "x = 1".into(), "legacy_format", (0, 0), "older one-file format"),
-        ("source/a/main.tf", "-".into(), "missing_module", (0, 0), "the module of `a` (. in x/y) is missing"),
+        (a, with_repository("file:///srv/x"), "bad_repository", (4, 9), "\"file:///srv/x\": it is not a repository"),
+        (a, with_repository("https://me:secret@h/x"), "bad_repository", (4, 9), "\"https://***@h/x\": the URL contains a credential"),
+        (a, with_repository("x/z\"\nbranch = \"-x"), "bad_repository", (5, 11), "the ref \"-x\""),
         ("source/b/main.tf", "".into(), "malformed_bundle", (0, 0), "`b`, but no such component exists"),
         ("plugins.json", "{".into(), "malformed_bundle", (0, 0), "plugins.json"),
         ("app/inputs.toml", "[[input]]\nname = \"s\"\ntype = \"int\"".into(), "unknown_input_type", (3, 9), "`int`"),
@@ -57,13 +61,33 @@ fn each_rejection_has_its_location() {
         ("app/components/b.toml", COMPONENT.into(), "duplicate_name", (1, 9), "also declared in components/a.toml:1"),
     ];
     for (path, text, code, place, message) in cases {
-        let findings = read(&bundle(&[(path, &text)])).unwrap_err();
+        // Only a source that the bundle lacks is fetched from git.
+        let module = if code == "bad_repository" { "-" } else { "" };
+        let findings = read(&bundle(&[("source/a/main.tf", module), (path, &text)])).unwrap_err();
         let found = findings.iter().find(|finding| finding.is_error() && finding.code == code);
         let found = found.unwrap_or_else(|| panic!("no {code}: {findings:?}"));
         assert_eq!((found.line, found.column), place, "{found}");
         assert!(found.message.contains(message), "{found}");
         assert!(!found.remedy.is_empty(), "{found}");
     }
+}
+
+#[test]
+fn a_source_that_the_bundle_lacks_is_fetched_from_git() {
+    let git = |changes: &[(&str, &str)]| config(changes).components[0].module.git.clone();
+    let a = "app/components/a.toml";
+    assert_eq!(git(&[]), None);
+    let expected = |directory: &str, reference: &str| {
+        let (repo, reference) = ("x/y".into(), reference.into());
+        Some(GitSource { repo, directory: directory.into(), reference })
+    };
+    assert_eq!(git(&[("source/a/main.tf", "-")]), expected(".", "HEAD"));
+    let branch = format!("{COMPONENT}directory = \"m/a\"\nbranch = \"v1\"\n");
+    assert_eq!(git(&[("source/a/main.tf", "-"), (a, &branch)]), expected("m/a", "v1"));
+    // A type without a plugin cannot be deployed, so nothing fetches its repository.
+    let chart =
+        format!("chart_name = \"c\"\n{}", COMPONENT.replace("terraform_module", "helm_chart"));
+    assert_eq!(git(&[("source/a/main.tf", "-"), (a, &chart)]), None);
 }
 
 /// Settings that this release does not support are warnings at their location. They do not prevent

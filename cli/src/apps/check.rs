@@ -91,16 +91,19 @@ fn invalid_name(name: &str) -> Option<Diagnostic> {
 }
 
 /// Findings for modules in the repositories of `--source`: missing directories, and errors in the
-/// modules. The survey of the app directory checks its own modules. Modules of repositories without
-/// `--source` are not checked.
+/// modules. The survey of the app directory checks its own modules. Of repositories without `--source`,
+/// only the address is checked.
 fn missing_modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
     let config = &reading.config;
     let (mut findings, mut sources) = (Vec::new(), BTreeMap::new());
     for (name, module) in config.sources() {
         let in_other_repository =
-            module.repo == "." || pack::repository_path(source, &module.repo).is_none();
+            module.repo == "." || pack::repository_path(source, module).is_none();
         if !in_other_repository && let Ok(tree) = pack::module_tree(source, name, module) {
             sources.insert(name.to_owned(), tree);
+        }
+        if in_other_repository && module.repo != "." {
+            findings.extend(config.invalid_repository(name));
         }
         if in_other_repository || pack::is_here(source, module) {
             continue;

@@ -66,6 +66,10 @@ pub(crate) async fn pack(
         if optional && !is_here(source, module) {
             continue;
         }
+        // The build runner fetches a repository without a local path.
+        if repository_path(source, module).is_none() {
+            continue;
+        }
         sources.insert(component.to_owned(), module_tree(source, component, module)?);
     }
     let broken = check_modules(&reading.config, &sources);
@@ -129,7 +133,7 @@ pub(crate) fn module_tree(
     name: &str,
     module: &model::Source,
 ) -> Result<Tree, Failure> {
-    let repository = repository_path(source, &module.repo).ok_or_else(|| {
+    let repository = repository_path(source, module).ok_or_else(|| {
         Failure::Usage(format!(
             "cannot read the module of {name}: the local path of repository {} is unknown\n  \
              try: --source {}=PATH",
@@ -150,16 +154,34 @@ pub(crate) fn module_tree(
 
 /// Returns true if the directory of a module exists locally.
 pub(crate) fn is_here(source: &Source, module: &model::Source) -> bool {
-    repository_path(source, &module.repo).is_some_and(|top| top.join(&module.directory).is_dir())
+    repository_path(source, module).is_some_and(|top| top.join(&module.directory).is_dir())
 }
 
-/// Local path of a repository, if the command line contains one.
-pub(crate) fn repository_path(source: &Source, repo: &str) -> Option<PathBuf> {
-    if repo == "." {
+/// Local path of the repository of a module, if the command line contains one. A path for the
+/// module's branch takes precedence.
+pub(crate) fn repository_path(source: &Source, module: &model::Source) -> Option<PathBuf> {
+    if module.repo == "." {
         return Some(source.dir.clone());
     }
-    let entry = source.repos.iter().find(|(named, _)| short(named) == short(repo));
-    entry.map(|(_, path)| path.clone())
+    let of = |branch: Option<&str>| {
+        let is_named = |(named, _): &&(String, PathBuf)| {
+            let (repo, of_branch) = repository_and_branch(named);
+            short(repo) == short(&module.repo) && of_branch == branch
+        };
+        source.repos.iter().find(is_named)
+    };
+    let of_branch = module.branch.as_deref().and_then(|branch| of(Some(branch)));
+    of_branch.or_else(|| of(None)).map(|(_, path)| path.clone())
+}
+
+/// Splits `REPO@REF`. The `@` of a user, as in `git@host:path`, separates no branch.
+fn repository_and_branch(named: &str) -> (&str, Option<&str>) {
+    let start = named.rfind("://").map_or(0, |at| at + 3);
+    let path = named[start..].find(['/', ':']).map_or(named.len(), |at| start + at);
+    match named[path..].rfind('@') {
+        Some(at) => (&named[..path + at], Some(&named[path + at + 1..])),
+        None => (named, None),
+    }
 }
 
 /// Rejects a module outside of its repository.
@@ -233,7 +255,21 @@ pub(crate) fn named_path(text: &str) -> Result<(String, PathBuf), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::short;
+    use super::{repository_and_branch, short};
+
+    #[test]
+    fn a_branch_follows_the_repository() {
+        for (named, expected) in [
+            ("acme/modules", ("acme/modules", None)),
+            ("acme/modules@v1", ("acme/modules", Some("v1"))),
+            ("acme/modules@feature/x", ("acme/modules", Some("feature/x"))),
+            ("git@github.com:acme/modules", ("git@github.com:acme/modules", None)),
+            ("git@github.com:acme/modules@v1", ("git@github.com:acme/modules", Some("v1"))),
+            ("https://host/acme/modules@v1", ("https://host/acme/modules", Some("v1"))),
+        ] {
+            assert_eq!(repository_and_branch(named), expected, "{named}");
+        }
+    }
 
     #[test]
     fn repository_urls_are_compared_by_owner_and_name() {

@@ -1,7 +1,7 @@
 //! Text output of syncs and diffs.
 use schemas::control::{
     Diagnostic,
-    apps::{Change, Diff, Impact, SyncReport},
+    apps::{Change, ConfigVersion, Diff, Impact, SyncReport},
 };
 
 use super::pack;
@@ -29,6 +29,30 @@ pub(crate) fn synced(synced: &SyncReport, screen: &Screen) -> String {
         text += "  nothing to build\n";
     }
     text
+}
+
+/// Formats the git references of a version, one per line.
+pub(crate) fn sources(version: &ConfigVersion, screen: &Screen) -> String {
+    let mut text = String::new();
+    for source in &version.sources {
+        let result = match (&source.commit, &source.detail) {
+            (Some(commit), _) => commit.clone(),
+            (None, Some(detail)) => format!("{}: {detail}", screen.state(&source.state)),
+            (None, None) => screen.state(&source.state),
+        };
+        text += &format!("  source     {} at {}: {result}\n", source.repo, source.reference);
+    }
+    text
+}
+
+/// Formats the commits of a version for a table: `main 1234567, v2 resolving`.
+pub(crate) fn commits(version: &ConfigVersion) -> String {
+    let shown = version.sources.iter().map(|source| match &source.commit {
+        Some(commit) => format!("{} {}", source.reference, commit.get(..7).unwrap_or(commit)),
+        None => format!("{} {}", source.reference, source.state),
+    });
+    let shown: Vec<String> = shown.collect();
+    if shown.is_empty() { "-".into() } else { shown.join(", ") }
 }
 
 /// Formats a diff: one change per line, its fields below it.

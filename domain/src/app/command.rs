@@ -1,5 +1,5 @@
 use super::PublishedComponent;
-use crate::{digest::Digest, plugin::PinnedPlugin};
+use crate::{digest::Digest, ids::JobId, plugin::PinnedPlugin};
 
 /// Command that the aggregate may reject.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,5 +15,26 @@ pub enum AppCommand {
         components: Vec<PublishedComponent>,
         /// Published plugins that the config version uses.
         plugins: Vec<PinnedPlugin>,
+    },
+    /// Record the job that resolves a reference of a version. The same commit queues the job.
+    QueueResolve {
+        config_version: u32,
+        repo: String,
+        reference: String,
+        job: JobId,
+    },
+    /// Record the commit of a reference of a version, once.
+    Resolve {
+        config_version: u32,
+        repo: String,
+        reference: String,
+        commit: String,
+    },
+    /// Record that a reference of a version cannot be resolved.
+    FailResolve {
+        config_version: u32,
+        repo: String,
+        reference: String,
+        detail: String,
     },
 }

@@ -1,5 +1,5 @@
-use super::{App, PublishedComponent};
-use crate::ids::ComponentId;
+use super::{App, PublishedComponent, Resolution};
+use crate::ids::{ComponentId, JobId};
 
 /// Reason to reject an app command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -17,9 +17,32 @@ pub enum AppError {
     /// A component with another id has this name, and installs may have deployed that component.
     #[error("cannot publish the bundle: component {name} has the id {component}; use this id")]
     AnotherComponent { name: String, component: ComponentId },
+    #[error("config version {config_version} has no source {repo} at {reference}")]
+    NoSource { config_version: u32, repo: String, reference: String },
+    #[error("cannot queue a job: {job} already resolves {repo} at {reference}")]
+    ResolveAlreadyQueued { repo: String, reference: String, job: JobId },
+    #[error("{repo} at {reference} has already been resolved to {commit}")]
+    AlreadyResolved { repo: String, reference: String, commit: String },
+    #[error("{repo} at {reference} cannot be resolved; retry the build")]
+    NotResolvable { repo: String, reference: String },
 }
 
 impl App {
+    pub(super) fn check_source(
+        &self,
+        config_version: u32,
+        repo: &str,
+        reference: &str,
+    ) -> Result<&Resolution, AppError> {
+        match self.source(config_version, (repo, reference)) {
+            Some(source) => Ok(&source.resolution),
+            None => {
+                let (repo, reference) = (repo.into(), reference.into());
+                Err(AppError::NoSource { config_version, repo, reference })
+            }
+        }
+    }
+
     pub(super) fn check(&self, components: &[PublishedComponent]) -> Result<(), AppError> {
         for (index, component) in components.iter().enumerate() {
             let name = || component.name.clone();
@@ -34,5 +57,20 @@ impl App {
             }
         }
         Ok(())
+    }
+}
+
+impl Resolution {
+    /// Rejection of a command that comes too late. A resolution without an end accepts every
+    /// command.
+    pub(super) fn rejection(&self, repo: String, reference: String) -> AppError {
+        match self {
+            Resolution::Resolved { commit } => {
+                AppError::AlreadyResolved { repo, reference, commit: commit.clone() }
+            }
+            Resolution::Pending | Resolution::Queued { .. } | Resolution::Failed { .. } => {
+                AppError::NotResolvable { repo, reference }
+            }
+        }
     }
 }

@@ -1,7 +1,7 @@
 use super::{BuildFailure, BuildRequest};
 use crate::{
     artifact::Artifact,
-    ids::{JobId, RunId},
+    ids::{BuildId, JobId, RunId},
 };
 
 /// Commands of a build, in the order of its lifecycle.
@@ -11,6 +11,15 @@ pub enum BuildCommand {
     /// Record the job of the build. The same commit queues the job.
     QueueJob {
         job: JobId,
+        /// Commit of the git source. `None` for a source in the bundle.
+        commit: Option<String>,
+    },
+    /// Use the artifact of an earlier build of the same commit, directory and component type.
+    ReuseArtifact {
+        /// Earlier build.
+        build: BuildId,
+        commit: String,
+        artifact: Artifact,
     },
     /// Record the artifact of the job.
     Succeed {

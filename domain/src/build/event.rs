@@ -5,7 +5,7 @@ use super::{BuildFailure, BuildRequest};
 use crate::{
     artifact::Artifact,
     decider::Event,
-    ids::{JobId, RunId},
+    ids::{BuildId, JobId, RunId},
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,7 +15,22 @@ pub enum BuildEvent {
     /// A config version requested the artifact of a component.
     Requested(BuildRequest),
     /// The server queued the job of the build.
-    JobQueued { job: JobId },
+    JobQueued {
+        job: JobId,
+        /// Commit of the git source: 40 hexadecimal digits. Absent for a source in the bundle.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        commit: Option<String>,
+    },
+    /// The build ended without a job: an earlier build had the same commit, directory and component
+    /// type.
+    ArtifactReused {
+        /// Earlier build.
+        build: BuildId,
+        /// Commit of the git source: 40 hexadecimal digits.
+        commit: String,
+        /// Artifact of the earlier build.
+        artifact: Artifact,
+    },
     /// The job pushed the artifact to the registry.
     Succeeded { job: JobId, artifact: Artifact },
     /// The build ended without an artifact.
@@ -37,6 +52,7 @@ impl Event for BuildEvent {
         match self {
             BuildEvent::Requested(_) => "build.requested",
             BuildEvent::JobQueued { .. } => "build.job_queued",
+            BuildEvent::ArtifactReused { .. } => "build.artifact_reused",
             BuildEvent::Succeeded { .. } => "build.succeeded",
             BuildEvent::Failed { .. } => "build.failed",
             BuildEvent::WaiterAdded { .. } => "build.waiter_added",

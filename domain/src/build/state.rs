@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     artifact::Artifact,
     digest::Digest,
+    git::GitSource,
     ids::{AppId, ComponentId, JobId, RunId},
 };
 
@@ -13,6 +14,8 @@ pub struct Build {
     /// Request for the build. `None` before it is recorded.
     pub request: Option<BuildRequest>,
     pub state: State,
+    /// Commit of the git source, after it was resolved.
+    pub commit: Option<String>,
     pub waiters: Vec<RunId>,
 }
 
@@ -25,10 +28,24 @@ pub struct BuildRequest {
     pub component_name: String,
     /// Config version that requested the build. A later version may use the same build.
     pub config_version: u32,
-    /// Digest of the component's source, packed as a deterministic tar.
-    pub source: Digest,
+    /// Source of the component.
+    pub source: BuildSource,
     /// Component type, which selects the plugin.
     pub kind: String,
+}
+
+/// Source of a component.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum BuildSource {
+    /// Directory in the bundle.
+    Bundle {
+        /// Digest of the directory, packed as a deterministic tar.
+        digest: Digest,
+    },
+    /// Directory of a git repository, at the commit of the config version.
+    Git(GitSource),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
@@ -64,6 +81,8 @@ pub enum BuildFailure {
     NoArtifact,
     /// The server cannot render the manifest of the job.
     RenderFailed,
+    /// The reference of the git source cannot be resolved to a commit.
+    SourceUnresolved,
 }
 
 impl BuildFailure {
@@ -75,6 +94,7 @@ impl BuildFailure {
             BuildFailure::JobLost => "job lost",
             BuildFailure::NoArtifact => "the job pushed no artifact",
             BuildFailure::RenderFailed => "cannot build",
+            BuildFailure::SourceUnresolved => "cannot resolve the source",
         }
     }
 }

@@ -100,9 +100,10 @@ fn of_run(event: &RunEvent) -> Vec<StreamId> {
 
 fn of_build(event: &BuildEvent) -> Option<StreamId> {
     match event {
-        BuildEvent::JobQueued { job } | BuildEvent::Succeeded { job, .. } => {
+        BuildEvent::JobQueued { job, .. } | BuildEvent::Succeeded { job, .. } => {
             Some(StreamId::of::<Job>(*job))
         }
+        BuildEvent::ArtifactReused { build: earlier, .. } => Some(build(earlier)),
         BuildEvent::Failed { job, .. } => job.map(StreamId::of::<Job>),
         // A build serves every install of its app. Runs of other installs that waited for it are
         // not part of this history.

@@ -25,6 +25,8 @@ use crate::runner::RunnerMode;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JobKind {
+    /// Resolves a reference of a git repository to a commit.
+    Resolve,
     /// Packs the source of a component into an artifact.
     Build,
     /// Computes the changes that an apply would make.
@@ -57,6 +59,9 @@ pub enum JobClass {
 /// Result of a successful job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobProduct {
+    /// Commit of a git reference, reported as the output `commit`. The job belongs to a config
+    /// version.
+    Commit,
     /// Artifact in the registry. The job belongs to a build.
     Artifact,
     /// Plan to approve. The step of the job continues with an apply.
@@ -76,10 +81,20 @@ struct Properties {
 }
 
 impl JobKind {
-    pub const ALL: [JobKind; 4] = [JobKind::Build, JobKind::Plan, JobKind::Apply, JobKind::Action];
+    pub const ALL: [JobKind; 5] =
+        [JobKind::Resolve, JobKind::Build, JobKind::Plan, JobKind::Apply, JobKind::Action];
 
     const fn properties(self) -> Properties {
         match self {
+            JobKind::Resolve => Properties {
+                name: "resolve",
+                class: JobClass::Pure,
+                runner_mode: RunnerMode::Build,
+                product: JobProduct::Commit,
+                uses_state: false,
+                uses_reserved_slot: true,
+                subject: "repo",
+            },
             JobKind::Build => Properties {
                 name: "build",
                 class: JobClass::Pure,
@@ -149,7 +164,7 @@ impl JobKind {
         self.properties().uses_reserved_slot
     }
 
-    /// Returns the key of the manifest input that names the component or action.
+    /// Returns the key of the manifest input that names the component, action or repository.
     pub const fn subject(self) -> &'static str {
         self.properties().subject
     }

@@ -19,7 +19,7 @@ pub struct Work {
     pub attempts: u32,
     /// Digest of the signed manifest, which is stored as a blob.
     pub manifest: Digest,
-    /// Build or step that the job belongs to.
+    /// Build, source or step that the job belongs to.
     pub origin: Origin,
     /// Maximum duration of an execution, from its claim, in milliseconds.
     pub deadline_ms: u64,
@@ -27,7 +27,7 @@ pub struct Work {
     pub queue_ttl_ms: u64,
 }
 
-/// Build or step that a job belongs to.
+/// Build, source or step that a job belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -40,6 +40,18 @@ pub enum Origin {
         component: ComponentId,
         /// Build that waits for the job.
         build: BuildId,
+    },
+    /// Resolution of a git reference of a config version.
+    Source {
+        /// App of the config version.
+        app: AppId,
+        /// Config version that waits for the job.
+        config_version: u32,
+        /// Address of the repository, as in the config.
+        repo: String,
+        /// Branch, tag or commit id. `HEAD` is the default branch.
+        #[serde(rename = "ref")]
+        reference: String,
     },
     /// Step of a run.
     Step {

@@ -4,10 +4,14 @@ use crate::build::BuildEvent;
 
 pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {
     match event {
-        PolicyEvent::Build(build, BuildEvent::Succeeded { .. } | BuildEvent::Failed { .. }) => {
-            Some(Reaction::ContinueRunsOfBuild(*build))
-        }
-        PolicyEvent::Build(..)
+        PolicyEvent::Build(
+            build,
+            BuildEvent::ArtifactReused { .. }
+            | BuildEvent::Succeeded { .. }
+            | BuildEvent::Failed { .. },
+        ) => Some(Reaction::ContinueRunsOfBuild(*build)),
+        PolicyEvent::App(..)
+        | PolicyEvent::Build(..)
         | PolicyEvent::Install(..)
         | PolicyEvent::Job(..)
         | PolicyEvent::Run(..) => None,

@@ -4,7 +4,8 @@ use super::{PolicyEvent, Reaction};
 pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {
     match event {
         PolicyEvent::Job(job, event) if event.is_end() => Some(Reaction::CompleteBuild(*job)),
-        PolicyEvent::Build(..)
+        PolicyEvent::App(..)
+        | PolicyEvent::Build(..)
         | PolicyEvent::Install(..)
         | PolicyEvent::Job(..)
         | PolicyEvent::Run(..) => None,

@@ -5,7 +5,8 @@ use crate::build::BuildEvent;
 pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {
     match event {
         PolicyEvent::Build(build, BuildEvent::Requested(_)) => Some(Reaction::QueueBuild(*build)),
-        PolicyEvent::Build(..)
+        PolicyEvent::App(..)
+        | PolicyEvent::Build(..)
         | PolicyEvent::Install(..)
         | PolicyEvent::Job(..)
         | PolicyEvent::Run(..) => None,

@@ -8,7 +8,8 @@ pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {
         PolicyEvent::Install(install, InstallEvent::StackOutputsReported { .. }) => {
             Some(Reaction::Provision(*install))
         }
-        PolicyEvent::Build(..)
+        PolicyEvent::App(..)
+        | PolicyEvent::Build(..)
         | PolicyEvent::Install(..)
         | PolicyEvent::Job(..)
         | PolicyEvent::Run(..) => None,

@@ -9,7 +9,8 @@ pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {
             install,
             InstallEvent::ComponentReleased { .. } | InstallEvent::SandboxReleased { .. },
         ) => Some(Reaction::ContinueRunsOfInstall(*install)),
-        PolicyEvent::Build(..)
+        PolicyEvent::App(..)
+        | PolicyEvent::Build(..)
         | PolicyEvent::Install(..)
         | PolicyEvent::Job(..)
         | PolicyEvent::Run(..) => None,

@@ -57,6 +57,9 @@ impl Projection for Apps {
                 position: event.position,
                 ..row
             }),
+            AppEvent::SourceResolveQueued { .. }
+            | AppEvent::SourceResolved { .. }
+            | AppEvent::SourceResolveFailed { .. } => row,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Builds of components, with their results.
 use domain::{
-    build::{Build, BuildEvent, BuildRequest, State},
+    build::{Build, BuildEvent, BuildRequest, BuildSource, State},
     decider::{Decider, Timestamp},
     ids::{AppId, BuildId, ComponentId, JobId, RunId},
 };
@@ -13,7 +13,8 @@ use crate::{
 };
 
 /// States that a [`Filter`] selects.
-pub const STATES: [&str; 5] = ["requested", "queued", "running", "succeeded", "failed"];
+pub const STATES: [&str; 6] =
+    ["requested", "resolving", "queued", "running", "succeeded", "failed"];
 
 #[derive(Debug)]
 pub struct Builds;
@@ -25,6 +26,12 @@ pub struct Row {
     pub state: State,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
+    /// Commit of the git source, after it was resolved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// Earlier build whose artifact this build uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reuses: Option<BuildId>,
     /// Runs that waited for the artifact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiters: Vec<RunId>,
@@ -37,10 +44,13 @@ pub struct Row {
 }
 
 impl Row {
-    /// Name of the state: `requested`, `queued`, `succeeded` or `failed`.
+    /// Name of the state: `requested`, `resolving`, `queued`, `succeeded` or `failed`.
     pub fn state_name(&self) -> &'static str {
         match self.state {
-            State::NotCreated | State::Requested => "requested",
+            State::NotCreated | State::Requested => match self.order.source {
+                BuildSource::Bundle { .. } => "requested",
+                BuildSource::Git(_) => "resolving",
+            },
             State::Building { .. } => "queued",
             State::Succeeded { .. } => "succeeded",
             State::Failed { .. } => "failed",
@@ -79,6 +89,8 @@ impl Projection for Builds {
                 order: order.clone(),
                 state: State::Requested,
                 job: None,
+                commit: None,
+                reuses: None,
                 waiters: vec![],
                 requested_at: event.at,
                 ended_at: None,
@@ -88,9 +100,14 @@ impl Projection for Builds {
                 row.waiters.push(*run);
                 Row { position, ..row }
             }),
-            BuildEvent::JobQueued { job } => {
-                let state = State::Building { job: *job };
-                row.map(|row| Row { state, job: Some(*job), position, ..row })
+            BuildEvent::JobQueued { job, commit } => {
+                let (state, commit) = (State::Building { job: *job }, commit.clone());
+                row.map(|row| Row { state, job: Some(*job), commit, position, ..row })
+            }
+            BuildEvent::ArtifactReused { build, commit, artifact } => {
+                let row = ended(row, State::Succeeded { artifact: artifact.clone() });
+                let commit = Some(commit.clone());
+                row.map(|row| Row { commit, reuses: Some(*build), ..row })
             }
             BuildEvent::Succeeded { artifact, .. } => {
                 ended(row, State::Succeeded { artifact: artifact.clone() })
@@ -105,7 +122,10 @@ impl Projection for Builds {
         vec![
             Cell::text(row.order.app),
             Cell::text(row.order.component),
-            Cell::text(&row.order.source),
+            match &row.order.source {
+                BuildSource::Bundle { digest } => Cell::text(digest),
+                BuildSource::Git(git) => Cell::text(&git.repo),
+            },
             Cell::maybe(row.job),
             Cell::text(row.state_name()),
         ]

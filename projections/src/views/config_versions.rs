@@ -1,9 +1,9 @@
-//! Config versions of apps. They never change after they are published.
+//! Config versions of apps, with the commits of their git references.
 use std::collections::HashMap;
 
 use domain::{
     actor::Actor,
-    app::{App, AppEvent, Published},
+    app::{App, AppEvent, Published, Resolution, VersionSource},
     decider::{Decider, Timestamp},
     ids::AppId,
 };
@@ -21,13 +21,26 @@ pub struct ConfigVersions;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     pub app: AppId,
-    /// Content of the version.
+    /// Content of the version, with the commits that are resolved.
     pub published: Published,
+    /// Git references of the version, each with its resolution.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<VersionSource>,
     pub published_at: Timestamp,
     /// Actor that published the version.
     pub by: Actor,
     /// Position of the `app.config_published` event.
     pub position: u64,
+}
+
+impl Row {
+    fn with(mut self, repo: &str, reference: &str, resolution: Resolution) -> Row {
+        let is_same = |source: &&mut VersionSource| source.target() == (repo, reference);
+        if let Some(source) = self.sources.iter_mut().find(is_same) {
+            source.resolution = resolution;
+        }
+        self
+    }
 }
 
 impl Projection for ConfigVersions {
@@ -43,6 +56,11 @@ impl Projection for ConfigVersions {
         let DomainEvent::App(app, domain_event) = &event.domain_event else { return vec![] };
         match domain_event {
             AppEvent::ConfigPublished(published) => vec![key(*app, published.config_version)],
+            AppEvent::SourceResolveQueued { config_version, .. }
+            | AppEvent::SourceResolved { config_version, .. }
+            | AppEvent::SourceResolveFailed { config_version, .. } => {
+                vec![key(*app, *config_version)]
+            }
             AppEvent::Created { .. } => vec![],
         }
     }
@@ -53,10 +71,23 @@ impl Projection for ConfigVersions {
             AppEvent::ConfigPublished(published) => Some(Row {
                 app: *app,
                 published: published.clone(),
+                sources: published.sources(),
                 published_at: event.at,
                 by: event.actor.clone(),
                 position: event.position,
             }),
+            AppEvent::SourceResolveQueued { repo, reference, job, .. } => {
+                let resolution = Resolution::Queued { job: *job };
+                row.map(|row| row.with(repo, reference, resolution))
+            }
+            AppEvent::SourceResolved { repo, reference, commit, .. } => row.map(|mut row| {
+                row.published.resolve(repo, reference, commit);
+                row.with(repo, reference, Resolution::Resolved { commit: commit.clone() })
+            }),
+            AppEvent::SourceResolveFailed { repo, reference, detail, .. } => {
+                let resolution = Resolution::Failed { detail: detail.clone() };
+                row.map(|row| row.with(repo, reference, resolution))
+            }
             AppEvent::Created { .. } => row,
         }
     }

@@ -59,7 +59,7 @@ impl Row {
     /// Returns the runners that may claim the job.
     pub fn target(&self) -> Target {
         match &self.origin {
-            Origin::Build { .. } => Target::Build,
+            Origin::Build { .. } | Origin::Source { .. } => Target::Build,
             Origin::Step { install, .. } => Target::Install(*install),
         }
     }

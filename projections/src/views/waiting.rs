@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use domain::{
-    build::State as BuildState,
+    build::{BuildSource, State as BuildState},
     decider::Timestamp,
+    git::GitSource,
     ids::{BuildId, InstallId, JobId, RunId, RunnerId},
     install::Holder,
     run::{Step, StepState, Target},
@@ -245,9 +246,12 @@ fn build(target: &Target) -> Option<BuildId> {
 fn unbuilt(build: &builds::Row) -> Option<String> {
     let name = &build.order.component_name;
     match &build.state {
-        BuildState::NotCreated | BuildState::Requested => {
-            Some(format!("the build of {name} has no job yet"))
-        }
+        BuildState::NotCreated | BuildState::Requested => match &build.order.source {
+            BuildSource::Bundle { .. } => Some(format!("the build of {name} has no job yet")),
+            BuildSource::Git(GitSource { repo, reference, .. }) => {
+                Some(format!("the build of {name} waits for the commit of {repo} at {reference}"))
+            }
+        },
         BuildState::Building { job } => {
             Some(format!("the build of {name} is not finished; its job is {job}"))
         }

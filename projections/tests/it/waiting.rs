@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
     actor::Actor,
-    build::{BuildEvent, BuildFailure, BuildRequest},
+    build::{BuildEvent, BuildFailure, BuildRequest, BuildSource},
     decider::Timestamp,
     digest::Digest,
     ids::*,
@@ -153,7 +153,7 @@ fn build(later: Vec<BuildEvent>) -> builds::Row {
         component: ComponentId(Ulid(10)),
         component_name: "web".into(),
         config_version: 1,
-        source: digest(2),
+        source: BuildSource::Bundle { digest: digest(2) },
         kind: "terraform_module".into(),
     });
     let domain_events = [vec![requested], later].concat();
@@ -231,7 +231,7 @@ fn a_step_waits_for_its_build() {
     let failed = BuildEvent::Failed { job: Some(JOB), reason: BuildFailure::JobFailed, detail };
     for (later, text) in [
         (vec![], "has no job yet"),
-        (vec![BuildEvent::JobQueued { job: JOB }], "its job is job_"),
+        (vec![BuildEvent::JobQueued { job: JOB, commit: None }], "its job is job_"),
         (vec![failed], "failed: exit 1"),
     ] {
         let waiting = why_with(SANDBOX, &run, &install, vec![], build(later)).unwrap();

@@ -11,7 +11,7 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, header};
 use tokio::time::timeout;
 use tokio_util::io::ReaderStream;
 
-use super::{ArtifactError, Context, component};
+use super::{ArtifactError, Context};
 use crate::plugins::Registry;
 
 /// Number of retries after a response with a wrong digest.
@@ -78,7 +78,7 @@ pub async fn pull_blob(
     fetch(registry, layout, &format!("{repository}/blobs/{digest}"), digest, limit).await
 }
 
-/// Pushes the artifact of a component, whose layer is in the layout. Returns the digest of the
+/// Pushes an artifact, whose layers are in the layout. Returns the digest of the
 /// manifest and the total bytes of manifest, config and layer.
 ///
 /// # Errors
@@ -87,9 +87,8 @@ pub async fn push(
     registry: &Registry,
     layout: &Layout,
     repository: &str,
-    layer: Blob,
+    manifest: &ArtifactManifest,
 ) -> Result<(Digest, u64), ArtifactError> {
-    let manifest = component(&layer);
     layout.put(EMPTY)?;
     for blob in manifest.blobs() {
         push_blob(registry, layout, repository, blob).await?;

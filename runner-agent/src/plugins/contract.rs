@@ -34,6 +34,8 @@ pub struct JobContext {
     /// Base environment of a child, to which the plugin and the manifest add. A child gets nothing
     /// else from the agent's own environment.
     pub env: BTreeMap<String, String>,
+    /// Variables of the agent that locate its git configuration, for git on a build runner only.
+    pub git_env: BTreeMap<String, String>,
     /// Command that starts every child in a sandbox or with a limit; empty for none.
     pub wrapper: Vec<String>,
     /// Stop requests from the shim, caused by a cancel, the deadline or a stop.

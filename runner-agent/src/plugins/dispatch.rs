@@ -9,6 +9,7 @@ use super::{
     action::ActionPlugin,
     contract::{JobContext, Outcome, PluginError, Sink, Stream},
     external::External,
+    git::GitPlugin,
     missing_state, plans,
     plugin::{Halt, IoContext, Operation, Outputs, Plugin, Work},
     source::{self, SourceBuild},
@@ -29,17 +30,18 @@ pub(crate) async fn run(
 }
 
 async fn work(manifest: &Manifest, job: &JobContext, sink: &mut dyn Sink) -> Result<(), Halt> {
-    let work = Work::new(manifest, job)?;
+    let mut work = Work::new(manifest, job)?;
     match manifest.plugin.name.as_str() {
-        "terraform_module" => drive(&mut Terraform::default(), &work, sink).await,
-        "action" => drive(&mut ActionPlugin, &work, sink).await,
+        "terraform_module" => drive(&mut Terraform::default(), &mut work, sink).await,
+        "action" => drive(&mut ActionPlugin, &mut work, sink).await,
+        _ if manifest.kind == JobKind::Resolve => drive(&mut GitPlugin, &mut work, sink).await,
         // Without a plugin executable, a build packs the source unchanged.
         _ if manifest.kind == JobKind::Build && manifest.plugin.digest.is_none() => {
-            drive(&mut SourceBuild, &work, sink).await
+            drive(&mut SourceBuild, &mut work, sink).await
         }
         _ => {
             let mut plugin = External::start(&work, sink).await?;
-            let ended = drive(&mut plugin, &work, sink).await;
+            let ended = drive(&mut plugin, &mut work, sink).await;
             plugin.end(sink).await;
             ended
         }
@@ -48,7 +50,7 @@ async fn work(manifest: &Manifest, job: &JobContext, sink: &mut dyn Sink) -> Res
 
 async fn drive<P: Plugin>(
     plugin: &mut P,
-    work: &Work<'_>,
+    work: &mut Work<'_>,
     sink: &mut dyn Sink,
 ) -> Result<(), Halt> {
     let kind = work.manifest.kind;
@@ -58,6 +60,7 @@ async fn drive<P: Plugin>(
     }
     plugin.health(work, sink).await?;
     match kind {
+        JobKind::Resolve => report(plugin.resolve(work, sink).await?, sink),
         JobKind::Build => build(plugin, work, sink).await,
         JobKind::Plan => plan(plugin, work, sink).await,
         JobKind::Apply => apply(plugin, work, sink).await,
@@ -71,7 +74,7 @@ async fn drive<P: Plugin>(
 
 async fn build<P: Plugin>(
     plugin: &mut P,
-    work: &Work<'_>,
+    work: &mut Work<'_>,
     sink: &mut dyn Sink,
 ) -> Result<(), Halt> {
     let repository = source::fetch(work, sink).await?;
@@ -84,8 +87,13 @@ async fn build<P: Plugin>(
     Ok(())
 }
 
-async fn plan<P: Plugin>(plugin: &mut P, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
+async fn plan<P: Plugin>(
+    plugin: &mut P,
+    work: &mut Work<'_>,
+    sink: &mut dyn Sink,
+) -> Result<(), Halt> {
     source::sync(work, sink).await?;
+    let work = &*work;
     work.state.require_resolved()?;
     plugin.preflight(work, sink).await?;
     // Read the version of the state before the plan: a write during the plan then makes the plan
@@ -120,7 +128,7 @@ async fn plan<P: Plugin>(plugin: &mut P, work: &Work<'_>, sink: &mut dyn Sink) -
 
 async fn apply<P: Plugin>(
     plugin: &mut P,
-    work: &Work<'_>,
+    work: &mut Work<'_>,
     sink: &mut dyn Sink,
 ) -> Result<(), Halt> {
     let Some(digest) = &work.manifest.plan else {
@@ -130,6 +138,7 @@ async fn apply<P: Plugin>(
     };
     let (approved, reads) = plans::find(work, digest)?;
     source::sync(work, sink).await?;
+    let work = &*work;
     work.state.require_resolved()?;
     let state = plugin.state(work, sink).await?;
     // A state that changed since the plan makes the plan stale. The next plan checks whether the

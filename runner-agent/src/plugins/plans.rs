@@ -297,6 +297,7 @@ mod tests {
             plugin_dir: root.join("plugins"),
             plans_dir: root.join("plans"),
             env: BTreeMap::new(),
+            git_env: BTreeMap::new(),
             wrapper: Vec::new(),
             cancel: Cancel::default(),
             registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },

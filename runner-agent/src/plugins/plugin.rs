@@ -19,8 +19,8 @@ use crate::state::{StateError, StateMark, StateStore};
 /// Implementation of one component type. By default, `build`, `plan`, `state`, `apply`, `outputs`
 /// and `act` return a refusal.
 ///
-/// Order of the main calls in one job: `describe`, `health`, then by the manifest's kind `build` ·
-/// `preflight state plan` · `state apply|destroy outputs` · `act`.
+/// Order of the main calls in one job: `describe`, `health`, then by the manifest's kind
+/// `resolve` · `build` · `preflight state plan` · `state apply|destroy outputs` · `act`.
 pub(crate) trait Plugin {
     /// Returns the name and the supported job kinds.
     fn describe(&self) -> Description;
@@ -31,6 +31,11 @@ pub(crate) trait Plugin {
     /// Checks everything that a deploy of the component requires, before its plan.
     async fn preflight(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<(), Halt> {
         Ok(())
+    }
+
+    /// Resolves a reference to the output `commit`.
+    async fn resolve(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<Outputs, Halt> {
+        Err(self.describe().unsupported(JobKind::Resolve))
     }
 
     /// Checks the source in [`Work::source`] and turns it into the content of the artifact.
@@ -118,15 +123,20 @@ impl Description {
 pub(crate) struct Work<'a> {
     pub manifest: &'a Manifest,
     pub job: &'a JobContext,
-    /// Name of the component or of the action.
+    /// Name of the component or of the action, or address of the repository to resolve.
     pub name: &'a str,
     pub operation: Operation,
     /// True if the component was deployed before and still exists, according to the vendor.
     pub present: bool,
     /// State of this component in this install. Its directory exists with mode 0700.
     pub state: StateStore,
-    /// Directory with the artifact's files, if the manifest has an artifact.
+    /// Directory with all files of the artifact, if the manifest has an artifact.
+    pub root: PathBuf,
+    /// Directory of the component: [`Work::root`], or a directory below it if the artifact holds
+    /// further directories of the repository.
     pub source: PathBuf,
+    /// Directory of the component in each artifact of the manifest, after they were unpacked.
+    pub directories: Vec<PathBuf>,
 }
 
 /// Result of a plan.

@@ -9,12 +9,14 @@ use schemas::runner::JobKind;
 
 use super::{
     contract::{PluginError, Sink, Stream},
+    git,
     plugin::{Description, Halt, Plugin, Work},
     work::private_dir,
 };
 use crate::{
     artifacts::{
-        ArtifactError, Limits, component_layer, pack_into, pull, pull_blob, push as push_to, unpack,
+        ArtifactError, Limits, component, component_directory, component_layer, pack_into, pull,
+        pull_blob, push as push_to, unpack,
     },
     host,
 };
@@ -22,9 +24,10 @@ use crate::{
 /// Largest source of a build in bytes.
 const SOURCE_LIMIT: u64 = 2 << 30;
 
-/// Unpacks every artifact of the manifest. A single artifact goes to [`Work::source`]. Several
-/// artifacts go to `<source>/<n>`, by their position in the manifest.
-pub(crate) async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
+/// Unpacks every artifact of the manifest. A single artifact goes to [`Work::root`], and its
+/// component's directory becomes [`Work::source`]. Several artifacts go to `<root>/<n>`, by their
+/// position in the manifest.
+pub(crate) async fn sync(work: &mut Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     let artifacts = &work.manifest.artifacts;
     if artifacts.is_empty() {
         return Ok(());
@@ -47,6 +50,11 @@ pub(crate) async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Hal
         let dir = artifact_dir(work, index);
         private_dir(&dir)?;
         unpack(tar, &dir, Limits::default()).map_err(artifact_error)?;
+        let below = component_directory(&artifact.digest, &image).map_err(artifact_error)?;
+        work.directories.push(dir.join(below));
+    }
+    if let [only] = work.directories.as_slice() {
+        work.source = only.clone();
     }
     Ok(())
 }
@@ -78,15 +86,22 @@ pub(crate) async fn verified(
 /// Returns the directory of the artifact with this digest.
 pub(crate) fn dir_of(work: &Work<'_>, digest: &Digest) -> Option<PathBuf> {
     let index = work.manifest.artifacts.iter().position(|artifact| artifact.digest == *digest)?;
-    Some(artifact_dir(work, index))
+    work.directories.get(index).cloned()
 }
 
-/// Unpacks the source of a build into [`Work::source`]. Returns the repository of the component.
-pub(crate) async fn fetch(work: &Work<'_>, sink: &mut dyn Sink) -> Result<String, Halt> {
+/// Puts the source of a build into [`Work::root`]: from the server, or from git. Returns the
+/// registry's repository of the component.
+pub(crate) async fn fetch(work: &mut Work<'_>, sink: &mut dyn Sink) -> Result<String, Halt> {
     sink.phase("sync");
     let malformed = |what: &str| {
         PluginError::Refused(format!("cannot build: the manifest's inputs have no {what}"))
     };
+    if !work.manifest.inputs["git"].is_null() {
+        let repository = work.input("repository").ok_or_else(|| malformed("repository"))?;
+        let directory = git::fetch(work, sink).await?;
+        work.source = work.root.join(directory);
+        return Ok(repository.to_owned());
+    }
     let digest: Digest = work
         .input("source")
         .and_then(|text| text.parse().ok())
@@ -99,12 +114,12 @@ pub(crate) async fn fetch(work: &Work<'_>, sink: &mut dyn Sink) -> Result<String
         or_cancelled(work, pulled).await?;
     }
     let tar = verified(work, &layout, (repository, &digest, SOURCE_LIMIT), sink).await?;
-    unpack(tar, &work.source, Limits::default()).map_err(artifact_error)?;
+    unpack(tar, &work.root, Limits::default()).map_err(artifact_error)?;
     sink.line(Stream::Runner, format!("source {digest}").as_bytes());
     Ok(repository.to_owned())
 }
 
-/// Packs [`Work::source`] and pushes it as the artifact of the component.
+/// Packs [`Work::root`] and pushes it as the artifact of the component.
 pub(crate) async fn push(
     work: &Work<'_>,
     repository: &str,
@@ -112,8 +127,10 @@ pub(crate) async fn push(
 ) -> Result<(Digest, u64), Halt> {
     sink.phase("push");
     let layout = Layout::new(&work.job.artifacts_dir);
-    let layer = pack_into(&layout, &work.source).map_err(artifact_error)?;
-    or_cancelled(work, push_to(&work.job.registry, &layout, repository, layer)).await
+    let layer = pack_into(&layout, &work.root).map_err(artifact_error)?;
+    let directory = work.source.strip_prefix(&work.root).unwrap_or(&work.source);
+    let manifest = component(&layer, &directory.to_string_lossy());
+    or_cancelled(work, push_to(&work.job.registry, &layout, repository, &manifest)).await
 }
 
 /// Build of component types without a plugin: the artifact is the source.
@@ -135,8 +152,8 @@ impl Plugin for SourceBuild {
 
 fn artifact_dir(work: &Work<'_>, index: usize) -> PathBuf {
     match work.manifest.artifacts.len() {
-        1 => work.source.clone(),
-        _ => work.source.join(index.to_string()),
+        1 => work.root.clone(),
+        _ => work.root.join(index.to_string()),
     }
 }
 

@@ -32,7 +32,11 @@ impl<'a> Work<'a> {
         let name = string_input(&manifest.inputs, key).ok_or_else(|| {
             PluginError::Refused(format!("cannot run the job: the manifest's inputs have no {key}"))
         })?;
-        if manifest.kind != JobKind::Action && !is_safe(name) {
+        let is_path = match manifest.kind {
+            JobKind::Build | JobKind::Plan | JobKind::Apply => true,
+            JobKind::Resolve | JobKind::Action => false,
+        };
+        if is_path && !is_safe(name) {
             let refusal = format!(
                 "cannot run the job: {name:?} is not a valid component name; use up to 128 letters, digits, `-`, `_` and `.`, \
                  not starting with `.`"
@@ -63,9 +67,10 @@ impl<'a> Work<'a> {
         };
         private_dir(state.dir())?;
         private_dir(&job.work_dir.join("home"))?;
-        let source = job.work_dir.join("source");
-        private_dir(&source)?;
-        Ok(Work { manifest, job, name, operation, present, state, source })
+        let root = job.work_dir.join("source");
+        private_dir(&root)?;
+        let (source, directories) = (root.clone(), vec![]);
+        Ok(Work { manifest, job, name, operation, present, state, root, source, directories })
     }
 
     /// Returns the time from the stop signal to SIGKILL.

@@ -30,6 +30,9 @@ pub struct ShimOrder {
     pub max_grace_ms: u64,
     /// Environment variables that the customer passes to jobs. Their values are redacted.
     pub pass_env: BTreeMap<String, String>,
+    /// Environment variables of the agent for git. Empty on a runner of an install.
+    #[serde(default)]
+    pub git_env: BTreeMap<String, String>,
     /// Search path of programs.
     pub path: String,
     /// Directory of the plugin executables.

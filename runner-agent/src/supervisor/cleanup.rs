@@ -263,7 +263,7 @@ mod tests {
     /// Stores an artifact of one component. A greater `content` was used more recently.
     fn artifact(layout: &Layout, content: u8) -> Digest {
         let layer = vec![content; 1000];
-        let bytes = component(&Blob::of(LAYER_TYPE, &layer)).to_bytes().unwrap();
+        let bytes = component(&Blob::of(LAYER_TYPE, &layer), "").to_bytes().unwrap();
         let blobs = [layer, b"{}".to_vec(), bytes].map(|blob| layout.put(&blob).unwrap());
         layout.add_to_index("acme/web", &blobs[2]).unwrap();
         let hours = 10 - u64::from(content);

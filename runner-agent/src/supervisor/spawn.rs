@@ -11,7 +11,7 @@ use std::{
 use anyhow::Context as _;
 use domain::ids::{ExecutionId, JobId};
 use schemas::runner::{
-    Claimed, Exit, FailureReason, Finished, Outcome, RefusedBy, Report, ReportBody,
+    Claimed, Exit, FailureReason, Finished, Outcome, RefusedBy, Report, ReportBody, RunnerMode,
 };
 use tokio::{
     io::AsyncWriteExt as _,
@@ -25,6 +25,7 @@ use crate::{
     data,
     host::{self, Process},
     journal::{JournalEvent, Position},
+    plugins,
     policy::{Policy, Refusal},
     processes,
     shim::{
@@ -141,6 +142,10 @@ fn order(
     let names = agent.settings.pass_env.iter().chain(&policy.pass_env);
     let pass_env: BTreeMap<String, String> =
         names.filter_map(|name| Some((name.clone(), env::var(name).ok()?))).collect();
+    let git_env = match agent.identity.mode {
+        RunnerMode::Build => plugins::git_environment(),
+        RunnerMode::Install => BTreeMap::new(),
+    };
     Ok(ShimOrder {
         manifest: String::from_utf8(verified.manifest_bytes.clone())?,
         manifest_digest: verified.digest.clone(),
@@ -150,6 +155,7 @@ fn order(
         deadline_uptime_ms,
         max_grace_ms: u64::try_from(policy.limits().grace.as_millis()).unwrap_or(u64::MAX),
         pass_env,
+        git_env,
         path: env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into()),
         plugin_dir: agent.settings.plugin_dir.clone(),
     })

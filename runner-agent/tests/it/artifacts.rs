@@ -93,7 +93,7 @@ async fn read(stream: &mut TcpStream) -> Request {
 }
 
 fn image() -> (ArtifactManifest, Vec<u8>, Digest) {
-    let image = component(&Blob::of(LAYER_TYPE, b"the layer"));
+    let image = component(&Blob::of(LAYER_TYPE, b"the layer"), "");
     let bytes = image.to_bytes().unwrap();
     let digest = sha256(&bytes);
     (image, bytes, digest)
@@ -188,8 +188,8 @@ async fn an_artifact_is_pushed_blob_by_blob_and_then_its_manifest() {
     ])
     .await;
     server.layout.put(b"the layer").unwrap();
-    let layer = Blob::of(LAYER_TYPE, b"the layer");
-    let pushed = push(&server.registry, &server.layout, "shop/web", layer).await.unwrap();
+    let artifact = component(&Blob::of(LAYER_TYPE, b"the layer"), "");
+    let pushed = push(&server.registry, &server.layout, "shop/web", &artifact).await.unwrap();
     assert_eq!(pushed, (digest.clone(), bytes.len() as u64 + 2 + 9));
     let lines = server.lines();
     assert!(lines[0].starts_with("head /v2/shop/web/blobs/sha256:"), "{lines:?}");
@@ -208,8 +208,8 @@ async fn the_token_is_not_sent_to_another_host() {
     ])
     .await;
     server.layout.put(b"the layer").unwrap();
-    let layer = Blob::of(LAYER_TYPE, b"the layer");
-    let error = push(&server.registry, &server.layout, "shop/web", layer).await.unwrap_err();
+    let artifact = component(&Blob::of(LAYER_TYPE, b"the layer"), "");
+    let error = push(&server.registry, &server.layout, "shop/web", &artifact).await.unwrap_err();
     assert!(
         error.to_string().contains("no Location header with the registry's own origin"),
         "{error}"

@@ -87,6 +87,7 @@ fn begin(
         server: "http://127.0.0.1:9".into(),
         trust: Trust::Public,
         job_token: "job-token-1234567890".into(),
+        git_env: Default::default(),
         deadline_uptime_ms: host::uptime_ms() + deadline.as_millis() as u64,
         max_grace_ms: 10_000,
         pass_env: [("PASSED".to_owned(), PASSED.to_owned())].into(),

@@ -2,7 +2,8 @@
 use chrono::{DateTime, Utc};
 use domain::{
     digest::Digest,
-    ids::{AppId, BuildId, ComponentId, InstallId},
+    git::GitSource,
+    ids::{AppId, BuildId, ComponentId, InstallId, JobId},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -48,8 +49,37 @@ pub struct ConfigVersion {
     pub published_by_name: Option<String>,
     /// Log position of the event `app.config_published`.
     pub position: u64,
+    /// State of the git references: `resolving` until each one is resolved or failed, then
+    /// `resolved`, or `unresolved` if one failed. `resolved` for a version without git references.
+    pub state: String,
+    /// Git references of the version. Each one is resolved to a commit once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<VersionSource>,
     /// Components of the version. The sandbox is the component `sandbox`.
     pub components: Vec<VersionComponent>,
+}
+
+/// Git reference of a config version.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VersionSource {
+    /// Address of the repository, as in the config.
+    pub repo: String,
+    /// Branch, tag or commit id. `HEAD` is the default branch.
+    #[serde(rename = "ref")]
+    pub reference: String,
+    /// State: `resolving`, `resolved` or `failed`.
+    pub state: String,
+    /// Commit of the reference: 40 hexadecimal digits. Present only if the state is `resolved`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// Explanation of the failure for users. Present only if the state is `failed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// Job that resolves the reference: `job_` and a ULID. Present only while the job is queued or
+    /// running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub job: Option<JobId>,
 }
 
 /// Config version with its parsed configuration.
@@ -75,6 +105,12 @@ pub struct VersionComponent {
     /// Digest of everything that defines the component: source, settings, files and plugin.
     #[schema(value_type = String)]
     pub definition: Digest,
+    /// Source in a git repository. Absent if the bundle contains the source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<GitSource>,
+    /// Commit of the git source. Absent until the reference is resolved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
 }
 
 /// Publication mode of a sync.
@@ -89,6 +125,9 @@ pub struct SyncQuery {
     /// version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub against: Option<u32>,
+    /// True to resolve the git references again: an unchanged bundle with git references is
+    /// published as the next version. Not allowed in a dry run. Default: false.
+    pub resolve: bool,
 }
 
 /// Result of a sync or of a dry run.
@@ -105,7 +144,8 @@ pub struct SyncReport {
     /// Digest of the bundle: the app directory as an uncompressed, deterministic tar.
     #[schema(value_type = String)]
     pub bundle: Digest,
-    /// True if the newest version already has this bundle, so that no version was published.
+    /// True if the newest version already has this bundle, so that no version was published. Always
+    /// false with `resolve` and a git reference.
     pub unchanged: bool,
     /// True if the request was a dry run, so that no version was published.
     pub dry_run: bool,

@@ -2,6 +2,7 @@
 use chrono::{DateTime, Utc};
 use domain::{
     digest::Digest,
+    git::GitSource,
     ids::{AppId, BuildId, ComponentId, JobId},
 };
 use serde::{Deserialize, Serialize};
@@ -30,10 +31,24 @@ pub struct Build {
     pub kind: String,
     /// Config version that requested the build. A later version may use the same build.
     pub config_version: u32,
-    /// Digest of the component's source, packed as a deterministic tar.
-    #[schema(value_type = String)]
-    pub source: Digest,
-    /// State: `requested`, `queued`, `running`, `succeeded` or `failed`.
+    /// Digest of the component's source in the bundle, packed as a deterministic tar. Absent for a
+    /// git source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub source: Option<Digest>,
+    /// Source in a git repository. Absent if the bundle contains the source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<GitSource>,
+    /// Commit of the git source. Absent until the reference is resolved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// Earlier build whose artifact this build uses, because its commit, directory and component
+    /// type are the same. Absent if a job made the artifact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub reuses: Option<BuildId>,
+    /// State: `requested`, `resolving` (the git reference has no commit yet), `queued`, `running`,
+    /// `succeeded` or `failed`.
     pub state: String,
     /// Id of the job of the build: `job_` and a ULID. Absent before the job is queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,8 +57,8 @@ pub struct Build {
     /// Built artifact. Present only if the build succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
-    /// Stable code of the failure: `job_failed`, `job_cancelled`, `job_lost`, `no_artifact` or
-    /// `render_failed`.
+    /// Stable code of the failure: `job_failed`, `job_cancelled`, `job_lost`, `no_artifact`,
+    /// `render_failed` or `source_unresolved`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Explanation of the failure for users.
@@ -94,7 +109,7 @@ pub struct BuildsQuery {
     /// Filter by the name or id of an app.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
-    /// Filter by state: `requested`, `queued`, `running`, `succeeded` or `failed`.
+    /// Filter by state: `requested`, `resolving`, `queued`, `running`, `succeeded` or `failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// Maximum number of items, 1 to 200. Default: 50.

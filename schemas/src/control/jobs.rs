@@ -46,7 +46,7 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub build: Option<BuildId>,
-    /// Component or action of the job, or `sandbox`.
+    /// Component or action of the job, or `sandbox`. For a `resolve` job, its repository and ref.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Executions, oldest first.

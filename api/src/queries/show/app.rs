@@ -1,6 +1,7 @@
 //! Converts rows of apps and of their config versions to the API types.
+use domain::app::{Resolution, VersionSource as Source};
 use projections::views::{apps, config_versions};
-use schemas::control::apps::{App, ConfigVersion, VersionComponent};
+use schemas::control::apps::{App, ConfigVersion, VersionComponent, VersionSource};
 
 use crate::queries::lookup::Lookup;
 
@@ -23,6 +24,8 @@ pub(crate) fn version(lookup: &Lookup<'_>, row: &config_versions::Row) -> Config
         name: part.name.clone(),
         kind: part.kind.clone(),
         definition: part.definition.clone(),
+        git: part.git.clone(),
+        commit: part.commit.clone(),
     });
     ConfigVersion {
         version: row.published.config_version,
@@ -31,6 +34,38 @@ pub(crate) fn version(lookup: &Lookup<'_>, row: &config_versions::Row) -> Config
         published_by: row.by.to_string(),
         published_by_name: lookup.name(&row.by),
         position: row.position,
+        state: state(&row.sources).into(),
+        sources: row.sources.iter().map(source).collect(),
         components: components.collect(),
+    }
+}
+
+/// Name of the state of a version's git references.
+fn state(sources: &[Source]) -> &'static str {
+    let is_failed = |source: &Source| match source.resolution {
+        Resolution::Failed { .. } => true,
+        Resolution::Pending | Resolution::Queued { .. } | Resolution::Resolved { .. } => false,
+    };
+    if sources.iter().any(|source| source.resolution.is_open()) {
+        "resolving"
+    } else if sources.iter().any(is_failed) {
+        "unresolved"
+    } else {
+        "resolved"
+    }
+}
+
+fn source(source: &Source) -> VersionSource {
+    let (repo, reference) = (source.repo.clone(), source.reference.clone());
+    let (commit, detail, job) = (None, None, None);
+    let shown =
+        |state: &str| VersionSource { repo, reference, state: state.into(), commit, detail, job };
+    match source.resolution.clone() {
+        Resolution::Pending => shown("resolving"),
+        Resolution::Queued { job } => VersionSource { job: Some(job), ..shown("resolving") },
+        Resolution::Resolved { commit } => {
+            VersionSource { commit: Some(commit), ..shown("resolved") }
+        }
+        Resolution::Failed { detail } => VersionSource { detail: Some(detail), ..shown("failed") },
     }
 }

@@ -1,5 +1,5 @@
 //! Converts rows of builds to the API type.
-use domain::build::State;
+use domain::build::{BuildSource, State};
 use projections::views::{builds, waiting};
 use schemas::control::builds::{Artifact, Build};
 
@@ -21,7 +21,10 @@ pub(crate) async fn build(
         component_name: order.component_name.clone(),
         kind: order.kind.clone(),
         config_version: order.config_version,
-        source: order.source.clone(),
+        source: None,
+        git: None,
+        commit: row.commit.clone(),
+        reuses: row.reuses,
         state: row.state_name().into(),
         job: row.job,
         artifact: None,
@@ -31,6 +34,10 @@ pub(crate) async fn build(
         requested_at: row.requested_at,
         ended_at: row.ended_at,
     };
+    match &order.source {
+        BuildSource::Bundle { digest } => build.source = Some(digest.clone()),
+        BuildSource::Git(git) => build.git = Some(git.clone()),
+    }
     match &row.state {
         State::NotCreated | State::Requested => {}
         State::Building { job } => {

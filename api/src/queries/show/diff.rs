@@ -2,8 +2,9 @@
 use app_config::{
     AppConfig,
     diff::{Change as Was, ChangeReason, PartChange},
+    tree::SANDBOX,
 };
-use domain::run::Operation;
+use domain::{app::Published, run::Operation};
 use schemas::control::apps::{Change, Diff, FieldChange, Impact, PlannedOperation};
 use serde_json::Value;
 
@@ -21,6 +22,39 @@ pub(crate) fn diff(before: Option<(u32, &AppConfig)>, to: Option<u32>, after: &A
     let all = inputs.chain(sandbox).chain(components).chain(actions).chain(around);
     let changes = all.filter_map(|(kind, part)| change(kind, part)).collect();
     Diff { from: before.map(|(version, _)| version), to, changes, ..Diff::default() }
+}
+
+/// Adds the commits that differ between two versions. A component whose branch moved is a change,
+/// even if its config is the same.
+pub(crate) fn with_commits(mut diff: Diff, before: Option<&Published>, after: &Published) -> Diff {
+    for component in &after.components {
+        let mut earlier = before.into_iter().flat_map(|before| &before.components);
+        let earlier = earlier.find(|earlier| earlier.component == component.component);
+        let Some(earlier) = earlier.filter(|earlier| earlier.commit != component.commit) else {
+            continue;
+        };
+        let (before, after) = (earlier.commit.clone(), component.commit.clone());
+        let commit = FieldChange { field: "commit".into(), before, after };
+        let kind = if component.name == SANDBOX { "sandbox" } else { "component" };
+        let mut changes = diff.changes.iter_mut();
+        match changes.find(|change| change.kind == kind && change.name == component.name) {
+            Some(change) => change.fields.push(commit),
+            None => {
+                let (change, name) = ("changed".into(), component.name.clone());
+                let fields = vec![commit];
+                let last = diff.changes.iter().rposition(|other| order(&other.kind) <= order(kind));
+                let change = Change { change, kind: kind.into(), name, fields };
+                diff.changes.insert(last.map_or(0, |last| last + 1), change);
+            }
+        }
+    }
+    diff
+}
+
+/// Position of a kind in the list of changes.
+fn order(kind: &str) -> usize {
+    let kinds = ["input", "sandbox", "component"];
+    kinds.iter().position(|known| *known == kind).unwrap_or(kinds.len())
 }
 
 /// Adds the impact on installs to a diff.

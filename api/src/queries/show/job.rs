@@ -1,4 +1,5 @@
 //! Converts rows of jobs, with their attempts, to the API type.
+use domain::{git::without_userinfo, job::Origin};
 use projections::views::{jobs, waiting};
 use schemas::control::{
     Waiting,
@@ -48,6 +49,9 @@ pub(crate) async fn job(lookup: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job,
     if let Some(build) = row.build() {
         let build = lookup.build(build).await?;
         job.name = build.map(|build| build.order.component_name.clone());
+    }
+    if let Origin::Source { repo, reference, .. } = &row.work.origin {
+        job.name = Some(format!("{} at {reference}", without_userinfo(repo)));
     }
     if let Some((run, step)) = row.step() {
         let run = lookup.run(run).await?;

@@ -33,6 +33,8 @@ fn published(app: &AppConfig) -> Published {
         kind: "terraform_module".into(),
         definition: digest.clone(),
         build: BuildId(Ulid(at as u128)),
+        git: None,
+        commit: None,
         name,
     });
     let (bundle, components) = (digest.clone(), components.collect());

@@ -75,7 +75,7 @@ async fn complete_step(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> 
                 unit.handle::<Run>(run, RunCommand::CompleteStep { job: id }).await?;
             }
             // Build jobs belong to no step.
-            JobProduct::Artifact => {}
+            JobProduct::Artifact | JobProduct::Commit => {}
         },
         JobOutcome::Failed | JobOutcome::Cancelled | JobOutcome::Lost => {
             if kind == JobKind::Apply && job.changed_nothing() {

@@ -164,13 +164,6 @@ pub const KINDS: &[Kind] = &[
         )
     },
     kind(
-        "repository_branch",
-        Per::Key,
-        "`branch` of a repository",
-        "the directory on this machine is published, whatever its branch",
-        "check out that branch before the sync",
-    ),
-    kind(
         "runbook",
         Per::Part,
         "runbook",

@@ -14,7 +14,14 @@ impl Client {
         bundle: Bytes,
         dry_run: bool,
     ) -> CallResult<apps::SyncReport> {
-        let query = apps::SyncQuery { dry_run, against: None };
+        let query = apps::SyncQuery { dry_run, ..apps::SyncQuery::default() };
+        self.upload(&format!("/v1/apps/{app}/sync"), &query, BUNDLE, bundle).await
+    }
+
+    /// Publishes a bundle, and resolves its git references again even if the newest version has the
+    /// same bundle.
+    pub async fn sync_and_resolve(&self, app: &str, bundle: Bytes) -> CallResult<apps::SyncReport> {
+        let query = apps::SyncQuery { resolve: true, ..apps::SyncQuery::default() };
         self.upload(&format!("/v1/apps/{app}/sync"), &query, BUNDLE, bundle).await
     }
 
@@ -25,7 +32,7 @@ impl Client {
         bundle: Bytes,
         against: Option<u32>,
     ) -> CallResult<apps::SyncReport> {
-        let query = apps::SyncQuery { dry_run: true, against };
+        let query = apps::SyncQuery { dry_run: true, against, resolve: false };
         self.upload(&format!("/v1/apps/{app}/sync"), &query, BUNDLE, bundle).await
     }
 

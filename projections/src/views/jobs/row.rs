@@ -190,21 +190,21 @@ impl Row {
     pub fn install(&self) -> Option<InstallId> {
         match &self.work.origin {
             Origin::Step { install, .. } => Some(*install),
-            Origin::Build { .. } => None,
+            Origin::Build { .. } | Origin::Source { .. } => None,
         }
     }
 
     pub fn step(&self) -> Option<(RunId, StepId)> {
         match &self.work.origin {
             Origin::Step { run, step, .. } => Some((*run, *step)),
-            Origin::Build { .. } => None,
+            Origin::Build { .. } | Origin::Source { .. } => None,
         }
     }
 
     pub fn build(&self) -> Option<BuildId> {
         match &self.work.origin {
             Origin::Build { build, .. } => Some(*build),
-            Origin::Step { .. } => None,
+            Origin::Step { .. } | Origin::Source { .. } => None,
         }
     }
 

@@ -179,7 +179,7 @@ impl TestRunner {
         let layout = Layout::new(self.at("artifacts"));
         layout.put(&tar).unwrap();
         layout.put(b"{}").unwrap();
-        let artifact = component(&Blob::of(LAYER_TYPE, &tar));
+        let artifact = component(&Blob::of(LAYER_TYPE, &tar), "");
         assert_eq!(artifact.image().artifact_type(), &Some(ARTIFACT_TYPE.into()));
         let digest = layout.put(&artifact.to_bytes().unwrap()).unwrap();
         ArtifactRef { repository: "shop/web".into(), digest, size: tar.len() as u64 }
@@ -266,6 +266,7 @@ impl TestRunner {
             plugin_dir: self.at("plugins"),
             plans_dir: self.at("plans"),
             env: self.env.clone(),
+            git_env: BTreeMap::new(),
             wrapper: Vec::new(),
             cancel: Cancel::default(),
             registry: Registry {

@@ -1,0 +1,4 @@
+//! Program of `scripts/bench git`.
+fn main() {
+    bench::sources::main();
+}

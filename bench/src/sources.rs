@@ -1,0 +1,137 @@
+//! Time to build a component from one directory of a large git repository, compared with clones of
+//! the repository.
+//!
+//! All of them read the repository from one `git http-backend` on loopback. A build includes its
+//! job: claim, fetch, pack, push and report. Its build runner has no Terraform, so nothing validates
+//! the module.
+use std::{
+    fmt::Write as _,
+    fs,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use measure::Quantiles;
+use serde_json::{Value, json};
+use tests::{GitRepository, GitServer, Server, stdout_of};
+
+use crate::command_line::{BenchOptions, check_arguments};
+
+const FILES: usize = 20_000;
+const FILES_PER_DIRECTORY: usize = 100;
+/// Size of a file in bytes.
+const FILE_BYTES: usize = 2_048;
+const REPOSITORY: &str = "acme/large";
+
+const USAGE: &str = "stead-bench-git [--quick] [--json] [--rounds N]";
+
+/// One way to get the files, with its times and the bytes that the server sent.
+struct Way {
+    name: &'static str,
+    times: Vec<Duration>,
+    bytes: u64,
+}
+
+/// Runs `scripts/bench git`.
+pub fn main() {
+    check_arguments(USAGE);
+    let options = BenchOptions::read();
+    let git = GitServer::start();
+    let repository = large_repository(&git);
+    let configuration = git.configuration("");
+    // A search path without Terraform, which would take most of the time.
+    let environment =
+        [("GIT_CONFIG_GLOBAL", configuration.to_str().unwrap()), ("PATH", "/usr/bin:/bin")];
+    let server = Server::up_in(&environment);
+    let app = app(server.dir());
+    let mut ways = [
+        Way { name: "`git clone`", times: vec![], bytes: 0 },
+        Way { name: "`git clone --depth 1`", times: vec![], bytes: 0 },
+        Way { name: "build of one directory of 100 files", times: vec![], bytes: 0 },
+    ];
+    for round in 1..=options.rounds {
+        eprintln!("round {round} of {}", options.rounds);
+        // The build of an unchanged commit would use the artifact of the last round.
+        repository.commit("main", &[("d0/main.tf", &format!("# round {round}\n"))]);
+        for (number, way) in ways.iter_mut().enumerate() {
+            let sent = git.sent_bytes();
+            way.times.push(match number {
+                0 => clone(&git, server.dir(), &[]),
+                1 => clone(&git, server.dir(), &["--depth", "1"]),
+                _ => build(&server, &app),
+            });
+            way.bytes = git.sent_bytes() - sent;
+        }
+    }
+    match options.json {
+        true => println!("{:#}", json_of(ways)),
+        false => println!("{}", markdown(ways)),
+    }
+}
+
+fn large_repository(git: &GitServer) -> GitRepository {
+    let repository = git.repository(REPOSITORY);
+    for number in 0..FILES {
+        let directory = repository.dir().join(format!("d{}", number / FILES_PER_DIRECTORY));
+        fs::create_dir_all(&directory).unwrap();
+        let line = format!("{:x}\n", number * 2_654_435_761);
+        let text = line.repeat(FILE_BYTES / line.len());
+        fs::write(directory.join(format!("file-{number}.txt")), text).unwrap();
+    }
+    repository.commit_all("main");
+    repository
+}
+
+fn app(dir: &Path) -> String {
+    let app = dir.join("large");
+    fs::create_dir_all(app.join("components")).unwrap();
+    fs::write(app.join("metadata.toml"), "version = \"v2\"\n").unwrap();
+    let text = format!(
+        "name = \"one\"\ntype = \"terraform_module\"\n[public_repo]\nrepo = \"{REPOSITORY}\"\ndirectory = \"d0\"\n"
+    );
+    fs::write(app.join("components/one.toml"), text).unwrap();
+    app.to_str().unwrap().into()
+}
+
+fn clone(git: &GitServer, dir: &Path, options: &[&str]) -> Duration {
+    let into = dir.join("clone");
+    let began = Instant::now();
+    let mut command = Command::new("git");
+    command.args(["clone", "--quiet"]).args(options).arg(git.url(REPOSITORY)).arg(&into);
+    stdout_of(command.env("GIT_CONFIG_GLOBAL", "/dev/null"));
+    let took = began.elapsed();
+    fs::remove_dir_all(into).unwrap();
+    took
+}
+
+/// Publishes the app with the newest commit. Returns the duration of the build job.
+fn build(server: &Server, app: &str) -> Duration {
+    let synced = server.cli_json(&["apps", "sync", app, "--resolve", "--wait"]);
+    let build = synced["builds"][0]["id"].as_str().unwrap();
+    let build = server.cli_json(&["builds", "show", build]);
+    let job = server.cli_json(&["jobs", "show", build["job"].as_str().unwrap()]);
+    let moment = |value: &Value| -> chrono::DateTime<chrono::Utc> {
+        value.as_str().unwrap().parse().unwrap()
+    };
+    let attempt = &job["attempts"][0];
+    (moment(&attempt["ended_at"]) - moment(&attempt["claimed_at"])).to_std().unwrap()
+}
+
+fn markdown(ways: [Way; 3]) -> String {
+    let mut text =
+        "| operation | p50, ms | max, ms | from the server, KiB |\n|---|---|---|---|\n".to_owned();
+    for Way { name, times, bytes } in ways {
+        let times = Quantiles::of(times);
+        let kib = bytes / 1024;
+        let _ = writeln!(text, "| {name} | {:.0} | {:.0} | {kib} |", times.p50, times.most);
+    }
+    format!("{}\n\n{text}", measure::machine())
+}
+
+fn json_of(ways: [Way; 3]) -> Value {
+    let ways = ways.into_iter().map(|Way { name, times, bytes }| {
+        json!({ "what": name, "times": Quantiles::of(times).json(), "bytes": bytes })
+    });
+    json!({ "machine": measure::machine(), "ways": ways.collect::<Vec<_>>() })
+}

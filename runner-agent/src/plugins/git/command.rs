@@ -1,0 +1,327 @@
+//! Runs the system's git in a bare repository of one job.
+//!
+//! Credentials, proxies and rewritten addresses come from the git configuration of the agent's
+//! user. Hooks, templates, the system's configuration and prompts are off. Only `https` and `ssh`
+//! are allowed, and the protocol to which the configuration of the agent's user leads.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    ffi::OsString,
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use domain::git::without_userinfo;
+use nix::sys::signal::Signal;
+
+use crate::plugins::{
+    contract::{PluginError, Sink, Stream},
+    plugin::{Halt, IoContext as _, Work},
+    process::{self, ChildEnd, ChildSpec},
+};
+
+/// Variables of the agent that its git gets: they locate its configuration and its keys.
+const AGENT_VARIABLES: [&str; 14] = [
+    "ALL_PROXY",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_SSL_CAINFO",
+    "HOME",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NO_PROXY",
+    "SSH_AUTH_SOCK",
+    "XDG_CONFIG_HOME",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+];
+/// Largest file that git may write, in units of 512 bytes: 2 GiB.
+const FILE_BLOCKS: &str = "4194304";
+/// Maximum number of lines in an error message.
+const MAX_LINES: usize = 4;
+/// Maximum length of an error message in bytes.
+const MAX_MESSAGE: usize = 1000;
+/// Shell script that limits the files of a program and redirects its input and output.
+const SCRIPT: &str = r#"in=$1 out=$2; ulimit -f "$3" || exit 1; shift 3; exec "$@" <"$in" >"$out""#;
+/// Settings of every command.
+const SETTINGS: [&str; 12] = [
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "init.templateDir=",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "credential.interactive=false",
+    "fetch.writeCommitGraph=false",
+    "protocol.version=2",
+    "submodule.recurse=false",
+    "http.lowSpeedLimit=1000",
+    "http.lowSpeedTime=60",
+    "advice.defaultBranchName=false",
+];
+
+/// Returns the variables of the agent's environment for git.
+pub(crate) fn agent_environment() -> BTreeMap<String, String> {
+    let present = |name: &&str| Some(((*name).to_owned(), env::var(name).ok()?));
+    AGENT_VARIABLES.iter().filter_map(present).collect()
+}
+
+/// Failure of a git command.
+pub(super) enum GitError {
+    /// Message of git, without credentials.
+    Failed(String),
+    Halt(Halt),
+}
+
+impl From<Halt> for GitError {
+    fn from(halt: Halt) -> Self {
+        GitError::Halt(halt)
+    }
+}
+
+impl GitError {
+    /// Converts the failure of a command into the failure of its job.
+    pub(super) fn into_halt(self, what: &str) -> Halt {
+        match self {
+            GitError::Failed(message) => Halt::exit(1, format!("{what}: {message}")),
+            GitError::Halt(halt) => halt,
+        }
+    }
+}
+
+/// Git with one bare repository.
+pub(super) struct Git<'w, 'j> {
+    work: &'w Work<'j>,
+    program: PathBuf,
+    directory: PathBuf,
+    /// Address as in the config.
+    url: String,
+    /// Protocols that git may use, separated by colons.
+    protocols: String,
+}
+
+impl<'w, 'j> Git<'w, 'j> {
+    /// Creates a bare repository that fetches from an address.
+    pub(super) async fn new(
+        work: &'w Work<'j>,
+        name: &str,
+        url: &str,
+        sink: &mut dyn Sink,
+    ) -> Result<Self, Halt> {
+        if !work.manifest.env.is_empty() {
+            let refusal = "cannot run git: the manifest sets environment variables for it";
+            return Err(PluginError::Refused(refusal.into()).into());
+        }
+        let program = find(work)?;
+        let directory = work.job.work_dir.join(name);
+        let (url, protocols) = (url.to_owned(), "https:ssh".to_owned());
+        let mut git = Git { work, program, directory, url, protocols };
+        let failed = |error: GitError| error.into_halt("cannot create a git repository");
+        git.run(&["init", "--quiet", "--bare"], sink).await.map_err(failed)?;
+        let add = ["remote", "add", "origin", &git.url.clone()];
+        git.run(&add, sink).await.map_err(failed)?;
+        // An `insteadOf` of the agent's own configuration may lead to any protocol.
+        let get = ["ls-remote", "--get-url", "origin"];
+        let effective = git.output(&get, None, sink).await.map_err(failed)?;
+        let effective = String::from_utf8_lossy(&effective).trim().to_owned();
+        if effective != git.url {
+            git.protocols = format!("{}:{}", git.protocols, protocol(&effective));
+            let line = format!("the git configuration of this runner reads {}", git.url);
+            sink.line(Stream::Runner, (line + " from another address").as_bytes());
+        }
+        Ok(git)
+    }
+
+    /// Runs a command, with its messages in the log.
+    pub(super) async fn run(&self, args: &[&str], sink: &mut dyn Sink) -> Result<(), GitError> {
+        self.execute(args, None, Path::new("/dev/null"), sink).await
+    }
+
+    /// Returns the output of a command.
+    pub(super) async fn output(
+        &self,
+        args: &[&str],
+        input: Option<&[u8]>,
+        sink: &mut dyn Sink,
+    ) -> Result<Vec<u8>, GitError> {
+        let file = self.output_file(args, input, sink).await?;
+        let read = fs::read(&file).doing(|| "cannot read the output of git".into());
+        Ok(read.map_err(Halt::from)?)
+    }
+
+    /// Runs a command and returns the file with its output. The next command overwrites the file.
+    pub(super) async fn output_file(
+        &self,
+        args: &[&str],
+        input: Option<&[u8]>,
+        sink: &mut dyn Sink,
+    ) -> Result<PathBuf, GitError> {
+        let file = self.directory.join("stead-output");
+        self.execute(args, input, &file, sink).await?;
+        Ok(file)
+    }
+
+    async fn execute(
+        &self,
+        args: &[&str],
+        input: Option<&[u8]>,
+        output: &Path,
+        sink: &mut dyn Sink,
+    ) -> Result<(), GitError> {
+        let mut from = PathBuf::from("/dev/null");
+        if let Some(bytes) = input {
+            from = self.directory.join("stead-input");
+            let written = fs::write(&from, bytes).doing(|| "cannot write the input of git".into());
+            written.map_err(Halt::from)?;
+        }
+        let mut words: Vec<OsString> = ["-c", SCRIPT, "git"].map(OsString::from).into();
+        words.extend([from.into_os_string(), output.as_os_str().to_owned(), FILE_BLOCKS.into()]);
+        words.push(self.program.clone().into_os_string());
+        for setting in SETTINGS {
+            words.extend(["-c".into(), setting.into()]);
+        }
+        words.extend(args.iter().map(OsString::from));
+        let spec = ChildSpec {
+            program: "/bin/sh".into(),
+            args: words,
+            dir: self.work.job.work_dir.clone(),
+            env: self.environment(),
+            stop: Signal::SIGTERM,
+            limit: Some(Duration::from_secs(30 * 60)),
+        };
+        let mut message = Message::default();
+        let ended = process::run(&spec, self.work, sink, |sink, stream, line| {
+            if let Some(text) = message.add(line) {
+                sink.line(stream, text.as_bytes());
+            }
+        });
+        match ended.await? {
+            ChildEnd::Exit(0) => Ok(()),
+            ended @ ChildEnd::Exit(_) if message.lines.is_empty() => {
+                Err(GitError::Halt(ended.into_failure("git")))
+            }
+            ChildEnd::Exit(_) => Err(GitError::Failed(message.text())),
+            ended @ (ChildEnd::Signal(_) | ChildEnd::TimedOut) => {
+                Err(GitError::Halt(ended.into_failure("git")))
+            }
+        }
+    }
+
+    fn environment(&self) -> BTreeMap<String, String> {
+        let mut env = self.work.job.git_env.clone();
+        let own = [
+            ("GIT_DIR", self.directory.display().to_string()),
+            ("GIT_ALLOW_PROTOCOL", self.protocols.clone()),
+            ("GIT_CONFIG_NOSYSTEM", "1".into()),
+            ("GIT_TERMINAL_PROMPT", "0".into()),
+            ("GIT_NO_REPLACE_OBJECTS", "1".into()),
+            ("GIT_NO_LAZY_FETCH", "1".into()),
+            ("GIT_LFS_SKIP_SMUDGE", "1".into()),
+            ("LC_ALL", "C".into()),
+        ];
+        env.extend(own.map(|(name, value)| (name.to_owned(), value)));
+        env
+    }
+}
+
+/// Last lines of git's messages.
+#[derive(Default)]
+struct Message {
+    lines: Vec<String>,
+}
+
+impl Message {
+    /// Adds a line and returns its text for the log: of a progress line, the final state.
+    fn add(&mut self, line: &[u8]) -> Option<String> {
+        let text = String::from_utf8_lossy(line);
+        let last = text.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default().trim();
+        if last.is_empty() {
+            return None;
+        }
+        let text = without_userinfo(last);
+        let is_message = ["fatal:", "error:", "remote:", "ssh:", "Permission denied"]
+            .iter()
+            .any(|prefix| text.starts_with(prefix));
+        let is_progress = text.ends_with(", done.") || text.contains("% (");
+        if (is_message || self.lines.is_empty()) && !is_progress {
+            self.lines.push(text.clone());
+            let more = self.lines.len().saturating_sub(MAX_LINES);
+            self.lines.drain(..more);
+        }
+        Some(text)
+    }
+
+    fn text(&self) -> String {
+        let mut text = self.lines.join("; ");
+        if text.contains("signal 25") {
+            text += "; the repository is larger than the limit of 2 GiB";
+        }
+        let end = (0..=MAX_MESSAGE.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or_default());
+        text
+    }
+}
+
+/// Name of the protocol of an address, as git names it.
+fn protocol(url: &str) -> &str {
+    if let Some((scheme, _)) = url.split_once("://") {
+        return scheme;
+    }
+    if let Some((helper, _)) = url.split_once("::") {
+        return helper;
+    }
+    let is_remote = url.split_once(':').is_some_and(|(host, _)| !host.contains('/'));
+    if is_remote { "ssh" } else { "file" }
+}
+
+/// Finds git on the PATH of the job.
+fn find(work: &Work<'_>) -> Result<PathBuf, Halt> {
+    let environment = work.environment();
+    let path = environment.get("PATH").map(String::as_str).unwrap_or_default();
+    let directories = path.split(':').filter(|directory| directory.starts_with('/'));
+    let is_program = |file: &PathBuf| {
+        fs::metadata(file)
+            .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    let missing = || {
+        PluginError::ToolMissing(
+            "cannot fetch from git: git is not on the PATH of this build runner; install git 2.25 or later".into(),
+        )
+    };
+    let found = directories.map(|directory| Path::new(directory).join("git")).find(is_program);
+    Ok(found.ok_or_else(missing)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_protocol_of_an_address_is_the_one_of_git() {
+        for (url, expected) in [
+            ("https://host/x", "https"),
+            ("http://127.0.0.1:80/x", "http"),
+            ("ext::sh -c x", "ext"),
+            ("git@host:x/y", "ssh"),
+            ("/srv/git/x", "file"),
+            ("../x", "file"),
+            ("file:///x", "file"),
+        ] {
+            assert_eq!(protocol(url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_message_has_no_progress_and_no_credential() {
+        let mut message = Message::default();
+        let shown =
+            message.add(b"Receiving objects:  10% (1/9)\rReceiving objects: 100% (9/9), done.");
+        assert_eq!(shown.as_deref(), Some("Receiving objects: 100% (9/9), done."));
+        message.add(b"fatal: unable to access 'https://me:secret@host/x/': refused");
+        assert_eq!(message.text(), "fatal: unable to access 'https://***@host/x/': refused");
+    }
+}

@@ -1,0 +1,168 @@
+//! Tests sources that cannot be resolved, fetched or built.
+use super::*;
+
+/// Publishes the app, whose builds must fail, and returns the newest builds.
+fn failed(server: &Server, app: &Path) -> BTreeMap<String, Value> {
+    let (code, message) = server.refused(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    assert_eq!(code, 1, "{message}");
+    builds(server)
+}
+
+fn detail(build: &Value) -> &str {
+    build["detail"].as_str().unwrap_or_else(|| panic!("{build:#}"))
+}
+
+#[test]
+fn an_unreachable_repository_fails_only_its_components_and_can_be_retried() {
+    let git = GitServer::start();
+    git.repository("acme/web").commit("main", &[("main.tf", MODULE)]);
+    let server = server(&git);
+    let app = app(
+        &server,
+        &[
+            ("web", "acme/web", ".", None),
+            ("db", "acme/missing", ".", None),
+            ("cache", "acme/web", ".", Some("no-such-branch")),
+        ],
+    );
+
+    let builds_before = failed(&server, &app);
+
+    assert_eq!(builds_before["web"]["state"], "succeeded", "{:#}", builds_before["web"]);
+    let db = &builds_before["db"];
+    assert_eq!((&db["state"], &db["reason"]), (&"failed".into(), &"source_unresolved".into()));
+    assert!(detail(db).contains("cannot read acme/missing at HEAD"), "{db:#}");
+    let cache = detail(&builds_before["cache"]);
+    assert!(cache.contains("acme/web has no branch and no tag no-such-branch"), "{cache}");
+    assert_eq!(version(&server)["state"], "unresolved");
+
+    git.repository("acme/missing").commit("main", &[("main.tf", MODULE)]);
+    server.cli_json(&["builds", "retry", db["id"].as_str().unwrap()]);
+    let is_ended = |build: &Value| build["ended_at"].is_string();
+    until("the builds", Duration::from_secs(60), || builds(&server).values().all(is_ended));
+
+    let after = builds(&server);
+    assert_eq!(after["db"]["state"], "succeeded", "{:#}", after["db"]);
+    assert_eq!(after["cache"]["state"], "failed", "{:#}", after["cache"]);
+    assert_eq!(after["web"]["id"], builds_before["web"]["id"]);
+    let version = version(&server);
+    assert_eq!(version["version"], 2, "{version:#}");
+    // The commit of the build that stays is the one of version 1.
+    assert_eq!(version["components"][2]["name"], "web", "{version:#}");
+    assert_eq!(version["components"][2]["commit"], builds_before["web"]["commit"], "{version:#}");
+}
+
+#[test]
+fn a_broken_source_fails_its_build_with_file_and_line() {
+    let git = GitServer::start();
+    let modules = git.repository("acme/modules");
+    modules.commit(
+        "main",
+        &[
+            ("outside/main.tf", "\n\nmodule \"x\" {\n  source = \"../../elsewhere\"\n}\n"),
+            ("missing/main.tf", "module \"x\" {\n  source = \"../nothing\"\n}\n"),
+            ("large/main.tf", MODULE),
+            (
+                "large/model.bin",
+                "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n",
+            ),
+            ("link/main.tf", MODULE),
+            ("broken/main.tf", "output \"x\" {\n  value = var.undeclared\n}\n"),
+        ],
+    );
+    symlink("/etc/passwd", modules.dir().join("link/passwd")).unwrap();
+    modules.commit_all("main");
+    let server = server(&git);
+    let directories = ["outside", "missing", "large", "link", "broken", "absent"];
+    let components: Vec<_> =
+        directories.iter().map(|name| (*name, "acme/modules", *name, None)).collect();
+    let app = app(&server, &components);
+
+    let builds = failed(&server, &app);
+
+    for (name, expected) in [
+        (
+            "outside",
+            "outside/main.tf:4: the module source \"../../elsewhere\" leads outside the repository",
+        ),
+        ("missing", "missing/main.tf:2: the module source \"../nothing\" does not exist"),
+        ("large", "large/model.bin:1: the content of the file is in git LFS"),
+        ("link", "link/passwd:1: the link \"/etc/passwd\" leads outside the repository"),
+        ("absent", "the directory \"absent\" does not exist in acme/modules"),
+    ] {
+        assert_eq!(builds[name]["state"], "failed", "{name}");
+        assert!(detail(&builds[name]).contains(expected), "{}", detail(&builds[name]));
+    }
+    if terraform_or_skip() {
+        assert!(detail(&builds["broken"]).contains("main.tf:2"), "{:#}", builds["broken"]);
+    }
+}
+
+#[test]
+fn only_the_configuration_of_the_build_runner_leads_to_other_protocols() {
+    let git = GitServer::start();
+    let modules = git.repository("acme/modules");
+    modules.commit("main", &[("main.tf", MODULE), ("web/main.tf", MODULE)]);
+    let secret = git.repository("acme/secret");
+    secret.commit("main", &[("main.tf", MODULE)]);
+    modules.git(&["submodule", "--quiet", "add", &git.url("acme/secret"), "web/lib"]);
+    let local = format!("file://{}", secret.dir().display());
+    modules.git(&["config", "--file", ".gitmodules", "submodule.web/lib.url", &local]);
+    modules.commit_all("main");
+    let mirror = format!(
+        "[url \"file://{}\"]\n  insteadOf = https://git.example.com/mirror",
+        secret.dir().display()
+    );
+    let configuration = git.configuration(&mirror);
+    let server = Server::up_in(&[("GIT_CONFIG_GLOBAL", configuration.to_str().unwrap())]);
+
+    // An address of another protocol is refused before anything is published.
+    for repo in
+        [&local, "ext::sh -c touch% /tmp/x", "http://127.0.0.1:1/x", "https://me:pass@host/x"]
+    {
+        let app = app(&server, &[("web", repo, ".", None)]);
+        let (code, message) = server.refused(&["apps", "sync", app.to_str().unwrap()]);
+        assert_eq!(code, 2, "{message}");
+        assert!(message.contains("cannot fetch from") && !message.contains("pass@"), "{message}");
+    }
+    // A submodule cannot name another protocol, but the configuration of the build runner can.
+    let app = app(
+        &server,
+        &[
+            ("web", "acme/modules", "web", None),
+            ("mirror", "https://git.example.com/mirror", ".", None),
+        ],
+    );
+    let builds = failed(&server, &app);
+    let web = detail(&builds["web"]);
+    assert!(web.contains("cannot fetch the submodule web/lib"), "{web}");
+    assert_eq!(builds["mirror"]["state"], "succeeded", "{:#}", builds["mirror"]);
+}
+
+#[test]
+fn a_credential_of_the_build_runner_appears_nowhere() {
+    let git = GitServer::with_password(Some("builder:s3cr3t-t0ken"));
+    git.repository("acme/private").commit("main", &[("main.tf", MODULE)]);
+    let configuration = git.configuration("");
+    let url = git.url("");
+    let stored = url.replace("http://", "http://builder:s3cr3t-t0ken@");
+    let text = fs::read_to_string(&configuration).unwrap();
+    // Without a credential, the build fails and git asks nobody.
+    let server = Server::up_in(&[("GIT_CONFIG_GLOBAL", configuration.to_str().unwrap())]);
+    let app = app(&server, &[("web", "acme/private", ".", None)]);
+    let builds_before = failed(&server, &app);
+    assert!(detail(&builds_before["web"]).contains("acme/private"), "{builds_before:#?}");
+
+    fs::write(&configuration, text.replace(&url, &stored)).unwrap();
+    server.cli_json(&["builds", "retry", builds_before["web"]["id"].as_str().unwrap()]);
+    until("the build", Duration::from_secs(60), || builds(&server)["web"]["ended_at"].is_string());
+
+    let build = &builds(&server)["web"];
+    assert_eq!(build["state"], "succeeded", "{build:#}");
+    let job = build["job"].as_str().unwrap();
+    let log = tests::stdout_of(server.stead_for_people().args(["jobs", "logs", job]));
+    let events = server.cli_json(&["audit", "events", "--limit", "200"]).to_string();
+    for text in [&log, &events, &server.log()] {
+        assert!(!text.contains("s3cr3t"), "{text}");
+    }
+}

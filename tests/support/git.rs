@@ -1,0 +1,242 @@
+//! Git server on loopback: `git http-backend` behind a small HTTP server.
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use tempfile::TempDir;
+
+use crate::stdout_of;
+
+/// Git server with bare repositories `OWNER/NAME`. Its thread ends with the process.
+pub struct GitServer {
+    dir: TempDir,
+    port: u16,
+    requests: Arc<Mutex<Vec<String>>>,
+    sent: Arc<AtomicU64>,
+}
+
+/// Repository of a [`GitServer`], with a working copy to which a test commits.
+pub struct GitRepository {
+    work: PathBuf,
+    bare: PathBuf,
+}
+
+impl GitServer {
+    pub fn start() -> GitServer {
+        GitServer::with_password(None)
+    }
+
+    /// Starts a server that requires this user and password, as `user:password`.
+    pub fn with_password(password: Option<&str>) -> GitServer {
+        let dir = tempfile::Builder::new().prefix("stead-git-").tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (requests, sent) = (Arc::new(Mutex::new(vec![])), Arc::new(AtomicU64::new(0)));
+        let (root, seen) = (dir.path().join("bare"), Arc::clone(&requests));
+        let counter = Arc::clone(&sent);
+        let authorization = password.map(|password| format!("Basic {}", base64(password)));
+        fs::create_dir(&root).unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (root, seen) = (root.clone(), Arc::clone(&seen));
+                let (authorization, counter) = (authorization.clone(), Arc::clone(&counter));
+                // A client that hangs up ends its own connection only.
+                std::thread::spawn(move || {
+                    let sent = serve(stream, &root, authorization.as_deref(), &seen);
+                    counter.fetch_add(sent.unwrap_or_default(), Ordering::Relaxed);
+                });
+            }
+        });
+        GitServer { dir, port, requests, sent }
+    }
+
+    /// Returns the URL of a repository on this server.
+    pub fn url(&self, name: &str) -> String {
+        format!("http://127.0.0.1:{}/{name}", self.port)
+    }
+
+    /// Writes a git configuration that reads `https://github.com/` from this server.
+    pub fn configuration(&self, more: &str) -> PathBuf {
+        let file = self.dir.path().join("gitconfig");
+        let server = format!("http://127.0.0.1:{}/", self.port);
+        let text = format!("[url \"{server}\"]\n  insteadOf = https://github.com/\n{more}\n");
+        fs::write(&file, text).unwrap();
+        file
+    }
+
+    /// Creates the repository `OWNER/NAME` with an empty branch `main`.
+    pub fn repository(&self, name: &str) -> GitRepository {
+        let (bare, work) =
+            (self.dir.path().join("bare").join(name), self.dir.path().join("work").join(name));
+        fs::create_dir_all(&bare).unwrap();
+        fs::create_dir_all(&work).unwrap();
+        let repository = GitRepository { work, bare };
+        repository.bare(&["init", "--quiet", "--bare", "--initial-branch", "main"]);
+        repository.bare(&["config", "uploadpack.allowFilter", "true"]);
+        repository.git(&["init", "--quiet", "--initial-branch", "main"]);
+        repository
+    }
+
+    /// Returns the requests so far: method, path and query.
+    pub fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
+    }
+
+    /// Returns the bytes of all complete responses so far.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+}
+
+impl GitRepository {
+    /// Returns the directory of the working copy.
+    pub fn dir(&self) -> &Path {
+        &self.work
+    }
+
+    /// Sets an option of the server's repository.
+    pub fn configure(&self, name: &str, value: &str) {
+        self.bare(&["config", name, value]);
+    }
+
+    /// Writes files, commits them to a branch and pushes it. Returns the commit.
+    pub fn commit(&self, branch: &str, files: &[(&str, &str)]) -> String {
+        for (path, text) in files {
+            let path = self.work.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        self.commit_all(branch)
+    }
+
+    /// Commits all changes of the working copy to a branch and pushes it. Returns the commit.
+    pub fn commit_all(&self, branch: &str) -> String {
+        self.git(&["checkout", "--quiet", "-B", branch]);
+        self.git(&["add", "--all"]);
+        self.git(&["commit", "--quiet", "--allow-empty", "--message", "Change files"]);
+        self.push(branch);
+        self.git(&["rev-parse", "HEAD"]).trim().to_owned()
+    }
+
+    /// Pushes a branch or a tag.
+    pub fn push(&self, name: &str) {
+        let bare = self.bare.display().to_string();
+        self.git(&["push", "--quiet", "--force", &bare, name]);
+    }
+
+    /// Runs git in the working copy.
+    pub fn git(&self, args: &[&str]) -> String {
+        run(&self.work, args)
+    }
+
+    fn bare(&self, args: &[&str]) -> String {
+        run(&self.bare, args)
+    }
+}
+
+fn run(dir: &Path, args: &[&str]) -> String {
+    let mut command = Command::new("git");
+    command.args(["-c", "user.name=Test", "-c", "user.email=test@example.com"]);
+    command.args(["-c", "protocol.file.allow=always"]).args(args).current_dir(dir);
+    command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
+    stdout_of(&mut command)
+}
+
+/// Answers one request and closes the connection. Returns the length of the response.
+fn serve(
+    stream: TcpStream,
+    root: &Path,
+    authorization: Option<&str>,
+    seen: &Mutex<Vec<String>>,
+) -> std::io::Result<u64> {
+    let mut input = BufReader::new(stream.try_clone()?);
+    let mut output = stream;
+    let mut first = String::new();
+    input.read_line(&mut first)?;
+    let mut words = first.split_whitespace();
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    seen.lock().unwrap().push(format!("{method} {target}"));
+    let mut headers = vec![];
+    loop {
+        let mut line = String::new();
+        input.read_line(&mut line)?;
+        match line.trim_end().split_once(": ") {
+            Some((name, value)) => headers.push((name.to_ascii_lowercase(), value.to_owned())),
+            None => break,
+        }
+    }
+    let header = |name: &str| {
+        headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    };
+    if header("expect").is_some() {
+        output.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+    }
+    let mut body = vec![];
+    if header("transfer-encoding") == Some("chunked") {
+        loop {
+            let mut size = String::new();
+            input.read_line(&mut size)?;
+            let size = u64::from_str_radix(size.trim(), 16).unwrap_or_default();
+            input.by_ref().take(size).read_to_end(&mut body)?;
+            input.read_line(&mut String::new())?;
+            if size == 0 {
+                break;
+            }
+        }
+    } else {
+        let length = header("content-length").and_then(|length| length.parse().ok());
+        input.by_ref().take(length.unwrap_or_default()).read_to_end(&mut body)?;
+    }
+    if authorization.is_some() && header("authorization") != authorization {
+        let denied = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"git\"\r\n\
+                      Content-Length: 0\r\nConnection: close\r\n\r\n";
+        output.write_all(denied.as_bytes())?;
+        return Ok(0);
+    }
+    let mut backend = Command::new("git");
+    backend.arg("http-backend").env("GIT_PROJECT_ROOT", root).env("GIT_HTTP_EXPORT_ALL", "1");
+    backend.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
+    backend.env("PATH_INFO", path).env("QUERY_STRING", query).env("REQUEST_METHOD", method);
+    backend.env("REMOTE_ADDR", "127.0.0.1").env("CONTENT_LENGTH", body.len().to_string());
+    for (name, variable) in [
+        ("content-type", "CONTENT_TYPE"),
+        ("content-encoding", "HTTP_CONTENT_ENCODING"),
+        ("git-protocol", "HTTP_GIT_PROTOCOL"),
+    ] {
+        if let Some(value) = header(name) {
+            backend.env(variable, value);
+        }
+    }
+    let mut child =
+        backend.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut stdin = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || stdin.write_all(&body));
+    let mut response = vec![];
+    child.stdout.take().unwrap().read_to_end(&mut response)?;
+    child.wait()?;
+    let _closed = writer.join();
+    let status = response
+        .strip_prefix(b"Status: ")
+        .and_then(|rest| rest.split(|byte| *byte == b'\r').next())
+        .map_or("200 OK".into(), |status| String::from_utf8_lossy(status).into_owned());
+    write!(output, "HTTP/1.1 {status}\r\nConnection: close\r\n")?;
+    output.write_all(&response)?;
+    Ok(response.len() as u64)
+}
+
+fn base64(text: &str) -> String {
+    let mut command = Command::new("base64");
+    let mut child =
+        command.arg("-w0").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+}
