@@ -25,14 +25,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
-
 pub(crate) use self::dump::StateDump;
 pub use self::{
     apply::{ApplyEnd, executions_in_progress},
     known::{KnownState, StateRefusal, carried, known},
     resolve::{Decision, Overview, Resolution, overview},
 };
+pub use schemas::plugin::StateMark;
+
 use crate::data;
 
 const STATE: &str = "terraform.tfstate";
@@ -43,25 +43,12 @@ const LOCK: &str = "apply-lock";
 const ERRORED: &str = "errored-";
 const RESOLVED: &str = "resolved-";
 
-/// Identity of one state: its lineage and serial. Without a lineage, there is no state.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StateMark {
-    /// Lineage, which Terraform sets when it creates the state.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lineage: Option<String>,
-    /// Serial, which increases with each write.
-    #[serde(default)]
-    pub serial: u64,
-}
-
-impl StateMark {
-    /// Parses lineage and serial of a Terraform state.
-    fn read(bytes: &[u8]) -> io::Result<Self> {
-        let mark: StateMark = serde_json::from_slice(bytes)?;
-        match mark.lineage {
-            Some(_) => Ok(mark),
-            None => Err(io::Error::new(io::ErrorKind::InvalidData, "the state has no lineage")),
-        }
+/// Parses lineage and serial of a Terraform state.
+fn mark_of(bytes: &[u8]) -> io::Result<StateMark> {
+    let mark: StateMark = serde_json::from_slice(bytes)?;
+    match mark.lineage {
+        Some(_) => Ok(mark),
+        None => Err(io::Error::new(io::ErrorKind::InvalidData, "the state has no lineage")),
     }
 }
 
@@ -111,7 +98,7 @@ impl StateStore {
         let context = || format!("cannot read the state of {}", self.component);
         match fs::read(self.file()) {
             Ok(bytes) if bytes.is_empty() => Ok(StateMark::default()),
-            Ok(bytes) => StateMark::read(&bytes).map_err(StateError::io(context())),
+            Ok(bytes) => mark_of(&bytes).map_err(StateError::io(context())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(StateMark::default()),
             Err(error) => Err(StateError::io(context())(error)),
         }

@@ -6,6 +6,7 @@
 //! | [`manifest`] | work of a job ([`manifest::Manifest`]), permission to execute it ([`manifest::Grant`]) |
 //! | [`token`] | claims of every token, and their compact signature |
 //! | [`keys`] | public keys of a server, as a signed list |
+//! | [`plugin`] | messages between a runner and a plugin executable |
 //! | [`problem`] | error response, RFC 9457 |
 //! | [`sanitize`] | untrusted text for terminals |
 //! | [`control`] | requests and responses of the Control API |
@@ -20,6 +21,7 @@ pub mod control;
 pub mod keys;
 pub mod manifest;
 pub mod moment;
+pub mod plugin;
 pub mod problem;
 pub mod runner;
 pub mod sanitize;

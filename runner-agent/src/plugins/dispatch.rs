@@ -87,6 +87,7 @@ async fn build<P: Plugin>(
 async fn plan<P: Plugin>(plugin: &mut P, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     source::sync(work, sink).await?;
     work.state.require_resolved()?;
+    plugin.preflight(work, sink).await?;
     // Read the version of the state before the plan: a write during the plan then makes the plan
     // stale.
     let state = plugin.state(work, sink).await?;

@@ -1,36 +1,46 @@
 //! External plugins: an executable `stead-plugin-<name>` that exchanges JSON lines with the runner.
-//! `docs/plugins.md` specifies the protocol. This module is the runner's side.
+//! `docs/plugins.md` specifies the contract, and `schemas::plugin` has its messages. This module is
+//! the runner's side.
 //!
 //! The executable is copied from the plugin directory while its digest is computed, and the copy is
 //! executed. So the bytes that were checked are the bytes that run.
 
 mod channel;
 mod executable;
-mod protocol;
+mod value_file;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use schemas::runner::JobKind;
-
-use self::{
-    channel::Channel,
-    protocol::{Call, CallContext, Described, OutputsValue, PROTOCOL, PlanValue},
+use schemas::{
+    plugin::{
+        Call, CallContext, Changes, CheckStatus, Described, FILE_LIMIT, FileRef, MESSAGE_LIMIT,
+        OutputValues, PROTOCOLS, Preflight,
+    },
+    runner::JobKind,
 };
+use serde_json::Value;
+
+use self::channel::Channel;
 use super::{
     contract::{PluginError, Sink, Stream},
     plans::ApprovedPlan,
-    plugin::{Description, Halt, Outputs, Planned, Plugin, Work},
+    plugin::{Description, Halt, IoContext, Outputs, Planned, Plugin, Work},
+    work::write_private,
 };
 use crate::state::StateMark;
 
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of `health`, `state` and `outputs`.
+/// Timeout of `health`, `preflight`, `state` and `outputs`.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Largest inputs in a message, in bytes. The rest of the message is for names and paths.
+const INPUTS_LIMIT: usize = MESSAGE_LIMIT - (64 << 10);
 
 /// Running plugin executable.
 pub(crate) struct External {
     channel: Channel,
     described: Described,
+    /// Parameters of every call about the component.
+    context: CallContext,
 }
 
 impl External {
@@ -39,15 +49,18 @@ impl External {
         let program = executable::verified_copy(work)?;
         let mut channel = Channel::open(program, work, sink).await?;
         let required = &work.manifest.plugin;
-        let call = Call::Describe { protocol: PROTOCOL };
+        // A plugin of version 1 ignores the unknown member `protocols` and responds with 1.
+        let call = Call::Describe { protocol: 1, protocols: PROTOCOLS.to_vec() };
         let described: Described = channel.call(call, Some(DESCRIBE_TIMEOUT), work, sink).await?;
-        if described.protocol != PROTOCOL {
+        if !PROTOCOLS.contains(&described.protocol) {
             let version = described.protocol;
+            let known = PROTOCOLS.map(|version| version.to_string()).join(" and ");
             let failed = format!(
-                "it uses protocol {version}, but this runner uses {PROTOCOL}; install a matching version of the plugin"
+                "it uses protocol {version}, but this runner uses {known}; install a matching version of the plugin"
             );
             return Err(PluginError::PluginFailed(failed).into());
         }
+        channel.use_version(described.protocol);
         if described.name != required.name {
             let (found, required) = (&described.name, &required.name);
             let refusal = format!(
@@ -58,7 +71,8 @@ impl External {
         // The digest identifies the executable. The version is information for users.
         let line = format!("{} {}", described.name, described.version);
         sink.line(Stream::Runner, line.as_bytes());
-        Ok(External { channel, described })
+        let context = context(work, channel.version())?;
+        Ok(External { channel, described, context })
     }
 
     /// Closes the plugin's input and waits for its exit.
@@ -71,6 +85,36 @@ impl External {
     }
 }
 
+/// Returns the parameters of every call. From version 2 on, large inputs become a file.
+fn context(work: &Work<'_>, version: u32) -> Result<CallContext, PluginError> {
+    let inputs = &work.manifest.inputs;
+    let mut context = CallContext {
+        component: work.name.to_owned(),
+        operation: work.operation,
+        inputs: None,
+        inputs_file: None,
+        source_dir: work.source.clone(),
+        state_dir: work.state.dir().to_owned(),
+        work_dir: work.job.work_dir.clone(),
+    };
+    let text = serde_json::to_vec(inputs)
+        .map_err(std::io::Error::from)
+        .doing(|| "cannot serialize the inputs of the component".into())?;
+    if version < 2 || text.len() <= INPUTS_LIMIT {
+        context.inputs = Some(inputs.clone());
+        return Ok(context);
+    }
+    if text.len() as u64 > FILE_LIMIT {
+        return Err(PluginError::Refused(format!(
+            "cannot send the inputs to the plugin: they are larger than {FILE_LIMIT} bytes; reduce the inputs of the component"
+        )));
+    }
+    let path = work.job.work_dir.join("inputs.json");
+    write_private(&path, &text)?;
+    context.inputs_file = Some(FileRef::of(path, &text));
+    Ok(context)
+}
+
 impl Plugin for External {
     fn describe(&self) -> Description {
         let is_supported =
@@ -80,30 +124,50 @@ impl Plugin for External {
     }
 
     async fn health(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
-        let _nothing: serde_json::Value = self
-            .channel
-            .call(Call::Health(CallContext::of(work)), Some(CALL_TIMEOUT), work, sink)
-            .await?;
+        let call = Call::Health(self.context.clone());
+        let _nothing: Value = self.channel.call(call, Some(CALL_TIMEOUT), work, sink).await?;
         Ok(())
     }
 
+    async fn preflight(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
+        if self.channel.version() < 2 {
+            return Ok(());
+        }
+        let call = Call::Preflight(self.context.clone());
+        let preflight: Option<Preflight> =
+            self.channel.call_optional(call, Some(CALL_TIMEOUT), work, sink).await?;
+        let checks = preflight.unwrap_or_default().checks;
+        let lines = |status: CheckStatus| {
+            let selected = checks.iter().filter(move |check| check.status == status);
+            selected.map(|check| format!("{}: {}", check.check, check.message))
+        };
+        for line in lines(CheckStatus::Deferred) {
+            sink.line(Stream::Runner, format!("checked later: {line}").as_bytes());
+        }
+        let failed: Vec<String> = lines(CheckStatus::Failed).collect();
+        match failed.is_empty() {
+            true => Ok(()),
+            false => Err(PluginError::Refused(failed.join("; ")).into()),
+        }
+    }
+
     async fn build(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
-        let _nothing: serde_json::Value =
-            self.channel.call(Call::Build(CallContext::of(work)), None, work, sink).await?;
+        let call = Call::Build(self.context.clone());
+        let _nothing: Value = self.channel.call(call, None, work, sink).await?;
         Ok(())
     }
 
     async fn state(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<StateMark, Halt> {
-        self.channel.call(Call::State(CallContext::of(work)), Some(CALL_TIMEOUT), work, sink).await
+        let call = Call::State(self.context.clone());
+        self.channel.call(call, Some(CALL_TIMEOUT), work, sink).await
     }
 
     async fn plan(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<Planned, Halt> {
         sink.phase("plan");
         let file = work.job.work_dir.join("plan");
-        let call = Call::Plan { context: CallContext::of(work), plan_file: file.clone() };
-        let value: PlanValue = self.channel.call(call, None, work, sink).await?;
-        let (extra_files, tool) = (BTreeMap::new(), self.tool());
-        Ok(Planned { file, extra_files, tool, changes: value.changes })
+        let call = Call::Plan { context: self.context.clone(), plan_file: file.clone() };
+        let changes: Changes = self.channel.call(call, None, work, sink).await?;
+        Ok(Planned { file, extra_files: BTreeMap::new(), tool: self.tool(), changes })
     }
 
     async fn apply(
@@ -137,28 +201,26 @@ impl Plugin for External {
     }
 
     async fn outputs(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<Outputs, Halt> {
-        let value: OutputsValue = self
-            .channel
-            .call(Call::Outputs(CallContext::of(work)), Some(CALL_TIMEOUT), work, sink)
-            .await?;
+        let call = Call::Outputs(self.context.clone());
+        let value: OutputValues = self.channel.call(call, Some(CALL_TIMEOUT), work, sink).await?;
         Ok(Outputs { plain: value.outputs, withheld: value.withheld })
     }
 }
 
 impl External {
-    async fn change<'w>(
+    async fn change(
         &mut self,
-        work: &'w Work<'w>,
+        work: &Work<'_>,
         plan: &ApprovedPlan,
         sink: &mut dyn Sink,
-        call: impl FnOnce(CallContext<'w>, std::path::PathBuf, StateMark) -> Call<'w>,
+        call: impl FnOnce(CallContext, PathBuf, StateMark) -> Call,
     ) -> Result<(), Halt> {
         if plan.tool != self.tool() {
             let stale = format!("it was made by {}, but this plugin is {}", plan.tool, self.tool());
             return Err(PluginError::PlanStale(stale).into());
         }
-        let call = call(CallContext::of(work), plan.file.clone(), plan.state.clone());
-        let _nothing: serde_json::Value = self.channel.call(call, None, work, sink).await?;
+        let call = call(self.context.clone(), plan.file.clone(), plan.state.clone());
+        let _nothing: Value = self.channel.call(call, None, work, sink).await?;
         Ok(())
     }
 }

@@ -3,11 +3,11 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+pub(crate) use schemas::plugin::{Action, Changes, Operation, OutputChange, ResourceChange};
 use schemas::{
     manifest::Manifest,
     runner::{FailureReason, JobKind},
 };
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
@@ -20,13 +20,18 @@ use crate::state::{StateError, StateMark, StateStore};
 /// and `act` return a refusal.
 ///
 /// Order of the main calls in one job: `describe`, `health`, then by the manifest's kind `build` ·
-/// `state plan` · `state apply|destroy outputs` · `act`.
+/// `preflight state plan` · `state apply|destroy outputs` · `act`.
 pub(crate) trait Plugin {
     /// Returns the name and the supported job kinds.
     fn describe(&self) -> Description;
 
     /// Checks that everything is installed that the plugin needs.
     async fn health(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt>;
+
+    /// Checks everything that a deploy of the component requires, before its plan.
+    async fn preflight(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<(), Halt> {
+        Ok(())
+    }
 
     /// Checks the source in [`Work::source`] and turns it into the content of the artifact.
     async fn build(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<(), Halt> {
@@ -124,14 +129,6 @@ pub(crate) struct Work<'a> {
     pub source: PathBuf,
 }
 
-/// Operation that a plan prepares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Operation {
-    Apply,
-    Destroy,
-}
-
 /// Result of a plan.
 #[derive(Debug)]
 pub(crate) struct Planned {
@@ -142,47 +139,6 @@ pub(crate) struct Planned {
     /// Name and version of the tool that made the plan.
     pub tool: String,
     pub changes: Changes,
-}
-
-/// Planned changes, without any value.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Changes {
-    pub noop: bool,
-    pub add: u64,
-    pub change: u64,
-    pub destroy: u64,
-    #[serde(default)]
-    pub resources: Vec<ResourceChange>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub outputs: Vec<OutputChange>,
-}
-
-/// Planned change of one resource.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ResourceChange {
-    pub address: String,
-    pub action: Action,
-    /// Names of the attributes that differ.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub attributes: Vec<String>,
-}
-
-/// Planned change of one output.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct OutputChange {
-    pub name: String,
-    pub action: Action,
-}
-
-/// Planned action on a resource or an output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Action {
-    Create,
-    Update,
-    Delete,
-    Replace,
-    Forget,
 }
 
 /// Outputs for other components, and the names of sensitive outputs, whose values are withheld.

@@ -8,7 +8,7 @@ use std::{
 use domain::ids::ExecutionId;
 use serde::de::IgnoredAny;
 
-use super::{ERRORED, StateError, StateMark, StateStore, apply::InProgress};
+use super::{ERRORED, StateError, StateStore, apply::InProgress, mark_of};
 use crate::data;
 
 /// File in the module's directory to which Terraform writes a state that it cannot store.
@@ -57,7 +57,7 @@ fn unpack(dump: &Path, to: &Path) -> io::Result<()> {
     let state = printed_state(&text).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidData, "the dump has no complete state")
     })?;
-    StateMark::read(state)?;
+    mark_of(state)?;
     data::replace(to, state)?;
     data::remove(dump)
 }
@@ -73,7 +73,7 @@ fn printed_state(message: &[u8]) -> Option<&[u8]> {
 }
 
 fn move_durably(from: &Path, to: &Path) -> io::Result<()> {
-    StateMark::read(&fs::read(from)?)?;
+    mark_of(&fs::read(from)?)?;
     File::open(from)?.sync_all()?;
     match fs::rename(from, to) {
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {

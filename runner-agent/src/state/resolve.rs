@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{NOTHING, RESOLVED, StateError, StateMark, StateStore};
+use super::{NOTHING, RESOLVED, StateError, StateMark, StateStore, mark_of};
 use crate::data;
 use crate::ids;
 
@@ -73,7 +73,7 @@ impl StateStore {
     fn mark_after(&self, decision: &Decision) -> Result<StateMark, StateError> {
         match decision {
             Decision::Restore(file) => {
-                let read = fs::read(file).and_then(|bytes| StateMark::read(&bytes));
+                let read = fs::read(file).and_then(|bytes| mark_of(&bytes));
                 read.map_err(StateError::io(format!(
                     "cannot restore the state from {}",
                     file.display()

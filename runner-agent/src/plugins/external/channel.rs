@@ -7,14 +7,16 @@ use std::{
 };
 
 use nix::sys::signal::Signal;
+use schemas::plugin::{Call, ErrorCode, MESSAGE_LIMIT, Message, Request};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::{
     io::AsyncWriteExt,
     process::{Child, ChildStderr, ChildStdin, ChildStdout},
     time::{Instant, sleep_until},
 };
 
-use super::protocol::{Call, ErrorCode, Message, Request};
+use super::value_file;
 use crate::plugins::{
     contract::{PluginError, Sink, Stream},
     lines::Lines,
@@ -22,8 +24,6 @@ use crate::plugins::{
     process::{self, ChildSpec, Input, ProcessGroup},
 };
 
-/// Largest message in bytes, in either direction.
-const MESSAGE_LIMIT: usize = 1 << 20;
 /// Largest number of phases that a plugin can report. With the runner's own phases, the total stays
 /// below the limit of a job.
 const MAX_PHASES: usize = 50;
@@ -38,6 +38,15 @@ pub(super) struct Channel {
     stderr: Lines<ChildStderr>,
     last_id: u64,
     phases: usize,
+    /// Version of the contract that both sides use.
+    version: u32,
+}
+
+/// Response to a call that did not fail.
+enum Response {
+    Value(Value),
+    /// The plugin does not implement the call, with its explanation.
+    Unsupported(String),
 }
 
 impl Channel {
@@ -56,17 +65,66 @@ impl Channel {
         let to = child.stdin.take();
         let from = Lines::new(from, MESSAGE_LIMIT);
         let stderr = Lines::new(stderr, MESSAGE_LIMIT);
-        Ok(Channel { child, group, stdin: to, messages: from, stderr, last_id: 0, phases: 0 })
+        Ok(Channel {
+            child,
+            group,
+            stdin: to,
+            messages: from,
+            stderr,
+            last_id: 0,
+            phases: 0,
+            version: 1,
+        })
+    }
+
+    /// Uses this version of the contract from now on.
+    pub(super) fn use_version(&mut self, version: u32) {
+        self.version = version;
+    }
+
+    pub(super) fn version(&self) -> u32 {
+        self.version
     }
 
     /// Makes one call and returns its result. Log lines and phases go to the sink.
     pub(super) async fn call<T: DeserializeOwned>(
         &mut self,
-        call: Call<'_>,
+        call: Call,
         limit: Option<Duration>,
         work: &Work<'_>,
         sink: &mut dyn Sink,
     ) -> Result<T, Halt> {
+        let name = call.name();
+        match self.respond(call, limit, work, sink).await? {
+            Response::Value(value) => parse(value, name),
+            Response::Unsupported(message) => {
+                Err(PluginError::PluginFailed(format!("{name}: {message}")).into())
+            }
+        }
+    }
+
+    /// Makes one call that a plugin need not implement. Returns `None` if it does not.
+    pub(super) async fn call_optional<T: DeserializeOwned>(
+        &mut self,
+        call: Call,
+        limit: Option<Duration>,
+        work: &Work<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<Option<T>, Halt> {
+        let name = call.name();
+        match self.respond(call, limit, work, sink).await? {
+            Response::Value(value) => parse(value, name).map(Some),
+            Response::Unsupported(_) => Ok(None),
+        }
+    }
+
+    async fn respond(
+        &mut self,
+        call: Call,
+        limit: Option<Duration>,
+        work: &Work<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<Response, Halt> {
         let (name, started) = (call.name(), Instant::now());
         let id = self.send(call).await?;
         let cancel = work.job.cancel.clone();
@@ -82,11 +140,8 @@ impl Channel {
                         let failed = format!("it sent a message of more than {MESSAGE_LIMIT} bytes");
                         return Err(PluginError::PluginFailed(failed).into());
                     }
-                    if let Some(response) = self.handle_message(&line.bytes, id, name, sink)? {
-                        return serde_json::from_value(response).map_err(|e| {
-                            let failed = format!("cannot parse its response to {name}: {e}");
-                            PluginError::PluginFailed(failed).into()
-                        });
+                    if let Some(response) = self.handle_message(&line.bytes, (id, name), work, sink)? {
+                        return Ok(response);
                     }
                 }
                 line = self.stderr.next(), if !self.stderr.is_done() => {
@@ -142,7 +197,7 @@ impl Channel {
         status.flatten()
     }
 
-    async fn send(&mut self, call: Call<'_>) -> Result<u64, Halt> {
+    async fn send(&mut self, call: Call) -> Result<u64, Halt> {
         self.last_id += 1;
         let (id, name) = (self.last_id, call.name());
         let mut line = serde_json::to_vec(&Request { id, call })
@@ -166,15 +221,22 @@ impl Channel {
     fn handle_message(
         &mut self,
         line: &[u8],
-        call: u64,
-        name: &str,
+        (call, name): (u64, &str),
+        work: &Work<'_>,
         sink: &mut dyn Sink,
-    ) -> Result<Option<serde_json::Value>, Halt> {
+    ) -> Result<Option<Response>, Halt> {
         let message: Message = serde_json::from_slice(line)
             .map_err(|e| PluginError::PluginFailed(format!("cannot parse a message: {e}")))?;
         match message {
-            Message::Result { id, value } if id == call => Ok(Some(value)),
+            Message::Result { id, value, value_file: None } if id == call => {
+                Ok(Some(Response::Value(value)))
+            }
+            Message::Result { id, value_file: Some(file), .. } if id == call => {
+                let value = value_file::read(&file, name, self.version, &work.job.work_dir)?;
+                Ok(Some(Response::Value(value)))
+            }
             Message::Error { id, code, message } if id == call => Err(match code {
+                ErrorCode::Unsupported => return Ok(Some(Response::Unsupported(message))),
                 ErrorCode::Cancelled => Halt::cancelled(false),
                 ErrorCode::PlanStale => PluginError::PlanStale(message).into(),
                 ErrorCode::ToolMissing => PluginError::ToolMissing(message).into(),
@@ -214,6 +276,13 @@ impl Channel {
         let how = status.map_or("its output closed".into(), |status| status.to_string());
         PluginError::PluginFailed(format!("it ended before it responded to {name}: {how}")).into()
     }
+}
+
+fn parse<T: DeserializeOwned>(value: Value, name: &str) -> Result<T, Halt> {
+    serde_json::from_value(value).map_err(|e| {
+        let failed = format!("cannot parse its response to {name}: {e}");
+        PluginError::PluginFailed(failed).into()
+    })
 }
 
 /// Waits until this moment, or indefinitely if there is none.

@@ -52,13 +52,13 @@ pub(super) fn summarize(shown: &[u8]) -> Result<Changes, PluginError> {
                 changes.destroy += 1;
             }
             // Nothing is created or removed: Terraform only stops managing the resource.
-            Action::Forget => {}
+            Action::Forget | Action::Adopt => {}
         }
         let attributes = match action {
             Action::Create | Action::Update | Action::Replace => {
                 changed_attributes(&resource.change)
             }
-            Action::Delete | Action::Forget => Vec::new(),
+            Action::Delete | Action::Forget | Action::Adopt => Vec::new(),
         };
         changes.resources.push(ResourceChange {
             address: resource.address.clone(),

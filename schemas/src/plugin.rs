@@ -1,0 +1,389 @@
+//! Contract between a runner and a plugin executable: one JSON object per line, in both directions.
+//!
+//! `docs/plugins.md` specifies the contract. Both sides can use these types: the runner writes
+//! [`Request`] and reads [`Message`], and a plugin in Rust reads [`Request`] and writes [`Message`].
+//! Both ignore unknown members.
+use std::path::PathBuf;
+
+use domain::digest::Digest;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::Digest as _;
+
+/// Versions of the contract that this crate describes, in ascending order.
+pub const PROTOCOLS: [u32; 2] = [1, 2];
+/// Maximum length of a message in bytes, including its newline.
+pub const MESSAGE_LIMIT: usize = 1 << 20;
+/// Maximum size of a file that replaces a part of a message, in bytes.
+pub const FILE_LIMIT: u64 = 64 << 20;
+
+/// Returns the highest version that both sides support.
+///
+/// A runner of version 1 offers only `protocol`. Later runners also offer `protocols`.
+pub fn highest_common(offered: u32, all_offered: &[u32], own: &[u32]) -> Option<u32> {
+    let is_offered = |version: &u32| *version == offered || all_offered.contains(version);
+    own.iter().copied().filter(is_offered).max()
+}
+
+/// Call from the runner: `{"id":1,"call":"describe",…}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Number of the call in this process, from 1.
+    pub id: u64,
+    /// Call with its parameters.
+    #[serde(flatten)]
+    pub call: Call,
+}
+
+/// Call with its parameters.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "call", rename_all = "snake_case")]
+pub enum Call {
+    /// Returns a [`Described`].
+    Describe {
+        /// Lowest version that the runner supports: 1.
+        protocol: u32,
+        /// All versions that the runner supports. Empty: only `protocol`.
+        #[serde(default)]
+        protocols: Vec<u32>,
+    },
+    /// Checks tools and inputs. Changes nothing.
+    Health(CallContext),
+    /// Checks everything that a deploy requires. Returns a [`Preflight`]. Optional, from version 2.
+    Preflight(CallContext),
+    /// Checks the source, or creates the content of the artifact from it.
+    Build(CallContext),
+    /// Returns the current [`StateMark`].
+    State(CallContext),
+    /// Writes a plan file. Returns [`Changes`].
+    Plan {
+        /// Component and directories.
+        #[serde(flatten)]
+        context: CallContext,
+        /// File that the plugin writes.
+        plan_file: PathBuf,
+    },
+    /// Applies a plan file.
+    Apply {
+        /// Component and directories.
+        #[serde(flatten)]
+        context: CallContext,
+        /// Approved plan file.
+        plan_file: PathBuf,
+        /// State that the plan was made from.
+        state: StateMark,
+    },
+    /// Applies the plan file of a destroy.
+    Destroy {
+        /// Component and directories.
+        #[serde(flatten)]
+        context: CallContext,
+        /// Approved plan file.
+        plan_file: PathBuf,
+        /// State that the plan was made from.
+        state: StateMark,
+    },
+    /// Returns [`OutputValues`].
+    Outputs(CallContext),
+    /// Stops an open call. Has no response of its own.
+    Cancel {
+        /// Id of the open call.
+        of: u64,
+    },
+    /// Call of a later version. A plugin responds with [`ErrorCode::Unsupported`].
+    #[serde(other, skip_serializing)]
+    Unknown,
+}
+
+impl Call {
+    /// Returns the name of the call.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Call::Describe { .. } => "describe",
+            Call::Health(_) => "health",
+            Call::Preflight(_) => "preflight",
+            Call::Build(_) => "build",
+            Call::State(_) => "state",
+            Call::Plan { .. } => "plan",
+            Call::Apply { .. } => "apply",
+            Call::Destroy { .. } => "destroy",
+            Call::Outputs(_) => "outputs",
+            Call::Cancel { .. } => "cancel",
+            Call::Unknown => "unknown",
+        }
+    }
+}
+
+/// Parameters of every call about a component.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallContext {
+    /// Name of the component.
+    pub component: String,
+    /// Operation that a plan prepares.
+    pub operation: Operation,
+    /// Rendered inputs of the manifest. Absent if `inputs_file` replaces them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Value>,
+    /// File with the inputs as JSON, if they exceed the limit of a message. From version 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs_file: Option<FileRef>,
+    /// Directory with the files of the artifact. Empty without an artifact.
+    pub source_dir: PathBuf,
+    /// State directory of the component in this install.
+    pub state_dir: PathBuf,
+    /// Work directory of the job.
+    pub work_dir: PathBuf,
+}
+
+/// Operation that a plan prepares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// Creates or updates the component.
+    Apply,
+    /// Destroys the component.
+    Destroy,
+}
+
+/// Regular file in the work directory of the job that replaces a part of a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRef {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// SHA-256 of the content.
+    pub digest: Digest,
+    /// Size of the content in bytes, at most [`FILE_LIMIT`].
+    pub size_bytes: u64,
+}
+
+impl FileRef {
+    /// Returns the reference of a file with this content.
+    pub fn of(path: PathBuf, content: &[u8]) -> Self {
+        FileRef { path, digest: digest_of(content), size_bytes: content.len() as u64 }
+    }
+
+    /// Parses the content of the file as JSON.
+    ///
+    /// # Errors
+    /// Fails if the content has another size or digest, or is not the expected JSON.
+    pub fn parse<T: serde::de::DeserializeOwned>(&self, content: &[u8]) -> Result<T, FileError> {
+        let size = content.len() as u64;
+        if size != self.size_bytes {
+            return Err(FileError::Size { found: size, expected: self.size_bytes });
+        }
+        let found = digest_of(content);
+        if found != self.digest {
+            return Err(FileError::Digest { found, expected: self.digest.clone() });
+        }
+        serde_json::from_slice(content).map_err(FileError::Json)
+    }
+}
+
+fn digest_of(content: &[u8]) -> Digest {
+    <[u8; 32]>::from(sha2::Sha256::digest(content)).into()
+}
+
+/// Reason why a file does not match its reference.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// Another size.
+    #[error("it has {found} bytes, but the message requires {expected}")]
+    Size {
+        /// Size of the content.
+        found: u64,
+        /// Size in the reference.
+        expected: u64,
+    },
+    /// Another digest.
+    #[error("its digest is {found}, but the message requires {expected}")]
+    Digest {
+        /// Digest of the content.
+        found: Digest,
+        /// Digest in the reference.
+        expected: Digest,
+    },
+    /// Invalid content.
+    #[error("it is not the expected JSON: {0}")]
+    Json(serde_json::Error),
+}
+
+/// Identity of one state: its lineage and serial. Without a lineage, there is no state.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateMark {
+    /// Random text, which the first apply creates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lineage: Option<String>,
+    /// Number that increases with each change.
+    #[serde(default)]
+    pub serial: u64,
+}
+
+/// Message from the plugin to the runner.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Message {
+    /// Result, which ends the call.
+    Result {
+        /// Id of the call.
+        id: u64,
+        /// Value of the result.
+        #[serde(default)]
+        value: Value,
+        /// File with the value as JSON, for `plan`, `outputs` and `build`. From version 2.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        value_file: Option<FileRef>,
+    },
+    /// Error, which ends the call.
+    Error {
+        /// Id of the call.
+        id: u64,
+        /// Kind of the error.
+        code: ErrorCode,
+        /// Explanation for users, without secrets.
+        message: String,
+    },
+    /// Line for the job's log.
+    Log {
+        /// Text of the line. A text with several lines becomes several lines.
+        line: String,
+    },
+    /// Start of a phase.
+    Progress {
+        /// Name of the phase.
+        phase: String,
+    },
+}
+
+/// Reason why a plugin did not complete a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    /// The plugin stopped on request.
+    Cancelled,
+    /// The plan no longer matches its inputs.
+    PlanStale,
+    /// A tool is not installed. The message names the tool.
+    ToolMissing,
+    /// The plugin does not accept the inputs.
+    Refused,
+    /// The plugin does not implement an optional call. From version 2.
+    Unsupported,
+    /// Any other error.
+    Failed,
+}
+
+/// Result of `describe`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Described {
+    /// Version of the contract for all further messages of this process.
+    pub protocol: u32,
+    /// Component type.
+    pub name: String,
+    /// Version of the plugin.
+    pub version: String,
+    /// Supported job kinds: `build`, `plan`, `apply`.
+    pub kinds: Vec<String>,
+}
+
+/// Result of `preflight`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Preflight {
+    /// Checks in the order of their execution.
+    pub checks: Vec<PreflightCheck>,
+}
+
+/// One check of a preflight.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreflightCheck {
+    /// Subject of the check, as in `helm version`.
+    pub check: String,
+    /// Result of the check.
+    pub status: CheckStatus,
+    /// Explanation for users. A failed check says what to do.
+    #[serde(default)]
+    pub message: String,
+}
+
+/// Result of one check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckStatus {
+    /// The requirement is met.
+    Ok,
+    /// The requirement is not met.
+    Failed,
+    /// The plugin cannot check the requirement yet, because another component provides it.
+    Deferred,
+}
+
+/// Result of `plan`: the planned changes, without any value.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Changes {
+    /// The plan has no changes.
+    pub noop: bool,
+    /// Number of resources to create. A replacement counts here and in `destroy`.
+    pub add: u64,
+    /// Number of resources to change in place.
+    pub change: u64,
+    /// Number of resources to remove.
+    pub destroy: u64,
+    /// Changes of the resources.
+    #[serde(default)]
+    pub resources: Vec<ResourceChange>,
+    /// Changes of the outputs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<OutputChange>,
+}
+
+/// Planned change of one resource.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResourceChange {
+    /// Name of the resource in its component.
+    pub address: String,
+    /// Planned action.
+    pub action: Action,
+    /// Names of the attributes that differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<String>,
+}
+
+/// Planned change of one output.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OutputChange {
+    /// Name of the output.
+    pub name: String,
+    /// Planned action.
+    pub action: Action,
+}
+
+/// Planned action on a resource or an output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Creates it.
+    Create,
+    /// Changes it in place.
+    Update,
+    /// Removes it.
+    Delete,
+    /// Removes it and creates it again.
+    Replace,
+    /// Stops managing it without removing it.
+    Forget,
+    /// Starts managing an existing resource. From version 2.
+    Adopt,
+}
+
+/// Result of `outputs`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct OutputValues {
+    /// Values by name, without sensitive ones.
+    #[serde(default)]
+    pub outputs: Map<String, Value>,
+    /// Names of sensitive outputs, whose values the plugin does not send.
+    #[serde(default)]
+    pub withheld: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests;
