@@ -25,7 +25,7 @@ pub use self::{
     inputs::{Input, InputGroup, InputKind},
     kinds::{
         DockerBuild, Ecr, HelmChart, HelmRepo, Image, Job, KubernetesManifest, Kustomize,
-        MAX_RETRIES, OperationRole, Options, Pulumi, Spec, bounded_retries,
+        MAX_RETRIES, OperationRole, Options, OutputField, Pulumi, Spec, bounded_retries,
     },
     stack::{
         CloudGrants, InstallFile, Metadata, NestedStack, Policy, Role, RolePolicy, RolePurpose,
@@ -37,10 +37,13 @@ pub use self::{
 /// Only kind that this release deploys itself. Every other kind is the name of a plugin.
 pub const TERRAFORM_MODULE: &str = "terraform_module";
 
+/// Kind whose settings the format defines. A plugin deploys it.
+pub const KUBERNETES_MANIFEST: &str = "kubernetes_manifest";
+
 /// Kinds of the format that require a plugin, and what that plugin handles.
 pub(crate) const PLUGIN_KINDS: [(&str, &str); 9] = [
     ("helm_chart", "Kubernetes"),
-    ("kubernetes_manifest", "Kubernetes"),
+    (KUBERNETES_MANIFEST, "Kubernetes"),
     ("docker_build", "container images"),
     ("container_image", "container images"),
     ("external_image", "container images"),

@@ -24,6 +24,7 @@ const PREFIXES: &[(&str, &str)] = &[
     ("TF_REATTACH_", TERRAFORM),
     ("TF_TOKEN_", TERRAFORM),
     ("GIT_", GIT),
+    ("HELM_KUBE", CLUSTER),
     ("STEAD_", STEAD),
 ];
 
@@ -100,6 +101,11 @@ const NAMES: &[(&str, &str)] = &[
     ("SSL_CERT_FILE", TRUST),
     ("SSH_ASKPASS", GIT),
     ("SSH_AUTH_SOCK", GIT),
+    ("HELM_CONFIG_HOME", CLUSTER),
+    ("HELM_DATA_HOME", CLUSTER),
+    ("HELM_PLUGINS", CLUSTER),
+    ("KUBECONFIG", CLUSTER),
+    ("KUSTOMIZE_PLUGIN_HOME", CLUSTER),
 ];
 
 /// Reserved names of proxies, which programs accept in upper and in lower case.
@@ -113,6 +119,8 @@ const TERRAFORM: &str =
     "this variable changes how Terraform runs and where its state is; TF_VAR_* is allowed";
 const TRUST: &str = "this variable changes which servers a program trusts";
 const GIT: &str = "this variable changes which programs and servers git uses";
+const CLUSTER: &str = "this variable selects the cluster of a deploy and the code that its tools load; the customer \
+     decides";
 const STEAD: &str = "names that begin with STEAD_ are reserved";
 const PROXY: &str = "only the customer may set proxies";
 const INVALID_NAME: &str =
@@ -162,6 +170,8 @@ mod tests {
             "TF_CLI_ARGS_plan",
             "TF_WORKSPACE",
             "GIT_SSH_COMMAND",
+            "HELM_PLUGINS",
+            "KUBECONFIG",
             "STEAD_RUNNER",
             "BASH_FUNC_ls%%",
             "A=B",
@@ -173,6 +183,7 @@ mod tests {
         }
         for name in [
             "LOG_LEVEL",
+            "HELM_MAX_HISTORY",
             "TF_VAR_region",
             "TF_VERSION",
             "path",

@@ -51,6 +51,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("stead-plugin-files", &[]),
     ("frozen-plugin-v1", &[]),
+    ("stead-plugin-kubernetes", &["proof", "schemas"]),
 ];
 
 /// Forbidden direct dependencies of each crate.
@@ -65,6 +66,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("api", &["cqrs-es", "clap"]),
     ("cli", &["cqrs-es", "axum", "sqlx"]),
     ("stead", &["cqrs-es", "axum"]),
+    ("stead-plugin-kubernetes", &["sqlx", "axum", "cqrs-es"]),
 ];
 
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {

@@ -21,6 +21,7 @@ mod injected_faults;
 mod isolation;
 mod job_logs;
 mod keys;
+mod kubernetes;
 mod lifecycle;
 mod older_state;
 mod pentest;

@@ -25,6 +25,20 @@ pub fn edge_api_v2(into: &Path) -> PathBuf {
     copy
 }
 
+/// Copies `examples/kubernetes`, whose components belong to the plugin `kubernetes_manifest`.
+pub fn kubernetes_app(into: &Path) -> PathBuf {
+    let copy = into.join("kubernetes");
+    stdout_of(Command::new("cp").arg("-R").arg(examples().join("kubernetes")).arg(&copy));
+    copy
+}
+
+/// Writes version 2 of `examples/kubernetes` to a directory.
+pub fn kubernetes_app_v2(into: &Path) -> PathBuf {
+    let copy = into.join("v2").join("kubernetes");
+    stdout_of(Command::new("sh").arg(examples().join("kubernetes/version-2")).arg(&copy));
+    copy
+}
+
 /// Copies `examples/notes-files`, whose components belong to the vendor's plugin `files`.
 pub fn notes_files(into: &Path) -> PathBuf {
     let copy = into.join("notes-files");

@@ -35,7 +35,9 @@ pub use callers::Callers;
 pub use certificates::Certificates;
 pub use customer::Customer;
 pub use database::Postgres;
-pub use example::{edge_api, edge_api_v2, notes_files, notes_files_v2};
+pub use example::{
+    edge_api, edge_api_v2, kubernetes_app, kubernetes_app_v2, notes_files, notes_files_v2,
+};
 pub use git::{GitRepository, GitServer};
 pub use http::{HttpResponse, call};
 pub use moto::Moto;

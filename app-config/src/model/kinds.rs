@@ -48,6 +48,20 @@ pub struct KubernetesManifest {
     pub namespace: Option<Text>,
     pub manifest: Option<Text>,
     pub kustomize: Option<Kustomize>,
+    /// True if a deploy may adopt existing objects.
+    pub take_ownership: bool,
+    /// Fields of objects, by the name of the output.
+    pub outputs: BTreeMap<String, OutputField>,
+}
+
+/// Field of an object that becomes an output of its component.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct OutputField {
+    pub kind: String,
+    pub name: Text,
+    pub namespace: Option<Text>,
+    /// Path such as `status.loadBalancer.ingress[0].hostname`.
+    pub field: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -56,6 +70,9 @@ pub struct Kustomize {
     pub path: String,
     pub patches: Vec<String>,
     pub enable_helm: bool,
+    /// YAML files of a kustomization in the app directory, by path in the component's source.
+    #[serde(skip)]
+    pub files: BTreeMap<String, Text>,
 }
 
 /// An existing image.

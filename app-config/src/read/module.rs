@@ -1,17 +1,22 @@
 //! Settings that components and the sandbox have in common.
 use super::{content, kustomize, section::Section, spec};
 use crate::{
-    model::{KubernetesManifest, Module, Source, Spec},
+    model::{KubernetesManifest, Kustomize, Module, Source, Spec},
     text::{Origin, Text},
     tree::sha256,
 };
 
 pub fn read(section: &Section<'_>, kind: String) -> Module {
     let (mut texts, mut files) = content::every_text(section);
-    let (source, spec) = (source(section), spec::read(section, &kind));
-    for text in kustomized(section, source.as_ref(), &spec) {
-        files.insert(text.origin.file.clone(), sha256(text.value.as_bytes()));
-        texts.push(text);
+    let (source, mut spec) = (source(section), spec::read(section, &kind));
+    if let Spec::KubernetesManifest(KubernetesManifest { kustomize: Some(kustomize), .. }) =
+        &mut spec
+    {
+        for (path, text) in kustomized(section, source.as_ref(), kustomize) {
+            files.insert(text.origin.file.clone(), sha256(text.value.as_bytes()));
+            texts.push(text.clone());
+            kustomize.files.extend(path.map(|path| (path, text)));
+        }
     }
     Module {
         at: section.place(),
@@ -33,13 +38,14 @@ pub fn read(section: &Section<'_>, kind: String) -> Module {
     }
 }
 
-/// YAML files of a kustomization in the app directory. Their reads count like those of a manifest.
-/// The files of a kustomization in another repository are not read.
-fn kustomized(section: &Section<'_>, source: Option<&Source>, spec: &Spec) -> Vec<Text> {
-    let Spec::KubernetesManifest(KubernetesManifest { kustomize: Some(kustomize), .. }) = spec
-    else {
-        return Vec::new();
-    };
+/// YAML files of a kustomization in the app directory, with their paths in the component's source.
+/// A file elsewhere in the app directory has no such path. The reads of all of them count like those
+/// of a manifest. The files of a kustomization in another repository are not read.
+fn kustomized(
+    section: &Section<'_>,
+    source: Option<&Source>,
+    kustomize: &Kustomize,
+) -> Vec<(Option<String>, Text)> {
     let base = match source {
         Some(Source { repo, directory, .. }) if repo == "." && directory == "." => "",
         Some(Source { repo, directory, .. }) if repo == "." => directory.as_str(),
@@ -59,7 +65,12 @@ fn kustomized(section: &Section<'_>, source: Option<&Source>, spec: &Spec) -> Ve
     let app = section.reader.app;
     let texts = kustomize::files(app, top).into_iter().filter_map(|path| {
         let text = app.text(path).filter(|text| !section.reader.is_too_much(Some(text)))?;
-        Some(Text { value: text.to_string(), origin: Origin::file(path) })
+        let below = match base {
+            "" => Some(path),
+            base => path.strip_prefix(base).and_then(|rest| rest.strip_prefix('/')),
+        };
+        let text = Text { value: text.to_string(), origin: Origin::file(path) };
+        Some((below.map(str::to_owned), text))
     });
     texts.collect()
 }

@@ -1,22 +1,28 @@
 //! Settings of each kind of component.
+use std::collections::BTreeMap;
+
 use super::{names::Kind, section::Section};
 use crate::{
     diagnostic::Severity,
     model::{
-        DockerBuild, Ecr, HelmChart, HelmRepo, Image, Job, KubernetesManifest, Kustomize,
-        MAX_RETRIES, OperationRole, Options, Pulumi, Spec, TERRAFORM_MODULE,
+        DockerBuild, Ecr, HelmChart, HelmRepo, Image, Job, KUBERNETES_MANIFEST, KubernetesManifest,
+        Kustomize, MAX_RETRIES, OperationRole, Options, OutputField, Pulumi, Spec,
+        TERRAFORM_MODULE,
     },
 };
 
 /// Reads the settings of a kind. An unknown kind belongs to a plugin.
 pub fn read(section: &Section<'_>, kind: &str) -> Spec {
-    if section.reader.plugins.iter().any(|plugin| plugin.name == kind) {
+    // Every plugin of this kind gets the settings that the format defines.
+    if kind != KUBERNETES_MANIFEST
+        && section.reader.plugins.iter().any(|plugin| plugin.name == kind)
+    {
         return plugin(section);
     }
     match kind {
         TERRAFORM_MODULE => Spec::TerraformModule,
         "helm_chart" => Spec::HelmChart(helm_chart(section)),
-        "kubernetes_manifest" => Spec::KubernetesManifest(kubernetes_manifest(section)),
+        KUBERNETES_MANIFEST => Spec::KubernetesManifest(kubernetes_manifest(section)),
         "container_image" | "external_image" => Spec::Image(image(section)),
         "docker_build" => Spec::DockerBuild(DockerBuild {
             dockerfile: section.required("dockerfile"),
@@ -78,6 +84,7 @@ fn kubernetes_manifest(section: &Section<'_>) -> KubernetesManifest {
             path: inner.required("path"),
             patches: inner.strings("patches"),
             enable_helm: inner.flag("enable_helm").unwrap_or_default(),
+            files: BTreeMap::new(),
         };
         inner.finish();
         kustomize
@@ -98,7 +105,28 @@ fn kubernetes_manifest(section: &Section<'_>) -> KubernetesManifest {
         namespace: section.text("namespace"),
         manifest: section.content("manifest"),
         kustomize,
+        take_ownership: section.flag("take_ownership").unwrap_or_default(),
+        outputs: outputs(section),
     }
+}
+
+fn outputs(section: &Section<'_>) -> BTreeMap<String, OutputField> {
+    let Some(inner) = section.section("outputs") else { return BTreeMap::new() };
+    let mut outputs = BTreeMap::new();
+    for name in inner.table.keys() {
+        let Some(field) = inner.section(name) else { continue };
+        field.required("name");
+        let output = OutputField {
+            kind: field.required("kind"),
+            name: field.text("name").unwrap_or_default(),
+            namespace: field.text("namespace"),
+            field: field.required("field"),
+        };
+        field.finish();
+        outputs.insert(name.clone(), output);
+    }
+    inner.finish();
+    outputs
 }
 
 fn image(section: &Section<'_>) -> Image {

@@ -259,3 +259,52 @@ fn component_sets_its_deadline() {
     assert_eq!(deadline("timeout = \"5m\"\ndeploy_timeout = \"2h\"\n"), 2 * hour);
     assert_eq!(deadline("deploy_timeout = \"900h\"\n"), 24 * hour);
 }
+
+#[test]
+fn kubernetes_manifest_gets_the_texts_of_its_files() {
+    let component = "name = \"web\"\ntype = \"kubernetes_manifest\"\n\
+                     namespace = \"{{ .nuon.install.name }}\"\nmanifest = \"./web.yaml\"\n\
+                     deploy_timeout = \"10s\"\ntake_ownership = true\n\
+                     [outputs.address]\nkind = \"Service\"\n\
+                     name = \"{{ .nuon.install.name }}-web\"\nfield = \"spec.clusterIP\"\n";
+    let pins = format!(
+        r#"[{{"name":"kubernetes_manifest","version":"1","digest":"sha256:{}"}}]"#,
+        "0".repeat(64)
+    );
+    let context = context(&[
+        ("app/metadata.toml", "version = \"v2\"\n"),
+        ("app/components/web.toml", component),
+        ("app/components/web.yaml", "name: {{ .nuon.install.name }}-web\n"),
+        ("plugins.json", &pins),
+    ]);
+    let module = &context.config.app.components[0].module;
+    let inputs = context.module("web", module, Operation::Apply).unwrap().inputs;
+    assert_eq!(inputs["install"], json!(context.install));
+    let output = json!({ "kind": "Service", "name": "acme-web", "field": "spec.clusterIP" });
+    let settings = json!({
+        "namespace": "acme",
+        "manifest": "name: acme-web\n",
+        "manifest_file": "components/web.yaml",
+        "take_ownership": true,
+        "ready_timeout_ms": 9000,
+        "outputs": { "address": output },
+    });
+    assert_eq!(inputs["settings"], settings);
+}
+
+#[test]
+fn kustomization_gets_its_rendered_files() {
+    let component = "name = \"web\"\ntype = \"kubernetes_manifest\"\nnamespace = \"shop\"\n\
+                     [kustomize]\npath = \"./deploy/base\"\npatches = [\"{{ .nuon.install.name }}\"]\n";
+    let context = context(&[
+        ("app/metadata.toml", "version = \"v2\"\n"),
+        ("app/components/web.toml", component),
+        ("app/deploy/base/kustomization.yaml", "namePrefix: {{ .nuon.install.name }}-\n"),
+    ]);
+    let module = &context.config.app.components[0].module;
+    let inputs = context.module("web", module, Operation::Apply).unwrap().inputs;
+    let files = json!({ "deploy/base/kustomization.yaml": "namePrefix: acme-\n" });
+    let kustomize = json!({ "path": "./deploy/base", "patches": ["acme"], "enable_helm": false,
+                            "files": files });
+    assert_eq!(inputs["settings"]["kustomize"], kustomize);
+}

@@ -105,8 +105,24 @@ pub struct KubernetesManifest {
     /// Text, or `./file` for the text of a file. May be a template.
     manifest: Option<String>,
     kustomize: Option<Kustomize>,
+    /// Allows a deploy to adopt existing objects.
+    take_ownership: Option<Flag>,
+    /// Fields of objects, by the name of the output.
+    outputs: Option<BTreeMap<String, OutputField>>,
     public_repo: Option<Repo>,
     connected_repo: Option<Repo>,
+}
+
+/// Field of an object that becomes an output.
+#[derive(JsonSchema)]
+pub struct OutputField {
+    kind: String,
+    /// May be a template.
+    name: String,
+    /// May be a template.
+    namespace: Option<String>,
+    /// Path such as `status.loadBalancer.ingress[0].hostname`.
+    field: String,
 }
 
 #[derive(JsonSchema)]

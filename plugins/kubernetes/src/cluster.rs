@@ -1,0 +1,238 @@
+//! Requests to the API server. Objects are JSON values, so that no field is lost.
+
+use std::time::Duration;
+
+use kube::{
+    Client, Error,
+    api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
+    core::{Request, Status},
+};
+use serde_json::Value;
+
+use crate::{
+    failure::{Failure, Outcome},
+    kinds::Kind,
+    kubeconfig,
+    object::{ObjectRef, metadata},
+    settings::Component,
+};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of a response. Webhooks of an API server may take 30 s.
+const READ_TIMEOUT: Duration = Duration::from_secs(40);
+/// Number of concurrent requests.
+pub const CONCURRENCY: usize = 8;
+
+/// Connection to a cluster with the field manager of one component.
+pub struct Cluster {
+    pub client: Client,
+    pub manager: String,
+}
+
+/// Reason why a request to the API server failed.
+#[derive(Debug)]
+pub enum RequestError {
+    /// Response of the server.
+    Status(Box<Status>),
+    /// The server did not respond, or its response is invalid.
+    Connection(String),
+}
+
+impl RequestError {
+    pub fn status(&self) -> Option<&Status> {
+        match self {
+            RequestError::Status(status) => Some(status),
+            RequestError::Connection(_) => None,
+        }
+    }
+
+    pub fn has_code(&self, code: u16) -> bool {
+        self.status().is_some_and(|status| status.code == code)
+    }
+
+    /// Returns whether the user of the kubeconfig may not make the request. Quotas and webhooks
+    /// have the same code.
+    fn is_denied(&self) -> bool {
+        self.has_code(403)
+            && self.status().is_some_and(|status| status.message.contains("is forbidden: User "))
+    }
+
+    /// Returns whether the server rejects the content of the request, so that a repetition does not
+    /// help.
+    pub fn is_rejection(&self) -> bool {
+        self.status().is_some_and(|status| {
+            let is_client_error = (400..500).contains(&status.code);
+            let can_recover = [401, 408, 409, 429].contains(&status.code);
+            // Before 1.22, an object that does not match its schema is an internal error.
+            let is_untyped = status.message.contains("typed patch object");
+            is_untyped || is_client_error && !can_recover && !self.is_denied()
+        })
+    }
+
+    /// Returns the failure of an operation. Denied access names the missing permission.
+    pub fn during(self, operation: &str) -> Failure {
+        let why = match &self {
+            RequestError::Status(status) => status.message.trim().to_owned(),
+            RequestError::Connection(why) => why.clone(),
+        };
+        let remedy = match self.status().map(|status| status.code) {
+            Some(401) => "; the credentials of the kubeconfig are invalid or expired: renew them",
+            Some(403) if self.is_denied() => {
+                "; allow it in the RBAC rules of the kubeconfig's user"
+            }
+            Some(_) => "",
+            None => "; check that the API server is reachable from the runner's host",
+        };
+        Failure::failed(format!("cannot {operation}: {why}{remedy}"))
+    }
+}
+
+impl From<Error> for RequestError {
+    fn from(error: Error) -> Self {
+        if let Error::Api(status) = error {
+            return RequestError::Status(status);
+        }
+        // The other variants are errors of the transport or of the client's configuration.
+        RequestError::Connection(chain(&error))
+    }
+}
+
+/// Joins the messages of an error and its causes. Each transport layer adds one.
+fn chain(error: &dyn std::error::Error) -> String {
+    let (mut text, mut cause) = (error.to_string(), error.source());
+    while let Some(inner) = cause {
+        let message = inner.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
+        }
+        cause = inner.source();
+    }
+    text
+}
+
+/// Result of a request.
+pub type Response = Result<Value, RequestError>;
+
+impl Cluster {
+    /// Creates a client from the job's kubeconfig. Makes no request.
+    pub async fn connect(component: &Component) -> Outcome<Self> {
+        let mut config = kubeconfig::connection(kubeconfig::load()?).await?;
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        config.read_timeout = Some(READ_TIMEOUT);
+        let client = Client::try_from(config)
+            .map_err(|e| Failure::refused(format!("cannot use the kubeconfig: {}", chain(&e))))?;
+        Ok(Cluster { client, manager: component.manager() })
+    }
+
+    /// Returns the identity of the cluster: the UID of its namespace `kube-system`.
+    pub async fn identity(&self) -> Outcome<String> {
+        let namespace = self.namespace("kube-system").await?;
+        let uid = namespace.as_ref().and_then(|namespace| metadata(namespace, "uid"));
+        uid.map(str::to_owned)
+            .ok_or_else(|| Failure::failed("cannot identify the cluster: it has no kube-system"))
+    }
+
+    pub async fn namespace(&self, name: &str) -> Outcome<Option<Value>> {
+        self.get(&Kind::namespace(), None, name).await
+    }
+
+    /// Reads an object. `None` if it does not exist.
+    pub async fn get(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Outcome<Option<Value>> {
+        let request = Request::new(kind.path(namespace)).get(name, &GetParams::default());
+        match self.send(request).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.has_code(404) => Ok(None),
+            Err(error) => {
+                Err(error.during(&format!("read {} {}", kind.name(), place(namespace, name))))
+            }
+        }
+    }
+
+    /// Reads an object by its reference.
+    pub async fn live(&self, kind: &Kind, object: &ObjectRef) -> Outcome<Option<Value>> {
+        self.get(kind, object.namespace.as_deref(), &object.name).await
+    }
+
+    /// Applies an object without force: a field of another manager is a conflict.
+    pub async fn apply(
+        &self,
+        kind: &Kind,
+        reference: &ObjectRef,
+        object: &Value,
+        dry_run: bool,
+    ) -> Response {
+        let mut parameters = PatchParams::apply(&self.manager);
+        parameters.dry_run = dry_run;
+        let request = Request::new(kind.path(reference.namespace.as_deref()));
+        self.send(request.patch(&reference.name, &parameters, &Patch::Apply(object))).await
+    }
+
+    /// Creates an object in a dry run.
+    pub async fn create_dry_run(
+        &self,
+        kind: &Kind,
+        reference: &ObjectRef,
+        object: &Value,
+    ) -> Response {
+        self.create(kind, reference.namespace.as_deref(), object, true).await
+    }
+
+    pub async fn create(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        object: &Value,
+        dry_run: bool,
+    ) -> Response {
+        let parameters = PostParams { dry_run, field_manager: Some(self.manager.clone()) };
+        let body = serde_json::to_vec(object).map_err(invalid)?;
+        self.send(Request::new(kind.path(namespace)).create(&parameters, body)).await
+    }
+
+    /// Replaces an object whose resource version is that of `object`.
+    pub async fn replace(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        name: &str,
+        object: &Value,
+    ) -> Response {
+        let parameters = PostParams { dry_run: false, field_manager: Some(self.manager.clone()) };
+        let body = serde_json::to_vec(object).map_err(invalid)?;
+        self.send(Request::new(kind.path(namespace)).replace(name, &parameters, body)).await
+    }
+
+    /// Deletes the object with this UID, and its dependents before it.
+    pub async fn delete(&self, kind: &Kind, object: &ObjectRef, uid: &str) -> Response {
+        let condition = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let parameters = DeleteParams::foreground().preconditions(condition);
+        let request = Request::new(kind.path(object.namespace.as_deref()));
+        self.send(request.delete(&object.name, &parameters)).await
+    }
+
+    /// Lists at most `limit` objects.
+    pub async fn list(&self, kind: &Kind, namespace: Option<&str>, limit: u32) -> Response {
+        let parameters = ListParams::default().limit(limit);
+        self.send(Request::new(kind.path(namespace)).list(&parameters)).await
+    }
+
+    async fn send(
+        &self,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Response {
+        Ok(self.client.request(request.map_err(invalid)?).await?)
+    }
+}
+
+fn invalid(error: impl std::fmt::Display) -> RequestError {
+    RequestError::Connection(format!("cannot build the request: {error}"))
+}
+
+fn place(namespace: Option<&str>, name: &str) -> String {
+    namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
+}

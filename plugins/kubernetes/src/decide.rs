@@ -1,0 +1,234 @@
+//! Rules: the planned change of one object, from its live state and a dry run. No I/O.
+
+use serde_json::Value;
+
+use crate::{
+    fields,
+    managed::{self, Conflict},
+    object::{ObjectRef, metadata},
+};
+
+/// Attribute of an object that the server cannot judge before the apply.
+pub const KNOWN_AFTER_APPLY: &str = "known after apply";
+/// Attribute of a change of ownership without a change of content.
+const OWNERSHIP: &str = "metadata.managedFields";
+
+/// Result of a dry run.
+#[derive(Debug, PartialEq)]
+pub enum DryRun {
+    /// The object after the apply.
+    Applied(Value),
+    Conflict(Vec<Conflict>),
+    /// The object is valid, but the live object cannot become it.
+    Immutable(Vec<String>),
+    /// The server cannot judge the object yet, because a webhook does not answer.
+    Unknown,
+}
+
+/// Planned change of a desired object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    None,
+    Create,
+    Update,
+    Adopt,
+    Replace,
+}
+
+/// Change with the names of the fields that differ.
+#[derive(Debug, PartialEq)]
+pub struct Decision {
+    pub change: Change,
+    pub attributes: Vec<String>,
+}
+
+/// Desired object with everything that is known about it.
+pub struct Candidate<'c> {
+    pub object: &'c ObjectRef,
+    pub live: Option<&'c Value>,
+    pub dry_run: &'c DryRun,
+    pub manager: &'c str,
+    /// The inventory lists the live object. An object without a field of the component, such as a
+    /// Namespace with only a name, has no entry in its managed fields.
+    pub is_listed: bool,
+    pub take_ownership: bool,
+}
+
+/// Decides the change of an object.
+///
+/// # Errors
+/// Returns the reason why the object blocks the plan.
+pub fn decide(candidate: &Candidate<'_>) -> Result<Decision, String> {
+    let Candidate { object, live, dry_run, manager, is_listed, take_ownership } = *candidate;
+    let Some(live) = live else {
+        return match dry_run {
+            DryRun::Applied(_) => Ok(decision(Change::Create, vec![])),
+            DryRun::Unknown => Ok(decision(Change::Create, vec![KNOWN_AFTER_APPLY.into()])),
+            DryRun::Conflict(conflicts) => Err(conflict_text(object, conflicts)),
+            DryRun::Immutable(_) => Err(format!("{object} changed during the plan; plan again")),
+        };
+    };
+    if metadata(live, "deletionTimestamp").is_some() {
+        return Err(format!(
+            "{object} is being deleted{}; wait until it is gone",
+            finalizers(live)
+        ));
+    }
+    if let Some(owner) = managed::foreign_owner(live, manager) {
+        return Err(format!("{object} belongs to {owner}; rename one of the two objects"));
+    }
+    let owned = managed::applied_fields(live, manager);
+    let is_own = is_listed || owned.is_some();
+    if !is_own && !take_ownership {
+        return Err(format!(
+            "{object} exists, and this component does not own it; set take_ownership = true to \
+             adopt it, or rename the object"
+        ));
+    }
+    match dry_run {
+        DryRun::Conflict(conflicts) => Err(conflict_text(object, conflicts)),
+        DryRun::Immutable(fields) => {
+            let fields = fields.clone();
+            if !is_own {
+                return Err(format!(
+                    "cannot adopt {object}: immutable fields differ ({}); change the manifest",
+                    fields.join(", ")
+                ));
+            }
+            match protection(object, live) {
+                Some(reason) => Err(format!(
+                    "cannot change immutable fields of {object} ({}): {reason} is never replaced; \
+                     restore these fields, or delete the object by hand",
+                    fields.join(", ")
+                )),
+                None => Ok(decision(Change::Replace, fields)),
+            }
+        }
+        DryRun::Unknown => {
+            let change = if is_own { Change::Update } else { Change::Adopt };
+            Ok(decision(change, vec![KNOWN_AFTER_APPLY.into()]))
+        }
+        DryRun::Applied(after) => {
+            let found = fields::differences(&fields::normalize(live), &fields::normalize(after));
+            let attributes: Vec<String> = found.into_iter().collect();
+            if !is_own {
+                return Ok(decision(Change::Adopt, attributes));
+            }
+            if !attributes.is_empty() {
+                return Ok(decision(Change::Update, attributes));
+            }
+            match managed::applied_fields(after, manager) == owned {
+                true => Ok(decision(Change::None, vec![])),
+                false => Ok(decision(Change::Update, vec![OWNERSHIP.into()])),
+            }
+        }
+    }
+}
+
+fn decision(change: Change, attributes: Vec<String>) -> Decision {
+    Decision { change, attributes }
+}
+
+/// Names each conflicting field with its manager.
+pub fn conflict_text(object: &ObjectRef, conflicts: &[Conflict]) -> String {
+    let named = conflicts.iter().map(|one| format!("{} ({})", one.field, one.manager));
+    format!(
+        "{object} has fields of other managers: {}; remove these fields from the manifest, or from \
+         the other manager",
+        named.collect::<Vec<_>>().join(", ")
+    )
+}
+
+/// Returns the finalizers of an object, as part of a message.
+pub fn finalizers(object: &Value) -> String {
+    let names = object["metadata"]["finalizers"].as_array().into_iter().flatten();
+    let names: Vec<&str> =
+        names.filter_map(Value::as_str).filter(|name| *name != "foregroundDeletion").collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(" (finalizers: {})", names.join(", ")),
+    }
+}
+
+/// Kinds that contain data or other objects.
+const PROTECTED: [(&str, &str); 5] = [
+    ("", "PersistentVolumeClaim"),
+    ("", "PersistentVolume"),
+    ("", "Namespace"),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    ("apps", "StatefulSet"),
+];
+
+/// Returns the reason why an object is neither replaced nor pruned.
+pub fn protection(object: &ObjectRef, live: &Value) -> Option<String> {
+    if is_kept(live) {
+        return Some("an object with helm.sh/resource-policy: keep".into());
+    }
+    let protected = PROTECTED.iter().find(|(group, kind)| object.is_kind(group, kind));
+    protected.map(|(_, kind)| format!("a {kind}"))
+}
+
+fn is_kept(live: &Value) -> bool {
+    live["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+}
+
+/// Reason to remove an object of the inventory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The manifest no longer has the object.
+    Prune,
+    /// The component is destroyed.
+    Destroy,
+}
+
+/// Planned removal of an object of the inventory.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Removal {
+    /// The object is already gone.
+    Gone,
+    Delete,
+    /// The object stays in the cluster, for this reason.
+    Forget(String),
+}
+
+/// Object of the inventory with everything that is known about it.
+pub struct Obsolete<'c> {
+    pub object: &'c ObjectRef,
+    /// UID that the inventory recorded.
+    pub uid: Option<&'c str>,
+    pub live: Option<&'c Value>,
+    pub manager: &'c str,
+    pub purpose: Purpose,
+    /// Another object that a deletion would also delete.
+    pub content: Option<&'c str>,
+}
+
+/// Decides the removal of an object. An object that another owner uses stays.
+pub fn remove(obsolete: &Obsolete<'_>) -> Removal {
+    let Obsolete { object, uid, live, manager, purpose, content } = *obsolete;
+    let Some(live) = live else { return Removal::Gone };
+    let is_own = managed::applied_fields(live, manager).is_some();
+    if !is_own && (uid.is_none() || metadata(live, "uid") != uid) {
+        return Removal::Forget("another object has taken its name".into());
+    }
+    if let Some(owner) = managed::foreign_owner(live, manager) {
+        return Removal::Forget(format!("it now belongs to {owner}"));
+    }
+    let protected = match purpose {
+        Purpose::Prune => protection(object, live),
+        Purpose::Destroy if is_kept(live) => protection(object, live),
+        Purpose::Destroy => None,
+    };
+    if let Some(reason) = protected {
+        let verb = if purpose == Purpose::Prune { "pruned" } else { "deleted" };
+        return Removal::Forget(format!("{reason} is never {verb}"));
+    }
+    match content {
+        Some(content) => Removal::Forget(format!("it contains {content}")),
+        None => Removal::Delete,
+    }
+}
+
+#[cfg(test)]
+mod tests;

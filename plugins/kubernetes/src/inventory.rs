@@ -1,0 +1,268 @@
+//! Inventory: the state of a component, in a Secret of the cluster that it is deployed to. It lists
+//! the objects of the component, so that objects that a manifest no longer has can be removed.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use schemas::plugin::StateMark;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use ulid::Ulid;
+
+use crate::{
+    cluster::Cluster,
+    failure::{Failure, Outcome},
+    kinds::Kind,
+    object::{ObjectRef, metadata},
+    settings::Component,
+};
+
+/// Namespace of all inventories.
+pub const NAMESPACE: &str = "stead";
+const SECRET_TYPE: &str = "stead.dev/inventory";
+const KEY: &str = "inventory.json";
+
+/// Objects of one component with the identity of this state.
+#[derive(Debug)]
+pub struct Inventory {
+    name: String,
+    /// Resource version of the Secret. `None` before it exists.
+    resource_version: Option<String>,
+    content: Content,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Content {
+    install: String,
+    component: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lineage: Option<String>,
+    serial: u64,
+    objects: Vec<Entry>,
+}
+
+/// Object of the inventory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    #[serde(flatten)]
+    pub reference: ObjectRef,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub wave: i32,
+    /// UID, from the first apply on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    pub result: EntryResult,
+}
+
+/// Progress of the last apply for one object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryResult {
+    /// The apply may not have reached the object.
+    Pending,
+    Applied,
+    Ready,
+    /// The object is being deleted.
+    Deleting,
+}
+
+impl Entry {
+    /// Returns whether the entry is of this live object. Without a UID, the apply that created the
+    /// object ended before it recorded it.
+    pub fn is_of(&self, live: Option<&Value>) -> bool {
+        let uid = live.and_then(|live| metadata(live, "uid"));
+        uid.is_some() && (self.uid.is_none() || self.uid.as_deref() == uid)
+    }
+}
+
+fn is_zero(wave: &i32) -> bool {
+    *wave == 0
+}
+
+impl Inventory {
+    /// Reads the inventory. A component without one has an empty inventory without a lineage.
+    pub async fn load(cluster: &Cluster, component: &Component) -> Outcome<Self> {
+        let name = secret_name(&component.install, &component.name);
+        let secret = cluster.get(&Kind::secret(), Some(NAMESPACE), &name).await?;
+        let Some(secret) = secret else {
+            let content = Content {
+                install: component.install.clone(),
+                component: component.name.clone(),
+                ..Content::default()
+            };
+            return Ok(Inventory { name, resource_version: None, content });
+        };
+        let damaged = || {
+            Failure::failed(format!(
+                "cannot read the inventory: the Secret {NAMESPACE}/{name} is damaged; restore it \
+                 from a backup of the cluster"
+            ))
+        };
+        let text = secret["data"][KEY].as_str().ok_or_else(damaged)?;
+        let content = STANDARD.decode(text).map_err(|_| damaged())?;
+        let content: Content = serde_json::from_slice(&content).map_err(|_| damaged())?;
+        if content.install != component.install || content.component != component.name {
+            return Err(damaged());
+        }
+        let version = secret["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+        Ok(Inventory { name, resource_version: version, content })
+    }
+
+    pub fn mark(&self) -> StateMark {
+        StateMark { lineage: self.content.lineage.clone(), serial: self.content.serial }
+    }
+
+    pub fn entries(&self) -> &[Entry] {
+        &self.content.objects
+    }
+
+    pub fn entry(&self, object: &ObjectRef) -> Option<&Entry> {
+        self.content.objects.iter().find(|entry| entry.reference.is_same(object))
+    }
+
+    /// Starts a new serial before the first effect, which makes every earlier plan stale. Adds the
+    /// objects that the apply may create.
+    pub async fn begin(
+        &mut self,
+        cluster: &Cluster,
+        planned: impl Iterator<Item = (ObjectRef, i32)>,
+    ) -> Outcome<()> {
+        #[expect(clippy::disallowed_methods, reason = "the only id that the plugin creates")]
+        self.content.lineage.get_or_insert_with(|| Ulid::new().to_string());
+        self.content.serial += 1;
+        for (reference, wave) in planned {
+            let known =
+                self.content.objects.iter_mut().find(|one| one.reference.is_same(&reference));
+            match known {
+                // The manifest can name another version of the same group.
+                Some(entry) => (entry.reference, entry.wave) = (reference, wave),
+                None => {
+                    let result = EntryResult::Pending;
+                    self.content.objects.push(Entry { reference, wave, uid: None, result });
+                }
+            }
+        }
+        self.save(cluster).await
+    }
+
+    /// Records the result of an object. [`Inventory::save`] makes it durable.
+    pub fn record(&mut self, object: &ObjectRef, result: EntryResult, uid: Option<&str>) {
+        let entries = &mut self.content.objects;
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.reference.is_same(object)) {
+            entry.result = result;
+            if let Some(uid) = uid {
+                entry.uid = Some(uid.to_owned());
+            }
+        }
+    }
+
+    /// Removes an object that the component gave up.
+    pub fn remove(&mut self, object: &ObjectRef) {
+        self.content.objects.retain(|entry| !entry.reference.is_same(object));
+    }
+
+    /// Writes the inventory if nobody else wrote it since it was read.
+    pub async fn save(&mut self, cluster: &Cluster) -> Outcome<()> {
+        let secret = self.secret()?;
+        let kind = Kind::secret();
+        let saved = match self.resource_version {
+            Some(_) => cluster.replace(&kind, Some(NAMESPACE), &self.name, &secret).await,
+            None => {
+                create_namespace(cluster).await?;
+                cluster.create(&kind, Some(NAMESPACE), &secret, false).await
+            }
+        };
+        let saved = saved.map_err(|error| match error.has_code(409) {
+            true => Failure::failed(format!(
+                "cannot write the inventory {NAMESPACE}/{}: another process changed it; make sure \
+                 that one runner deploys this install, and plan again",
+                self.name
+            )),
+            false => error.during(&format!("write the inventory {NAMESPACE}/{}", self.name)),
+        })?;
+        let version = saved["metadata"]["resourceVersion"].as_str();
+        self.resource_version = version.map(str::to_owned);
+        Ok(())
+    }
+
+    fn secret(&self) -> Outcome<Value> {
+        let content = serde_json::to_vec(&self.content)
+            .map_err(|e| Failure::failed(format!("cannot serialize the inventory: {e}")))?;
+        let mut metadata = json!({
+            "name": self.name,
+            "namespace": NAMESPACE,
+            "labels": { "app.kubernetes.io/managed-by": "stead" },
+            "annotations": {
+                "stead.dev/install": self.content.install,
+                "stead.dev/component": self.content.component,
+            },
+        });
+        if let Some(version) = &self.resource_version {
+            metadata["resourceVersion"] = json!(version);
+        }
+        Ok(json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": metadata,
+            "type": SECRET_TYPE,
+            "data": { KEY: STANDARD.encode(content) },
+        }))
+    }
+}
+
+async fn create_namespace(cluster: &Cluster) -> Outcome<()> {
+    if cluster.namespace(NAMESPACE).await?.is_some() {
+        return Ok(());
+    }
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": { "name": NAMESPACE },
+    });
+    match cluster.create(&Kind::namespace(), None, &object, false).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.has_code(409) => Ok(()),
+        Err(error) => Err(error.during(&format!("create the namespace {NAMESPACE}"))),
+    }
+}
+
+/// Name of the Secret: readable, and unique although names of Secrets have fewer characters.
+fn secret_name(install: &str, component: &str) -> String {
+    let plain = |text: &str| {
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        let text = text.to_ascii_lowercase();
+        text.chars().map(|c| if is_plain(c) { c } else { '-' }).take(80).collect::<String>()
+    };
+    let digest = Sha256::digest(format!("{install}/{component}"));
+    format!("inventory-{}-{}-{}", plain(install), plain(component), hex::encode(&digest[..4]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_readable_and_distinct() {
+        let name = secret_name("ins_01ABC", "front_page");
+        assert!(name.starts_with("inventory-ins-01abc-front-page-"), "{name}");
+        assert_ne!(name, secret_name("ins_01ABC", "front-page"));
+        assert!(secret_name(&"i".repeat(500), &"c".repeat(500)).len() < 253);
+    }
+
+    #[test]
+    fn entries_have_a_compact_form() {
+        let entry = Entry {
+            reference: ObjectRef {
+                api_version: "v1".into(),
+                kind: "ConfigMap".into(),
+                namespace: Some("shop".into()),
+                name: "a".into(),
+            },
+            wave: 0,
+            uid: None,
+            result: EntryResult::Pending,
+        };
+        let expected = json!({ "api_version": "v1", "kind": "ConfigMap", "namespace": "shop",
+                               "name": "a", "result": "pending" });
+        assert_eq!(json!(entry), expected);
+    }
+}

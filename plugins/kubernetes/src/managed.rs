@@ -1,0 +1,182 @@
+//! Owners of an object and of its fields, from `metadata.managedFields` and labels.
+
+use serde_json::{Map, Value};
+
+use crate::fields;
+
+/// Prefix of the field managers of Stead components.
+const STEAD: &str = "stead:";
+
+/// Returns the fields that a manager applied, in the format `FieldsV1`. `None` if the manager
+/// never applied the object.
+pub fn applied_fields<'v>(object: &'v Value, manager: &str) -> Option<&'v Value> {
+    let entries = object["metadata"]["managedFields"].as_array()?;
+    let mut applied = entries.iter().filter(|entry| entry["operation"] == "Apply");
+    applied.find(|entry| entry["manager"] == manager).map(|entry| &entry["fieldsV1"])
+}
+
+/// Another owner of an object, which a component must not take over.
+#[derive(Debug, PartialEq)]
+pub enum ForeignOwner {
+    HelmRelease(String),
+    ApplySet(String),
+    SteadComponent(String),
+}
+
+impl std::fmt::Display for ForeignOwner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ForeignOwner::HelmRelease(name) => write!(f, "the Helm release {name}"),
+            ForeignOwner::ApplySet(id) => write!(f, "the ApplySet {id}"),
+            ForeignOwner::SteadComponent(manager) => write!(f, "the Stead component {manager}"),
+        }
+    }
+}
+
+/// Returns the owner of an object that is not `manager`.
+pub fn foreign_owner(object: &Value, manager: &str) -> Option<ForeignOwner> {
+    let (labels, annotations) = (&object["metadata"]["labels"], &object["metadata"]["annotations"]);
+    let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    if let Some(release) = text(&annotations["meta.helm.sh/release-name"]) {
+        let namespace = text(&annotations["meta.helm.sh/release-namespace"]);
+        let namespace = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        return Some(ForeignOwner::HelmRelease(format!("{namespace}{release}")));
+    }
+    if let Some(set) = text(&labels["applyset.kubernetes.io/part-of"]) {
+        return Some(ForeignOwner::ApplySet(set));
+    }
+    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let applied = entries.filter(|entry| entry["operation"] == "Apply");
+    let mut managers = applied.filter_map(|entry| entry["manager"].as_str());
+    let other = managers.find(|other| other.starts_with(STEAD) && *other != manager)?;
+    Some(ForeignOwner::SteadComponent(other[STEAD.len()..].to_owned()))
+}
+
+/// Returns the part of an object that `owned` lists. Items of a list with keys become members with
+/// the key as their name, so that their order does not matter.
+pub fn project(owned: &Value, value: &Value) -> Value {
+    let Some(children) = owned.as_object().filter(|children| !children.is_empty()) else {
+        return value.clone();
+    };
+    let mut projected = Map::new();
+    for (name, child) in children {
+        if let Some(field) = name.strip_prefix("f:") {
+            if let Some(inner) = value.get(field) {
+                projected.insert(field.to_owned(), project(child, inner));
+            }
+        } else if let Some(key) = name.strip_prefix("k:") {
+            let keys: Value = serde_json::from_str(key).unwrap_or_default();
+            let items = value.as_array().into_iter().flatten();
+            let mut matching = items.filter(|item| has_keys(item, &keys));
+            if let Some(item) = matching.next() {
+                projected.insert(fields::item_name(&keys), project(child, item));
+            }
+        } else if let Some(text) = name.strip_prefix("v:") {
+            let item: Value = serde_json::from_str(text).unwrap_or_default();
+            if value.as_array().is_some_and(|items| items.contains(&item)) {
+                projected.insert(format!("[{text}]"), Value::Bool(true));
+            }
+        }
+        // `.` only says that the field itself exists.
+    }
+    Value::Object(projected)
+}
+
+fn has_keys(item: &Value, keys: &Value) -> bool {
+    let keys = keys.as_object().into_iter().flatten();
+    // A key with a default value can be absent, as in `protocol: TCP`.
+    keys.into_iter().all(|(name, value)| item.get(name).is_none_or(|own| own == value))
+}
+
+/// Conflict of a field with another manager.
+#[derive(Debug, PartialEq)]
+pub struct Conflict {
+    pub manager: String,
+    pub field: String,
+}
+
+/// Returns the conflicts in the response to an apply.
+pub fn conflicts(status: &kube::core::Status) -> Vec<Conflict> {
+    let causes = status.details.as_ref().map(|details| details.causes.as_slice());
+    let causes = causes.unwrap_or_default().iter();
+    let conflicts = causes.filter(|cause| cause.reason == "FieldManagerConflict");
+    conflicts
+        .map(|cause| {
+            // The message is `conflict with "MANAGER" using v1`.
+            let manager = cause.message.split('"').nth(1).unwrap_or(&cause.message).to_owned();
+            Conflict { manager, field: cause.field.trim_start_matches('.').to_owned() }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const OWN: &str = "stead:ins_1/web";
+
+    fn managed(manager: &str, operation: &str) -> Value {
+        json!({ "metadata": { "managedFields": [
+            { "manager": manager, "operation": operation, "fieldsV1": { "f:data": {} } },
+        ] } })
+    }
+
+    #[test]
+    fn only_an_apply_makes_an_object_the_components_own() {
+        assert!(applied_fields(&managed(OWN, "Apply"), OWN).is_some());
+        assert!(applied_fields(&managed(OWN, "Update"), OWN).is_none());
+        assert!(applied_fields(&managed("kubectl", "Apply"), OWN).is_none());
+        assert!(applied_fields(&json!({ "metadata": {} }), OWN).is_none());
+    }
+
+    #[test]
+    fn foreign_owners_are_helm_applysets_and_other_components() {
+        let helm = json!({ "metadata": { "annotations": {
+            "meta.helm.sh/release-name": "shop", "meta.helm.sh/release-namespace": "prod" } } });
+        assert_eq!(foreign_owner(&helm, OWN).unwrap().to_string(), "the Helm release prod/shop");
+        let set = json!({ "metadata": { "labels": { "applyset.kubernetes.io/part-of": "x" } } });
+        assert_eq!(foreign_owner(&set, OWN).unwrap().to_string(), "the ApplySet x");
+        let other = managed("stead:ins_2/web", "Apply");
+        let owner = foreign_owner(&other, OWN).unwrap().to_string();
+        assert_eq!(owner, "the Stead component ins_2/web");
+        assert_eq!(foreign_owner(&managed(OWN, "Apply"), OWN), None);
+        assert_eq!(foreign_owner(&managed("kubectl", "Apply"), OWN), None);
+    }
+
+    #[test]
+    fn projection_has_only_owned_fields() {
+        let owned = json!({ "f:spec": {
+            "f:replicas": {},
+            "f:containers": { "k:{\"name\":\"web\"}": { ".": {}, "f:name": {}, "f:image": {} } },
+            "f:finalizers": { "v:\"a\"": {} },
+        } });
+        let object = |items: Value| {
+            json!({ "spec": { "replicas": 2, "paused": true, "containers": items,
+                              "finalizers": ["b", "a"] } })
+        };
+        let web = json!({ "name": "web", "image": "web:1", "tty": true });
+        let side = json!({ "name": "side", "image": "side:1" });
+        let first = project(&owned, &object(json!([web, side])));
+        assert_eq!(first, project(&owned, &object(json!([side, web]))));
+        assert_eq!(
+            first,
+            json!({ "spec": { "replicas": 2, "finalizers": { "[\"a\"]": true },
+                              "containers": { "[name=web]": { "name": "web", "image": "web:1" } } } })
+        );
+    }
+
+    #[test]
+    fn conflicts_name_manager_and_field() {
+        let status: kube::core::Status = serde_json::from_value(json!({
+            "code": 409, "details": { "causes": [{
+                "reason": "FieldManagerConflict", "field": ".spec.replicas",
+                "message": "conflict with \"hpa\" with subresource \"scale\" using apps/v1",
+            }] },
+        }))
+        .unwrap();
+        let expected = Conflict { manager: "hpa".into(), field: "spec.replicas".into() };
+        assert_eq!(conflicts(&status), [expected]);
+    }
+}

@@ -1,0 +1,309 @@
+//! Desired objects: YAML documents with the lines that they start at.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::Value;
+
+use crate::{
+    failure::{Failure, Outcome, listed},
+    object::ObjectRef,
+    settings::Settings,
+};
+
+/// Most objects of a component. The inventory of more would not fit into a Secret.
+const MAX_OBJECTS: usize = 2000;
+
+/// Object of a manifest, before its namespace is known.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Desired {
+    /// Namespace as written.
+    pub reference: ObjectRef,
+    pub object: Value,
+    /// File and line, as in `web.yaml:12`.
+    pub place: String,
+}
+
+/// Checks the manifest of the settings. A kustomization is checked when it is built.
+pub fn check(settings: &Settings) -> Outcome<()> {
+    match (&settings.manifest, &settings.kustomize) {
+        (Some(manifest), None) => parse(manifest, file_name(settings)).map(drop),
+        (None, Some(_)) => Ok(()),
+        (Some(_), Some(_)) => {
+            Err(Failure::refused("`manifest` and `kustomize` are both set; keep one of them"))
+        }
+        (None, None) => {
+            Err(Failure::refused("`manifest` or `kustomize` is missing; name the objects to apply"))
+        }
+    }
+}
+
+pub fn file_name(settings: &Settings) -> &str {
+    settings.manifest_file.as_deref().unwrap_or("manifest")
+}
+
+/// Parses the documents of a manifest.
+///
+/// # Errors
+/// Names every invalid document with its line.
+pub fn parse(text: &str, file: &str) -> Outcome<Vec<Desired>> {
+    let (mut desired, mut errors) = (vec![], vec![]);
+    for document in documents(text) {
+        match parse_document(&document, file) {
+            Ok(objects) => desired.extend(objects),
+            Err(error) => errors.push(error),
+        }
+    }
+    if desired.len() > MAX_OBJECTS {
+        errors.push(format!(
+            "{file}: it has {} objects, more than {MAX_OBJECTS}; split the component",
+            desired.len()
+        ));
+    }
+    if !errors.is_empty() {
+        return Err(Failure::refused(listed("invalid manifest", &errors)));
+    }
+    check_unique(desired.iter().map(|one| (&one.reference, one.place.as_str())))?;
+    Ok(desired)
+}
+
+/// Rejects two desired states of one object.
+pub fn check_unique<'o>(objects: impl Iterator<Item = (&'o ObjectRef, &'o str)>) -> Outcome<()> {
+    let mut seen = BTreeMap::new();
+    let mut errors = vec![];
+    for (object, place) in objects {
+        if let Some(first) = seen.insert(object.key(), place) {
+            errors.push(format!("{place}: {object} is also at {first}; keep one of them"));
+        }
+    }
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::refused(listed("the manifest has an object twice", &errors))),
+    }
+}
+
+/// One YAML document, with the number of lines before it.
+struct Document<'t> {
+    text: &'t str,
+    lines_before: usize,
+}
+
+/// Splits a text at its document markers. A marker is never part of a value: values are indented.
+fn documents(text: &str) -> Vec<Document<'_>> {
+    let (mut found, mut start, mut lines_before) = (vec![], 0, 0);
+    let mut offset = 0;
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        let rest = line.strip_prefix("---");
+        if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n'])) {
+            found.push(Document { text: &text[start..offset], lines_before });
+            (start, lines_before) = (offset + 3, number);
+        }
+        offset += line.len();
+    }
+    found.push(Document { text: &text[start..], lines_before });
+    found
+}
+
+fn parse_document(document: &Document<'_>, file: &str) -> Result<Vec<Desired>, String> {
+    let blank = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    let comments = document.text.lines().take_while(blank).count();
+    if comments == document.text.lines().count() {
+        return Ok(vec![]);
+    }
+    let line = document.lines_before + comments + 1;
+    // Go's parser reads 0644 as an octal number, and manifests rely on that for file modes.
+    let mut options = serde_saphyr::Options::default();
+    options.legacy_octal_numbers = true;
+    options.with_snippet = false;
+    let parsed: Value =
+        serde_saphyr::from_str_with_options(document.text, options).map_err(|e| {
+            let line = e.location().map_or(line, |at| document.lines_before + at.line() as usize);
+            let why = e.to_string();
+            format!("{file}:{line}: {}", why.lines().next().unwrap_or_default())
+        })?;
+    let place = format!("{file}:{line}");
+    if parsed.is_null() {
+        return Ok(vec![]);
+    }
+    if parsed["kind"] != "List" {
+        return Ok(vec![desired(&parsed, &place)?]);
+    }
+    let items =
+        parsed["items"].as_array().ok_or_else(|| format!("{place}: the List has no items"))?;
+    items.iter().map(|item| desired(item, &place)).collect()
+}
+
+fn desired(object: &Value, place: &str) -> Result<Desired, String> {
+    let fail = |why: String| format!("{place}: {why}");
+    let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    let missing = |key: &str| fail(format!("the object has no {key}; add it"));
+    let api_version = text(&object["apiVersion"]).ok_or_else(|| missing("apiVersion"))?;
+    let kind = text(&object["kind"]).ok_or_else(|| missing("kind"))?;
+    let metadata = &object["metadata"];
+    let name = text(&metadata["name"]).ok_or_else(|| {
+        let hint = match metadata.get("generateName") {
+            Some(_) => "; generateName is not supported: each apply would create another object",
+            None => "; add it",
+        };
+        fail(format!("the {kind} has no metadata.name{hint}"))
+    })?;
+    let written = metadata.get("namespace").filter(|namespace| !namespace.is_null());
+    let namespace = written.map(|written| {
+        text(written).ok_or_else(|| {
+            fail(format!("the {kind} {name} has an invalid metadata.namespace; use a name"))
+        })
+    });
+    let namespace = namespace.transpose()?;
+    for set_by_server in ["resourceVersion", "uid", "managedFields"] {
+        if metadata.get(set_by_server).is_some_and(|value| !value.is_null()) {
+            return Err(fail(format!(
+                "the {kind} {name} has metadata.{set_by_server}, which only the API server sets; \
+                 remove it"
+            )));
+        }
+    }
+    let reference = ObjectRef { api_version, kind, namespace, name };
+    let mut object = object.clone();
+    if ["", "apps", "batch"].contains(&reference.group()) {
+        add_protocols(&mut object);
+    }
+    if reference.is_secret() {
+        encode_string_data(&mut object);
+    }
+    Ok(Desired { reference, object, place: place.to_owned() })
+}
+
+/// Moves `stringData` of a Secret to `data`, as the API server does. Ownership and differences then
+/// refer to the same fields as the stored object.
+fn encode_string_data(secret: &mut Value) {
+    let texts = secret["stringData"].as_object().into_iter().flatten();
+    let encoded = texts
+        .map(|(key, text)| Some((key.clone(), Value::String(STANDARD.encode(text.as_str()?)))));
+    // The API server rejects a value that is not a text.
+    let Some(encoded) = encoded.collect::<Option<serde_json::Map<_, _>>>() else { return };
+    let Some(members) = secret.as_object_mut().filter(|_| !encoded.is_empty()) else { return };
+    members.remove("stringData");
+    let data = members.entry("data").or_insert_with(|| Value::Object(Default::default()));
+    if data.is_null() {
+        *data = Value::Object(Default::default());
+    }
+    data.as_object_mut().into_iter().for_each(|data| data.extend(encoded.clone()));
+}
+
+/// Adds the default protocol to ports without one. The protocol is a key of these lists, and API
+/// servers before 1.22 do not default a key.
+fn add_protocols(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                let ports = member.as_array_mut().filter(|_| name == "ports");
+                for port in ports.into_iter().flatten().filter_map(Value::as_object_mut) {
+                    if port.contains_key("port") || port.contains_key("containerPort") {
+                        port.entry("protocol").or_insert_with(|| "TCP".into());
+                    }
+                }
+                add_protocols(member);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(add_protocols),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        parse(text, "m.yaml").unwrap_err().message
+    }
+
+    const TWO: &str = "# first\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n---\n\n\
+                       apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, namespace: shop}\n---\n";
+
+    #[test]
+    fn documents_keep_their_lines() {
+        let parsed = parse(TWO, "m.yaml").unwrap();
+        let places: Vec<_> = parsed.iter().map(|one| one.place.as_str()).collect();
+        assert_eq!(places, ["m.yaml:2", "m.yaml:8"]);
+        assert_eq!(parsed[1].reference.to_string(), "ConfigMap shop/b");
+    }
+
+    #[test]
+    fn list_becomes_its_items() {
+        let list = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Secret\n  \
+                    metadata: {name: a}\n- apiVersion: v1\n  kind: Secret\n  metadata: {name: b}\n";
+        assert_eq!(parse(list, "m").unwrap().len(), 2);
+    }
+
+    #[test]
+    fn numbers_and_texts_are_read_as_kubectl_reads_them() {
+        let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nmode: 0644\n\
+                    on: \"on\"\nport: 80\ntext: |\n  --- x\n  y\n";
+        let object = &parse(text, "m").unwrap()[0].object;
+        assert_eq!(object["mode"], 420);
+        assert_eq!(object["on"], "on");
+        assert_eq!(object["port"], 80);
+        assert_eq!(object["text"], "--- x\ny\n");
+    }
+
+    #[test]
+    fn texts_of_secrets_are_encoded() {
+        let text = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n\
+                    data: {a: YQ==, b: YQ==}\nstringData: {b: x}\n";
+        let object = &parse(text, "m").unwrap()[0].object;
+        assert_eq!(object["data"], serde_json::json!({ "a": "YQ==", "b": "eA==" }));
+        assert!(object.get("stringData").is_none());
+    }
+
+    #[test]
+    fn ports_of_builtin_kinds_have_a_protocol() {
+        let text = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n\
+                    spec: {ports: [{port: 80}, {port: 53, protocol: UDP}]}\n";
+        let ports = |text: &str| parse(text, "m").unwrap()[0].object["spec"]["ports"].clone();
+        let expected = serde_json::json!([
+            { "port": 80, "protocol": "TCP" }, { "port": 53, "protocol": "UDP" } ]);
+        assert_eq!(ports(text), expected);
+        let custom = text.replace("apiVersion: v1", "apiVersion: example.dev/v1");
+        assert_eq!(ports(&custom)[0], serde_json::json!({ "port": 80 }));
+    }
+
+    #[test]
+    fn invalid_documents_are_named_with_their_lines() {
+        let text = format!("{TWO}kind: ConfigMap\nmetadata: {{name: a}}\n---\na: [1\n");
+        let message = refusal(&text);
+        assert!(message.contains("m.yaml:12: the object has no apiVersion"), "{message}");
+        assert!(message.contains("m.yaml:15: ") || message.contains("m.yaml:16: "), "{message}");
+    }
+
+    #[test]
+    fn object_without_a_name_is_rejected() {
+        let message = refusal("apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}\n");
+        assert!(message.contains("m.yaml:1: the Pod has no metadata.name"), "{message}");
+        assert!(message.contains("generateName is not supported"), "{message}");
+    }
+
+    #[test]
+    fn same_object_twice_is_rejected_with_both_lines() {
+        let text = format!("{TWO}{TWO}");
+        let message = refusal(&text);
+        assert!(message.contains("m.yaml:13: ConfigMap a is also at m.yaml:2"), "{message}");
+    }
+
+    #[test]
+    fn exported_object_is_rejected() {
+        let text = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, resourceVersion: \"7\"}\n";
+        assert!(refusal(text).contains("remove it"));
+    }
+
+    #[test]
+    fn expanding_aliases_are_bounded() {
+        let mut text = String::from("a: &a [x, x, x, x, x, x, x, x, x, x]\n");
+        for (last, next) in ["a", "b", "c", "d", "e", "f", "g", "h"].iter().zip("bcdefghi".chars())
+        {
+            let list = format!("*{last}, ").repeat(10);
+            text += &format!("{next}: &{next} [{}]\n", list.trim_end_matches(", "));
+        }
+        assert!(refusal(&text).starts_with("invalid manifest: m.yaml:"));
+    }
+}

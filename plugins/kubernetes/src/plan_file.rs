@@ -1,0 +1,94 @@
+//! Content of a plan file: everything that an apply does. The runner stores it with mode 0600, and
+//! the approval covers its digest.
+
+use std::path::Path;
+
+use schemas::plugin::StateMark;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    decide::Change,
+    failure::{Failure, IoContext, Outcome},
+    object::ObjectRef,
+};
+
+/// Version of the format.
+const VERSION: u32 = 1;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PlanFile {
+    version: u32,
+    /// Field manager: `stead:<install>/<component>`.
+    pub manager: String,
+    /// Identity of the cluster.
+    pub cluster: String,
+    /// State that the plan was made from.
+    pub state: StateMark,
+    /// Desired objects in the order of the apply, including unchanged ones.
+    pub objects: Vec<PlannedObject>,
+    /// Objects of the inventory that the component gives up, in the order of their removal.
+    pub removals: Vec<PlannedRemoval>,
+}
+
+/// Desired object with its planned change.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PlannedObject {
+    pub reference: ObjectRef,
+    pub change: Change,
+    /// Object as the manifest describes it, with its namespace.
+    pub object: Value,
+    /// Normalized object after the apply. Absent if only the apply can determine it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Value>,
+    /// Paths in `expected` that the server chooses at the creation, such as a cluster IP.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chosen: Vec<String>,
+}
+
+/// Object of the inventory that the component gives up.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PlannedRemoval {
+    pub reference: ObjectRef,
+    pub wave: i32,
+    /// UID of the object that is deleted. Absent for an object that stays or is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// Reason why the object stays in the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stays: Option<String>,
+}
+
+impl PlanFile {
+    pub fn new(
+        manager: &str,
+        cluster: String,
+        state: StateMark,
+        objects: Vec<PlannedObject>,
+        removals: Vec<PlannedRemoval>,
+    ) -> Self {
+        let manager = manager.to_owned();
+        PlanFile { version: VERSION, manager, cluster, state, objects, removals }
+    }
+
+    pub fn write(&self, path: &Path) -> Outcome<()> {
+        let content = serde_json::to_vec(self)
+            .map_err(std::io::Error::from)
+            .context(|| "serialize the plan".into())?;
+        std::fs::write(path, content).context(|| format!("write {}", path.display()))
+    }
+
+    pub fn read(path: &Path) -> Outcome<Self> {
+        let content = std::fs::read(path).context(|| format!("read {}", path.display()))?;
+        let plan: PlanFile = serde_json::from_slice(&content)
+            .map_err(|_| Failure::stale("the plan file is damaged; make a new plan"))?;
+        match plan.version == VERSION {
+            true => Ok(plan),
+            false => Err(Failure::stale(format!(
+                "the plan file has version {}, and this plugin writes version {VERSION}; make a \
+                 new plan",
+                plan.version
+            ))),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Messages to the runner, one JSON object per line on standard output.
+
+use std::{
+    io::{self, Write},
+    path::Path,
+};
+
+use schemas::plugin::{FileRef, MESSAGE_LIMIT, Message};
+use serde_json::Value;
+
+use crate::failure::{Failure, IoContext, Outcome};
+
+/// Longest line of the log in bytes. Messages of an API server can be longer.
+const LINE_LIMIT: usize = 16 << 10;
+
+/// Writes a message. A runner that closed the pipe is noticed at the end of standard input.
+fn send(message: &Message) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    let mut out = io::stdout().lock();
+    out.write_all(&line)?;
+    out.flush()
+}
+
+/// Writes a line of the job's log.
+pub fn log(line: impl Into<String>) {
+    let _closed_pipe = send(&Message::Log { line: cut(line.into(), LINE_LIMIT) });
+}
+
+/// Starts a phase of the job.
+pub fn phase(phase: &str) {
+    let _closed_pipe = send(&Message::Progress { phase: phase.into() });
+}
+
+/// Answers a call. A value that is too long for a message goes to a file in `work_dir`, which a
+/// runner of version 1 does not read.
+pub fn answer(id: u64, result: Outcome<Value>, work_dir: Option<&Path>) -> io::Result<()> {
+    let message = match result.and_then(|value| sized(value, work_dir)) {
+        Ok((value, value_file)) => Message::Result { id, value, value_file },
+        Err(Failure { code, message }) => {
+            Message::Error { id, code, message: cut(message, MESSAGE_LIMIT / 4) }
+        }
+    };
+    send(&message)
+}
+
+/// Moves a long value to a file.
+fn sized(value: Value, work_dir: Option<&Path>) -> Outcome<(Value, Option<FileRef>)> {
+    // The rest of the message needs a few bytes.
+    const LIMIT: usize = MESSAGE_LIMIT - 1024;
+    let text = value.to_string();
+    if text.len() <= LIMIT {
+        return Ok((value, None));
+    }
+    let Some(work_dir) = work_dir else {
+        return Err(Failure::refused(format!(
+            "the result is larger than {LIMIT} bytes, and this runner reads no larger one; split \
+             the component, or upgrade the runner"
+        )));
+    };
+    let path = work_dir.join("kubernetes-result.json");
+    std::fs::write(&path, &text).context(|| format!("write {}", path.display()))?;
+    Ok((Value::Null, Some(FileRef::of(path, text.as_bytes()))))
+}
+
+fn cut(mut text: String, limit: usize) -> String {
+    if text.len() > limit {
+        let end = (0..=limit).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_value_moves_to_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = Value::from("x".repeat(MESSAGE_LIMIT));
+        let (value, file) = sized(long.clone(), Some(dir.path())).unwrap();
+        let file = file.unwrap();
+        assert_eq!(value, Value::Null);
+        let content = std::fs::read(&file.path).unwrap();
+        assert_eq!(file.parse::<Value>(&content).unwrap(), long);
+        assert!(sized(long, None).is_err());
+        let (value, file) = sized(Value::from("short"), None).unwrap();
+        assert_eq!((value, file), (Value::from("short"), None));
+    }
+
+    #[test]
+    fn long_text_is_cut_at_a_character() {
+        assert_eq!(cut("grün".into(), 3), "gr…");
+        assert_eq!(cut("grün".into(), 5), "grün");
+    }
+}

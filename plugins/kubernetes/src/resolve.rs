@@ -1,0 +1,142 @@
+//! Kind and namespace of each desired object. An object whose kind or namespace the component
+//! itself creates is known only after the apply.
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use serde_json::Value;
+
+use crate::{
+    cluster::{CONCURRENCY, Cluster},
+    failure::{Failure, Outcome, listed},
+    kinds::{self, Kind, Kinds},
+    manifest::{self, Desired},
+    object::ObjectRef,
+    order, report,
+};
+
+/// Desired object with its namespace.
+pub struct Resolved {
+    pub reference: ObjectRef,
+    pub object: Value,
+    pub place: String,
+    /// `None` if the component itself creates the kind or the namespace.
+    pub kind: Option<Kind>,
+}
+
+/// Resolves the objects of a manifest.
+///
+/// # Errors
+/// Names every object with an unknown kind, a missing namespace, or a contradicting one.
+pub async fn resolve(
+    cluster: &Cluster,
+    kinds: &Kinds,
+    desired: Vec<Desired>,
+    namespace: Option<&str>,
+) -> Outcome<Vec<Resolved>> {
+    let definitions: Vec<Value> =
+        desired.iter().filter(|one| one.reference.is_crd()).map(|one| one.object.clone()).collect();
+    let own_namespaces: Vec<String> = desired
+        .iter()
+        .filter(|one| one.reference.is_namespace())
+        .map(|one| one.reference.name.clone())
+        .collect();
+    let (mut resolved, mut errors) = (vec![], vec![]);
+    for one in desired {
+        match resolve_one(one, kinds, &definitions, namespace) {
+            Ok(one) => resolved.push(one),
+            Err(error) => errors.push(error),
+        }
+    }
+    let exist = existing_namespaces(cluster, &resolved).await?;
+    for one in &mut resolved {
+        let Some(namespace) = &one.reference.namespace else { continue };
+        if exist.get(namespace.as_str()).copied().unwrap_or_default() {
+            continue;
+        }
+        one.kind = None;
+        if !own_namespaces.contains(namespace) {
+            errors.push(format!(
+                "{}: {}: the namespace {namespace} does not exist; create it in a component that \
+                 this one depends on, or add the Namespace to the manifest",
+                one.place, one.reference
+            ));
+        }
+    }
+    if !errors.is_empty() {
+        return Err(Failure::refused(listed("cannot plan the manifest", &errors)));
+    }
+    // Only now the namespaces of all objects are known.
+    manifest::check_unique(resolved.iter().map(|one| (&one.reference, one.place.as_str())))?;
+    resolved.sort_by_key(|one| order::rank(&one.reference, &one.object));
+    Ok(resolved)
+}
+
+fn resolve_one(
+    desired: Desired,
+    kinds: &Kinds,
+    definitions: &[Value],
+    default: Option<&str>,
+) -> Result<Resolved, String> {
+    let Desired { mut reference, mut object, place } = desired;
+    let fail = |why: String| format!("{place}: {why}");
+    if let Err(found) = order::wave(&object) {
+        return Err(fail(format!(
+            "{reference} has the wave {found}; write a number into {}",
+            order::WAVE_ANNOTATION
+        )));
+    }
+    let kind = kinds.get(&reference).cloned();
+    let defined = || definitions.iter().find_map(|one| kinds::defined_by(one, &reference));
+    let is_namespaced = kind.as_ref().map(|kind| kind.is_namespaced).or_else(defined);
+    let Some(is_namespaced) = is_namespaced else {
+        return Err(fail(format!(
+            "the cluster does not serve the kind {} of {}; correct it, or deploy its \
+             CustomResourceDefinition first",
+            reference.kind, reference.api_version
+        )));
+    };
+    let own = reference.namespace.take();
+    if is_namespaced {
+        let namespace = match (own, default) {
+            (Some(own), Some(default)) if own != default => {
+                return Err(fail(format!(
+                    "{reference} is in the namespace {own}, but the component's namespace is \
+                     {default}; use one namespace for each component"
+                )));
+            }
+            (Some(own), _) => own,
+            (None, Some(default)) => default.to_owned(),
+            (None, None) => {
+                return Err(fail(format!(
+                    "{reference} has no namespace; set `namespace` of the component"
+                )));
+            }
+        };
+        object["metadata"]["namespace"] = Value::String(namespace.clone());
+        reference.namespace = Some(namespace);
+    } else if own.is_some() {
+        report::log(format!("{place}: {reference} has no namespace in a cluster; ignored it"));
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("namespace");
+        }
+    }
+    Ok(Resolved { reference, object, place, kind })
+}
+
+async fn existing_namespaces(
+    cluster: &Cluster,
+    resolved: &[Resolved],
+) -> Outcome<BTreeMap<String, bool>> {
+    let mut names: Vec<&String> =
+        resolved.iter().filter_map(|one| one.reference.namespace.as_ref()).collect();
+    names.sort();
+    names.dedup();
+    stream::iter(names)
+        .map(|name| async move {
+            Ok::<_, Failure>((name.clone(), cluster.namespace(name).await?.is_some()))
+        })
+        .buffered(CONCURRENCY)
+        .try_collect()
+        .await
+}

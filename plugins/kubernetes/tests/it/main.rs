@@ -1,0 +1,10 @@
+//! Tests of the executable on a real cluster, through the contract of plugins.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "a failed test panics")]
+#![allow(clippy::disallowed_methods, reason = "tests create ids themselves")]
+
+mod cluster;
+mod faults;
+mod lifecycle;
+mod ownership;
+mod plugin;
+mod refusals;

@@ -1,0 +1,107 @@
+//! Tests the component type `kubernetes_manifest` on a real cluster: from a sync to running pods,
+//! a second version, a repeated deploy and a teardown.
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use serde_json::Value;
+use tests::{
+    Customer, Server, in_ci, kubernetes_app, kubernetes_app_v2, program, stdout_of, step,
+    succeeded, until,
+};
+use ulid::Ulid;
+
+/// Kubeconfig of the test cluster. Without it, the test prints a note and passes; in CI it fails.
+fn kubeconfig_or_skip() -> Option<PathBuf> {
+    let kubeconfig = std::env::var_os("STEAD_TEST_KUBECONFIG").map(PathBuf::from);
+    if kubeconfig.is_none() {
+        assert!(!in_ci(), "CI must have a cluster in STEAD_TEST_KUBECONFIG");
+        eprintln!("skipped: no Kubernetes cluster: set STEAD_TEST_KUBECONFIG");
+    }
+    kubeconfig
+}
+
+fn kubectl(kubeconfig: &Path, args: &[&str]) -> Command {
+    let program = std::env::var_os("STEAD_TEST_KUBECTL").unwrap_or_else(|| "kubectl".into());
+    let mut command = Command::new(program);
+    command.arg("--kubeconfig").arg(kubeconfig).args(args);
+    command
+}
+
+#[test]
+fn an_app_on_a_cluster_is_deployed_changed_and_removed() {
+    let Some(kubeconfig) = kubeconfig_or_skip() else { return };
+    let label = [
+        "get",
+        "namespace",
+        "kube-system",
+        "--output",
+        r"jsonpath={.metadata.labels.stead\.dev/test}",
+    ];
+    assert_eq!(stdout_of(&mut kubectl(&kubeconfig, &label)), "allowed", "not a test cluster");
+    let namespace = format!("example-{}", Ulid::new().to_string().to_lowercase());
+    let get = |arguments: &[&str]| {
+        let output =
+            kubectl(&kubeconfig, &["--namespace", &namespace, "get"]).args(arguments).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+
+    // given an app whose parts all belong to the plugin
+    let server = Server::up();
+    let executable = program("stead-plugin-kubernetes_manifest");
+    let plugin = format!("kubernetes_manifest={}", executable.display());
+    let sync = |app: PathBuf| {
+        server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--plugin", &plugin, "--wait"])
+    };
+    sync(kubernetes_app(server.dir()));
+    let inputs = [format!("namespace={namespace}"), "image=localhost/busybox:1".to_owned()];
+    let inputs = ["--input", &inputs[0], "--input", &inputs[1]];
+    let create = ["installs", "create", "kubernetes", "acme", "--auto-approve"];
+    let created = server.cli_json(&[&create[..], &inputs[..]].concat());
+    let plugins = server.dir().join("plugins");
+    fs::create_dir(&plugins).unwrap();
+    fs::copy(&executable, plugins.join("stead-plugin-kubernetes_manifest")).unwrap();
+
+    // when the customer's runner has access to the cluster
+    let _runner = Customer::new(&server, "customer")
+        .pass("KUBECONFIG", kubeconfig.to_str().unwrap())
+        .with(&["--plugin-dir", plugins.to_str().unwrap()])
+        .start(&server, created["enrolment"]["token"].as_str().unwrap());
+    until("the provision run", Duration::from_secs(60), || {
+        !server.cli_json(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
+    });
+
+    // then its pods run, and the outputs are those of the live objects
+    succeeded(&server, "acme");
+    let page = || get(&["configmap", "page", "--output", r"jsonpath={.data.index\.html}"]);
+    let ready = || get(&["deployment", "web", "--output", "jsonpath={.status.readyReplicas}"]);
+    assert_eq!((page().as_str(), ready().as_str()), ("Deployed by Stead\n", "1"));
+    let install = server.cli_json(&["installs", "show", "acme"]);
+    let components = install["components"].as_array().unwrap();
+    let web = components.iter().find(|one| one["name"] == "web").unwrap();
+    let address = get(&["service", "web", "--output", "jsonpath={.spec.clusterIP}"]);
+    assert_eq!(web["outputs"]["address"], Value::String(address), "{install:#}");
+
+    // when a second version has another text, the page and the pods that show it change
+    sync(kubernetes_app_v2(server.dir()));
+    server.cli_json(&["installs", "upgrade", "acme", "--to", "2", "--reason", "version 2"]);
+    let run = succeeded(&server, "acme");
+    assert_eq!(page(), "Deployed again by Stead\n");
+    let plan = &step(&run, "page")["plan"];
+    assert_eq!((&plan["add"], &plan["change"]), (&Value::from(0), &Value::from(1)), "{run:#}");
+    let shown = stdout_of(server.stead_for_people().args(["runs", "show", "acme", "--plans"]));
+    assert!(shown.contains("data[index.html]"), "{shown}");
+
+    // a repeated deploy has no changes
+    server.cli_json(&["installs", "deploy", "acme", "--reason", "again"]);
+    let run = succeeded(&server, "acme");
+    assert_eq!(step(&run, "web")["plan"]["noop"], true, "{run:#}");
+
+    // the teardown removes what the app created, and the namespace with it
+    server.cli_json(&["installs", "deprovision", "acme", "--reason", "the end"]);
+    succeeded(&server, "acme");
+    assert_eq!(get(&["namespace", &namespace, "--ignore-not-found", "--output", "name"]), "");
+}
