@@ -13,6 +13,7 @@ mod contracts;
 mod corpus_app;
 mod customer;
 mod descendants;
+mod engines;
 mod faults;
 mod files_plugin;
 mod git_sources;

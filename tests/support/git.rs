@@ -1,7 +1,7 @@
 //! Git server on loopback: `git http-backend` behind a small HTTP server.
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -13,7 +13,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::stdout_of;
+use crate::{proxy::read_call, stdout_of};
 
 /// Git server with bare repositories `OWNER/NAME`. Its thread ends with the process.
 pub struct GitServer {
@@ -157,46 +157,11 @@ fn serve(
     authorization: Option<&str>,
     seen: &Mutex<Vec<String>>,
 ) -> std::io::Result<u64> {
-    let mut input = BufReader::new(stream.try_clone()?);
+    let call = read_call(&mut BufReader::new(stream.try_clone()?))?;
     let mut output = stream;
-    let mut first = String::new();
-    input.read_line(&mut first)?;
-    let mut words = first.split_whitespace();
-    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    seen.lock().unwrap().push(format!("{method} {target}"));
-    let mut headers = vec![];
-    loop {
-        let mut line = String::new();
-        input.read_line(&mut line)?;
-        match line.trim_end().split_once(": ") {
-            Some((name, value)) => headers.push((name.to_ascii_lowercase(), value.to_owned())),
-            None => break,
-        }
-    }
-    let header = |name: &str| {
-        headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
-    };
-    if header("expect").is_some() {
-        output.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
-    }
-    let mut body = vec![];
-    if header("transfer-encoding") == Some("chunked") {
-        loop {
-            let mut size = String::new();
-            input.read_line(&mut size)?;
-            let size = u64::from_str_radix(size.trim(), 16).unwrap_or_default();
-            input.by_ref().take(size).read_to_end(&mut body)?;
-            input.read_line(&mut String::new())?;
-            if size == 0 {
-                break;
-            }
-        }
-    } else {
-        let length = header("content-length").and_then(|length| length.parse().ok());
-        input.by_ref().take(length.unwrap_or_default()).read_to_end(&mut body)?;
-    }
-    if authorization.is_some() && header("authorization") != authorization {
+    let (path, query) = call.path.split_once('?').unwrap_or((&call.path, ""));
+    seen.lock().unwrap().push(format!("{} {}", call.method, call.path));
+    if authorization.is_some_and(|required| call.header("authorization") != required) {
         let denied = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"git\"\r\n\
                       Content-Length: 0\r\nConnection: close\r\n\r\n";
         output.write_all(denied.as_bytes())?;
@@ -205,21 +170,22 @@ fn serve(
     let mut backend = Command::new("git");
     backend.arg("http-backend").env("GIT_PROJECT_ROOT", root).env("GIT_HTTP_EXPORT_ALL", "1");
     backend.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
-    backend.env("PATH_INFO", path).env("QUERY_STRING", query).env("REQUEST_METHOD", method);
-    backend.env("REMOTE_ADDR", "127.0.0.1").env("CONTENT_LENGTH", body.len().to_string());
+    backend.env("PATH_INFO", path).env("QUERY_STRING", query).env("REQUEST_METHOD", &call.method);
+    backend.env("REMOTE_ADDR", "127.0.0.1").env("CONTENT_LENGTH", call.body.len().to_string());
     for (name, variable) in [
         ("content-type", "CONTENT_TYPE"),
         ("content-encoding", "HTTP_CONTENT_ENCODING"),
         ("git-protocol", "HTTP_GIT_PROTOCOL"),
     ] {
-        if let Some(value) = header(name) {
-            backend.env(variable, value);
+        match call.header(name) {
+            "" => {}
+            value => drop(backend.env(variable, value)),
         }
     }
     let mut child =
         backend.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let mut stdin = child.stdin.take().unwrap();
-    let writer = std::thread::spawn(move || stdin.write_all(&body));
+    let writer = std::thread::spawn(move || stdin.write_all(&call.body));
     let mut response = vec![];
     child.stdout.take().unwrap().read_to_end(&mut response)?;
     child.wait()?;

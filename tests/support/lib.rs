@@ -11,6 +11,7 @@ mod balancer;
 mod builder;
 mod callers;
 mod certificates;
+mod cluster;
 mod customer;
 mod database;
 mod example;
@@ -24,6 +25,7 @@ mod outcome;
 mod programs;
 mod provider;
 mod proxy;
+mod registry;
 mod run;
 mod runner;
 mod server;
@@ -33,6 +35,7 @@ pub use balancer::Balancer;
 pub use builder::Builder;
 pub use callers::Callers;
 pub use certificates::Certificates;
+pub use cluster::{Cluster, ClusterNamespace};
 pub use customer::Customer;
 pub use database::Postgres;
 pub use example::{
@@ -46,9 +49,10 @@ pub use outcome::{
     each_effect_once, ended, job_events, one_execution, position, run_with_logs, settled_position,
     step, succeeded,
 };
-pub use programs::{in_ci, program, stdout_of, terraform_or_skip};
+pub use programs::{helm_or_skip, in_ci, program, stdout_of, terraform_or_skip};
 pub use provider::{for_customers, provider_config_for_customers_or_skip, provider_config_or_skip};
 pub use proxy::{InterceptingProxy, RecordedCall};
+pub use registry::Registry;
 pub use run::finish;
 pub use runner::Runner;
 pub use server::Server;

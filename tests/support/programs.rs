@@ -41,3 +41,13 @@ pub fn terraform_or_skip() -> bool {
     eprintln!("SKIPPED: neither terraform nor tofu is on PATH");
     false
 }
+
+/// Returns the path of Helm. Without it, the test prints a note and passes; in CI it fails.
+pub fn helm_or_skip() -> Option<PathBuf> {
+    let helm = std::env::var_os("STEAD_TEST_HELM").map(PathBuf::from);
+    if helm.is_none() {
+        assert!(!in_ci(), "CI must have Helm in STEAD_TEST_HELM");
+        eprintln!("SKIPPED: no Helm: set STEAD_TEST_HELM");
+    }
+    helm
+}

@@ -80,18 +80,7 @@ fn pass(
     change: &Change,
 ) -> std::io::Result<()> {
     let mut from = BufReader::new(client.try_clone()?);
-    let (first, headers) = head(&mut from)?;
-    let mut parts = first.split(' ').map(str::to_string);
-    let (method, path) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    let mut call = RecordedCall { method, path, headers, ..RecordedCall::default() };
-    call.body = match call.header("transfer-encoding") {
-        "chunked" => chunks(&mut from)?,
-        _ => {
-            let mut body = vec![0; call.header("content-length").parse().unwrap_or(0)];
-            from.read_exact(&mut body)?;
-            body
-        }
-    };
+    let mut call = read_call(&mut from)?;
     // HTTP/1.0 makes the response end with the connection.
     let mut text = format!("{} {} HTTP/1.0\r\nConnection: close\r\n", call.method, call.path);
     for (name, value) in &call.headers {
@@ -125,6 +114,23 @@ fn pass(
     let mut client = client;
     client.write_all(format!("{text}Connection: close\r\n\r\n").as_bytes())?;
     client.write_all(&body)
+}
+
+/// Reads a request with its body.
+pub(crate) fn read_call(from: &mut BufReader<TcpStream>) -> std::io::Result<RecordedCall> {
+    let (first, headers) = head(from)?;
+    let mut parts = first.split(' ').map(str::to_string);
+    let (method, path) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let mut call = RecordedCall { method, path, headers, ..RecordedCall::default() };
+    call.body = match call.header("transfer-encoding") {
+        "chunked" => chunks(from)?,
+        _ => {
+            let mut body = vec![0; call.header("content-length").parse().unwrap_or(0)];
+            from.read_exact(&mut body)?;
+            body
+        }
+    };
+    Ok(call)
 }
 
 /// First line and headers.

@@ -30,7 +30,12 @@ pub(crate) async fn work(
         job,
         kind,
         class: kind.class(),
-        plugin: PluginRef { name: PLUGIN.into(), version: PLUGIN_CONTRACT.into(), digest: None, artifact: None },
+        plugin: PluginRef {
+            name: PLUGIN.into(),
+            version: PLUGIN_CONTRACT.into(),
+            digest: None,
+            artifact: None,
+        },
         artifacts: vec![],
         inputs: json!({ "repo": repo, "ref": reference }),
         env: Default::default(),

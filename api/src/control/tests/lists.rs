@@ -95,7 +95,10 @@ async fn unknown_state_filter_lists_the_allowed_states() {
     assert_eq!(rejected_with(owner.jobs(&jobs).await, "disconnected, outcome_unknown"), bad);
     let builds = BuildsQuery { state: state(), ..Default::default() };
     assert_eq!(
-        rejected_with(owner.builds(&builds).await, "requested, resolving, queued, running, succeeded, failed"),
+        rejected_with(
+            owner.builds(&builds).await,
+            "requested, resolving, queued, running, succeeded, failed"
+        ),
         bad
     );
 }
