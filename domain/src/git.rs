@@ -56,9 +56,15 @@ impl GitSource {
 /// # Errors
 /// [`GitAddressError::Address`] or [`GitAddressError::Credential`]
 pub fn url(repo: &str) -> Result<String, GitAddressError> {
-    let error = || GitAddressError::Address(without_userinfo(repo));
-    let is_plain = |c: char| c.is_ascii_graphic() && c != '\\' && c != '"' && c != '\'';
-    if repo.len() > MAX_LENGTH || repo.starts_with('-') || !repo.chars().all(is_plain) {
+    let error = || GitAddressError::Address(shown(repo));
+    let is_plain = |c: char| c.is_ascii_graphic() && !"\\\"'?#".contains(c);
+    let is_dots =
+        |part: &str| matches!(part.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
+    if repo.len() > MAX_LENGTH
+        || repo.starts_with('-')
+        || !repo.chars().all(is_plain)
+        || repo.split(['/', ':']).any(is_dots)
+    {
         return Err(error());
     }
     if let Some((scheme, rest)) = repo.split_once("://") {
@@ -117,6 +123,15 @@ pub fn check_reference(reference: &str) -> Result<(), GitAddressError> {
 /// Returns true if the text is the full id of a commit: 40 hexadecimal digits.
 pub fn is_commit(text: &str) -> bool {
     text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Returns an invalid address without user and password, also without those of the short form of
+/// ssh.
+fn shown(repo: &str) -> String {
+    match repo.rsplit_once('@') {
+        Some((_, rest)) if !repo.contains("://") => format!("***@{rest}"),
+        Some(_) | None => without_userinfo(repo),
+    }
 }
 
 /// Replaces user and password in every URL of a text by `***`.
@@ -180,6 +195,16 @@ mod tests {
             "git@-oProxyCommand=x:y",
             "host:path",
             "acme/modules/more",
+            "https://host/acme/../other",
+            "https://host/acme/./other",
+            "https://host/acme/%2e%2E/other",
+            "https://host/acme/.%2e",
+            "ssh://git@host/../x",
+            "git@host:../x",
+            "git@host:acme/../../x",
+            "https://host/acme/modules?ref=main",
+            "https://host/acme/modules#main",
+            "me:secret@host:acme/modules",
             "acme/mod ules",
             "acme/\u{1b}[0m",
         ] {
@@ -204,5 +229,7 @@ mod tests {
         assert_eq!(without_userinfo(message), shown);
         let error = url("file://me:pass@host/x").unwrap_err().to_string();
         assert!(!error.contains("pass"), "{error}");
+        let error = url("me:pass@host:acme/x").unwrap_err().to_string();
+        assert!(error.contains("***@host:acme/x") && !error.contains("pass"), "{error}");
     }
 }

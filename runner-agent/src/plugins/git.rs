@@ -11,18 +11,21 @@
 //! of a repository has an effect on the runner's host.
 
 mod command;
+mod commit;
 mod fetch;
 mod references;
+mod repository;
+mod submodules;
 mod tree;
 
 pub(crate) use command::agent_environment;
 pub(super) use fetch::fetch;
 
-use domain::git::{HEAD, check_reference, is_commit, url, without_userinfo};
+use domain::git::{HEAD, check_reference, url, without_userinfo};
 use schemas::runner::JobKind;
 use serde_json::{Map, Value};
 
-use self::command::{Git, GitError};
+use self::{command::Git, commit::find};
 use super::{
     contract::{PluginError, Sink, Stream},
     plugin::{Description, Halt, Outputs, Plugin, Work},
@@ -47,10 +50,10 @@ impl Plugin for GitPlugin {
         check_reference(reference).map_err(refused)?;
         let shown = without_userinfo(work.name);
         let git = Git::new(work, "git", &address, sink).await?;
-        let commit = resolve(&git, reference, sink).await;
-        let commit = commit
+        let found = find(&git, reference, sink).await;
+        let found = found
             .map_err(|error| error.into_halt(&format!("cannot read {shown} at {reference}")))?;
-        let Some(commit) = commit else {
+        let Some((_, commit)) = found else {
             let detail = format!(
                 "{shown} has no branch and no tag {reference}; correct `branch` in the config"
             );
@@ -60,33 +63,4 @@ impl Plugin for GitPlugin {
         let plain = Map::from_iter([("commit".to_owned(), Value::from(commit))]);
         Ok(Outputs { plain, withheld: vec![] })
     }
-}
-
-/// Returns the commit of a branch, a tag or `HEAD`. A branch takes precedence over a tag.
-async fn resolve(
-    git: &Git<'_, '_>,
-    reference: &str,
-    sink: &mut dyn Sink,
-) -> Result<Option<String>, GitError> {
-    let names = match reference {
-        HEAD => vec![HEAD.to_owned()],
-        full if full.starts_with("refs/") => vec![format!("{full}^{{}}"), full.to_owned()],
-        name => vec![
-            format!("refs/heads/{name}"),
-            format!("refs/tags/{name}^{{}}"),
-            format!("refs/tags/{name}"),
-        ],
-    };
-    let mut args = vec!["ls-remote", "--quiet", "origin"];
-    args.extend(names.iter().map(String::as_str));
-    let listed = git.output(&args, None, sink).await?;
-    let listed = String::from_utf8_lossy(&listed);
-    let commits: Vec<(&str, &str)> = listed
-        .lines()
-        .filter_map(|line| line.split_once('\t'))
-        .map(|(id, name)| (name, id))
-        .collect();
-    let commit_of = |name: &String| commits.iter().find(|(known, _)| known == name);
-    let found = names.iter().find_map(commit_of);
-    Ok(found.filter(|(_, id)| is_commit(id)).map(|(_, id)| (*id).to_owned()))
 }

@@ -42,6 +42,8 @@ const AGENT_VARIABLES: [&str; 14] = [
 ];
 /// Largest file that git may write, in units of 512 bytes: 2 GiB.
 const FILE_BLOCKS: &str = "4194304";
+/// Largest output that the runner reads into memory in bytes.
+const OUTPUT_LIMIT: u64 = 64 << 20;
 /// Maximum number of lines in an error message.
 const MAX_LINES: usize = 4;
 /// Maximum length of an error message in bytes.
@@ -122,7 +124,7 @@ impl<'w, 'j> Git<'w, 'j> {
         let mut git = Git { work, program, directory, url, protocols };
         let failed = |error: GitError| error.into_halt("cannot create a git repository");
         git.run(&["init", "--quiet", "--bare"], sink).await.map_err(failed)?;
-        let add = ["remote", "add", "origin", &git.url.clone()];
+        let add = ["remote", "add", "--", "origin", &git.url.clone()];
         git.run(&add, sink).await.map_err(failed)?;
         // An `insteadOf` of the agent's own configuration may lead to any protocol.
         let get = ["ls-remote", "--get-url", "origin"];
@@ -134,6 +136,19 @@ impl<'w, 'j> Git<'w, 'j> {
             sink.line(Stream::Runner, (line + " from another address").as_bytes());
         }
         Ok(git)
+    }
+
+    /// Returns true if the repository has commits without their history.
+    pub(super) fn is_shallow(&self) -> bool {
+        self.directory.join("shallow").exists()
+    }
+
+    /// Returns the size of the fetched objects in bytes.
+    pub(super) fn size(&self) -> Result<u64, PluginError> {
+        let what = || "cannot read the objects of the repository".to_owned();
+        let packs = fs::read_dir(self.directory.join("objects/pack")).doing(what)?;
+        let sizes = packs.map(|entry| Ok(entry?.metadata()?.len()));
+        sizes.sum::<std::io::Result<u64>>().doing(what)
     }
 
     /// Runs a command, with its messages in the log.
@@ -149,6 +164,11 @@ impl<'w, 'j> Git<'w, 'j> {
         sink: &mut dyn Sink,
     ) -> Result<Vec<u8>, GitError> {
         let file = self.output_file(args, input, sink).await?;
+        let size = fs::metadata(&file).doing(|| "cannot read the output of git".into());
+        if size.map_err(Halt::from)?.len() > OUTPUT_LIMIT {
+            let message = format!("the output of git is larger than {OUTPUT_LIMIT} bytes");
+            return Err(GitError::Failed(message));
+        }
         let read = fs::read(&file).doing(|| "cannot read the output of git".into());
         Ok(read.map_err(Halt::from)?)
     }

@@ -4,17 +4,20 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
-    io::{BufRead as _, BufReader, Read as _},
+    io::Read as _,
     os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
-use domain::git::{is_commit, url, without_userinfo};
+use domain::git::{check_reference, is_commit, url, without_userinfo};
 use serde::Deserialize;
 
 use super::{
     command::{Git, GitError},
+    commit::fetch_commit,
     references,
+    repository::{Disk, Repository},
+    submodules::{absolute, submodule_url},
     tree::{Entry, Kind, Selection, Tree, join},
 };
 use crate::plugins::{
@@ -27,6 +30,8 @@ use crate::plugins::{
 const SOURCE_LIMIT: u64 = 1 << 30;
 /// Largest file that is searched for references in bytes.
 const SEARCH_LIMIT: u64 = 1 << 20;
+/// Longest target of a link in bytes.
+const LINK_LIMIT: u64 = 4096;
 /// Maximum number of submodules of a component.
 const MAX_SUBMODULES: usize = 64;
 /// Maximum number of passes over the references.
@@ -53,6 +58,7 @@ pub(in crate::plugins) async fn fetch(
     let source: Source = serde_json::from_value(work.manifest.inputs["git"].clone())
         .map_err(|error| refusal(format!("the git source of the manifest is invalid: {error}")))?;
     let address = url(&source.repo).map_err(|error| refusal(error.to_string()))?;
+    check_reference(&source.reference).map_err(|error| refusal(error.to_string()))?;
     if !is_commit(&source.commit) {
         return Err(refusal("the commit of the manifest is not a commit id".into()));
     }
@@ -63,7 +69,8 @@ pub(in crate::plugins) async fn fetch(
         Stream::Runner,
         format!("source {shown} {directory} at {}", source.commit).as_bytes(),
     );
-    let mut fetch = Fetch { work, repositories: vec![], tree: Tree::default(), submodules: 0 };
+    let (tree, disk) = (Tree::default(), Disk::default());
+    let mut fetch = Fetch { work, repositories: vec![], tree, submodules: 0, disk };
     let (repository, tree) =
         fetch.repository(&address, &source.commit, Some(&source.reference), sink).await?;
     fetch.repositories.push(repository);
@@ -73,27 +80,18 @@ pub(in crate::plugins) async fn fetch(
     Ok(directory)
 }
 
-/// Repository with the blobs that were read from it, as files.
-struct Repository<'w, 'j> {
-    git: Git<'w, 'j>,
-    /// Address without a rewrite, to which the addresses of submodules are relative.
-    url: String,
-    /// Directory of the blobs, by their ids.
-    blobs: PathBuf,
-    read: BTreeSet<String>,
-}
-
 struct Fetch<'w, 'j> {
     work: &'w Work<'j>,
     repositories: Vec<Repository<'w, 'j>>,
     tree: Tree,
     submodules: usize,
+    disk: Disk,
 }
 
 impl<'w, 'j> Fetch<'w, 'j> {
     /// Fetches the trees of a commit, and the targets of its links.
     async fn repository(
-        &self,
+        &mut self,
         address: &str,
         commit: &str,
         reference: Option<&str>,
@@ -102,9 +100,10 @@ impl<'w, 'j> Fetch<'w, 'j> {
         let shown = without_userinfo(address);
         let index = self.repositories.len();
         let git = Git::new(self.work, &format!("git-{index}"), address, sink).await?;
-        commit_into(&git, commit, reference, sink)
+        fetch_commit(&git, commit, reference, sink)
             .await
             .map_err(|error| error.into_halt(&format!("cannot fetch {commit} from {shown}")))?;
+        self.disk.add(git.size()?)?;
         let failed =
             |error: GitError| error.into_halt(&format!("cannot list the files of {shown}"));
         let list = ["ls-tree", "-r", "-z", "--full-tree", commit];
@@ -119,9 +118,14 @@ impl<'w, 'j> Fetch<'w, 'j> {
         let links: Vec<(String, String)> =
             links.map(|(path, entry)| (path.clone(), entry.id.clone())).collect();
         let ids = links.iter().map(|(_, id)| id.clone()).collect();
-        repository.load(ids, sink).await?;
+        repository.load(ids, &mut self.disk, sink).await?;
         for (path, id) in links {
-            let target = repository.bytes(&id, SEARCH_LIMIT)?;
+            let Some(target) = repository.bytes(&id, LINK_LIMIT)? else {
+                let detail = format!(
+                    "{path}:1: the target of the link is longer than {LINK_LIMIT} bytes; remove the link"
+                );
+                return Err(Halt::exit(1, detail));
+            };
             tree.links.insert(path, String::from_utf8_lossy(&target).into_owned());
         }
         Ok((repository, tree))
@@ -135,8 +139,9 @@ impl<'w, 'j> Fetch<'w, 'j> {
         sink: &mut dyn Sink,
     ) -> Result<Selection, Halt> {
         let failed = |error: super::tree::PathError| Halt::exit(1, error.to_string());
+        let mut steps = 0;
         for _ in 0..MAX_PASSES {
-            let mut selection = Selection::default();
+            let mut selection = Selection::after(steps);
             if !self.tree.select(directory, &mut selection).map_err(failed)? {
                 let (repo, commit) = (without_userinfo(&source.repo), &source.commit);
                 let detail = format!(
@@ -159,9 +164,16 @@ impl<'w, 'j> Fetch<'w, 'j> {
                 self.load(open.iter().map(|(_, entry)| entry), sink).await?;
                 for (path, entry) in open {
                     let bytes = match self.repositories.get(entry.repository) {
-                        Some(repository) => repository.bytes(&entry.id, SEARCH_LIMIT)?,
+                        Some(repository) => {
+                            repository.bytes(&entry.id, SEARCH_LIMIT)?.unwrap_or_default()
+                        }
                         None => vec![],
                     };
+                    // A large source must not delay a cancellation.
+                    tokio::task::yield_now().await;
+                    if self.work.job.cancel.requested.is_cancelled() {
+                        return Err(Halt::cancelled(self.work.job.cancel.forced.is_cancelled()));
+                    }
                     for reference in references::references(&path, &bytes) {
                         let selected =
                             self.tree.select_reference(&path, &reference, &mut selection);
@@ -173,6 +185,7 @@ impl<'w, 'j> Fetch<'w, 'j> {
             if selection.submodules.is_empty() {
                 return Ok(selection);
             }
+            steps = selection.steps;
             for path in std::mem::take(&mut selection.submodules) {
                 self.submodule(&path, sink).await?;
             }
@@ -203,7 +216,7 @@ impl<'w, 'j> Fetch<'w, 'j> {
         let own = path.strip_prefix(root).unwrap_or(path).trim_start_matches('/');
         let modules = self.tree.entries.get(&file).map(|modules| modules.id.clone());
         let modules = modules.ok_or_else(|| failed("the repository has no .gitmodules".into()))?;
-        parent.load(vec![modules.clone()], sink).await?;
+        parent.load(vec![modules.clone()], &mut self.disk, sink).await?;
         let modules = parent.blobs.join(modules).display().to_string();
         let list = [
             "config",
@@ -218,7 +231,11 @@ impl<'w, 'j> Fetch<'w, 'j> {
         let written = submodule_url(&settings, own)
             .ok_or_else(|| failed("the file .gitmodules does not name it".into()))?;
         let address = absolute(&parent.url, &written)
-            .ok_or_else(|| failed(format!("its address {written:?} leaves the server")))?;
+            .ok_or_else(|| {
+            failed(format!(
+                "its address {written:?} is not a URL and leads to no repository of the same server; correct .gitmodules"
+            ))
+        })?;
         let address = url(&address).map_err(|error| failed(error.to_string()))?;
         let (repository, tree) = self.repository(&address, &entry.id, None, sink).await?;
         self.repositories.push(repository);
@@ -237,7 +254,7 @@ impl<'w, 'j> Fetch<'w, 'j> {
         }
         for (index, ids) in ids {
             if let Some(repository) = self.repositories.get_mut(index) {
-                repository.load(ids, sink).await?;
+                repository.load(ids, &mut self.disk, sink).await?;
             }
         }
         Ok(())
@@ -279,137 +296,6 @@ impl<'w, 'j> Fetch<'w, 'j> {
     }
 }
 
-impl Repository<'_, '_> {
-    /// Writes blobs to files. Fetches those that the repository lacks.
-    async fn load(&mut self, ids: Vec<String>, sink: &mut dyn Sink) -> Result<(), Halt> {
-        let new: BTreeSet<String> = ids.into_iter().filter(|id| !self.read.contains(id)).collect();
-        if new.is_empty() {
-            return Ok(());
-        }
-        let shown = without_userinfo(&self.url);
-        let failed = |error: GitError| error.into_halt(&format!("cannot fetch files of {shown}"));
-        let list: String = new.iter().map(|id| format!("{id}\n")).collect();
-        let check = ["cat-file", "--batch-check"];
-        let known = self.git.output(&check, Some(list.as_bytes()), sink).await.map_err(failed)?;
-        let known = String::from_utf8_lossy(&known);
-        let missing: String = known
-            .lines()
-            .filter_map(|line| line.strip_suffix(" missing"))
-            .map(|id| format!("{id}\n"))
-            .collect();
-        if !missing.is_empty() {
-            let fetch = [
-                "-c",
-                "fetch.negotiationAlgorithm=noop",
-                "fetch",
-                "--progress",
-                "--no-tags",
-                "--no-write-fetch-head",
-                "--no-auto-gc",
-                "--recurse-submodules=no",
-                "--filter=blob:none",
-                "--stdin",
-                "origin",
-            ];
-            let fetched = self.git.output(&fetch, Some(missing.as_bytes()), sink).await;
-            fetched.map_err(failed)?;
-        }
-        let batch = ["cat-file", "--batch"];
-        let output = self.git.output_file(&batch, Some(list.as_bytes()), sink).await;
-        split(&output.map_err(failed)?, &self.blobs)
-            .doing(|| format!("cannot read files of {shown}"))?;
-        self.read.extend(new);
-        Ok(())
-    }
-
-    /// Returns a blob that was loaded. Empty for a blob above the limit.
-    fn bytes(&self, id: &str, limit: u64) -> Result<Vec<u8>, Halt> {
-        let path = self.blobs.join(id);
-        let size = fs::metadata(&path).doing(|| format!("cannot read the blob {id}"))?.len();
-        if size > limit {
-            return Ok(vec![]);
-        }
-        Ok(fs::read(&path).doing(|| format!("cannot read the blob {id}"))?)
-    }
-}
-
-/// Splits the output of `git cat-file --batch` into one file per blob.
-fn split(output: &Path, into: &Path) -> std::io::Result<()> {
-    let mut output = BufReader::new(File::open(output)?);
-    let unexpected = |header: &str| {
-        std::io::Error::other(format!("unexpected output of git: {:?}", header.trim_end()))
-    };
-    loop {
-        let mut header = String::new();
-        if output.read_line(&mut header)? == 0 {
-            return Ok(());
-        }
-        let mut words = header.split_whitespace();
-        let (Some(id), Some("blob"), Some(size)) = (words.next(), words.next(), words.next())
-        else {
-            return Err(unexpected(&header));
-        };
-        let size: u64 = size.parse().map_err(|_| unexpected(&header))?;
-        if !is_commit(id) {
-            return Err(unexpected(&header));
-        }
-        let mut file = File::create(into.join(id))?;
-        if std::io::copy(&mut output.by_ref().take(size), &mut file)? != size {
-            return Err(unexpected(&header));
-        }
-        let mut newline = [0];
-        output.read_exact(&mut newline)?;
-    }
-}
-
-/// Fetches a commit: alone and without blobs if the server allows that, otherwise at its reference,
-/// otherwise with the whole history.
-async fn commit_into(
-    git: &Git<'_, '_>,
-    commit: &str,
-    reference: Option<&str>,
-    sink: &mut dyn Sink,
-) -> Result<(), GitError> {
-    let base =
-        ["fetch", "--progress", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no"];
-    let fetch = |more: &[&str]| -> Vec<String> {
-        base.iter().chain(more).map(|word| (*word).to_owned()).collect()
-    };
-    let mut attempts = vec![fetch(&["--depth=1", "--filter=blob:none", "origin", commit])];
-    // A reference that moved since it was resolved has another commit.
-    if let Some(reference) = reference {
-        attempts.push(fetch(&["--depth=1", "origin", reference]));
-    }
-    attempts.push(fetch(&[
-        "origin",
-        "+refs/heads/*:refs/remotes/origin/*",
-        "+refs/tags/*:refs/tags/*",
-    ]));
-    let has = format!("{commit}^{{commit}}");
-    let mut first = None;
-    for attempt in attempts {
-        let args: Vec<&str> = attempt.iter().map(String::as_str).collect();
-        match git.run(&args, sink).await {
-            Ok(()) => match git.run(&["cat-file", "-e", &has], sink).await {
-                Ok(()) => return Ok(()),
-                Err(GitError::Halt(
-                    halt @ Halt::Outcome(super::super::Outcome::Cancelled { .. }),
-                )) => {
-                    return Err(GitError::Halt(halt));
-                }
-                Err(_) => {}
-            },
-            Err(GitError::Failed(message)) => {
-                first.get_or_insert(message);
-            }
-            Err(halt @ GitError::Halt(_)) => return Err(halt),
-        }
-    }
-    let message =
-        first.unwrap_or_else(|| "the repository does not have this commit any more".into());
-    Err(GitError::Failed(message))
-}
-
 /// Fails for a file whose content is in LFS.
 fn check_lfs(path: &str, blob: &Path) -> Result<(), Halt> {
     let mut start = Vec::new();
@@ -426,62 +312,9 @@ fn check_lfs(path: &str, blob: &Path) -> Result<(), Halt> {
     Err(Halt::exit(1, detail))
 }
 
-/// Address of the submodule at a path, from the output of `git config --null`.
-fn submodule_url(settings: &[u8], path: &str) -> Option<String> {
-    let text = String::from_utf8_lossy(settings);
-    let pairs: Vec<(&str, &str)> =
-        text.split('\0').filter_map(|setting| setting.split_once('\n')).collect();
-    let of_path = |(key, value): &&(&str, &str)| key.ends_with(".path") && *value == path;
-    let (key, _) = pairs.iter().find(of_path)?;
-    let key = format!("{}.url", key.strip_suffix(".path")?);
-    let (_, address) = pairs.iter().find(|(name, _)| *name == key)?;
-    Some((*address).to_owned())
-}
-
-/// Address of a submodule. An address with `./` or `../` is relative to the one of its repository.
-fn absolute(parent: &str, written: &str) -> Option<String> {
-    if !written.starts_with("./") && !written.starts_with("../") {
-        return Some(written.to_owned());
-    }
-    let (mut base, mut rest) = (parent.trim_end_matches('/').to_owned(), written);
-    loop {
-        if let Some(below) = rest.strip_prefix("./") {
-            rest = below;
-        } else if let Some(above) = rest.strip_prefix("../") {
-            let scheme = base.find("://").map_or(0, |at| at + 3);
-            let cut = base.rfind('/').filter(|at| *at > scheme)?;
-            base.truncate(cut);
-            rest = above;
-        } else {
-            return Some(format!("{base}/{rest}"));
-        }
-    }
-}
-
 fn refusal(why: String) -> Halt {
     PluginError::Refused(format!("cannot build: {why}")).into()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn relative_addresses_of_submodules_stay_on_their_server() {
-        let parent = "https://host/acme/app";
-        let of = |written: &str| absolute(parent, written);
-        assert_eq!(of("../lib.git").as_deref(), Some("https://host/acme/lib.git"));
-        assert_eq!(of("./lib").as_deref(), Some("https://host/acme/app/lib"));
-        assert_eq!(of("../../x/y").as_deref(), Some("https://host/x/y"));
-        assert_eq!(of("../../../x"), None);
-        assert_eq!(of("file:///etc").as_deref(), Some("file:///etc"));
-    }
-
-    #[test]
-    fn the_address_of_a_submodule_has_the_name_of_its_path() {
-        let settings =
-            b"submodule.a.b.path\nlib/a\0submodule.a.b.url\n../a\0submodule.c.path\nlib/c\0";
-        assert_eq!(submodule_url(settings, "lib/a").as_deref(), Some("../a"));
-        assert_eq!(submodule_url(settings, "lib/c"), None);
-    }
-}
+mod tests;

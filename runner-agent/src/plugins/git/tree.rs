@@ -10,6 +10,11 @@ use super::references::Reference;
 const MAX_FILES: usize = 50_000;
 /// Maximum number of links on the way to one file.
 const MAX_LINKS: usize = 32;
+/// Maximum number of entries of a commit.
+const MAX_ENTRIES: usize = 1_000_000;
+/// Maximum number of entries and path segments that the selection of a source visits. Links can
+/// lead to the same files in exponentially many ways.
+const MAX_STEPS: usize = 2_000_000;
 /// Directories that tools generate. They are not packed.
 const EXCLUDED: [&str; 3] = [".git", ".terraform", "node_modules"];
 /// Part of the names of Terraform state files, which may contain secrets.
@@ -54,6 +59,10 @@ pub(super) enum PathError {
     Loop { at: String },
     #[error("the source has more than {MAX_FILES} files; choose a smaller directory")]
     TooMany,
+    #[error(
+        "the source has too many links to directories; remove links, or choose a smaller directory"
+    )]
+    TooManySteps,
 }
 
 /// What a path of the repository is.
@@ -71,7 +80,21 @@ pub(super) struct Selection {
     pub submodules: BTreeSet<String>,
     /// Number of state files that are left out.
     pub skipped: usize,
+    /// Number of visited entries and path segments.
+    pub steps: usize,
     directories: BTreeSet<String>,
+}
+
+impl Selection {
+    /// Creates an empty selection that continues to count the steps of earlier ones.
+    pub(super) fn after(steps: usize) -> Selection {
+        Selection { steps, ..Selection::default() }
+    }
+
+    fn step(&mut self) -> Result<(), PathError> {
+        self.steps += 1;
+        if self.steps > MAX_STEPS { Err(PathError::TooManySteps) } else { Ok(()) }
+    }
 }
 
 impl Tree {
@@ -98,6 +121,9 @@ impl Tree {
             };
             if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
                 return Err(malformed());
+            }
+            if tree.entries.len() >= MAX_ENTRIES {
+                return Err(format!("the commit has more than {MAX_ENTRIES} files"));
             }
             tree.entries.insert(path.into(), Entry { kind, id: id.into(), repository });
         }
@@ -146,7 +172,7 @@ impl Tree {
         above: &mut Vec<String>,
         into: &mut Selection,
     ) -> Result<bool, PathError> {
-        match self.resolve(from)? {
+        match self.resolve(from, into)? {
             Node::Nothing => return Ok(false),
             Node::Entry(real) => self.select_entry(&real, to, above, into)?,
             Node::Directory(real) => {
@@ -179,6 +205,7 @@ impl Tree {
         above: &mut Vec<String>,
         into: &mut Selection,
     ) -> Result<(), PathError> {
+        into.step()?;
         if to.split('/').any(|part| EXCLUDED.contains(&part)) {
             return Ok(());
         }
@@ -218,11 +245,12 @@ impl Tree {
     }
 
     /// Follows the links on the way to a path.
-    fn resolve(&self, path: &str) -> Result<Node, PathError> {
+    fn resolve(&self, path: &str, into: &mut Selection) -> Result<Node, PathError> {
         let mut rest: Vec<String> =
             path.split('/').filter(|part| !part.is_empty()).rev().map(str::to_owned).collect();
         let (mut current, mut links) = (String::new(), 0);
         while let Some(part) = rest.pop() {
+            into.step()?;
             let next = if current.is_empty() { part } else { format!("{current}/{part}") };
             match self.entries.get(&next).map(|entry| entry.kind) {
                 Some(Kind::Link) if !rest.is_empty() || self.leads_to_directory(&next) => {

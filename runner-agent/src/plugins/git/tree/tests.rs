@@ -102,3 +102,26 @@ fn a_listing_with_an_unsafe_path_is_rejected() {
         assert!(Tree::parse(line.as_bytes(), 0).is_err(), "{line:?}");
     }
 }
+
+#[test]
+fn links_that_multiply_directories_end_the_selection() {
+    // Each level has two links to the next one, so 2^24 paths lead to the last file.
+    let mut entries = vec![("app/start".to_owned(), "../level-0".to_owned())];
+    for level in 0..24 {
+        for name in ["a", "b"] {
+            let target = format!("../level-{}", level + 1);
+            entries.push((format!("level-{level}/{name}"), target));
+        }
+    }
+    entries.push(("level-24/.terraform/x".into(), String::new()));
+    let entries: Vec<_> = entries.iter().map(|(path, to)| (path.as_str(), to.as_str())).collect();
+    assert_eq!(selected(&tree(&entries), "app"), Err(PathError::TooManySteps));
+}
+
+#[test]
+fn steps_of_earlier_selections_count() {
+    let tree = tree(&[("app/main.tf", "")]);
+    assert_eq!(tree.select("app", &mut Selection::after(0)), Ok(true));
+    let exhausted = tree.select("app", &mut Selection::after(MAX_STEPS));
+    assert_eq!(exhausted, Err(PathError::TooManySteps));
+}
