@@ -36,7 +36,10 @@ async fn work(manifest: &Manifest, job: &JobContext, sink: &mut dyn Sink) -> Res
         "action" => drive(&mut ActionPlugin, &mut work, sink).await,
         _ if manifest.kind == JobKind::Resolve => drive(&mut GitPlugin, &mut work, sink).await,
         // Without a plugin executable, a build packs the source unchanged.
-        _ if manifest.kind == JobKind::Build && manifest.plugin.digest.is_none() => {
+        _ if manifest.kind == JobKind::Build
+            && manifest.plugin.digest.is_none()
+            && manifest.plugin.artifact.is_none() =>
+        {
             drive(&mut SourceBuild, &mut work, sink).await
         }
         _ => {
@@ -95,7 +98,11 @@ async fn plan<P: Plugin>(
     source::sync(work, sink).await?;
     let work = &*work;
     work.state.require_resolved()?;
-    plugin.preflight(work, sink).await?;
+    match work.operation {
+        Operation::Apply => plugin.preflight(work, sink).await?,
+        // What is missing for an apply, for example a quota, must not prevent its removal.
+        Operation::Destroy => {}
+    }
     // Read the version of the state before the plan: a write during the plan then makes the plan
     // stale.
     let state = plugin.state(work, sink).await?;

@@ -53,9 +53,22 @@ pub(crate) struct PlanInputs {
     /// SHA-256 of the rendered part of the manifest, `{env, inputs, role}`, as RFC 8785 JSON.
     inputs: Digest,
     artifacts: Vec<Digest>,
+    /// Plugin that made the plan. Plans of earlier runners do not have it, and are stale.
+    #[serde(default)]
+    plugin: Option<PlanPlugin>,
     state: StateMark,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     beside: BTreeMap<String, Digest>,
+}
+
+/// Plugin of a plan. The digest is that of the published artifact or of the installed executable. A
+/// plugin that is built into the runner has none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct PlanPlugin {
+    name: String,
+    version: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    digest: Option<Digest>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -99,8 +112,9 @@ pub(crate) fn store(
     }
     let changes = planned.changes;
     let (noop, add, change, destroy) = (changes.noop, changes.add, changes.change, changes.destroy);
-    let reads =
-        PlanInputs { inputs: inputs_of(work)?, artifacts: artifacts_of(work), state, beside };
+    let (inputs, artifacts) = (inputs_of(work)?, artifacts_of(work));
+    let plugin = Some(PlanPlugin::of(work));
+    let reads = PlanInputs { inputs, artifacts, plugin, state, beside };
     let component = work.name.to_owned();
     let summary = Summary { version: 1, component, operation: work.operation, changes, reads };
     let summary = serde_json::to_value(summary).map_err(io::Error::from).doing(context)?;
@@ -171,6 +185,9 @@ pub(crate) fn find(
     if reads.artifacts != artifacts_of(work) {
         return Err(stale("the artifact has changed"));
     }
+    if reads.plugin != Some(PlanPlugin::of(work)) {
+        return Err(stale("the plugin has changed"));
+    }
     let mut beside = BTreeMap::new();
     for (name, digest) in &reads.beside {
         let path = dir.join("beside").join(name);
@@ -191,6 +208,15 @@ pub(crate) fn summary(plans: &Path, approved: &Digest) -> Option<Value> {
         serde_json::from_slice(&fs::read(dir.join("record.json")).ok()?).ok()?;
     record.file = sha256_file(&dir.join("plan")).ok()?;
     (digests(&record).ok()?.0 == *approved).then_some(record.summary)
+}
+
+impl PlanPlugin {
+    fn of(work: &Work<'_>) -> Self {
+        let plugin = &work.manifest.plugin;
+        let published = plugin.artifact.as_ref().map(|artifact| &artifact.digest);
+        let digest = published.or(plugin.digest.as_ref()).cloned();
+        PlanPlugin { name: plugin.name.clone(), version: plugin.version.clone(), digest }
+    }
 }
 
 impl PlanInputs {
@@ -338,6 +364,21 @@ mod tests {
             let other = read(&other);
             let stale = find(&Work::new(&other, &job).unwrap(), &digest).err().unwrap();
             assert!(stale.to_string().contains("have changed"), "{key}: {stale}");
+        }
+        let (one, other) = (format!("sha256:{:064}", 1), format!("sha256:{:064}", 2));
+        let artifact =
+            json!({"repository": "stead.plugins/odd", "digest": other, "size": 1, "publisher": ""});
+        for plugin in [
+            json!({"name": "even", "version": "1"}),
+            json!({"name": "odd", "version": "2"}),
+            json!({"name": "odd", "version": "1", "digest": one}),
+            json!({"name": "odd", "version": "1", "artifact": artifact}),
+        ] {
+            let mut changed = manifest.clone();
+            changed["plugin"] = plugin.clone();
+            let changed = read(&changed);
+            let stale = find(&Work::new(&changed, &job).unwrap(), &digest).err().unwrap();
+            assert!(stale.to_string().contains("the plugin has changed"), "{plugin}: {stale}");
         }
     }
 

@@ -30,6 +30,13 @@ pub(super) async fn verified_copy(work: &Work<'_>, sink: &mut dyn Sink) -> Resul
         ))
         .into());
     }
+    if plugin.artifact.is_some() && plugin.digest.is_some() {
+        return Err(PluginError::Refused(format!(
+            "cannot use the plugin {name}: the manifest names both a published plugin and the digest of an installed \
+            executable; the vendor must name one of them"
+        ))
+        .into());
+    }
     let file = format!("stead-plugin-{name}");
     let path = work.job.work_dir.join(&file);
     if let Some(artifact) = &plugin.artifact {

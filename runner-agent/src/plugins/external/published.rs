@@ -16,7 +16,7 @@ use schemas::{
 };
 
 use crate::{
-    artifacts::{pull, pull_manifest},
+    artifacts::{pull, pull_blob, pull_manifest},
     host,
     plugins::{
         contract::{PluginError, Sink, Stream},
@@ -54,17 +54,17 @@ pub(super) async fn executable(
         ))
     })?;
     let repository = artifact.repository.as_str();
-    if !layout.complete(&entry.digest) {
-        let manifest = pull_manifest(&work.job.registry, &layout, repository, &entry.digest);
-        or_cancelled(work, manifest).await?;
-        // Check the sizes before the runner pulls the blobs.
-        parts(&layout.manifest(&entry.digest).map_err(layout_error)?).map_err(refused)?;
-        or_cancelled(work, pull(&work.job.registry, &layout, repository, &entry.digest)).await?;
-        let line = format!("pulled {repository}@{} for {platform}", artifact.digest);
-        sink.line(Stream::Runner, line.as_bytes());
+    let registry = &work.job.registry;
+    let is_complete = layout.complete(&entry.digest);
+    if !is_complete {
+        or_cancelled(work, pull_manifest(registry, &layout, repository, &entry.digest)).await?;
     }
     let manifest = layout.manifest(&entry.digest).map_err(layout_error)?;
-    let (executable, envelope) = parts(&manifest).map_err(refused)?;
+    let (executable, envelope) = parts(&manifest, artifact.size).map_err(refused)?;
+    if !layout.has(&envelope.digest) {
+        let (digest, size) = (&envelope.digest, envelope.size);
+        or_cancelled(work, pull_blob(registry, &layout, repository, digest, size)).await?;
+    }
     let blob = (repository, &envelope.digest, envelope.size);
     let envelope = verified(work, &layout, blob, sink).await?;
     let mut bytes = Vec::new();
@@ -85,6 +85,12 @@ pub(super) async fn executable(
             statement.executable
         ))
         .into());
+    }
+    // The runner pulls an executable only after it has verified the signature for it.
+    if !is_complete {
+        or_cancelled(work, pull(registry, &layout, repository, &entry.digest)).await?;
+        let line = format!("pulled {repository}@{} for {platform}", artifact.digest);
+        sink.line(Stream::Runner, line.as_bytes());
     }
     let blob = (repository, &executable.digest, executable.size);
     let file = verified(work, &layout, blob, sink).await?;
@@ -109,18 +115,25 @@ async fn index(
     layout.platform_index(&artifact.digest).map_err(layout_error)
 }
 
-/// Returns the layers of a plugin: the executable and the envelope of its publisher.
-fn parts(manifest: &ArtifactManifest) -> Result<(Blob, Blob), String> {
+/// Returns the layers of a plugin: the executable and the envelope of its publisher. `size` is the
+/// signed size of the whole artifact.
+fn parts(manifest: &ArtifactManifest, size: u64) -> Result<(Blob, Blob), String> {
     let kind = manifest.image().artifact_type().as_ref();
     match manifest.layers() {
         [executable, envelope]
             if kind.is_some_and(|kind| kind.as_ref() == ARTIFACT_TYPE)
+                && manifest.blobs().next() == Some(&Blob::empty())
                 && executable.media_type.as_ref() == EXECUTABLE_TYPE
                 && envelope.media_type.as_ref() == ENVELOPE_TYPE =>
         {
             if executable.size > EXECUTABLE_LIMIT || envelope.size > ENVELOPE_LIMIT {
                 return Err(format!(
                     "its executable or its signature is too large: the limits are {EXECUTABLE_LIMIT} and {ENVELOPE_LIMIT} bytes"
+                ));
+            }
+            if executable.size + envelope.size > size {
+                return Err(format!(
+                    "it is larger than the {size} bytes in the manifest of the job"
                 ));
             }
             Ok((executable.clone(), envelope.clone()))

@@ -23,6 +23,21 @@ fn key(seed: u8) -> SigningKey {
     SigningKey::from_bytes(&[seed; 32])
 }
 
+const SCRIPT: &str = r#"#!/bin/sh
+while read -r line; do
+    id=$(echo "$line" | sed 's/^{"id":\([0-9]*\).*/\1/')
+    value='{}'
+    case "$line" in
+        *'"call":"describe"'*) value='{"protocol":2,"name":"odd","version":"1.0","kinds":["build","plan","apply"]}' ;;
+        *'"call":"plan"'*)
+            echo x > "$(echo "$line" | sed 's/.*"plan_file":"\([^"]*\)".*/\1/')"
+            value='{"noop":false,"add":1,"change":0,"destroy":0}' ;;
+        *'"call":"preflight"'*) value='{"checks":[]}' ;;
+    esac
+    echo '{"type":"result","id":'$id',"value":'$value'}'
+done
+"#;
+
 /// Stores an artifact of the plugin `odd` with this statement. Returns its reference, which names
 /// the publisher of `key(1)`.
 fn published(
@@ -31,20 +46,17 @@ fn published(
     platform: &str,
     change: impl FnOnce(&mut PluginStatement),
 ) -> PluginRef {
-    let script = r#"#!/bin/sh
-        while read -r line; do
-            id=$(echo "$line" | sed 's/^{"id":\([0-9]*\).*/\1/')
-            value='{}'
-            case "$line" in
-                *'"call":"describe"'*) value='{"protocol":2,"name":"odd","version":"1.0","kinds":["plan"]}' ;;
-                *'"call":"plan"'*)
-                    echo x > "$(echo "$line" | sed 's/.*"plan_file":"\([^"]*\)".*/\1/')"
-                    value='{"noop":false,"add":1,"change":0,"destroy":0}' ;;
-                *'"call":"preflight"'*) value='{"checks":[]}' ;;
-            esac
-            echo '{"type":"result","id":'$id',"value":'$value'}'
-        done
-    "#;
+    published_as(runner, SCRIPT, signer, platform, change)
+}
+
+/// Stores an artifact as [`published`] does, with this executable.
+fn published_as(
+    runner: &TestRunner,
+    script: &str,
+    signer: &SigningKey,
+    platform: &str,
+    change: impl FnOnce(&mut PluginStatement),
+) -> PluginRef {
     let layout = Layout::new(runner.at("artifacts"));
     let executable = Blob::of(EXECUTABLE_TYPE, script.as_bytes());
     let mut statement = PluginStatement {
@@ -75,7 +87,7 @@ fn published(
     let artifact = PluginArtifact {
         repository: "stead.plugins/odd".into(),
         digest,
-        size: 1,
+        size: executable.size + envelope.len() as u64,
         publisher: hex::encode(key(1).verifying_key().as_bytes()),
     };
     let (name, version) = ("odd".into(), "1.0".into());
@@ -128,6 +140,19 @@ async fn an_executable_without_a_matching_signature_never_runs() {
 }
 
 #[tokio::test]
+async fn an_artifact_that_exceeds_its_signed_size_is_refused() {
+    let (runner, host) = (TestRunner::new(), host_platform().unwrap());
+    let mut plugin = published(&runner, &key(1), &host, |_| {});
+    plugin.artifact.as_mut().unwrap().size -= 1;
+    let (result, record) = runner.job(&spec(plugin)).await;
+    match result {
+        Err(PluginError::Refused(why)) => assert!(why.contains("it is larger than"), "{why}"),
+        other => panic!("{other:?} {:?}", record.lines),
+    }
+    assert!(record.children.is_empty());
+}
+
+#[tokio::test]
 async fn a_damaged_executable_on_the_host_never_runs() {
     let (runner, host) = (TestRunner::new(), host_platform().unwrap());
     let plugin = published(&runner, &key(1), &host, |_| {});
@@ -141,4 +166,49 @@ async fn a_damaged_executable_on_the_host_never_runs() {
     let (result, record) = runner.job_until(&spec(plugin), "the runner pulls the blob again").await;
     assert_eq!(result.unwrap(), Outcome::Cancelled { forced: false }, "{:?}", record.lines);
     assert!(record.children.is_empty() && !script.exists());
+}
+
+#[tokio::test]
+async fn a_plan_is_applied_only_by_the_plugin_that_made_it() {
+    // given two executables that their publisher signed with the same name and version
+    let (runner, host) = (TestRunner::new(), host_platform().unwrap());
+    let plugin = published(&runner, &key(1), &host, |_| {});
+    let script = format!("{SCRIPT}# another executable\n");
+    let other = published_as(&runner, &script, &key(1), &host, |_| {});
+    let (result, record) = runner.job(&spec(plugin.clone())).await;
+    assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
+    let approved = record.plan.map(|plan| plan.digest);
+    let apply = |plugin: &PluginRef| JobSpec {
+        kind: JobKind::Apply,
+        plan: approved.clone(),
+        ..spec(plugin.clone())
+    };
+    // when the other one applies the plan, then the plan is stale
+    let (result, record) = runner.job(&apply(&other)).await;
+    match result {
+        Err(PluginError::PlanStale(why)) => {
+            assert!(why.contains("the plugin has changed"), "{why}")
+        }
+        other => panic!("{other:?} {:?}", record.lines),
+    }
+    // when the same one applies it, then it succeeds, and only once
+    let (result, record) = runner.job(&apply(&plugin)).await;
+    assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
+    let (result, _) = runner.job(&apply(&plugin)).await;
+    assert!(matches!(result, Err(PluginError::PlanStale(_))), "{result:?}");
+}
+
+#[tokio::test]
+async fn a_manifest_with_two_sources_of_a_plugin_is_refused() {
+    let (runner, host) = (TestRunner::new(), host_platform().unwrap());
+    let mut plugin = published(&runner, &key(1), &host, |_| {});
+    plugin.digest = Some(oci_layout::sha256(SCRIPT.as_bytes()));
+    for kind in [JobKind::Plan, JobKind::Build] {
+        let (result, record) = runner.job(&JobSpec { kind, ..spec(plugin.clone()) }).await;
+        match result {
+            Err(PluginError::Refused(why)) => assert!(why.contains("names both"), "{why}"),
+            other => panic!("{other:?} {:?}", record.lines),
+        }
+        assert!(record.children.is_empty());
+    }
 }

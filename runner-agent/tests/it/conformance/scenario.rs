@@ -327,6 +327,12 @@ async fn a_failed_preflight_refuses_the_plan() {
     let Err(PluginError::Refused(why)) = result else { panic!("{result:?}") };
     assert!(why.starts_with("root: cannot create ") && why.contains("STEAD_FILES_ROOT"), "{why}");
     assert!(record.plan.is_none());
+    // A failed check does not prevent a removal.
+    let mut inputs = fixture.inputs("one");
+    inputs["operation"] = json!("destroy");
+    let (result, record) = fixture.runner.job(&fixture.spec(JobKind::Plan, inputs, None)).await;
+    assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
+    assert!(record.plan.is_some());
 }
 
 #[tokio::test]
