@@ -143,6 +143,8 @@ pub enum JournalEvent {
     },
     /// The customer chose the policy of this runner.
     PolicyChosen { policy: String },
+    /// The customer trusts these publishers of plugins from now on, by an option of the start.
+    PublishersTrusted { publishers: Vec<String> },
     /// Copy of an entry of the previous file. The entry belongs to an open claim or has the known
     /// state of a component. Readers of the current file get the original entry.
     CarriedOver { original: Box<Entry> },
@@ -186,6 +188,7 @@ impl JournalEvent {
             | JournalEvent::Disabled { .. }
             | JournalEvent::Enabled {}
             | JournalEvent::PolicyChosen { .. }
+            | JournalEvent::PublishersTrusted { .. }
             | JournalEvent::Unknown => None,
         }
     }

@@ -9,17 +9,21 @@ use schemas::{
 };
 
 use super::{Policy, Refusal};
-use crate::data::{self, Data};
+use crate::{
+    data::{self, Data},
+    journal::{Journal, JournalEvent},
+};
 
 /// File with the recorded keys, in the data directory.
 const FILE: &str = "plugin-publishers.json";
 
 /// Returns the recorded keys.
 pub fn recorded(data: &Data) -> io::Result<Vec<String>> {
-    Ok(data::read_json(&data.path(FILE))?.unwrap_or_default())
+    let keys: Vec<String> = data::read_json(&data.path(FILE))?.unwrap_or_default();
+    keys.iter().map(|key| parse(key).map_err(io::Error::other)).collect()
 }
 
-/// Adds keys to the recorded ones. Returns whether a key is new.
+/// Adds keys to the recorded ones, and journals the change. Returns whether a key is new.
 pub fn record(data: &Data, keys: &[String]) -> io::Result<bool> {
     let mut all = recorded(data)?;
     let known = all.len();
@@ -31,6 +35,7 @@ pub fn record(data: &Data, keys: &[String]) -> io::Result<bool> {
     if all.len() == known {
         return Ok(false);
     }
+    Journal::open(data)?.write(JournalEvent::PublishersTrusted { publishers: all.clone() })?;
     data::replace_json(&data.path(FILE), &all)?;
     Ok(true)
 }
@@ -67,9 +72,13 @@ impl Policy {
         if recorded.contains(&key) || self.plugin_publishers.contains(&key) {
             return Ok(());
         }
+        let keys = self.plugin_publishers.iter().chain([&key]);
+        let keys: Vec<String> = keys.map(|key| format!("\"{key}\"")).collect();
         let detail = format!(
-            "the publisher of the plugin {name} is not trusted; to trust it, add this line to the policy: \
-             plugin_publishers = [\"{key}\"]"
+            "the publisher of the plugin {name} is not trusted; to trust it, confirm its key {key} with the vendor, and \
+             restart the runner with --plugin-publisher {key}, or set this line of the policy, which must be above its \
+             tables: plugin_publishers = [{}]",
+            keys.join(", ")
         );
         Err(Refusal::policy("plugin_publishers", detail))
     }
@@ -110,6 +119,13 @@ mod tests {
         assert!(none.allows_publisher(&job, &[key(2), key(1)]).is_ok());
         let policy = Policy { plugin_publishers: vec![key(1)], ..Policy::without_rules() };
         assert!(policy.allows_publisher(&job, &[]).is_ok());
+        // The line keeps the keys of the policy, and the policy with it allows the job.
+        let policy = Policy { plugin_publishers: vec![key(3)], ..Policy::without_rules() };
+        let refusal = policy.allows_publisher(&job, &[]).unwrap_err();
+        let line = format!("plugin_publishers = [\"{}\", \"{}\"]", key(3), key(1));
+        assert!(refusal.detail.ends_with(&line), "{refusal}");
+        let option = format!("--plugin-publisher {}", key(1));
+        assert!(refusal.detail.contains(&option), "{refusal}");
     }
 
     #[test]
@@ -134,7 +150,19 @@ mod tests {
         assert!(!record(&data, &[key(1)]).unwrap());
         assert!(record(&data, &[key(2), key(2)]).unwrap());
         assert_eq!(recorded(&data).unwrap(), [key(1), key(2)]);
+        let entries = Journal::open(&data).unwrap().read().unwrap();
+        let trusted = entries.into_iter().filter_map(|entry| {
+            let JournalEvent::PublishersTrusted { publishers } = entry.event else { return None };
+            Some(publishers)
+        });
+        assert_eq!(trusted.collect::<Vec<_>>(), [vec![key(1)], vec![key(1), key(2)]]);
         assert_eq!(parse(&key(1).to_uppercase()), Ok(key(1)));
         assert!(parse("sha256:00").is_err());
+        let file = dir.path().join(FILE);
+        std::fs::write(&file, json!([key(1).to_uppercase()]).to_string()).unwrap();
+        assert_eq!(recorded(&data).unwrap(), [key(1)]);
+        std::fs::write(&file, json!(["key"]).to_string()).unwrap();
+        let malformed = recorded(&data).unwrap_err();
+        assert!(malformed.to_string().contains("is not the public key"), "{malformed}");
     }
 }

@@ -69,6 +69,7 @@ fn job_of(event: &JournalEvent, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<J
         | JournalEvent::Disabled { .. }
         | JournalEvent::Enabled {}
         | JournalEvent::PolicyChosen { .. }
+        | JournalEvent::PublishersTrusted { .. }
         | JournalEvent::CarriedOver { .. }
         | JournalEvent::Unknown => None,
     }
@@ -175,6 +176,9 @@ fn description(event: &JournalEvent) -> String {
         JournalEvent::Disabled { reason } => format!("you disabled the runner: {reason}"),
         JournalEvent::Enabled {} => "you enabled the runner".into(),
         JournalEvent::PolicyChosen { policy } => format!("you chose the policy: {policy}"),
+        JournalEvent::PublishersTrusted { publishers } => {
+            format!("you trust the publishers of plugins: {}", publishers.join(", "))
+        }
         JournalEvent::CarriedOver { original } => description(&original.event),
         JournalEvent::Unknown => "entry of a later version: see --output json".into(),
     }

@@ -254,6 +254,9 @@ fn policy(agent: &Agent) -> Result<Policy, Refusal> {
 /// Checks the policy, and the publisher of a published plugin.
 fn allows(agent: &Agent, policy: &Policy, manifest: &Manifest) -> Result<(), Refusal> {
     policy.allows(manifest, host::now())?;
+    if manifest.plugin.artifact.is_none() {
+        return Ok(());
+    }
     let recorded = publishers::recorded(&agent.data).map_err(|error| {
         let detail = format!("cannot read the recorded publishers of plugins: {error}");
         Refusal::policy("policy_unreadable", detail)

@@ -55,6 +55,7 @@ impl UnstartedManifests {
             | JournalEvent::Disabled { .. }
             | JournalEvent::Enabled {}
             | JournalEvent::PolicyChosen { .. }
+            | JournalEvent::PublishersTrusted { .. }
             | JournalEvent::CarriedOver { .. }
             | JournalEvent::Unknown => {}
         }

@@ -118,6 +118,7 @@ pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<OpenClaim> {
             | JournalEvent::Disabled { .. }
             | JournalEvent::Enabled {}
             | JournalEvent::PolicyChosen { .. }
+            | JournalEvent::PublishersTrusted { .. }
             | JournalEvent::CarriedOver { .. }
             | JournalEvent::Unknown => {}
         }
