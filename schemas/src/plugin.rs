@@ -16,8 +16,9 @@ use sha2::Digest as _;
 pub const PROTOCOLS: [u32; 2] = [1, 2];
 /// Maximum length of a message in bytes, including its newline.
 pub const MESSAGE_LIMIT: usize = 1 << 20;
-/// Maximum size of a file that replaces a part of a message, in bytes.
-pub const FILE_LIMIT: u64 = 64 << 20;
+/// Maximum size of a file that replaces a part of a message, in bytes. The server accepts reports of at
+/// most 8 MiB, which also contain what the runner adds.
+pub const FILE_LIMIT: u64 = 7 << 20;
 
 /// Returns the highest version that both sides support.
 ///

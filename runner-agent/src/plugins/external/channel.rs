@@ -231,6 +231,12 @@ impl Channel {
             Message::Result { id, value, value_file: None } if id == call => {
                 Ok(Some(Response::Value(value)))
             }
+            Message::Result { id, value, value_file: Some(_) }
+                if id == call && !value.is_null() =>
+            {
+                let failed = format!("its response to {name} has both a value and a file");
+                Err(PluginError::PluginFailed(failed).into())
+            }
             Message::Result { id, value_file: Some(file), .. } if id == call => {
                 let value = value_file::read(&file, name, self.version, &work.job.work_dir)?;
                 Ok(Some(Response::Value(value)))

@@ -98,6 +98,6 @@ mod tests {
         fs::write(&inside, b"").unwrap();
         fs::File::options().write(true).open(&inside).unwrap().set_len(FILE_LIMIT + 1).unwrap();
         let large = read_as(&inside, "plan", 2).unwrap_err();
-        assert!(large.contains("it has more than 67108864 bytes"), "{large}");
+        assert!(large.contains("it has more than 7340032 bytes"), "{large}");
     }
 }
