@@ -1,5 +1,9 @@
 //! Shared state of all handlers and loops.
-use std::{ops::Deref, path::PathBuf, sync::Arc};
+use std::{
+    ops::Deref,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 
 use domain::decider::Timestamp;
 use event_log::{EventLog, Source};
@@ -86,7 +90,8 @@ pub struct Config {
     /// does not end with a root, or if the Runner API has no certificate.
     pub runner_ca: Option<String>,
     /// Public key of this server's own plugins, 64 hexadecimal digits, which the enrol command pins.
-    pub plugin_publisher: Option<String>,
+    /// Empty until this server has published a plugin with it.
+    pub plugin_publisher: OnceLock<String>,
     /// Maximum size of an artifact blob in bytes.
     pub max_blob_bytes: u64,
     /// Limits on the bytes that runners may upload for their reports.

@@ -6,7 +6,6 @@ use schemas::control::plugins::{Plugin, PluginPublished, PublishPlugin};
 use serde_json::json;
 
 use crate::{
-    client::ClientError,
     failure::Failure,
     render::{Screen, Table, moment, size},
     settings::{CommandContext, PageArgs, Settings},
@@ -26,7 +25,7 @@ Examples:
   stead plugins push --key publisher.key linux/arm64=./plugin.sh linux/amd64=./plugin.sh
 
 Config versions that you publish from now on use the plugin for components of its type. The executable for this host \
-reports name and version. The key stays on this host. Repeating a push changes nothing, and a version cannot be replaced.")]
+reports name and version. The key stays on this host. A version cannot be replaced. A repeated push repairs missing and damaged files of the server.")]
     Push(Push),
     /// List plugins
     #[command(after_help = "Example:\n  stead plugins list")]
@@ -83,28 +82,15 @@ async fn push(context: &CommandContext, args: Push) -> Result<(), Failure> {
         ))
     })?;
     let packed = pack::pack(&args.executables, &key).await?;
-    if !is_published(context, &packed).await? {
-        let spinner = context.screen.spinner("uploading");
-        for (digest, bytes) in &packed.blobs {
-            context.client.store_plugin_blob(&packed.name, digest, bytes.clone()).await?;
-        }
-        spinner.finish_and_clear();
+    // A repeated push repairs missing and damaged blobs of the server.
+    let spinner = context.screen.spinner("uploading");
+    for (digest, bytes) in &packed.blobs {
+        context.client.store_plugin_blob(&packed.name, digest, bytes.clone()).await?;
     }
+    spinner.finish_and_clear();
     let body = PublishPlugin { digest: packed.digest, publisher: packed.publisher };
     let published = context.client.publish_plugin(&packed.name, &body).await?;
     context.screen.print_one(&published, |_| published_text(&published))
-}
-
-/// Returns whether the server has this artifact as a published version.
-async fn is_published(
-    context: &CommandContext,
-    packed: &pack::PackedPlugin,
-) -> Result<bool, Failure> {
-    match context.client.plugin(&packed.name).await {
-        Ok(plugin) => Ok(plugin.versions.iter().any(|version| version.digest == packed.digest)),
-        Err(ClientError::Problem(problem)) if problem.status == 404 => Ok(false),
-        Err(error) => Err(error.into()),
-    }
 }
 
 fn published_text(published: &PluginPublished) -> String {

@@ -1,5 +1,6 @@
 //! Plugins that are installed with `stead`: executables in `libexec/` beside the program. At its start
-//! the server publishes them, signed with the key in its data directory.
+//! `stead up` publishes them, signed with the key in its data directory. `stead serve` does not: a key
+//! on a public server would let whoever controls it sign executables that customers trust.
 use std::{
     collections::BTreeMap,
     fs,
@@ -7,8 +8,11 @@ use std::{
 };
 
 use api::{App, Call, new_ulid, publish_plugin};
-use cli::plugins::pack::{Executable, pack_as};
-use domain::actor::Actor;
+use cli::plugins::{
+    key::public,
+    pack::{Executable, pack_as},
+};
+use domain::{actor::Actor, digest::Digest};
 use ed25519_dalek::SigningKey;
 use event_log::Meta;
 use tracing::{info, warn};
@@ -16,53 +20,68 @@ use tracing::{info, warn};
 /// Start of the name of every plugin executable.
 const PREFIX: &str = "stead-plugin-";
 /// Component types of the format. In a development build, their plugins lie beside the program.
+#[cfg(debug_assertions)]
 const OF_THE_FORMAT: [&str; 2] = ["kubernetes_manifest", "helm_chart"];
 
-/// Returns the key of this server's own plugins, which the first start creates. Servers of one log
-/// share it, like the other keys in this directory, which may be read-only. Returns `None` if there
-/// is no key.
-pub(crate) fn publisher_key(data: &Path) -> Option<SigningKey> {
-    match api::keys::publisher::load_or_create(&data.join("keys"), api::system_clock()()) {
-        Ok(key) => Some(key),
-        Err(error) => {
-            warn!(error = %error, "Cannot sign the installed plugins");
-            None
-        }
+/// Publishes the installed plugins with the key of this server, which the first start with an installed
+/// plugin creates. If one of them is published, the enrol command pins the key. An error concerns one
+/// plugin, and the server starts without it.
+pub(crate) async fn publish_installed(app: &App, data: &Path) {
+    let installed = installed();
+    if installed.is_empty() {
+        return;
     }
-}
-
-/// Publishes the installed plugins. An error concerns one plugin, and the server starts without it.
-pub(crate) async fn publish_installed(app: &App, key: Option<&SigningKey>) {
-    let Some(key) = key else { return };
-    for (name, executables) in installed() {
-        match publish(app, &executables, key).await {
-            Ok(Some(version)) => info!(plugin = %name, version = %version, "Published the plugin"),
-            Ok(None) => {}
+    let key = api::keys::publisher::load_or_create(&data.join("keys"), api::system_clock()());
+    let key = match key {
+        Ok(key) => key,
+        Err(error) => return warn!(error = %error, "Cannot sign the installed plugins"),
+    };
+    let mut is_used = false;
+    for (name, executables) in installed {
+        match publish(app, &name, &executables, &key).await {
+            Ok(version) => {
+                is_used = true;
+                if let Some(version) = version {
+                    info!(plugin = %name, version = %version, "Published the plugin");
+                }
+            }
             Err(error) => {
                 warn!(plugin = %name, error = %error, "Cannot publish the installed plugin")
             }
         }
+    }
+    if is_used {
+        // Only this call sets it.
+        let _first = app.config.plugin_publisher.set(public(&key));
     }
 }
 
 /// Publishes one plugin. Returns its version, or `None` if it was published before.
 async fn publish(
     app: &App,
+    name: &str,
     executables: &[Executable],
     key: &SigningKey,
 ) -> anyhow::Result<Option<String>> {
-    // The digest in the version distinguishes builds of one release.
-    let version = |version: &str, digest: &domain::digest::Digest| {
-        format!("{version}+{}", &digest.to_string()["sha256:".len()..][..8])
-    };
-    let packed = pack_as(executables, key, version).await;
+    let packed = pack_as(executables, key, published_version).await;
     let packed = packed.map_err(|failure| anyhow::anyhow!(failure.text().trim_end().to_owned()))?;
+    anyhow::ensure!(
+        packed.name == name,
+        "the executable {PREFIX}{name} reports the name {}; rename the file to {PREFIX}{0}",
+        packed.name
+    );
     let call = Call::of(Meta::new(Actor::System, new_ulid().to_string()));
     let (digest, publisher) = (packed.digest, packed.publisher);
     let published =
         publish_plugin(app, &call, &packed.name, (&digest, &publisher), packed.blobs).await;
     let is_new = published.map_err(|problem| anyhow::anyhow!(problem.detail))?;
     Ok(is_new.then_some(packed.version))
+}
+
+/// Returns the published version. Its suffix distinguishes builds of one release and signatures by
+/// other keys, because a published version never changes.
+fn published_version(version: &str, content: &Digest) -> String {
+    format!("{version}+{}", &content.to_string()["sha256:".len()..][..8])
 }
 
 /// Returns the installed executables by plugin: `libexec/stead-plugin-<name>`, and further platforms
@@ -87,6 +106,7 @@ fn installed() -> BTreeMap<String, Vec<Executable>> {
             false => add(path),
         }
     }
+    #[cfg(debug_assertions)]
     for name in OF_THE_FORMAT {
         let path = beside.join(format!("{PREFIX}{name}"));
         if path.is_file() && !found.contains_key(name) {

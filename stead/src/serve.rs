@@ -12,12 +12,10 @@ use api::{
     server::{Options, Ready, Server, TlsFor},
 };
 use clap::{Args, ValueEnum};
-use cli::{failure::Failure, plugins::key::public, render::Output};
+use cli::{failure::Failure, render::Output};
 use event_log::upload::Quota;
 use sqlx::postgres::PgConnectOptions;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-
-use crate::plugins;
 
 /// Options of `stead serve` and `stead up`
 #[derive(Debug, Clone, Args)]
@@ -145,11 +143,8 @@ impl Serve {
         let _lock = DataLock::take(&data)?;
         let database = event_log::connect::options(&self.database_url)?;
         let owner = self.database_owner_url.as_deref().map(event_log::connect::options);
-        let key = plugins::publisher_key(&data);
-        let publisher = key.as_ref().map(public);
-        let options = self.common.options(data, database, self.connections, publisher);
+        let options = self.common.options(data, database, self.connections);
         let server = Server::start(Options { owner: owner.transpose()?, ..options }).await?;
-        plugins::publish_installed(&server.app, key.as_ref()).await;
         self.common.announce(&server.ready, output)?;
         let ended = tokio::select! {
             () = stop.received() => Ok(()),
@@ -177,7 +172,6 @@ impl Common {
         data: PathBuf,
         database: PgConnectOptions,
         connections: u32,
-        plugin_publisher: Option<String>,
     ) -> Options {
         let certificate = self.tls_cert.clone().zip(self.tls_key.clone());
         Options {
@@ -197,7 +191,6 @@ impl Common {
             },
             behind_proxy: self.behind_proxy,
             address_connections: self.address_connections,
-            plugin_publisher,
             max_blob_bytes: self.max_blob_bytes,
             uploads: Quota { execution: self.max_execution_upload, runner: self.max_runner_upload },
             recover_owner: self.recover_owner,

@@ -9,7 +9,7 @@ use api::{
     server::{Options, Ready, Server, archives_directory},
 };
 use clap::Args;
-use cli::{plugins::key::public, render::Output};
+use cli::render::Output;
 use event_log::{Archives, Source};
 use sqlx::postgres::PgPoolOptions;
 use tracing::warn;
@@ -67,13 +67,11 @@ impl Up {
         let keys = api::keys::wrapping::load(&data.join("keys"))?;
         api::server::prepare(Source::new(&owner, &Archives::at(archives), &keys)).await?;
         owner.close().await;
-        let key = plugins::publisher_key(data);
-        let publisher = key.as_ref().map(public);
-        let options = self.common.options(data.to_path_buf(), postgres.app(), 16, publisher);
+        let options = self.common.options(data.to_path_buf(), postgres.app(), 16);
         let options = Options { owner: Some(postgres.owner()), ..options };
         postgres.durable().await?;
         let mut server = Server::start(options).await?;
-        plugins::publish_installed(&server.app, key.as_ref()).await;
+        plugins::publish_installed(&server.app, data).await;
         let (database, _) = postgres.urls();
         server.ready = Ready { database: Some(database), ..server.ready };
         let build_runner = if self.no_build_runner {

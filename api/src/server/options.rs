@@ -1,6 +1,7 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use event_log::Archives;
@@ -40,8 +41,6 @@ pub struct Options {
     /// Maximum number of unauthenticated connections per address on each listener. `None` means a
     /// sixteenth of all connections, but at least 16.
     pub address_connections: Option<usize>,
-    /// Public key of this server's own plugins, 64 hexadecimal digits, which the enrol command pins.
-    pub plugin_publisher: Option<String>,
     /// Maximum size of an artifact blob in bytes.
     pub max_blob_bytes: u64,
     /// Limits on the bytes that runners may upload for their reports.
@@ -85,7 +84,6 @@ impl Options {
             tls_for: TlsFor::Both,
             behind_proxy: false,
             address_connections: None,
-            plugin_publisher: None,
             max_blob_bytes: 1 << 20,
             uploads: Default::default(),
             recover_owner: false,
@@ -145,7 +143,7 @@ impl Options {
             control_url: control_url.unwrap_or_else(|| control.url(self.control_tls().is_some())),
             runner_url: runner_url.unwrap_or_else(|| runner.url(self.runner_tls().is_some())),
             runner_ca: self.runner_tls().and_then(listen::private_root),
-            plugin_publisher: self.plugin_publisher.clone(),
+            plugin_publisher: OnceLock::new(),
             max_blob_bytes: self.max_blob_bytes,
             uploads: self.uploads,
             partition_events: self.partition_events,

@@ -74,11 +74,11 @@ pub async fn publish_packed(
     blobs: Vec<(Digest, Bytes)>,
 ) -> Result<bool, Problem> {
     let repository = repository(name)?;
-    let known = app.engine.load::<Plugin>(name).await?;
-    if known.versions.iter().any(|version| version.digest == *digest) {
-        return Ok(false);
-    }
     for (digest, bytes) in blobs {
+        // A blob of an earlier start may be missing.
+        if app.registry.size(&repository, &digest).await == Some(bytes.len() as u64) {
+            continue;
+        }
         let stored = app.registry.store(&repository, &digest, Body::from(bytes)).await;
         stored.map_err(|error| {
             Problem::new(Code::Invalid, format!("cannot store the blob {digest}: {error}"))
@@ -119,6 +119,7 @@ async fn verified(
             return Err(wrong("its manifest must have two layers".into()));
         };
         if !is_plugin
+            || manifest.blobs().next() != Some(&oci_layout::Blob::empty())
             || executable.media_type.as_ref() != EXECUTABLE_TYPE
             || envelope.media_type.as_ref() != ENVELOPE_TYPE
         {
@@ -175,7 +176,8 @@ fn unreadable(error: ArtifactError) -> Problem {
 }
 
 /// Returns the plugins for these component types. If the newest version of the app has the same
-/// bundle, it keeps its plugins. Otherwise each type uses the version that was published last.
+/// bundle, it keeps its plugins, except those whose last version has another publisher: the former
+/// key may be lost. Otherwise each type uses the version that was published last.
 pub(crate) async fn resolve(
     app: &App,
     app_name: &str,
@@ -192,13 +194,51 @@ pub(crate) async fn resolve(
     };
     let same = state.latest().filter(|latest| latest.bundle == *bundle);
     let mut pins = Vec::new();
-    for name in types {
+    // Other names have no plugin, and the log may not be able to store them.
+    for name in types.into_iter().filter(|name| domain::name::is_valid(name)) {
         let known = same.and_then(|latest| latest.plugins.iter().find(|pin| pin.name == name));
-        let pin = match known {
-            Some(pin) => Some(pin.clone()),
-            None => app.engine.load::<Plugin>(&name).await?.newest().map(PluginVersion::pin),
-        };
-        pins.extend(pin);
+        let newest = app.engine.load::<Plugin>(&name).await?.newest().map(PluginVersion::pin);
+        pins.extend(chosen(known, newest));
     }
     Ok(pins)
+}
+
+/// Returns the plugin that a config version uses: the one of the version with the same bundle, unless
+/// the publisher changed.
+fn chosen(known: Option<&PinnedPlugin>, newest: Option<PinnedPlugin>) -> Option<PinnedPlugin> {
+    let changed = |pin: &PinnedPlugin| {
+        newest.as_ref().is_some_and(|newest| newest.publisher != pin.publisher)
+    };
+    match known {
+        Some(pin) if !changed(pin) => Some(pin.clone()),
+        Some(_) | None => newest,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_bundle_keeps_its_plugin_unless_the_publisher_changed() {
+        let pin = |version: &str, publisher: &str| {
+            let digest = oci_layout::sha256(format!("{version} {publisher}").as_bytes());
+            PluginVersion {
+                name: "vault".into(),
+                version: version.into(),
+                digest,
+                size_bytes: 1,
+                platforms: vec!["linux/amd64".into()],
+                publisher: publisher.into(),
+            }
+            .pin()
+        };
+        let known = pin("1", "one");
+        let kept = chosen(Some(&known), Some(pin("2", "one")));
+        assert_eq!(kept, Some(known.clone()));
+        assert_eq!(chosen(Some(&known), None), Some(known.clone()));
+        assert_eq!(chosen(Some(&known), Some(pin("1", "two"))), Some(pin("1", "two")));
+        assert_eq!(chosen(None, Some(pin("2", "one"))), Some(pin("2", "one")));
+        assert_eq!(chosen(None, None), None);
+    }
 }

@@ -1,14 +1,16 @@
 //! Calls `describe` of a plugin executable on this host.
 use std::{path::Path, process::Stdio, time::Duration};
 
-use schemas::plugin::{Call, Described, Message, PROTOCOLS, Request};
+use schemas::plugin::{Call, Described, MESSAGE_LIMIT, Message, PROTOCOLS, Request};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     process::{ChildStdout, Command},
 };
 
 use crate::failure::Failure;
 
+/// Largest output until the response, in bytes.
+const OUTPUT_LIMIT: u64 = MESSAGE_LIMIT as u64;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Failure of a command that uses this executable.
@@ -45,7 +47,10 @@ async fn respond(
     protocols: &[u32],
 ) -> Result<Option<Described>, Failure> {
     let path = path.canonicalize().map_err(|e| failure(path, e))?;
+    // The executable gets no credentials of this process.
     let mut child = Command::new(&path)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -65,7 +70,7 @@ async fn respond(
 }
 
 async fn described(from: ChildStdout) -> Option<Described> {
-    let mut lines = BufReader::new(from).lines();
+    let mut lines = BufReader::new(from.take(OUTPUT_LIMIT)).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         match serde_json::from_str(&line).ok()? {
             Message::Result { value, .. } => return serde_json::from_value(value).ok(),

@@ -48,7 +48,7 @@ pub async fn pack(executables: &[Executable], key: &SigningKey) -> Result<Packed
 }
 
 /// Packs as [`pack`] does. `version` returns the published version, from the version that the
-/// executable of this host reports and from its digest.
+/// executable of this host reports and from a digest of all executables and of the publisher's key.
 ///
 /// # Errors
 /// Those of [`pack`].
@@ -63,7 +63,13 @@ pub async fn pack_as(
         if bytes.len() as u64 > EXECUTABLE_LIMIT {
             return Err(failure(path, format!("it has more than {EXECUTABLE_LIMIT} bytes")));
         }
-        let platform = platform.clone().or_else(|| elf_platform(&bytes)).or_else(host_platform);
+        let of_header = elf_platform(&bytes);
+        if let (Some(given), Some(found)) = (platform, &of_header)
+            && given != found
+        {
+            return Err(failure(path, format!("it is an executable for {found}, not for {given}")));
+        }
+        let platform = platform.clone().or(of_header).or_else(host_platform);
         let platform = platform
             .filter(|platform| is_platform(platform))
             .ok_or_else(|| failure(path, "its platform is unknown; pass OS/ARCHITECTURE=PATH"))?;
@@ -72,8 +78,9 @@ pub async fn pack_as(
         }
         files.push((platform, path, Bytes::from(bytes)));
     }
+    files.sort_by(|(one, ..), (other, ..)| one.cmp(other));
     let host = host_platform().unwrap_or_default();
-    let (_, local, bytes) = files.iter().find(|(platform, ..)| *platform == host).ok_or_else(|| {
+    let (_, local, _) = files.iter().find(|(platform, ..)| *platform == host).ok_or_else(|| {
         Failure::Usage(format!(
             "cannot determine the name and version of the plugin: no executable is for {host}, the platform of this host\n  \
              try: pass its executable for {host} too"
@@ -81,7 +88,8 @@ pub async fn pack_as(
     })?;
     let described = describe::describe(local).await?;
     let protocols = describe::protocols(local).await?;
-    let version = version(&described.version, &oci_layout::sha256(bytes));
+    let publisher = super::key::public(key);
+    let version = version(&described.version, &content(&publisher, &files));
     if !is_version(&version) {
         let reason = format!(
             "its version {version:?} is not 1 to 64 letters, digits, `.`, `-`, `+` and `_`"
@@ -90,7 +98,6 @@ pub async fn pack_as(
     }
     let name = described.name;
     let (mut blobs, mut manifests) = (vec![(oci_layout::sha256(EMPTY), EMPTY.into())], vec![]);
-    files.sort_by(|(one, ..), (other, ..)| one.cmp(other));
     for (platform, path, executable) in files {
         let layer = Blob::of(EXECUTABLE_TYPE, &executable);
         let statement = PluginStatement {
@@ -116,8 +123,17 @@ pub async fn pack_as(
     let index = index.to_bytes().map_err(|e| Failure::Usage(e.to_string()))?;
     let digest = oci_layout::sha256(&index);
     blobs.push((digest.clone(), index.into()));
-    let publisher = super::key::public(key);
     Ok(PackedPlugin { name, version, digest, publisher, blobs })
+}
+
+/// Returns the digest of a publisher and its executables, which are sorted by platform.
+fn content(publisher: &str, files: &[(String, &PathBuf, Bytes)]) -> Digest {
+    let lines = files.iter().map(|(platform, _, bytes)| {
+        let digest = oci_layout::sha256(bytes);
+        format!("{platform} {digest}\n")
+    });
+    let lines: String = std::iter::once(format!("{publisher}\n")).chain(lines).collect();
+    oci_layout::sha256(lines.as_bytes())
 }
 
 fn manifest(executable: &Blob, envelope: &Blob) -> Result<Vec<u8>, String> {
@@ -192,6 +208,24 @@ mod tests {
         for (digest, bytes) in &packed.blobs {
             assert_eq!(oci_layout::sha256(bytes), *digest);
         }
+        // The digest for the version covers every executable and the key.
+        let digest = async |files: &[Executable], key: &SigningKey| {
+            let version = |_: &str, content: &Digest| content.to_string()["sha256:".len()..].into();
+            pack_as(files, key, version).await.unwrap().version
+        };
+        let both = digest(&[host.clone(), other.clone()], &key).await;
+        assert_eq!(both, digest(&[other.clone(), host.clone()], &key).await);
+        assert_ne!(both, digest(std::slice::from_ref(&host), &key).await);
+        let another = SigningKey::from_bytes(&[2; 32]);
+        assert_ne!(both, digest(&[host.clone(), other.clone()], &another).await);
+        let arm = dir.path().join("arm");
+        let mut header = b"\x7fELF\x02\x01".to_vec();
+        header.resize(20, 0);
+        header[18] = 183;
+        fs::write(&arm, header).unwrap();
+        let wrong = Executable { platform: Some("linux/amd64".into()), path: arm };
+        let wrong = pack(&[wrong], &key).await.unwrap_err();
+        assert!(matches!(wrong, Failure::Usage(why) if why.contains("for linux/arm64, not for")));
         let none = pack(&[other], &key).await.unwrap_err();
         assert!(matches!(none, Failure::Usage(why) if why.contains("no executable is for")));
         assert!(pack(&[host.clone(), host], &key).await.is_err());

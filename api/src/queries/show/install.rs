@@ -159,7 +159,7 @@ pub(crate) fn enrolment(app: &App, issued: NewEnrolment, mode: &str) -> Enrolmen
 fn command(mode: &str, config: &Config, key: &str) -> String {
     let url = &config.runner_url;
     let pin = config.runner_ca.as_ref().map(|root| format!(" --ca-fingerprint {root}"));
-    let publisher = config.plugin_publisher.as_ref();
+    let publisher = config.plugin_publisher.get();
     let publisher = publisher.filter(|_| mode == "install");
     let publisher = publisher.map(|key| format!(" --plugin-publisher {key}"));
     let pin = format!("{}{}", pin.unwrap_or_default(), publisher.unwrap_or_default());

@@ -145,7 +145,7 @@ impl World {
                 control_url: "http://control".into(),
                 runner_url: "http://runner".into(),
                 runner_ca: None,
-                plugin_publisher: None,
+                plugin_publisher: std::sync::OnceLock::new(),
                 max_blob_bytes: 1 << 20,
                 uploads: Default::default(),
                 partition_events: event_log::partitions::SIZE,
