@@ -347,8 +347,8 @@ async fn attempt(app: &App, call: &Call, commit: ReactionCommit) -> Result<(), P
     done.map(|_| ())
 }
 
-/// Handles an obsolete or impossible reaction: fails the step or build that waits for the reaction,
-/// if there is one.
+/// Handles an obsolete or impossible reaction: fails the step, build or source that waits for the
+/// reaction, if there is one.
 async fn give_up(
     app: &App,
     guard: &Call,
@@ -365,11 +365,15 @@ async fn give_up(
         {
             builds::give_up(app, guard, build, &problem.detail).await
         }
-        // No step waits for these reactions. A principal can start a missing run, and can sync a
-        // version again.
-        ReactionCommit::ResolveSources(..)
-        | ReactionCommit::CompleteResolve(_)
-        | ReactionCommit::QueueBuild(_)
+        // Without an end of its sources, the version would resolve forever.
+        ReactionCommit::ResolveSources(of, version) => {
+            sources::give_up(app, guard, of, version, &problem.detail).await
+        }
+        ReactionCommit::CompleteResolve(job) => {
+            sources::give_up_job(app, guard, job, &problem.detail).await
+        }
+        // No step waits for these reactions. A principal can start a missing run.
+        ReactionCommit::QueueBuild(_)
         | ReactionCommit::CompleteBuild(..)
         | ReactionCommit::Provision(_) => return Ok(()),
     };

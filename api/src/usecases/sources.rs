@@ -39,6 +39,62 @@ pub(crate) async fn complete(app: &App, call: &Call, job: JobId) -> Result<Done<
     app.engine.transact(call, move |unit| complete_source(unit, job).boxed()).await
 }
 
+/// Fails all open references of a version, after their jobs could not be queued.
+pub(crate) async fn give_up(
+    app: &App,
+    call: &Call,
+    of: AppId,
+    config_version: u32,
+    detail: &str,
+) -> Result<Done<()>, Problem> {
+    let detail = truncated(&git::without_userinfo(detail));
+    app.engine
+        .transact(call, move |unit| fail_open(unit, of, config_version, detail.clone()).boxed())
+        .await
+}
+
+/// Fails the reference of a job whose result could not be recorded.
+pub(crate) async fn give_up_job(
+    app: &App,
+    call: &Call,
+    job: JobId,
+    detail: &str,
+) -> Result<Done<()>, Problem> {
+    let detail = truncated(&git::without_userinfo(detail));
+    app.engine.transact(call, move |unit| fail_of_job(unit, job, detail.clone()).boxed()).await
+}
+
+async fn fail_open(
+    unit: &mut UnitOfWork,
+    of: AppId,
+    config_version: u32,
+    detail: String,
+) -> Result<(), Problem> {
+    let state = unit.load::<AppState>(of).await?;
+    let sources = state.sources.get(&config_version).cloned().unwrap_or_default();
+    for source in sources.into_iter().filter(|source| source.resolution.is_pending()) {
+        let (repo, reference) = (source.repo, source.reference);
+        let detail = detail.clone();
+        let command = AppCommand::FailResolve { config_version, repo, reference, detail };
+        unit.handle::<AppState>(of, command).await?;
+    }
+    Ok(())
+}
+
+async fn fail_of_job(unit: &mut UnitOfWork, id: JobId, detail: String) -> Result<(), Problem> {
+    let origin = unit.load::<Job>(id).await?.work.as_ref().map(|work| work.origin.clone());
+    let Some(Origin::Source { app, config_version, repo, reference }) = origin else {
+        return Ok(());
+    };
+    let state = unit.load::<AppState>(app).await?;
+    let of_version = state.sources.get(&config_version).into_iter().flatten();
+    if of_version.filter(|source| source.resolution.is_queued_as(id)).count() > 0 {
+        let command = AppCommand::FailResolve { config_version, repo, reference, detail };
+        unit.handle::<AppState>(app, command).await?;
+    }
+    Ok(())
+}
+
 async fn queue_jobs(
     app: &App,
     unit: &mut UnitOfWork,
@@ -101,4 +157,77 @@ async fn complete_source(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem
     };
     unit.handle::<AppState>(app, command).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{
+        actor::Actor,
+        app::{PublishedComponent, Resolution},
+        git::GitSource,
+        ids::{BuildId, ComponentId},
+    };
+    use event_log::Meta;
+    use ulid::Ulid;
+
+    use super::*;
+    use crate::{clock::system_clock, server::testing::Started};
+
+    fn component(name: &str, reference: &str) -> PublishedComponent {
+        PublishedComponent {
+            component: ComponentId(Ulid::new()),
+            name: name.into(),
+            kind: "terraform_module".into(),
+            definition: format!("sha256:{:064x}", 1).parse().unwrap(),
+            build: BuildId(Ulid::new()),
+            git: Some(GitSource {
+                repo: "acme/web".into(),
+                directory: ".".into(),
+                reference: reference.into(),
+            }),
+            commit: None,
+        }
+    }
+
+    async fn publish(unit: &mut UnitOfWork, of: AppId, job: JobId) -> Result<(), Problem> {
+        let components = vec![component("web", "main"), component("db", "v1")];
+        let bundle = format!("sha256:{:064x}", 2).parse().unwrap();
+        let (repo, reference) = ("acme/web".to_owned(), "main".to_owned());
+        for command in [
+            AppCommand::Create { name: "shop".into() },
+            AppCommand::Publish { bundle, components, plugins: vec![] },
+            AppCommand::QueueResolve { config_version: 1, repo, reference, job },
+        ] {
+            unit.handle::<AppState>(of, command).await?;
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn the_open_sources_of_an_impossible_reaction_fail() {
+        let started = Started::by(system_clock()).await;
+        let app = started.app();
+        let call = Call::of(Meta::new(Actor::System, "cmd"));
+        let (of, job) = (AppId(Ulid::new()), JobId(Ulid::new()));
+        // given a version with an open reference and one whose job is queued, when the server gives
+        // up twice
+        let done = app.engine.transact(&call, move |unit| {
+            async move {
+                publish(unit, of, job).await?;
+                fail_open(unit, of, 1, "no manifest".into()).await?;
+                fail_open(unit, of, 1, "again".into()).await
+            }
+            .boxed()
+        });
+        done.await.unwrap();
+        // then only the open reference has failed
+        let state = app.engine.log().reload::<AppState>(&of.to_string()).await.unwrap().state;
+        let resolution = |reference: &str| {
+            let mut all = state.sources[&1].iter();
+            all.find(|source| source.reference == reference).unwrap().resolution.clone()
+        };
+        assert_eq!(resolution("v1"), Resolution::Failed { detail: "no manifest".into() });
+        assert_eq!(resolution("main"), Resolution::Queued { job });
+        started.server.stop().await;
+    }
 }
