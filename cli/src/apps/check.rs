@@ -73,6 +73,9 @@ async fn check(source: &Source) -> Result<Checked, Failure> {
         reading = survey(&tree, &pins);
     }
     findings.extend(invalid_name(&name));
+    if let Some(unused) = pack::unused_source(source, &reading.config) {
+        return Err(Failure::Usage(unused));
+    }
     findings.extend(missing_modules(source, &reading));
     findings.append(&mut reading.diagnostics);
     findings.sort_by_key(|finding| finding.severity);

@@ -1,6 +1,6 @@
 //! Packs an app directory into a bundle, after local checks.
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
@@ -58,6 +58,9 @@ pub(crate) async fn pack(
     if reading.has_errors() {
         return Err(invalid_config(&name, &reading.diagnostics));
     }
+    if let Some(unused) = unused_source(source, &reading.config) {
+        return Err(Failure::Usage(unused));
+    }
     let mut sources = BTreeMap::new();
     for (component, module) in reading.config.sources() {
         // Without a plugin the component cannot be deployed yet, so its module is optional. A
@@ -70,7 +73,16 @@ pub(crate) async fn pack(
         if repository_path(source, module).is_none() {
             continue;
         }
-        sources.insert(component.to_owned(), module_tree(source, component, module)?);
+        let tree = module_tree(source, component, module)?;
+        // The bundle has no empty directories, so the server would fetch this module from git.
+        if tree.is_empty() && module.repo != "." {
+            return Err(Failure::Usage(format!(
+                "cannot read the module of {component}: the directory {} in the local path of {} has no files; \
+                 correct `directory` or --source",
+                module.directory, module.repo
+            )));
+        }
+        sources.insert(component.to_owned(), tree);
     }
     let broken = check_modules(&reading.config, &sources);
     if broken.iter().any(app_config::Diagnostic::is_error) {
@@ -157,21 +169,61 @@ pub(crate) fn is_here(source: &Source, module: &model::Source) -> bool {
     repository_path(source, module).is_some_and(|top| top.join(&module.directory).is_dir())
 }
 
-/// Local path of the repository of a module, if the command line contains one. A path for the
-/// module's branch takes precedence.
+/// Error for the first `--source` that no component uses. Its components would be built from git.
+pub(crate) fn unused_source(source: &Source, config: &app_config::AppConfig) -> Option<String> {
+    let modules = config.sources();
+    let used: Vec<usize> =
+        modules.values().filter_map(|module| local_repository(&source.repos, module)).collect();
+    let (_, (named, path)) =
+        source.repos.iter().enumerate().find(|(index, _)| !used.contains(index))?;
+    let repos: BTreeSet<String> = modules
+        .values()
+        .filter(|module| module.repo != ".")
+        .map(|module| written(module))
+        .collect();
+    let remedy = match repos.is_empty() {
+        true => "no component has a repository; remove --source".to_owned(),
+        false => format!(
+            "correct the repository or the ref; the components use {}",
+            repos.into_iter().collect::<Vec<_>>().join(", ")
+        ),
+    };
+    Some(format!(
+        "cannot use --source {}={}: no component has this repository at this ref; {remedy}",
+        domain::git::without_userinfo(named),
+        path.display()
+    ))
+}
+
+/// Repository and branch of a module, in the form of `--source`.
+fn written(module: &model::Source) -> String {
+    let repo = domain::git::without_userinfo(&module.repo);
+    match &module.branch {
+        Some(branch) => format!("{repo}@{branch}"),
+        None => repo,
+    }
+}
+
+/// Local path of the repository of a module, if the command line contains one.
 pub(crate) fn repository_path(source: &Source, module: &model::Source) -> Option<PathBuf> {
     if module.repo == "." {
         return Some(source.dir.clone());
     }
+    let index = local_repository(&source.repos, module)?;
+    source.repos.get(index).map(|(_, path)| path.clone())
+}
+
+/// Index of the `--source` for a module. One for the module's branch takes precedence.
+fn local_repository(repos: &[(String, PathBuf)], module: &model::Source) -> Option<usize> {
     let of = |branch: Option<&str>| {
-        let is_named = |(named, _): &&(String, PathBuf)| {
+        let is_named = |(named, _): &(String, PathBuf)| {
             let (repo, of_branch) = repository_and_branch(named);
             short(repo) == short(&module.repo) && of_branch == branch
         };
-        source.repos.iter().find(is_named)
+        repos.iter().position(is_named)
     };
     let of_branch = module.branch.as_deref().and_then(|branch| of(Some(branch)));
-    of_branch.or_else(|| of(None)).map(|(_, path)| path.clone())
+    of_branch.or_else(|| of(None))
 }
 
 /// Splits `REPO@REF`. The `@` of a user, as in `git@host:path`, separates no branch.
@@ -255,7 +307,29 @@ pub(crate) fn named_path(text: &str) -> Result<(String, PathBuf), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{repository_and_branch, short};
+    use app_config::model::Source;
+
+    use super::{local_repository, repository_and_branch, short};
+
+    #[test]
+    fn a_source_with_an_unknown_repository_or_ref_belongs_to_no_module() {
+        let module = Source {
+            repo: "https://github.com/acme/modules".into(),
+            directory: ".".into(),
+            branch: Some("main".into()),
+            connected: false,
+        };
+        let of = |names: &[&str]| {
+            let repos: Vec<_> =
+                names.iter().map(|name| ((*name).to_owned(), "/x".into())).collect();
+            local_repository(&repos, &module)
+        };
+        assert_eq!(of(&["acme/modules"]), Some(0));
+        assert_eq!(of(&["acme/modules", "acme/modules@main"]), Some(1));
+        for unused in ["acme/module", "acme/modules@mian", "acme/modules@v1"] {
+            assert_eq!(of(&[unused]), None, "{unused}");
+        }
+    }
 
     #[test]
     fn a_branch_follows_the_repository() {
