@@ -147,7 +147,7 @@ fn a_credential_of_the_build_runner_appears_nowhere() {
     let url = git.url("");
     let stored = url.replace("http://", "http://builder:s3cr3t-t0ken@");
     let text = fs::read_to_string(&configuration).unwrap();
-    // Without a credential, the build fails and git asks nobody.
+    // Without a credential, the build fails, and git does not prompt.
     let server = Server::up_in(&[("GIT_CONFIG_GLOBAL", configuration.to_str().unwrap())]);
     let app = app(&server, &[("web", "acme/private", ".", None)]);
     let builds_before = failed(&server, &app);
@@ -165,4 +165,25 @@ fn a_credential_of_the_build_runner_appears_nowhere() {
     for text in [&log, &events, &server.log()] {
         assert!(!text.contains("s3cr3t"), "{text}");
     }
+}
+
+#[test]
+fn a_source_that_no_component_uses_is_refused() {
+    let git = GitServer::start();
+    git.repository("acme/web").commit("main", &[("main.tf", MODULE)]);
+    let server = server(&git);
+    let app = app(&server, &[("web", "acme/web", ".", Some("main"))]);
+    let empty = server.dir().join("empty");
+    fs::create_dir(&empty).unwrap();
+    let path = empty.display();
+    for (source, expected) in [
+        (format!("acme/wbe={path}"), "the components use acme/web@main"),
+        (format!("acme/web@mian={path}"), "no component has this repository at this ref"),
+        (format!("acme/web@main={path}"), "has no files"),
+    ] {
+        let sync = ["apps", "sync", app.to_str().unwrap(), "--source", &source];
+        let (_, message) = server.refused(&sync);
+        assert!(message.contains(expected), "{source}: {message}");
+    }
+    assert_eq!(server.cli_json(&["apps", "list"]).as_array().unwrap().len(), 0);
 }
