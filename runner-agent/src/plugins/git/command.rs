@@ -309,7 +309,7 @@ fn find(work: &Work<'_>) -> Result<PathBuf, Halt> {
     };
     let missing = || {
         PluginError::ToolMissing(
-            "cannot fetch from git: git is not on the PATH of this build runner; install git 2.25 or later".into(),
+            "cannot fetch from git: git is not on the PATH of this build runner; install git 2.29 or later".into(),
         )
     };
     let found = directories.map(|directory| Path::new(directory).join("git")).find(is_program);
