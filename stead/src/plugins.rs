@@ -1,6 +1,7 @@
-//! Plugins that are installed with `stead`: executables in `libexec/` beside the program. At its start
-//! `stead up` publishes them, signed with the key in its data directory. `stead serve` does not: a key
-//! on a public server would let whoever controls it sign executables that customers trust.
+//! Plugins that are installed with `stead`: executables in `libexec/`, in the directory of the
+//! program. At its start, `stead up` publishes them, signed with the key in its data directory.
+//! `stead serve` does not: an attacker who controls a public server with such a key could sign
+//! executables that customers trust.
 use std::{
     collections::BTreeMap,
     fs,
@@ -19,9 +20,6 @@ use tracing::{info, warn};
 
 /// Start of the name of every plugin executable.
 const PREFIX: &str = "stead-plugin-";
-/// Component types of the format. In a development build, their plugins lie beside the program.
-#[cfg(debug_assertions)]
-const OF_THE_FORMAT: [&str; 2] = ["kubernetes_manifest", "helm_chart"];
 
 /// Publishes the installed plugins with the key of this server, which the first start with an installed
 /// plugin creates. If one of them is published, the enrol command pins the key. An error concerns one
@@ -88,7 +86,7 @@ fn published_version(version: &str, content: &Digest) -> String {
 /// in directories below.
 fn installed() -> BTreeMap<String, Vec<Executable>> {
     let program = std::env::current_exe().and_then(fs::canonicalize).ok();
-    let Some(beside) = program.as_deref().and_then(Path::parent) else { return BTreeMap::new() };
+    let Some(dir) = program.as_deref().and_then(Path::parent) else { return BTreeMap::new() };
     let mut found: BTreeMap<String, Vec<Executable>> = BTreeMap::new();
     let mut add = |path: PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()?.strip_prefix(PREFIX));
@@ -100,17 +98,10 @@ fn installed() -> BTreeMap<String, Vec<Executable>> {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).collect()
     };
-    for path in entries(&beside.join("libexec")) {
+    for path in entries(&dir.join("libexec")) {
         match path.is_dir() {
             true => entries(&path).into_iter().for_each(&mut add),
             false => add(path),
-        }
-    }
-    #[cfg(debug_assertions)]
-    for name in OF_THE_FORMAT {
-        let path = beside.join(format!("{PREFIX}{name}"));
-        if path.is_file() && !found.contains_key(name) {
-            found.insert(name.to_owned(), vec![Executable { platform: None, path }]);
         }
     }
     found
