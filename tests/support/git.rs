@@ -102,11 +102,6 @@ impl GitRepository {
         &self.work
     }
 
-    /// Sets an option of the server's repository.
-    pub fn configure(&self, name: &str, value: &str) {
-        self.bare(&["config", name, value]);
-    }
-
     /// Writes files, commits them to a branch and pushes it. Returns the commit.
     pub fn commit(&self, branch: &str, files: &[(&str, &str)]) -> String {
         for (path, text) in files {

@@ -160,7 +160,7 @@ impl Inventory {
         self.content.objects.retain(|entry| !entry.reference.is_same(object));
     }
 
-    /// Writes the inventory if nobody else wrote it since it was read.
+    /// Writes the inventory, unless another writer changed it after it was read.
     pub async fn save(&mut self, cluster: &Cluster) -> Outcome<()> {
         let secret = self.secret()?;
         let kind = Kind::secret();

@@ -65,7 +65,7 @@ pub(super) enum PathError {
     TooManySteps,
 }
 
-/// What a path of the repository is.
+/// Kind of the entry at a path of the repository.
 enum Node {
     Directory(String),
     Entry(String),
