@@ -2,7 +2,7 @@
 
 use schemas::plugin::ErrorCode;
 
-/// Error of a call: its code in the contract and a message for users, without values of objects.
+/// Error of a call: its code in the protocol and a message for users, without values of objects.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {

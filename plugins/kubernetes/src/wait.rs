@@ -111,8 +111,8 @@ pub async fn ready<'o>(
 /// Object that is being deleted, with its UID.
 pub type Deleted = (ObjectRef, Kind, String);
 
-/// Waits until deleted objects no longer exist. Returns those that still exist at the deadline, with
-/// their finalizers.
+/// Waits until deleted objects no longer exist. Returns those that still exist at the deadline,
+/// with their finalizers.
 pub async fn gone(
     cluster: &Cluster,
     deleted: &[Deleted],

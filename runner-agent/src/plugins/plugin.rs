@@ -135,7 +135,7 @@ pub(crate) struct Work<'a> {
     /// Directory of the component: [`Work::root`], or a directory below it if the artifact holds
     /// further directories of the repository.
     pub source: PathBuf,
-    /// Directory of the component in each artifact of the manifest, after they were unpacked.
+    /// Directory of the component in each unpacked artifact of the manifest.
     pub directories: Vec<PathBuf>,
 }
 

@@ -1,7 +1,7 @@
 //! Pulls a published plugin and verifies that a trusted publisher signed it.
 //!
-//! The policy has checked that this runner trusts the publisher that the manifest names. Here the
-//! signature proves that this publisher made the executable, for this name, version and platform.
+//! The policy check has verified that this runner trusts the publisher in the manifest. This module
+//! verifies that the publisher signed the executable for this name, version and platform.
 
 use std::{fs::File, io::Read};
 
@@ -98,7 +98,7 @@ pub(super) async fn executable(
     Ok((file, executable.digest.clone()))
 }
 
-/// Returns the index of the plugin. Pulls it if the layout does not have it, or has a damaged copy.
+/// Returns the index of the plugin. Pulls it if the layout has no copy, or only a corrupt one.
 async fn index(
     work: &Work<'_>,
     layout: &Layout,
