@@ -31,7 +31,7 @@ need() {
 
 # Download packages of any Debian suite without a change to the configuration and the lists of this machine:
 # private_apt DIR SUITE [KIND] creates the state below DIR, then `debian DIR ARGUMENT...` calls apt-get with it.
-# KIND is deb-src for source packages also.
+# KIND deb-src also enables source packages.
 private_apt() {
   local state=$1 suite=$2 archive keyring=/usr/share/keyrings/debian-archive-keyring.gpg
   [ -e $keyring ] || fail "cannot verify packages: $keyring is missing; run: apt-get install debian-archive-keyring"
