@@ -88,7 +88,7 @@ pub enum Call {
     },
     /// Returns [`OutputValues`].
     Outputs(CallContext),
-    /// Stops an open call. Has no response of its own.
+    /// Stops an open call. Has no response.
     Cancel {
         /// Id of the open call.
         of: u64,

@@ -86,7 +86,7 @@ fn an_app_on_a_cluster_is_deployed_changed_and_removed() {
     let address = get(&["service", "web", "--output", "jsonpath={.spec.clusterIP}"]);
     assert_eq!(web["outputs"]["address"], Value::String(address), "{install:#}");
 
-    // when a second version has another text, the page and the pods that show it change
+    // when version 2 changes the text, the page and the pods that show it change
     sync(kubernetes_app_v2(server.dir()));
     server.cli_json(&["installs", "upgrade", "acme", "--to", "2", "--reason", "version 2"]);
     let run = succeeded(&server, "acme");

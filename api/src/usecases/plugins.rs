@@ -176,8 +176,8 @@ fn unreadable(error: ArtifactError) -> Problem {
 }
 
 /// Selects the plugins for these component types. If the newest version of the app has the same
-/// bundle, its plugins remain, unless the publisher of a plugin changed: the former key may be
-/// lost. Otherwise, each type uses the newest version of its plugin.
+/// bundle, it keeps each plugin whose publisher is unchanged. After a change of the publisher, the
+/// former key may be lost. All other types use the newest version of their plugin.
 pub(crate) async fn resolve(
     app: &App,
     app_name: &str,

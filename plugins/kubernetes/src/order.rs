@@ -99,7 +99,7 @@ fn kind_rank(kind: &str) -> usize {
 /// Returns the wave of an object.
 ///
 /// # Errors
-/// Returns the text of an annotation that is not a number.
+/// Returns the value of an annotation that is not an integer.
 pub fn wave(object: &Value) -> Result<Option<i32>, String> {
     match object["metadata"]["annotations"].get(WAVE_ANNOTATION) {
         None => Ok(None),

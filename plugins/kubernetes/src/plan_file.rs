@@ -51,7 +51,7 @@ pub struct PlannedObject {
 pub struct PlannedRemoval {
     pub reference: ObjectRef,
     pub wave: i32,
-    /// UID of the object that is deleted. Absent for an object that stays or is gone.
+    /// UID of the object that is deleted. Absent for an object that remains or no longer exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
     /// Reason why the object stays in the cluster.

@@ -82,7 +82,7 @@ pub async fn pull_blob(
 /// manifest and the total bytes of manifest, config and layer.
 ///
 /// # Errors
-/// [`ArtifactError`]: for example a rejection by the registry, or a damaged layer.
+/// [`ArtifactError`]: for example a rejection by the registry, or a corrupt layer.
 pub async fn push(
     registry: &Registry,
     layout: &Layout,

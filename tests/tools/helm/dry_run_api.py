@@ -1,7 +1,8 @@
 """Kubernetes API of one dry run: it captures the release that the engine stores, and changes nothing.
 
-It forwards reads to the cluster of a kubeconfig. Without a cluster, it returns no objects. The engine renders a release,
-checks it against the cluster, and stores it before its first change. This API rejects that request, which ends the run.
+It forwards reads to the cluster of a kubeconfig. Without a cluster, it returns no objects. The engine renders a
+release, checks it against the cluster, and stores it before its first change. This API rejects the request to store the
+release, which ends the dry run.
 """
 
 import base64

@@ -151,7 +151,7 @@ impl<'w, 'j> Fetch<'w, 'j> {
                 return Err(Halt::exit(1, detail));
             }
             let mut searched = BTreeSet::new();
-            // A reference may select files with further references.
+            // A reference may select files that contain other references.
             loop {
                 let open = selection.files.iter().filter(|(path, _)| {
                     references::has_references(path) && !searched.contains(*path)

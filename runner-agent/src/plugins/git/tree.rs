@@ -13,7 +13,7 @@ const MAX_LINKS: usize = 32;
 /// Maximum number of entries of a commit.
 const MAX_ENTRIES: usize = 1_000_000;
 /// Maximum number of entries and path segments that the selection of a source visits. Links can
-/// lead to the same files in exponentially many ways.
+/// reach the same files by exponentially many paths.
 const MAX_STEPS: usize = 2_000_000;
 /// Directories that tools generate. An artifact does not contain them.
 const EXCLUDED: [&str; 3] = [".git", ".terraform", "node_modules"];
