@@ -70,7 +70,7 @@ impl RequestError {
         })
     }
 
-    /// Converts the error to the failure of an operation, with a remedy for denied access.
+    /// Converts the error to the failure of an operation, with a remedy.
     pub fn during(self, operation: &str) -> Failure {
         let why = match &self {
             RequestError::Status(status) => status.message.trim().to_owned(),

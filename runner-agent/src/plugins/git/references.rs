@@ -90,7 +90,7 @@ fn chart(text: &str) -> Vec<Reference> {
 }
 
 /// Returns the plain and quoted scalars of a YAML file with their lines. Does not parse flow
-/// collections and block scalars, which lists of paths rarely use.
+/// collections and block scalars. This is sufficient for lists of paths.
 fn scalars(text: &str) -> impl Iterator<Item = (u32, &str)> {
     (1..).zip(text.lines()).filter_map(|(line, content)| {
         let content = content.split(" #").next().unwrap_or_default().trim();
