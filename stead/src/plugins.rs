@@ -18,7 +18,7 @@ use ed25519_dalek::SigningKey;
 use event_log::Meta;
 use tracing::{info, warn};
 
-/// Start of the name of every plugin executable.
+/// Prefix of the name of every plugin executable.
 const PREFIX: &str = "stead-plugin-";
 
 /// Publishes the installed plugins, signed with the key of this server. The first start with an

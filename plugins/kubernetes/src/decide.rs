@@ -50,7 +50,7 @@ pub struct Candidate<'c> {
     pub live: Option<&'c Value>,
     pub dry_run: &'c DryRun,
     pub manager: &'c str,
-    /// Whether the inventory lists the live object. The managed fields of an object without fields
+    /// True if the inventory lists the live object. The managed fields of an object without fields
     /// of the component, such as a Namespace with only a name, do not show its owner.
     pub is_listed: bool,
     pub take_ownership: bool,
@@ -186,10 +186,10 @@ pub enum Purpose {
 /// Planned removal of an object of the inventory.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Removal {
-    /// The object is already gone.
+    /// The object does not exist.
     Gone,
     Delete,
-    /// The object stays in the cluster, for this reason.
+    /// The object remains in the cluster, for this reason.
     Forget(String),
 }
 
@@ -205,7 +205,7 @@ pub struct Obsolete<'c> {
     pub content: Option<&'c str>,
 }
 
-/// Decides the removal of an object. An object that another owner has taken over stays.
+/// Decides the removal of an object. An object that another owner has taken over remains.
 pub fn remove(obsolete: &Obsolete<'_>) -> Removal {
     let Obsolete { object, uid, live, manager, purpose, content } = *obsolete;
     let Some(live) = live else { return Removal::Gone };

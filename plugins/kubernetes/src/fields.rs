@@ -119,7 +119,7 @@ fn indexed(items: &[Value]) -> BTreeMap<String, &Value> {
     items.iter().enumerate().map(|(index, item)| (format!("[{index}]"), item)).collect()
 }
 
-/// Name of a list item with these keys, as in `[name=web]`.
+/// Returns the name of a list item with these keys, such as `[name=web]`.
 pub fn item_name(keys: &Value) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let keys = keys.as_object().into_iter().flatten();

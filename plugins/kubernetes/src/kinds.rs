@@ -43,7 +43,7 @@ impl Kind {
         &self.api_version
     }
 
-    /// Path of the collection.
+    /// Returns the path of the collection.
     pub fn path(&self, namespace: Option<&str>) -> String {
         let root = if self.api_version.contains('/') { "apis" } else { "api" };
         let (version, plural) = (&self.api_version, &self.plural);

@@ -24,7 +24,7 @@ pub struct Desired {
     pub place: String,
 }
 
-/// Checks the manifest of the settings. A kustomization is checked when it is built.
+/// Checks the manifest of the settings. The build of a kustomization checks its objects.
 pub fn check(settings: &Settings) -> Outcome<()> {
     match (&settings.manifest, &settings.kustomize) {
         (Some(manifest), None) => parse(manifest, file_name(settings)).map(drop),

@@ -22,7 +22,7 @@ impl ObjectRef {
         self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
     }
 
-    /// Identity without the version.
+    /// Returns the identity without the version.
     pub fn key(&self) -> (&str, &str, Option<&str>, &str) {
         (self.group(), &self.kind, self.namespace.as_deref(), &self.name)
     }

@@ -27,7 +27,7 @@ use crate::{
 /// Attribute of an unchanged object that was not ready after an earlier apply.
 const NOT_READY: &str = "not ready after the last apply";
 
-/// Makes a plan and writes it to `plan_file`.
+/// Creates a plan and writes it to `plan_file`.
 pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     let cluster = Cluster::connect(component).await?;
     let identity = cluster.identity().await?;

@@ -54,7 +54,7 @@ pub struct PlannedRemoval {
     /// UID of the object that is deleted. Absent for an object that remains or no longer exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// Reason why the object stays in the cluster.
+    /// Reason why the object remains in the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stays: Option<String>,
 }

@@ -14,7 +14,8 @@ use crate::{
     wait::{self, Deleted, Waiting},
 };
 
-/// Removes objects in the order of the plan. Each group is gone before the next one starts.
+/// Removes objects in the order of the plan. The objects of a group no longer exist
+/// when the next group starts.
 ///
 /// # Errors
 /// Names the objects that could not be deleted or still exist.

@@ -42,7 +42,6 @@ impl Waiting<'_> {
         Instant::now() >= self.deadline
     }
 
-    /// # Errors
     /// Fails if the job was cancelled.
     pub fn check(&self) -> Outcome<()> {
         if self.stop.is_cancelled() { Err(Failure::cancelled()) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! Invalid inputs and denied access. Nothing is changed.
+//! Invalid inputs and denied access. The plugin changes nothing.
 
 use std::{fs, path::Path};
 

@@ -116,7 +116,7 @@ async fn index(
 }
 
 /// Returns the layers of a plugin: the executable and the envelope of its publisher. `size` is the
-/// signed size of the whole artifact.
+/// size of the whole artifact in the manifest of the job.
 fn parts(manifest: &ArtifactManifest, size: u64) -> Result<(Blob, Blob), String> {
     let kind = manifest.image().artifact_type().as_ref();
     match manifest.layers() {
