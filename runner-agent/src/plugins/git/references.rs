@@ -15,8 +15,8 @@ pub(super) struct Reference {
     pub required: bool,
 }
 
-/// Returns the references of a file that may point outside its directory. Empty for a file of
-/// another type, and for a file that cannot be parsed, which the validation of the build rejects.
+/// Returns the references of a file that may point outside its directory. Ignores other types of
+/// files, and files that it cannot parse. The validation of the build rejects the latter.
 pub(super) fn references(path: &str, bytes: &[u8]) -> Vec<Reference> {
     let Ok(text) = std::str::from_utf8(bytes) else { return vec![] };
     let name = path.rsplit('/').next().unwrap_or(path);
