@@ -168,7 +168,9 @@ impl Plugin for External {
         sink.phase("plan");
         let file = work.job.work_dir.join("plan");
         let call = Call::Plan { context: self.context.clone(), plan_file: file.clone() };
-        let changes: Changes = self.channel.call(call, None, work, sink).await?;
+        let mut changes: Changes = self.channel.call(call, None, work, sink).await?;
+        // The summary never contains values.
+        changes.details = None;
         Ok(Planned { file, extra_files: BTreeMap::new(), tool: self.tool(), changes })
     }
 
