@@ -117,10 +117,8 @@ struct TokenAnswer {
 fn token(text: &str, now: DateTime<Utc>) -> Result<Token, String> {
     let answer: TokenAnswer = serde_json::from_str(text)
         .map_err(|_| "the metadata service returned no token".to_owned())?;
-    let seconds = match &answer.expires_in {
-        Value::String(text) => text.parse().ok(),
-        number => number.as_i64(),
-    };
+    let expires_in = &answer.expires_in;
+    let seconds = expires_in.as_str().map_or_else(|| expires_in.as_i64(), |text| text.parse().ok());
     let validity = seconds.and_then(TimeDelta::try_seconds);
     let validity = validity.ok_or("the token of the metadata service has no validity")?;
     let expires = now.checked_add_signed(validity).unwrap_or(now);
