@@ -104,14 +104,12 @@ pub async fn ready<'o>(
         for (one, live) in read {
             let object = one.object;
             let state = match live {
-                Ok(Some(live)) => match readiness(object, &live, barrier) {
-                    Readiness::Progressing(_)
-                        if waits_for_consumer(cluster, object, &live).await =>
-                    {
-                        (Readiness::Ready, Some(live))
-                    }
-                    state => (state, Some(live)),
-                },
+                Ok(Some(live)) => {
+                    let state = readiness(object, &live, barrier);
+                    let waits = matches!(state, Readiness::Progressing(_))
+                        && waits_for_consumer(cluster, object, &live).await;
+                    (if waits { Readiness::Ready } else { state }, Some(live))
+                }
                 Ok(None) if one.can_end => (Readiness::Ready, None),
                 Ok(None) => (Readiness::Failed("it was deleted during the apply".into()), None),
                 Err(error) if error.is_transient() => {
