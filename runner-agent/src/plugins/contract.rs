@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    images::ImageSettings,
     journal::Stop,
     state::{KnownState, StateMark},
 };
@@ -42,6 +43,8 @@ pub struct JobContext {
     pub cancel: Cancel,
     /// OCI endpoint of the Runner listener.
     pub registry: Registry,
+    /// Options of the runner about registries of images.
+    pub images: ImageSettings,
     pub job: JobId,
     pub execution: ExecutionId,
     /// Newest state of the component that this runner has seen.
