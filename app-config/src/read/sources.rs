@@ -78,8 +78,8 @@ fn attach_module(
 ) {
     let source = bundle.source(name);
     let is_deployable = is_deployable(&module.kind, plugins);
-    // A part that cannot be deployed needs no module. Its deploy is rejected before the module is
-    // read, so nothing fetches it.
+    // A part that cannot be deployed needs no module. The server rejects its deploy before it reads
+    // the module, so nothing fetches the module.
     if source.is_empty() && is_deployable {
         module.git = module.source.as_ref().and_then(Source::git);
     }
@@ -113,7 +113,7 @@ fn attach_module(
     module.digest = Some(sha256(content.to_string().as_bytes()));
 }
 
-/// Finding for a source that no build runner can fetch.
+/// Returns the finding for a source that no build runner can fetch.
 pub fn invalid_repository(
     config: &AppConfig,
     name: &str,
