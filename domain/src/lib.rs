@@ -14,6 +14,7 @@ pub mod erasure;
 pub mod git;
 pub mod history;
 pub mod ids;
+pub mod image;
 pub mod install;
 pub mod job;
 pub mod moment;

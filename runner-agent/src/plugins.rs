@@ -5,6 +5,7 @@
 //!  run ──▶ resolve ──────────────────▶ git                git.rs, git on PATH
 //!      ──▶ build plan apply action ──▶ terraform_module   terraform.rs, terraform or tofu on PATH
 //!                                  ├─▶ action             action.rs, the vendor's scripts
+//!      ──▶ build plan sync         ──▶ container_image    image.rs, copies between registries
 //!                                  └─▶ anything else      external.rs, `stead-plugin-<name>`, by digest
 //! ```
 //!
@@ -18,6 +19,7 @@ mod contract;
 mod dispatch;
 mod external;
 mod git;
+mod image;
 mod lines;
 mod missing_state;
 mod plans;

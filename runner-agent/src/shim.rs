@@ -213,6 +213,7 @@ async fn context(
         wrapper: limits::wrapper(&manifest.limits),
         cancel: watch.cancel.clone(),
         registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },
+        images: order.images.clone(),
         job,
         execution,
         known_state: known_state(data, manifest)?,

@@ -10,6 +10,7 @@ use api::{
 };
 use clap::Args;
 use cli::render::Output;
+use domain::image::is_host;
 use event_log::{Archives, Source};
 use sqlx::postgres::PgPoolOptions;
 use tracing::warn;
@@ -35,6 +36,19 @@ pub(crate) struct Up {
     /// Do not start a build runner; builds wait until a build runner enrols
     #[arg(long)]
     no_build_runner: bool,
+    /// Mirror from which the build runner reads images of a registry, for example
+    /// docker.io=http://127.0.0.1:5000; may be repeated
+    #[arg(long, value_name = "HOST=URL", value_parser = mirror, conflicts_with = "no_build_runner")]
+    registry_mirror: Vec<String>,
+}
+
+/// Checks the form of a mirror. The build runner parses it.
+fn mirror(text: &str) -> Result<String, String> {
+    let is_url = |url: &str| url.starts_with("http://") || url.starts_with("https://");
+    match text.split_once('=') {
+        Some((host, url)) if is_host(host) && is_url(url) => Ok(text.to_owned()),
+        Some(_) | None => Err("write HOST=URL with an http or https URL".to_owned()),
+    }
 }
 
 /// Runs until a stop signal.
@@ -78,7 +92,8 @@ impl Up {
             None
         } else {
             let certificate = self.common.tls_cert.as_deref();
-            BuildRunner::start(server.app.clone(), certificate, self.common.log_format)
+            let (app, format) = (server.app.clone(), self.common.log_format);
+            BuildRunner::start(app, certificate, format, self.registry_mirror.clone())
         };
         self.common.announce(&server.ready, output)?;
         if output == Output::Table && build_runner.is_none() && !self.no_build_runner {

@@ -18,6 +18,7 @@ mod engines;
 mod faults;
 mod files_plugin;
 mod git_sources;
+mod images;
 #[cfg(feature = "fault-injection")]
 mod injected_faults;
 mod isolation;

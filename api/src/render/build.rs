@@ -1,5 +1,5 @@
 //! Renders the manifest of a build job, which packs one directory of the bundle or of a git
-//! repository.
+//! repository, or copies an image.
 use domain::{
     build::{BuildRequest, BuildSource},
     ids::{BuildId, JobId},
@@ -37,6 +37,7 @@ pub(crate) async fn work(
             inputs["git"] = json!(git);
             inputs["git"]["commit"] = json!(commit);
         }
+        BuildSource::Image(image) => inputs["image"] = json!(image),
     }
     let manifest = Manifest {
         version: 1,

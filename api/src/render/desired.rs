@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use app_config::{
     Reads,
-    model::{Module, TriggerKind},
+    model::{Module, Spec, TriggerKind},
     tree::SANDBOX,
 };
 use domain::{
@@ -82,7 +82,9 @@ pub(crate) fn desired_state(
                 component: part.component,
                 build: part.build,
                 depends_on: depends_on(config, &component.name),
-                reads_sandbox: reads.is_some_and(|reads| !reads.sandbox.is_empty())
+                // The outputs of the sandbox can name the registry of the images.
+                reads_sandbox: matches!(component.module.spec, Spec::Image(_))
+                    || reads.is_some_and(|reads| !reads.sandbox.is_empty())
                     || depends_on_sandbox(&config.app, component),
                 fingerprint: fingerprint(config, part, &component.module, given)?,
             },

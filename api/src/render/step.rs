@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use app_config::{
     Text,
-    model::{ActionStep, RolePurpose, TriggerKind},
+    model::{ActionStep, RolePurpose, Spec, TriggerKind},
     tree::SANDBOX,
 };
 use domain::{
@@ -56,7 +56,7 @@ pub(crate) async fn render_first_job(
     context.work(app, step, job, artifact, kind, None).await
 }
 
-/// Renders the job that applies exactly the approved plan.
+/// Renders the job that applies exactly the approved plan: a sync for an image, otherwise an apply.
 pub(crate) async fn render_apply_job(
     app: &App,
     unit: &mut UnitOfWork,
@@ -67,7 +67,8 @@ pub(crate) async fn render_apply_job(
     plan: &StepPlan,
 ) -> Result<RenderResult, Problem> {
     let context = StepContext::load(app, unit, run, step).await?;
-    context.work(app, step, job, artifact, JobKind::Apply, Some(plan)).await
+    let kind = if context.is_image(step) { JobKind::Sync } else { JobKind::Apply };
+    context.work(app, step, job, artifact, kind, Some(plan)).await
 }
 
 /// Name of the component whose state a step changes.
@@ -142,10 +143,13 @@ impl StepContext {
         kind: JobKind,
         plan: Option<&StepPlan>,
     ) -> Result<RenderResult, Problem> {
-        let parts = match self.parts(step) {
+        let mut parts = match self.parts(step) {
             Ok(parts) => parts,
             Err(detail) => return Ok(Err(detail)),
         };
+        if let Some(upstream) = artifact.as_ref().and_then(|built| built.upstream.as_ref()) {
+            parts.inputs["upstream"] = json!(upstream);
+        }
         let artifacts = artifact.into_iter().map(|artifact| ArtifactRef {
             repository: artifact.repository,
             digest: artifact.digest,
@@ -184,6 +188,13 @@ impl StepContext {
             },
             Target::Action { name } => self.action(name),
         }
+    }
+
+    /// Returns true if the target of the step is a container image.
+    fn is_image(&self, step: &Step) -> bool {
+        let Target::Component { name, .. } = &step.spec.target else { return false };
+        let component = self.config.app.component(name);
+        component.is_some_and(|component| matches!(component.module.spec, Spec::Image(_)))
     }
 
     fn action(&self, name: &str) -> Result<ManifestParts, String> {

@@ -101,14 +101,12 @@ async fn check_artifact(app: &App, job: &Job, artifact: &Artifact) -> Result<u64
         )));
     }
     let parsed: Repository = repository.parse().map_err(|error| invalid(format!("{error}")))?;
-    let stored = app.registry.manifest(&parsed, digest).await.map_err(Problem::internal)?;
-    let (Some(stored), Some(size)) = (stored, app.registry.size(&parsed, digest).await) else {
-        let detail = format!(
+    let stored = app.registry.artifact_size(&parsed, digest).await.map_err(Problem::internal)?;
+    stored.ok_or_else(|| {
+        invalid(format!(
             "cannot record the report: the artifact is not in the registry; PUT /v2/{repository}/manifests/{digest}, then repeat the report"
-        );
-        return Err(invalid(detail));
-    };
-    Ok(stored.blobs().fold(size, |size, blob| size.saturating_add(blob.size)))
+        ))
+    })
 }
 
 pub(super) async fn apply_report(

@@ -33,6 +33,8 @@ pub enum JobKind {
     Plan,
     /// Makes the changes of an approved plan.
     Apply,
+    /// Copies the image of an approved plan to the registry of the install.
+    Sync,
     /// Runs a script of the vendor.
     Action,
 }
@@ -64,7 +66,7 @@ pub enum JobProduct {
     Commit,
     /// Artifact in the registry. The job belongs to a build.
     Artifact,
-    /// Plan to approve. The step of the job continues with an apply.
+    /// Plan to approve. The step of the job continues with an apply or a sync.
     Plan,
     /// Outputs of the component or action. The step of the job ends.
     Outputs,
@@ -81,8 +83,14 @@ struct Properties {
 }
 
 impl JobKind {
-    pub const ALL: [JobKind; 5] =
-        [JobKind::Resolve, JobKind::Build, JobKind::Plan, JobKind::Apply, JobKind::Action];
+    pub const ALL: [JobKind; 6] = [
+        JobKind::Resolve,
+        JobKind::Build,
+        JobKind::Plan,
+        JobKind::Apply,
+        JobKind::Sync,
+        JobKind::Action,
+    ];
 
     const fn properties(self) -> Properties {
         match self {
@@ -119,6 +127,16 @@ impl JobKind {
                 runner_mode: RunnerMode::Install,
                 product: JobProduct::Outputs,
                 uses_state: true,
+                uses_reserved_slot: false,
+                subject: "component",
+            },
+            // A copy by digest can be repeated, and leaves what is deployed unchanged.
+            JobKind::Sync => Properties {
+                name: "sync",
+                class: JobClass::Pure,
+                runner_mode: RunnerMode::Install,
+                product: JobProduct::Outputs,
+                uses_state: false,
                 uses_reserved_slot: false,
                 subject: "component",
             },

@@ -247,7 +247,9 @@ fn unbuilt(build: &builds::Row) -> Option<String> {
     let name = &build.order.component_name;
     match &build.state {
         BuildState::NotCreated | BuildState::Requested => match &build.order.source {
-            BuildSource::Bundle { .. } => Some(format!("the build of {name} has no job yet")),
+            BuildSource::Bundle { .. } | BuildSource::Image(_) => {
+                Some(format!("the build of {name} has no job yet"))
+            }
             BuildSource::Git(GitSource { repo, reference, .. }) => {
                 Some(format!("the build of {name} waits for the commit of {repo} at {reference}"))
             }

@@ -189,7 +189,8 @@ fn an_approved_step_waits_for_the_server() {
 
 fn succeeded() -> BuildEvent {
     let repository = "shop/web".into();
-    let artifact = domain::artifact::Artifact { repository, digest: digest(3), size_bytes: 1 };
+    let artifact =
+        domain::artifact::Artifact { repository, digest: digest(3), size_bytes: 1, upstream: None };
     BuildEvent::Succeeded { job: JOB, artifact }
 }
 

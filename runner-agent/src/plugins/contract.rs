@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 
 use super::cluster::Allowed;
 use crate::{
+    images::ImageSettings,
     journal::Stop,
     state::{KnownState, StateMark},
 };
@@ -48,6 +49,8 @@ pub struct JobContext {
     pub cancel: Cancel,
     /// OCI endpoint of the Runner listener.
     pub registry: Registry,
+    /// Options of the runner about registries of images.
+    pub images: ImageSettings,
     pub job: JobId,
     pub execution: ExecutionId,
     /// Newest state of the component that this runner has seen.

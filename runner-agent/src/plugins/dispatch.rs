@@ -11,7 +11,7 @@ use super::{
     contract::{JobContext, Outcome, PluginError, Sink, Stream},
     external::External,
     git::GitPlugin,
-    missing_state, plans,
+    image, missing_state, plans,
     plugin::{Halt, IoContext, Operation, Outputs, Plugin, Work},
     source::{self, SourceBuild},
     terraform::Terraform,
@@ -34,6 +34,7 @@ async fn work(manifest: &Manifest, job: &JobContext, sink: &mut dyn Sink) -> Res
     let mut work = Work::new(manifest, job)?;
     match manifest.plugin.name.as_str() {
         "terraform_module" => drive(&mut Terraform::default(), &mut work, sink).await,
+        "container_image" | "external_image" => image::run(&work, sink).await,
         "action" => {
             let access = cluster::prepare(&work, sink).await?;
             work.kubeconfig = access.as_ref().map(ClusterAccess::kubeconfig);
@@ -81,6 +82,8 @@ async fn drive<P: Plugin>(
         JobKind::Build => build(plugin, work, sink).await,
         JobKind::Plan => plan(plugin, work, sink).await,
         JobKind::Apply => apply(plugin, work, sink).await,
+        // Only images have jobs of this kind.
+        JobKind::Sync => Err(description.unsupported(kind)),
         JobKind::Action => {
             source::sync(work, sink).await?;
             let outputs = plugin.act(work, sink).await?;
@@ -99,7 +102,7 @@ async fn build<P: Plugin>(
     plugin.build(work, sink).await?;
     let (digest, size_bytes) = source::push(work, &repository, sink).await?;
     sink.line(Stream::Runner, format!("pushed {repository}@{digest}").as_bytes());
-    let artifact = Artifact { repository, digest, size_bytes };
+    let artifact = Artifact { repository, digest, size_bytes, upstream: None };
     sink.artifact(artifact).doing(|| "cannot report an artifact".into())?;
     Ok(())
 }
@@ -294,7 +297,7 @@ fn output_error_to_failure(halt: Halt) -> Halt {
     }
 }
 
-fn report(outputs: Outputs, sink: &mut dyn Sink) -> Result<(), Halt> {
+pub(super) fn report(outputs: Outputs, sink: &mut dyn Sink) -> Result<(), Halt> {
     for name in &outputs.withheld {
         let line = format!("output {name} is sensitive and is not reported");
         sink.line(Stream::Runner, line.as_bytes());

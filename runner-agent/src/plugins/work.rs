@@ -34,7 +34,7 @@ impl<'a> Work<'a> {
             PluginError::Refused(format!("cannot run the job: the manifest's inputs have no {key}"))
         })?;
         let is_path = match manifest.kind {
-            JobKind::Build | JobKind::Plan | JobKind::Apply => true,
+            JobKind::Build | JobKind::Plan | JobKind::Apply | JobKind::Sync => true,
             JobKind::Resolve | JobKind::Action => false,
         };
         if is_path && !is_safe(name) {

@@ -39,7 +39,7 @@ use crate::{
 
 /// Environment variables of the agent that a shim gets. The shim does not pass its own environment
 /// to children.
-const SHIM_ENV: [&str; 8] = [
+const SHIM_ENV: [&str; 16] = [
     "HTTPS_PROXY",
     "https_proxy",
     "HTTP_PROXY",
@@ -48,6 +48,15 @@ const SHIM_ENV: [&str; 8] = [
     "no_proxy",
     "RUST_LOG",
     "PATH",
+    // For Docker's credential helpers, which the shim itself starts.
+    "HOME",
+    "DOCKER_CONFIG",
+    "AWS_PROFILE",
+    "AWS_REGION",
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AZURE_CONFIG_DIR",
+    "GOOGLE_APPLICATION_CREDENTIALS",
 ];
 /// Timeout of the customer's veto command.
 pub(super) const VETO_TIMEOUT: Duration = Duration::from_secs(60);
@@ -159,6 +168,7 @@ fn order(
         kubeconfig_allows: policy.kubeconfig_allows.clone(),
         path: env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into()),
         plugin_dir: agent.settings.plugin_dir.clone(),
+        images: agent.settings.images.clone(),
     })
 }
 

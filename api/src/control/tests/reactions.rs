@@ -111,7 +111,7 @@ async fn complete_build_of(started: &Started, component: &str) {
     let call = Call::of(meta());
     let done = app.engine.transact(&call, move |unit| {
         let (repository, digest) = (format!("shop/{component}"), digest(1));
-        let artifact = Artifact { repository, digest, size_bytes: 1 };
+        let artifact = Artifact { repository, digest, size_bytes: 1, upstream: None };
         Box::pin(unit.handle::<Build>(build, BuildCommand::Succeed { artifact }))
     });
     assert_eq!(done.await.unwrap().value, 1);

@@ -39,6 +39,12 @@ impl StepContext {
             (Spec::KubernetesManifest(manifest), _) => {
                 inputs["settings"] = self.kubernetes_manifest(manifest, deadline_ms)?;
             }
+            // The build copied the image, so its settings are those of the artifact.
+            (Spec::Image(_), _) => {
+                if let Some(registry) = registry(&self.nuon["nuon"]["sandbox"]["outputs"]) {
+                    inputs["registry"] = registry;
+                }
+            }
             (_, Some(own)) => inputs["settings"] = self.rendered(&own)?,
             (_, None) => {
                 let version = module.terraform_version.clone().unwrap_or_default();
@@ -176,6 +182,20 @@ impl StepContext {
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => settings.clone(),
         })
+    }
+}
+
+/// Returns the registry that the outputs of a sandbox name. A repository of ECR is one for all images, and
+/// the other clouds create repositories as needed.
+fn registry(outputs: &Value) -> Option<Value> {
+    let text = |cloud: &str, key: &str| {
+        let text = outputs[cloud][key].as_str().filter(|text| !text.is_empty());
+        text.map(|text| text.trim_start_matches("https://").trim_end_matches('/').to_owned())
+    };
+    let prefix = || text("acr", "login_server").or_else(|| text("gar", "repository_url"));
+    match text("ecr", "repository_url") {
+        Some(repository) => Some(json!({ "repository": repository })),
+        None => prefix().map(|prefix| json!({ "prefix": prefix })),
     }
 }
 

@@ -78,11 +78,12 @@ async fn complete_step(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> 
             JobProduct::Artifact | JobProduct::Commit => {}
         },
         JobOutcome::Failed | JobOutcome::Cancelled | JobOutcome::Lost => {
-            if kind == JobKind::Apply && job.changed_nothing() {
+            let applies = matches!(kind, JobKind::Apply | JobKind::Sync);
+            if applies && job.changed_nothing() {
                 record_not_applied(unit, install, run, step).await?;
             }
             let (stale, detail) = failure_of(&job);
-            let command = if stale && kind == JobKind::Apply {
+            let command = if stale && applies {
                 RunCommand::InvalidatePlan { job: id, reason: detail }
             } else {
                 let reason = match outcome {

@@ -86,6 +86,13 @@ pub const KINDS: &[Kind] = &[
         "detect drift with another tool until a later release supports it",
     ),
     kind(
+        "ecr_role",
+        Per::Part,
+        "`iam_role_arn` or `region` of `aws_ecr`",
+        "the build runner assumes no role, and reads the image with its own credentials for the registry",
+        "give the build runner's user a Docker credential helper for ECR",
+    ),
+    kind(
         "helm_driver",
         Per::Key,
         "`helm_driver`",

@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use super::*;
 use crate::{
     actor::Actor,
-    artifact::Artifact,
+    artifact::{Artifact, Upstream},
     digest::Digest,
     ids::{AppId, BuildId, ComponentId, ExecutionId, PrincipalId, RunnerId, SessionId},
     testing::{self, Given},
@@ -143,7 +143,13 @@ pub fn state_version() -> crate::state_version::StateVersion {
     }
 }
 pub fn artifact() -> Artifact {
-    Artifact { repository: "shop/web".into(), digest: digest(6), size_bytes: 1024 }
+    let upstream = Upstream {
+        repository: "docker.io/library/nginx".into(),
+        tag: Some("1.29".into()),
+        digest: digest(7),
+    };
+    let (repository, digest) = ("shop/web".into(), digest(6));
+    Artifact { repository, digest, size_bytes: 1024, upstream: Some(upstream) }
 }
 
 pub fn queued(class: JobClass) -> Vec<JobEvent> {

@@ -291,6 +291,7 @@ impl TestRunner {
                 http: client(),
                 idle_timeout: Registry::IDLE_TIMEOUT,
             },
+            images: Default::default(),
             job: manifest.job,
             execution: ExecutionId(Ulid::new()),
             known_state: self.known_state.clone(),

@@ -132,6 +132,7 @@ fn context(root: &Path, configuration: &Path, cancel: Cancel) -> JobContext {
         wrapper: Vec::new(),
         cancel,
         registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },
+        images: Default::default(),
         job: JobId(ulid::Ulid::nil()),
         execution: ExecutionId(ulid::Ulid::nil()),
         known_state: KnownState::default(),

@@ -1,0 +1,288 @@
+//! Component type `container_image`: copies an image by digest.
+//!
+//! ```text
+//! build  upstream ──▶ server's registry           resolves the tag, once
+//! plan   digest of the artifact ⇄ digest in the registry of the install
+//! sync   server's registry ──▶ registry of the install, or the layout of the runner
+//! ```
+//!
+//! A destroy deletes nothing in a registry: its owner decides about retention.
+
+mod destination;
+
+use std::{collections::BTreeMap, fs, future::Future, io, sync::Arc, time::Duration};
+
+use domain::{
+    artifact::Upstream,
+    digest::Digest,
+    image::{ImageReference, ImageSource, Platform},
+};
+use schemas::{
+    manifest::ArtifactRef,
+    runner::{Artifact, JobKind},
+};
+use serde::{Deserialize, Serialize};
+use tokio::time::MissedTickBehavior;
+
+use self::destination::Destination;
+use super::{
+    contract::{PluginError, Sink, Stream},
+    dispatch::report,
+    plans,
+    plugin::{
+        Action, Changes, Description, Halt, IoContext, Operation, Outputs, Planned, ResourceChange,
+        Work,
+    },
+    source::layout_error,
+    work::write_private,
+};
+use crate::{
+    host,
+    images::{Endpoint, Progress, RegistryError, Source, Target, Tree, copy, fetch, resolve},
+    state::StateMark,
+};
+
+/// Interval of the lines about the progress of a copy.
+const PROGRESS: Duration = Duration::from_secs(5);
+/// Name and version of the tool in plans.
+const TOOL: &str = concat!("stead-runner ", env!("CARGO_PKG_VERSION"));
+
+/// Plan file: the copy that an approval covers.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct CopyPlan {
+    operation: Operation,
+    /// Image to copy. Absent for a destroy.
+    image: Option<Digest>,
+    destination: Destination,
+}
+
+/// Runs a job of a container image.
+pub(super) async fn run(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
+    match work.manifest.kind {
+        JobKind::Build => build(work, sink).await,
+        JobKind::Plan => plan(work, sink).await,
+        JobKind::Sync => sync(work, sink).await,
+        kind @ (JobKind::Resolve | JobKind::Apply | JobKind::Action) => {
+            let kinds = vec![JobKind::Build, JobKind::Plan, JobKind::Sync];
+            Err(Description { name: "container_image".into(), kinds }.unsupported(kind))
+        }
+    }
+}
+
+async fn build(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
+    let refused = |what: String| PluginError::Refused(format!("cannot build the image: {what}"));
+    let image = serde_json::from_value::<ImageSource>(work.manifest.inputs["image"].clone());
+    let image = image.map_err(|error| refused(format!("the manifest names none: {error}")))?;
+    let repository = work
+        .input("repository")
+        .ok_or_else(|| refused("the manifest names no repository".into()))?;
+    let reference: ImageReference =
+        image.reference.parse().map_err(|error| refused(format!("{error}")))?;
+    let platforms = image.platforms.iter().map(|text| text.parse::<Platform>());
+    let platforms: Vec<Platform> =
+        platforms.collect::<Result<_, _>>().map_err(|error| refused(error.to_string()))?;
+    sink.phase("resolve");
+    let settings = &work.job.images;
+    let endpoint = Endpoint::of_upstream(settings, reference.host(), reference.name());
+    let (endpoint, name) = endpoint.map_err(registry_error)?;
+    if settings.mirrors.contains_key(reference.host()) {
+        let line = format!("reads {} from its mirror {}", reference.host(), endpoint.host());
+        sink.line(Stream::Runner, line.as_bytes());
+    }
+    let (upstream, tree) =
+        or_cancelled(work, resolve(&endpoint, &name, &reference, &platforms)).await?;
+    let line =
+        format!("{reference} is {upstream}; for {}: {}", image.platforms.join(", "), tree.digest);
+    sink.line(Stream::Runner, line.as_bytes());
+    let target = Target::Registry {
+        endpoint: server(work)?,
+        name: repository.to_owned(),
+        tag: None,
+        known: Arc::default(),
+    };
+    let source = Source { endpoint: Arc::new(endpoint), name };
+    transfer(work, &source, &target, &tree, sink).await?;
+    let artifact = Artifact {
+        repository: repository.to_owned(),
+        digest: tree.digest.clone(),
+        size_bytes: tree.size(),
+        upstream: Some(Upstream {
+            repository: reference.repository(),
+            tag: reference.tag().map(str::to_owned),
+            digest: upstream,
+        }),
+    };
+    sink.artifact(artifact).doing(|| "cannot report an artifact".into())?;
+    Ok(())
+}
+
+async fn plan(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
+    let destination = Destination::of(work)?;
+    let (plan, changes) = match work.operation {
+        Operation::Apply => {
+            let image = artifact(work)?;
+            sink.phase("plan");
+            explain(work, &destination, sink);
+            let target = destination.target(work, Arc::default())?;
+            let present = or_cancelled(work, target.has(&image.digest)).await?;
+            let changes = changes(work, &destination, &image.digest, present);
+            let image = Some(image.digest.clone());
+            (CopyPlan { operation: Operation::Apply, image, destination }, changes)
+        }
+        Operation::Destroy => {
+            let resources = vec![ResourceChange {
+                address: destination.address(work),
+                action: Action::Forget,
+                attributes: vec![],
+            }];
+            let line = "the registry keeps the image: its owner decides about retention";
+            sink.line(Stream::Runner, line.as_bytes());
+            let changes = Changes { noop: true, resources, ..Changes::default() };
+            (CopyPlan { operation: Operation::Destroy, image: None, destination }, changes)
+        }
+    };
+    let file = work.job.work_dir.join("image.plan");
+    let bytes = serde_json::to_vec(&plan).map_err(io::Error::from);
+    write_private(&file, &bytes.doing(|| "cannot write the plan".into())?)?;
+    let noop = changes.noop;
+    let planned = Planned { file, extra_files: BTreeMap::new(), tool: TOOL.into(), changes };
+    let record = plans::store(work, planned, StateMark::default())?;
+    let line = match noop {
+        true => format!("no changes: plan {}", record.digest),
+        false => {
+            format!("{} to add, {} to change: plan {}", record.add, record.change, record.digest)
+        }
+    };
+    sink.line(Stream::Runner, line.as_bytes());
+    sink.plan(record).doing(|| "cannot report a plan".into())?;
+    match &plan.image {
+        Some(image) if noop => report(plan.destination.outputs(work, image)?, sink),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Copies the image of an approved plan. A repeated sync sends only what is missing, so a lost job can
+/// run again.
+async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
+    let no_plan = || PluginError::Refused("cannot sync: the manifest has no approved plan".into());
+    let approved = work.manifest.plan.as_ref().ok_or_else(no_plan)?;
+    let (approved, _) = plans::find(work, approved)?;
+    let bytes = fs::read(&approved.file).doing(|| "cannot read the plan".into())?;
+    let plan: CopyPlan = serde_json::from_slice(&bytes)
+        .map_err(io::Error::from)
+        .doing(|| "cannot read the plan".into())?;
+    let destination = Destination::of(work)?;
+    if plan.destination != destination {
+        let why = "the registry of the install has changed".to_owned();
+        return Err(PluginError::PlanStale(why).into());
+    }
+    let Some(image) = &plan.image else {
+        destination::forget(work)?;
+        return report(Outputs::default(), sink);
+    };
+    let artifact = artifact(work)?;
+    if artifact.digest != *image {
+        return Err(PluginError::PlanStale("the artifact has changed".into()).into());
+    }
+    sink.phase("sync");
+    explain(work, &destination, sink);
+    let source = Source { endpoint: server(work)?, name: artifact.repository.clone() };
+    let tree = or_cancelled(work, fetch(&source.endpoint, &source.name, image)).await?;
+    let known = Arc::new(destination::known_blobs(work, &destination));
+    let target = destination.target(work, known)?;
+    transfer(work, &source, &target, &tree, sink).await?;
+    if let Target::Layout { layout, .. } = &target {
+        layout.touch(image, host::system_time());
+    }
+    destination::record(work, &destination, &tree)?;
+    report(destination.outputs(work, image)?, sink)
+}
+
+/// Copies a tree, and logs its progress.
+async fn transfer(
+    work: &Work<'_>,
+    source: &Source,
+    target: &Target,
+    tree: &Tree,
+    sink: &mut dyn Sink,
+) -> Result<(), Halt> {
+    sink.phase("copy");
+    let progress = Arc::new(Progress::default());
+    let mut copying = std::pin::pin!(or_cancelled(work, copy(source, target, tree, &progress)));
+    let mut tick = tokio::time::interval(PROGRESS);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first tick is immediate.
+    tick.tick().await;
+    loop {
+        tokio::select! {
+            biased;
+            copied = &mut copying => {
+                copied?;
+                break;
+            }
+            _ = tick.tick() => {
+                sink.line(Stream::Runner, format!("copies {}", progress.text()).as_bytes());
+            }
+        }
+    }
+    let line = format!("{}: {}", progress.summary(), tree.digest);
+    sink.line(Stream::Runner, line.as_bytes());
+    Ok(())
+}
+
+fn changes(work: &Work<'_>, destination: &Destination, image: &Digest, present: bool) -> Changes {
+    let (action, add, change) = match work.present {
+        true => (Action::Update, 0, 1),
+        false => (Action::Create, 1, 0),
+    };
+    if present {
+        return Changes { noop: true, ..Changes::default() };
+    }
+    let address = format!("{}@{image}", destination.address(work));
+    let resources = vec![ResourceChange { address, action, attributes: vec!["digest".into()] }];
+    Changes { noop: false, add, change, destroy: 0, resources, outputs: vec![] }
+}
+
+/// Logs where the image goes, and what that means for clusters.
+fn explain(work: &Work<'_>, destination: &Destination, sink: &mut dyn Sink) {
+    if let Some(line) = destination.warning(work) {
+        sink.line(Stream::Runner, line.as_bytes());
+    }
+}
+
+/// Returns the image that the job deploys.
+fn artifact<'a>(work: &Work<'a>) -> Result<&'a ArtifactRef, PluginError> {
+    let refused = || PluginError::Refused("cannot deploy: the manifest has no image".into());
+    work.manifest.artifacts.first().ok_or_else(refused)
+}
+
+fn server(work: &Work<'_>) -> Result<Arc<Endpoint>, Halt> {
+    Endpoint::of_server(&work.job.registry).map(Arc::new).map_err(registry_error)
+}
+
+/// Waits for a registry, or until the job is cancelled.
+async fn or_cancelled<T>(
+    work: &Work<'_>,
+    doing: impl Future<Output = Result<T, RegistryError>>,
+) -> Result<T, Halt> {
+    tokio::select! {
+        biased;
+        () = work.job.cancel.requested.cancelled() => Err(Halt::cancelled(false)),
+        done = doing => done.map_err(registry_error),
+    }
+}
+
+fn registry_error(error: RegistryError) -> Halt {
+    match error {
+        RegistryError::Layout(error) => layout_error(error),
+        other @ (RegistryError::Unreachable { .. }
+        | RegistryError::Missing { .. }
+        | RegistryError::Denied { .. }
+        | RegistryError::Credentials { .. }
+        | RegistryError::Status { .. }
+        | RegistryError::Invalid { .. }
+        | RegistryError::NoPlatform { .. }
+        | RegistryError::WrongDigest { .. }
+        | RegistryError::Task(_)) => PluginError::ArtifactUnavailable(other.to_string()).into(),
+    }
+}
