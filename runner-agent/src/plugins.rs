@@ -21,6 +21,7 @@ mod lines;
 mod missing_state;
 mod plans;
 mod plugin;
+mod preflight;
 mod process;
 mod source;
 mod terraform;
@@ -29,7 +30,9 @@ mod work;
 pub(crate) use git::agent_environment as git_environment;
 pub(crate) use plans::summary as plan_summary;
 
-pub use contract::{Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Sink, Stream};
+pub use contract::{
+    Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Rules, Sink, Stream,
+};
 
 use schemas::manifest::Manifest;
 

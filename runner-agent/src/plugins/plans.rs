@@ -329,6 +329,7 @@ mod tests {
             registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },
             job: JobId(ulid::Ulid::nil()),
             execution: ExecutionId(ulid::Ulid::nil()),
+            rules: None,
             known_state: crate::state::KnownState::default(),
             manifest_digest: sha256(b"manifest"),
         }

@@ -5,6 +5,7 @@ use super::*;
 use crate::{
     actor::Actor,
     artifact::Artifact,
+    check::{Check, CheckStatus},
     digest::Digest,
     ids::{AppId, BuildId, ComponentId, ExecutionId, PrincipalId, RunnerId, SessionId},
     testing::{self, Given},
@@ -144,6 +145,11 @@ pub fn state_version() -> crate::state_version::StateVersion {
 }
 pub fn artifact() -> Artifact {
     Artifact { repository: "shop/web".into(), digest: digest(6), size_bytes: 1024 }
+}
+
+pub fn checks() -> Vec<Check> {
+    let (component, check) = (Some("web".into()), "terraform".into());
+    vec![Check { component, check, status: CheckStatus::Ok, message: "terraform 1.9.0".into() }]
 }
 
 pub fn queued(class: JobClass) -> Vec<JobEvent> {
