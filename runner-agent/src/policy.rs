@@ -4,7 +4,7 @@
 //! version = 1
 //! kinds = ["plan", "apply"]                # absent: every kind; `plan` includes `preflight`
 //! plugins = ["terraform_module"]           # names; `*` at the end matches any suffix
-//! plugin_publishers = ["9c41…"]             # keys whose published plugins may run, in addition to those of the enrolment
+//! plugin_publishers = ["9c41…"]             # keys of trusted publishers, in addition to the recorded keys
 //! actions = ["backup@sha256:4f…", "report-*"]   # with a digest: exactly what `stead-runner approvals` showed, with all inputs
 //! repositories = ["acme/*"]                # where artifacts may come from
 //! roles = ["arn:aws:iam::123456789012:role/stead-*"]

@@ -45,7 +45,7 @@ impl Server {
         Server::start(directory(), None, runner, more)
     }
 
-    /// Starts `stead up` from another directory, without a build runner.
+    /// Starts `stead up` with another program file, without a build runner.
     pub fn up_from(stead: &Path) -> Server {
         let program = (PROGRAM.to_string(), stead.display().to_string());
         let more = ["--no-build-runner"];
@@ -56,6 +56,15 @@ impl Server {
     pub fn up_in(environment: &[(&str, &str)]) -> Server {
         let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
         let environment = environment.iter().map(owned).collect();
+        Server::start_in(directory(), None, "127.0.0.1:0", &[], environment)
+    }
+
+    /// Starts an installed `stead up`: with the build runner and the plugins beside this program,
+    /// and with further environment variables.
+    pub fn installed(stead: &Path, environment: &[(&str, &str)]) -> Server {
+        let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+        let mut environment: Vec<_> = environment.iter().map(owned).collect();
+        environment.push((PROGRAM.into(), stead.display().to_string()));
         Server::start_in(directory(), None, "127.0.0.1:0", &[], environment)
     }
 

@@ -62,7 +62,8 @@ impl Permit {
             .map(|artifact| &artifact.digest)
     }
 
-    /// Index of the job's plugin in this repository. A preflight uses one plugin per repository.
+    /// Returns the digest of the index of the job's plugin in this repository. A preflight uses one
+    /// plugin per repository.
     pub(super) fn plugin(&self, repository: &Repository) -> Option<&Digest> {
         let named = repository.to_string();
         let planned = self.planned.iter().map(|job| &job.plugin);
