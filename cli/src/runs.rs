@@ -2,6 +2,7 @@
 mod decide;
 mod follow;
 pub(crate) mod output;
+mod preflight;
 mod watch;
 
 use clap::{Args, Subcommand};

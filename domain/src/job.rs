@@ -195,7 +195,7 @@ impl Decider for Job {
 
     fn customer(&self, _id: &str) -> Option<InstallId> {
         match self.work.as_ref()?.origin {
-            Origin::Step { install, .. } => Some(install),
+            Origin::Preflight { install, .. } | Origin::Step { install, .. } => Some(install),
             Origin::Build { .. } | Origin::Source { .. } => None,
         }
     }

@@ -5,6 +5,7 @@ pub mod actor;
 pub mod app;
 pub mod artifact;
 pub mod build;
+pub mod check;
 pub mod component;
 pub mod decider;
 pub mod digest;

@@ -24,6 +24,7 @@ mod lines;
 mod missing_state;
 mod plans;
 mod plugin;
+mod preflight;
 mod process;
 mod source;
 mod terraform;
@@ -34,7 +35,8 @@ pub(crate) use plans::summary as plan_summary;
 
 pub use cluster::{Allowed as AllowedInKubeconfig, Feature as KubeconfigFeature};
 pub use contract::{
-    Background, Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Sink, Stream,
+    Background, Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Rules, Sink,
+    Stream,
 };
 
 use schemas::manifest::Manifest;

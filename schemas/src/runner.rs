@@ -12,6 +12,7 @@ pub mod work;
 
 pub use domain::{
     artifact::Artifact,
+    check::{Check, CheckStatus},
     job::{FailureReason, JobClass, JobKind, PlanReport},
     runner::{Host, RefusedBy, RunnerMode},
 };

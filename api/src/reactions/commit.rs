@@ -156,13 +156,22 @@ async fn target(app: &App, event: &StoredEvent) -> Result<Option<String>, Proble
             (Reaction::CompleteBuild(_), Some(Origin::Build { build, .. })) => {
                 return Ok(Some(build.to_string()));
             }
-            (Reaction::CompleteStep(_), Some(Origin::Step { run, .. })) => {
+            (
+                Reaction::CompleteStep(_),
+                Some(Origin::Preflight { run, .. } | Origin::Step { run, .. }),
+            ) => {
                 return Ok(Some(run.to_string()));
             }
             // A job has one origin, so the other reactions to its end do nothing.
             (
                 _,
-                Some(Origin::Source { .. } | Origin::Build { .. } | Origin::Step { .. }) | None,
+                Some(
+                    Origin::Source { .. }
+                    | Origin::Build { .. }
+                    | Origin::Preflight { .. }
+                    | Origin::Step { .. },
+                )
+                | None,
             ) => {}
         }
     }
@@ -265,7 +274,7 @@ async fn commits(
                     from_git.map(|component| (name, ReactionCommit::QueueBuild(component.build))),
                 );
             }
-            // A job belongs to a source, to a build or to a step.
+            // A job belongs to a source, a build, a preflight or a step.
             Reaction::CompleteResolve(job) => {
                 if let Some(Origin::Source { .. }) = origin(app, job).await? {
                     all.push((name, ReactionCommit::CompleteResolve(job)));
@@ -277,7 +286,9 @@ async fn commits(
                 }
             }
             Reaction::CompleteStep(job) => {
-                if let Some(Origin::Step { .. }) = origin(app, job).await? {
+                if let Some(Origin::Preflight { .. } | Origin::Step { .. }) =
+                    origin(app, job).await?
+                {
                     all.push((name, ReactionCommit::CompleteStep(job)));
                 }
             }

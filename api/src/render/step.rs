@@ -91,7 +91,7 @@ fn known_state(install: &Install, step: &Step) -> Option<KnownState> {
 }
 
 /// Inputs of a step's manifest.
-struct StepContext {
+pub(super) struct StepContext {
     run: RunId,
     install: InstallId,
     request: Request,
@@ -103,7 +103,7 @@ struct StepContext {
 }
 
 impl StepContext {
-    async fn load(
+    pub(super) async fn load(
         app: &App,
         unit: &mut UnitOfWork,
         run: RunId,
@@ -121,17 +121,31 @@ impl StepContext {
         let inputs = resolved_inputs(&config, &install.inputs)?;
         let nuon =
             state::template_state((app_id, &app_state), (install_id, &install), &config, &inputs);
-        let present = deployed_version(&install, step).is_some();
-        let state = known_state(&install, step);
-        Ok(StepContext {
-            run,
-            install: install_id,
-            request,
-            config,
-            nuon,
-            is_provisioned: present,
-            state,
-        })
+        let (is_provisioned, state) = (false, None);
+        let mut context =
+            StepContext { run, install: install_id, request, config, nuon, is_provisioned, state };
+        context.use_step(&install, step);
+        Ok(context)
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Uses the context for another step with the same config version.
+    pub(super) fn use_step(&mut self, install: &Install, step: &Step) {
+        self.is_provisioned = deployed_version(install, step).is_some();
+        self.state = known_state(install, step);
+    }
+
+    /// Returns the plugin of a step. `None` if the config does not have its target.
+    pub(super) fn plugin_of(&self, step: &Step) -> Option<PluginRef> {
+        let app = &self.config.app;
+        match &step.spec.target {
+            Target::Sandbox { .. } => Some(self.plugin(&app.sandbox.as_ref()?.module.kind)),
+            Target::Component { name, .. } => Some(self.plugin(&app.component(name)?.module.kind)),
+            Target::Action { name } => app.action(name).map(|_| self.plugin("action")),
+        }
     }
 
     async fn work(
@@ -174,7 +188,7 @@ impl StepContext {
         Ok(Ok(manifest::store(app, &manifest, origin).await?))
     }
 
-    fn parts(&self, step: &Step) -> Result<ManifestParts, String> {
+    pub(super) fn parts(&self, step: &Step) -> Result<ManifestParts, String> {
         let operation = step.spec.operation;
         match &step.spec.target {
             Target::Sandbox { .. } => {
@@ -299,8 +313,8 @@ fn check_script(step: &ActionStep) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns a message if no plugin can deploy the step's component, although its config is
-/// published.
+/// Returns a message if no plugin can remove the step's component, although its config is
+/// published. The preflight of the run finds a plugin that is missing for an apply.
 pub(crate) async fn missing_plugin(
     app: &App,
     unit: &mut UnitOfWork,
@@ -353,12 +367,13 @@ fn deployed_version(install: &Install, step: &Step) -> Option<u32> {
     }
 }
 
-struct ManifestParts {
-    plugin: PluginRef,
-    inputs: Value,
-    env: BTreeMap<String, String>,
-    role: Option<String>,
-    deadline_ms: u64,
+/// Parts of a manifest that are rendered from the config.
+pub(super) struct ManifestParts {
+    pub(super) plugin: PluginRef,
+    pub(super) inputs: Value,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) role: Option<String>,
+    pub(super) deadline_ms: u64,
 }
 
 #[cfg(test)]

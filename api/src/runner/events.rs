@@ -184,7 +184,8 @@ async fn handle_report(
                     | Said::Plan(_)
                     | Said::Outputs { .. }
                     | Said::State { .. }
-                    | Said::Artifact(_) => false,
+                    | Said::Artifact(_)
+                    | Said::Checks { .. } => false,
                 };
                 let reason = rejection(unit.load::<Job>(job).await?, reason);
                 return if noted { Ok(Err(reason)) } else { Err(reason) };

@@ -6,10 +6,11 @@ use domain::ids::{RunId, StepId};
 use futures::{StreamExt, pin_mut};
 use schemas::control::{
     audit::ChangesQuery,
-    runs::{Run, Step},
+    runs::{Preflight, Run, Step},
 };
+use serde_json::json;
 
-use super::{newest, outcome, output};
+use super::{newest, outcome, output, preflight};
 use crate::{
     failure::Failure,
     render::{Output, write},
@@ -116,9 +117,13 @@ pub(crate) async fn follow(
     }
 }
 
-/// State of each step at the last poll, with the last printed reason for its wait.
+/// State of the preflight and of each step at the last poll, with the last printed reason for the
+/// wait of a step.
 #[derive(Default)]
-struct PrintedSteps(HashMap<StepId, PrintedStep>);
+struct PrintedSteps {
+    preflight: Option<String>,
+    steps: HashMap<StepId, PrintedStep>,
+}
 
 #[derive(Default)]
 struct PrintedStep {
@@ -136,12 +141,20 @@ impl PrintedSteps {
         run: &Run,
         hints: Hints,
     ) -> Result<(), Failure> {
+        if let Some(preflight) = &run.preflight
+            && self.preflight.as_ref() != Some(&preflight.state)
+        {
+            self.preflight = Some(preflight.state.clone());
+            if preflight.state != "pending" {
+                print_preflight(context, preflight)?;
+            }
+        }
         let width = run.dag.iter().map(|s| s.name.len() + s.kind.len() + 1).max().unwrap_or(0);
         for step in &run.dag {
-            let printed = self.0.entry(step.id).or_default();
+            let printed = self.steps.entry(step.id).or_default();
             let changed = printed.state != step.state;
-            // A wait for a dependency or for the server ends without an action of the user.
-            let ends_without_user = |on: &str| matches!(on, "dependency" | "server");
+            // A wait for a dependency, the preflight or the server ends without an action of the user.
+            let ends_without_user = |on: &str| matches!(on, "dependency" | "server" | "preflight");
             let waiting = step.waiting.as_ref().filter(|waiting| !ends_without_user(&waiting.on));
             let waiting = waiting.map(|w| w.detail.clone());
             // A wait that ends before the next poll is not printed.
@@ -162,6 +175,16 @@ impl PrintedSteps {
             }
         }
         Ok(())
+    }
+}
+
+fn print_preflight(context: &CommandContext, preflight: &Preflight) -> Result<(), Failure> {
+    match context.screen.output {
+        Output::Table if context.screen.is_quiet() => Ok(()),
+        Output::Table => write(&preflight::text(preflight, &context.screen)),
+        Output::Ndjson => write(&format!("{}\n", json!({ "preflight": preflight }))),
+        // JSON output is one document, printed at the end.
+        Output::Json => Ok(()),
     }
 }
 

@@ -29,6 +29,8 @@ pub enum JobKind {
     Resolve,
     /// Packs the source of a component into an artifact.
     Build,
+    /// Checks the requirements of a run before its first change.
+    Preflight,
     /// Computes the changes that an apply would make.
     Plan,
     /// Makes the changes of an approved plan.
@@ -66,6 +68,8 @@ pub enum JobProduct {
     Commit,
     /// Artifact in the registry. The job belongs to a build.
     Artifact,
+    /// Checks of the requirements of a run. The job belongs to a run.
+    Checks,
     /// Plan to approve. The step of the job continues with an apply or a sync.
     Plan,
     /// Outputs of the component or action. The step of the job ends.
@@ -83,9 +87,10 @@ struct Properties {
 }
 
 impl JobKind {
-    pub const ALL: [JobKind; 6] = [
+    pub const ALL: [JobKind; 7] = [
         JobKind::Resolve,
         JobKind::Build,
+        JobKind::Preflight,
         JobKind::Plan,
         JobKind::Apply,
         JobKind::Sync,
@@ -111,6 +116,15 @@ impl JobKind {
                 uses_state: false,
                 uses_reserved_slot: false,
                 subject: "component",
+            },
+            JobKind::Preflight => Properties {
+                name: "preflight",
+                class: JobClass::Pure,
+                runner_mode: RunnerMode::Install,
+                product: JobProduct::Checks,
+                uses_state: false,
+                uses_reserved_slot: true,
+                subject: "run",
             },
             JobKind::Plan => Properties {
                 name: "plan",
@@ -182,7 +196,7 @@ impl JobKind {
         self.properties().uses_reserved_slot
     }
 
-    /// Returns the key of the manifest input that names the component, action or repository.
+    /// Returns the key of the manifest input that names the component, action, repository or run.
     pub const fn subject(self) -> &'static str {
         self.properties().subject
     }

@@ -238,7 +238,8 @@ impl Job {
             | JobEvent::PlanProduced { .. }
             | JobEvent::OutputsReported { .. }
             | JobEvent::StateReported { .. }
-            | JobEvent::ArtifactPushed { .. } => {}
+            | JobEvent::ArtifactPushed { .. }
+            | JobEvent::ChecksReported { .. } => {}
             JobEvent::Disconnected { .. } => {
                 if let Some(held) = self.current_mut() {
                     held.contact = Contact::Disconnected;
@@ -293,6 +294,7 @@ impl Job {
             | JobEvent::OutputsReported { .. }
             | JobEvent::StateReported { .. }
             | JobEvent::ArtifactPushed { .. }
+            | JobEvent::ChecksReported { .. }
             | JobEvent::Succeeded { seq: Some(_), .. }
             | JobEvent::Failed { seq: Some(_), .. }
             | JobEvent::Cancelled { seq: Some(_), .. } => self.reports.push(event.clone()),

@@ -19,7 +19,7 @@ pub struct Work {
     pub attempts: u32,
     /// Digest of the signed manifest, which is stored as a blob.
     pub manifest: Digest,
-    /// Build, source or step that the job belongs to.
+    /// Build, source, run or step that the job belongs to.
     pub origin: Origin,
     /// Maximum duration of an execution, from its claim, in milliseconds.
     pub deadline_ms: u64,
@@ -27,7 +27,7 @@ pub struct Work {
     pub queue_ttl_ms: u64,
 }
 
-/// Build, source or step that a job belongs to.
+/// Build, source, run or step that a job belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -52,6 +52,13 @@ pub enum Origin {
         /// Branch, tag or commit id. `HEAD` is the default branch.
         #[serde(rename = "ref")]
         reference: String,
+    },
+    /// Preflight of a run.
+    Preflight {
+        /// Install of the run.
+        install: InstallId,
+        /// Run that waits for the job.
+        run: RunId,
     },
     /// Step of a run.
     Step {

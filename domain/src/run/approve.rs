@@ -102,6 +102,9 @@ impl Run {
         match &at.state {
             StepState::Applying { job: by, .. } if *by == job => Ok(vec![]),
             StepState::Approved { .. } if self.cancel.is_some() => Err(RunError::Cancelling),
+            StepState::Approved { .. } if !self.preflight.allows_changes() => {
+                Err(RunError::PreflightNotPassed)
+            }
             StepState::Approved { .. } => Ok(vec![RunEvent::ApplyStarted { step, job }]),
             StepState::Waiting
             | StepState::Planning { .. }

@@ -7,7 +7,7 @@ use std::{
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{RunEvent, Step, StepState};
+use super::{Preflight, RunEvent, Skip, Step, StepState};
 use crate::{
     actor::Actor,
     digest::Digest,
@@ -18,6 +18,8 @@ use crate::{
 pub struct Run {
     /// Request for the run. `None` before it is recorded.
     pub request: Option<Request>,
+    /// Checks of the requirements before the first change.
+    pub preflight: Preflight,
     /// Steps of the run, each after its dependencies.
     pub steps: Vec<Step>,
     /// Last cancel request.
@@ -233,6 +235,26 @@ impl Run {
         self.steps.iter().find(|step| step.state.job() == Some(job))
     }
 
+    /// Returns the request to stop the jobs of this run: that of an actor, or because the preflight
+    /// failed.
+    pub fn stop_request(&self) -> Option<Cancel> {
+        let failed = || Cancel {
+            by: Actor::Policy("preflight_failed".into()),
+            reason: "the preflight of the run failed".into(),
+            force: false,
+        };
+        self.cancel.clone().or_else(|| self.preflight.has_failed().then(failed))
+    }
+
+    /// Returns the reason for which steps without a job do not continue.
+    pub(super) fn stop_reason(&self) -> Option<Skip> {
+        match (&self.cancel, self.preflight.has_failed()) {
+            (Some(_), _) => Some(Skip::Cancelled),
+            (None, true) => Some(Skip::PreflightFailed),
+            (None, false) => None,
+        }
+    }
+
     pub(super) fn apply(&mut self, event: RunEvent) {
         match event {
             RunEvent::Requested { install, kind, cause, by, config_version, reason } => {
@@ -248,6 +270,12 @@ impl Run {
                     jobs: vec![],
                 };
                 self.steps = steps.into_iter().map(step).collect();
+                self.preflight = Preflight::of(self.steps.iter());
+            }
+            RunEvent::PreflightStarted { job } => self.preflight = Preflight::Running { job },
+            RunEvent::PreflightPassed { job, .. } => self.preflight = Preflight::Passed { job },
+            RunEvent::PreflightFailed { job, reason, .. } => {
+                self.preflight = Preflight::Failed { job, reason };
             }
             RunEvent::StepStarted { step, job } => self.set(step, |at| {
                 at.jobs.push(job);

@@ -87,6 +87,8 @@ pub enum Skip {
     Cancelled,
     /// A direct or indirect dependency did not succeed.
     Blocked,
+    /// The preflight of the run failed while no job worked on the step.
+    PreflightFailed,
 }
 
 impl StepFailure {

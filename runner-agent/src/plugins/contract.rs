@@ -8,7 +8,7 @@ use domain::{
 };
 use schemas::{
     manifest::AcceptedState,
-    runner::{Artifact, FailureReason},
+    runner::{Artifact, Check, FailureReason},
 };
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -18,6 +18,7 @@ use super::cluster::Allowed;
 use crate::{
     images::ImageSettings,
     journal::Stop,
+    policy::Policy,
     state::{KnownState, StateMark},
 };
 
@@ -53,10 +54,20 @@ pub struct JobContext {
     pub images: ImageSettings,
     pub job: JobId,
     pub execution: ExecutionId,
+    /// Rules of the customer for later jobs. Only a preflight has them.
+    pub rules: Option<Rules>,
     /// Newest state of the component that this runner has seen.
     pub known_state: KnownState,
     /// SHA-256 of the manifest's payload bytes as they were received.
     pub manifest_digest: Digest,
+}
+
+/// Rules of the customer, which a preflight compares with the later jobs of its run.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    pub policy: Policy,
+    /// Recorded public keys of the trusted publishers of plugins.
+    pub publishers: Vec<String>,
 }
 
 /// Two requests to stop: the first allows a grace period.
@@ -128,6 +139,8 @@ pub trait Sink: Send {
     fn state(&mut self, component: &str, mark: &StateMark) -> io::Result<()>;
     /// Records that a decision of the vendor about a state was accepted.
     fn state_accepted(&mut self, component: &str, accepted: &AcceptedState) -> io::Result<()>;
+    /// Reports the checks of a preflight.
+    fn checks(&mut self, checks: Vec<Check>) -> io::Result<()>;
     /// Reports a pushed artifact.
     fn artifact(&mut self, artifact: Artifact) -> io::Result<()>;
 }

@@ -13,6 +13,7 @@ use super::{
     git::GitPlugin,
     image, missing_state, plans,
     plugin::{Halt, IoContext, Operation, Outputs, Plugin, Work},
+    preflight,
     source::{self, SourceBuild},
     terraform::Terraform,
 };
@@ -33,6 +34,7 @@ pub(crate) async fn run(
 async fn work(manifest: &Manifest, job: &JobContext, sink: &mut dyn Sink) -> Result<(), Halt> {
     let mut work = Work::new(manifest, job)?;
     match manifest.plugin.name.as_str() {
+        _ if manifest.kind == JobKind::Preflight => preflight::run(&work, sink).await,
         "terraform_module" => drive(&mut Terraform::default(), &mut work, sink).await,
         "container_image" | "external_image" => image::run(&work, sink).await,
         "action" => {
@@ -80,6 +82,8 @@ async fn drive<P: Plugin>(
     match kind {
         JobKind::Resolve => report(plugin.resolve(work, sink).await?, sink),
         JobKind::Build => build(plugin, work, sink).await,
+        // `work` handles a preflight, which uses several plugins.
+        JobKind::Preflight => Err(description.unsupported(kind)),
         JobKind::Plan => plan(plugin, work, sink).await,
         JobKind::Apply => apply(plugin, work, sink).await,
         // Only images have jobs of this kind.

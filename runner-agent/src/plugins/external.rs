@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use schemas::{
     plugin::{
         Call, CallContext, Changes, CheckStatus, Described, FILE_LIMIT, FileRef, MESSAGE_LIMIT,
-        OutputValues, PROTOCOLS, Preflight,
+        OutputValues, PROTOCOLS, Preflight, PreflightCheck,
     },
     runner::JobKind,
 };
@@ -77,12 +77,34 @@ impl External {
         Ok(External { channel, described, context })
     }
 
+    /// Uses the plugin for another component of the same preflight.
+    pub(crate) fn use_component(&mut self, work: &Work<'_>) -> Result<(), PluginError> {
+        self.context = context(work, self.channel.version())?;
+        Ok(())
+    }
+
+    /// Calls `preflight`. Returns no checks if the plugin does not implement the call.
+    pub(crate) async fn checks(
+        &mut self,
+        work: &Work<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<Vec<PreflightCheck>, Halt> {
+        if self.channel.version() < 2 {
+            return Ok(vec![]);
+        }
+        let call = Call::Preflight(self.context.clone());
+        let preflight: Option<Preflight> =
+            self.channel.call_optional(call, Some(CALL_TIMEOUT), work, sink).await?;
+        Ok(preflight.unwrap_or_default().checks)
+    }
+
     /// Closes the plugin's input and waits for its exit.
     pub(crate) async fn end(self, sink: &mut dyn Sink) {
         self.channel.close(sink).await;
     }
 
-    fn tool(&self) -> String {
+    /// Returns name and version of the plugin.
+    pub(crate) fn tool(&self) -> String {
         format!("{} {}", self.described.name, self.described.version)
     }
 }
@@ -132,13 +154,7 @@ impl Plugin for External {
     }
 
     async fn preflight(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
-        if self.channel.version() < 2 {
-            return Ok(());
-        }
-        let call = Call::Preflight(self.context.clone());
-        let preflight: Option<Preflight> =
-            self.channel.call_optional(call, Some(CALL_TIMEOUT), work, sink).await?;
-        let checks = preflight.unwrap_or_default().checks;
+        let checks = self.checks(work, sink).await?;
         let lines = |status: CheckStatus| {
             let selected = checks.iter().filter(move |check| check.status == status);
             selected.map(|check| format!("{}: {}", check.check, check.message))

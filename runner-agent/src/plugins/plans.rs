@@ -332,6 +332,7 @@ mod tests {
             job: JobId(ulid::Ulid::nil()),
             execution: ExecutionId(ulid::Ulid::nil()),
             images: crate::images::ImageSettings::default(),
+            rules: None,
             known_state: crate::state::KnownState::default(),
             manifest_digest: sha256(b"manifest"),
         }

@@ -51,6 +51,16 @@ impl Terraform {
     }
 }
 
+/// Finds terraform or tofu for a preflight. Returns its version, and its name with version and path.
+pub(super) async fn find_tool(
+    work: &Work<'_>,
+    sink: &mut dyn Sink,
+) -> Result<(String, String), Halt> {
+    let tool = tool::find(work, sink).await?;
+    let text = format!("{} at {}", tool.name(), tool.path.display());
+    Ok((tool.version, text))
+}
+
 impl Plugin for Terraform {
     fn describe(&self) -> Description {
         let kinds = vec![JobKind::Build, JobKind::Plan, JobKind::Apply];

@@ -35,7 +35,7 @@ impl<'a> Work<'a> {
         })?;
         let is_path = match manifest.kind {
             JobKind::Build | JobKind::Plan | JobKind::Apply | JobKind::Sync => true,
-            JobKind::Resolve | JobKind::Action => false,
+            JobKind::Resolve | JobKind::Preflight | JobKind::Action => false,
         };
         if is_path && !is_safe(name) {
             let refusal = format!(

@@ -7,10 +7,15 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use domain::ids::{ExecutionId, JobId};
+use domain::{
+    check::limited,
+    ids::{ExecutionId, JobId},
+};
 use schemas::{
     manifest::{AcceptedState, StateVersion},
-    runner::{Artifact, Exit, Finished, LogStream, OUTPUTS_BYTES, PlanReport, Report, ReportBody},
+    runner::{
+        Artifact, Check, Exit, Finished, LogStream, OUTPUTS_BYTES, PlanReport, Report, ReportBody,
+    },
 };
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
@@ -376,6 +381,18 @@ impl Sink for Recorder {
             serial,
             decision,
         })
+    }
+
+    fn checks(&mut self, checks: Vec<Check>) -> io::Result<()> {
+        let mut writer = self.writer();
+        let clean = |check: Check| Check {
+            component: check.component.map(|name| writer.redacted(&name)),
+            check: writer.redacted(&check.check),
+            status: check.status,
+            message: writer.redacted(&check.message),
+        };
+        let checks = limited(checks.into_iter().map(clean).collect());
+        writer.report(ReportBody::Checks { checks })
     }
 
     fn artifact(&mut self, artifact: Artifact) -> io::Result<()> {

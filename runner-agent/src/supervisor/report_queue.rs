@@ -96,6 +96,7 @@ impl ReportQueue {
             | ReportBody::Outputs { .. }
             | ReportBody::State(_)
             | ReportBody::Artifact(_)
+            | ReportBody::Checks { .. }
             | ReportBody::CancelProgress { .. } => false,
         }
     }

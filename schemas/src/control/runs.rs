@@ -1,6 +1,7 @@
 //! Runs, which are operations on an install, and the plans that users approve.
 use chrono::{DateTime, Utc};
 use domain::{
+    check::Check,
     digest::Digest,
     ids::{InstallId, JobId, RunId, StepId},
 };
@@ -108,6 +109,9 @@ pub struct Run {
     /// Run without its steps.
     #[serde(flatten)]
     pub run: RunSummary,
+    /// Checks of the requirements before the first change. Absent for a run that applies nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<Preflight>,
     /// Steps in topological order: each step follows its dependencies.
     pub dag: Vec<Step>,
     /// Id of the earlier run whose unfinished work this run repeats: `run_` and a ULID. Absent for
@@ -117,6 +121,32 @@ pub struct Run {
     pub retry_of: Option<RunId>,
     /// Last log position that the response includes.
     pub position: u64,
+}
+
+/// Checks of the requirements of a run before its first change.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Preflight {
+    /// State: `pending`, `running`, `passed` or `failed`. Applies and actions start after `passed`.
+    pub state: String,
+    /// Id of the job that checks the requirements: `job_` and a ULID. Absent before the job is
+    /// queued, and if the server found the problem itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub job: Option<JobId>,
+    /// Results, failed ones first. Empty before the end.
+    pub checks: Vec<Check>,
+    /// Explanation of a failure. Absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Condition that the job waits for. Absent if the job does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
+    /// Time when the job was queued. Absent before.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
+    pub started_at: Option<DateTime<Utc>>,
+    /// Time when the result was recorded. Absent before.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
+    pub ended_at: Option<DateTime<Utc>>,
 }
 
 /// Step of a run, with its plan and its decision.
@@ -153,8 +183,8 @@ pub struct Step {
     /// Condition that the step waits for. Absent if the step does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
-    /// Explanation of a failure, or the code of a skip: `denied`, `expired`, `cancelled` or
-    /// `blocked`. Absent for other steps.
+    /// Explanation of a failure, or the code of a skip: `denied`, `expired`, `cancelled`,
+    /// `preflight_failed` or `blocked`. Absent for other steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Artifact, FailureReason, LogSettings, PlanReport, RefusedBy};
+use super::{Artifact, Check, FailureReason, LogSettings, PlanReport, RefusedBy};
 use crate::{manifest::StateVersion, moment};
 
 /// Request of `PUT /runner/v1/jobs/{job}/claim`. A repeated request with the same session and
@@ -152,6 +152,12 @@ pub enum ReportBody {
     State(StateVersion),
     /// Artifact that a build pushed to the registry.
     Artifact(Artifact),
+    /// Results of the checks of a preflight.
+    Checks {
+        /// Failed checks come first, then deferred ones. The server drops the last ones above the
+        /// limits of an event: 256 checks and 32 KiB.
+        checks: Vec<Check>,
+    },
     /// The runner refuses the job, which ends the execution.
     Refused {
         /// Check that caused the refusal.

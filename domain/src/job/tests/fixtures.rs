@@ -5,6 +5,7 @@ use super::*;
 use crate::{
     actor::Actor,
     artifact::{Artifact, Upstream},
+    check::{Check, CheckStatus},
     digest::Digest,
     ids::{AppId, BuildId, ComponentId, ExecutionId, PrincipalId, RunnerId, SessionId},
     testing::{self, Given},
@@ -150,6 +151,11 @@ pub fn artifact() -> Artifact {
     };
     let (repository, digest) = ("shop/web".into(), digest(6));
     Artifact { repository, digest, size_bytes: 1024, upstream: Some(upstream) }
+}
+
+pub fn checks() -> Vec<Check> {
+    let (component, check) = (Some("web".into()), "terraform".into());
+    vec![Check { component, check, status: CheckStatus::Ok, message: "terraform 1.9.0".into() }]
 }
 
 pub fn queued(class: JobClass) -> Vec<JobEvent> {

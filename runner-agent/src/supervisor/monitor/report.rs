@@ -141,6 +141,7 @@ impl Monitor {
             | ReportBody::Outputs { .. }
             | ReportBody::State(_)
             | ReportBody::Artifact(_)
+            | ReportBody::Checks { .. }
             | ReportBody::CancelProgress { .. } => return None,
         };
         let body = ReportBody::Finished(last);
@@ -259,6 +260,7 @@ fn report_name(body: &ReportBody) -> &'static str {
         ReportBody::Outputs { .. } => "the outputs",
         ReportBody::State(_) => "the state's version",
         ReportBody::Artifact(_) => "the artifact",
+        ReportBody::Checks { .. } => "the checks",
         ReportBody::Refused { .. } => "the refusal",
         ReportBody::CancelProgress { .. } => "the cancellation",
         ReportBody::Finished(_) => "the result",
