@@ -14,6 +14,7 @@
 
 mod action;
 mod contract;
+mod details;
 mod dispatch;
 mod external;
 mod git;
@@ -29,7 +30,9 @@ mod work;
 pub(crate) use git::agent_environment as git_environment;
 pub(crate) use plans::summary as plan_summary;
 
-pub use contract::{Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Sink, Stream};
+pub use contract::{
+    Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, SaltedDetails, Sink, Stream,
+};
 
 use schemas::manifest::Manifest;
 

@@ -4,6 +4,8 @@
 //! [`Request`] and reads [`Message`], and a plugin in Rust reads [`Request`] and writes [`Message`].
 //! Both ignore unknown members.
 pub mod artifact;
+pub mod details;
+pub mod details_text;
 
 use std::path::PathBuf;
 
@@ -11,6 +13,9 @@ use domain::digest::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::Digest as _;
+use utoipa::ToSchema;
+
+pub use self::details::{AttributeDetails, DetailValue, PlanDetails, ResourceDetails};
 
 /// Versions of the contract that this crate describes, in ascending order.
 pub const PROTOCOLS: [u32; 2] = [1, 2];
@@ -319,7 +324,7 @@ pub enum CheckStatus {
     Deferred,
 }
 
-/// Result of `plan`: the planned changes, without any value.
+/// Result of `plan`: the planned changes. Only `details` contains values.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Changes {
     /// The plan has no changes.
@@ -336,6 +341,9 @@ pub struct Changes {
     /// Changes of the outputs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<OutputChange>,
+    /// Values of the changes. The summary of a plan never contains them. From version 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<PlanDetails>,
 }
 
 /// Planned change of one resource.
@@ -360,7 +368,7 @@ pub struct OutputChange {
 }
 
 /// Planned action on a resource or an output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Creates it.

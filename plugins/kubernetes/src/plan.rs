@@ -3,13 +3,17 @@
 use std::{cmp::Reverse, collections::BTreeSet, path::Path};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use schemas::plugin::{Action, Changes, ErrorCode, Operation, ResourceChange};
+use schemas::plugin::{
+    Action, AttributeDetails, Changes, ErrorCode, Operation, PlanDetails, ResourceChange,
+    ResourceDetails,
+};
 use serde_json::Value;
 
 use crate::{
     cluster::{CONCURRENCY, Cluster},
     content,
     decide::{Change, KNOWN_AFTER_APPLY, Obsolete, Purpose, Removal, remove},
+    details::{self, ObjectChange},
     evaluate::{self, Subject},
     failure::{Failure, Outcome, listed},
     fields,
@@ -26,6 +30,9 @@ use crate::{
 
 /// Attribute of an unchanged object that an earlier apply did not see ready.
 const NOT_READY: &str = "not ready after the last apply";
+
+/// Largest details in bytes. A result has at most 7 MiB, and the runner shows less.
+const DETAILS_BYTES: usize = 4 << 20;
 
 /// Makes a plan and writes it to `plan_file`.
 pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
@@ -52,6 +59,7 @@ pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     let obsolete = obsolete.into_iter().filter(|one| !one.has_uid_of(&live)).collect();
     let removals = plan_removals(&cluster, obsolete, purpose, &mut changes);
     changes.noop = changes.resources.is_empty();
+    changes.details = changes.details.take().map(|details| details.within(DETAILS_BYTES));
     let mark = inventory.mark();
     PlanFile::new(&cluster.manager, identity, mark, objects, removals).write(plan_file)?;
     Ok(changes)
@@ -98,7 +106,8 @@ async fn plan_objects(
             None => Failure::refused(message),
         });
     }
-    for Planned { object, attributes, .. } in &objects {
+    let mut details = vec![];
+    for Planned { object, attributes, fields, .. } in &objects {
         let (reference, attributes) = (&object.reference, attributes.clone());
         let entry = inventory.entry(reference);
         let attributes = match (object.change, entry.map(|entry| entry.result)) {
@@ -126,8 +135,15 @@ async fn plan_objects(
             }
         };
         let address = reference.to_string();
+        details.push(ResourceDetails {
+            address: address.clone(),
+            action,
+            attributes: fields.clone(),
+            omitted: 0,
+        });
         changes.resources.push(ResourceChange { address, action, attributes });
     }
+    changes.details = Some(PlanDetails { resources: details, outputs: vec![], omitted: 0 });
     let live = objects.iter().filter_map(|one| one.uid.clone()).collect();
     Ok((objects.into_iter().map(|one| one.object).collect(), live))
 }
@@ -135,6 +151,8 @@ async fn plan_objects(
 struct Planned {
     object: PlannedObject,
     attributes: Vec<String>,
+    /// Changed fields with their values.
+    fields: Vec<AttributeDetails>,
     /// UID of the live object.
     uid: Option<String>,
 }
@@ -148,8 +166,17 @@ async fn plan_object(
     let Resolved { reference, object, place, kind } = resolved;
     let Some(kind) = kind else {
         let change = Change::Create;
+        let created = ObjectChange {
+            reference: &reference,
+            before: None,
+            after: Some(&object),
+            chosen: &[],
+            immutable: &[],
+        };
+        let fields = details::of_manifest(&created);
         let object = PlannedObject { reference, change, object, expected: None, chosen: vec![] };
-        return Ok(Planned { object, attributes: vec![KNOWN_AFTER_APPLY.into()], uid: None });
+        let attributes = vec![KNOWN_AFTER_APPLY.into()];
+        return Ok(Planned { object, attributes, fields, uid: None });
     };
     let entry = inventory.entry(&reference);
     let subject =
@@ -165,11 +192,28 @@ async fn plan_object(
         },
         (Some(_), _) | (None, None) => vec![],
     };
+    let immutable = match evaluated.decision.change {
+        Change::Replace => evaluated.decision.attributes.as_slice(),
+        Change::None | Change::Create | Change::Update | Change::Adopt => &[],
+    };
+    let after = evaluated.after.as_ref();
+    let changed = ObjectChange {
+        reference: &reference,
+        before: evaluated.live.as_ref(),
+        after: after.or(Some(&object)),
+        chosen: &chosen,
+        immutable,
+    };
+    // Without a dry run, only the fields of the manifest are known.
+    let changed_fields = match after {
+        Some(_) => details::of(&changed),
+        None => details::of_manifest(&changed),
+    };
     let expected = evaluated.after.as_ref().map(fields::normalize);
     let uid = evaluated.live.as_ref().and_then(|live| metadata(live, "uid")).map(str::to_owned);
     let (change, attributes) = (evaluated.decision.change, evaluated.decision.attributes);
     let object = PlannedObject { reference, change, object, expected, chosen };
-    Ok(Planned { object, attributes: shortened(attributes), uid })
+    Ok(Planned { object, attributes: shortened(attributes), fields: changed_fields, uid })
 }
 
 /// Most attributes of one object in a summary.
@@ -267,6 +311,10 @@ fn plan_removals(
         };
         if let Some(action) = action {
             let address = reference.to_string();
+            if let Some(details) = &mut changes.details {
+                let (address, attributes) = (address.clone(), vec![]);
+                details.resources.push(ResourceDetails { address, action, attributes, omitted: 0 });
+            }
             changes.resources.push(ResourceChange { address, action, attributes });
         }
         removals.push(PlannedRemoval { reference, wave: entry.wave, uid, stays });

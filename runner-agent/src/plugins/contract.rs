@@ -8,10 +8,12 @@ use domain::{
 };
 use schemas::{
     manifest::AcceptedState,
-    runner::{Artifact, FailureReason},
+    runner::{Artifact, FailureReason, PlanV2},
 };
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
+
+pub use schemas::runner::SaltedDetails;
 
 use crate::{
     journal::Stop,
@@ -92,6 +94,11 @@ pub trait Sink: Send {
     /// Records a child that leads a process group whose id is `pid`, and the signal that stops the
     /// child.
     fn child(&mut self, pid: u32, stop: Stop) -> io::Result<()>;
+    /// Returns a text without secret values, as the log shows it. `None` if output is withheld, and
+    /// from a sink without redaction.
+    fn redacted(&mut self, _text: &str) -> Option<String> {
+        None
+    }
     /// Reports a plan that is on disk under its digest.
     fn plan(&mut self, plan: PlanRecord) -> io::Result<()>;
     /// Reports the outputs for other components, without the sensitive ones.
@@ -136,6 +143,10 @@ pub struct PlanRecord {
     pub destroy: u64,
     /// Name and version, as in `terraform 1.11.4`.
     pub tool: String,
+    /// Further digests that the plan digest covers.
+    pub v2: PlanV2,
+    /// Redacted details with the digest in `v2`. Absent if the plugin supplies none.
+    pub details: Option<SaltedDetails>,
 }
 
 /// Result of a plugin that could do its work.

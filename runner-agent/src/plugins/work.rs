@@ -43,12 +43,13 @@ impl<'a> Work<'a> {
             );
             return Err(PluginError::Refused(refusal));
         }
-        let operation = match string_input(&manifest.inputs, "operation") {
-            None | Some("apply") => Operation::Apply,
-            Some("destroy") => Operation::Destroy,
+        let (operation, is_check) = match string_input(&manifest.inputs, "operation") {
+            None | Some("apply") => (Operation::Apply, false),
+            Some("destroy") => (Operation::Destroy, false),
+            Some("check") if manifest.kind == JobKind::Plan => (Operation::Apply, true),
             Some(other) => {
                 return Err(PluginError::Refused(format!(
-                    "cannot run the job: {other:?} is not a valid operation; use apply or destroy"
+                    "cannot run the job: {other:?} is not a valid operation; use apply or destroy, or check for a plan"
                 )));
             }
         };
@@ -70,7 +71,18 @@ impl<'a> Work<'a> {
         let root = job.work_dir.join("source");
         private_dir(&root)?;
         let (source, directories) = (root.clone(), vec![]);
-        Ok(Work { manifest, job, name, operation, present, state, root, source, directories })
+        Ok(Work {
+            manifest,
+            job,
+            name,
+            operation,
+            present,
+            is_check,
+            state,
+            root,
+            source,
+            directories,
+        })
     }
 
     /// Returns the time from the stop signal to SIGKILL.
