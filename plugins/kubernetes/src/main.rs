@@ -40,7 +40,7 @@ mod settings;
 mod wait;
 
 fn main() -> std::io::Result<()> {
-    // Both this program and its HTTP client use the same provider.
+    // The HTTP client uses this crypto provider.
     let _already_installed = rustls::crypto::ring::default_provider().install_default();
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(serve::serve())
 }

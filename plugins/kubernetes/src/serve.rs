@@ -19,17 +19,17 @@ use crate::{
     settings::Component,
 };
 
-/// Versions of the contract that the plugin supports.
+/// Protocol versions that the plugin supports.
 const PROTOCOLS: [u32; 2] = [1, 2];
-/// Time for an open call to end after the end of standard input.
+/// Timeout of an open call after the end of standard input.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(4);
 /// Component type.
 const NAME: &str = "kubernetes_manifest";
 
-/// Answers calls until standard input ends.
+/// Responds to calls until standard input ends.
 ///
-/// A cancel stops the open call. So does the end of standard input: a runner that disappeared will
-/// not read the result, and no effect may start without a reader.
+/// A cancel and the end of standard input stop the open call. After the end of standard input, no
+/// effect may start, because no runner reads its result.
 pub async fn serve() -> io::Result<()> {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     // From version 2, a runner reads long values from files.
@@ -107,7 +107,7 @@ async fn respond(call: &Call, stop: &CancellationToken) -> Outcome<Value> {
         Call::Describe { protocol, protocols } => describe(*protocol, protocols),
         Call::Health(context) => health(context),
         Call::Preflight(context) => preflight(context).await,
-        // The source is packed unchanged: a build has no settings.
+        // The runner packs the source unchanged. A build has no settings.
         Call::Build(_) => Ok(json!({})),
         Call::State(context) => {
             let component = Component::read(context)?;
@@ -165,7 +165,7 @@ fn health(context: &CallContext) -> Outcome<Value> {
     Ok(json!({}))
 }
 
-/// Checks that the cluster answers and that the credentials can read the inventory.
+/// Checks that the cluster responds and that the credentials can read the inventory.
 async fn preflight(context: &CallContext) -> Outcome<Value> {
     let checked = async {
         let component = Component::read(context)?;

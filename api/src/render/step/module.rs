@@ -104,7 +104,7 @@ impl StepContext {
         rule.map(|rule| &rule.role)
     }
 
-    /// Renders the settings of a `kubernetes_manifest`: its texts instead of the names of their files.
+    /// Renders the settings of a `kubernetes_manifest`. The contents of files replace their names.
     fn kubernetes_manifest(
         &self,
         spec: &KubernetesManifest,
@@ -118,7 +118,7 @@ impl StepContext {
         let optional = |text: &Option<Text>| text.as_ref().map(|text| self.text(text)).transpose();
         let mut settings = json!({
             "take_ownership": spec.take_ownership,
-            // The plugin names the objects that are not ready before the job's deadline kills it.
+            // The plugin reports objects that are not ready before the deadline of the job.
             "ready_timeout_ms": deadline_ms / 10 * 9,
         });
         if let Some(namespace) = optional(&spec.namespace)? {
