@@ -62,7 +62,7 @@ fn field(change: &ObjectChange<'_>, path: String, (before, after): Sides<'_>) ->
         true => DetailValue::Sensitive,
         false => DetailValue::of(value),
     };
-    let is_below = |paths: &[String]| paths.iter().any(|one| contains(one, &path));
+    let is_below = |paths: &[String]| fields::is_below(&path, paths);
     let is_chosen = before.is_none() && is_below(change.chosen);
     let after = after.map(|value| match is_chosen && !is_sensitive {
         true => DetailValue::KnownAfterApply,
@@ -77,12 +77,7 @@ fn is_sensitive(reference: &ObjectRef, path: &str) -> bool {
     if path == LAST_APPLIED {
         return true;
     }
-    reference.is_secret() && !PUBLIC_OF_SECRET.iter().any(|public| contains(public, path))
-}
-
-/// Returns whether `path` is `part` or a field below it.
-fn contains(part: &str, path: &str) -> bool {
-    path.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    reference.is_secret() && !fields::is_below(path, &PUBLIC_OF_SECRET.map(str::to_owned))
 }
 
 #[cfg(test)]
@@ -168,7 +163,7 @@ mod tests {
             json!([
                 { "path": "spec.parallelism", "before": { "value": 1 }, "after": { "value": 2 },
                   "replaces": true },
-                { "path": "spec.selector", "after": { "value": { "uid": "a" } } },
+                { "path": "spec.selector.uid", "after": "known_after_apply" },
             ])
         );
         let change = ObjectChange { chosen: &["spec.selector".into()], ..change };

@@ -109,7 +109,7 @@ async fn details_that_the_plan_digest_does_not_cover_are_rejected() {
         (unsalted, "do not match the digest"),
         (uncovered, "digest is not"),
         (report(&world, &agent, (job, &execution), &details(&long)).await, "larger than"),
-        (report(&world, &agent, (job, &execution), &details("[]")).await, "cannot be parsed"),
+        (report(&world, &agent, (job, &execution), &details("\"x\"")).await, "cannot be parsed"),
         (report(&world, &agent, (job, &execution), &details(&unknown)).await, "unknown members"),
         (report(&world, &agent, (job, &execution), &details(&spaced)).await, "RFC 8785"),
     ];
