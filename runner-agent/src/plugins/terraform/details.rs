@@ -10,20 +10,65 @@ use crate::plugins::plugin::{Action, AttributeDetails, DetailValue, PlanDetails,
 
 /// Returns the details of all changes in the output of `show -json`.
 pub(super) fn details(shown: &ShownPlan) -> PlanDetails {
+    let known = known_sensitive(shown);
     let managed = shown.resource_changes.iter().filter(|resource| resource.mode == "managed");
-    let resources = managed.filter_map(|resource| of_change(&resource.address, &resource.change));
+    let resources =
+        managed.filter_map(|resource| of_change(&resource.address, &resource.change, &known));
     let outputs = shown.output_changes.iter();
-    let outputs = outputs.filter_map(|(name, change)| of_change(name, change));
+    let outputs = outputs.filter_map(|(name, change)| of_change(name, change, &known));
     PlanDetails { resources: resources.collect(), outputs: outputs.collect(), omitted: 0 }
 }
 
-fn of_change(address: &str, change: &ChangeValues) -> Option<ResourceDetails> {
+/// Shortest sensitive text that is also hidden elsewhere. Shorter ones, such as `no`, are in many
+/// values.
+const MIN_KNOWN: usize = 6;
+
+/// Returns the sensitive texts of a plan. Terraform does not mark every copy of a sensitive value: a
+/// provider can return it in another attribute.
+fn known_sensitive(shown: &ShownPlan) -> BTreeSet<String> {
+    fn collect(value: &Value, marks: &Value, known: &mut BTreeSet<String>) {
+        let mark = |child: Option<&Value>| -> Value {
+            if *marks == true { Value::Bool(true) } else { child.cloned().unwrap_or_default() }
+        };
+        match value {
+            Value::String(text) if *marks == true && text.len() >= MIN_KNOWN => {
+                known.insert(text.clone());
+            }
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    collect(item, &mark(marks.get(index)), known);
+                }
+            }
+            Value::Object(members) => {
+                for (name, member) in members {
+                    collect(member, &mark(marks.get(name)), known);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let changes = shown.resource_changes.iter().map(|resource| &resource.change);
+    let mut known = BTreeSet::new();
+    for change in changes.chain(shown.output_changes.values()) {
+        collect(&change.before, &change.before_sensitive, &mut known);
+        collect(&change.after, &change.after_sensitive, &mut known);
+    }
+    known
+}
+
+fn of_change(
+    address: &str,
+    change: &ChangeValues,
+    known: &BTreeSet<String>,
+) -> Option<ResourceDetails> {
     let action = summary::action(&change.actions)?;
     let mut attributes = Vec::new();
     match action {
         Action::Create | Action::Update | Action::Delete | Action::Replace => {
             let (before, after) = (Side::before(change), Side::after(change));
-            compare(&mut Vec::new(), before, after, change, &mut attributes);
+            let mut comparison = Comparison { change, known, found: vec![] };
+            comparison.compare(&mut Vec::new(), before, after);
+            attributes = comparison.found;
         }
         // Terraform stops or starts managing the resource and changes no value.
         Action::Forget | Action::Adopt => {}
@@ -103,7 +148,7 @@ impl<'v> Side<'v> {
         has(self.value) || (self.value.is_null() && has(self.unknown))
     }
 
-    fn shown(self) -> Option<DetailValue> {
+    fn shown(self, known: &BTreeSet<String>) -> Option<DetailValue> {
         if self.is_sensitive() {
             // A sensitive value that is absent on one side is a creation or removal.
             return (!self.value.is_null() || self.is_unknown()).then_some(DetailValue::Sensitive);
@@ -111,57 +156,91 @@ impl<'v> Side<'v> {
         if self.is_unknown() {
             return Some(DetailValue::KnownAfterApply);
         }
-        (!self.value.is_null()).then(|| DetailValue::of(self.value))
+        if self.value.is_null() {
+            return None;
+        }
+        Some(match self.masked(known) {
+            Value::String(text) if text == SENSITIVE => DetailValue::Sensitive,
+            masked => DetailValue::of(&masked),
+        })
+    }
+
+    /// Returns the value with a placeholder for each sensitive part.
+    fn masked(self, known: &BTreeSet<String>) -> Value {
+        if self.is_sensitive() {
+            return Value::String(SENSITIVE.into());
+        }
+        match self.value {
+            Value::String(text) if known.iter().any(|secret| text.contains(secret)) => {
+                Value::String(SENSITIVE.into())
+            }
+            Value::Array(items) => {
+                let items = (0..items.len()).map(|n| self.child(&Part::Index(n)).masked(known));
+                Value::Array(items.collect())
+            }
+            Value::Object(members) => {
+                let masked = |name: &String| {
+                    let hidden = known.iter().any(|secret| name.contains(secret));
+                    let shown = if hidden { SENSITIVE.into() } else { name.clone() };
+                    (shown, self.child(&Part::Name(name.clone())).masked(known))
+                };
+                Value::Object(members.keys().map(masked).collect())
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                self.value.clone()
+            }
+        }
     }
 }
 
-/// Adds the changed leaves of a value. Whole values are never shown: a leaf below them can be
-/// sensitive.
-fn compare(
-    path: &mut Vec<Part>,
-    before: Side<'_>,
-    after: Side<'_>,
-    change: &ChangeValues,
-    found: &mut Vec<AttributeDetails>,
-) {
-    let is_leaf = before.is_sensitive() || after.is_sensitive() || after.is_unknown();
-    if !is_leaf && (before.has_parts() || after.has_parts()) {
-        let mut seen = BTreeSet::new();
-        for part in before.parts().into_iter().chain(after.parts()) {
-            let key = match &part {
-                Part::Name(name) => (name.clone(), 0),
-                Part::Index(index) => (String::new(), *index),
-            };
-            if seen.insert(key) {
-                let (before, after) = (before.child(&part), after.child(&part));
-                path.push(part);
-                compare(path, before, after, change, found);
-                path.pop();
+/// Placeholder of a sensitive part of a value.
+const SENSITIVE: &str = "(sensitive)";
+
+/// Comparison of both sides of a change.
+struct Comparison<'c> {
+    change: &'c ChangeValues,
+    known: &'c BTreeSet<String>,
+    found: Vec<AttributeDetails>,
+}
+
+impl Comparison<'_> {
+    /// Adds the changed leaves of a value.
+    fn compare(&mut self, path: &mut Vec<Part>, before: Side<'_>, after: Side<'_>) {
+        let is_leaf = before.is_sensitive() || after.is_sensitive() || after.is_unknown();
+        if !is_leaf && (before.has_parts() || after.has_parts()) {
+            let mut seen = BTreeSet::new();
+            for part in before.parts().into_iter().chain(after.parts()) {
+                let key = match &part {
+                    Part::Name(name) => (name.clone(), 0),
+                    Part::Index(index) => (String::new(), *index),
+                };
+                if seen.insert(key) {
+                    let (before, after) = (before.child(&part), after.child(&part));
+                    path.push(part);
+                    self.compare(path, before, after);
+                    path.pop();
+                }
             }
+            return;
         }
-        return;
-    }
-    if before.value == after.value && !after.is_unknown() {
-        return;
-    }
-    let is_hidden = before.is_sensitive() || after.is_sensitive();
-    let shown = |side: Side<'_>| match side.shown() {
-        // A value that becomes or was sensitive is not shown on the other side either.
-        Some(DetailValue::Value(_) | DetailValue::Truncated { .. }) if is_hidden => {
-            Some(DetailValue::Sensitive)
+        if before.value == after.value && !after.is_unknown() {
+            return;
         }
-        shown => shown,
-    };
-    let (before, after) = (shown(before), shown(after));
-    if before.is_none() && after.is_none() {
-        return;
+        let is_hidden = before.is_sensitive() || after.is_sensitive();
+        let shown = |side: Side<'_>| match side.shown(self.known) {
+            // A value that becomes or was sensitive is not shown on the other side either.
+            Some(DetailValue::Value(_) | DetailValue::Truncated { .. }) if is_hidden => {
+                Some(DetailValue::Sensitive)
+            }
+            shown => shown,
+        };
+        let (before, after) = (shown(before), shown(after));
+        if before.is_none() && after.is_none() {
+            return;
+        }
+        let replaces = forces_replacement(path, self.change);
+        self.found.push(AttributeDetails { path: text(path), before, after, replaces });
     }
-    found.push(AttributeDetails {
-        path: text(path),
-        before,
-        after,
-        replaces: forces_replacement(path, change),
-    });
 }
 
 fn forces_replacement(path: &[Part], change: &ChangeValues) -> bool {
@@ -243,6 +322,22 @@ mod tests {
         let unchanged = json!({ "actions": ["update"], "before": { "p": "SECRET" },
             "after": { "p": "SECRET" }, "before_sensitive": {}, "after_sensitive": { "p": true } });
         assert_eq!(shown(unchanged), Value::Null);
+    }
+
+    #[test]
+    fn an_unmarked_copy_of_a_sensitive_value_is_hidden() {
+        let change = json!({ "actions": ["update"],
+            "before": { "input": ["SECRET-1"], "output": { "SECRET-1": ["x SECRET-1", 7] } },
+            "after": { "input": ["SECRET-2"], "name": "of SECRET-2" },
+            "after_unknown": { "output": true },
+            "before_sensitive": { "input": [true] }, "after_sensitive": { "input": [true] } });
+        let shown = shown(change);
+        assert!(!shown.to_string().contains("SECRET"), "{shown}");
+        let sensitive = json!({ "(sensitive)": ["(sensitive)", 7] });
+        let output = shown.as_array().unwrap().iter().find(|one| one["path"] == "output");
+        let output = output.unwrap();
+        assert_eq!(output["before"]["value"], sensitive);
+        assert_eq!(output["after"], "known_after_apply");
     }
 
     #[test]
