@@ -7,7 +7,12 @@ use serde_json::{Value, json};
 use crate::{
     apps, audit, builds, installs, jobs,
     render::{Output, Screen},
-    runners, runs, templates,
+    runners,
+    runs::{
+        self,
+        plans::{DetailsMode, plan_text},
+    },
+    templates,
 };
 
 const ULID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
@@ -211,6 +216,44 @@ fn run_matches_golden_file() {
         ],
     }));
     golden("runs-show.txt", &runs::output::run_text(&run, &screen()));
+}
+
+#[test]
+fn plan_details_match_golden_files() {
+    let unchanged = "x".repeat(120);
+    let attributes: Vec<Value> = (0..14)
+        .map(|n| json!({"path": format!("tags.t{n:02}"), "after": {"value": unchanged}}))
+        .collect();
+    let details: Value = json!({
+        "resources": [
+            {"address": "aws_instance.web", "action": "replace", "attributes": [
+                {"path": "ami", "before": {"value": "ami-1"}, "after": {"value": "ami-2"}, "replaces": true},
+                {"path": "id", "before": {"value": "i-7"}, "after": "known_after_apply"},
+                {"path": "password", "before": "sensitive", "after": "sensitive"}]},
+            {"address": "aws_vpc.main", "action": "create", "attributes": attributes},
+            {"address": "ConfigMap shop/web", "action": "update", "attributes": [
+                {"path": "data[app.conf]", "before": {"value": "a = 1\nb = 2\nc = 3"},
+                 "after": {"value": "a = 1\nb = 5\nc = 3"}}], "omitted": 4},
+            {"address": "aws_eip.old", "action": "delete"}],
+        "outputs": [{"address": "url", "action": "update", "attributes": [
+            {"path": "", "before": {"value": "http://a"}, "after": {"value": "http://b"}}]}],
+        "omitted": 1,
+    });
+    let named =
+        |address: &str| json!({"address": address, "action": "create", "attributes": ["id"]});
+    let summary = json!({"resources": [named("aws_vpc.main"), named("aws_s3_bucket.large")]});
+    let available = read(
+        json!({"plan": digest(7), "state": "available", "digest": digest(8), "salt": digest(9), "details": details}),
+    );
+    let erased = read(json!({"plan": digest(7), "state": "erased", "digest": digest(8)}));
+    for (name, details, mode) in [
+        ("runs-plan-folded.txt", Some(&available), None),
+        ("runs-plan-full.txt", Some(&available), Some(DetailsMode::Full)),
+        ("runs-plan-names.txt", None, Some(DetailsMode::Names)),
+        ("runs-plan-erased.txt", Some(&erased), None),
+    ] {
+        golden(name, &plan_text("network", &summary, details, mode, &screen()));
+    }
 }
 
 #[test]

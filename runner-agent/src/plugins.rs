@@ -16,6 +16,7 @@
 mod action;
 mod cluster;
 mod contract;
+mod details;
 mod dispatch;
 mod external;
 mod git;
@@ -35,8 +36,8 @@ pub(crate) use plans::summary as plan_summary;
 
 pub use cluster::{Allowed as AllowedInKubeconfig, Feature as KubeconfigFeature};
 pub use contract::{
-    Background, Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Rules, Sink,
-    Stream,
+    Background, Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Rules,
+    SaltedDetails, Sink, Stream,
 };
 
 use schemas::manifest::Manifest;

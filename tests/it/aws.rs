@@ -100,8 +100,14 @@ fn a_bucket_and_a_role_are_created_updated_reverted_and_destroyed() {
     server.cli_json(&["installs", "deploy", "notes", "--component", "bucket"]);
     let run = planned(&server);
     assert_eq!(changes(&run), (0, 1, 0), "{run:#}");
-    let shown = stdout_of(server.stead_for_people().args(["runs", "show", "notes", "--plans"]));
-    assert!(shown.contains("aws_s3_bucket.notes (tags"), "{shown}");
+    let show = |details: &[&str]| {
+        let args = [&["runs", "show", "notes", "--plans"][..], details].concat();
+        stdout_of(server.stead_for_people().args(args))
+    };
+    let names = show(&["--details=names"]);
+    assert!(names.contains("aws_s3_bucket.notes (tags"), "{names}");
+    let values = show(&[]);
+    assert!(values.contains("tags.retention_days: \"7\" → \"90\""), "{values}");
     approve(&server);
     assert!(moto.tags(bucket).unwrap().contains("<Value>90</Value>"));
 

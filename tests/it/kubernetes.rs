@@ -94,7 +94,8 @@ fn an_app_on_a_cluster_is_deployed_changed_and_removed() {
     let plan = &step(&run, "page")["plan"];
     assert_eq!((&plan["add"], &plan["change"]), (&Value::from(0), &Value::from(1)), "{run:#}");
     let shown = stdout_of(server.stead_for_people().args(["runs", "show", "acme", "--plans"]));
-    assert!(shown.contains("data[index.html]"), "{shown}");
+    let values = "data[index.html]: \"Deployed by Stead⏎\" → \"Deployed again by Stead⏎\"";
+    assert!(shown.contains(values), "{shown}");
 
     // a repeated deploy has no changes
     server.cli_json(&["installs", "deploy", "acme", "--reason", "again"]);

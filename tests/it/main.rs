@@ -28,6 +28,7 @@ mod kubernetes;
 mod lifecycle;
 mod older_state;
 mod pentest;
+mod plan_details;
 mod plugins;
 #[cfg(feature = "fault-injection")]
 mod rolling;

@@ -53,7 +53,8 @@ pub(crate) async fn report(
     let allowed = execution::check_may_report(&app, &runner, job, body.execution).await;
     anomalies::record_forgery(&app, &runner, (job, body.execution), allowed).await?;
     if let ReportBody::Plan(plan) = &body.body {
-        plan::check(&app, &runner, (job, body.execution), plan).await?;
+        let details = body.details.as_ref();
+        plan::check(&app, &runner, (job, body.execution), (plan, details)).await?;
     }
     if let ReportBody::Finished(finished) = &body.body {
         convert::check_not_ended(finished)?;

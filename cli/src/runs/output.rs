@@ -128,7 +128,7 @@ pub(crate) fn plan(name: &str, summary: &Value, screen: &Screen) -> String {
 }
 
 /// Formats a change as `+ address (attribute, attribute)`.
-fn changed(resource: &Value, screen: &Screen) -> String {
+pub(crate) fn changed(resource: &Value, screen: &Screen) -> String {
     let field = |key: &str| resource.get(key).and_then(Value::as_str);
     let (sign, tone) = match field("action").unwrap_or_default() {
         "create" | "add" => ("+", Tone::Good),

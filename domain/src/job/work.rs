@@ -96,4 +96,28 @@ pub struct PlanReport {
     pub tool: String,
     /// Ed25519 signature of `proof::plan::statement` by the runner's identity key, base64.
     pub signature: String,
+    /// Further parts that a plan digest of version 2 covers. Absent for version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub v2: Option<PlanV2>,
+}
+
+/// Parts that only a plan digest of version 2 covers.
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode, ToSchema,
+)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PlanV2 {
+    /// Salted digest of the details, which the server stores encrypted. Absent without details.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub details: Option<Digest>,
+    /// Digest of the plugin: of its published artifact or its executable. Absent for a plugin that
+    /// is built into the runner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub plugin: Option<Digest>,
+    /// Digest of the executable of the tool. Absent if the plugin is the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub tool: Option<Digest>,
 }

@@ -187,6 +187,9 @@ pub struct StepPlan {
     pub digest: Digest,
     /// Digest of the redacted summary, which is stored as a blob.
     pub summary: Digest,
+    /// Salted digest of the details, which are stored encrypted. Absent without details.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Digest>,
     /// True if the plan has no changes.
     pub noop: bool,
     /// Number of resources to create.

@@ -79,6 +79,7 @@ pub fn plan(n: u8, noop: bool) -> StepPlan {
     StepPlan {
         digest: digest(n),
         summary: digest(n + 100),
+        details: None,
         noop,
         add: u64::from(!noop),
         change: 0,

@@ -15,6 +15,7 @@ mod apply;
 mod cluster;
 mod content;
 mod decide;
+mod details;
 mod effect;
 mod evaluate;
 mod failure;

@@ -171,6 +171,7 @@ fn an_approved_step_waits_for_the_server() {
     let plan = domain::run::StepPlan {
         digest: digest(4),
         summary: digest(5),
+        details: None,
         noop: false,
         add: 1,
         change: 0,
@@ -268,6 +269,7 @@ fn a_plan_waits_for_a_principal() {
     let plan = StepPlan {
         digest: digest(4),
         summary: digest(5),
+        details: None,
         noop: false,
         add: 1,
         change: 0,

@@ -8,11 +8,13 @@ use domain::{
 };
 use schemas::{
     manifest::AcceptedState,
-    runner::{Artifact, Check, FailureReason},
+    runner::{Artifact, Check, FailureReason, PlanV2},
 };
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
+
+pub use schemas::runner::SaltedDetails;
 
 use super::cluster::Allowed;
 use crate::{
@@ -131,6 +133,11 @@ pub trait Sink: Send {
     /// Records a child that leads a process group whose id is `pid`, and the signal that stops the
     /// child.
     fn child(&mut self, pid: u32, stop: Stop) -> io::Result<()>;
+    /// Returns a text without secret values, as the log shows it. `None` if output is withheld, and
+    /// from a sink without redaction.
+    fn redacted(&mut self, _text: &str) -> Option<String> {
+        None
+    }
     /// Reports a plan that is on disk under its digest.
     fn plan(&mut self, plan: PlanRecord) -> io::Result<()>;
     /// Reports the outputs for other components, without the sensitive ones.
@@ -177,6 +184,10 @@ pub struct PlanRecord {
     pub destroy: u64,
     /// Name and version, as in `terraform 1.11.4`.
     pub tool: String,
+    /// Further digests that the plan digest covers.
+    pub v2: PlanV2,
+    /// Redacted details with the digest in `v2`. Absent if the plugin supplies none.
+    pub details: Option<SaltedDetails>,
 }
 
 /// Result of a plugin that could do its work.

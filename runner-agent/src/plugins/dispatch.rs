@@ -9,6 +9,7 @@ use super::{
     action::ActionPlugin,
     cluster::{self, ClusterAccess},
     contract::{JobContext, Outcome, PluginError, Sink, Stream},
+    details,
     external::External,
     git::GitPlugin,
     image, missing_state, plans,
@@ -129,9 +130,11 @@ async fn plan<P: Plugin>(
     let state = plugin.state(work, sink).await?;
     missing_state::check(work, &state)?;
     accept_state(work, &state, sink)?;
-    let planned = plugin.plan(work, sink).await?;
+    let mut planned = plugin.plan(work, sink).await?;
     missing_state::record_first_apply(work, &state)?;
-    let record = plans::store(work, planned, state.clone())?;
+    let details = planned.changes.details.take();
+    let details = details.and_then(|details| details::prepare(details, sink));
+    let record = plans::store(work, planned, details, state.clone())?;
     let line = match record.noop {
         true => format!("no changes: plan {}", record.digest),
         false => format!(

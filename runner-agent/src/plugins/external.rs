@@ -185,9 +185,11 @@ impl Plugin for External {
         let file = work.job.work_dir.join("plan");
         let call = Call::Plan { context: self.context.clone(), plan_file: file.clone() };
         let mut changes: Changes = self.channel.call(call, None, work, sink).await?;
-        // The summary never contains values.
-        changes.details = None;
-        Ok(Planned { file, extra_files: BTreeMap::new(), tool: self.tool(), changes })
+        if self.channel.version() < 2 {
+            changes.details = None;
+        }
+        let (extra_files, tool) = (BTreeMap::new(), self.tool());
+        Ok(Planned { file, extra_files, tool, tool_digest: None, changes })
     }
 
     async fn apply(

@@ -44,12 +44,13 @@ impl<'a> Work<'a> {
             );
             return Err(PluginError::Refused(refusal));
         }
-        let operation = match string_input(&manifest.inputs, "operation") {
-            None | Some("apply") => Operation::Apply,
-            Some("destroy") => Operation::Destroy,
+        let (operation, is_check) = match string_input(&manifest.inputs, "operation") {
+            None | Some("apply") => (Operation::Apply, false),
+            Some("destroy") => (Operation::Destroy, false),
+            Some("check") if manifest.kind == JobKind::Plan => (Operation::Apply, true),
             Some(other) => {
                 return Err(PluginError::Refused(format!(
-                    "cannot run the job: {other:?} is not a valid operation; use apply or destroy"
+                    "cannot run the job: {other:?} is not a valid operation; use apply or destroy, or check for a plan"
                 )));
             }
         };
@@ -78,6 +79,7 @@ impl<'a> Work<'a> {
             name,
             operation,
             present,
+            is_check,
             state,
             root,
             source,

@@ -322,7 +322,14 @@ fn record_end(
     (execution, why): (ExecutionId, &str),
 ) -> anyhow::Result<ClaimStage> {
     let body = ReportBody::Finished(final_report(exit.clone(), why.into(), b""));
-    let mut line = serde_json::to_vec(&Report { execution, seq: 1, body, log_len: 0, end: None })?;
+    let mut line = serde_json::to_vec(&Report {
+        execution,
+        seq: 1,
+        body,
+        log_len: 0,
+        end: None,
+        details: None,
+    })?;
     line.push(b'\n');
     data::replace(&agent.data.job(execution).reports(), &line)?;
     agent.journal.write(JournalEvent::Exited { job, execution, exit: exit.clone() })?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Waiting;
-use crate::moment;
+use crate::{moment, plugin::PlanDetails};
 
 /// Request for an operation on an install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -210,6 +210,43 @@ pub struct Plan {
     /// Digest of the redacted summary, which `GET /v1/blobs/{digest}` returns.
     #[schema(value_type = String)]
     pub summary: Digest,
+    /// True if the plan has details, which `GET /v1/runs/{run}/steps/{step}/plan/details` returns.
+    #[serde(default)]
+    pub has_details: bool,
+}
+
+/// Details of a step's plan. Approvers, auditors and owners can read them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct StepPlanDetails {
+    /// Plan digest, which covers the details.
+    #[schema(value_type = String)]
+    pub plan: Digest,
+    /// State of the details.
+    pub state: DetailsState,
+    /// Salted digest of the details, as `proof::plan::details` defines it. Absent if the plan has
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub digest: Option<Digest>,
+    /// Salt of the digest. Present if the details are available.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub salt: Option<Digest>,
+    /// Details. Present if they are available.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<PlanDetails>,
+}
+
+/// State of the details of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DetailsState {
+    /// The details are available.
+    Available,
+    /// The plugin supplied no details.
+    None,
+    /// The data of the install was erased.
+    Erased,
 }
 
 /// Approval or denial of a plan.

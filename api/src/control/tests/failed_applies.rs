@@ -210,6 +210,7 @@ async fn queued_apply(started: &Started, install: InstallId, name: &'static str)
             let plan = StepPlan {
                 digest: digest.clone(),
                 summary,
+                details: None,
                 noop: false,
                 add: 1,
                 change: 0,

@@ -259,6 +259,7 @@ pub(super) async fn complete_plan(app: &App, run: RunId) {
         destroy: 0,
         tool: "t".into(),
         signature: "s".into(),
+        v2: None,
     };
     complete_job(app, wait_for_step(app, run, StepState::job).await, Report::Plan(plan)).await;
 }

@@ -206,6 +206,7 @@ fn plan(plan: &StepPlan) -> Plan {
         destroy: plan.destroy,
         tool: None,
         summary: plan.summary.clone(),
+        has_details: plan.details.is_some(),
     }
 }
 

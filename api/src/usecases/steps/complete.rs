@@ -134,6 +134,7 @@ async fn record_plan(
     let plan = StepPlan {
         digest: report.digest,
         summary: report.summary,
+        details: report.v2.and_then(|v2| v2.details),
         noop,
         add: report.add,
         change: report.change,

@@ -135,6 +135,7 @@ pub fn plan() -> PlanReport {
         destroy: 0,
         tool: "terraform 1.9.0".into(),
         signature: "c2lnbmF0dXJl".into(),
+        v2: Some(PlanV2 { details: Some(digest(6)), plugin: None, tool: Some(digest(7)) }),
     }
 }
 pub fn state_version() -> crate::state_version::StateVersion {
