@@ -13,7 +13,7 @@ use tests::{
     step, succeeded, terraform_or_skip, until, until_some,
 };
 
-use crate::secrets::{Search, dump, files};
+use crate::secrets::{Search, files};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -5,8 +5,7 @@ use std::{fs, path::PathBuf, process::Command, time::Duration};
 use serde_json::Value;
 use tests::{
     Customer, Runner, Server, call, dump, edge_api, finish, program, stdout_of, step,
-    terraform_or_skip,
-    until, until_some,
+    terraform_or_skip, until, until_some,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
