@@ -27,6 +27,8 @@ pub const CONCURRENCY: usize = 8;
 pub struct Cluster {
     pub client: Client,
     pub manager: String,
+    /// A dry run ignores conflicts. A change never does.
+    pub forces_dry_runs: bool,
 }
 
 /// Reason why a request to the API server failed.
@@ -115,13 +117,13 @@ pub type Response = Result<Value, RequestError>;
 
 impl Cluster {
     /// Creates a client from the job's kubeconfig. Makes no request.
-    pub async fn connect(component: &Component) -> Outcome<Self> {
+    pub async fn connect<S>(component: &Component<S>) -> Outcome<Self> {
         let mut config = kubeconfig::connection(kubeconfig::load()?).await?;
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         config.read_timeout = Some(READ_TIMEOUT);
         let client = Client::try_from(config)
             .map_err(|e| Failure::refused(format!("cannot use the kubeconfig: {}", chain(&e))))?;
-        Ok(Cluster { client, manager: component.manager() })
+        Ok(Cluster { client, manager: component.manager(), forces_dry_runs: false })
     }
 
     /// Returns the identity of the cluster: the UID of its namespace `kube-system`.
@@ -168,6 +170,7 @@ impl Cluster {
     ) -> Response {
         let mut parameters = PatchParams::apply(&self.manager);
         parameters.dry_run = dry_run;
+        parameters.force = dry_run && self.forces_dry_runs;
         let request = Request::new(kind.path(reference.namespace.as_deref()));
         self.send(request.patch(&reference.name, &parameters, &Patch::Apply(object))).await
     }
@@ -221,7 +224,8 @@ impl Cluster {
         self.send(Request::new(kind.path(namespace)).list(&parameters)).await
     }
 
-    async fn send(
+    /// Sends a request.
+    pub async fn send(
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Response {

@@ -40,13 +40,7 @@ pub struct Evaluated {
 /// [`Failure::refused`] with the reason why the object cannot be applied.
 pub async fn evaluate(cluster: &Cluster, subject: &Subject<'_>) -> Outcome<Evaluated> {
     let Subject { kind, reference, object, entry, take_ownership } = *subject;
-    let (live, applied) =
-        tokio::join!(cluster.live(kind, reference), cluster.apply(kind, reference, object, true));
-    let live = live?;
-    let dry_run = match applied {
-        Ok(after) => DryRun::Applied(after),
-        Err(error) => explain(cluster, subject, live.is_some(), error).await?,
-    };
+    let (live, dry_run) = dry_run(cluster, kind, reference, object).await?;
     let candidate = Candidate {
         object: reference,
         live: live.as_ref(),
@@ -56,21 +50,33 @@ pub async fn evaluate(cluster: &Cluster, subject: &Subject<'_>) -> Outcome<Evalu
         take_ownership,
     };
     let decision = decide(&candidate).map_err(Failure::refused)?;
-    let after = match dry_run {
-        DryRun::Applied(after) => Some(after),
-        DryRun::Conflict(_) | DryRun::Immutable(_) | DryRun::Unknown => None,
+    Ok(Evaluated { decision, live, after: dry_run.after() })
+}
+
+/// Reads an object and applies it in a dry run.
+pub async fn dry_run(
+    cluster: &Cluster,
+    kind: &Kind,
+    reference: &ObjectRef,
+    object: &Value,
+) -> Outcome<(Option<Value>, DryRun)> {
+    let (live, applied) =
+        tokio::join!(cluster.live(kind, reference), cluster.apply(kind, reference, object, true));
+    let live = live?;
+    let dry_run = match applied {
+        Ok(after) => DryRun::Applied(after),
+        Err(error) => explain(cluster, (kind, reference, object), live.is_some(), error).await?,
     };
-    Ok(Evaluated { decision, live, after })
+    Ok((live, dry_run))
 }
 
 /// Interprets the error of a dry run.
 async fn explain(
     cluster: &Cluster,
-    subject: &Subject<'_>,
+    (kind, reference, object): (&Kind, &ObjectRef, &Value),
     exists: bool,
     error: RequestError,
 ) -> Outcome<DryRun> {
-    let Subject { kind, reference, object, .. } = *subject;
     let Some(status) = error.status() else { return Err(apply_failure(reference, error)) };
     let conflicts = managed::conflicts(status);
     if !conflicts.is_empty() {
@@ -139,7 +145,7 @@ fn invalid_text(status: &Status) -> Option<String> {
 }
 
 /// Removes the value from a message such as `Invalid value: "x": must be a number`.
-fn without_value(message: &str) -> String {
+pub fn without_value(message: &str) -> String {
     let Some((kind, rest)) = message.split_once(" value: ") else { return message.to_owned() };
     let reason = if let Some(quoted) = rest.strip_prefix('"') {
         let mut escaped = false;

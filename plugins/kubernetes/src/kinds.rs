@@ -35,6 +35,10 @@ impl Kind {
         Kind::core("Secret", "secrets", true)
     }
 
+    pub fn config_map() -> Self {
+        Kind::core("ConfigMap", "configmaps", true)
+    }
+
     pub fn name(&self) -> &str {
         &self.kind
     }
