@@ -89,8 +89,8 @@ pub struct Config {
     /// Digest of the private root certificate that runners pin, as `sha256:…`. `None` if the chain
     /// does not end with a root, or if the Runner API has no certificate.
     pub runner_ca: Option<String>,
-    /// Public key of this server's own plugins, 64 hexadecimal digits, which the enrol command pins.
-    /// Empty until this server has published a plugin with it.
+    /// Public key of this server's own plugins, 64 hexadecimal digits, which the enrol command
+    /// pins. Empty until this server has published a plugin with this key.
     pub plugin_publisher: OnceLock<String>,
     /// Maximum size of an artifact blob in bytes.
     pub max_blob_bytes: u64,

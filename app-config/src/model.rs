@@ -112,7 +112,7 @@ impl AppConfig {
         self.plugins.iter().find(|p| p.name == name)
     }
 
-    /// Types of the components and the sandbox that a plugin must implement.
+    /// Returns the types of the components and the sandbox that a plugin must implement.
     pub fn plugin_types(&self) -> BTreeSet<&str> {
         let sandbox = self.sandbox.iter().map(|sandbox| &sandbox.module);
         let modules = sandbox.chain(self.components.iter().map(|component| &component.module));
@@ -140,7 +140,7 @@ impl AppConfig {
         ))
     }
 
-    /// Finding for the source of a component (or the sandbox) that no build runner can fetch.
+    /// Returns the finding for a component (or the sandbox) whose source no build runner can fetch.
     pub fn invalid_repository(&self, name: &str) -> Option<crate::Diagnostic> {
         let base = self.sandbox.as_ref().filter(|_| name == crate::tree::SANDBOX);
         let (file, module) = match base {
@@ -204,8 +204,8 @@ pub struct Module {
     /// directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_digest: Option<Digest>,
-    /// Source that the build runner fetches from git. Absent in a survey, if the bundle contains the
-    /// directory, and for a type without its plugin.
+    /// Source that the build runner fetches from git. Absent in a survey, if the bundle contains
+    /// the directory, and for a type without its plugin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub git: Option<GitSource>,
     /// Digest over the source, the settings, the named files and the plugin. The value of an input

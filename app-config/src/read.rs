@@ -77,8 +77,8 @@ pub fn survey(app: &Tree, plugins: &[PluginPin]) -> Reading {
     reading
 }
 
-/// Returns the component types of a bundle that need a published plugin. The errors of a bundle are
-/// found when it is read.
+/// Returns the component types of a bundle that need a published plugin. Ignores errors in the
+/// bundle, which [`read_with`] reports.
 pub fn unpinned_plugin_types(bundle: &Tree) -> BTreeSet<String> {
     let pinned = bundle.plugins().unwrap_or_default();
     let config = directory(&bundle.app(), &pinned).config;
@@ -148,7 +148,7 @@ pub fn read_with(
         }
     }
     let Reading { mut config, mut diagnostics, .. } = directory(&bundle.app(), &plugins);
-    // Here all plugins are known.
+    // All plugins are known here, so an unknown kind is an error.
     for finding in diagnostics.iter_mut().filter(|finding| finding.code == "unknown_kind") {
         finding.severity = Severity::Error;
     }

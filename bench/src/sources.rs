@@ -1,9 +1,9 @@
-//! Time to build a component from one directory of a large git repository, compared with clones of
-//! the repository.
+//! Benchmark of a build of one directory of a large git repository, compared with clones of the
+//! repository.
 //!
-//! All of them read the repository from one `git http-backend` on loopback. A build includes its
-//! job: claim, fetch, pack, push and report. Its build runner has no Terraform, so nothing validates
-//! the module.
+//! Builds and clones read the repository from one `git http-backend` on loopback. The time of a
+//! build includes its job: claim, fetch, pack, push and report. The build runner has no Terraform,
+//! so nothing validates the module.
 use std::{
     fmt::Write as _,
     fs,
@@ -26,7 +26,7 @@ const REPOSITORY: &str = "acme/large";
 
 const USAGE: &str = "stead-bench-git [--quick] [--json] [--rounds N]";
 
-/// One way to get the files, with its times and the bytes that the server sent.
+/// Operation that fetches the files, with its durations and the bytes that the server sent.
 struct Way {
     name: &'static str,
     times: Vec<Duration>,
@@ -52,7 +52,7 @@ pub fn main() {
     ];
     for round in 1..=options.rounds {
         eprintln!("round {round} of {}", options.rounds);
-        // The build of an unchanged commit would use the artifact of the last round.
+        // Without a new commit, the build would reuse the artifact of the last round.
         repository.commit("main", &[("d0/main.tf", &format!("# round {round}\n"))]);
         for (number, way) in ways.iter_mut().enumerate() {
             let sent = git.sent_bytes();

@@ -103,8 +103,8 @@ pub(crate) struct Source {
     /// Executable of a plugin that components use as their type; may be repeated
     #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pack::named_path)]
     plugins: Vec<(String, PathBuf)>,
-    /// Download the files that the directory references by https:// URL, at most 1 MiB each, and add
-    /// them to the bundle
+    /// Download the files that the directory references by https:// URL, at most 1 MiB each, and
+    /// add them to the bundle
     #[arg(long)]
     allow_remote: bool,
 }
@@ -154,7 +154,7 @@ pub(crate) async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> 
     }
 }
 
-/// Use of an uploaded directory.
+/// Purpose of an upload.
 enum SendMode {
     Publish {
         /// True to resolve the git references of an unchanged directory again.

@@ -212,7 +212,7 @@ impl Client {
         self.note_position(response).await
     }
 
-    /// Stores bytes at a path that contains their digest. The request can be repeated without a key.
+    /// Stores bytes at a path that contains their digest. The request is idempotent without a key.
     pub async fn store(&self, path: &str, bytes: Bytes) -> Result<(), ClientError> {
         let url = format!("{}{path}", self.server);
         let timeout = TIMEOUT + Duration::from_secs(bytes.len() as u64 / SLOWEST_UPLOAD);

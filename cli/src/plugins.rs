@@ -54,8 +54,8 @@ pub(crate) struct Push {
     /// Key file of the publisher, from `stead plugins keygen`
     #[arg(long, env = "STEAD_PLUGIN_KEY", value_name = "FILE", hide_env_values = true)]
     key: PathBuf,
-    /// Executables of one plugin, one per platform [default platform: that of the executable, else of
-    /// this host]
+    /// Executables of one plugin, one per platform [default platform: that of the executable, else
+    /// of this host]
     #[arg(required = true, value_name = "[OS/ARCH=]PATH", value_parser = pack::executable)]
     executables: Vec<pack::Executable>,
 }
@@ -82,7 +82,7 @@ async fn push(context: &CommandContext, args: Push) -> Result<(), Failure> {
         ))
     })?;
     let packed = pack::pack(&args.executables, &key).await?;
-    // A repeated push repairs missing and damaged blobs of the server.
+    // A repeated push restores missing and corrupt blobs of the server.
     let spinner = context.screen.spinner("uploading");
     for (digest, bytes) in &packed.blobs {
         context.client.store_plugin_blob(&packed.name, digest, bytes.clone()).await?;

@@ -44,14 +44,14 @@ pub enum GitAddressError {
 }
 
 impl GitSource {
-    /// Returns the same reference of the same repository, which resolves to one commit.
+    /// Returns repository and reference. Sources with the same target resolve to the same commit.
     pub fn target(&self) -> (&str, &str) {
         (&self.repo, &self.reference)
     }
 }
 
-/// Returns the URL of a repository. A URL with another scheme or a credential, a local path and an
-/// address that git could read as an option are errors.
+/// Returns the URL of a repository. Rejects other schemes, credentials, local paths, and addresses
+/// that git could parse as an option.
 ///
 /// # Errors
 /// [`GitAddressError::Address`] or [`GitAddressError::Credential`]
@@ -125,8 +125,7 @@ pub fn is_commit(text: &str) -> bool {
     text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Returns an invalid address without user and password, also without those of the short form of
-/// ssh.
+/// Removes user and password from an invalid address, including those of the short form of ssh.
 fn shown(repo: &str) -> String {
     match repo.rsplit_once('@') {
         Some((_, rest)) if !repo.contains("://") => format!("***@{rest}"),
@@ -134,7 +133,7 @@ fn shown(repo: &str) -> String {
     }
 }
 
-/// Replaces user and password in every URL of a text by `***`.
+/// Replaces user and password in every URL of a text with `***`.
 pub fn without_userinfo(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;

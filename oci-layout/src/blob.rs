@@ -46,7 +46,7 @@ impl BlobWriter {
     }
 
     /// Publishes the blob under its digest. The blob is durable before it gets its name. Replaces
-    /// an existing blob, because that one may be damaged.
+    /// an existing blob, because that one may be corrupt.
     ///
     /// # Errors
     /// [`LayoutError::WrongDigest`] for a digest other than `expected`, or an I/O error.

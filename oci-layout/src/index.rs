@@ -24,8 +24,8 @@ impl PlatformIndex {
     /// Parses the bytes of an index.
     ///
     /// # Errors
-    /// The bytes are not an image index, or a manifest has no platform, a platform twice, or a
-    /// digest that cannot be verified.
+    /// Fails if the bytes are not an image index, if a manifest has no platform or an unsupported
+    /// digest, or if two manifests have the same platform.
     pub fn parse(bytes: &[u8]) -> Result<PlatformIndex, ManifestError> {
         let index: ImageIndex =
             serde_json::from_slice(bytes).map_err(|error| ManifestError::new(error.to_string()))?;
@@ -33,7 +33,7 @@ impl PlatformIndex {
             let version = index.schema_version();
             return Err(ManifestError::new(format!("schema version {version} is not supported")));
         }
-        // A manifest must not be read as an empty index.
+        // Without this check, an image manifest would parse as an empty index.
         if index.media_type() != &Some(MediaType::ImageIndex) {
             return Err(ManifestError::new(format!(
                 "its media type is not {}",
@@ -58,10 +58,10 @@ impl PlatformIndex {
         Ok(PlatformIndex { artifact_type: artifact_type.unwrap_or_default(), manifests })
     }
 
-    /// Serializes the index. Equal indexes give equal bytes.
+    /// Serializes the index. Equal indexes have equal bytes.
     ///
     /// # Errors
-    /// A platform has not the form `os/architecture`.
+    /// Fails if a platform does not have the form `os/architecture`.
     pub fn to_bytes(&self) -> Result<Vec<u8>, ManifestError> {
         let descriptors: Result<Vec<Descriptor>, ManifestError> =
             self.manifests.iter().map(|(platform, blob)| descriptor(platform, blob)).collect();
@@ -77,7 +77,7 @@ impl PlatformIndex {
         bytes.map_err(|error| ManifestError::new(error.to_string()))
     }
 
-    /// Returns the artifact type, empty if there is none.
+    /// Returns the artifact type. Empty if the index has none.
     pub fn artifact_type(&self) -> &str {
         &self.artifact_type
     }

@@ -1,14 +1,14 @@
 //! Data directory: the files of the runner, readable by its owner only.
 //!
 //! ```text
-//! runner.json        identity, server, log                          keys/identity[.next] keys/sealing
-//! server-keys.json   trusted keys of the server                     checkpoint   newest verified head
-//! journal.ndjson     claims, starts, results, refusals              disabled     disable file
-//! agent.json         process of the running agent                   disabled.reserve  blocks for that file
-//! budgets.json       disk budgets                                   policy.json  choice of the policy
-//! plugin-publishers.json  keys of trusted publishers of plugins
-//! journal.head       signed head of the journal                     evidence/    heads of rejected logs
-//! jobs/<execution>/  manifest.json grant.json log.ndjson reports.ndjson cancel.json work/
+//! runner.json        identity, server, log                          keys/identity[.next]
+//! keys/sealing server-keys.json   trusted keys of the server                     checkpoint
+//! newest verified head journal.ndjson     claims, starts, results, refusals              disabled
+//! disable file agent.json         process of the running agent                   disabled.reserve
+//! blocks for that file budgets.json       disk budgets
+//! policy.json  choice of the policy plugin-publishers.json  keys of trusted plugin publishers
+//! journal.head       signed head of the journal                     evidence/    heads of rejected
+//! logs jobs/<execution>/  manifest.json grant.json log.ndjson reports.ndjson cancel.json work/
 //! state/ plans/ artifacts/                                          data of the install
 //! ```
 mod files;

@@ -1,20 +1,19 @@
 //! Policy of the customer: limits the jobs of this runner, whatever the server signs.
 //!
 //! ```toml
-//! version = 1
-//! kinds = ["plan", "apply"]                # absent: every kind
-//! plugins = ["terraform_module"]           # names; `*` at the end matches any suffix
-//! plugin_publishers = ["9c41…"]             # keys whose published plugins may run, in addition to those of the enrolment
-//! actions = ["backup@sha256:4f…", "report-*"]   # with a digest: exactly what `stead-runner approvals` showed, with all inputs
-//! repositories = ["acme/*"]                # where artifacts may come from
-//! roles = ["arn:aws:iam::123456789012:role/stead-*"]
-//! env = ["LOG_LEVEL", "TF_VAR_*"]          # absent: every variable that the vendor may set
-//! pass_env = ["AWS_REGION"]                # of the runner's environment, handed to the child, redacted
-//! require_approval = ["apply"]             # waits for `stead-runner approve` on this host
-//! approval_timeout = "30m"                 # absent: 30m; and never longer than half of the job's duration
-//! max_grace = "10m"                        # absent: 10m; longest time from the stop signal to SIGKILL
-//! max_duration = "24h"                     # absent: 24h; longest duration of a job
-//! veto_command = ["/etc/stead/veto"]       # reads the manifest; any exit code other than 0 refuses the job
+//! version = 1 kinds = ["plan", "apply"]                # absent: every kind plugins =
+//! ["terraform_module"]           # names; `*` at the end matches any suffix plugin_publishers =
+//! ["9c41…"]             # keys of trusted publishers, in addition to the recorded keys actions =
+//! ["backup@sha256:4f…", "report-*"]   # with a digest: exactly what `stead-runner approvals`
+//! showed, with all inputs repositories = ["acme/*"]                # where artifacts may come from
+//! roles = ["arn:aws:iam::123456789012:role/stead-*"] env = ["LOG_LEVEL", "TF_VAR_*"]          #
+//! absent: every variable that the vendor may set pass_env = ["AWS_REGION"]                # of the
+//! runner's environment, handed to the child, redacted require_approval = ["apply"]             #
+//! waits for `stead-runner approve` on this host approval_timeout = "30m"                 # absent:
+//! 30m; and never longer than half of the job's duration max_grace = "10m"                        #
+//! absent: 10m; longest time from the stop signal to SIGKILL max_duration = "24h"
+//! # absent: 24h; longest duration of a job veto_command = ["/etc/stead/veto"]       # reads the
+//! manifest; any exit code other than 0 refuses the job
 //!
 //! [[windows]]                              # outside of all windows for its kind, a job is refused
 //! kinds = ["apply"]

@@ -96,7 +96,7 @@ pub struct PluginRef {
     /// Name of the plugin: `terraform_module` or `action` for a built-in plugin, otherwise the name
     /// of an executable plugin.
     pub name: String,
-    /// Version of the plugin contract, or of a plugin that the config version pins.
+    /// Version of the plugin protocol, or of a plugin that the config version pins.
     pub version: String,
     /// SHA-256 of an executable in the plugin directory of the runner. Absent for a built-in plugin
     /// and for a published one.

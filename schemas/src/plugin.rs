@@ -1,9 +1,11 @@
-//! Contract between a runner and a plugin executable: one JSON object per line, in both directions.
+//! Protocol between a runner and a plugin executable: one JSON object per line, in both directions.
 //!
-//! `docs/plugins.md` specifies the contract. Both sides can use these types: the runner writes
-//! [`Request`] and reads [`Message`], and a plugin in Rust reads [`Request`] and writes [`Message`].
-//! Both ignore unknown members.
+//! `docs/plugins.md` specifies the protocol. Both sides can use these types: the runner writes
+//! [`Request`] and reads [`Message`], and a plugin in Rust reads [`Request`] and writes
+//! [`Message`]. Both ignore unknown members.
 pub mod artifact;
+pub mod details;
+pub mod details_text;
 
 use std::path::PathBuf;
 
@@ -11,13 +13,16 @@ use domain::digest::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::Digest as _;
+use utoipa::ToSchema;
 
-/// Versions of the contract that this crate describes, in ascending order.
+pub use self::details::{AttributeDetails, DetailValue, PlanDetails, ResourceDetails};
+
+/// Protocol versions that these types implement, in ascending order.
 pub const PROTOCOLS: [u32; 2] = [1, 2];
 /// Maximum length of a message in bytes, including its newline.
 pub const MESSAGE_LIMIT: usize = 1 << 20;
-/// Maximum size of a file that replaces a part of a message, in bytes. The server accepts reports of at
-/// most 8 MiB, which also contain what the runner adds.
+/// Maximum size of a file that replaces a part of a message, in bytes. The server accepts reports
+/// of at most 8 MiB, which also contain data of the runner.
 pub const FILE_LIMIT: u64 = 7 << 20;
 
 /// Returns the highest version that both sides support.
@@ -88,7 +93,7 @@ pub enum Call {
     },
     /// Returns [`OutputValues`].
     Outputs(CallContext),
-    /// Stops an open call. Has no response of its own.
+    /// Stops an open call. Has no response.
     Cancel {
         /// Id of the open call.
         of: u64,
@@ -210,10 +215,10 @@ pub enum FileError {
     Json(serde_json::Error),
 }
 
-/// Identity of one state: its lineage and serial. Without a lineage, there is no state.
+/// Identity of one state: its lineage and serial. A component without a state has no lineage.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateMark {
-    /// Random text, which the first apply creates.
+    /// Random string that the first apply creates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<String>,
     /// Number that increases with each change.
@@ -247,7 +252,7 @@ pub enum Message {
     },
     /// Line for the job's log.
     Log {
-        /// Text of the line. A text with several lines becomes several lines.
+        /// Text of the line. A newline in the text starts another line of the log.
         line: String,
     },
     /// Start of a phase.
@@ -278,7 +283,7 @@ pub enum ErrorCode {
 /// Result of `describe`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Described {
-    /// Version of the contract for all further messages of this process.
+    /// Protocol version of all further messages of this process.
     pub protocol: u32,
     /// Component type.
     pub name: String,
@@ -295,14 +300,14 @@ pub struct Preflight {
     pub checks: Vec<PreflightCheck>,
 }
 
-/// One check of a preflight.
+/// Check of a preflight.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PreflightCheck {
-    /// Subject of the check, as in `helm version`.
+    /// Subject of the check, such as `helm version`.
     pub check: String,
     /// Result of the check.
     pub status: CheckStatus,
-    /// Explanation for users. A failed check says what to do.
+    /// Explanation for users. The message of a failed check includes the remedy.
     #[serde(default)]
     pub message: String,
 }
@@ -319,10 +324,10 @@ pub enum CheckStatus {
     Deferred,
 }
 
-/// Result of `plan`: the planned changes, without any value.
+/// Result of `plan`: the planned changes. Only `details` contains values.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Changes {
-    /// The plan has no changes.
+    /// True if the plan has no changes.
     pub noop: bool,
     /// Number of resources to create. A replacement counts here and in `destroy`.
     pub add: u64,
@@ -336,6 +341,9 @@ pub struct Changes {
     /// Changes of the outputs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<OutputChange>,
+    /// Values of the changes. The summary of a plan never contains them. From version 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<PlanDetails>,
 }
 
 /// Planned change of one resource.
@@ -360,7 +368,7 @@ pub struct OutputChange {
 }
 
 /// Planned action on a resource or an output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Creates it.
@@ -380,7 +388,7 @@ pub enum Action {
 /// Result of `outputs`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutputValues {
-    /// Values by name, without sensitive ones.
+    /// Values by name, except sensitive ones.
     #[serde(default)]
     pub outputs: Map<String, Value>,
     /// Names of sensitive outputs, whose values the plugin does not send.

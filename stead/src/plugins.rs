@@ -18,12 +18,12 @@ use ed25519_dalek::SigningKey;
 use event_log::Meta;
 use tracing::{info, warn};
 
-/// Start of the name of every plugin executable.
+/// Prefix of the name of every plugin executable.
 const PREFIX: &str = "stead-plugin-";
 
-/// Publishes the installed plugins with the key of this server, which the first start with an installed
-/// plugin creates. If one of them is published, the enrol command pins the key. An error concerns one
-/// plugin, and the server starts without it.
+/// Publishes the installed plugins, signed with the key of this server. The first start with an
+/// installed plugin creates the key. The enrol command pins the key if this server has published a
+/// plugin with it. If the publication of a plugin fails, the server starts without that plugin.
 pub(crate) async fn publish_installed(app: &App, data: &Path) {
     let installed = installed();
     if installed.is_empty() {
@@ -82,8 +82,8 @@ fn published_version(version: &str, content: &Digest) -> String {
     format!("{version}+{}", &content.to_string()["sha256:".len()..][..8])
 }
 
-/// Returns the installed executables by plugin: `libexec/stead-plugin-<name>`, and further platforms
-/// in directories below.
+/// Returns the installed executables by plugin: `libexec/stead-plugin-<name>`, and executables for
+/// other platforms in subdirectories.
 fn installed() -> BTreeMap<String, Vec<Executable>> {
     let program = std::env::current_exe().and_then(fs::canonicalize).ok();
     let Some(dir) = program.as_deref().and_then(Path::parent) else { return BTreeMap::new() };

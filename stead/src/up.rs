@@ -37,7 +37,13 @@ pub(crate) struct Up {
     no_build_runner: bool,
     /// Public key of a publisher whose plugins the build runner executes, in addition to the plugins
     /// that are installed with stead; may be repeated
-    #[arg(long, value_name = "KEY", value_parser = publisher)]
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "STEAD_PLUGIN_PUBLISHER",
+        value_delimiter = ',',
+        value_parser = publisher
+    )]
     plugin_publisher: Vec<String>,
 }
 

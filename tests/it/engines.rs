@@ -1,5 +1,5 @@
-//! Tests that the engines of `scripts/test-tools` are real: a cluster runs pods, a registry stores
-//! blobs, and Helm renders and installs charts.
+//! Tests of the engines of `scripts/test-tools`: a cluster runs pods, a registry stores blobs, and
+//! Helm renders and installs charts.
 use std::{fs, path::Path, process::Command};
 
 use serde_json::Value;

@@ -1,5 +1,5 @@
 //! Tests components from git repositories: the build runner resolves each branch and tag once per
-//! version, and fetches what a component needs.
+//! version, and fetches the files that a component needs.
 use std::{
     collections::BTreeMap,
     fs,
@@ -134,7 +134,7 @@ fn a_branch_a_tag_and_a_commit_of_one_repository_are_built() {
         assert_eq!(files.keys().collect::<Vec<_>>(), [file], "{name}");
         assert!(files[file].contains(text), "{name}: {files:?}");
     }
-    // Each reference is resolved once, also if several components use it.
+    // The build runner resolves each reference once, even if several components use it.
     assert_eq!(events(&server, "app.source_resolved").len(), 4);
     let version = version(&server);
     assert_eq!(version["state"], "resolved", "{version:#}");

@@ -14,7 +14,8 @@ use tests::{
 };
 use ulid::Ulid;
 
-/// Kubeconfig of the test cluster. Without it, the test prints a note and passes; in CI it fails.
+/// Returns the kubeconfig of the test cluster. Without it, the test prints a note and passes; in CI
+/// it fails.
 fn kubeconfig_or_skip() -> Option<PathBuf> {
     let kubeconfig = std::env::var_os("STEAD_TEST_KUBECONFIG").map(PathBuf::from);
     if kubeconfig.is_none() {
@@ -85,7 +86,7 @@ fn an_app_on_a_cluster_is_deployed_changed_and_removed() {
     let address = get(&["service", "web", "--output", "jsonpath={.spec.clusterIP}"]);
     assert_eq!(web["outputs"]["address"], Value::String(address), "{install:#}");
 
-    // when a second version has another text, the page and the pods that show it change
+    // when version 2 changes the text, the page and the pods that show it change
     sync(kubernetes_app_v2(server.dir()));
     server.cli_json(&["installs", "upgrade", "acme", "--to", "2", "--reason", "version 2"]);
     let run = succeeded(&server, "acme");
@@ -100,7 +101,7 @@ fn an_app_on_a_cluster_is_deployed_changed_and_removed() {
     let run = succeeded(&server, "acme");
     assert_eq!(step(&run, "web")["plan"]["noop"], true, "{run:#}");
 
-    // the teardown removes what the app created, and the namespace with it
+    // the deprovision removes all objects that the app created, including the namespace
     server.cli_json(&["installs", "deprovision", "acme", "--reason", "the end"]);
     succeeded(&server, "acme");
     assert_eq!(get(&["namespace", &namespace, "--ignore-not-found", "--output", "name"]), "");

@@ -1,5 +1,5 @@
-//! Tests published plugins: a runner learns a component type from its vendor's server, if its
-//! customer trusts the publisher.
+//! Tests published plugins: a runner pulls the plugin of a component type from the vendor's server
+//! if the customer trusts its publisher.
 use std::{fs, path::Path, process::Command, time::Duration};
 
 use serde_json::Value;
@@ -72,7 +72,7 @@ fn append_to_policy(runner: &Runner, line: &str) {
 
 #[test]
 fn a_runner_learns_a_plugin_whose_publisher_its_customer_trusts() {
-    // given a published plugin, an app that uses it, and a runner that has never seen it
+    // given a published plugin, an app that uses it, and a runner without the plugin
     let publisher = publisher();
     let (server, key) = (server(&publisher), &publisher.key);
     let pushed = push(&server, &publisher.file, "stead-plugin-files");
@@ -112,7 +112,7 @@ fn a_runner_learns_a_plugin_whose_publisher_its_customer_trusts() {
 
 #[test]
 fn damaged_bytes_of_a_plugin_never_run() {
-    // given a plugin of version 1 of the contract, and a runner that trusts its publisher
+    // given a plugin of protocol version 1, and a runner that trusts its publisher
     let publisher = publisher();
     let (server, key) = (server(&publisher), &publisher.key);
     push(&server, &publisher.file, "frozen-plugin-v1");
@@ -176,7 +176,7 @@ fn the_server_publishes_the_plugins_that_are_installed_with_it() {
     let created = server.cli_json(&create);
     let pin = format!(" --plugin-publisher {}", versions[0]["publisher"].as_str().unwrap());
     assert!(created["enrolment"]["command"].as_str().unwrap().contains(&pin), "{created:#}");
-    // A further start publishes nothing.
+    // A restart publishes nothing.
     server.stop();
     server.restart();
     assert_eq!(server.cli_json(&["plugins", "show", "files"]), shown);

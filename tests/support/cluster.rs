@@ -55,7 +55,7 @@ impl Cluster {
         command
     }
 
-    /// Creates a namespace, which is deleted with the returned value.
+    /// Creates a namespace. The drop of the returned value deletes it.
     #[track_caller]
     pub fn namespace(&self) -> ClusterNamespace<'_> {
         let name = format!("test-{}", Ulid::new().to_string().to_lowercase());
@@ -82,7 +82,7 @@ impl ClusterNamespace<'_> {
         command
     }
 
-    /// Applies a manifest on the server's side.
+    /// Applies a manifest with server-side apply.
     #[track_caller]
     pub fn apply(&self, manifest: &str) {
         let mut child = self

@@ -145,7 +145,7 @@ fn run(dir: &Path, args: &[&str]) -> String {
     stdout_of(&mut command)
 }
 
-/// Answers one request and closes the connection. Returns the length of the response.
+/// Responds to one request and closes the connection. Returns the length of the response.
 fn serve(
     stream: TcpStream,
     root: &Path,

@@ -45,7 +45,7 @@ impl Server {
         Server::start(directory(), None, runner, more)
     }
 
-    /// Starts `stead up` from another directory, without a build runner.
+    /// Starts `stead up` with another program file, without a build runner.
     pub fn up_from(stead: &Path) -> Server {
         let program = (PROGRAM.to_string(), stead.display().to_string());
         let more = ["--no-build-runner"];

@@ -29,9 +29,9 @@ need() {
   took "$started" "installed ${missing[*]}"
 }
 
-# Download packages of any Debian suite without a change to the configuration and the lists of this machine:
-# private_apt DIR SUITE [KIND] creates the state below DIR, then `debian DIR ARGUMENT...` calls apt-get with it.
-# KIND is deb-src for source packages also.
+# Download packages of any Debian suite without changes to the APT configuration and lists of this machine.
+# private_apt DIR SUITE [KIND] creates the state below DIR. Then `debian DIR ARGUMENT...` calls apt-get with that state.
+# KIND deb-src also enables source packages.
 private_apt() {
   local state=$1 suite=$2 archive keyring=/usr/share/keyrings/debian-archive-keyring.gpg
   [ -e $keyring ] || fail "cannot verify packages: $keyring is missing; run: apt-get install debian-archive-keyring"

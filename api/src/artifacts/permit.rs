@@ -53,7 +53,7 @@ impl Permit {
             .map(|artifact| &artifact.digest)
     }
 
-    /// Index of the job's plugin, if the plugin is in this repository.
+    /// Returns the digest of the index of the job's plugin, if the plugin is in this repository.
     pub(super) fn plugin(&self, repository: &Repository) -> Option<&Digest> {
         let artifact = self.manifest.plugin.artifact.as_ref()?;
         (artifact.repository == repository.to_string()).then_some(&artifact.digest)

@@ -24,8 +24,8 @@ pub(super) async fn base(_: Permit) -> Json<Value> {
     Json(json!({}))
 }
 
-/// Returns an image manifest that the job's manifest references, or the index of its plugin. HEAD also finds manifests in the
-/// repository to which a build job may push.
+/// Returns an image manifest that the job's manifest references, or the index of its plugin. HEAD
+/// also finds manifests in the repository to which a build job may push.
 pub(super) async fn manifest(
     State(app): State<App>,
     permit: Permit,

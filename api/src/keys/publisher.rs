@@ -8,7 +8,7 @@ use super::{KeyError, store};
 
 const FILE: &str = "plugins.key";
 
-/// Reads the key of a directory. Creates a key if there is none.
+/// Reads the key in a directory. Creates the key if the directory has none.
 ///
 /// # Errors
 /// [`KeyError`].

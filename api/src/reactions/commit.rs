@@ -365,7 +365,7 @@ async fn give_up(
         {
             builds::give_up(app, guard, build, &problem.detail).await
         }
-        // Without an end of its sources, the version would resolve forever.
+        // Otherwise the version would remain in the state `resolving`.
         ReactionCommit::ResolveSources(of, version) => {
             sources::give_up(app, guard, of, version, &problem.detail).await
         }

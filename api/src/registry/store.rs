@@ -131,7 +131,7 @@ impl Registry {
     /// Reads an index of a plugin. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// A file operation failed, or the content is damaged or not an index.
+    /// A file operation failed, or the content is corrupt or not an index.
     pub async fn platform_index(
         &self,
         repository: &Repository,
@@ -148,7 +148,7 @@ impl Registry {
     /// not exist or is larger.
     ///
     /// # Errors
-    /// A file operation failed, or the content is damaged.
+    /// A file operation failed, or the content is corrupt.
     pub async fn small_blob(
         &self,
         repository: &Repository,

@@ -2,8 +2,7 @@
 //!
 //! A fingerprint covers the module with its settings, and the environment of the runner. It also
 //! covers the commit of a git source, and the inputs and stack outputs that the module or this
-//! environment reads. It does not cover
-//! the outputs of other components.
+//! environment reads. It does not cover the outputs of other components.
 use std::collections::{BTreeMap, BTreeSet};
 
 use app_config::{

@@ -16,8 +16,8 @@ use crate::{
     state::App,
 };
 
-/// Returns true if the runner may run the job: builds and resolutions on build runners, steps on runners of their
-/// install.
+/// Returns true if the runner may run the job: builds and resolutions on build runners, steps on
+/// runners of their install.
 pub(super) fn may_run(runner: &RunnerCaller, job: &Job) -> bool {
     job.work.as_ref().is_some_and(|work| match work.origin {
         Origin::Build { .. } | Origin::Source { .. } => runner.mode == RunnerMode::Build,

@@ -17,7 +17,7 @@ use crate::{
     state::App,
 };
 
-/// Maximum number of earlier versions whose builds are compared with a build.
+/// Maximum number of earlier versions to search for a build with the same source.
 const MAX_EARLIER: usize = 20;
 
 /// Queues the job that builds the artifact. A build from git waits until its reference is resolved,
@@ -75,7 +75,7 @@ async fn queue_job(app: &App, unit: &mut UnitOfWork, build: BuildId) -> Result<(
                 unit.handle::<Build>(build, BuildCommand::Fail { reason, detail }).await?;
                 return Ok(());
             }
-            // The version is published in the commit that requests the build, or in a later one.
+            // The log commit that requests the build publishes the version, or a later one does.
             Some(Resolution::Pending | Resolution::Queued { .. }) | None => return Ok(()),
         },
     };

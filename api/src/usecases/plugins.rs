@@ -1,4 +1,4 @@
-//! Publication of plugins, and the choice of plugins for a config version.
+//! Publication of plugins, and the selection of plugins for a config version.
 use std::collections::BTreeSet;
 
 use axum::body::Body;
@@ -25,7 +25,7 @@ use crate::{
 /// Maximum number of platforms of a plugin.
 const MAX_PLATFORMS: usize = 16;
 
-/// Parses the name of a plugin. Returns its repository.
+/// Validates the name of a plugin and returns its repository.
 pub(crate) fn repository(name: &str) -> Result<Repository, Problem> {
     if !domain::name::is_valid(name) || ["terraform_module", "action"].contains(&name) {
         let detail = format!(
@@ -38,7 +38,7 @@ pub(crate) fn repository(name: &str) -> Result<Repository, Problem> {
     artifact::repository(name).parse().map_err(Problem::internal)
 }
 
-/// Publishes the artifact with this index, which must be stored, as a version of a plugin.
+/// Publishes a stored artifact as a version of a plugin. `digest` is the digest of its index.
 pub(crate) async fn publish(
     app: &App,
     call: &Call,
@@ -61,8 +61,8 @@ pub(crate) async fn publish(
         .await
 }
 
-/// Stores the blobs of a plugin and publishes its artifact, given by the digest of the index and the
-/// public key of the publisher. Returns false if the artifact was published before.
+/// Stores the blobs of a plugin and publishes its artifact, given by the digest of the index and
+/// the public key of the publisher. Returns false if the artifact was published before.
 ///
 /// # Errors
 /// A blob cannot be stored, or the artifact is not valid.
@@ -75,7 +75,7 @@ pub async fn publish_packed(
 ) -> Result<bool, Problem> {
     let repository = repository(name)?;
     for (digest, bytes) in blobs {
-        // A blob of an earlier start may be missing.
+        // Skips stored blobs. After an interrupted start, some may be missing.
         if app.registry.size(&repository, &digest).await == Some(bytes.len() as u64) {
             continue;
         }
@@ -87,7 +87,7 @@ pub async fn publish_packed(
     Ok(publish(app, call, name, digest, publisher).await?.events > 0)
 }
 
-/// Verifies a stored artifact: its types, that it is complete, and each signed statement.
+/// Verifies the types, the completeness and the signed statements of a stored artifact.
 async fn verified(
     app: &App,
     name: &str,
@@ -175,9 +175,9 @@ fn unreadable(error: ArtifactError) -> Problem {
     }
 }
 
-/// Returns the plugins for these component types. If the newest version of the app has the same
-/// bundle, it keeps its plugins, except those whose last version has another publisher: the former
-/// key may be lost. Otherwise each type uses the version that was published last.
+/// Selects the plugins for these component types. If the newest version of the app has the same
+/// bundle, it keeps each plugin whose publisher is unchanged. After a change of the publisher, the
+/// former key may be lost. All other types use the newest version of their plugin.
 pub(crate) async fn resolve(
     app: &App,
     app_name: &str,
@@ -194,7 +194,7 @@ pub(crate) async fn resolve(
     };
     let same = state.latest().filter(|latest| latest.bundle == *bundle);
     let mut pins = Vec::new();
-    // Other names have no plugin, and the log may not be able to store them.
+    // Skips invalid names: they have no plugin, and the log may not be able to store them.
     for name in types.into_iter().filter(|name| domain::name::is_valid(name)) {
         let known = same.and_then(|latest| latest.plugins.iter().find(|pin| pin.name == name));
         let newest = app.engine.load::<Plugin>(&name).await?.newest().map(PluginVersion::pin);
@@ -203,8 +203,8 @@ pub(crate) async fn resolve(
     Ok(pins)
 }
 
-/// Returns the plugin that a config version uses: the one of the version with the same bundle, unless
-/// the publisher changed.
+/// Returns the pin of the version with the same bundle, unless the publisher changed. Otherwise
+/// returns the newest version.
 fn chosen(known: Option<&PinnedPlugin>, newest: Option<PinnedPlugin>) -> Option<PinnedPlugin> {
     let changed = |pin: &PinnedPlugin| {
         newest.as_ref().is_some_and(|newest| newest.publisher != pin.publisher)

@@ -36,8 +36,8 @@ fn is_yaml(path: &str) -> bool {
     path.ends_with(".yaml") || path.ends_with(".yml")
 }
 
-/// Returns paths in the text of a file that lead out of `directory`. Other text may look like such
-/// a path. It has no effect unless a file has that path.
+/// Returns the paths in a file that point outside `directory`. Other text can resemble such a path,
+/// and has no effect unless a file has that path.
 fn named(text: &str, directory: &str) -> Vec<String> {
     let words = text.split([' ', '\t', '\r', '\n', ',', '[', ']', '"', '\'']);
     let away = words.filter(|word| word.starts_with("../") || word.starts_with("./.."));

@@ -38,9 +38,9 @@ pub fn read(section: &Section<'_>, kind: String) -> Module {
     }
 }
 
-/// YAML files of a kustomization in the app directory, with their paths in the component's source.
-/// A file elsewhere in the app directory has no such path. The reads of all of them count like those
-/// of a manifest. The files of a kustomization in another repository are not read.
+/// Returns the YAML files of a kustomization in the app directory, with their paths in the
+/// component's source. A file outside that source has no path. Their template reads count like
+/// those of a manifest. Does not read a kustomization in another repository.
 fn kustomized(
     section: &Section<'_>,
     source: Option<&Source>,

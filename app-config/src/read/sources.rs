@@ -79,8 +79,8 @@ fn attach_module(
     let source = bundle.source(name);
     let is_deployable =
         module.kind == TERRAFORM_MODULE || plugins.iter().any(|p| p.name == module.kind);
-    // A part that cannot be deployed needs no module. Its deploy is rejected before the module is
-    // read, so nothing fetches it.
+    // A part that cannot be deployed needs no module. The server rejects its deploy before it reads
+    // the module, so nothing fetches the module.
     if source.is_empty() && is_deployable {
         module.git = module.source.as_ref().and_then(Source::git);
     }
@@ -114,7 +114,7 @@ fn attach_module(
     module.digest = Some(sha256(content.to_string().as_bytes()));
 }
 
-/// Finding for a source that no build runner can fetch.
+/// Returns the finding for a source that no build runner can fetch.
 pub fn invalid_repository(
     config: &AppConfig,
     name: &str,

@@ -116,7 +116,7 @@ fn run(bytes: &[u8]) {
     assert!(took < TIMEOUT, "{took:?}");
 }
 
-/// Processor time of this thread. Other programs on the machine do not increase it.
+/// Returns the CPU time of this thread. Other programs on the machine do not increase it.
 fn processor_time() -> Duration {
     let times = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(times.split(' ').next().unwrap().parse().unwrap())

@@ -94,8 +94,8 @@ fn invalid_name(name: &str) -> Option<Diagnostic> {
 }
 
 /// Findings for modules in the repositories of `--source`: missing directories, and errors in the
-/// modules. The survey of the app directory checks its own modules. Of repositories without `--source`,
-/// only the address is checked.
+/// modules. The survey of the app directory checks its own modules. For repositories without
+/// `--source`, this function checks only the address.
 fn missing_modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
     let config = &reading.config;
     let (mut findings, mut sources) = (Vec::new(), BTreeMap::new());

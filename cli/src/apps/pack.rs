@@ -47,7 +47,7 @@ pub(crate) async fn pack(
     if source.allow_remote && remote::fetch_all(&reading.remotes, &mut app).await? {
         reading = survey(&app, &pins);
     }
-    // The server resolves published plugins. Here they only take part in the checks.
+    // The server resolves published plugins. The client uses them only for its checks.
     let is_pinned = |name: &str| pins.iter().any(|pin| pin.name == name);
     let mut available = Vec::new();
     if reading.config.plugin_types().into_iter().any(|kind| !is_pinned(kind)) {
@@ -169,7 +169,8 @@ pub(crate) fn is_here(source: &Source, module: &model::Source) -> bool {
     repository_path(source, module).is_some_and(|top| top.join(&module.directory).is_dir())
 }
 
-/// Error for the first `--source` that no component uses. Its components would be built from git.
+/// Returns an error for the first `--source` that no component uses. Without this check, the build
+/// runner would fetch these components from git.
 pub(crate) fn unused_source(source: &Source, config: &app_config::AppConfig) -> Option<String> {
     let modules = config.sources();
     let used: Vec<usize> =
@@ -195,7 +196,7 @@ pub(crate) fn unused_source(source: &Source, config: &app_config::AppConfig) -> 
     ))
 }
 
-/// Repository and branch of a module, in the form of `--source`.
+/// Returns the repository and branch of a module, in the form of `--source`.
 fn written(module: &model::Source) -> String {
     let repo = domain::git::without_userinfo(&module.repo);
     match &module.branch {
@@ -204,7 +205,7 @@ fn written(module: &model::Source) -> String {
     }
 }
 
-/// Local path of the repository of a module, if the command line contains one.
+/// Returns the local path of the repository of a module, if the command line contains one.
 pub(crate) fn repository_path(source: &Source, module: &model::Source) -> Option<PathBuf> {
     if module.repo == "." {
         return Some(source.dir.clone());
@@ -213,7 +214,8 @@ pub(crate) fn repository_path(source: &Source, module: &model::Source) -> Option
     source.repos.get(index).map(|(_, path)| path.clone())
 }
 
-/// Index of the `--source` for a module. One for the module's branch takes precedence.
+/// Returns the index of the `--source` for a module. A `--source` with the module's branch takes
+/// precedence.
 fn local_repository(repos: &[(String, PathBuf)], module: &model::Source) -> Option<usize> {
     let of = |branch: Option<&str>| {
         let is_named = |(named, _): &(String, PathBuf)| {
@@ -226,7 +228,7 @@ fn local_repository(repos: &[(String, PathBuf)], module: &model::Source) -> Opti
     of_branch.or_else(|| of(None))
 }
 
-/// Splits `REPO@REF`. The `@` of a user, as in `git@host:path`, separates no branch.
+/// Splits `REPO@REF`. The `@` after a user, as in `git@host:path`, is part of the repository.
 fn repository_and_branch(named: &str) -> (&str, Option<&str>) {
     let start = named.rfind("://").map_or(0, |at| at + 3);
     let path = named[start..].find(['/', ':']).map_or(named.len(), |at| start + at);

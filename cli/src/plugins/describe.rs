@@ -9,11 +9,11 @@ use tokio::{
 
 use crate::failure::Failure;
 
-/// Largest output until the response, in bytes.
+/// Maximum output up to the response, in bytes.
 const OUTPUT_LIMIT: u64 = MESSAGE_LIMIT as u64;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Failure of a command that uses this executable.
+/// Returns the failure of a command that uses this executable.
 pub(crate) fn failure(path: &Path, reason: impl std::fmt::Display) -> Failure {
     Failure::Usage(format!("cannot use the plugin {}: {reason}", path.display()))
 }
@@ -24,7 +24,7 @@ pub(crate) async fn describe(path: &Path) -> Result<Described, Failure> {
     response.ok_or_else(|| failure(path, "no result of `describe`"))
 }
 
-/// Returns the versions of the contract that an executable supports.
+/// Returns the protocol versions that an executable supports.
 pub(crate) async fn protocols(path: &Path) -> Result<Vec<u32>, Failure> {
     let mut supported = Vec::new();
     for version in PROTOCOLS {
@@ -40,7 +40,7 @@ pub(crate) async fn protocols(path: &Path) -> Result<Vec<u32>, Failure> {
     Ok(supported)
 }
 
-/// Returns the response to `describe`. `None` if the plugin reports an error or ends.
+/// Returns the response to `describe`. `None` if the plugin reports an error or exits.
 async fn respond(
     path: &Path,
     protocol: u32,
@@ -63,7 +63,7 @@ async fn respond(
     let request =
         Request { id: 1, call: Call::Describe { protocol, protocols: protocols.to_vec() } };
     let line = format!("{}\n", serde_json::to_string(&request)?);
-    // A plugin may respond or end without reading its input.
+    // A plugin may respond or exit without reading its input.
     let _unread = to.write_all(line.as_bytes()).await;
     let response = tokio::time::timeout(TIMEOUT, described(from)).await;
     response.map_err(|_| failure(&path, "no response to `describe` within 10 s"))

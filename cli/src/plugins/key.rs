@@ -38,7 +38,7 @@ pub fn read(path: &Path) -> io::Result<SigningKey> {
     Ok(SigningKey::from_bytes(&seed))
 }
 
-/// Returns the public key in its text form, 64 hexadecimal digits.
+/// Returns the public key as 64 hexadecimal digits.
 pub fn public(key: &SigningKey) -> String {
     hex::encode(key.verifying_key().as_bytes())
 }

@@ -19,8 +19,8 @@ use crate::failure::Failure;
 /// Executable for one platform.
 #[derive(Debug, Clone)]
 pub struct Executable {
-    /// `os/architecture`. `None`: the platform in the header of the executable, or else the one of
-    /// this host.
+    /// Platform as `os/architecture`. `None` selects the platform in the header of the executable,
+    /// or else that of this host.
     pub platform: Option<String>,
     pub path: PathBuf,
 }
@@ -47,8 +47,8 @@ pub async fn pack(executables: &[Executable], key: &SigningKey) -> Result<Packed
     pack_as(executables, key, |version, _| version.to_owned()).await
 }
 
-/// Packs as [`pack`] does. `version` returns the published version, from the version that the
-/// executable of this host reports and from a digest of all executables and of the publisher's key.
+/// Packs like [`pack`]. `version` returns the published version. Its arguments are the version that
+/// the executable for this host reports, and a digest of all executables and the publisher's key.
 ///
 /// # Errors
 /// Those of [`pack`].

@@ -16,7 +16,7 @@ pub enum AppCommand {
         /// Published plugins that the config version uses.
         plugins: Vec<PinnedPlugin>,
     },
-    /// Record the job that resolves a reference of a version. The same commit queues the job.
+    /// Record the job that resolves a reference of a version. The same log commit queues the job.
     QueueResolve {
         config_version: u32,
         repo: String,

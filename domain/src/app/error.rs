@@ -61,8 +61,8 @@ impl App {
 }
 
 impl Resolution {
-    /// Rejection of a command that comes too late. A resolution without an end accepts every
-    /// command.
+    /// Returns the rejection of a command after the end of the resolution. An open resolution
+    /// accepts every command.
     pub(super) fn rejection(&self, repo: String, reference: String) -> AppError {
         match self {
             Resolution::Resolved { commit } => {

@@ -1,5 +1,6 @@
-//! Plans and applies of 100 objects, compared with `kubectl diff` and `kubectl apply --server-side`
-//! in the same run. Prints a table with medians, and fails if a ratio is above its target.
+//! Benchmark of plans and applies of 100 objects against `kubectl diff` and `kubectl apply
+//! --server-side` in the same run. Prints a table of medians, and fails if a ratio exceeds its
+//! target.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "a failed bench panics")]
 #![allow(clippy::disallowed_methods, reason = "a benchmark creates ids itself")]
 #![allow(dead_code, reason = "the tests use the rest of these modules")]
@@ -21,10 +22,10 @@ use plugin::Component;
 
 const OBJECTS: usize = 100;
 const ROUNDS: usize = 5;
-/// Largest ratio to kubectl.
+/// Maximum ratio to the time of kubectl.
 const TARGET: f64 = 1.2;
 
-/// Objects without pods: kubectl does not wait for them.
+/// Returns a manifest of objects without pods, because kubectl does not wait for pods.
 fn manifest(value: &str) -> String {
     let object = |at: usize| match at % 4 {
         0 => format!(
@@ -60,7 +61,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// Measured work with the times of the plugin and of kubectl.
+/// Measured operation with the durations of the plugin and of kubectl.
 struct Row {
     name: &'static str,
     plugin: Vec<Duration>,

@@ -1,5 +1,5 @@
-//! Execution of a plan. Before the first effect, every object is evaluated again: a change since
-//! the plan makes it stale.
+//! Execution of a plan. Before the first effect, it evaluates every object again. A change since
+//! the plan makes the plan stale.
 
 use std::path::Path;
 
@@ -66,7 +66,7 @@ pub async fn run(
         Execution { cluster: &cluster, kinds, inventory, waiting: &waiting, component };
     let applied = execution.apply(&plan.objects).await?;
     if !plan.removals.is_empty() {
-        // Nothing is removed before its replacement is ready.
+        // Replacements are ready before the apply removes anything.
         wait_for(&cluster, &applied, &waiting).await?;
         report::phase("remove");
         let Execution { kinds, inventory, .. } = &mut execution;
@@ -93,7 +93,7 @@ async fn check(
 ) -> Outcome<()> {
     let reasons: Vec<Outcome<Option<String>>> = stream::iter(&plan.objects)
         .map(|planned| async move {
-            // An object that only the apply can judge is evaluated immediately before its effect.
+            // The apply evaluates other objects immediately before their effects.
             let is_judged = planned.expected.is_some() || planned.change == Change::Replace;
             if !is_judged {
                 return Ok(None);
@@ -188,7 +188,7 @@ impl Execution<'_> {
         for result in results {
             match result {
                 Ok((applied, live)) => {
-                    // An unchanged object that was ready stays so.
+                    // An unchanged object that was ready remains ready.
                     let reference = &applied.planned.reference;
                     let is_changed = applied.planned.change != Change::None;
                     let known = self.inventory.entry(reference).map(|entry| entry.result);
@@ -268,7 +268,7 @@ async fn wait_for<'a>(
     wait::ready(cluster, objects.collect(), waiting).await
 }
 
-/// Makes the planned change of one object. Returns the object after it.
+/// Executes the planned change of one object and returns the resulting object.
 async fn apply_one<'p>(
     effects: &Effects<'_>,
     kinds: &Kinds,

@@ -24,7 +24,7 @@ pub async fn respond(call: &Call, stop: &CancellationToken) -> Outcome<Value> {
         }
         Call::Health(context) => health(context),
         Call::Preflight(context) => preflight(context).await,
-        // The source is packed unchanged: a build has no settings.
+        // The runner packs the source unchanged. A build has no settings.
         Call::Build(_) => Ok(json!({})),
         Call::State(context) => {
             let component: Component = Component::read(context)?;
@@ -69,7 +69,7 @@ fn health(context: &CallContext) -> Outcome<Value> {
     Ok(json!({}))
 }
 
-/// Checks that the cluster answers and that the credentials can read the inventory.
+/// Checks that the cluster responds and that the credentials can read the inventory.
 async fn preflight(context: &CallContext) -> Outcome<Value> {
     let checked = async {
         let component: Component = Component::read(context)?;

@@ -1,4 +1,4 @@
-//! Requests to the API server. Objects are JSON values, so that no field is lost.
+//! Requests to the API server. Objects are JSON values, which preserves unknown fields.
 
 use std::time::Duration;
 
@@ -52,26 +52,27 @@ impl RequestError {
         self.status().is_some_and(|status| status.code == code)
     }
 
-    /// Returns whether the user of the kubeconfig may not make the request. Quotas and webhooks
-    /// have the same code.
+    /// Returns whether RBAC denies the request. Rejections by quotas and webhooks have the same
+    /// status, 403.
     fn is_denied(&self) -> bool {
         self.has_code(403)
             && self.status().is_some_and(|status| status.message.contains("is forbidden: User "))
     }
 
-    /// Returns whether the server rejects the content of the request, so that a repetition does not
-    /// help.
+    /// Returns whether the server rejects the content of the request, so that a retry would fail
+    /// again.
     pub fn is_rejection(&self) -> bool {
         self.status().is_some_and(|status| {
             let is_client_error = (400..500).contains(&status.code);
             let can_recover = [401, 408, 409, 429].contains(&status.code);
-            // Before 1.22, an object that does not match its schema is an internal error.
+            // API servers before 1.22 return an internal error for an object that violates its
+            // schema.
             let is_untyped = status.message.contains("typed patch object");
             is_untyped || is_client_error && !can_recover && !self.is_denied()
         })
     }
 
-    /// Returns the failure of an operation. Denied access names the missing permission.
+    /// Converts the error to the failure of an operation, with a remedy.
     pub fn during(self, operation: &str) -> Failure {
         let why = match &self {
             RequestError::Status(status) => status.message.trim().to_owned(),
@@ -116,7 +117,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 pub type Response = Result<Value, RequestError>;
 
 impl Cluster {
-    /// Creates a client from the job's kubeconfig. Makes no request.
+    /// Creates a client from the job's kubeconfig. Sends no request.
     pub async fn connect<S>(component: &Component<S>) -> Outcome<Self> {
         let mut config = kubeconfig::connection(kubeconfig::load()?).await?;
         config.connect_timeout = Some(CONNECT_TIMEOUT);
@@ -197,7 +198,7 @@ impl Cluster {
         self.send(Request::new(kind.path(namespace)).create(&parameters, body)).await
     }
 
-    /// Replaces an object whose resource version is that of `object`.
+    /// Replaces an object if its resource version is still that of `object`.
     pub async fn replace(
         &self,
         kind: &Kind,
@@ -210,7 +211,7 @@ impl Cluster {
         self.send(Request::new(kind.path(namespace)).replace(name, &parameters, body)).await
     }
 
-    /// Deletes the object with this UID, and its dependents before it.
+    /// Deletes the object with this UID. The API server deletes its dependents first.
     pub async fn delete(&self, kind: &Kind, object: &ObjectRef, uid: &str) -> Response {
         let condition = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let parameters = DeleteParams::foreground().preconditions(condition);

@@ -1,4 +1,4 @@
-//! Objects that a deletion of a Namespace or a CustomResourceDefinition would also delete.
+//! Objects that the deletion of a Namespace or a CustomResourceDefinition would also delete.
 
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::Value;
@@ -11,11 +11,11 @@ use crate::{
     object::ObjectRef,
 };
 
-/// Most objects of one kind that are compared with the inventory.
+/// Maximum number of objects of one kind to compare with the inventory.
 const LIMIT: u32 = 500;
 
-/// Returns an object in a Namespace, or of a CustomResourceDefinition, that is not in the
-/// inventory. `None` for other kinds, and for a Namespace with only generated objects.
+/// Returns an object that the inventory does not list, in a Namespace or of the kind that a
+/// CustomResourceDefinition defines. Ignores generated objects. `None` for other kinds.
 pub async fn of(
     cluster: &Cluster,
     inventory: &Inventory,
@@ -61,7 +61,7 @@ async fn first_foreign(
 ) -> Outcome<Option<String>> {
     let list = match cluster.list(kind, namespace, LIMIT).await {
         Ok(list) => list,
-        // Some kinds only exist to be created, such as reviews.
+        // Some kinds support only `create`, such as SubjectAccessReview.
         Err(error) if error.has_code(404) || error.has_code(405) => return Ok(None),
         Err(error) => {
             let failure = error.during(&format!("list the objects of the kind {}", kind.name()));
@@ -79,13 +79,13 @@ async fn first_foreign(
     Ok(foreign.next().map(|reference| reference.to_string()))
 }
 
-/// Kinds that controllers write for other objects.
+/// Returns whether controllers write the objects of this kind for other objects.
 fn is_generated_kind(kind: &Kind) -> bool {
     ["Event", "EndpointSlice", "Endpoints", "Lease", "PodMetrics", "ControllerRevision"]
         .contains(&kind.name())
 }
 
-/// Objects that controllers create in every namespace, or for another object.
+/// Returns whether a controller created the object, for a namespace or for another object.
 fn is_generated(kind: &Kind, item: &Value) -> bool {
     let metadata = &item["metadata"];
     let is_owned = metadata["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty());

@@ -1,4 +1,4 @@
-//! Rules: the planned change of one object, from its live state and a dry run. No I/O.
+//! Rules that decide the planned change of one object from its live state and a dry run. No I/O.
 
 use serde_json::Value;
 
@@ -8,9 +8,9 @@ use crate::{
     object::{ObjectRef, metadata},
 };
 
-/// Attribute of an object that the server cannot judge before the apply.
+/// Attribute of an object that the server cannot evaluate before the apply.
 pub const KNOWN_AFTER_APPLY: &str = "known after apply";
-/// Attribute of a change of ownership without a change of content.
+/// Attribute of a change in ownership without a change in content.
 const OWNERSHIP: &str = "metadata.managedFields";
 
 /// Result of a dry run.
@@ -19,9 +19,10 @@ pub enum DryRun {
     /// The object after the apply.
     Applied(Value),
     Conflict(Vec<Conflict>),
-    /// The object is valid, but the live object cannot become it.
+    /// The object is valid, but it changes these immutable fields of the live object.
     Immutable(Vec<String>),
-    /// The server cannot judge the object yet, because a webhook does not answer.
+    /// The server cannot evaluate the object yet: a webhook does not respond, or does not support
+    /// dry runs.
     Unknown,
 }
 
@@ -53,14 +54,14 @@ pub struct Decision {
     pub attributes: Vec<String>,
 }
 
-/// Desired object with everything that is known about it.
+/// Desired object with its live state and dry run: the input of [`decide`].
 pub struct Candidate<'c> {
     pub object: &'c ObjectRef,
     pub live: Option<&'c Value>,
     pub dry_run: &'c DryRun,
     pub manager: &'c str,
-    /// The inventory lists the live object. An object without a field of the component, such as a
-    /// Namespace with only a name, has no entry in its managed fields.
+    /// True if the inventory lists the live object. The managed fields of an object without fields
+    /// of the component, such as a Namespace with only a name, do not show its owner.
     pub is_listed: bool,
     pub take_ownership: bool,
 }
@@ -140,7 +141,7 @@ fn decision(change: Change, attributes: Vec<String>) -> Decision {
     Decision { change, attributes }
 }
 
-/// Names each conflicting field with its manager.
+/// Returns a message with each conflicting field and its manager.
 pub fn conflict_text(object: &ObjectRef, conflicts: &[Conflict]) -> String {
     let named = conflicts.iter().map(|one| format!("{} ({})", one.field, one.manager));
     format!(
@@ -161,7 +162,7 @@ pub fn finalizers(object: &Value) -> String {
     }
 }
 
-/// Kinds that contain data or other objects.
+/// Kinds that contain data or other objects. They are never pruned or replaced.
 const PROTECTED: [(&str, &str); 5] = [
     ("", "PersistentVolumeClaim"),
     ("", "PersistentVolume"),
@@ -195,14 +196,14 @@ pub enum Purpose {
 /// Planned removal of an object of the inventory.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Removal {
-    /// The object is already gone.
+    /// The object does not exist.
     Gone,
     Delete,
-    /// The object stays in the cluster, for this reason.
+    /// The object remains in the cluster, for this reason.
     Forget(String),
 }
 
-/// Object of the inventory with everything that is known about it.
+/// Object of the inventory that is not desired, with its live state: the input of [`remove`].
 pub struct Obsolete<'c> {
     pub object: &'c ObjectRef,
     /// UID that the inventory recorded.
@@ -214,7 +215,7 @@ pub struct Obsolete<'c> {
     pub content: Option<&'c str>,
 }
 
-/// Decides the removal of an object. An object that another owner uses stays.
+/// Decides the removal of an object. An object that another owner has taken over remains.
 pub fn remove(obsolete: &Obsolete<'_>) -> Removal {
     let Obsolete { object, uid, live, manager, purpose, content } = *obsolete;
     let Some(live) = live else { return Removal::Gone };

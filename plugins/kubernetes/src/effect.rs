@@ -1,4 +1,4 @@
-//! The change of one object.
+//! Execution of the planned change of one object.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use crate::{
     wait::{self, Waiting},
 };
 
-/// Everything that the changes of one apply have in common.
+/// Context that all changes of one apply share.
 pub struct Effects<'e> {
     pub cluster: &'e Cluster,
     pub inventory: &'e Inventory,
@@ -25,7 +25,7 @@ pub struct Effects<'e> {
 }
 
 impl Effects<'_> {
-    /// Makes a planned change and returns the object after it.
+    /// Executes a planned change and returns the resulting object.
     pub async fn perform(&self, kind: &Kind, planned: &PlannedObject) -> Outcome<Value> {
         let (reference, object) = (&planned.reference, &planned.object);
         let verb = match planned.change {
@@ -55,7 +55,8 @@ impl Effects<'_> {
         }
     }
 
-    /// Evaluates an object that the plan could not judge. Its kind, namespace or webhook exists now.
+    /// Evaluates an object that the plan could not evaluate. Its kind, namespace or webhook exists
+    /// now.
     async fn judge(&self, kind: &Kind, planned: &PlannedObject) -> Outcome<()> {
         let (reference, object) = (&planned.reference, &planned.object);
         let (entry, take_ownership) = (self.inventory.entry(reference), self.take_ownership);
@@ -74,7 +75,7 @@ impl Effects<'_> {
         live.ok_or_else(|| Failure::failed(format!("{reference} was deleted during the apply")))
     }
 
-    /// Deletes an object that is created again.
+    /// Deletes an object before [`Effects::perform`] creates it again.
     async fn delete(&self, kind: &Kind, reference: &ObjectRef) -> Outcome<()> {
         let Some(live) = self.cluster.live(kind, reference).await? else { return Ok(()) };
         let uid = metadata(&live, "uid").unwrap_or_default().to_owned();

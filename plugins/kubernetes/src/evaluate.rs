@@ -87,8 +87,8 @@ async fn explain(
         return Ok(DryRun::Unknown);
     }
     if status.code == 422 && exists {
-        // The server validates a new object before it looks for an existing one. So this response
-        // means that the object is valid, and only the change is not.
+        // The server validates a new object before it checks for an existing one. A 409 therefore
+        // means that the object is valid and only the change is not.
         let created = cluster.create_dry_run(kind, reference, object).await;
         if created.is_err_and(|error| error.has_code(409)) {
             return Ok(DryRun::Immutable(invalid_fields(status)));
@@ -97,8 +97,8 @@ async fn explain(
     Err(apply_failure(reference, error))
 }
 
-/// Returns the failure of an apply. The message for a Secret never contains the server's text, which
-/// can quote its values.
+/// Returns the failure of an apply. If the server rejects a Secret with 400 or 422, the message
+/// omits the server's text, which can quote values.
 pub fn apply_failure(reference: &ObjectRef, error: RequestError) -> Failure {
     let is_rejected = error.is_rejection();
     let text = match error.status() {
@@ -163,13 +163,13 @@ pub fn without_value(message: &str) -> String {
     format!("{kind} value{reason}")
 }
 
-/// Paths that the server chose: those that differ in a second dry run, and allocated ones.
+/// Returns the paths whose values the server chooses: those that differ between two dry runs.
 pub fn chosen(first: &Value, second: &Value) -> Vec<String> {
     let (first, second) = (fields::normalize(first), fields::normalize(second));
     fields::differences(&first, &second).into_iter().collect()
 }
 
-/// Paths that differ from the expectation of a plan, without those that the server chooses.
+/// Returns the paths that differ from the expected state, except those that the server chooses.
 pub fn unexpected(
     reference: &ObjectRef,
     expected: &Value,
@@ -182,8 +182,8 @@ pub fn unexpected(
     fields::differences(expected, actual).into_iter().filter(|path| !is_chosen(path)).collect()
 }
 
-/// Returns whether the server allocates a field of a Service at its creation. A dry run allocates
-/// others.
+/// Returns whether the path is a field of a Service that the server allocates on creation. Each
+/// dry run allocates other values.
 fn is_allocated(reference: &ObjectRef, path: &str) -> bool {
     reference.is_kind("", "Service")
         && (path.starts_with("spec.clusterIP")
@@ -191,7 +191,7 @@ fn is_allocated(reference: &ObjectRef, path: &str) -> bool {
             || (path.starts_with("spec.ports") && path.ends_with(".nodePort")))
 }
 
-/// Returns why an evaluation no longer matches a plan.
+/// Returns the reason why an evaluation no longer matches the plan.
 pub fn stale_reason(
     reference: &ObjectRef,
     planned: (Change, Option<&Value>, &[String]),

@@ -1,8 +1,8 @@
-//! Reason why a call did not succeed.
+//! Reason why a call failed.
 
 use schemas::plugin::ErrorCode;
 
-/// Error of a call: its code in the contract and a message for users, without values of objects.
+/// Error of a call: its code in the protocol and a message for users, without values of objects.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
@@ -13,12 +13,12 @@ pub struct Failure {
 pub type Outcome<T> = Result<T, Failure>;
 
 impl Failure {
-    /// The inputs or the cluster do not allow the operation.
+    /// Failure because the inputs or the cluster do not allow the operation.
     pub fn refused(message: impl Into<String>) -> Self {
         Failure { code: ErrorCode::Refused, message: message.into() }
     }
 
-    /// The plan no longer matches the cluster. Nothing was changed.
+    /// Failure because the plan no longer matches the cluster. The call changed nothing.
     pub fn stale(message: impl Into<String>) -> Self {
         Failure { code: ErrorCode::PlanStale, message: message.into() }
     }
@@ -37,7 +37,7 @@ impl Failure {
     }
 }
 
-/// Adds the operation that failed to an error of the file system.
+/// Adds the failed operation to an I/O error.
 pub trait IoContext<T> {
     fn context(self, what: impl FnOnce() -> String) -> Outcome<T>;
 }
@@ -48,7 +48,7 @@ impl<T> IoContext<T> for std::io::Result<T> {
     }
 }
 
-/// Joins lines of a list under a title.
+/// Joins lines under a title.
 pub fn listed(title: &str, lines: &[String]) -> String {
     match lines {
         [one] => format!("{title}: {one}"),

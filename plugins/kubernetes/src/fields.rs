@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 const ITEM_KEYS: [&str; 7] =
     ["name", "containerPort", "port", "mountPath", "devicePath", "ip", "key"];
 
-/// Members of the metadata that every write changes, or that the server assigns.
+/// Members of `metadata` that the server assigns or changes with every write.
 const SERVER_METADATA: [&str; 6] =
     ["managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"];
 /// Annotations that controllers write after each apply.
 const CONTROLLER_ANNOTATIONS: [&str; 1] = ["deployment.kubernetes.io/revision"];
 
-/// Returns an object without the parts that its own writes or controllers change: status, server
-/// metadata, revisions.
+/// Returns an object without the parts that the server or controllers change: status, server
+/// metadata and revisions.
 pub fn normalize(object: &Value) -> Value {
     let mut normal = object.clone();
     let Some(members) = normal.as_object_mut() else { return normal };
@@ -33,7 +33,7 @@ pub fn normalize(object: &Value) -> Value {
     normal
 }
 
-/// Paths that differ between two values, in order.
+/// Returns the paths that differ between two values.
 pub fn differences(before: &Value, after: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     compare("", Some(before), Some(after), &mut found);
@@ -67,7 +67,7 @@ fn compare(
                 let (before, after) = (before.get(name).copied(), after.get(name).copied());
                 compare(&format!("{path}{name}"), before, after, found);
             }
-            // The same items in another order.
+            // Only the order of the items differs.
             if found.len() == before_found {
                 found.insert(path.to_owned());
             }
@@ -100,7 +100,7 @@ fn member(path: &str, name: &str) -> String {
     }
 }
 
-/// Items of a list by a key that all of them have with distinct values.
+/// Returns the items of a list by the first key that has a distinct value in each item.
 fn keyed(items: &[Value]) -> Option<BTreeMap<String, &Value>> {
     ITEM_KEYS.iter().find_map(|key| {
         let named = items.iter().map(|item| {
@@ -119,7 +119,7 @@ fn indexed(items: &[Value]) -> BTreeMap<String, &Value> {
     items.iter().enumerate().map(|(index, item)| (format!("[{index}]"), item)).collect()
 }
 
-/// Name of a list item with these keys, as in `[name=web]`.
+/// Returns the name of a list item with these keys, such as `[name=web]`.
 pub fn item_name(keys: &Value) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let keys = keys.as_object().into_iter().flatten();

@@ -1,5 +1,5 @@
-//! Inventory: the state of a component, in a Secret of the cluster that it is deployed to. It lists
-//! the objects of the component, so that objects that a manifest no longer has can be removed.
+//! Inventory: the state of a component, in a Secret of its cluster. It lists the objects of the
+//! component, so that a deploy can remove objects that the manifest no longer contains.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use schemas::plugin::StateMark;
@@ -22,7 +22,7 @@ const SECRET_TYPE: &str = "stead.dev/inventory";
 /// Key of its content in the Secret.
 pub const KEY: &str = "inventory.json";
 
-/// Objects of one component with the identity of this state.
+/// Objects of one component, with the lineage and serial of this state.
 #[derive(Debug)]
 pub struct Inventory {
     name: String,
@@ -70,8 +70,8 @@ pub enum EntryResult {
 }
 
 impl Entry {
-    /// Returns whether the entry is of this live object. Without a UID, the apply that created the
-    /// object ended before it recorded it.
+    /// Returns whether the entry refers to this live object. An entry has no UID if the apply ended
+    /// before it recorded one.
     pub fn is_of(&self, live: Option<&Value>) -> bool {
         let uid = live.and_then(|live| metadata(live, "uid"));
         uid.is_some() && (self.uid.is_none() || self.uid.as_deref() == uid)
@@ -133,7 +133,7 @@ impl Inventory {
         self.content.objects.iter().find(|entry| entry.reference.is_same(object))
     }
 
-    /// Starts a new serial before the first effect, which makes every earlier plan stale. Adds the
+    /// Increases the serial before the first effect, which makes every earlier plan stale. Adds the
     /// objects that the apply may create.
     pub async fn begin(
         &mut self,
@@ -169,12 +169,15 @@ impl Inventory {
         }
     }
 
-    /// Removes an object that the component gave up.
+    /// Removes an object that the component no longer owns.
     pub fn remove(&mut self, object: &ObjectRef) {
         self.content.objects.retain(|entry| !entry.reference.is_same(object));
     }
 
-    /// Writes the inventory, unless another writer changed it after it was read.
+    /// Writes the inventory.
+    ///
+    /// # Errors
+    /// Fails if another writer changed the inventory since this process read it.
     pub async fn save(&mut self, cluster: &Cluster) -> Outcome<()> {
         let secret = self.secret()?;
         let kind = Kind::secret();
@@ -239,7 +242,8 @@ async fn create_namespace(cluster: &Cluster) -> Outcome<()> {
     }
 }
 
-/// Name of the Secret: readable, and unique although names of Secrets have fewer characters.
+/// Returns the name of the Secret. A digest keeps it unique, because names of Secrets allow fewer
+/// characters than names of components.
 fn secret_name(install: &str, component: &str) -> String {
     let plain = |text: &str| {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();

@@ -47,7 +47,7 @@ impl Kind {
         &self.api_version
     }
 
-    /// Path of the collection.
+    /// Returns the path of the collection.
     pub fn path(&self, namespace: Option<&str>) -> String {
         let root = if self.api_version.contains('/') { "apis" } else { "api" };
         let (version, plural) = (&self.api_version, &self.plural);
@@ -65,7 +65,7 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// Reads the kinds of these API versions. A version that the cluster does not serve has none.
+    /// Reads the kinds of these API versions. Skips versions that the cluster does not serve.
     pub async fn load<'v>(
         cluster: &Cluster,
         api_versions: impl IntoIterator<Item = &'v str>,
@@ -107,7 +107,8 @@ impl Kinds {
         }
     }
 
-    /// Loads the kinds of recorded objects. The cluster may serve a group only in later versions.
+    /// Loads the kinds of recorded objects. The cluster may no longer serve the recorded version of
+    /// a group.
     pub async fn load_recorded(
         cluster: &Cluster,
         recorded: impl Iterator<Item = &ObjectRef>,
@@ -170,7 +171,7 @@ async fn of_version(cluster: &Cluster, api_version: &str) -> Outcome<Vec<Kind>> 
         .collect())
 }
 
-/// Preferred version of each group, as in `apps/v1`.
+/// Returns the preferred version of each group, such as `apps/v1`.
 async fn preferred_versions(cluster: &Cluster) -> Outcome<Vec<String>> {
     let groups = cluster.client.list_api_groups().await.map_err(RequestError::from);
     let groups = groups.map_err(|error| error.during("read the API groups"))?;
@@ -181,7 +182,7 @@ async fn preferred_versions(cluster: &Cluster) -> Outcome<Vec<String>> {
     Ok(preferred.collect())
 }
 
-/// Every namespaced kind, in its preferred version.
+/// Returns every namespaced kind in its preferred version.
 pub async fn namespaced(cluster: &Cluster) -> Outcome<Vec<Kind>> {
     let versions = preferred_versions(cluster).await?;
     let versions = versions.iter().map(String::as_str).chain(["v1"]);
@@ -189,8 +190,8 @@ pub async fn namespaced(cluster: &Cluster) -> Outcome<Vec<Kind>> {
     Ok(kinds.kinds.into_values().filter(|kind| kind.is_namespaced).collect())
 }
 
-/// Returns whether a CustomResourceDefinition defines the kind of an object, and whether that kind
-/// is namespaced.
+/// Returns whether the kind of an object is namespaced. `None` if the CustomResourceDefinition does
+/// not define that kind.
 pub fn defined_by(definition: &Value, object: &ObjectRef) -> Option<bool> {
     let spec = &definition["spec"];
     if spec["group"] != object.group() || spec["names"]["kind"] != object.kind.as_str() {

@@ -1,4 +1,4 @@
-//! Kustomizations, built with the tool of the runner's host.
+//! Kustomizations, built with `kustomize` or `kubectl` from the runner's host.
 
 use std::{
     fs, io,
@@ -20,9 +20,9 @@ use crate::{
 };
 
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Largest output of a build in bytes.
+/// Maximum size of a build's output in bytes.
 const OUTPUT_LIMIT: usize = 32 << 20;
-/// Largest part of a tool's error that becomes a message, in bytes.
+/// Maximum length of a tool's error output in a message, in bytes.
 const ERROR_LIMIT: u64 = 16 << 10;
 /// File that adds the patches of the component to its kustomization.
 const FILE: &str = "kustomization.yaml";
@@ -55,7 +55,7 @@ pub async fn build(component: &Component, kustomize: &Kustomize) -> Outcome<Vec<
     manifest::parse(&output, "kustomization")
 }
 
-/// Writes a kustomization over the one of the component, with its patches.
+/// Writes an overlay that applies the patches to the component's kustomization.
 fn patched(root: &Path, path: &str, patches: &[String]) -> Outcome<PathBuf> {
     let relative = Path::new(path).components().filter(|part| matches!(part, Part::Normal(_)));
     let resource = Path::new("source").join(relative.collect::<PathBuf>());
@@ -78,7 +78,7 @@ fn patched(root: &Path, path: &str, patches: &[String]) -> Outcome<PathBuf> {
     Ok(root.to_owned())
 }
 
-/// Joins a path that must stay below its root.
+/// Joins a path to its root. Refuses a path outside the root.
 fn below(root: &Path, path: &str) -> Outcome<PathBuf> {
     let is_inner = |part| matches!(part, Part::Normal(_) | Part::CurDir);
     match Path::new(path).components().all(is_inner) {
@@ -140,8 +140,8 @@ async fn run(directory: &Path, enable_helm: bool) -> Outcome<String> {
     ))
 }
 
-/// Reads the outputs of a program up to their limits, and returns whether it succeeded. A program
-/// with more output is killed.
+/// Reads the output of a program up to its limits, and returns whether the program succeeded. Kills
+/// a program whose standard output exceeds its limit.
 async fn finish(mut child: Child) -> io::Result<(bool, Vec<u8>, Vec<u8>)> {
     let (output, errors) = (child.stdout.take(), child.stderr.take());
     let output = async {

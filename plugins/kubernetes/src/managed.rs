@@ -15,7 +15,7 @@ pub fn applied_fields<'v>(object: &'v Value, manager: &str) -> Option<&'v Value>
     applied.find(|entry| entry["manager"] == manager).map(|entry| &entry["fieldsV1"])
 }
 
-/// Another owner of an object, which a component must not take over.
+/// Owner whose objects a component must not take over.
 #[derive(Debug, PartialEq)]
 pub enum ForeignOwner {
     HelmRelease(String),
@@ -33,7 +33,7 @@ impl std::fmt::Display for ForeignOwner {
     }
 }
 
-/// Returns the owner of an object that is not `manager`.
+/// Returns the owner of an object, if it is not `manager`.
 pub fn foreign_owner(object: &Value, manager: &str) -> Option<ForeignOwner> {
     let (labels, annotations) = (&object["metadata"]["labels"], &object["metadata"]["annotations"]);
     let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
@@ -52,8 +52,8 @@ pub fn foreign_owner(object: &Value, manager: &str) -> Option<ForeignOwner> {
     Some(ForeignOwner::SteadComponent(other[STEAD.len()..].to_owned()))
 }
 
-/// Returns the part of an object that `owned` lists. Items of a list with keys become members with
-/// the key as their name, so that their order does not matter.
+/// Returns the part of an object that `owned` lists. An item of a list with keys becomes a member
+/// with its key as the name, so that the order of items does not matter.
 pub fn project(owned: &Value, value: &Value) -> Value {
     let Some(children) = owned.as_object().filter(|children| !children.is_empty()) else {
         return value.clone();
@@ -77,7 +77,7 @@ pub fn project(owned: &Value, value: &Value) -> Value {
                 projected.insert(format!("[{text}]"), Value::Bool(true));
             }
         }
-        // `.` only says that the field itself exists.
+        // `.` stands for the field itself.
     }
     Value::Object(projected)
 }

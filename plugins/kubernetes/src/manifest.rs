@@ -1,4 +1,4 @@
-//! Desired objects: YAML documents with the lines that they start at.
+//! Desired objects, parsed from YAML documents, with their start lines.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ use crate::{
     settings::Settings,
 };
 
-/// Most objects of a component. The inventory of more would not fit into a Secret.
+/// Maximum number of objects of a component. A larger inventory would not fit into a Secret.
 const MAX_OBJECTS: usize = 2000;
 
 /// Object of a manifest, before its namespace is known.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Desired {
-    /// Namespace as written.
+    /// Reference with the namespace that the manifest names.
     pub reference: ObjectRef,
     pub object: Value,
     /// File and line, as in `web.yaml:12`.
     pub place: String,
 }
 
-/// Checks the manifest of the settings. A kustomization is checked when it is built.
+/// Checks the manifest of the settings. The build of a kustomization checks its objects.
 pub fn check(settings: &Settings) -> Outcome<()> {
     match (&settings.manifest, &settings.kustomize) {
         (Some(manifest), None) => parse(manifest, file_name(settings)).map(drop),
@@ -197,7 +197,7 @@ fn encode_string_data(secret: &mut Value) {
     let texts = secret["stringData"].as_object().into_iter().flatten();
     let encoded = texts
         .map(|(key, text)| Some((key.clone(), Value::String(STANDARD.encode(text.as_str()?)))));
-    // The API server rejects a value that is not a text.
+    // The API server rejects a value that is not a string.
     let Some(encoded) = encoded.collect::<Option<serde_json::Map<_, _>>>() else { return };
     let Some(members) = secret.as_object_mut().filter(|_| !encoded.is_empty()) else { return };
     members.remove("stringData");
@@ -209,7 +209,7 @@ fn encode_string_data(secret: &mut Value) {
 }
 
 /// Adds the default protocol to ports without one. The protocol is a key of these lists, and API
-/// servers before 1.22 do not default a key.
+/// servers before 1.22 set no default for a key.
 fn add_protocols(value: &mut Value) {
     match value {
         Value::Object(members) => {

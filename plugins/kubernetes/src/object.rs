@@ -5,13 +5,13 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Reference to an object. Two references with different versions of one group name one object.
+/// Reference to an object. References that differ only in the API version name the same object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectRef {
     /// `v1`, or a group and a version as in `apps/v1`.
     pub api_version: String,
     pub kind: String,
-    /// Absent for an object of the cluster.
+    /// Absent for a cluster-scoped object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     pub name: String,
@@ -22,7 +22,7 @@ impl ObjectRef {
         self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
     }
 
-    /// Identity without the version.
+    /// Returns the identity without the version.
     pub fn key(&self) -> (&str, &str, Option<&str>, &str) {
         (self.group(), &self.kind, self.namespace.as_deref(), &self.name)
     }
@@ -31,7 +31,7 @@ impl ObjectRef {
         self.key() == other.key()
     }
 
-    /// Returns whether the kind is one of the core kinds or of a built-in group, by its name.
+    /// Returns whether the object has this group and kind. The name of the core group is empty.
     pub fn is_kind(&self, group: &str, kind: &str) -> bool {
         self.group() == group && self.kind == kind
     }
@@ -64,7 +64,7 @@ impl fmt::Display for ObjectRef {
     }
 }
 
-/// Returns a text of an object's metadata.
+/// Returns a string member of an object's metadata.
 pub fn metadata<'v>(object: &'v Value, key: &str) -> Option<&'v str> {
     object["metadata"][key].as_str()
 }

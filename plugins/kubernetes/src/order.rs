@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::object::ObjectRef;
 
-/// Annotation that moves an object to a later or an earlier wave. Objects of a wave are ready
-/// before the next wave starts.
+/// Annotation with the wave of an object; the default is 0. Objects of a wave are ready before the
+/// next wave starts.
 pub const WAVE_ANNOTATION: &str = "stead.dev/wave";
 
 /// Kinds in the order of their creation. Other kinds follow, and webhooks are last: they intercept
@@ -84,7 +84,7 @@ pub fn rank(reference: &ObjectRef, object: &Value) -> Rank {
     Rank { phase, wave, kind: kind_rank(&reference.kind) }
 }
 
-/// Rank of an object of an inventory, which has no annotations.
+/// Returns the rank of an object of an inventory, which has no annotations.
 pub fn rank_of_kind(reference: &ObjectRef, wave: i32) -> Rank {
     Rank { wave, ..rank(reference, &Value::Null) }
 }
@@ -99,7 +99,7 @@ fn kind_rank(kind: &str) -> usize {
 /// Returns the wave of an object.
 ///
 /// # Errors
-/// Returns the text of an annotation that is not a number.
+/// Returns the value of an annotation that is not an integer.
 pub fn wave(object: &Value) -> Result<Option<i32>, String> {
     match object["metadata"]["annotations"].get(WAVE_ANNOTATION) {
         None => Ok(None),

@@ -1,4 +1,4 @@
-//! Plans: the changes that an apply or a destroy would make. Makes no change.
+//! Plans: the changes that an apply or a destroy would make. A plan changes nothing.
 
 use std::{cmp::Reverse, collections::BTreeSet, path::Path};
 
@@ -24,10 +24,10 @@ use crate::{
     settings::Component,
 };
 
-/// Attribute of an unchanged object that an earlier apply did not see ready.
+/// Attribute of an unchanged object that was not ready after an earlier apply.
 const NOT_READY: &str = "not ready after the last apply";
 
-/// Makes a plan and writes it to `plan_file`.
+/// Creates a plan and writes it to `plan_file`.
 pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     let cluster = Cluster::connect(component).await?;
     let identity = cluster.identity().await?;
@@ -48,7 +48,7 @@ pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     let obsolete: Vec<&Entry> =
         inventory.entries().iter().filter(|entry| !is_desired(entry)).collect();
     let obsolete = find_all(&cluster, &inventory, obsolete, purpose).await?;
-    // An object can be in two groups, such as an Ingress of old clusters. It is not obsolete.
+    // Old clusters serve some objects in two groups, such as Ingresses. Such an object is desired.
     let obsolete = obsolete.into_iter().filter(|one| !one.has_uid_of(&live)).collect();
     let removals = plan_removals(&cluster, obsolete, purpose, &mut changes);
     changes.noop = changes.resources.is_empty();
@@ -89,7 +89,7 @@ async fn plan_objects(
         }
     }
     if !errors.is_empty() {
-        // One failed request, such as denied access, does not mean that the inputs are wrong.
+        // A failed request, such as denied access, is not an error in the inputs.
         let code = errors.iter().map(|error| error.code).find(|code| *code != ErrorCode::Refused);
         let lines: Vec<String> = errors.into_iter().map(|error| error.message).collect();
         let message = listed("cannot apply the manifest", &lines);
@@ -172,7 +172,7 @@ async fn plan_object(
     Ok(Planned { object, attributes: shortened(attributes), uid })
 }
 
-/// Most attributes of one object in a summary.
+/// Maximum number of attributes of one object in a summary.
 const MAX_ATTRIBUTES: usize = 50;
 
 fn shortened(mut attributes: Vec<String>) -> Vec<String> {
@@ -224,7 +224,7 @@ async fn find<'i>(
     purpose: Purpose,
 ) -> Outcome<Found<'i>> {
     let object: &ObjectRef = &entry.reference;
-    // Without the kind there are no objects of it.
+    // If the cluster does not serve the kind, it has no object of that kind.
     let live = match kinds.recorded(object) {
         Some(kind) => cluster.live(kind, object).await?,
         None => None,

@@ -23,11 +23,11 @@ pub struct PlanFile {
     pub manager: String,
     /// Identity of the cluster.
     pub cluster: String,
-    /// State that the plan was made from.
+    /// State of the inventory at the time of the plan.
     pub state: StateMark,
     /// Desired objects in the order of the apply, including unchanged ones.
     pub objects: Vec<PlannedObject>,
-    /// Objects of the inventory that the component gives up, in the order of their removal.
+    /// Objects of the inventory to delete or forget, in the order of their removal.
     pub removals: Vec<PlannedRemoval>,
 }
 
@@ -41,20 +41,20 @@ pub struct PlannedObject {
     /// Normalized object after the apply. Absent if only the apply can determine it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Value>,
-    /// Paths in `expected` that the server chooses at the creation, such as a cluster IP.
+    /// Paths in `expected` whose values the server chooses on creation, such as a cluster IP.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chosen: Vec<String>,
 }
 
-/// Object of the inventory that the component gives up.
+/// Object of the inventory to delete or forget.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PlannedRemoval {
     pub reference: ObjectRef,
     pub wave: i32,
-    /// UID of the object that is deleted. Absent for an object that stays or is gone.
+    /// UID of the object that is deleted. Absent for an object that remains or no longer exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// Reason why the object stays in the cluster.
+    /// Reason why the object remains in the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stays: Option<String>,
 }

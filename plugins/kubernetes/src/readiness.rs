@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::object::{ObjectRef, metadata};
 
-/// State of an object on its way to the desired state.
+/// Progress of an object towards its desired state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readiness {
     Ready,
@@ -47,7 +47,7 @@ fn progressing(reason: &str) -> Readiness {
     Readiness::Progressing(reason.to_owned())
 }
 
-/// Returns status and message of a condition.
+/// Returns status, reason and message of a condition.
 fn condition<'v>(object: &'v Value, kind: &str) -> Option<(&'v str, &'v str, &'v str)> {
     let mut conditions = object["status"]["conditions"].as_array()?.iter();
     let found = conditions.find(|condition| condition["type"] == kind)?;
@@ -55,7 +55,7 @@ fn condition<'v>(object: &'v Value, kind: &str) -> Option<(&'v str, &'v str, &'v
     Some((text("status"), text("reason"), text("message")))
 }
 
-/// Kinds of other groups, and kinds without rules of their own.
+/// Returns the readiness of an object whose kind has no specific rules.
 fn generic(object: &Value) -> Readiness {
     if let Some(("True", _, message)) = condition(object, "Stalled") {
         return Readiness::Failed(named(message, "it is stalled"));
@@ -81,7 +81,7 @@ fn desired_replicas(object: &Value) -> i64 {
     object["spec"]["replicas"].as_i64().unwrap_or(1)
 }
 
-/// Compares numbers of replicas with the desired one, and names the first that is too small.
+/// Compares replica counts with the desired number, and reports the first that is too small.
 fn replicas(desired: i64, counts: &[(i64, &str)]) -> Option<Readiness> {
     let short = counts.iter().find(|(found, _)| *found < desired)?;
     let (found, state) = short;
@@ -189,7 +189,7 @@ fn service(object: &Value) -> Readiness {
     }
 }
 
-/// A Job is ready when it has started. Its end is not part of the apply.
+/// Returns the readiness of a Job: ready when it has started. The apply does not wait for its end.
 fn job(object: &Value) -> Readiness {
     match (condition(object, "Failed"), condition(object, "Complete")) {
         (Some(("True", _, message)), _) => Readiness::Failed(named(message, "it failed")),

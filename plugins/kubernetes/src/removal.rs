@@ -1,4 +1,4 @@
-//! Removal of objects that the component gives up: prune and destroy.
+//! Removal of objects of the inventory, for prune and destroy.
 
 use futures::{StreamExt, stream};
 
@@ -14,7 +14,8 @@ use crate::{
     wait::{self, Deleted, Waiting},
 };
 
-/// Removes objects in the order of the plan. Each group is gone before the next one starts.
+/// Removes objects in the order of the plan. The objects of a group no longer exist
+/// when the next group starts.
 ///
 /// # Errors
 /// Names the objects that could not be deleted or still exist.
@@ -65,7 +66,7 @@ async fn delete_group(
     let requests: Vec<Result<Option<Deleted>, (ObjectRef, String)>> = stream::iter(group)
         .map(|removal| async move {
             let (object, uid) = (&removal.reference, removal.uid.as_deref().unwrap_or_default());
-            // Without its kind, the object is gone too.
+            // If the cluster no longer serves the kind, the object no longer exists.
             let Some(kind) = kinds.recorded(object) else { return Ok(None) };
             let deleted = (object.clone(), kind.clone(), uid.to_owned());
             match cluster.delete(kind, object, uid).await {

@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::failure::{Failure, IoContext, Outcome};
 
-/// Longest line of the log in bytes. Messages of an API server can be longer.
+/// Maximum length of a log line in bytes. Messages of an API server can be longer.
 const LINE_LIMIT: usize = 16 << 10;
 
-/// Writes a message. A runner that closed the pipe is noticed at the end of standard input.
+/// Writes a message. Callers ignore a closed pipe: the end of standard input stops the plugin.
 fn send(message: &Message) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
@@ -27,13 +27,13 @@ pub fn log(line: impl Into<String>) {
     let _closed_pipe = send(&Message::Log { line: cut(line.into(), LINE_LIMIT) });
 }
 
-/// Starts a phase of the job.
+/// Reports a new phase of the job.
 pub fn phase(phase: &str) {
     let _closed_pipe = send(&Message::Progress { phase: phase.into() });
 }
 
-/// Answers a call. A value that is too long for a message goes to a file in `work_dir`, which a
-/// runner of version 1 does not read.
+/// Sends the response to a call. Writes a value that is too long for a message to a file in
+/// `work_dir`, which is `None` for a runner of version 1.
 pub fn answer(id: u64, result: Outcome<Value>, work_dir: Option<&Path>) -> io::Result<()> {
     let message = match result.and_then(|value| sized(value, work_dir)) {
         Ok((value, value_file)) => Message::Result { id, value, value_file },
@@ -46,7 +46,7 @@ pub fn answer(id: u64, result: Outcome<Value>, work_dir: Option<&Path>) -> io::R
 
 /// Moves a long value to a file.
 fn sized(value: Value, work_dir: Option<&Path>) -> Outcome<(Value, Option<FileRef>)> {
-    // The rest of the message needs a few bytes.
+    // Reserves space for the rest of the message.
     const LIMIT: usize = MESSAGE_LIMIT - 1024;
     let text = value.to_string();
     if text.len() <= LIMIT {

@@ -27,7 +27,7 @@ pub struct Resolved {
 /// Resolves the objects of a manifest.
 ///
 /// # Errors
-/// Names every object with an unknown kind, a missing namespace, or a contradicting one.
+/// Names every object with an unknown kind, or with a missing or contradictory namespace.
 pub async fn resolve(
     cluster: &Cluster,
     kinds: &Kinds,
@@ -66,7 +66,7 @@ pub async fn resolve(
     if !errors.is_empty() {
         return Err(Failure::refused(listed("cannot plan the manifest", &errors)));
     }
-    // Only now the namespaces of all objects are known.
+    // The namespaces of all objects are known only now.
     manifest::check_unique(resolved.iter().map(|one| (&one.reference, one.place.as_str())))?;
     resolved.sort_by_key(|one| order::rank(&one.reference, &one.object));
     Ok(resolved)

@@ -15,21 +15,22 @@ use crate::{
     report,
 };
 
-/// Versions of the contract that the plugin supports.
+/// Protocol versions that the plugin supports.
 const PROTOCOLS: [u32; 2] = [1, 2];
-/// Time for an open call to end after the end of standard input.
+/// Timeout of an open call after the end of standard input.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(4);
-/// Runs a plugin: answers calls until standard input ends.
+
+/// Runs a plugin: responds to calls until standard input ends.
 pub fn run(respond: impl AsyncFn(&Call, &CancellationToken) -> Outcome<Value>) -> io::Result<()> {
-    // Both this program and its HTTP client use the same provider.
+    // The HTTP client uses this crypto provider.
     let _already_installed = rustls::crypto::ring::default_provider().install_default();
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(serve(respond))
 }
 
-/// Answers calls until standard input ends.
+/// Responds to calls until standard input ends.
 ///
-/// A cancel stops the open call. So does the end of standard input: a runner that disappeared will
-/// not read the result, and no effect may start without a reader.
+/// A cancel and the end of standard input stop the open call. After the end of standard input, no
+/// effect may start, because no runner reads its result.
 async fn serve(
     respond: impl AsyncFn(&Call, &CancellationToken) -> Outcome<Value>,
 ) -> io::Result<()> {

@@ -7,9 +7,9 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::failure::{Failure, IoContext, Outcome};
 
-/// Wait for objects to become ready, if the inputs have no limit.
+/// Default of `ready_timeout_ms`.
 const READY_TIMEOUT: Duration = Duration::from_secs(600);
-/// Longest field manager that an API server accepts, in bytes.
+/// Maximum length of a field manager's name in an API server, in bytes.
 const MAX_MANAGER: usize = 128;
 
 /// Component of an install, with its directories and settings.
@@ -34,7 +34,7 @@ struct Inputs<S> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Namespace of objects that name none.
+    /// Namespace of objects whose manifest names none.
     #[serde(default)]
     pub namespace: Option<String>,
     /// Objects, as YAML documents.
@@ -50,7 +50,7 @@ pub struct Settings {
     pub take_ownership: bool,
     #[serde(default)]
     pub outputs: BTreeMap<String, OutputField>,
-    /// Limit of each wait for objects to become ready or to disappear.
+    /// Timeout of an apply for objects to become ready and for deleted objects to disappear.
     #[serde(default)]
     pub ready_timeout_ms: Option<u64>,
 }

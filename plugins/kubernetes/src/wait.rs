@@ -1,4 +1,4 @@
-//! Bounded waits: until objects are ready, and until deleted objects are gone.
+//! Bounded waits until objects are ready, and until deleted objects no longer exist.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     report,
 };
 
-/// First pause between two attempts. Each further pause is twice as long.
+/// Initial back-off between two attempts. Each attempt doubles it, up to the longest one.
 pub const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -28,7 +28,7 @@ pub struct Waiting<'w> {
 }
 
 impl Waiting<'_> {
-    /// Pauses between two attempts.
+    /// Waits for the back-off and doubles it.
     pub async fn pause(&self, pause: &mut Duration) -> Outcome<()> {
         tokio::select! {
             () = self.stop.cancelled() => return Err(Failure::cancelled()),
@@ -42,15 +42,14 @@ impl Waiting<'_> {
         Instant::now() >= self.deadline
     }
 
-    /// # Errors
     /// Fails if the job was cancelled.
     pub fn check(&self) -> Outcome<()> {
         if self.stop.is_cancelled() { Err(Failure::cancelled()) } else { Ok(()) }
     }
 }
 
-/// Waits until all objects are ready, and returns their last state. The log has every change of an
-/// object's progress.
+/// Waits until all objects are ready, and returns their last state. Logs each change in the
+/// progress of an object.
 pub async fn ready<'o>(
     cluster: &Cluster,
     objects: Vec<(&'o ObjectRef, Kind)>,
@@ -111,8 +110,8 @@ pub async fn ready<'o>(
 /// Object that is being deleted, with its UID.
 pub type Deleted = (ObjectRef, Kind, String);
 
-/// Waits until deleted objects are gone. Returns those that still exist at the deadline, with their
-/// finalizers.
+/// Waits until deleted objects no longer exist. Returns those that still exist at the deadline,
+/// with their finalizers.
 pub async fn gone(
     cluster: &Cluster,
     deleted: &[Deleted],

@@ -44,8 +44,8 @@ pub struct Row {
     pub position: u64,
 }
 
-/// Last run that determines the state of the install: it succeeded or failed, or it was cancelled,
-/// denied or expired after it had changed something or started an apply.
+/// Last run that determines the state of the install. It succeeded or failed. A cancelled, denied
+/// or expired run counts only if it had changed something or started an apply.
 ///
 /// Other runs leave the state unchanged. Actions are never the last run, because an action changes
 /// no component.

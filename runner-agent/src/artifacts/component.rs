@@ -17,8 +17,9 @@ pub const ARTIFACT_TYPE: &str = "application/vnd.stead.component.v1";
 /// Media type of the only layer of a component: a deterministic tar.
 pub const LAYER_TYPE: &str = "application/vnd.stead.component.layer.v1.tar";
 
-/// Annotation with the directory of the component in the layer, if it is not the root. The layer of a
-/// source from git may hold further directories of the repository, which the component references.
+/// Annotation with the directory of the component in the layer, if it is not the root. The layer of
+/// a source from git may contain other directories of the repository, which the component
+/// references.
 pub const DIRECTORY: &str = "dev.stead.component.directory";
 
 /// Returns the manifest of a component with this layer. `directory` is the directory of the

@@ -16,7 +16,7 @@ use crate::plugins::Registry;
 
 /// Number of retries after a response with a wrong digest.
 const WRONG_RETRIES: u32 = 3;
-/// Upper bound of the first wait after a transient failure.
+/// Maximum initial back-off after a transient failure.
 const BACKOFF: Duration = Duration::from_millis(200);
 /// Longest wait between two attempts.
 const BACKOFF_CAP: Duration = Duration::from_secs(30);
@@ -82,7 +82,7 @@ pub async fn pull_blob(
 /// manifest and the total bytes of manifest, config and layer.
 ///
 /// # Errors
-/// [`ArtifactError`]: for example a rejection by the registry, or a damaged layer.
+/// [`ArtifactError`]: for example a rejection by the registry, or a corrupt layer.
 pub async fn push(
     registry: &Registry,
     layout: &Layout,

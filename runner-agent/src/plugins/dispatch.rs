@@ -104,7 +104,7 @@ async fn plan<P: Plugin>(
     work.state.require_resolved()?;
     match work.operation {
         Operation::Apply => plugin.preflight(work, sink).await?,
-        // What is missing for an apply, for example a quota, must not prevent its removal.
+        // A missing requirement of an apply, for example a quota, must not prevent a destroy.
         Operation::Destroy => {}
     }
     // Read the version of the state before the plan: a write during the plan then makes the plan

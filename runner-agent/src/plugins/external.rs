@@ -1,10 +1,10 @@
 //! External plugins: an executable `stead-plugin-<name>` that exchanges JSON lines with the runner.
-//! `docs/plugins.md` specifies the contract, and `schemas::plugin` has its messages. This module is
-//! the runner's side.
+//! `docs/plugins.md` specifies the protocol, and `schemas::plugin` defines its messages. This
+//! module implements the runner's side.
 //!
-//! The executable is that of a published plugin (`published.rs`), or one in the plugin directory. It is
-//! copied while its digest is computed, and the copy is executed. So the bytes that were checked are
-//! the bytes that run.
+//! The executable comes from a published plugin (`published.rs`) or from the plugin directory. The
+//! runner computes its digest during the copy and executes the copy. It therefore executes exactly
+//! the bytes that it verified.
 
 mod channel;
 mod executable;
@@ -34,7 +34,7 @@ use crate::state::StateMark;
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of `health`, `preflight`, `state` and `outputs`.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// Largest inputs in a message, in bytes. The rest of the message is for names and paths.
+/// Maximum size of the inputs in a message, in bytes. The rest is reserved for names and paths.
 const INPUTS_LIMIT: usize = MESSAGE_LIMIT - (64 << 10);
 
 /// Running plugin executable.
@@ -93,7 +93,7 @@ impl External {
     }
 }
 
-/// Returns the parameters of every call. From version 2 on, large inputs become a file.
+/// Returns the parameters of every call. From version 2 on, writes large inputs to a file.
 fn context(work: &Work<'_>, version: u32) -> Result<CallContext, PluginError> {
     let inputs = &work.manifest.inputs;
     let mut context = CallContext {
@@ -174,7 +174,9 @@ impl Plugin for External {
         sink.phase("plan");
         let file = work.job.work_dir.join("plan");
         let call = Call::Plan { context: self.context(work), plan_file: file.clone() };
-        let changes: Changes = self.channel.call(call, None, work, sink).await?;
+        let mut changes: Changes = self.channel.call(call, None, work, sink).await?;
+        // The summary never contains values.
+        changes.details = None;
         Ok(Planned { file, extra_files: BTreeMap::new(), tool: self.tool(), changes })
     }
 

@@ -1,5 +1,5 @@
-//! Sources in git repositories, with the system's git: resolves a reference to a commit, and fetches
-//! the files that a component needs.
+//! Sources in git repositories, with the system's git: resolves a reference to a commit, and
+//! fetches the files that a component needs.
 //!
 //! ```text
 //! resolve  ls-remote ─▶ output `commit`
@@ -7,8 +7,8 @@
 //!                                               └── links, references, submodules ──┘
 //! ```
 //!
-//! Git never checks out a file: the runner writes the files itself. So no filter, link or file name
-//! of a repository has an effect on the runner's host.
+//! Git never checks out a file: the runner writes the files itself. Therefore filters, links and
+//! file names of a repository have no effect on the runner's host.
 
 mod command;
 mod commit;

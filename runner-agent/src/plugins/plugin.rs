@@ -132,10 +132,10 @@ pub(crate) struct Work<'a> {
     pub state: StateStore,
     /// Directory with all files of the artifact, if the manifest has an artifact.
     pub root: PathBuf,
-    /// Directory of the component: [`Work::root`], or a directory below it if the artifact holds
-    /// further directories of the repository.
+    /// Directory of the component: [`Work::root`], or a directory below it if the artifact
+    /// contains other directories of the repository.
     pub source: PathBuf,
-    /// Directory of the component in each artifact of the manifest, after they were unpacked.
+    /// Directory of the component in each unpacked artifact of the manifest.
     pub directories: Vec<PathBuf>,
 }
 

@@ -89,8 +89,8 @@ pub(crate) fn dir_of(work: &Work<'_>, digest: &Digest) -> Option<PathBuf> {
     work.directories.get(index).cloned()
 }
 
-/// Puts the source of a build into [`Work::root`]: from the server, or from git. Returns the
-/// registry's repository of the component.
+/// Writes the source of a build to [`Work::root`], from the server or from git. Returns the
+/// component's repository in the registry.
 pub(crate) async fn fetch(work: &mut Work<'_>, sink: &mut dyn Sink) -> Result<String, Halt> {
     sink.phase("sync");
     let malformed = |what: &str| {

@@ -1,5 +1,5 @@
-//! Publishers whose plugins this runner executes: keys that the data directory records, and the keys
-//! of the policy. Without a key, the runner refuses every published plugin.
+//! Trusted plugin publishers: the keys in the data directory and in the policy. Without a key, the
+//! runner refuses every published plugin.
 use std::io;
 
 use schemas::{
@@ -40,7 +40,7 @@ pub fn record(data: &Data, keys: &[String]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Parses the public key of a publisher into its only text form.
+/// Parses the public key of a publisher and returns its canonical form, in lower case.
 pub fn parse(text: &str) -> Result<String, String> {
     match parse_publisher(text) {
         Some(_) => Ok(text.to_lowercase()),
@@ -119,7 +119,7 @@ mod tests {
         assert!(none.allows_publisher(&job, &[key(2), key(1)]).is_ok());
         let policy = Policy { plugin_publishers: vec![key(1)], ..Policy::without_rules() };
         assert!(policy.allows_publisher(&job, &[]).is_ok());
-        // The line keeps the keys of the policy, and the policy with it allows the job.
+        // The line contains the existing keys of the policy, and allows the job.
         let policy = Policy { plugin_publishers: vec![key(3)], ..Policy::without_rules() };
         let refusal = policy.allows_publisher(&job, &[]).unwrap_err();
         let line = format!("plugin_publishers = [\"{}\", \"{}\"]", key(3), key(1));

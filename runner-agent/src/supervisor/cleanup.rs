@@ -117,7 +117,8 @@ fn artifacts_of(data: &Data, open: &BTreeSet<ExecutionId>) -> io::Result<BTreeSe
         let manifest: Manifest = serde_json::from_slice(&manifest)?;
         used.extend(manifest.artifacts.into_iter().map(|artifact| artifact.digest));
         if let Some(plugin) = manifest.plugin.artifact {
-            // The index is not pulled yet, or one of its manifests is the plugin of this host.
+            // One manifest of the index is the plugin for this host. Before the pull of the index,
+            // the layout contains none of them.
             let index = layout.platform_index(&plugin.digest).ok();
             used.extend(
                 index.iter().flat_map(|index| index.manifests()).map(|(_, m)| m.digest.clone()),

@@ -220,7 +220,7 @@ async fn send_order(
 }
 
 /// Returns the identity of the shim, which distinguishes it from a later process with the same pid.
-/// A shim that cannot be identified is killed and gets no launch parameters.
+/// The agent kills a shim that it cannot identify, and sends it no launch parameters.
 async fn identify(child: &mut Child) -> Option<Process> {
     for _ in 0..20 {
         if let Some(Ok(process)) = child.id().map(Process::of) {

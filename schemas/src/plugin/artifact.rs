@@ -1,5 +1,6 @@
 //! Published plugin: an OCI index with one image manifest per platform. Each manifest has two
-//! layers: the executable, and a DSSE envelope with a [`PluginStatement`] that the publisher signed.
+//! layers: the executable, and a DSSE envelope with a [`PluginStatement`] that the publisher
+//! signed.
 use domain::digest::Digest;
 use ed25519_dalek::VerifyingKey;
 use proof::dsse::{self, Envelope, EnvelopeError};
@@ -40,7 +41,7 @@ pub fn is_version(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(allowed)
 }
 
-/// Returns the platform of this program in the names of OCI, or `None` if OCI has no name for it.
+/// Returns the OCI platform of this program. `None` on an architecture without support for plugins.
 pub fn host_platform() -> Option<String> {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -63,7 +64,7 @@ pub struct PluginStatement {
     pub executable: Digest,
     /// Size of the executable in bytes.
     pub size_bytes: u64,
-    /// Versions of the contract that the executable supports.
+    /// Protocol versions that the executable supports.
     pub protocols: Vec<u32>,
 }
 
@@ -76,7 +77,7 @@ pub enum StatementError {
     /// The envelope or its payload is malformed.
     #[error("invalid statement of the publisher: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// The statement cannot be written as JSON.
+    /// The statement cannot be serialized as JSON.
     #[error("cannot write the statement: {0}")]
     Unwritable(#[from] proof::canonical::CanonicalError),
 }
@@ -85,7 +86,7 @@ impl PluginStatement {
     /// Signs the statement.
     ///
     /// # Errors
-    /// The statement cannot be written as JSON.
+    /// Fails if the statement cannot be serialized as JSON.
     pub fn sign(&self, key: &ed25519_dalek::SigningKey) -> Result<Vec<u8>, StatementError> {
         let payload = proof::canonical::json(self)?;
         Ok(serde_json::to_vec(&dsse::sign(STATEMENT_TYPE, &payload, key))?)
@@ -136,7 +137,7 @@ mod tests {
         let changed = text.replace("vnd.stead.plugin.v1+json", "vnd.stead.plugin.v2+json");
         assert!(PluginStatement::verify(changed.as_bytes(), &ours.verifying_key()).is_err());
         assert!(PluginStatement::verify(b"{}", &ours.verifying_key()).is_err());
-        // A second signature of the same statement gives the same bytes, so a push is repeatable.
+        // A second signature of the same statement has the same bytes, so a push is idempotent.
         assert_eq!(statement().sign(&ours).unwrap(), text.into_bytes());
     }
 

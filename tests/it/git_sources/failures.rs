@@ -47,7 +47,7 @@ fn an_unreachable_repository_fails_only_its_components_and_can_be_retried() {
     assert_eq!(after["web"]["id"], builds_before["web"]["id"]);
     let version = version(&server);
     assert_eq!(version["version"], 2, "{version:#}");
-    // The commit of the build that stays is the one of version 1.
+    // The build that version 2 keeps has the commit of version 1.
     assert_eq!(version["components"][2]["name"], "web", "{version:#}");
     assert_eq!(version["components"][2]["commit"], builds_before["web"]["commit"], "{version:#}");
 }
@@ -116,7 +116,7 @@ fn only_the_configuration_of_the_build_runner_leads_to_other_protocols() {
     let configuration = git.configuration(&mirror);
     let server = Server::up_in(&[("GIT_CONFIG_GLOBAL", configuration.to_str().unwrap())]);
 
-    // An address of another protocol is refused before anything is published.
+    // The CLI rejects an address of another protocol before it publishes anything.
     for repo in
         [&local, "ext::sh -c touch% /tmp/x", "http://127.0.0.1:1/x", "https://me:pass@host/x"]
     {

@@ -1,7 +1,8 @@
-"""Kubernetes API of one rendering: it keeps the release that the engine wants to store, and stores nothing.
+"""Kubernetes API of one dry run: it captures the release that the engine stores, and changes nothing.
 
-Reads come from the cluster of a kubeconfig, or find no objects. The engine renders a release, checks it against the
-cluster and then stores it, before its first change. The request to store it ends the rendering.
+It forwards reads to the cluster of a kubeconfig. Without a cluster, it returns no objects. The engine renders a
+release, checks it against the cluster, and stores it before its first change. This API rejects the request to store the
+release, which ends the dry run.
 """
 
 import base64
@@ -17,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import yaml
 
-# What `helm template` assumes of a cluster: version, and resource and kind of each API. A dash marks cluster scope.
+# APIs that `helm template` assumes in a cluster: version, resource and kind. A dash marks cluster scope.
 KINDS = """
 v1 configmaps ConfigMap; v1 secrets Secret; v1 services Service; v1 serviceaccounts ServiceAccount; v1 pods Pod
 v1 endpoints Endpoints; v1 replicationcontrollers ReplicationController; v1 limitranges LimitRange
@@ -108,7 +109,7 @@ class DryRunApi:
             self.kinds.setdefault(group_version, {})
             if kind:
                 self.add_kind(group_version, kind.lower() + "s", kind)
-        # Kinds that the engine finds and that the capabilities of the chart do not contain.
+        # The engine also finds the assumed kinds. The capabilities of the chart do not contain them.
         self.capabilities = set(self.kinds)
         for version, kind in assumed:
             self.add_kind(version, kind.lower() + "s", kind)

@@ -36,7 +36,7 @@ class Engine:
             "clusters": [{"name": "it", "cluster": {"server": api.url}}], "users": [{"name": "it", "user": {}}],
             "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it", "namespace": namespace}}],
         }
-        # The engine reads the file again at its first request. The process of one command leaves one small file.
+        # The engine reads the file again at its first request, so the file exists until the process ends.
         self.file = tempfile.NamedTemporaryFile("w")
         json.dump(config, self.file)
         self.file.flush()
@@ -61,7 +61,7 @@ class Engine:
         settings = {
             "wait": flag("wait"), "wait_for_jobs": flag("wait_for_jobs"), "create_namespace": flag("create_namespace"),
             "take_ownership": flag("take_ownership"), "timeout_seconds": flag("timeout") or 300,
-            # the defaults of Helm 4: an upgrade applies as the release was installed
+            # Defaults of Helm 4: an upgrade uses the apply method of the installed release.
             "server_side_apply": "auto" if verb == "upgrade" else "true", **more,
         }
         chart, version = os.path.abspath(options.chart), ""
@@ -88,7 +88,7 @@ class Engine:
             try:
                 return self.dry_run(verb, options, values, api, disable_openapi_validation=True), api.crds
             except Failure as failure:
-                # `helm template` asks no cluster for kinds, this engine does. Repeat with the kinds that it did not find.
+                # `helm template` looks up no kinds in a cluster, but this engine does. Retry with the missing kinds.
                 text = str(failure)
                 unknown = set(re.findall(r"unable to get apiresource from unstructured: (.+?), Kind=(\w+)", text))
                 for kind, version in re.findall(r'no matches for kind "(.+?)" in version "(.+?)"', text):

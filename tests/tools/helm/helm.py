@@ -1,7 +1,7 @@
-"""Engine of Helm 4 behind the command line of `helm`: exactly the commands and flags that Stead uses, and their output.
+"""Command line of `helm` for the engine of Helm 4: exactly the commands, flags and outputs that Stead uses.
 
-No package of Debian contains Helm. Rendering and changes are those of the engine. `template` and `--dry-run=server`
-stop it before its first change, because it has no such functions.
+Debian has no package of Helm. The engine renders and changes releases. It has no functions for `template` and
+`--dry-run=server`, so these run an installation or an upgrade and stop it before its first change.
 """
 
 import argparse

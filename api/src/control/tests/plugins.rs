@@ -159,8 +159,8 @@ async fn a_config_version_keeps_the_plugins_that_it_was_published_with() {
     started.server.stop().await;
 }
 
-/// A type of the format is published without a plugin. The next sync of the same directory uses a
-/// plugin that was published meanwhile.
+/// A sync publishes a component type of the app format even without its plugin. The next sync of
+/// the same directory uses a plugin that was published in between.
 #[tokio::test]
 async fn a_missing_plugin_is_added_by_the_next_sync() {
     let started = Started::new().await;

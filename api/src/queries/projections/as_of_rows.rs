@@ -21,8 +21,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum length of a key.
 const MAX_KEY_BYTES: usize = 200;
 
-/// Rows of a projection as of a position or a time: items with progress, then items with rows in
-/// the order of their keys, then a final item.
+/// Streams the rows of a projection as of a position or a time. Sends items with progress, then
+/// items with rows sorted by key, then a final item.
 pub(crate) async fn rows(
     app: App,
     caller: Caller,

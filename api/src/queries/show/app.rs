@@ -40,7 +40,7 @@ pub(crate) fn version(lookup: &Lookup<'_>, row: &config_versions::Row) -> Config
     }
 }
 
-/// Name of the state of a version's git references.
+/// Returns the name of the state of a version's git references.
 fn state(sources: &[Source]) -> &'static str {
     let is_failed = |source: &Source| match source.resolution {
         Resolution::Failed { .. } => true,

@@ -24,7 +24,7 @@ pub(crate) fn diff(before: Option<(u32, &AppConfig)>, to: Option<u32>, after: &A
     Diff { from: before.map(|(version, _)| version), to, changes, ..Diff::default() }
 }
 
-/// Adds the commits that differ between two versions. A component whose branch moved is a change,
+/// Adds the commits that differ between two versions. A component with another commit is a change,
 /// even if its config is the same.
 pub(crate) fn with_commits(mut diff: Diff, before: Option<&Published>, after: &Published) -> Diff {
     for component in &after.components {
@@ -51,7 +51,7 @@ pub(crate) fn with_commits(mut diff: Diff, before: Option<&Published>, after: &P
     diff
 }
 
-/// Position of a kind in the list of changes.
+/// Returns the position of a kind in the list of changes.
 fn order(kind: &str) -> usize {
     let kinds = ["input", "sandbox", "component"];
     kinds.iter().position(|known| *known == kind).unwrap_or(kinds.len())

@@ -1,4 +1,4 @@
-//! Published plugins.
+//! Calls of `/v1/plugins`.
 use bytes::Bytes;
 use domain::digest::Digest;
 use reqwest::Method;
@@ -16,12 +16,12 @@ impl Client {
         self.fresh("/v1/plugins", listing).await
     }
 
-    /// One plugin with its versions.
+    /// Plugin with its versions.
     pub async fn plugin(&self, name: &str) -> CallResult<Plugin> {
         self.fresh(&format!("/v1/plugins/{name}"), &()).await
     }
 
-    /// Stores a blob of a plugin's artifact. The artifact can be published when all are stored.
+    /// Stores a blob of a plugin's artifact. A publication requires all blobs of the artifact.
     pub async fn store_plugin_blob(
         &self,
         name: &str,

@@ -38,7 +38,7 @@ fn main() -> io::Result<()> {
                 continue;
             }
         };
-        // A long value of these calls can be a file.
+        // The plugin can write a long value of these calls to a file.
         let work_dir = match &call {
             Call::Plan { parameters, .. } | Call::Outputs(parameters) => {
                 Some(parameters.work_dir.clone())

@@ -71,7 +71,7 @@ pub fn desired_files(parameters: &Parameters) -> Result<BTreeMap<String, Vec<u8>
     Ok(files)
 }
 
-/// Checks that the directory of the files can be created where the customer wants it.
+/// Checks that the plugin can create the directory of the files.
 pub fn root_check(parameters: &Parameters) -> Value {
     let root = state::root(parameters);
     let existing = root.ancestors().find(|dir| dir.exists());

@@ -175,7 +175,7 @@ pub fn send(message: &Value) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes a result. A value that is too long for a message goes to a file in the work directory.
+/// Writes a result. Writes a value that is too long for a message to a file in the work directory.
 pub fn respond(id: u64, value: &Value, work_dir: Option<&Path>) -> io::Result<()> {
     let text = serde_json::to_vec(value)?;
     match work_dir {

@@ -8,3 +8,4 @@
 mod cluster;
 mod lifecycle;
 mod plugin;
+mod torture;

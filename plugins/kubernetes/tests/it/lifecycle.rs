@@ -160,7 +160,7 @@ fn definition_and_its_object_are_one_component() {
     assert_eq!(changes(&plan), [format!("update Widget.{group} {ns}-own/a [spec.size]")]);
     web.execute("apply").unwrap();
 
-    // An object of another owner keeps the definition and the namespace.
+    // An object of another owner prevents the deletion of the definition and the namespace.
     namespace.kubectl_ok(&["create", "configmap", "foreign", "--namespace", &format!("{ns}-own")]);
     namespace.apply_as("kubectl", &widget("b", 1));
     let plan = web.destroy();

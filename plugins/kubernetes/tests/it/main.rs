@@ -1,4 +1,4 @@
-//! Tests of the executable on a real cluster, through the contract of plugins.
+//! Tests of the executable on a real cluster, through the plugin protocol.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "a failed test panics")]
 #![allow(clippy::disallowed_methods, reason = "tests create ids themselves")]
 

@@ -202,7 +202,7 @@ impl Component {
         self.plan_for("apply")
     }
 
-    /// Call that executes the plan file.
+    /// Returns the call that executes the plan file.
     pub fn execute_call(&mut self, operation: &str) -> Value {
         let state = self.state();
         let mut call = self.call(operation, operation);
@@ -234,7 +234,7 @@ impl Component {
         plan
     }
 
-    /// Refusal of a plan.
+    /// Plans, and returns the message of the refusal.
     #[track_caller]
     pub fn refusal(&mut self) -> String {
         let (code, message) = self.plan().unwrap_err();

@@ -1,4 +1,4 @@
-//! Invalid inputs and denied access. Nothing is changed.
+//! Invalid inputs and denied access. The plugin changes nothing.
 
 use std::{fs, path::Path};
 
@@ -99,7 +99,7 @@ fn every_problem_of_a_manifest_is_listed() {
         "web.yaml:1: ConfigMap a is in the namespace other, but the component's namespace is",
         "web.yaml:9: the cluster does not serve the kind Widget of example.dev/v1",
     ] {
-        // The message names the object after its namespace was taken.
+        // The message names the object without its namespace.
         assert!(refusal.contains(part), "{refusal}");
     }
 

@@ -38,14 +38,14 @@ pub(super) struct Channel {
     stderr: Lines<ChildStderr>,
     last_id: u64,
     phases: usize,
-    /// Version of the contract that both sides use.
+    /// Protocol version that both sides use.
     version: u32,
 }
 
-/// Response to a call that did not fail.
+/// Response to a call, unless the call failed.
 enum Response {
     Value(Value),
-    /// The plugin does not implement the call, with its explanation.
+    /// The plugin does not implement the call. Contains its explanation.
     Unsupported(String),
 }
 
@@ -77,7 +77,7 @@ impl Channel {
         })
     }
 
-    /// Uses this version of the contract from now on.
+    /// Sets the protocol version of all further calls.
     pub(super) fn use_version(&mut self, version: u32) {
         self.version = version;
     }
@@ -103,7 +103,7 @@ impl Channel {
         }
     }
 
-    /// Makes one call that a plugin need not implement. Returns `None` if it does not.
+    /// Makes one optional call. Returns `None` if the plugin does not implement it.
     pub(super) async fn call_optional<T: DeserializeOwned>(
         &mut self,
         call: Call,

@@ -18,8 +18,7 @@ use crate::plugins::{
 };
 
 /// Copies the plugin into the work directory: the published artifact of the manifest, or the
-/// executable in the plugin directory. Returns the path of the copy if its digest is the expected
-/// one.
+/// executable in the plugin directory. Returns the path of the copy if its digest matches.
 pub(super) async fn verified_copy(work: &Work<'_>, sink: &mut dyn Sink) -> Result<PathBuf, Halt> {
     let plugin = &work.manifest.plugin;
     let name = &plugin.name;

@@ -1,7 +1,7 @@
 //! Pulls a published plugin and verifies that a trusted publisher signed it.
 //!
-//! The policy has checked that this runner trusts the publisher that the manifest names. Here the
-//! signature proves that this publisher made the executable, for this name, version and platform.
+//! The policy check has verified that this runner trusts the publisher in the manifest. This module
+//! verifies that the publisher signed the executable for this name, version and platform.
 
 use std::{fs::File, io::Read};
 
@@ -98,7 +98,7 @@ pub(super) async fn executable(
     Ok((file, executable.digest.clone()))
 }
 
-/// Returns the index of the plugin. Pulls it if the layout does not have it, or has a damaged copy.
+/// Returns the index of the plugin. Pulls it if the layout has no copy, or only a corrupt one.
 async fn index(
     work: &Work<'_>,
     layout: &Layout,
@@ -116,7 +116,7 @@ async fn index(
 }
 
 /// Returns the layers of a plugin: the executable and the envelope of its publisher. `size` is the
-/// signed size of the whole artifact.
+/// size of the whole artifact in the manifest of the job.
 fn parts(manifest: &ArtifactManifest, size: u64) -> Result<(Blob, Blob), String> {
     let kind = manifest.image().artifact_type().as_ref();
     match manifest.layers() {

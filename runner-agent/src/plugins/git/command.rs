@@ -1,8 +1,8 @@
 //! Runs the system's git in a bare repository of one job.
 //!
 //! Credentials, proxies and rewritten addresses come from the git configuration of the agent's
-//! user. Hooks, templates, the system's configuration and prompts are off. Only `https` and `ssh`
-//! are allowed, and the protocol to which the configuration of the agent's user leads.
+//! user. Hooks, templates, the system's configuration and prompts are off. Git accepts only
+//! `https`, `ssh`, and the protocol of an address to which that configuration rewrites.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use crate::plugins::{
     process::{self, ChildEnd, ChildSpec},
 };
 
-/// Variables of the agent that its git gets: they locate its configuration and its keys.
+/// Environment variables of the agent that git receives. They locate its configuration and keys.
 const AGENT_VARIABLES: [&str; 14] = [
     "ALL_PROXY",
     "GIT_CONFIG_GLOBAL",
@@ -40,17 +40,17 @@ const AGENT_VARIABLES: [&str; 14] = [
     "https_proxy",
     "no_proxy",
 ];
-/// Largest file that git may write, in units of 512 bytes: 2 GiB.
+/// Maximum size of a file that git writes, in units of 512 bytes: 2 GiB.
 const FILE_BLOCKS: &str = "4194304";
-/// Largest output that the runner reads into memory in bytes.
+/// Maximum output of git that the runner reads into memory, in bytes.
 const OUTPUT_LIMIT: u64 = 64 << 20;
 /// Maximum number of lines in an error message.
 const MAX_LINES: usize = 4;
 /// Maximum length of an error message in bytes.
 const MAX_MESSAGE: usize = 1000;
-/// Shell script that limits the files of a program and redirects its input and output.
+/// Shell script that limits the file size of a program and redirects its input and output.
 const SCRIPT: &str = r#"in=$1 out=$2; ulimit -f "$3" || exit 1; shift 3; exec "$@" <"$in" >"$out""#;
-/// Settings of every command.
+/// Git settings of every command.
 const SETTINGS: [&str; 12] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -126,7 +126,7 @@ impl<'w, 'j> Git<'w, 'j> {
         git.run(&["init", "--quiet", "--bare"], sink).await.map_err(failed)?;
         let add = ["remote", "add", "--", "origin", &git.url.clone()];
         git.run(&add, sink).await.map_err(failed)?;
-        // An `insteadOf` of the agent's own configuration may lead to any protocol.
+        // An `insteadOf` of the agent's configuration may select any protocol.
         let get = ["ls-remote", "--get-url", "origin"];
         let effective = git.output(&get, None, sink).await.map_err(failed)?;
         let effective = String::from_utf8_lossy(&effective).trim().to_owned();
@@ -151,7 +151,7 @@ impl<'w, 'j> Git<'w, 'j> {
         sizes.sum::<std::io::Result<u64>>().doing(what)
     }
 
-    /// Runs a command, with its messages in the log.
+    /// Runs a command and writes its messages to the job log.
     pub(super) async fn run(&self, args: &[&str], sink: &mut dyn Sink) -> Result<(), GitError> {
         self.execute(args, None, Path::new("/dev/null"), sink).await
     }
@@ -255,7 +255,7 @@ struct Message {
 }
 
 impl Message {
-    /// Adds a line and returns its text for the log: of a progress line, the final state.
+    /// Adds a line and returns its text for the log. A progress line becomes its final state.
     fn add(&mut self, line: &[u8]) -> Option<String> {
         let text = String::from_utf8_lossy(line);
         let last = text.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default().trim();
@@ -286,7 +286,7 @@ impl Message {
     }
 }
 
-/// Name of the protocol of an address, as git names it.
+/// Returns the protocol of an address, as git names it.
 fn protocol(url: &str) -> &str {
     if let Some((scheme, _)) = url.split_once("://") {
         return scheme;

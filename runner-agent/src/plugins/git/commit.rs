@@ -1,10 +1,11 @@
-//! Fetches one commit of a repository, also from servers that refuse partial fetches or ids.
+//! Fetches one commit of a repository, even from servers that reject partial fetches or fetches by
+//! commit id.
 use domain::git::{HEAD, is_commit};
 
 use super::command::{Git, GitError};
 use crate::plugins::contract::Sink;
 
-/// Messages of servers that refuse to send a commit by its id, or a part of the history.
+/// Messages of servers that reject a fetch by commit id or a shallow fetch.
 const REFUSED: [&str; 5] = [
     "not our ref",
     "unadvertised object",
@@ -27,8 +28,8 @@ pub(super) async fn find(
     Ok(first_of(&names, &String::from_utf8_lossy(&listed)))
 }
 
-/// Names that a reference may have on the server, the preferred one first. A name with `^{}` is the
-/// commit of an annotated tag.
+/// Returns the possible names of a reference on the server, by precedence. The suffix `^{}` denotes
+/// the commit of an annotated tag.
 fn names(reference: &str) -> Vec<String> {
     match reference {
         HEAD => vec![HEAD.to_owned()],
@@ -51,8 +52,8 @@ fn first_of(names: &[String], listed: &str) -> Option<(String, String)> {
     is_commit(id).then(|| (name.to_owned(), (*id).to_owned()))
 }
 
-/// Fetches a commit: alone and without blobs if the server allows that, otherwise at its reference,
-/// otherwise with the whole history.
+/// Fetches a commit. Tries the commit alone without blobs, then the tip of its reference, then the
+/// whole history.
 pub(super) async fn fetch_commit(
     git: &Git<'_, '_>,
     commit: &str,
@@ -66,7 +67,7 @@ pub(super) async fn fetch_commit(
         Err(GitError::Failed(message)) if is_refusal(&message) => Some(message),
         Err(error @ (GitError::Failed(_) | GitError::Halt(_))) => return Err(error),
     };
-    // A reference that moved since it was resolved has another commit.
+    // A reference that moved after its resolution points to another commit.
     if let Some(reference) = reference.filter(|reference| !is_commit(reference))
         && let Some((name, at)) = find(git, reference, sink).await?
         && at == commit
@@ -115,7 +116,7 @@ async fn has(git: &Git<'_, '_>, commit: &str, sink: &mut dyn Sink) -> Result<boo
     Ok(known.starts_with(format!("{commit} commit ").as_bytes()))
 }
 
-/// Returns true for the message of a server that refuses this request, and may accept another one.
+/// Returns true if the server rejected this request but may accept another one.
 fn is_refusal(message: &str) -> bool {
     REFUSED.iter().any(|part| message.contains(part))
 }

@@ -1,5 +1,5 @@
-//! Fetches the files of a component: its directory at one commit, and what this directory references
-//! in its repository.
+//! Fetches the files of a component: its directory at one commit, and the files that this directory
+//! references in its repository.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,20 +26,20 @@ use crate::plugins::{
     work::private_dir,
 };
 
-/// Largest source of a component in bytes.
+/// Maximum size of a component's source, in bytes.
 const SOURCE_LIMIT: u64 = 1 << 30;
-/// Largest file that is searched for references in bytes.
+/// Maximum size of a file that the runner searches for references, in bytes.
 const SEARCH_LIMIT: u64 = 1 << 20;
-/// Longest target of a link in bytes.
+/// Maximum length of a link's target, in bytes.
 const LINK_LIMIT: u64 = 4096;
 /// Maximum number of submodules of a component.
 const MAX_SUBMODULES: usize = 64;
 /// Maximum number of passes over the references.
 const MAX_PASSES: usize = 64;
-/// First bytes of a file that git LFS replaces.
+/// First bytes of a git LFS pointer file.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/v1\n";
 
-/// Source in the manifest of a build.
+/// Git source in the manifest of a build.
 #[derive(Debug, Clone, Deserialize)]
 struct Source {
     repo: String,
@@ -131,7 +131,7 @@ impl<'w, 'j> Fetch<'w, 'j> {
         Ok((repository, tree))
     }
 
-    /// Selects the directory and all that it references. Fetches the submodules on the way.
+    /// Selects the directory and all files that it references. Fetches the required submodules.
     async fn select(
         &mut self,
         source: &Source,
@@ -151,7 +151,7 @@ impl<'w, 'j> Fetch<'w, 'j> {
                 return Err(Halt::exit(1, detail));
             }
             let mut searched = BTreeSet::new();
-            // A reference may select files with further references.
+            // A reference may select files that contain other references.
             loop {
                 let open = selection.files.iter().filter(|(path, _)| {
                     references::has_references(path) && !searched.contains(*path)
@@ -193,7 +193,7 @@ impl<'w, 'j> Fetch<'w, 'j> {
         Err(Halt::exit(1, "the submodules of the source are nested too deeply".into()))
     }
 
-    /// Replaces a submodule of the tree by its files.
+    /// Replaces a submodule of the tree with its files.
     async fn submodule(&mut self, path: &str, sink: &mut dyn Sink) -> Result<(), Halt> {
         self.submodules += 1;
         if self.submodules > MAX_SUBMODULES {
@@ -204,7 +204,8 @@ impl<'w, 'j> Fetch<'w, 'j> {
         let failed =
             |why: String| Halt::exit(1, format!("cannot fetch the submodule {path}: {why}"));
         let Some(parent) = self.repositories.get_mut(entry.repository) else { return Ok(()) };
-        // The `.gitmodules` of a nested submodule is in its own root.
+        // The `.gitmodules` for a nested submodule is in the root of the submodule that contains
+        // it.
         let mut above = path.match_indices('/').map(|(at, _)| path.get(..at).unwrap_or_default());
         let of_parent = |root: &&str| {
             let modules = self.tree.entries.get(&format!("{root}/.gitmodules"));
@@ -296,7 +297,7 @@ impl<'w, 'j> Fetch<'w, 'j> {
     }
 }
 
-/// Fails for a file whose content is in LFS.
+/// Rejects a file whose content is in git LFS.
 fn check_lfs(path: &str, blob: &Path) -> Result<(), Halt> {
     let mut start = Vec::new();
     let file = File::open(blob).doing(|| format!("cannot read {path}"))?;

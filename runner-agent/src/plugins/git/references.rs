@@ -15,8 +15,8 @@ pub(super) struct Reference {
     pub required: bool,
 }
 
-/// Returns the references of a file that may lead out of its directory. Empty for a file of another
-/// type, and for a file that cannot be parsed, which the validation of the build rejects.
+/// Returns the references of a file that may point outside its directory. Ignores other types of
+/// files, and files that it cannot parse. The validation of the build rejects the latter.
 pub(super) fn references(path: &str, bytes: &[u8]) -> Vec<Reference> {
     let Ok(text) = std::str::from_utf8(bytes) else { return vec![] };
     let name = path.rsplit('/').next().unwrap_or(path);
@@ -68,7 +68,7 @@ fn json_modules(text: &str) -> Vec<Reference> {
     local.collect()
 }
 
-/// Scalars of a kustomization that lead out of its directory.
+/// Returns the scalars of a kustomization that are paths outside its directory.
 fn kustomization(text: &str) -> Vec<Reference> {
     let found = scalars(text).filter_map(|(line, scalar)| {
         // A generator writes `name=path`.
@@ -80,7 +80,7 @@ fn kustomization(text: &str) -> Vec<Reference> {
     found.collect()
 }
 
-/// Dependencies of a chart with a `file://` repository.
+/// Returns the dependencies of a chart that have a `file://` repository.
 fn chart(text: &str) -> Vec<Reference> {
     let found = scalars(text).filter_map(|(line, scalar)| {
         let path = scalar.strip_prefix("file://")?;
@@ -89,8 +89,8 @@ fn chart(text: &str) -> Vec<Reference> {
     found.collect()
 }
 
-/// Plain and quoted scalars of a YAML file with their lines, without flow collections and block
-/// texts. Enough for lists of paths.
+/// Returns the plain and quoted scalars of a YAML file with their lines. Does not parse flow
+/// collections and block scalars. This is sufficient for lists of paths.
 fn scalars(text: &str) -> impl Iterator<Item = (u32, &str)> {
     (1..).zip(text.lines()).filter_map(|(line, content)| {
         let content = content.split(" #").next().unwrap_or_default().trim();
@@ -103,7 +103,7 @@ fn scalars(text: &str) -> impl Iterator<Item = (u32, &str)> {
     })
 }
 
-/// Returns true for a path, as opposed to a registry address or a URL.
+/// Returns true if a module source is a path, not a registry address or a URL.
 fn is_local(source: &str) -> bool {
     source.starts_with("./") || source.starts_with("../") || source == ".." || source == "."
 }

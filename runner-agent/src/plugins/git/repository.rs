@@ -36,12 +36,12 @@ impl Disk {
     }
 }
 
-/// Repository with the blobs that were read from it, as files.
+/// Repository with its loaded blobs as files.
 pub(super) struct Repository<'w, 'j> {
     pub git: Git<'w, 'j>,
-    /// Address without a rewrite, to which the addresses of submodules are relative.
+    /// Address before any rewrite. Relative addresses of submodules refer to it.
     pub url: String,
-    /// Directory of the blobs, by their ids.
+    /// Directory with one file per loaded blob, named by its id.
     pub blobs: PathBuf,
     pub read: BTreeSet<String>,
 }
@@ -84,7 +84,7 @@ impl Repository<'_, '_> {
             fetched.map_err(failed)?;
             disk.add(self.git.size()?.saturating_sub(before))?;
         }
-        // Git writes no blob to a file before its size is known.
+        // Checks the disk limit before git writes the blobs to a file.
         let sizes = self.sizes(&list, sink).await.map_err(failed)?;
         disk.add(sizes.values().fold(0, |sum: u64, size| sum.saturating_add(*size)))?;
         let batch = ["cat-file", "--batch"];
@@ -95,7 +95,7 @@ impl Repository<'_, '_> {
         Ok(())
     }
 
-    /// Returns the sizes of those objects of a list that the repository has.
+    /// Returns the sizes of the listed objects that the repository contains.
     async fn sizes(
         &self,
         list: &str,
@@ -112,7 +112,7 @@ impl Repository<'_, '_> {
         Ok(sizes.collect())
     }
 
-    /// Returns a blob that was loaded, or `None` for a blob above the limit.
+    /// Returns a loaded blob. `None` if the blob exceeds the limit.
     pub(super) fn bytes(&self, id: &str, limit: u64) -> Result<Option<Vec<u8>>, Halt> {
         let path = self.blobs.join(id);
         let size = fs::metadata(&path).doing(|| format!("cannot read the blob {id}"))?.len();

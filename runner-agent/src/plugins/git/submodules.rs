@@ -1,6 +1,6 @@
 //! Addresses of submodules in `.gitmodules`.
 
-/// Address of the submodule at a path, from the output of `git config --null`.
+/// Returns the address of the submodule at a path, from the output of `git config --null`.
 pub(super) fn submodule_url(settings: &[u8], path: &str) -> Option<String> {
     let text = String::from_utf8_lossy(settings);
     let pairs: Vec<(&str, &str)> =
@@ -12,11 +12,11 @@ pub(super) fn submodule_url(settings: &[u8], path: &str) -> Option<String> {
     Some((*address).to_owned())
 }
 
-/// Address of a submodule: a URL, or with `./` or `../` an address relative to the one of its
-/// repository. `None` for any other path.
+/// Returns the absolute address of a submodule. An address that starts with `./` or `../` is
+/// relative to the address of its repository. `None` for any other path.
 pub(super) fn absolute(parent: &str, written: &str) -> Option<String> {
     if !written.starts_with("./") && !written.starts_with("../") {
-        // `OWNER/NAME` is an address in a config only. Git reads it as a path.
+        // `OWNER/NAME` is an address only in an app config. Git interprets it as a path.
         return written.contains(':').then(|| written.to_owned());
     }
     let (mut base, mut rest) = (parent.trim_end_matches('/').to_owned(), written);

@@ -8,14 +8,14 @@ use super::references::Reference;
 
 /// Maximum number of files in a component's artifact.
 const MAX_FILES: usize = 50_000;
-/// Maximum number of links on the way to one file.
+/// Maximum number of links in the path of one file.
 const MAX_LINKS: usize = 32;
 /// Maximum number of entries of a commit.
 const MAX_ENTRIES: usize = 1_000_000;
 /// Maximum number of entries and path segments that the selection of a source visits. Links can
-/// lead to the same files in exponentially many ways.
+/// reach the same files by exponentially many paths.
 const MAX_STEPS: usize = 2_000_000;
-/// Directories that tools generate. They are not packed.
+/// Directories that tools generate. An artifact does not contain them.
 const EXCLUDED: [&str; 3] = [".git", ".terraform", "node_modules"];
 /// Part of the names of Terraform state files, which may contain secrets.
 const STATE: &str = ".tfstate";
@@ -76,9 +76,9 @@ enum Node {
 #[derive(Debug, Default)]
 pub(super) struct Selection {
     pub files: BTreeMap<String, Entry>,
-    /// Paths of submodules whose files are needed and not in the tree yet.
+    /// Paths of required submodules whose files are not in the tree yet.
     pub submodules: BTreeSet<String>,
-    /// Number of state files that are left out.
+    /// Number of omitted state files.
     pub skipped: usize,
     /// Number of visited entries and path segments.
     pub steps: usize,
@@ -86,7 +86,7 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// Creates an empty selection that continues to count the steps of earlier ones.
+    /// Creates an empty selection that continues the step count of earlier selections.
     pub(super) fn after(steps: usize) -> Selection {
         Selection { steps, ..Selection::default() }
     }
@@ -106,7 +106,7 @@ impl Tree {
             let at = line.iter().position(|byte| *byte == b'\t').ok_or_else(malformed)?;
             let (meta, path) = line.split_at(at);
             let meta = std::str::from_utf8(meta).map_err(|_| malformed())?;
-            // A file whose name is not UTF-8 cannot be packed, but it may not be needed.
+            // Skips a file whose name is not UTF-8, because the component may not need it.
             let Ok(path) = std::str::from_utf8(path.get(1..).unwrap_or_default()) else { continue };
             let mut words = meta.split(' ');
             let (Some(mode), Some(_), Some(id)) = (words.next(), words.next(), words.next()) else {
@@ -130,7 +130,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Replaces a submodule by its files.
+    /// Replaces a submodule with its files.
     pub(super) fn graft(&mut self, path: &str, submodule: Tree) {
         self.entries.remove(path);
         for (below, entry) in submodule.entries {
@@ -244,7 +244,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Follows the links on the way to a path.
+    /// Resolves the links in a path.
     fn resolve(&self, path: &str, into: &mut Selection) -> Result<Node, PathError> {
         let mut rest: Vec<String> =
             path.split('/').filter(|part| !part.is_empty()).rev().map(str::to_owned).collect();
@@ -284,7 +284,7 @@ impl Tree {
         target.is_some_and(|real| real.is_empty() || !self.entries.contains_key(&real))
     }
 
-    /// Paths of the entries below a directory.
+    /// Returns the paths of the entries below a directory.
     fn below<'t>(&'t self, directory: &str) -> Box<dyn Iterator<Item = &'t str> + 't> {
         if directory.is_empty() {
             return Box::new(self.entries.keys().map(String::as_str));

@@ -162,7 +162,7 @@ async fn a_damaged_executable_on_the_host_never_runs() {
         script.into_iter().find(|path| fs::read(path).unwrap().starts_with(b"#!")).unwrap();
     let damaged = String::from_utf8(fs::read(&script).unwrap()).unwrap().replace("x >", "y >");
     fs::write(&script, damaged).unwrap();
-    // The runner moves it and pulls it again, until the job is cancelled.
+    // The runner quarantines the blob and pulls it again until the test cancels the job.
     let (result, record) = runner.job_until(&spec(plugin), "the runner pulls the blob again").await;
     assert_eq!(result.unwrap(), Outcome::Cancelled { forced: false }, "{:?}", record.lines);
     assert!(record.children.is_empty() && !script.exists());

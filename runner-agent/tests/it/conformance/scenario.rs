@@ -291,8 +291,8 @@ async fn a_plugin_of_version_1_passes_the_scenario() {
     assert_not_applied_twice(&killed, inputs).await;
 }
 
-/// From version 2 on, inputs and results above the limit of a message are files. A plugin of version
-/// 1 gets a refusal.
+/// From version 2 on, inputs and results above the limit of a message are files. The runner refuses
+/// such inputs for a plugin of version 1.
 #[tokio::test]
 async fn large_inputs_and_results_are_files() {
     let mut runner = TestRunner::new();
@@ -327,7 +327,7 @@ async fn a_failed_preflight_refuses_the_plan() {
     let Err(PluginError::Refused(why)) = result else { panic!("{result:?}") };
     assert!(why.starts_with("root: cannot create ") && why.contains("STEAD_FILES_ROOT"), "{why}");
     assert!(record.plan.is_none());
-    // A failed check does not prevent a removal.
+    // A failed check does not prevent a destroy.
     let mut inputs = fixture.inputs("one");
     inputs["operation"] = json!("destroy");
     let (result, record) = fixture.runner.job(&fixture.spec(JobKind::Plan, inputs, None)).await;

@@ -80,7 +80,7 @@ pub fn files(runner: &mut TestRunner) -> Subject {
     files_of(runner, "stead-plugin-files")
 }
 
-/// Returns the frozen example plugin of version 1 of the contract, after building it.
+/// Builds and returns the frozen example plugin of protocol version 1.
 pub fn files_v1(runner: &mut TestRunner) -> Subject {
     files_of(runner, "frozen-plugin-v1")
 }

@@ -50,8 +50,8 @@ pub(super) fn references(text: &str) -> Vec<Reference> {
     found
 }
 
-/// Path of a file above the module's directory. Of a path with a further interpolation, the
-/// directory before it.
+/// Returns the path of a file above the module's directory. For a path with another interpolation,
+/// returns the directory before that interpolation.
 fn module_file(text: &str) -> Option<String> {
     let path = text.strip_prefix(MODULE_PATH).filter(|path| path.starts_with(".."))?;
     let path = match path.split_once("${") {
@@ -83,7 +83,8 @@ impl<'t> Tokens<'t> {
         self.skip(rest.find(end).map_or(rest.len(), |at| at + end.len()));
     }
 
-    /// Length of a quoted text with its closing quote. `from` is after the opening quote.
+    /// Returns the length of a string with its closing quote. `rest` starts after the opening
+    /// quote.
     fn quoted(rest: &str) -> usize {
         let bytes = rest.as_bytes();
         let (mut at, mut braces) = (0, 0_usize);
@@ -97,7 +98,7 @@ impl<'t> Tokens<'t> {
                 }
                 b'{' if braces > 0 => braces += 1,
                 b'}' => braces = braces.saturating_sub(1),
-                // A text within an interpolation.
+                // A string within an interpolation.
                 b'"' if braces > 0 => {
                     at += 1 + Self::quoted(rest.get(at + 1..).unwrap_or_default());
                     continue;
@@ -110,7 +111,7 @@ impl<'t> Tokens<'t> {
         rest.len()
     }
 
-    /// Skips a heredoc, and returns false if this is none.
+    /// Skips a heredoc. Returns false if the rest does not start with one.
     fn skip_heredoc(&mut self) -> bool {
         let Some(after) = self.rest().strip_prefix("<<") else { return false };
         let after = after.strip_prefix('-').unwrap_or(after);
