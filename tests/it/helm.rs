@@ -39,8 +39,7 @@ fn an_app_of_charts_is_deployed_changed_and_removed() {
 
     // given an app whose parts are all charts
     let (server, key, _keys) = server_with_plugin(&path);
-    let sync =
-        |app: PathBuf| server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    let sync = |app: PathBuf| server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     sync(helm_app(server.dir()));
     let inputs = [format!("namespace={namespace}"), "image=localhost/busybox:1".to_owned()];
     let inputs = ["--input", &inputs[0], "--input", &inputs[1]];

@@ -6,6 +6,8 @@ use stead_plugin_kubernetes::{
     kubeconfig,
 };
 
+use tokio_util::sync::CancellationToken;
+
 use crate::{helm::Helm, settings::Component};
 
 /// Field manager of Helm.
@@ -30,13 +32,14 @@ impl Access {
         Ok(Access { cluster, helm })
     }
 
+    /// Stops retries of requests at a cancel.
+    pub fn until(self, stop: &CancellationToken) -> Self {
+        Access { cluster: self.cluster.until(stop), ..self }
+    }
+
     /// Returns the cluster with the field manager of Helm, for dry runs of its changes. Helm without
     /// server-side apply has no conflicts.
     pub fn helm_manager(&self, is_server_side: bool) -> Cluster {
-        Cluster {
-            client: self.cluster.client.clone(),
-            manager: MANAGER.into(),
-            forces_dry_runs: !is_server_side,
-        }
+        self.cluster.for_dry_runs(MANAGER, !is_server_side)
     }
 }

@@ -5,15 +5,17 @@ use std::path::Path;
 
 use futures::{StreamExt, stream};
 use schemas::plugin::{ErrorCode, Operation, StateMark};
-use serde_json::json;
+use serde_json::{Value, json};
 use stead_plugin_kubernetes::{
     cluster::CONCURRENCY,
-    evaluate,
+    decide::Change,
     failure::{Failure, Outcome, listed},
+    fields,
     inventory::{EntryResult, Inventory},
     kinds::Kinds,
     object::metadata,
-    removal, report,
+    rejection::OwnWebhooks,
+    report,
     wait::Waiting,
 };
 use tokio::time::Instant;
@@ -25,10 +27,11 @@ use crate::{
     current::Details,
     helm::{Limits, args, refs},
     keep,
-    plan::evaluate_object,
-    plan_file::{PlanFile, ReleaseChange},
+    plan::{Evaluated, Rules, evaluate_object},
+    plan_file::{PlanFile, ReleaseChange, ReleaseObject},
     progress,
     release::{self, Release},
+    removal,
     settings::Component,
 };
 
@@ -41,7 +44,7 @@ pub async fn run(
 ) -> Outcome<()> {
     let waiting = Waiting { deadline: Instant::now() + component.settings.ready_timeout(), stop };
     let plan = PlanFile::read(plan_file)?;
-    let access = Access::open(component).await?;
+    let access = Access::open(component).await?.until(stop);
     let cluster = &access.cluster;
     if plan.manager != cluster.manager || plan.operation != component.operation {
         return Err(Failure::stale("the plan belongs to another component; make a new plan"));
@@ -95,6 +98,8 @@ async fn check(
     take_ownership: bool,
 ) -> Outcome<()> {
     let manager = &access.helm_manager(plan.is_server_side);
+    let objects = plan.objects.iter().map(|one| (&one.reference, &one.object));
+    let webhooks = &OwnWebhooks::of(objects);
     let reasons: Vec<Outcome<Option<String>>> = stream::iter(&plan.objects)
         .map(|planned| async move {
             // An object that only the apply can judge is left to Helm.
@@ -103,12 +108,10 @@ async fn check(
             let Some(kind) = kinds.get(reference) else {
                 return Ok(Some(format!("the cluster no longer serves {reference}")));
             };
-            let rules = (&plan.release, planned.random.as_slice(), take_ownership);
-            match evaluate_object(manager, (kind, reference, &planned.object), rules).await {
-                Ok(now) => {
-                    let planned = (planned.change, Some(expected), planned.chosen.as_slice());
-                    Ok(evaluate::stale_reason(reference, planned, &now))
-                }
+            let (release, random) = (&plan.release, planned.random.as_slice());
+            let rules = Rules { release, random, take_ownership, webhooks };
+            match evaluate_object(manager, (kind, reference, &planned.object), &rules).await {
+                Ok(now) => Ok(stale_reason(planned, expected, &now)),
                 Err(failure) if failure.code == ErrorCode::Refused => Ok(Some(failure.message)),
                 Err(failure) => Err(failure),
             }
@@ -122,6 +125,23 @@ async fn check(
         true => Ok(()),
         false => Err(Failure::stale(listed("the cluster changed after the plan", &reasons))),
     }
+}
+
+/// Returns why an evaluation no longer matches the plan.
+fn stale_reason(planned: &ReleaseObject, expected: &Value, now: &Evaluated) -> Option<String> {
+    let reference = &planned.reference;
+    if now.decision.change != planned.change {
+        return Some(format!("{reference} changed since the plan"));
+    }
+    if planned.change == Change::None {
+        return None;
+    }
+    let after = fields::normalize(now.after.as_ref()?);
+    let differing = fields::differences(expected, &after).into_iter();
+    let differing: Vec<String> =
+        differing.filter(|path| !fields::is_below(path, &planned.chosen)).collect();
+    (!differing.is_empty())
+        .then(|| format!("{reference} changed since the plan: {}", differing.join(", ")))
 }
 
 struct Execution<'e> {
@@ -157,7 +177,7 @@ impl Execution<'_> {
             // Helm has deleted what was in its last manifest.
             let removals = &self.plan.removals;
             let Execution { kinds, inventory, waiting, .. } = &mut self;
-            removal::run(cluster, kinds, inventory, removals, waiting).await?;
+            removal::run((cluster, kinds), inventory, (release, removals), waiting).await?;
         }
         self.inventory.save(cluster).await?;
         for line in installed.info.notes.lines() {
@@ -259,7 +279,7 @@ impl Execution<'_> {
         report::phase("remove");
         let removals = &self.plan.removals;
         let Execution { kinds, inventory, waiting, .. } = &mut self;
-        removal::run(cluster, kinds, inventory, removals, waiting).await?;
+        removal::run((cluster, kinds), inventory, (release, removals), waiting).await?;
         for removal in removals {
             if let Some(reason) = &removal.stays {
                 report::log(format!("{} stays in the cluster: {reason}", removal.reference));

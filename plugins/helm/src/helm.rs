@@ -16,8 +16,8 @@ use nix::{
     unistd::Pid,
 };
 use stead_plugin_kubernetes::{
-    evaluate::without_value,
     failure::{Failure, IoContext, Outcome},
+    rejection::without_value,
 };
 use tokio::{
     io::AsyncReadExt,

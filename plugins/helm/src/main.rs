@@ -10,7 +10,7 @@
 //! | `render`, `release`, `current`, `objects` | rendered and stored releases, and their objects |
 //! | `decide`, `owner`, `size` | rules |
 //! | `plan`, `destroy`, `summary`, `plan_file` | plans |
-//! | `apply`, `keep`, `progress` | execution of exactly that plan |
+//! | `apply`, `keep`, `progress`, `removal` | execution of exactly that plan |
 
 mod access;
 mod apply;
@@ -27,6 +27,7 @@ mod plan;
 mod plan_file;
 mod progress;
 mod release;
+mod removal;
 mod render;
 mod settings;
 mod size;

@@ -63,7 +63,8 @@ pub async fn check_release(
 
 /// Returns the component whose inventory names the release, as `install/component`.
 async fn component_of(cluster: &Cluster, release: &ReleaseRef) -> Outcome<Option<String>> {
-    let list = match cluster.list(&Kind::secret(), Some(inventory::NAMESPACE), LIMIT).await {
+    let path = Kind::secret().path(Some(inventory::NAMESPACE));
+    let list = match cluster.read(&format!("{path}?limit={LIMIT}")).await {
         Ok(list) => list,
         Err(error) if error.has_code(403) || error.has_code(404) => return Ok(None),
         Err(error) => return Err(error.during("list the inventories of Stead")),

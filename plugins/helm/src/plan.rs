@@ -7,14 +7,15 @@ use schemas::plugin::{Action, Changes, ErrorCode, Operation};
 use serde_json::Value;
 use stead_plugin_kubernetes::{
     cluster::{CONCURRENCY, Cluster},
-    decide::{Change, KNOWN_AFTER_APPLY, Removal},
-    evaluate::{self, Evaluated},
+    decide::{Change, Decision, KNOWN_AFTER_APPLY, Removal},
+    evaluate::{self, Subject},
     failure::{Failure, Outcome, listed},
     fields,
     inventory::Inventory,
     kinds::{Kind, Kinds},
     object::{ObjectRef, metadata},
     plan_file::PlannedRemoval,
+    rejection::{OwnWebhooks, apply_failure},
 };
 
 use crate::{
@@ -55,7 +56,9 @@ pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     let is_server_side = current.is_server_side(version);
     let manager = access.helm_manager(is_server_side);
     let take_ownership = component.settings.take_ownership;
-    let context = Context { cluster: &manager, release: &release, take_ownership };
+    let webhooks = OwnWebhooks::of(resolved.iter().map(|one| (&one.reference, &one.object)));
+    let context =
+        Context { cluster: &manager, release: &release, take_ownership, webhooks: &webhooks };
     let planned = context.plan_objects(resolved, is_new_namespace).await?;
     let definitions = definitions(cluster, &rendered.crds, &inventory).await?;
     let mut changes = Changes::default();
@@ -143,6 +146,7 @@ struct Context<'c> {
     cluster: &'c Cluster,
     release: &'c ReleaseRef,
     take_ownership: bool,
+    webhooks: &'c OwnWebhooks,
 }
 
 /// Planned object with the names of its differing fields.
@@ -188,13 +192,17 @@ impl Context<'_> {
                 ReleaseObject { reference, change, object, expected: None, chosen: vec![], random };
             return Ok(Planned { object, attributes: vec![KNOWN_AFTER_APPLY.into()] });
         };
-        let evaluated = evaluate(self, (&kind, &reference, &object), &random).await?;
+        let rules = Rules {
+            release: self.release,
+            random: &random,
+            take_ownership: self.take_ownership,
+            webhooks: self.webhooks,
+        };
+        let evaluated = evaluate_object(self.cluster, (&kind, &reference, &object), &rules).await?;
         let chosen = match (&evaluated.live, &evaluated.after) {
             (None, Some(first)) => {
-                match self.cluster.apply(&kind, &reference, &object, true).await {
-                    Ok(second) => evaluate::chosen(first, &second),
-                    Err(error) => return Err(evaluate::apply_failure(&reference, error)),
-                }
+                let second = self.cluster.apply(&kind, &reference, &object, true).await;
+                evaluate::chosen(first, &second.map_err(|error| apply_failure(&reference, error))?)
             }
             (Some(_), _) | (None, None) => vec![],
         };
@@ -205,26 +213,34 @@ impl Context<'_> {
     }
 }
 
-async fn evaluate(
-    context: &Context<'_>,
-    (kind, reference, object): (&Kind, &ObjectRef, &Value),
-    random: &[String],
-) -> Outcome<Evaluated> {
-    evaluate_object(
-        context.cluster,
-        (kind, reference, object),
-        (context.release, random, context.take_ownership),
-    )
-    .await
+/// Rules of the evaluation of one object.
+pub struct Rules<'r> {
+    pub release: &'r ReleaseRef,
+    /// Paths that change at every render.
+    pub random: &'r [String],
+    pub take_ownership: bool,
+    /// Webhooks of the release, which may not respond before the apply.
+    pub webhooks: &'r OwnWebhooks,
+}
+
+/// Evaluation of one object.
+pub struct Evaluated {
+    pub decision: Decision,
+    live: Option<Value>,
+    /// Object after the apply, as the dry run returned it.
+    pub after: Option<Value>,
 }
 
 /// Reads an object, applies it in a dry run and decides its change.
 pub async fn evaluate_object(
     cluster: &Cluster,
     (kind, reference, object): (&Kind, &ObjectRef, &Value),
-    (release, random, take_ownership): (&ReleaseRef, &[String], bool),
+    rules: &Rules<'_>,
 ) -> Outcome<Evaluated> {
-    let (live, dry_run) = evaluate::dry_run(cluster, kind, reference, object).await?;
+    let Rules { release, random, take_ownership, webhooks } = *rules;
+    let (entry, chosen) = (None, None);
+    let subject = Subject { kind, reference, object, entry, take_ownership, webhooks, chosen };
+    let (live, dry_run) = evaluate::dry_run(cluster, &subject).await?;
     let candidate = Candidate {
         object: reference,
         live: live.as_ref(),

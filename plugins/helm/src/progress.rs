@@ -7,7 +7,7 @@ use stead_plugin_kubernetes::{
     cluster::{CONCURRENCY, Cluster},
     kinds::Kind,
     object::ObjectRef,
-    readiness::{Readiness, readiness},
+    readiness::{Barrier, Readiness, readiness},
     report,
 };
 use tokio::time::sleep;
@@ -27,7 +27,7 @@ pub async fn watch(cluster: &Cluster, objects: Vec<(&ObjectRef, Kind)>) -> Infal
         for (object, live) in read {
             // Helm decides about the result. A failed read here only delays a line of the log.
             let Ok(Some(live)) = live else { continue };
-            let state = match readiness(object, &live) {
+            let state = match readiness(object, &live, Barrier::End) {
                 Readiness::Ready => {
                     if known.remove(&object.to_string()).is_some() {
                         report::log(format!("{object} is ready"));

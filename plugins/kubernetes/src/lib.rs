@@ -7,7 +7,7 @@
 //! | `manifest`, `kustomize` | desired objects |
 //! | `cluster`, `kubeconfig`, `kinds` | access to the cluster |
 //! | `order`, `decide`, `fields`, `managed`, `readiness` | rules, without I/O |
-//! | `plan`, `resolve`, `evaluate`, `content`, `plan_file` | a plan, from dry runs of each object |
+//! | `plan`, `resolve`, `evaluate`, `obsolete`, `content`, `plan_file` | a plan, from dry runs of each object |
 //! | `apply`, `effect`, `removal`, `wait` | execution of exactly that plan |
 //! | `inventory` | state: one Secret per component |
 //! | `serve`, `calls`, `report` | messages of the contract |
@@ -28,11 +28,13 @@ mod kustomize;
 pub mod managed;
 pub mod manifest;
 pub mod object;
+mod obsolete;
 pub mod order;
 pub mod outputs;
 mod plan;
 pub mod plan_file;
 pub mod readiness;
+pub mod rejection;
 pub mod removal;
 pub mod report;
 mod resolve;

@@ -130,7 +130,7 @@ class DryRunApi:
                 found = json.loads(self.cluster.get(path, None)[1]) if self.hide_releases == "pending" else {"items": []}
                 items = [item for item in found["items"] if "pending" not in item["metadata"]["labels"]["status"]]
                 return 200, {"kind": kind, "apiVersion": "v1", "metadata": {}, "items": items}
-        if self.cluster and self.assumed and re.fullmatch("/apis(/.+/.+)?", route):
+        if self.cluster and self.assumed and re.fullmatch("/apis(/[^/]+/[^/]+)?", route):
             return self.extended(route)
         if self.cluster:
             return self.cluster.get(path, accept)

@@ -6,6 +6,7 @@
 #[path = "../../../kubernetes/tests/it/cluster.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod cluster;
+mod faults;
 mod lifecycle;
 mod plugin;
 mod torture;

@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     fs,
     io::{BufRead, BufReader, Write as _},
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
@@ -52,6 +53,8 @@ impl Plugin {
         if let Some(kubeconfig) = kubeconfig {
             command.env("KUBECONFIG", kubeconfig);
         }
+        // As a runner does, so that a kill ends Helm, too.
+        command.process_group(0);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().unwrap());
@@ -110,8 +113,11 @@ impl Plugin {
         Some(message)
     }
 
+    /// Kills the plugin with all its processes.
     pub fn kill(&mut self) {
-        self.child.kill().unwrap();
+        let group = format!("-{}", self.child.id());
+        let killed = Command::new("kill").args(["-KILL", "--", &group]).status().unwrap();
+        assert!(killed.success());
         self.child.wait().unwrap();
     }
 
@@ -219,6 +225,12 @@ impl Component {
 
     pub fn state(&mut self) -> Value {
         self.job("apply", |own, plugin| plugin.call(own.call("state", "apply"))).unwrap()
+    }
+
+    /// Checks of the preflight.
+    pub fn preflight(&mut self) -> Value {
+        let checked = self.job("apply", |own, plugin| plugin.call(own.call("preflight", "apply")));
+        checked.unwrap()["checks"].clone()
     }
 
     /// Plans an operation, `apply` or `destroy`.

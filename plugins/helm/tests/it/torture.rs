@@ -72,7 +72,10 @@ fn hooks_run_in_their_order_and_are_listed() {
     // a changed hook is a change of the release
     web.write(
         "templates/hooks.yaml",
-        &hooks.concat().replace("weight: \"0\"", "weight: \"1\"").replace("[\"false\"]", "[\"true\"]"),
+        &hooks
+            .concat()
+            .replace("weight: \"0\"", "weight: \"1\"")
+            .replace("[\"false\"]", "[\"true\"]"),
     );
     let plan = web.plan().unwrap();
     assert_eq!(
@@ -263,7 +266,11 @@ fn an_upgrade_that_fails_stays_failed_until_the_next_plan() {
     web.plan().unwrap();
     let (code, message) = web.execute("apply").unwrap_err();
     assert_eq!(code, "failed", "{message}");
-    assert!(web.log.iter().any(|line| line.contains("waiting for Deployment.apps")), "{:?}", web.log);
+    assert!(
+        web.log.iter().any(|line| line.contains("waiting for Deployment.apps")),
+        "{:?}",
+        web.log
+    );
     // The release is not rolled back.
     let statuses = ["get", "secrets", "--selector=owner=helm", "--output"];
     let statuses = [&statuses[..], &["jsonpath={.items[*].metadata.labels.status}"]].concat();
@@ -310,7 +317,8 @@ fn large_charts_are_planned_and_applied() {
     let mut objects = String::new();
     for at in 0..8 {
         let text = format!("line of the object {at} ").repeat(12_000);
-        write!(objects, "{}---\n", config_map(&format!("large-{at}"), &format!("a: \"{text}\""))).unwrap();
+        write!(objects, "{}---\n", config_map(&format!("large-{at}"), &format!("a: \"{text}\"")))
+            .unwrap();
     }
     let file = "0123456789abcdef".repeat(80_000);
     let files = [("templates/large.yaml", objects.as_str()), ("files/large.txt", &file)];
