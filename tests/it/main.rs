@@ -20,6 +20,7 @@ mod files_plugin;
 mod git_sources;
 mod images;
 #[cfg(feature = "fault-injection")]
+mod helm;
 mod injected_faults;
 mod isolation;
 mod job_logs;

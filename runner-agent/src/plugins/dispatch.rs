@@ -48,7 +48,7 @@ async fn work(manifest: &Manifest, job: &JobContext, sink: &mut dyn Sink) -> Res
             }
         }
         _ if manifest.kind == JobKind::Resolve => drive(&mut GitPlugin, &mut work, sink).await,
-        // Without a plugin executable, a build packs the source unchanged.
+        // Without a plugin that builds, the artifact is the unchanged source.
         _ if manifest.kind == JobKind::Build
             && manifest.plugin.digest.is_none()
             && manifest.plugin.artifact.is_none() =>
@@ -59,9 +59,14 @@ async fn work(manifest: &Manifest, job: &JobContext, sink: &mut dyn Sink) -> Res
             let access = cluster::prepare(&work, sink).await?;
             work.kubeconfig = access.as_ref().map(ClusterAccess::kubeconfig);
             let mut plugin = External::start(&work, sink).await?;
-            let ended = tokio::select! {
-                ended = drive(&mut plugin, &mut work, sink) => ended,
-                never = ClusterAccess::keep_fresh(access.as_ref(), job) => match never {},
+            let builds = plugin.describe().kinds.contains(&JobKind::Build);
+            let keep_fresh = ClusterAccess::keep_fresh(access.as_ref(), job);
+            let ended = match manifest.kind == JobKind::Build && !builds {
+                true => drive(&mut SourceBuild, &mut work, sink).await,
+                false => tokio::select! {
+                    ended = drive(&mut plugin, &mut work, sink) => ended,
+                    never = keep_fresh => match never {},
+                },
             };
             plugin.end(sink).await;
             ended
