@@ -1,16 +1,13 @@
 //! Tests unchanged third-party apps of the same format, with stubs for the modules that they name.
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
 
 use serde_json::Value;
-use tests::{
-    Customer, Registry, Runner, Server, in_ci, stdout_of, step, succeeded, terraform_or_skip, until,
-};
+use tests::{Customer, Registry, Server, in_ci, program, step, succeeded, terraform_or_skip, until};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -37,137 +34,51 @@ fn published(server: &Server, app: &Path, repos: &[[String; 2]]) -> Value {
     server.cli_json(&args)
 }
 
-/// Creates the install `acme` of an app and provisions it with this customer.
-fn provisioned(
-    server: &Server,
-    app: &str,
-    customer: impl FnOnce(Customer) -> Customer,
-) -> (Runner, Value) {
-    let created = server.cli_json(&["installs", "create", app, "acme", "--auto-approve"]);
-    let token = created["enrolment"]["token"].as_str().unwrap();
-    let runner = customer(Customer::new(server, "customer")).start(server, token);
-    until("the provision run", TIMEOUT, || {
-        !server.cli_json(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
-    });
-    (runner, succeeded(server, "acme"))
-}
-
-/// Returns the outputs of a component, as templates read them.
-fn outputs(server: &Server, component: &str) -> Value {
-    let state = server.cli_json(&["installs", "state", "acme"]);
-    state["nuon"]["components"][component]["outputs"].clone()
-}
-
-fn log_of_action(server: &Server, action: &str) -> String {
-    server.cli_json(&["installs", "action", "acme", action]);
-    let run = tests::ended(server, "acme");
-    let job = step(&run, action)["job"].as_str().unwrap_or_else(|| panic!("{run:#}"));
-    stdout_of(server.stead_for_people().args(["jobs", "logs", job]))
+/// Runs `corpus` for these apps, and returns its output with its exit code.
+fn run(apps: &Path, repos: &Path, names: &[&str]) -> (String, Option<i32>) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut corpus = Command::new(program("corpus"));
+    corpus.arg("--apps").arg(apps).arg("--repos").arg(repos).arg("--logs").arg(dir.path());
+    let output = corpus.args(names).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (text + &String::from_utf8_lossy(&output.stderr), output.status.code())
 }
 
 #[test]
-fn httpbin_is_provisioned_unchanged() {
+fn apps_of_the_corpus_live_through_their_whole_life() {
     let Some(corpus) = corpus_or_skip().filter(|_| terraform_or_skip()) else { return };
-    let server = Server::up();
-    let app = corpus.join("apps/httpbin");
-    let repo = |name: &str| at(name, &corpus.join("repos").join(name));
-    let repos = ["nuonco/aws-min-sandbox", "nuonco/example-app-configs"].map(repo);
-
-    let synced = published(&server, &app, &repos);
-    assert_eq!(synced["version"], 1, "{synced:#}");
-    assert_eq!(synced["builds"].as_array().unwrap().len(), 2, "{synced:#}");
-    assert_eq!(published(&server, &app, &repos)["unchanged"], true);
-
-    let (_runner, run) = provisioned(&server, "httpbin", |customer| customer);
-    for name in ["sandbox", "ec2"] {
-        assert_eq!(step(&run, name)["state"], "succeeded", "{run:#}");
-    }
-
-    // The component received the sandbox's outputs, and an action receives the component's outputs.
-    let install = server.cli_json(&["installs", "show", "acme"]);
-    let region = &install["sandbox"]["outputs"]["account"]["region"];
-    assert!(region.as_str().is_some_and(|region| region.starts_with("region-")), "{install:#}");
-    let ip = outputs(&server, "ec2")["public_ip"].clone();
-    let ip = ip.as_str().filter(|ip| ip.starts_with("public-ip-"));
-    let ip = ip.unwrap_or_else(|| panic!("{:#}", outputs(&server, "ec2")));
-
-    // The health check calls an invalid address. The log shows that the script ran, because it
-    // contains the address.
-    let log = log_of_action(&server, "healthcheck");
-    assert!(log.contains(ip), "{log}");
+    let names = ["httpbin", "aws-lambda"];
+    let (output, code) = run(&corpus.join("apps"), &corpus.join("repos"), &names);
+    assert_eq!(code, Some(0), "{output}");
+    assert!(output.contains("2 apps: 2 up, 0 wait, 0 failed"), "{output}");
+    // The program of the customer answers the request of the action.
+    let line = output.lines().find(|line| line.starts_with("aws-lambda")).unwrap();
+    assert!(line.contains("trigger post-deploy-component by hand"), "{line}");
+    assert!(line.contains("programs curl"), "{line}");
 }
 
 #[test]
-fn gcp_gcs_static_site_is_provisioned_with_its_stack_outputs() {
-    let Some(corpus) = corpus_or_skip().filter(|_| terraform_or_skip()) else { return };
-    let server = Server::up();
-    let app = corpus.join("apps/gcp-gcs-static-site");
-    let repo = |name: &str| at(name, &corpus.join("repos").join(name));
-    let repos = ["nuonco/gcp-min-sandbox", "nuonco/example-app-configs"].map(repo);
-    published(&server, &app, &repos);
-    let with_project = |customer: Customer| customer.output("project_id=acme-project-1");
-    let (_runner, run) = provisioned(&server, "gcp-gcs-static-site", with_project);
-    for name in ["sandbox", "gcs_bucket", "cdn", "upload_site"] {
-        assert_eq!(step(&run, name)["state"], "succeeded", "{run:#}");
+fn an_app_that_cannot_be_built_fails_with_its_step_and_reason() {
+    if !terraform_or_skip() {
+        return;
     }
-    let cdn_outputs = outputs(&server, "cdn");
-    let (ip, url) =
-        (cdn_outputs["cdn_ip"].as_str().unwrap(), cdn_outputs["site_url"].as_str().unwrap());
-    let log = log_of_action(&server, "site_url");
-    assert!(log.contains(&format!("http://{ip}")) && log.contains(url), "{log}");
-}
+    let dir = tempfile::tempdir().unwrap();
+    let (app, module) = (dir.path().join("apps/shop"), dir.path().join("repos/acme/modules/web"));
+    fs::create_dir_all(app.join("components")).unwrap();
+    fs::create_dir_all(&module).unwrap();
+    fs::write(app.join("metadata.toml"), "version = \"v2\"\n").unwrap();
+    let component = "name = \"web\"\ntype = \"terraform_module\"\nterraform_version = \"1.11.4\"\n\
+                     [public_repo]\nrepo = \"acme/modules\"\ndirectory = \"web\"\n";
+    fs::write(app.join("components/web.toml"), component).unwrap();
+    fs::write(module.join("main.tf"), "output \"text\" { value = local.missing }\n").unwrap();
+    let (output, code) = run(&dir.path().join("apps"), &dir.path().join("repos"), &[]);
+    assert_eq!(code, Some(1), "{output}");
+    assert!(output.contains("FAILED: publish: build of \"web\""), "{output}");
+    assert!(output.contains("1 apps: 0 up, 0 wait, 1 failed"), "{output}");
 
-/// Changes the Lambda stub, which returns a string where the app reads a member of an object
-/// (`….outputs.lambda_function.lambda_function_arn`). The real module returns an object, as the
-/// corpus' own install state shows. The changed stub also returns an object.
-fn corrected_modules(corpus: &Path, into: &Path) -> PathBuf {
-    let original = corpus.join("repos/nuonco/example-app-configs/aws-lambda");
-    stdout_of(Command::new("cp").arg("-R").arg(original).arg(into.join("aws-lambda")));
-    stdout_of(Command::new("chmod").args(["-R", "u+w"]).arg(into));
-    let file = into.join("aws-lambda/src/components/lambda-function/main.tf");
-    let text = fs::read_to_string(&file).unwrap();
-    let value =
-        text.lines().find(|line| line.trim_start().starts_with("value = \"lambda-function-"));
-    let value = value.unwrap_or_else(|| panic!("the stub has changed: {text}"));
-    let object = value.replace("value = ", "value = { lambda_function_arn = ") + " }";
-    fs::write(&file, text.replace(value, &object)).unwrap();
-    into.to_path_buf()
-}
-
-#[test]
-fn aws_lambda_is_provisioned_and_components_get_outputs() {
-    let Some(corpus) = corpus_or_skip().filter(|_| terraform_or_skip()) else { return };
-    let server = Server::up();
-    let (app, modules) = (corpus.join("apps/aws-lambda"), server.dir().join("modules"));
-    fs::create_dir(&modules).unwrap();
-    let sandbox = corpus.join("repos/nuonco/aws-min-sandbox");
-    let modules = corrected_modules(&corpus, &modules);
-    let repos =
-        [at("nuonco/aws-min-sandbox", &sandbox), at("nuonco/example-app-configs", &modules)];
-    published(&server, &app, &repos);
-
-    // The test has no internet access, so a program of the customer responds to the request.
-    let tools = server.dir().join("tools");
-    fs::create_dir(&tools).unwrap();
-    let curl = tools.join("curl");
-    let script = "#!/bin/sh\nwhile [ $# -gt 1 ]; do [ \"$1\" = -o ] && echo '{\"id\":\"healthcheck\"}' \
-                   > \"$2\"; shift; done\nprintf 200\n";
-    fs::write(&curl, script).unwrap();
-    fs::set_permissions(&curl, fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
-    let (_runner, run) = provisioned(&server, "aws-lambda", |customer| customer.env("PATH", &path));
-    for name in ["sandbox", "lambda_function", "certificate", "api_gateway"] {
-        assert_eq!(step(&run, name)["state"], "succeeded", "{run:#}");
-    }
-    let function = outputs(&server, "lambda_function");
-    let arn = &function["lambda_function"]["lambda_function_arn"];
-    assert!(arn.as_str().is_some_and(|arn| arn.starts_with("lambda-function-")), "{function:#}");
-    let gateway = outputs(&server, "api_gateway")["api_gateway"].clone();
-    assert!(gateway.as_str().is_some_and(|name| name.starts_with("api-gateway-")), "{gateway:#}");
-
-    let log = log_of_action(&server, "http_healthcheck");
-    assert!(log.contains("/widgets/healthcheck") && log.contains("healthcheck passed"), "{log}");
-    assert!(log.contains(".name-8aac/"), "the sandbox's domain: {log}");
+    let (output, code) = run(&dir.path().join("apps"), &dir.path().join("repos"), &["missing"]);
+    assert_eq!(code, Some(2), "{output}");
+    assert!(output.contains("has no app missing"), "{output}");
 }
 
 #[test]
@@ -196,22 +107,8 @@ fn an_app_with_a_container_image_is_deployed() {
     for name in ["sandbox", "certificate", "cluster", "alb", "img_whoami", "whoami"] {
         assert_eq!(step(&run, name)["state"], "succeeded", "{run:#}");
     }
-    let image = outputs(&server, "img_whoami")["image"].clone();
+    let state = server.cli_json(&["installs", "state", "acme"]);
+    let image = &state["nuon"]["components"]["img_whoami"]["outputs"]["image"];
     assert_eq!(image["repository"], "docker.io/containous/whoami", "{image:#}");
     assert_eq!(image["tag"], format!("v1.5.0@{}", whoami.digest), "{image:#}");
-}
-
-#[test]
-fn every_terraform_only_app_of_the_corpus_has_a_test() {
-    let Some(corpus) = corpus_or_skip() else { return };
-    let facts = fs::read(corpus.join("facts.json")).unwrap();
-    let facts: Value = serde_json::from_slice(&facts).unwrap();
-    let is_terraform_only = |app: &Value| {
-        let kinds = app["components"]["by_type"].as_object().unwrap();
-        kinds.keys().eq(["terraform_module"])
-    };
-    let all = facts.as_object().unwrap().iter().filter(|(_, app)| is_terraform_only(app));
-    let mut names: Vec<_> = all.map(|(name, _)| name.as_str()).collect();
-    names.sort_unstable();
-    assert_eq!(names, ["aws-lambda", "gcp-gcs-static-site", "httpbin"]);
 }

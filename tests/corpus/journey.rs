@@ -1,0 +1,261 @@
+//! Life of one app: from git to everything up, a second version, drift, teardown, and again.
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tests::{Customer, Runner, Server, program};
+
+use crate::{
+    app::App,
+    cluster::TestCluster,
+    drift,
+    report::Progress,
+    rules::Rules,
+    second_version,
+    session::{Failure, Outcome, Session, short, steps},
+    sources::Sources,
+};
+
+/// Directories and limits of one app.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) app: PathBuf,
+    pub(crate) repos: PathBuf,
+    /// Directory for everything that this app writes.
+    pub(crate) work: PathBuf,
+    /// Installed `stead`, beside its build runner and plugins.
+    pub(crate) stead: PathBuf,
+    /// Directory for logs after a failure.
+    pub(crate) logs: PathBuf,
+    pub(crate) timeout: Duration,
+}
+
+/// App in the middle of its life.
+pub(crate) struct Journey<'p> {
+    pub(crate) place: &'p Place,
+    pub(crate) rules: &'p Rules,
+    pub(crate) app: App,
+    pub(crate) sources: Sources,
+    pub(crate) session: Session,
+    pub(crate) cluster: Option<TestCluster>,
+}
+
+/// Lives through the whole journey. The progress names the current step.
+pub(crate) fn travel(place: &Place, rules: &Rules, progress: &Progress) -> Outcome {
+    progress.begin("sources");
+    let app = read(place)?;
+    let sources = Sources::of(&app, &place.repos, rules);
+    let cluster = if app.needs_cluster() { Some(TestCluster::find()?) } else { None };
+    progress.begin("server");
+    let git = sources.configuration();
+    let path = path(&[helm_directory()]);
+    let environment = [("GIT_CONFIG_GLOBAL", git.to_str().unwrap()), ("PATH", path.as_str())];
+    let server = Server::installed(&place.stead, &environment);
+    let session = Session { server, deadline: progress.deadline(place.timeout) };
+    let mut journey = Journey { place, rules, app, sources, session, cluster };
+    let traveled = journey.all_steps(progress);
+    if traveled.is_err() {
+        journey.session.save(&place.logs);
+    }
+    if let Some(cluster) = &journey.cluster {
+        progress.note("clean the cluster");
+        cluster.clean();
+    }
+    traveled
+}
+
+fn read(place: &Place) -> Outcome<App> {
+    let mut inspect = std::process::Command::new(program("stead"));
+    inspect.args(["--output", "json", "apps", "inspect"]).arg(&place.app);
+    let output = inspect.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    match serde_json::from_str(&text) {
+        Ok(inspected) => Ok(App::read(&place.app, &inspected)),
+        Err(_) => {
+            let message = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
+            Err(Failure::new(short(&message)))
+        }
+    }
+}
+
+impl Journey<'_> {
+    fn all_steps(&mut self, progress: &Progress) -> Outcome {
+        progress.begin("publish");
+        self.sync(&self.place.app, &[])?;
+
+        progress.begin("provision");
+        let runner = self.install("acme")?;
+
+        progress.begin("actions");
+        self.triggered_actions("acme")?;
+
+        progress.begin("version 2");
+        let changed = second_version::write(self)?;
+        self.sync(&changed.app, &["--resolve"])?;
+        let upgrade = ["installs", "upgrade", "acme", "--to", "2", "--reason", "version 2"];
+        let run = self.session.run("acme", &upgrade)?;
+        for name in &changed.components {
+            let plan =
+                steps(&run).find(|step| step["name"] == name.as_str()).map(|one| &one["plan"]);
+            if plan.is_none_or(|plan| plan["noop"] != false) {
+                return Err(Failure::new(format!("{name} has no changes in version 2")));
+            }
+        }
+
+        progress.begin("no drift");
+        self.require_no_changes()?;
+
+        progress.begin("drift");
+        let injected = drift::inject(self, &runner)?;
+        let run = self.deploy()?;
+        if changes(&run).is_empty() {
+            return Err(Failure::new(format!("the drift was not found: {injected}")));
+        }
+        self.require_no_changes()?;
+
+        progress.begin("teardown");
+        let teardown = ["installs", "teardown", "acme", "--reason", "the end"];
+        let torn_down = self.session.run("acme", &teardown)?;
+        progress.begin("deprovision");
+        let deprovision = ["installs", "deprovision", "acme", "--reason", "the end"];
+        self.session.run("acme", &deprovision)?;
+        if let Some(cluster) = &self.cluster {
+            progress.begin("leftovers");
+            cluster.require_only(&self.printed(&torn_down))?;
+        }
+        drop(runner);
+
+        progress.begin("second install");
+        let _runner = self.install("second")?;
+        let deprovision = ["installs", "deprovision", "second", "--reason", "the end"];
+        self.session.run("second", &deprovision)?;
+        Ok(())
+    }
+
+    /// Publishes a directory, and waits for its builds.
+    fn sync(&self, app: &Path, more: &[&str]) -> Outcome {
+        let options = self.sources.options(self.rules);
+        let mut args = vec!["apps", "sync", app.to_str().unwrap(), "--wait"];
+        args.extend(more);
+        args.extend(options.iter().map(String::as_str));
+        let Err(failure) = self.session.stead(&args) else { return Ok(()) };
+        let builds = self.session.stead(&["builds", "list", "--limit", "200"])?;
+        let failed = builds.as_array().into_iter().flatten().filter(|one| one["state"] == "failed");
+        let reasons: Vec<String> = failed
+            .map(|build| {
+                format!(
+                    "build of {}: {}",
+                    build["component_name"],
+                    short(&build["detail"].to_string())
+                )
+            })
+            .collect();
+        Err(if reasons.is_empty() { failure } else { Failure(reasons) })
+    }
+
+    /// Creates an install, starts its runner, and waits until everything is up.
+    fn install(&self, name: &str) -> Outcome<Runner> {
+        let inputs = self.rules.inputs(&self.app);
+        let mut args = vec!["installs".to_owned(), "create".into(), self.app.name.clone()];
+        args.extend([name.into(), "--auto-approve".into()]);
+        for (input, value) in inputs {
+            args.extend(["--input".into(), format!("{input}={value}")]);
+        }
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let created = self.session.stead(&args)?;
+        if let Some(cluster) = &self.cluster {
+            cluster.prepare(self, name)?;
+        }
+        let token = created["enrolment"]["token"].as_str().unwrap();
+        let runner = self.customer(name, &created).start(&self.session.server, token);
+        let run = self.session.ended(name, None)?;
+        self.session.require_success(run)?;
+        Ok(runner)
+    }
+
+    /// Returns the customer: stack outputs, programs, and access to the cluster.
+    fn customer(&self, name: &str, created: &Value) -> Customer {
+        let mut customer = Customer::new(&self.session.server, name);
+        let programs = self.place.work.join("programs");
+        self.rules.programs(&programs);
+        customer = customer.env("PATH", &path(&[Some(programs), helm_directory()]));
+        let outputs = self.rules.stack_outputs(&self.app);
+        let file = customer.dir().join("stack.json");
+        fs::write(&file, outputs.to_string()).unwrap();
+        customer = customer.with(&["--stack-outputs-file", file.to_str().unwrap()]);
+        for (output, value) in outputs.as_object().into_iter().flatten() {
+            if let Some(value) = value.as_str() {
+                customer = customer.output(&format!("{output}={value}"));
+            }
+        }
+        let command = created["enrolment"]["command"].as_str().unwrap_or_default();
+        let mut words = command.split_whitespace();
+        if words.any(|word| word == "--plugin-publisher") {
+            customer = customer.with(&["--plugin-publisher", words.next().unwrap_or_default()]);
+        }
+        if let Some(cluster) = &self.cluster {
+            self.rules.note("the test cluster for that of the sandbox");
+            customer = customer.pass("KUBECONFIG", cluster.kubeconfig().to_str().unwrap());
+        }
+        customer
+    }
+
+    /// Runs the actions whose triggers this release reads but does not fire, as it advises.
+    fn triggered_actions(&self, install: &str) -> Outcome {
+        for action in &self.app.actions {
+            let triggers = action.triggers_by_hand();
+            if let Some(trigger) = triggers.first() {
+                self.rules.note(format!("trigger {trigger} by hand"));
+                let args = ["installs", "action", install, &action.name, "--reason", trigger];
+                self.session.run(install, &args)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn deploy(&self) -> Outcome<Value> {
+        self.session.run("acme", &["installs", "deploy", "acme", "--reason", "again"])
+    }
+
+    fn require_no_changes(&self) -> Outcome {
+        let found = changes(&self.deploy()?);
+        match found.is_empty() {
+            true => Ok(()),
+            false => {
+                Err(Failure::new(format!("a repeated deploy has changes: {}", found.join(", "))))
+            }
+        }
+    }
+
+    /// Returns what the plans and the logs of a run say.
+    fn printed(&self, run: &Value) -> String {
+        let mut show = self.session.server.stead_for_people();
+        show.args(["runs", "show", run["id"].as_str().unwrap(), "--plans"]);
+        let mut printed = String::from_utf8_lossy(&show.output().unwrap().stdout).into_owned();
+        for job in steps(run).filter_map(|step| step["job"].as_str()) {
+            printed += &self.session.log(job);
+        }
+        printed
+    }
+}
+
+/// Returns the steps of a run whose plan has changes.
+fn changes(run: &Value) -> Vec<String> {
+    let changed = steps(run).filter(|step| step["plan"]["noop"] == false);
+    changed.filter_map(|step| Some(step["name"].as_str()?.to_owned())).collect()
+}
+
+/// Returns the directory of the Helm that the tests prepared.
+fn helm_directory() -> Option<PathBuf> {
+    PathBuf::from(std::env::var_os("STEAD_TEST_HELM")?).parent().map(PathBuf::from)
+}
+
+/// Returns the PATH with further directories at its start.
+fn path(first: &[Option<PathBuf>]) -> String {
+    let own = std::env::var_os("PATH").unwrap_or_default();
+    let all = first.iter().flatten().cloned().chain(std::env::split_paths(&own));
+    std::env::join_paths(all).unwrap().into_string().unwrap()
+}

@@ -1,0 +1,156 @@
+//! Stand-ins for what the directory of repositories does not have: modules, charts, kustomizations
+//! and scripts. Modules use the built-in `terraform_data` only.
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+use serde_json::{Map, Value as Json};
+use toml::Table;
+
+use crate::{
+    app::{App, Component, text},
+    rules::Rules,
+};
+
+/// Template of a chart: one object, which shows the values.
+const CHART_TEMPLATE: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-values
+data:
+  values.json: |
+    {{ toJson .Values }}
+";
+
+/// Writes the source of a component, unless it exists. Returns its kind.
+pub(crate) fn component(
+    app: &App,
+    component: &Component,
+    dir: &Path,
+    rules: &Rules,
+) -> Option<&'static str> {
+    match component.kind.as_str() {
+        "terraform_module" if !has_file(dir, ".tf") => {
+            let read = format!("nuon.components.{}.outputs.", component.name);
+            module(&component.settings, outputs(app, &[&read], &component.name, rules), dir);
+            Some("stand-in module")
+        }
+        "terraform_module" => {
+            let read = format!("nuon.components.{}.outputs.", component.name);
+            let outputs = outputs(app, &[&read], &component.name, rules);
+            complete_outputs(outputs, dir).then_some("completed outputs of")
+        }
+        "helm_chart" if !dir.join("Chart.yaml").is_file() => {
+            chart(&component.name, dir);
+            Some("stand-in chart")
+        }
+        "kubernetes_manifest" => {
+            let kustomize = component.settings.get("kustomize")?.as_table()?;
+            let path = text(kustomize, "path")?;
+            let dir = dir.join(path.trim_start_matches("./"));
+            if dir.is_dir() {
+                return None;
+            }
+            kustomization(&dir);
+            Some("stand-in kustomization")
+        }
+        _ => None,
+    }
+}
+
+/// Writes the module of the sandbox, unless it exists.
+pub(crate) fn sandbox(app: &App, dir: &Path, rules: &Rules) -> Option<&'static str> {
+    let settings = app.sandbox.as_ref()?;
+    if has_file(dir, ".tf") || text(settings, "type").is_some_and(|kind| kind == "pulumi") {
+        return None;
+    }
+    let reads = ["nuon.sandbox.outputs.", "nuon.install.sandbox.outputs."];
+    module(settings, outputs(app, &reads, "sandbox", rules), dir);
+    Some("stand-in sandbox")
+}
+
+/// Writes the script of an action, unless it exists.
+pub(crate) fn script(dir: &Path, command: &str) -> Option<&'static str> {
+    let path = command.split_whitespace().next()?.strip_prefix("./")?;
+    let file = dir.join(path);
+    if file.exists() {
+        return None;
+    }
+    fs::create_dir_all(file.parent()?).unwrap();
+    fs::write(&file, "#!/bin/sh\necho \"stand-in for $0\"\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    Some("stand-in script")
+}
+
+/// Writes a chart with one object.
+pub(crate) fn chart(name: &str, dir: &Path) {
+    let templates = dir.join("templates");
+    fs::create_dir_all(&templates).unwrap();
+    let name = name.replace('_', "-");
+    let text = format!("apiVersion: v2\nname: {name}\nversion: 0.1.0\n");
+    fs::write(dir.join("Chart.yaml"), text).unwrap();
+    fs::write(dir.join("values.yaml"), "{}\n").unwrap();
+    fs::write(templates.join("values.yaml"), CHART_TEMPLATE).unwrap();
+}
+
+fn kustomization(dir: &Path) {
+    fs::create_dir_all(dir).unwrap();
+    let object = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: stand-in\ndata:\n  a: b\n";
+    fs::write(dir.join("configmap.yaml"), object).unwrap();
+    fs::write(dir.join("kustomization.yaml"), "resources:\n- configmap.yaml\n").unwrap();
+}
+
+/// Writes a module with the variables of the settings and these outputs.
+fn module(settings: &Table, outputs: Map<String, Json>, dir: &Path) {
+    fs::create_dir_all(dir).unwrap();
+    let variables = settings.get("vars").and_then(toml::Value::as_table);
+    let names: Vec<&String> = variables.into_iter().flat_map(Table::keys).collect();
+    let mut module = String::new();
+    for name in &names {
+        module += &format!("variable \"{name}\" {{\n  type    = any\n  default = null\n}}\n");
+    }
+    let values: Vec<String> = names.iter().map(|name| format!("{name} = var.{name}")).collect();
+    let values = values.join(", ");
+    module +=
+        &format!("resource \"terraform_data\" \"stand_in\" {{\n  input = {{ {values} }}\n}}\n");
+    for (name, value) in outputs {
+        module += &format!("output \"{name}\" {{\n  value = {value}\n}}\n");
+    }
+    fs::write(dir.join("main.tf"), module).unwrap();
+}
+
+/// Replaces an output that is a plain text, where the app reads members of an object. Returns true if
+/// there is such an output.
+fn complete_outputs(outputs: Map<String, Json>, dir: &Path) -> bool {
+    let file = dir.join("main.tf");
+    let Ok(module) = fs::read_to_string(&file) else { return false };
+    let mut completed = module.clone();
+    for (name, value) in outputs.into_iter().filter(|(_, value)| value.is_object()) {
+        let start = format!("output \"{name}\" {{");
+        let Some((before, rest)) = completed.split_once(&start) else { continue };
+        let Some((block, after)) = rest.split_once("\n}") else { continue };
+        let is_text = |line: &&str| line.trim_start().starts_with("value = \"");
+        let Some(line) = block.lines().find(is_text) else { continue };
+        let block = block.replace(line, &format!("  value = {value}"));
+        completed = format!("{before}{start}{block}\n}}{after}");
+    }
+    let is_changed = completed != module;
+    fs::write(file, completed).unwrap();
+    is_changed
+}
+
+/// Returns the outputs that the app reads below these variables.
+fn outputs(app: &App, prefixes: &[&str], owner: &str, rules: &Rules) -> Map<String, Json> {
+    let mut outputs = Map::new();
+    for read in &app.reads {
+        let path = prefixes.iter().find_map(|prefix| read.strip_prefix(prefix));
+        if let Some(path) = path {
+            rules.set(&mut outputs, path, owner);
+        }
+    }
+    outputs
+}
+
+fn has_file(dir: &Path, end: &str) -> bool {
+    let files = fs::read_dir(dir).into_iter().flatten().flatten();
+    files.into_iter().any(|file| file.file_name().to_string_lossy().ends_with(end))
+}
