@@ -40,12 +40,13 @@ pub const TERRAFORM_MODULE: &str = "terraform_module";
 /// Names of the kind of container images. The runner implements it.
 pub const CONTAINER_IMAGE: [&str; 2] = ["container_image", "external_image"];
 
-/// Kind whose settings the format defines. A plugin deploys it.
+/// Kinds whose settings the format defines. Plugins deploy them.
 pub const KUBERNETES_MANIFEST: &str = "kubernetes_manifest";
+pub const HELM_CHART: &str = "helm_chart";
 
 /// Kinds of the format that require a plugin, and what that plugin handles.
 pub(crate) const PLUGIN_KINDS: [(&str, &str); 7] = [
-    ("helm_chart", "Kubernetes"),
+    (HELM_CHART, "Kubernetes"),
     (KUBERNETES_MANIFEST, "Kubernetes"),
     ("docker_build", "container images"),
     ("pulumi", "Pulumi"),

@@ -56,6 +56,8 @@ struct Supervisor {
     format: LogFormat,
     /// Values of `--registry-mirror`.
     registry_mirrors: Vec<String>,
+    /// Public keys of publishers whose plugins the build runner executes.
+    publishers: Vec<String>,
     stop: CancellationToken,
 }
 
@@ -67,14 +69,23 @@ impl BuildRunner {
         certificate: Option<&Path>,
         format: LogFormat,
         registry_mirrors: Vec<String>,
+        publishers: Vec<String>,
     ) -> Option<BuildRunner> {
         let program = sibling_program("stead-runner").or_else(|| on_path("stead-runner"))?;
         let (stop, data) = (CancellationToken::new(), app.config.data.join("build-runner"));
         let certificate = certificate.filter(|_| app.config.runner_url.starts_with("https:"));
         let certificate = certificate.map(Path::to_path_buf);
         let stopped = stop.clone();
-        let keeper =
-            Supervisor { app, program, data, certificate, format, registry_mirrors, stop: stopped };
+        let keeper = Supervisor {
+            app,
+            program,
+            data,
+            certificate,
+            format,
+            registry_mirrors,
+            publishers,
+            stop: stopped,
+        };
         #[expect(clippy::disallowed_methods, reason = "`BuildRunner::stop` awaits the task")]
         let task = tokio::spawn(keeper.run());
         Some(BuildRunner { stop, task })
@@ -116,6 +127,13 @@ impl Supervisor {
         command.arg(&self.data);
         for mirror in &self.registry_mirrors {
             command.args(["--registry-mirror", mirror]);
+        }
+        for publisher in &self.publishers {
+            command.args(["--plugin-publisher", publisher]);
+        }
+        // Plugins find their tools where the server's user has them.
+        if std::env::var_os("PATH").is_some() {
+            command.args(["--pass-env", "PATH"]);
         }
         command.env("STEAD_LOG_FORMAT", self.format.as_str());
         if let Some(certificate) = &self.certificate {

@@ -40,6 +40,16 @@ pub(crate) struct Up {
     /// docker.io=http://127.0.0.1:5000; may be repeated
     #[arg(long, value_name = "HOST=URL", value_parser = mirror, conflicts_with = "no_build_runner")]
     registry_mirror: Vec<String>,
+    /// Public key of a publisher whose plugins the build runner executes, in addition to the plugins
+    /// that are installed with stead; may be repeated
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "STEAD_PLUGIN_PUBLISHER",
+        value_delimiter = ',',
+        value_parser = publisher
+    )]
+    plugin_publisher: Vec<String>,
 }
 
 /// Checks the form of a mirror. The build runner parses it.
@@ -48,6 +58,13 @@ fn mirror(text: &str) -> Result<String, String> {
     match text.split_once('=') {
         Some((host, url)) if is_host(host) && is_url(url) => Ok(text.to_owned()),
         Some(_) | None => Err("write HOST=URL with an http or https URL".to_owned()),
+    }
+}
+
+fn publisher(text: &str) -> Result<String, String> {
+    match schemas::plugin::artifact::parse_publisher(text) {
+        Some(_) => Ok(text.to_lowercase()),
+        None => Err("it is not the public key of a publisher: 64 hexadecimal digits".to_owned()),
     }
 }
 
@@ -92,8 +109,11 @@ impl Up {
             None
         } else {
             let certificate = self.common.tls_cert.as_deref();
-            let (app, format) = (server.app.clone(), self.common.log_format);
-            BuildRunner::start(app, certificate, format, self.registry_mirror.clone())
+            let installed = server.app.config.plugin_publisher.get().cloned();
+            let publishers = self.plugin_publisher.iter().cloned().chain(installed).collect();
+            let format = self.common.log_format;
+            let mirrors = self.registry_mirror.clone();
+            BuildRunner::start(server.app.clone(), certificate, format, mirrors, publishers)
         };
         self.common.announce(&server.ready, output)?;
         if output == Output::Table && build_runner.is_none() && !self.no_build_runner {

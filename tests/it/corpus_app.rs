@@ -7,7 +7,9 @@ use std::{
 };
 
 use serde_json::Value;
-use tests::{Customer, Registry, Server, in_ci, program, step, succeeded, terraform_or_skip, until};
+use tests::{
+    Customer, Registry, Server, in_ci, program, step, succeeded, terraform_or_skip, until,
+};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 

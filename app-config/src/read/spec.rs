@@ -5,22 +5,22 @@ use super::{image, names::Kind, section::Section};
 use crate::{
     diagnostic::Severity,
     model::{
-        DockerBuild, HelmChart, HelmRepo, Job, KUBERNETES_MANIFEST, KubernetesManifest, Kustomize,
-        MAX_RETRIES, OperationRole, Options, OutputField, Pulumi, Spec, TERRAFORM_MODULE,
-        is_built_in,
+        DockerBuild, HELM_CHART, HelmChart, HelmRepo, Job, KUBERNETES_MANIFEST, KubernetesManifest,
+        Kustomize, MAX_RETRIES, OperationRole, Options, OutputField, Pulumi, Spec,
+        TERRAFORM_MODULE, is_built_in,
     },
 };
 
 /// Reads the settings of a kind. An unknown kind belongs to a plugin.
 pub fn read(section: &Section<'_>, kind: &str) -> Spec {
-    // Every plugin of this kind gets the settings that the format defines.
-    let is_defined = kind == KUBERNETES_MANIFEST || is_built_in(kind);
+    // Every plugin of these kinds gets the settings that the format defines.
+    let is_defined = [KUBERNETES_MANIFEST, HELM_CHART].contains(&kind) || is_built_in(kind);
     if !is_defined && section.reader.plugins.iter().any(|plugin| plugin.name == kind) {
         return plugin(section);
     }
     match kind {
         TERRAFORM_MODULE => Spec::TerraformModule,
-        "helm_chart" => Spec::HelmChart(helm_chart(section)),
+        HELM_CHART => Spec::HelmChart(helm_chart(section)),
         KUBERNETES_MANIFEST => Spec::KubernetesManifest(kubernetes_manifest(section)),
         "container_image" | "external_image" => Spec::Image(image::read(section)),
         "docker_build" => Spec::DockerBuild(DockerBuild {
@@ -60,6 +60,12 @@ fn helm_chart(section: &Section<'_>) -> HelmChart {
         inner.finish();
         repo
     });
+    let has_source =
+        ["public_repo", "connected_repo"].iter().any(|key| section.entry(key).is_some());
+    if has_source && helm_repo.is_some() {
+        let message = "the chart has two sources: `helm_repo` and a repository".to_string();
+        section.error("helm_repo", "two_sources", message, "keep one of them");
+    }
     let mut values_files = Vec::new();
     for file in section.sections("values_file") {
         values_files.extend(file.content("contents"));
@@ -74,6 +80,7 @@ fn helm_chart(section: &Section<'_>) -> HelmChart {
         values_files,
         storage_driver: section.text("storage_driver"),
         take_ownership: section.flag("take_ownership").unwrap_or_default(),
+        outputs: outputs(section),
     }
 }
 
