@@ -17,6 +17,8 @@ mod endpoint;
 mod error;
 mod retry;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod upload;
 

@@ -18,9 +18,9 @@ mod engines;
 mod faults;
 mod files_plugin;
 mod git_sources;
-mod images;
 #[cfg(feature = "fault-injection")]
 mod helm;
+mod images;
 mod injected_faults;
 mod isolation;
 mod job_logs;

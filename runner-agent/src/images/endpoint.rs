@@ -38,8 +38,8 @@ pub(crate) struct Endpoint {
     base: Url,
     /// Name of the registry in references and in Docker's config.json.
     host: String,
-    auth: Auth,
-    patience: Option<Duration>,
+    pub(super) auth: Auth,
+    pub(super) patience: Option<Duration>,
     pub(super) idle_timeout: Duration,
 }
 

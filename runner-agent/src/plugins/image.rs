@@ -240,7 +240,7 @@ fn changes(work: &Work<'_>, destination: &Destination, image: &Digest, present: 
     }
     let address = format!("{}@{image}", destination.address(work));
     let resources = vec![ResourceChange { address, action, attributes: vec!["digest".into()] }];
-    Changes { noop: false, add, change, destroy: 0, resources, outputs: vec![] }
+    Changes { add, change, resources, ..Changes::default() }
 }
 
 /// Logs where the image goes, and what that means for clusters.
