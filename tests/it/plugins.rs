@@ -89,6 +89,20 @@ fn a_runner_learns_a_plugin_whose_publisher_its_customer_trusts() {
     fs::write(&path, text.replacen("plugins = [\"terraform_module\"]\n", "", 1)).unwrap();
     let run = reprovisioned(&server, "the plugin is allowed");
     assert_eq!(run["state"], "succeeded", "{run:#}");
+    // The inputs of most components depend on outputs of the run, so their plans check them.
+    let preflight = &run["preflight"];
+    assert_eq!(preflight["state"], "passed", "{run:#}");
+    let status = |status: &str| {
+        let checks = preflight["checks"].as_array().unwrap().iter();
+        checks.filter(|check| check["status"] == status).count()
+    };
+    assert!(status("ok") >= 3 && status("deferred") >= 1 && status("failed") == 0, "{run:#}");
+    let log = tests::stdout_of(
+        server.stead_for_people().args(["jobs", "logs", preflight["job"].as_str().unwrap()]),
+    );
+    assert!(log.contains("deferred: ") && log.contains("ok: disk: "), "{log}");
+    let shown = tests::stdout_of(server.stead_for_people().args(["runs", "show", "acme"]));
+    assert!(shown.contains("preflight  passed") && shown.contains("checked later: "), "{shown}");
     assert!(runner.ledger().len() >= 6, "{:?}", runner.ledger());
 }
 
