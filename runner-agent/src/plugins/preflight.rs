@@ -160,8 +160,9 @@ impl Preflight<'_> {
             let job = &jobs[*at];
             let result = async {
                 let mut work = Work::new(manifest, context)?;
-                if plugin.is_none() {
-                    plugin = Some(External::start(&work, sink).await?);
+                match &mut plugin {
+                    Some(plugin) => plugin.use_component(&work)?,
+                    None => plugin = Some(External::start(&work, sink).await?),
                 }
                 let Some(started) = &mut plugin else { return Ok(()) };
                 self.check_component(started, job, &mut work, sink).await
@@ -208,7 +209,6 @@ impl Preflight<'_> {
             Rendered::Known { .. } => {}
             Rendered::Deferred(_) => return Ok(()),
         }
-        plugin.use_component(work)?;
         plugin.health(work, sink).await?;
         if work.manifest.artifacts.is_empty() {
             let why = "its build has not ended; the plan of the component checks it";
@@ -216,7 +216,6 @@ impl Preflight<'_> {
             return Ok(());
         }
         source::sync(work, sink).await?;
-        plugin.use_component(work)?;
         for check in plugin.checks(work, sink).await? {
             let status = match check.status {
                 plugin::CheckStatus::Ok => CheckStatus::Ok,
