@@ -246,10 +246,8 @@ async fn data_of_a_subject_is_stored_encrypted_until_its_key_is_deleted() {
     assert_eq!(put(id, "exe_1", b"secret words").await, Stored::Stored);
     assert_eq!(get(id).await, Read::Found(b"secret words".to_vec()));
     assert_eq!(get(DataId { subject: "ins_2", digest: &digest }).await, Read::NotFound);
-    let rows: Vec<Vec<u8>> = sqlx::query_scalar("select ciphertext from subject_data")
-        .fetch_all(pool)
-        .await
-        .unwrap();
+    let rows: Vec<Vec<u8>> =
+        sqlx::query_scalar("select ciphertext from subject_data").fetch_all(pool).await.unwrap();
     assert_eq!(rows.len(), 1);
     assert!(!rows[0].windows(6).any(|part| part == b"secret"));
     // an execution stores one piece of data
@@ -257,7 +255,11 @@ async fn data_of_a_subject_is_stored_encrypted_until_its_key_is_deleted() {
     let second = DataId { subject: "ins_1", digest: &other };
     assert_eq!(put(second, "exe_1", b"more").await, Stored::OtherData);
     // a row that was moved to another id is not readable
-    sqlx::query("update subject_data set digest = $1").bind(other.to_string()).execute(pool).await.unwrap();
+    sqlx::query("update subject_data set digest = $1")
+        .bind(other.to_string())
+        .execute(pool)
+        .await
+        .unwrap();
     assert!(data::get(pool, log.key_ring(), second).await.is_err());
     // another server without the wrapping key cannot read it
     assert!(data::get(pool, &ring(2, &[]), second).await.is_err());

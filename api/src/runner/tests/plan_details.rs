@@ -32,13 +32,9 @@ async fn report(
     let work = world.app.engine.load::<domain::job::Job>(job).await.unwrap().work.unwrap();
     let (file, summary, tool) = ([7; 32], Sha256::digest(SUMMARY).into(), "terraform 1.9.8");
     let covered = details.digest();
-    let parts = proof::plan::PartsV2 {
-        details: Some(covered.bytes()),
-        plugin: None,
-        tool: Some([8; 32]),
-    };
-    let digest =
-        proof::plan::digest_v2(&file, &summary, &work.manifest.bytes(), tool, &parts);
+    let parts =
+        proof::plan::PartsV2 { details: Some(covered.bytes()), plugin: None, tool: Some([8; 32]) };
+    let digest = proof::plan::digest_v2(&file, &summary, &work.manifest.bytes(), tool, &parts);
     let [digest, file, summary, executable] =
         [digest, file, summary, [8; 32]].map(|hash| proof::digest_text(&hash));
     let signature = sign_plan(agent, &digest, (job, execution));
@@ -122,7 +118,8 @@ async fn details_that_the_plan_digest_does_not_cover_are_rejected() {
     assert_eq!(stored(&world, &install, &details(CONTENT).digest()).await, Read::NotFound);
     world.report(&agent, job, &execution, 2, honest).await.ok();
     // An execution cannot fill the database with further details.
-    let second = report(&world, &agent, (job, &execution), &details(&CONTENT.replace("acme", "x"))).await;
+    let second =
+        report(&world, &agent, (job, &execution), &details(&CONTENT.replace("acme", "x"))).await;
     let response = world.report(&agent, job, &execution, 3, second).await;
     assert!(response.rejected(422, "invalid").to_string().contains("other details"));
 }
