@@ -5,7 +5,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
-    apps, audit, builds, installs, jobs,
+    apps, audit, builds,
+    installs::{
+        self,
+        drift::{Part, Report},
+    },
+    jobs,
     render::{Output, Screen},
     runners,
     runs::{
@@ -63,7 +68,7 @@ fn install_matches_golden_file() {
         "components": [reserved, cache, component("network", "deployed", json!({"id": "net-1"}))],
         "ignored_settings": [
             {"severity": "warning", "file": "components/api.toml", "line": 7, "column": 18,
-             "message": "12 x `drift_schedule`: this release does not detect drift"},
+             "message": "12 x `drift_schedule`: this release does not check for drift on a schedule"},
             {"severity": "warning", "file": "metadata.toml",
              "message": "1 x `slack_webhook_url`: no message is sent to it (first in line 3)"},
         ],
@@ -107,7 +112,7 @@ fn diff_output_with_impact() {
         "remaining_installs": 12,
         "ignored_settings": [
             {"severity": "warning", "file": "components/api.toml", "line": 7, "column": 18,
-             "message": "12 x `drift_schedule`: this release does not detect drift"},
+             "message": "12 x `drift_schedule`: this release does not check for drift on a schedule"},
         ],
     }));
     golden("apps-diff.txt", &apps::diff_text(&diff, &screen()));
@@ -254,6 +259,43 @@ fn plan_details_match_golden_files() {
     ] {
         golden(name, &plan_text("network", &summary, details, mode, &screen()));
     }
+}
+
+#[test]
+fn drift_matches_golden_file() {
+    let step = |n: u32, name: &str, state: &str, more: Value| {
+        let mut step = json!({
+            "id": format!("stp_01ARZ3NDEKTSV4RRFFQ69G5FA{n}"), "kind": "check", "name": name,
+            "depends_on": [], "layer": 0, "state": state,
+        });
+        step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        step
+    };
+    let plan = |noop: bool| {
+        json!({"plan": {"digest": digest(7), "noop": noop, "add": 0,
+        "change": u64::from(!noop), "destroy": 0, "summary": digest(8), "has_details": !noop}})
+    };
+    let run: schemas::control::runs::Run = read(json!({
+        "id": id("run"), "install": id("ins"), "install_name": "acme", "kind": "drift", "config_version": 2,
+        "state": "failed", "requested_by": id("prn"), "steps": 3, "steps_ended": 3, "requested_at": AT,
+        "position": 9,
+        "dag": [
+            step(1, "sandbox", "succeeded", plan(true)),
+            step(2, "network", "succeeded", plan(false)),
+            step(3, "api", "failed", json!({"reason": "job failed: the cluster is unreachable"})),
+        ],
+    }));
+    let details = read(json!({"plan": digest(7), "state": "available", "details": {"resources": [
+        {"address": "aws_s3_bucket.notes", "action": "update", "attributes": [
+            {"path": "tags.retention_days", "before": {"value": "7"}, "after": {"value": "90"}}]}]}}));
+    let summary = json!({"resources": [{"address": "aws_s3_bucket.notes", "action": "update"}]});
+    let parts = vec![
+        Part::example(&run.dag[0], None, None),
+        Part::example(&run.dag[1], Some(summary), Some(details)),
+        Part::example(&run.dag[2], None, None),
+    ];
+    let report = Report::of(&run, parts);
+    golden("installs-drift.txt", &installs::drift::text(&report, None, &screen()));
 }
 
 #[test]

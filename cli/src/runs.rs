@@ -16,7 +16,7 @@ use schemas::control::{
 
 use decide::Decision;
 use plans::DetailsMode;
-pub(crate) use watch::until_finished;
+pub(crate) use watch::{until_finished, until_quietly_finished};
 
 use crate::{
     failure::Failure,

@@ -14,6 +14,7 @@ mod contracts;
 mod corpus_app;
 mod customer;
 mod descendants;
+mod drift;
 mod engines;
 mod faults;
 mod files_plugin;

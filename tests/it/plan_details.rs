@@ -174,7 +174,7 @@ fn an_approver_sees_the_values_of_a_terraform_plan_and_nobody_else_does() {
 
     // and neither the events nor the database contain a value
     let export = stdout_of(server.stead_for_people().args(["audit", "export"]));
-    let digest = second["digest"].as_str().unwrap();
+    let digest = second["digest"].as_str().unwrap_or_else(|| panic!("{second:#}"));
     assert!(export.contains(digest), "the event has the digest of the details");
     // A dump contains bytes as hexadecimal.
     let stored = String::from_utf8_lossy(&dump(&server)).into_owned();

@@ -39,8 +39,8 @@ pub(crate) struct InstallValues<'g> {
     pub toggles: &'g Toggles,
 }
 
-/// Returns the trigger of the actions at the end of a run of this kind. Teardown and deprovision
-/// have no such actions.
+/// Returns the trigger of the actions at the end of a run of this kind. A teardown, a deprovision and
+/// a drift check have no such actions.
 pub(crate) fn trigger(kind: RunKind) -> Option<TriggerKind> {
     match kind {
         RunKind::Provision => Some(TriggerKind::PostProvision),
@@ -50,7 +50,7 @@ pub(crate) fn trigger(kind: RunKind) -> Option<TriggerKind> {
         }
         RunKind::InputUpdate => Some(TriggerKind::PostUpdateInputs),
         RunKind::Action => Some(TriggerKind::Manual),
-        RunKind::Teardown | RunKind::Deprovision => None,
+        RunKind::Teardown | RunKind::Deprovision | RunKind::Drift => None,
     }
 }
 

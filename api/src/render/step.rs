@@ -50,7 +50,7 @@ pub(crate) async fn render_first_job(
 ) -> Result<RenderResult, Problem> {
     let context = StepContext::load(app, unit, run, step).await?;
     let kind = match step.spec.operation {
-        Operation::Apply | Operation::Destroy => JobKind::Plan,
+        Operation::Apply | Operation::Destroy | Operation::Check => JobKind::Plan,
         Operation::Execute => JobKind::Action,
     };
     context.work(app, step, job, artifact, kind, None).await
@@ -341,12 +341,16 @@ pub(crate) async fn version(
     Ok(config_version(&request, install, step))
 }
 
-/// Returns the config version of the run, or for a destroy step the version that deployed the
-/// target. A later version may lack the component or its inputs.
+/// Returns the config version of the run, or for a destroy step and for the check of a removed target
+/// the version that deployed the target. A later version may lack the component or its inputs.
 fn config_version(request: &Request, install: &Install, step: &Step) -> u32 {
     match step.spec.operation {
         Operation::Destroy => deployed_version(install, step).unwrap_or(request.config_version),
-        Operation::Apply | Operation::Execute => request.config_version,
+        // The config of the run no longer has the target.
+        Operation::Check if step.spec.fingerprint.is_none() => {
+            deployed_version(install, step).unwrap_or(request.config_version)
+        }
+        Operation::Apply | Operation::Execute | Operation::Check => request.config_version,
     }
 }
 

@@ -5,7 +5,7 @@ use domain::{
     ids::{BuildId, InstallId, JobId, RunId, StepId},
     install::{Install, InstallCommand, InstallError, Resource, ResourceChange},
     job::{Job, JobCommand},
-    run::{Cancel, Effect, Run, RunCommand, Step, StepFailure, StepState, Target},
+    run::{Cancel, Effect, Operation, Run, RunCommand, Step, StepFailure, StepState, Target},
 };
 use futures::FutureExt as _;
 
@@ -139,6 +139,14 @@ async fn start(
     step: &Step,
 ) -> Result<(), Problem> {
     let id = step.spec.step;
+    if step.spec.operation == Operation::Check {
+        // Another run can have removed the component since the request.
+        let has = unit.load::<Install>(install).await?.has(&step.spec.target);
+        if !has {
+            let detail = "the install no longer has it".into();
+            return fail(unit, run, id, StepFailure::RenderFailed, detail).await;
+        }
+    }
     if let Some(detail) = render::step::missing_plugin(app, unit, run, step).await? {
         return fail(unit, run, id, StepFailure::RenderFailed, detail).await;
     }

@@ -64,7 +64,7 @@ pub(crate) async fn print(
 
 /// Returns the details of a plan. `None` if there are none, the user does not want them, or the role
 /// of the user does not allow them.
-async fn details(
+pub(crate) async fn details(
     context: &CommandContext,
     (run, step): (RunId, &Step),
     mode: Option<DetailsMode>,

@@ -44,6 +44,46 @@ pub(crate) async fn until_finished(context: &CommandContext, run: RunId) -> Resu
     watch(context, run, false).await
 }
 
+/// Waits for the end of a run and returns it, whatever its outcome. Shows only the number of finished
+/// steps.
+pub(crate) async fn until_quietly_finished(
+    context: &CommandContext,
+    run: RunId,
+) -> Result<Run, Failure> {
+    let bar = context.screen.spinner("");
+    let waited = async {
+        loop {
+            match context.client.run(run).await {
+                Ok(now) if outcome(&now).is_some() => return Ok(now),
+                Ok(now) => {
+                    let waiting = now.dag.iter().find_map(|step| step.waiting.as_ref());
+                    let waiting = waiting
+                        .map(|waiting| format!(", waiting for {}: {}", waiting.on, waiting.detail));
+                    let (ended, steps) = (now.run.steps_ended, now.run.steps);
+                    let waiting = waiting.unwrap_or_default();
+                    bar.set_message(format!("{ended} of {steps} steps finished{waiting}"));
+                }
+                Err(unreachable @ ClientError::Unreachable { .. }) => {
+                    bar.set_message(format!("{unreachable}; retrying"));
+                }
+                Err(error) => return Err(Failure::from(error)),
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    };
+    let ended = tokio::select! {
+        ended = waited => ended,
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted?;
+            Err(Failure::Interrupted(format!(
+                "stopped waiting for {run}; the run continues\n  try: `stead runs cancel {run} --reason …` cancels it"
+            )))
+        }
+    };
+    bar.finish_and_clear();
+    ended
+}
+
 /// Follows a run to its end, or to the first plan that waits for approval.
 pub(crate) async fn watch(
     context: &CommandContext,

@@ -71,6 +71,8 @@ pub enum RunKind {
     Deprovision,
     /// Execute one action.
     Action,
+    /// Compare the sandbox and all components with the config, without changes.
+    Drift,
 }
 
 impl fmt::Display for RunKind {
@@ -85,6 +87,7 @@ impl fmt::Display for RunKind {
             RunKind::Teardown => "teardown",
             RunKind::Deprovision => "deprovision",
             RunKind::Action => "action",
+            RunKind::Drift => "drift",
         })
     }
 }
@@ -177,6 +180,8 @@ pub enum Operation {
     Destroy,
     /// Execute the script, without plan and approval.
     Execute,
+    /// Plan, and never apply: the changes of the plan are the drift.
+    Check,
 }
 
 /// Plan of a step, without the planned values.
@@ -283,13 +288,21 @@ impl Run {
             RunEvent::StepStarted { step, job } => self.set(step, |at| {
                 at.jobs.push(job);
                 at.state = match at.spec.operation {
-                    Operation::Apply | Operation::Destroy => StepState::Planning { job },
+                    Operation::Apply | Operation::Destroy | Operation::Check => {
+                        StepState::Planning { job }
+                    }
                     Operation::Execute => StepState::Executing { job },
                 };
             }),
-            RunEvent::PlanProduced { step, plan, .. } => {
-                self.set(step, |at| at.state = StepState::Approved { plan });
-            }
+            RunEvent::PlanProduced { step, plan, .. } => self.set(step, |at| {
+                at.state = match at.spec.operation {
+                    Operation::Apply | Operation::Destroy | Operation::Execute => {
+                        StepState::Approved { plan }
+                    }
+                    // The next event records the result. Nothing can approve or apply the plan.
+                    Operation::Check => return,
+                };
+            }),
             RunEvent::ApprovalRequested { step, expires_at, .. } => self.set(step, |at| {
                 if let StepState::Approved { plan } = at.state.clone() {
                     at.state = StepState::AwaitingApproval { plan, expires_at };

@@ -103,6 +103,7 @@ impl StepFailure {
                 Operation::Apply => "cannot deploy",
                 Operation::Destroy => "cannot tear down",
                 Operation::Execute => "cannot run the action",
+                Operation::Check => "cannot check",
             },
             StepFailure::PlanUnstable => "plan does not become stable",
         }

@@ -8,6 +8,7 @@ use crate::{
 
 mod approvals;
 mod cycles;
+mod drift;
 mod ending;
 mod examples;
 mod planning;

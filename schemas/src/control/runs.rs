@@ -47,6 +47,8 @@ pub enum RequestedKind {
     Deprovision,
     /// Execute one action.
     Action,
+    /// Compare the sandbox and all components with the config, without changes.
+    Drift,
 }
 
 /// Result of a request for a run.
@@ -72,7 +74,7 @@ pub struct RunSummary {
     /// Name of the install, which never changes.
     pub install_name: String,
     /// Operation: `provision`, `reprovision`, `deploy`, `upgrade`, `rollback`, `input_update`,
-    /// `action`, `teardown` or `deprovision`.
+    /// `action`, `teardown`, `deprovision` or `drift`.
     pub kind: String,
     /// Name of the action. Present only for the operation `action`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -155,7 +157,8 @@ pub struct Step {
     /// Id of the step: `stp_` and a ULID.
     #[schema(value_type = String)]
     pub id: StepId,
-    /// Kind of the step: `sandbox` or `deploy` for an apply, `destroy` or `action`.
+    /// Kind of the step: `sandbox` or `deploy` for an apply, `destroy`, `action`, or `check` for a plan
+    /// that is never applied. A check that succeeded found drift if its plan has changes.
     pub kind: String,
     /// Component or action of the step, or `sandbox`.
     pub name: String,

@@ -160,6 +160,7 @@ fn kind(step: &StepOf) -> &'static str {
         (Target::Sandbox { .. }, Operation::Apply | Operation::Execute) => "sandbox",
         (Target::Component { .. }, Operation::Apply | Operation::Execute) => "deploy",
         (Target::Sandbox { .. } | Target::Component { .. }, Operation::Destroy) => "destroy",
+        (Target::Sandbox { .. } | Target::Component { .. }, Operation::Check) => "check",
         (Target::Action { .. }, _) => "action",
     }
 }

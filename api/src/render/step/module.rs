@@ -83,11 +83,13 @@ impl StepContext {
         let (purpose, operation_name) = match operation {
             Operation::Destroy if is_sandbox => (RolePurpose::Deprovision, "deprovision"),
             Operation::Destroy => (RolePurpose::Deprovision, "teardown"),
-            Operation::Apply | Operation::Execute if is_sandbox => {
+            Operation::Apply | Operation::Execute | Operation::Check if is_sandbox => {
                 let again = self.request.kind == RunKind::Reprovision;
                 (RolePurpose::Provision, if again { "reprovision" } else { "provision" })
             }
-            Operation::Apply | Operation::Execute => (RolePurpose::Maintenance, "deploy"),
+            Operation::Apply | Operation::Execute | Operation::Check => {
+                (RolePurpose::Maintenance, "deploy")
+            }
         };
         let by_operation = module.settings["operation_roles"].as_array().into_iter().flatten();
         let mut by_operation = by_operation
@@ -156,5 +158,6 @@ fn operation_text(operation: Operation) -> &'static str {
         Operation::Apply => "apply",
         Operation::Destroy => "destroy",
         Operation::Execute => "execute",
+        Operation::Check => "check",
     }
 }

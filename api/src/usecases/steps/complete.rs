@@ -140,8 +140,13 @@ async fn record_plan(
         change: report.change,
         destroy: report.destroy,
     };
-    let spec = unit.load::<Run>(run).await?.step(step).map(|step| step.spec.options);
-    if noop && !spec.is_some_and(|options| options.applies_noops) {
+    let spec = unit.load::<Run>(run).await?.step(step).map(|step| step.spec.clone());
+    let is_recorded = spec.is_none_or(|spec| match spec.operation {
+        Operation::Apply | Operation::Destroy | Operation::Execute => !spec.options.applies_noops,
+        // A check does not change what is known of the install.
+        Operation::Check => false,
+    });
+    if noop && is_recorded {
         record(unit, install, run, step, job).await?;
     }
     let state = unit.load::<Install>(install).await?;
@@ -199,6 +204,7 @@ async fn record(
         (Target::Component { name, component, .. }, Operation::Destroy) => {
             StepResult::ComponentDestroyed { name, component }
         }
+        (Target::Sandbox { .. } | Target::Component { .. }, Operation::Check) => return Ok(()),
         (Target::Sandbox { build }, Operation::Apply | Operation::Execute) => {
             let former = || install_state.sandbox.as_ref().map(|sandbox| sandbox.outputs.clone());
             let outputs = reported.or_else(former).unwrap_or_default();

@@ -82,8 +82,8 @@ pub const KINDS: &[Kind] = &[
         "drift",
         Per::Key,
         "`drift_schedule`",
-        "this release does not detect drift",
-        "detect drift with another tool until a later release supports it",
+        "this release does not check for drift on a schedule",
+        "run `stead installs drift` regularly, for example as a cron job",
     ),
     kind(
         "ecr_role",
