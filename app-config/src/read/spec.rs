@@ -6,8 +6,8 @@ use crate::{
     diagnostic::Severity,
     model::{
         DockerBuild, HELM_CHART, HelmChart, HelmRepo, Job, KUBERNETES_MANIFEST, KubernetesManifest,
-        Kustomize, MAX_RETRIES, OperationRole, Options, OutputField, Pulumi, SANDBOX_CONTEXTS, Spec,
-        TERRAFORM_MODULE, is_built_in,
+        Kustomize, MAX_RETRIES, OperationRole, Options, OutputField, Pulumi, SANDBOX_CONTEXTS,
+        Spec, TERRAFORM_MODULE, is_built_in,
     },
 };
 
