@@ -58,7 +58,7 @@ impl Run {
         let has_succeeded =
             |dependency| matches!(states.get(dependency), Some(StepState::Succeeded { .. }));
         let may_start = match at.spec.operation {
-            Operation::Apply | Operation::Destroy => true,
+            Operation::Apply | Operation::Destroy | Operation::Check => true,
             Operation::Execute => self.preflight.allows_changes(),
         };
         may_start && at.spec.depends_on.iter().all(has_succeeded)
