@@ -31,6 +31,7 @@ mod order;
 mod outputs;
 mod plan;
 mod plan_file;
+mod preflight;
 mod readiness;
 mod rejection;
 mod removal;

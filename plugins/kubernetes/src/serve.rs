@@ -2,7 +2,7 @@
 
 use std::{io, time::Duration};
 
-use schemas::plugin::{Call, CallContext, CheckStatus, Described, Operation, Request};
+use schemas::plugin::{Call, CallContext, Described, Operation, Request};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -15,7 +15,7 @@ use crate::{
     cluster::Cluster,
     failure::{Failure, Outcome},
     inventory::Inventory,
-    kubeconfig, manifest, outputs, plan, report,
+    kubeconfig, manifest, outputs, plan, preflight, report,
     settings::Component,
 };
 
@@ -99,7 +99,7 @@ async fn respond(call: &Call, stop: &CancellationToken) -> Outcome<Value> {
     match call {
         Call::Describe { protocol, protocols } => describe(*protocol, protocols),
         Call::Health(context) => health(context),
-        Call::Preflight(context) => preflight(context).await,
+        Call::Preflight(context) => Ok(json!(preflight::checks(context).await)),
         // The runner packs the source unchanged. A build has no settings.
         Call::Build(_) => Ok(json!({})),
         Call::State(context) => {
@@ -156,20 +156,4 @@ fn health(context: &CallContext) -> Outcome<Value> {
     }
     kubeconfig::load()?;
     Ok(json!({}))
-}
-
-/// Checks that the cluster responds and that the credentials can read the inventory.
-async fn preflight(context: &CallContext) -> Outcome<Value> {
-    let checked = async {
-        let component = Component::read(context)?;
-        let cluster = Cluster::connect(&component).await?;
-        cluster.identity().await?;
-        Inventory::load(&cluster, &component).await.map(drop)
-    };
-    let (status, message) = match checked.await {
-        Ok(()) => (CheckStatus::Ok, String::new()),
-        Err(failure) => (CheckStatus::Failed, failure.message),
-    };
-    let check = schemas::plugin::PreflightCheck { check: "cluster".into(), status, message };
-    Ok(json!(schemas::plugin::Preflight { checks: vec![check] }))
 }
