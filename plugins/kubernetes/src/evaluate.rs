@@ -56,7 +56,7 @@ impl Evaluated {
 /// [`Failure::refused`] with the reason why the object cannot be applied.
 pub async fn evaluate(cluster: &Cluster, subject: &Subject<'_>) -> Outcome<Evaluated> {
     let Subject { kind, reference, object, entry, take_ownership, .. } = *subject;
-    let (live, mut dry_run) = dry_run(cluster, kind, reference, object, subject.webhooks).await?;
+    let (live, mut dry_run) = dry_run(cluster, subject).await?;
     let is_listed = entry.is_some_and(|entry| entry.is_of(live.as_ref()));
     let is_own = is_listed
         || live
@@ -112,13 +112,8 @@ fn differs(live: Option<&Value>, after: &Value) -> bool {
 
 /// Reads an object, then applies it in a dry run. A webhook that does not respond is an error,
 /// unless the component itself brings it.
-pub async fn dry_run(
-    cluster: &Cluster,
-    kind: &Kind,
-    reference: &ObjectRef,
-    object: &Value,
-    webhooks: &OwnWebhooks,
-) -> Outcome<(Option<Value>, DryRun)> {
+pub async fn dry_run(cluster: &Cluster, subject: &Subject<'_>) -> Outcome<(Option<Value>, DryRun)> {
+    let Subject { kind, reference, object, webhooks, .. } = *subject;
     let live = cluster.live(kind, reference).await?;
     let dry_run = match cluster.apply(kind, reference, object, true).await {
         Ok(after) => DryRun::Applied(after),

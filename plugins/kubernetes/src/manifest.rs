@@ -57,7 +57,7 @@ pub fn parse(text: &str, file: &str) -> Outcome<Vec<Desired>> {
     check_count(count, file)?;
     let mut values = 0;
     for document in documents {
-        match parse_document(&document, file) {
+        match parse_document(&document, file, Booleans::Strict) {
             Ok(objects) => {
                 values += objects.iter().map(|one| count_values(&one.object)).sum::<usize>();
                 desired.extend(objects);
@@ -112,13 +112,22 @@ pub fn check_unique<'o>(objects: impl Iterator<Item = (&'o ObjectRef, &'o str)>)
 }
 
 /// One YAML document, with the number of lines before it.
-struct Document<'t> {
-    text: &'t str,
+pub struct Document<'t> {
+    pub text: &'t str,
     lines_before: usize,
 }
 
+/// Rules by which plain scalars become booleans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Booleans {
+    /// `true` and `false`, as in YAML 1.2.
+    Strict,
+    /// Also `yes`, `no`, `on` and `off`, as Helm reads them.
+    Legacy,
+}
+
 /// Splits a text at its document markers. A marker is never part of a value: values are indented.
-fn documents(text: &str) -> Vec<Document<'_>> {
+pub fn documents(text: &str) -> Vec<Document<'_>> {
     let (mut found, mut start, mut lines_before) = (vec![], 0, 0);
     let mut offset = 0;
     for (number, line) in text.split_inclusive('\n').enumerate() {
@@ -133,7 +142,15 @@ fn documents(text: &str) -> Vec<Document<'_>> {
     found
 }
 
-fn parse_document(document: &Document<'_>, file: &str) -> Result<Vec<Desired>, String> {
+/// Parses one document. Empty documents and comments have no objects.
+///
+/// # Errors
+/// Names the line of an invalid document.
+pub fn parse_document(
+    document: &Document<'_>,
+    file: &str,
+    booleans: Booleans,
+) -> Result<Vec<Desired>, String> {
     let blank = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with('#');
     let comments = document.text.lines().take_while(blank).count();
     if comments == document.text.lines().count() {
@@ -144,6 +161,7 @@ fn parse_document(document: &Document<'_>, file: &str) -> Result<Vec<Desired>, S
     let mut options = serde_saphyr::Options::default();
     options.legacy_octal_numbers = true;
     options.alias_limits.max_total_replayed_events = MAX_REPEATED;
+    options.strict_booleans = booleans == Booleans::Strict;
     options.with_snippet = false;
     let parsed: Value =
         serde_saphyr::from_str_with_options(document.text, options).map_err(|e| {
@@ -303,7 +321,7 @@ mod tests {
     #[test]
     fn numbers_and_texts_are_read_as_kubectl_reads_them() {
         let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nmode: 0644\n\
-                    on: \"on\"\nport: 80\ntext: |\n  --- x\n  y\n";
+                    on: on\nport: 80\ntext: |\n  --- x\n  y\n";
         let object = &parse(text, "m").unwrap()[0].object;
         assert_eq!(object["mode"], 420);
         assert_eq!(object["on"], "on");

@@ -20,7 +20,7 @@ const VERBS: [&str; 4] = ["get", "create", "patch", "delete"];
 /// Checks the access to the cluster, the rights to the inventory and to the kinds of the manifest,
 /// and the tools.
 pub async fn checks(context: &CallContext) -> Preflight {
-    let component = match Component::read(context) {
+    let component: Component = match Component::read(context) {
         Ok(component) => component,
         Err(failure) => return Preflight { checks: vec![check("settings", Err(failure))] },
     };
