@@ -34,6 +34,7 @@ impl PreflightInputs {
             | JobKind::Build
             | JobKind::Plan
             | JobKind::Apply
+            | JobKind::Sync
             | JobKind::Action => None,
         }
     }

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use crate::failure::{Failure, Outcome};
 
@@ -13,8 +13,7 @@ const ALLOWS: &str = "STEAD_KUBECONFIG_ALLOWS";
 
 /// Loads the files that `KUBECONFIG` names.
 pub fn load() -> Outcome<Kubeconfig> {
-    let config = Kubeconfig::from_env()
-        .map_err(|e| Failure::refused(format!("cannot read the kubeconfig: {e}")))?;
+    let config = Kubeconfig::from_env().map_err(unreadable)?;
     let config = config.ok_or_else(|| {
         Failure::refused(
             "no access to a cluster: KUBECONFIG is not set; add an output `kubeconfig` or `cluster` \
@@ -77,9 +76,39 @@ fn check(config: &Kubeconfig, allowed: &str, beside: Option<&Path>) -> Outcome<(
 
 /// Builds the connection settings of the current context.
 pub async fn connection(config: Kubeconfig) -> Outcome<kube::Config> {
-    kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
-        .await
-        .map_err(|e| Failure::refused(format!("cannot use the kubeconfig: {e}")))
+    let has_proxy = config
+        .clusters
+        .iter()
+        .filter_map(|one| one.cluster.as_ref())
+        .any(|cluster| cluster.proxy_url.as_ref().is_some_and(|proxy| !proxy.is_empty()));
+    if has_proxy {
+        return Err(Failure::refused(
+            "refused the kubeconfig: a cluster has `proxy-url`, which is not supported; use an \
+             endpoint that the runner's host reaches directly",
+        ));
+    }
+    let options = KubeConfigOptions::default();
+    let mut config =
+        kube::Config::from_custom_kubeconfig(config, &options).await.map_err(unreadable)?;
+    // The plugin reaches the API server directly. HTTPS_PROXY is for other programs of the runner.
+    config.proxy_url = None;
+    Ok(config)
+}
+
+/// Returns the failure of an invalid kubeconfig. The parser's text quotes neighboring lines, which
+/// can contain credentials, so the message has only the position.
+fn unreadable(error: KubeconfigError) -> Failure {
+    let why = if let KubeconfigError::Parse(error) = &error {
+        match error.location() {
+            Some(at) => format!("invalid YAML at line {}, column {}", at.line(), at.column()),
+            None => "invalid YAML".to_owned(),
+        }
+    } else if matches!(error, KubeconfigError::ParseProxyUrl(_)) {
+        "invalid proxy URL".to_owned()
+    } else {
+        error.to_string()
+    };
+    Failure::refused(format!("cannot read the kubeconfig: {why}; correct the file"))
 }
 
 #[cfg(test)]
@@ -97,6 +126,31 @@ mod tests {
         check(&config, allowed, Some(Path::new("/job/cluster")))
             .err()
             .map(|failure| failure.message)
+    }
+
+    #[test]
+    fn syntax_error_beside_a_credential_does_not_quote_it() {
+        let text = "apiVersion: v1\nusers:\n- name: u\n  user:\n    token: t-secret\n   password: \
+                    hunter2-admin\n  name: x\n";
+        let message = unreadable(Kubeconfig::from_yaml(text).unwrap_err()).message;
+        assert!(!message.contains("t-secret") && !message.contains("hunter2"), "{message}");
+        assert!(message.contains("at line "), "{message}");
+    }
+
+    #[tokio::test]
+    async fn proxy_of_a_kubeconfig_is_refused_without_its_password() {
+        let text = |proxy: &str| {
+            format!(
+                "current-context: c\nclusters: [{{name: c, cluster: {{server: 'https://a:1'{proxy}}}}}]\n\
+                 contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+                 users: [{{name: u, user: {{token: t}}}}]\n"
+            )
+        };
+        let config = |proxy: &str| Kubeconfig::from_yaml(&text(proxy)).unwrap();
+        let refused = connection(config(", proxy-url: 'http://u:hunter2@p'")).await.unwrap_err();
+        assert!(refused.message.contains("`proxy-url`"), "{}", refused.message);
+        assert!(!refused.message.contains("hunter2"), "{}", refused.message);
+        assert!(connection(config("")).await.unwrap().proxy_url.is_none());
     }
 
     #[test]
