@@ -21,7 +21,10 @@ use domain::{
 };
 use serde_json::{Value, json};
 
-use super::toggles::{Toggles, is_enabled};
+use super::{
+    step::cluster::depends_on_sandbox,
+    toggles::{Toggles, is_enabled},
+};
 use crate::{configs::Config, problem::Problem};
 
 /// Inputs, stack outputs and component toggles of an install, from which its desired state is
@@ -81,7 +84,8 @@ pub(crate) fn desired_state(
                 depends_on: depends_on(config, &component.name),
                 // The outputs of the sandbox can name the registry of the images.
                 reads_sandbox: matches!(component.module.spec, Spec::Image(_))
-                    || reads.is_some_and(|reads| !reads.sandbox.is_empty()),
+                    || reads.is_some_and(|reads| !reads.sandbox.is_empty())
+                    || depends_on_sandbox(&config.app, component),
                 fingerprint: fingerprint(config, part, &component.module, given)?,
             },
         );
