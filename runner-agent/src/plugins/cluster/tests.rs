@@ -111,6 +111,7 @@ fn context(root: &Path) -> JobContext {
         wrapper: Vec::new(),
         cancel: Cancel::default(),
         registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },
+        images: Default::default(),
         job: JobId(ulid::Ulid::nil()),
         execution: ExecutionId(ulid::Ulid::nil()),
         known_state: KnownState::default(),
