@@ -13,6 +13,7 @@
 //! period, then sends SIGKILL.
 
 mod action;
+mod cluster;
 mod contract;
 mod dispatch;
 mod external;
@@ -30,8 +31,9 @@ mod work;
 pub(crate) use git::agent_environment as git_environment;
 pub(crate) use plans::summary as plan_summary;
 
+pub use cluster::{Allowed as AllowedInKubeconfig, Feature as KubeconfigFeature};
 pub use contract::{
-    Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Rules, Sink, Stream,
+    Background, Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Rules, Sink, Stream,
 };
 
 use schemas::manifest::Manifest;

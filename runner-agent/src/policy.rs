@@ -10,6 +10,7 @@
 //! roles = ["arn:aws:iam::123456789012:role/stead-*"]
 //! env = ["LOG_LEVEL", "TF_VAR_*"]          # absent: every variable that the vendor may set
 //! pass_env = ["AWS_REGION"]                # of the runner's environment, handed to the child, redacted
+//! kubeconfig_allows = ["exec"]             # what a kubeconfig in an output may have: exec, auth-provider, paths; absent: none
 //! require_approval = ["apply"]             # waits for `stead-runner approve` on this host
 //! approval_timeout = "30m"                 # absent: 30m; and never longer than half of the job's duration
 //! max_grace = "10m"                        # absent: 10m; longest time from the stop signal to SIGKILL
@@ -47,7 +48,7 @@ pub use self::{
     limits::Limits,
 };
 pub use self::{names::action_with_digest, preflight::Finding};
-use crate::data::Data;
+use crate::{data::Data, plugins::AllowedInKubeconfig};
 
 /// Contents of the policy file.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -67,6 +68,9 @@ pub struct Policy {
     /// Names of variables of the runner's environment that the child receives.
     #[serde(default)]
     pub pass_env: Vec<String>,
+    /// Features that the kubeconfig of a component may have.
+    #[serde(default)]
+    pub kubeconfig_allows: AllowedInKubeconfig,
     /// Command that reads the manifest on standard input; a non-zero exit code refuses the job.
     #[serde(default)]
     pub veto_command: Vec<String>,
@@ -327,6 +331,7 @@ mod tests {
             "version = 1\nkinds = [\"x\"]",
             "version = 1\nactions = [\"back*up\"]",
             "version = 1\nplugin_publishers = [\"key\"]",
+            "version = 1\nkubeconfig_allows = [\"file\"]",
             "version = 1\nmax_grace = \"10\"",
             "version = 1\nmax_grace = \"1.5h\"",
             "version = 1\nmax_duration = \"-1m\"",

@@ -12,6 +12,7 @@ use domain::{
     run::{Operation, Run, Step, Target},
 };
 use schemas::{
+    cluster::CLUSTER_INPUT,
     manifest::{ArtifactRef, Manifest, PluginRef},
     preflight::{INPUTS_BYTES, PLUGIN, PlannedJob, PreflightInputs, Rendered as Parts},
     runner::JobKind,
@@ -58,7 +59,9 @@ pub(crate) async fn render(
     for step in planned {
         context.use_step(&install, step);
         let parts = context.parts(step);
-        let mut parts = match (reads_of_run(context.config(), step, &changed), parts) {
+        let cluster = parts.as_ref().ok().and_then(|parts| cluster_of_run(parts, step, &changed));
+        let reason = reads_of_run(context.config(), step, &changed).or(cluster);
+        let mut parts = match (reason, parts) {
             (Some(reason), Ok(parts)) => (parts.plugin, Parts::Deferred(reason)),
             (None, Ok(ManifestParts { plugin, inputs, env, role, .. })) => {
                 (plugin, Parts::Known { inputs, env, role })
@@ -170,6 +173,13 @@ fn reads_of_run(config: &Config, step: &Step, changed: &BTreeSet<&str>) -> Optio
             }
     };
     after(&changed.iter().filter(is_read).copied().collect::<Vec<_>>())
+}
+
+/// Returns a reason if the cluster of the step belongs to a component that the run may change.
+fn cluster_of_run(parts: &ManifestParts, step: &Step, changed: &BTreeSet<&str>) -> Option<String> {
+    let owner = parts.inputs.get(CLUSTER_INPUT)?.get("component")?.as_str()?;
+    let is_changed = changed.contains(owner) && owner != name_of(&step.spec.target);
+    is_changed.then(|| format!("its cluster depends on outputs of {owner}"))
 }
 
 /// Returns the artifact of the target, if its build has succeeded.

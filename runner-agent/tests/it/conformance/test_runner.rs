@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use domain::{
@@ -15,7 +16,8 @@ use runner_agent::{
     artifacts::{ARTIFACT_TYPE, LAYER_TYPE, component, pack},
     journal::Stop,
     plugins::{
-        Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Rules, Sink, Stream, run,
+        Background, Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Rules, Sink,
+        Stream, run,
     },
     policy::Policy,
     state::{KnownState, StateMark, executions_in_progress},
@@ -27,6 +29,7 @@ use schemas::{
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 use ulid::Ulid;
+use zeroize::Zeroizing;
 
 pub struct TestRunner {
     dir: TempDir,
@@ -74,6 +77,15 @@ pub enum Action {
     CancelInPhase(Cancel),
     /// Fails to record the children of the phase of that name in the journal.
     FailJournal,
+}
+
+/// Redaction of a job without a shim: the tests show no secret.
+#[derive(Debug)]
+struct Shown;
+
+impl Background for Shown {
+    fn secret(&self, _: Zeroizing<String>) {}
+    fn line(&self, _: &str) {}
 }
 
 impl Sink for JobRecord {
@@ -279,6 +291,8 @@ impl TestRunner {
             plans_dir: self.at("plans"),
             env: self.env.clone(),
             git_env: BTreeMap::new(),
+            kubeconfig_allows: Default::default(),
+            background: Arc::new(Shown),
             wrapper: Vec::new(),
             cancel: Cancel::default(),
             registry: Registry {
