@@ -12,6 +12,7 @@ use domain::{
     run::{Operation, Run, Step, Target},
 };
 use schemas::{
+    cluster::CLUSTER_INPUT,
     manifest::{ArtifactRef, Manifest, PluginRef},
     preflight::{INPUTS_BYTES, PLUGIN, PlannedJob, PreflightInputs, Rendered as Parts},
     runner::JobKind,
@@ -58,7 +59,9 @@ pub(crate) async fn render(
     for step in planned {
         context.use_step(&install, step);
         let parts = context.parts(step);
-        let mut parts = match (reads_of_run(context.config(), step, &changed), parts) {
+        let cluster = parts.as_ref().ok().and_then(|parts| cluster_of_run(parts, step, &changed));
+        let reason = reads_of_run(context.config(), step, &changed).or(cluster);
+        let mut parts = match (reason, parts) {
             (Some(reason), Ok(parts)) => (parts.plugin, Parts::Deferred(reason)),
             (None, Ok(ManifestParts { plugin, inputs, env, role, .. })) => {
                 (plugin, Parts::Known { inputs, env, role })
@@ -75,7 +78,10 @@ pub(crate) async fn render(
         jobs.push(PlannedJob {
             name: name_of(&step.spec.target).to_owned(),
             kinds: match step.spec.operation {
-                Operation::Apply | Operation::Destroy => vec![JobKind::Plan, JobKind::Apply],
+                Operation::Apply | Operation::Destroy => {
+                    vec![JobKind::Plan, apply_kind(&parts.0.name)]
+                }
+                Operation::Check => vec![JobKind::Plan],
                 Operation::Execute => vec![JobKind::Action],
             },
             plugin: parts.0,
@@ -112,7 +118,7 @@ pub(crate) async fn render(
 fn is_checked(step: &Step) -> bool {
     match step.spec.operation {
         Operation::Apply | Operation::Execute => true,
-        Operation::Destroy => false,
+        Operation::Destroy | Operation::Check => false,
     }
 }
 
@@ -123,7 +129,7 @@ fn applied(step: &Step) -> Option<&str> {
             Some(name_of(&step.spec.target))
         }
         (Operation::Apply, Target::Action { .. })
-        | (Operation::Destroy | Operation::Execute, _) => None,
+        | (Operation::Destroy | Operation::Check | Operation::Execute, _) => None,
     }
 }
 
@@ -170,6 +176,13 @@ fn reads_of_run(config: &Config, step: &Step, changed: &BTreeSet<&str>) -> Optio
             }
     };
     after(&changed.iter().filter(is_read).copied().collect::<Vec<_>>())
+}
+
+/// Returns a reason if the cluster of the step belongs to a component that the run may change.
+fn cluster_of_run(parts: &ManifestParts, step: &Step, changed: &BTreeSet<&str>) -> Option<String> {
+    let owner = parts.inputs.get(CLUSTER_INPUT)?.get("component")?.as_str()?;
+    let is_changed = changed.contains(owner) && owner != name_of(&step.spec.target);
+    is_changed.then(|| format!("its cluster depends on outputs of {owner}"))
 }
 
 /// Returns the artifact of the target, if its build has succeeded.

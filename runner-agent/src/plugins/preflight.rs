@@ -3,17 +3,23 @@
 //!
 //! A plugin starts only if the policy would allow the jobs that use it.
 
-use std::{collections::BTreeSet, io};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+};
 
 use oci_layout::Layout;
 use schemas::{
+    cluster::CLUSTER_INPUT,
     manifest::Manifest,
     plugin,
     preflight::{PlannedJob, PreflightInputs, Rendered},
     runner::{Check, CheckStatus, JobKind},
 };
+use serde_json::Value;
 
 use super::{
+    cluster::{self, ClusterAccess},
     contract::{JobContext, Outcome, PluginError, Rules, Sink, Stream},
     external::External,
     plugin::{Halt, IoContext, Plugin, Work},
@@ -139,7 +145,7 @@ impl Preflight<'_> {
             allowed.iter().copied().filter(|at| is_external(&self.jobs[*at])).collect();
         while let Some(first) = left.first().copied() {
             let jobs = self.jobs;
-            // A process has one plugin and one environment.
+            // A process has one plugin, one environment and one cluster.
             let same = |at: &usize| {
                 jobs[*at].plugin == jobs[first].plugin
                     && environment(&jobs[*at]) == environment(&jobs[first])
@@ -155,14 +161,18 @@ impl Preflight<'_> {
         let jobs = self.jobs;
         let parts: Vec<(usize, Manifest, JobContext)> =
             group.iter().map(|at| self.component(*at)).collect();
-        let mut plugin: Option<External> = None;
+        let (mut plugin, mut access): (Option<External>, Option<ClusterAccess>) = (None, None);
         for (at, manifest, context) in &parts {
             let job = &jobs[*at];
             let result = async {
                 let mut work = Work::new(manifest, context)?;
                 match &mut plugin {
                     Some(plugin) => plugin.use_component(&work)?,
-                    None => plugin = Some(External::start(&work, sink).await?),
+                    None => {
+                        access = cluster::prepare(&work, sink).await?;
+                        work.kubeconfig = access.as_ref().map(ClusterAccess::kubeconfig);
+                        plugin = Some(External::start(&work, sink).await?);
+                    }
                 }
                 let Some(started) = &mut plugin else { return Ok(()) };
                 self.check_component(started, job, &mut work, sink).await
@@ -295,9 +305,10 @@ fn is_external(job: &PlannedJob) -> bool {
     !matches!(job.plugin.name.as_str(), "terraform_module" | "action")
 }
 
-fn environment(job: &PlannedJob) -> Option<&std::collections::BTreeMap<String, String>> {
+/// Returns the environment variables of a job, and the input that names its cluster.
+fn environment(job: &PlannedJob) -> Option<(&BTreeMap<String, String>, Option<&Value>)> {
     match &job.rendered {
-        Rendered::Known { env, .. } => Some(env),
+        Rendered::Known { env, inputs, .. } => Some((env, inputs.get(CLUSTER_INPUT))),
         Rendered::Deferred(_) => None,
     }
 }
