@@ -180,8 +180,8 @@ pub fn stale_reason(planned: &PlannedObject, now: &Evaluated, manager: &str) -> 
     if now.decision.change != planned.change {
         return Some(format!(
             "{reference}: the plan has {}, and now it would be {}",
-            word(planned.change),
-            word(now.decision.change)
+            change_name(planned.change),
+            change_name(now.decision.change)
         ));
     }
     if now.uid() != planned.uid.as_deref() {
@@ -202,7 +202,7 @@ pub fn stale_reason(planned: &PlannedObject, now: &Evaluated, manager: &str) -> 
         .then(|| format!("{reference} changed since the plan: {}", differing.join(", ")))
 }
 
-fn word(change: Change) -> &'static str {
+fn change_name(change: Change) -> &'static str {
     match change {
         Change::None => "no change",
         Change::Create => "create",
