@@ -79,7 +79,7 @@ pub(crate) async fn render(
             name: name_of(&step.spec.target).to_owned(),
             kinds: match step.spec.operation {
                 Operation::Apply | Operation::Destroy => {
-                    vec![JobKind::Plan, apply_kind(&parts.0.name)]
+                    vec![JobKind::Plan, context.apply_kind(step)]
                 }
                 Operation::Check => vec![JobKind::Plan],
                 Operation::Execute => vec![JobKind::Action],

@@ -67,7 +67,7 @@ pub(crate) async fn render_apply_job(
     plan: &StepPlan,
 ) -> Result<RenderResult, Problem> {
     let context = StepContext::load(app, unit, run, step).await?;
-    let kind = if context.is_image(step) { JobKind::Sync } else { JobKind::Apply };
+    let kind = context.apply_kind(step);
     context.work(app, step, job, artifact, kind, Some(plan)).await
 }
 
@@ -204,11 +204,13 @@ impl StepContext {
         }
     }
 
-    /// Returns true if the target of the step is a container image.
-    fn is_image(&self, step: &Step) -> bool {
-        let Target::Component { name, .. } = &step.spec.target else { return false };
-        let component = self.config.app.component(name);
-        component.is_some_and(|component| matches!(component.module.spec, Spec::Image(_)))
+    /// Returns the kind of the job that applies the step.
+    pub(crate) fn apply_kind(&self, step: &Step) -> JobKind {
+        let Target::Component { name, .. } = &step.spec.target else { return JobKind::Apply };
+        match self.config.app.component(name).map(|component| &component.module.spec) {
+            Some(Spec::Image(_)) => JobKind::Sync,
+            Some(_) | None => JobKind::Apply,
+        }
     }
 
     fn action(&self, name: &str) -> Result<ManifestParts, String> {
