@@ -230,9 +230,12 @@ fn rules(data: &Data, kind: JobKind) -> anyhow::Result<Option<Rules>> {
             let (policy, publishers) = (Policy::current(data)?, publishers::recorded(data)?);
             Ok(Some(Rules { policy, publishers }))
         }
-        JobKind::Resolve | JobKind::Build | JobKind::Plan | JobKind::Apply | JobKind::Action => {
-            Ok(None)
-        }
+        JobKind::Resolve
+        | JobKind::Build
+        | JobKind::Plan
+        | JobKind::Apply
+        | JobKind::Sync
+        | JobKind::Action => Ok(None),
     }
 }
 

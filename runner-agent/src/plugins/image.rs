@@ -62,7 +62,7 @@ pub(super) async fn run(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt
         JobKind::Build => build(work, sink).await,
         JobKind::Plan => plan(work, sink).await,
         JobKind::Sync => sync(work, sink).await,
-        kind @ (JobKind::Resolve | JobKind::Apply | JobKind::Action) => {
+        kind @ (JobKind::Resolve | JobKind::Preflight | JobKind::Apply | JobKind::Action) => {
             let kinds = vec![JobKind::Build, JobKind::Plan, JobKind::Sync];
             Err(Description { name: "container_image".into(), kinds }.unsupported(kind))
         }
@@ -145,8 +145,9 @@ async fn plan(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     let bytes = serde_json::to_vec(&plan).map_err(io::Error::from);
     write_private(&file, &bytes.doing(|| "cannot write the plan".into())?)?;
     let noop = changes.noop;
-    let planned = Planned { file, extra_files: BTreeMap::new(), tool: TOOL.into(), changes };
-    let record = plans::store(work, planned, StateMark::default())?;
+    let (extra_files, tool, tool_digest) = (BTreeMap::new(), TOOL.into(), None);
+    let planned = Planned { file, extra_files, tool, tool_digest, changes };
+    let record = plans::store(work, planned, None, StateMark::default())?;
     let line = match noop {
         true => format!("no changes: plan {}", record.digest),
         false => {
@@ -156,7 +157,7 @@ async fn plan(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     sink.line(Stream::Runner, line.as_bytes());
     sink.plan(record).doing(|| "cannot report a plan".into())?;
     match &plan.image {
-        Some(image) if noop => report(plan.destination.outputs(work, image)?, sink),
+        Some(image) if noop && !work.is_check => report(plan.destination.outputs(work, image)?, sink),
         Some(_) | None => Ok(()),
     }
 }

@@ -302,7 +302,10 @@ fn is_out_of_space(error: &PluginError) -> bool {
 }
 
 fn is_external(job: &PlannedJob) -> bool {
-    !matches!(job.plugin.name.as_str(), "terraform_module" | "action")
+    !matches!(
+        job.plugin.name.as_str(),
+        "terraform_module" | "container_image" | "external_image" | "action"
+    )
 }
 
 /// Returns the environment variables of a job, and the input that names its cluster.
