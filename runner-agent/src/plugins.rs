@@ -17,6 +17,7 @@ mod contract;
 mod dispatch;
 mod external;
 mod git;
+mod image;
 mod lines;
 mod missing_state;
 mod plans;

@@ -10,7 +10,7 @@ use super::{
     contract::{JobContext, Outcome, PluginError, Sink, Stream},
     external::External,
     git::GitPlugin,
-    missing_state, plans,
+    image, missing_state, plans,
     plugin::{Halt, IoContext, Operation, Outputs, Plugin, Work},
     source::{self, SourceBuild},
     terraform::Terraform,
@@ -87,7 +87,10 @@ async fn build<P: Plugin>(
     let repository = source::fetch(work, sink).await?;
     sink.phase("build");
     plugin.build(work, sink).await?;
-    let (digest, size_bytes) = source::push(work, &repository, sink).await?;
+    let (digest, size_bytes) = match plugin.built_image() {
+        Some(image) => image::push(work, &repository, image, sink).await?,
+        None => source::push(work, &repository, sink).await?,
+    };
     sink.line(Stream::Runner, format!("pushed {repository}@{digest}").as_bytes());
     let artifact = Artifact { repository, digest, size_bytes };
     sink.artifact(artifact).doing(|| "cannot report an artifact".into())?;
