@@ -73,6 +73,8 @@ impl TestCluster {
         for component in &journey.app.components {
             let Some(namespace) = component.namespace() else { continue };
             let namespace = manifests::rendered(&namespace, &state);
+            // Stead writes a namespace in the alphabet of Kubernetes.
+            let namespace = namespace.to_lowercase().replace('_', "-");
             if component.kind != "kubernetes_manifest" || own.contains(&namespace) {
                 continue;
             }

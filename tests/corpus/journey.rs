@@ -2,11 +2,12 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
 
 use serde_json::Value;
-use tests::{Customer, Runner, Server, program};
+use tests::{Customer, Runner, Server, program, stdout_of};
 
 use crate::{
     app::App,
@@ -17,6 +18,7 @@ use crate::{
     second_version,
     session::{Failure, Outcome, Session, short, steps},
     sources::Sources,
+    web::Web,
 };
 
 /// Directories and limits of one app.
@@ -31,6 +33,8 @@ pub(crate) struct Place {
     /// Directory for logs after a failure.
     pub(crate) logs: PathBuf,
     pub(crate) timeout: Duration,
+    /// Keeps a copy of the server's directory.
+    pub(crate) keep: bool,
 }
 
 /// App in the middle of its life.
@@ -48,17 +52,25 @@ pub(crate) fn travel(place: &Place, rules: &Rules, progress: &Progress) -> Outco
     progress.begin("sources");
     let app = read(place)?;
     let sources = Sources::of(&app, &place.repos, rules);
+    rules.sensitive(sources.sensitive_outputs());
     let cluster = if app.needs_cluster() { Some(TestCluster::find()?) } else { None };
     progress.begin("server");
     let git = sources.configuration();
     let path = path(&[helm_directory()]);
     let environment = [("GIT_CONFIG_GLOBAL", git.to_str().unwrap()), ("PATH", path.as_str())];
     let server = Server::installed(&place.stead, &environment);
-    let session = Session { server, deadline: progress.deadline(place.timeout) };
+    let hosts = app.remote_hosts();
+    let web = (!hosts.is_empty()).then(|| Web::start(&hosts));
+    hosts.iter().for_each(|host| rules.note(format!("texts of {host}")));
+    let session = Session { server, deadline: progress.deadline(place.timeout), web };
     let mut journey = Journey { place, rules, app, sources, session, cluster };
     let traveled = journey.all_steps(progress);
     if traveled.is_err() {
         journey.session.save(&place.logs);
+    }
+    if place.keep {
+        let copy = place.work.join("server");
+        stdout_of(Command::new("cp").arg("-a").arg(journey.session.server.dir()).arg(copy));
     }
     if let Some(cluster) = &journey.cluster {
         progress.note("clean the cluster");
@@ -68,7 +80,7 @@ pub(crate) fn travel(place: &Place, rules: &Rules, progress: &Progress) -> Outco
 }
 
 fn read(place: &Place) -> Outcome<App> {
-    let mut inspect = std::process::Command::new(program("stead"));
+    let mut inspect = Command::new(program("stead"));
     inspect.args(["--output", "json", "apps", "inspect"]).arg(&place.app);
     let output = inspect.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -140,6 +152,7 @@ impl Journey<'_> {
         let options = self.sources.options(self.rules);
         let mut args = vec!["apps", "sync", app.to_str().unwrap(), "--wait"];
         args.extend(more);
+        args.extend(self.session.web.iter().map(|_| "--allow-remote"));
         args.extend(options.iter().map(String::as_str));
         let Err(failure) = self.session.stead(&args) else { return Ok(()) };
         let builds = self.session.stead(&["builds", "list", "--limit", "200"])?;
