@@ -4,14 +4,14 @@
 use std::path::Path;
 
 use futures::{StreamExt, stream};
-use schemas::plugin::{ErrorCode, StateMark};
+use schemas::plugin::{ErrorCode, Operation, StateMark};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     cluster::{CONCURRENCY, Cluster},
-    decide::Change,
+    decide::{Change, Purpose},
     effect::Effects,
     evaluate::{self, Subject},
     failure::{Failure, Outcome, listed},
@@ -22,9 +22,12 @@ use crate::{
     object::{ObjectRef, metadata},
     order::{self, Rank},
     plan_file::{PlanFile, PlannedObject},
-    removal, report,
+    readiness::Barrier,
+    rejection::OwnWebhooks,
+    removal::Removals,
+    report,
     settings::Component,
-    wait::{self, Waiting},
+    wait::{self, Awaited, Waited, Waiting},
 };
 
 /// Applies a plan file, for both operations.
@@ -36,41 +39,54 @@ pub async fn run(
 ) -> Outcome<()> {
     let waiting = Waiting { deadline: Instant::now() + component.ready_timeout(), stop };
     let plan = PlanFile::read(plan_file)?;
-    let cluster = Cluster::connect(component).await?;
+    let cluster = Cluster::connect(component).await?.until(stop);
     if plan.manager != cluster.manager {
-        return Err(Failure::stale("the plan belongs to another component; make a new plan"));
+        return Err(Failure::stale("the plan belongs to another component; plan again"));
     }
     if plan.cluster != cluster.identity().await? {
         return Err(Failure::stale(
-            "the plan was made for another cluster; use the kubeconfig of that cluster, or make a \
-             new plan",
+            "the plan is for another cluster; use the kubeconfig of that cluster, or plan again",
         ));
     }
     let mut inventory = Inventory::load(&cluster, component).await?;
     if inventory.mark() != *state || inventory.mark() != plan.state {
-        return Err(Failure::stale("the component changed after the plan; make a new plan"));
+        return Err(Failure::stale("the component changed after the plan; plan again"));
     }
     report::phase("check");
     let versions = plan.objects.iter().map(|one| one.reference.api_version.as_str());
-    let mut kinds = Kinds::load(&cluster, versions).await?;
-    let removed = plan.removals.iter().map(|one| &one.reference);
-    kinds.extend(Kinds::load_recorded(&cluster, removed).await?);
-    check(&cluster, &kinds, &inventory, &plan, component.settings.take_ownership).await?;
-    waiting.check()?;
+    let kinds = Kinds::load(&cluster, versions).await?;
+    let recorded = Kinds::load_recorded(&cluster, plan.removals.iter().map(|one| &one.reference));
+    let recorded = recorded.await?;
+    let removals = Removals {
+        cluster: &cluster,
+        kinds: &recorded,
+        purpose: match component.operation {
+            Operation::Apply => Purpose::Prune,
+            Operation::Destroy => Purpose::Destroy,
+        },
+        planned: &plan.removals,
+        waiting: &waiting,
+    };
+    let webhooks = OwnWebhooks::of(plan.objects.iter().map(|one| (&one.reference, &one.object)));
+    let options = (component.settings.take_ownership, &webhooks);
+    let checked = async {
+        reject_stale(&cluster, &kinds, &inventory, &plan, options).await?;
+        removals.check(&inventory).await
+    };
+    waiting.bound(checked).await?;
     let planned = plan.objects.iter().map(|one| {
         let wave = order::wave(&one.object).ok().flatten().unwrap_or_default();
         (one.reference.clone(), wave)
     });
     inventory.begin(&cluster, planned).await?;
     let mut execution =
-        Execution { cluster: &cluster, kinds, inventory, waiting: &waiting, component };
+        Execution { cluster: &cluster, kinds, inventory, waiting: &waiting, options };
     let applied = execution.apply(&plan.objects).await?;
     if !plan.removals.is_empty() {
         // Replacements are ready before the apply removes anything.
-        wait_for(&cluster, &applied, &waiting).await?;
+        execution.wait(&applied, Barrier::End).await?;
         report::phase("remove");
-        let Execution { kinds, inventory, .. } = &mut execution;
-        removal::run(&cluster, kinds, inventory, &plan.removals, &waiting).await?;
+        removals.run(&mut execution.inventory).await?;
     }
     for removal in &plan.removals {
         if let Some(reason) = &removal.stays {
@@ -84,32 +100,29 @@ pub async fn run(
 ///
 /// # Errors
 /// [`Failure::stale`] with the objects that changed since the plan.
-async fn check(
+async fn reject_stale(
     cluster: &Cluster,
     kinds: &Kinds,
     inventory: &Inventory,
     plan: &PlanFile,
-    take_ownership: bool,
+    (take_ownership, webhooks): (bool, &OwnWebhooks),
 ) -> Outcome<()> {
     let reasons: Vec<Outcome<Option<String>>> = stream::iter(&plan.objects)
         .map(|planned| async move {
             // The apply evaluates other objects immediately before their effects.
-            let is_judged = planned.expected.is_some() || planned.change == Change::Replace;
-            if !is_judged {
+            let was_evaluated = planned.expected.is_some() || planned.change == Change::Replace;
+            if !was_evaluated {
                 return Ok(None);
             }
             let Some(kind) = kinds.get(&planned.reference) else {
                 return Ok(Some(format!("the cluster no longer serves {}", planned.reference)));
             };
             let (reference, object) = (&planned.reference, &planned.object);
-            let entry = inventory.entry(reference);
-            let subject = Subject { kind, reference, object, entry, take_ownership };
+            let (entry, chosen) = (inventory.entry(reference), Some(planned.chosen.as_slice()));
+            let subject =
+                Subject { kind, reference, object, entry, take_ownership, webhooks, chosen };
             match evaluate::evaluate(cluster, &subject).await {
-                Ok(now) => {
-                    let expected = planned.expected.as_ref();
-                    let planned = (planned.change, expected, planned.chosen.as_slice());
-                    Ok(evaluate::stale_reason(reference, planned, &now))
-                }
+                Ok(now) => Ok(evaluate::stale_reason(planned, &now, &cluster.manager)),
                 Err(failure) if failure.code == ErrorCode::Refused => Ok(Some(failure.message)),
                 Err(failure) => Err(failure),
             }
@@ -141,7 +154,8 @@ struct Execution<'e> {
     kinds: Kinds,
     inventory: Inventory,
     waiting: &'e Waiting<'e>,
-    component: &'e Component,
+    /// `take_ownership`, and the webhooks that the component brings.
+    options: (bool, &'e OwnWebhooks),
 }
 
 impl Execution<'_> {
@@ -157,7 +171,7 @@ impl Execution<'_> {
             if let (Some(last), Some(rank)) = (last, rank)
                 && last.is_barrier_before(&rank)
             {
-                wait_for(self.cluster, &done[unready..], self.waiting).await?;
+                self.wait(&done[unready..], Barrier::Wave).await?;
                 unready = done.len();
             }
             self.waiting.check()?;
@@ -175,7 +189,8 @@ impl Execution<'_> {
         let effects = Effects {
             cluster: self.cluster,
             inventory: &self.inventory,
-            take_ownership: self.component.settings.take_ownership,
+            take_ownership: self.options.0,
+            webhooks: self.options.1,
             waiting: self.waiting,
         };
         let kinds = &self.kinds;
@@ -205,6 +220,9 @@ impl Execution<'_> {
         if group.iter().any(|one| one.change != Change::None) || !failures.is_empty() {
             self.inventory.save(self.cluster).await?;
         }
+        if let Some(at) = failures.iter().position(Failure::is_cancelled) {
+            return Err(failures.remove(at));
+        }
         match failures.len() {
             0 => Ok(done),
             1 => Err(failures.remove(0)),
@@ -216,16 +234,50 @@ impl Execution<'_> {
         }
     }
 
+    /// Waits until objects are ready. Records those that are, even if others never become ready.
+    async fn wait(&mut self, applied: &[Applied<'_>], barrier: Barrier) -> Outcome<()> {
+        let waited = wait_for(self.cluster, applied, self.waiting, barrier).await;
+        let Some(failure) = waited.failure else { return Ok(()) };
+        let differing = self.record(applied, &waited.ready);
+        self.inventory.save(self.cluster).await?;
+        report_differing(&differing);
+        Err(failure)
+    }
+
     /// Waits until all objects are ready, and compares them with the plan.
     async fn finish(mut self, applied: &[Applied<'_>]) -> Outcome<()> {
         report::phase("verify");
-        let live = wait_for(self.cluster, applied, self.waiting).await?;
+        let waited = wait_for(self.cluster, applied, self.waiting, Barrier::End).await;
+        let differing = self.record(applied, &waited.ready);
+        self.inventory.save(self.cluster).await?;
+        if let Some(failure) = waited.failure {
+            report_differing(&differing);
+            return Err(failure);
+        }
+        match differing.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::failed(listed(
+                "outcome_differs: another program changed these fields during the apply; resolve \
+                 the conflict and plan again",
+                &differing,
+            ))),
+        }
+    }
+
+    /// Records ready objects, and returns those that differ from the plan.
+    fn record(
+        &mut self,
+        applied: &[Applied<'_>],
+        ready: &[(&ObjectRef, Option<Value>)],
+    ) -> Vec<String> {
         let mut differing = vec![];
         for one in applied {
             let reference = &one.planned.reference;
-            let Some((_, actual)) = live.iter().find(|(object, _)| *object == reference) else {
+            let Some((_, actual)) = ready.iter().find(|(object, _)| *object == reference) else {
                 continue;
             };
+            // A finished Job can be absent.
+            let Some(actual) = actual else { continue };
             let found = one.differences(actual, &self.cluster.manager);
             if found.is_empty() {
                 self.inventory.record(reference, EntryResult::Ready, metadata(actual, "uid"));
@@ -234,15 +286,13 @@ impl Execution<'_> {
                 differing.push(format!("{reference}: {}", found.join(", ")));
             }
         }
-        self.inventory.save(self.cluster).await?;
-        match differing.is_empty() {
-            true => Ok(()),
-            false => Err(Failure::failed(listed(
-                "outcome_differs: these fields are not as planned, because another program \
-                 changed them",
-                &differing,
-            ))),
-        }
+        differing
+    }
+}
+
+fn report_differing(differing: &[String]) {
+    for line in differing {
+        report::log(format!("another program changed fields of {line}"));
     }
 }
 
@@ -253,9 +303,7 @@ impl Applied<'_> {
         if managed::applied_fields(actual, manager).is_none() {
             return vec!["metadata.managedFields".into()];
         }
-        let expected = managed::project(owned, &self.expected);
-        let actual = managed::project(owned, &fields::normalize(actual));
-        evaluate::unexpected(&self.planned.reference, &expected, &actual, &self.planned.chosen)
+        evaluate::unexpected(owned, &self.expected, actual, &self.planned.chosen)
     }
 }
 
@@ -263,9 +311,14 @@ async fn wait_for<'a>(
     cluster: &Cluster,
     applied: &'a [Applied<'_>],
     waiting: &Waiting<'_>,
-) -> Outcome<Vec<(&'a ObjectRef, Value)>> {
-    let objects = applied.iter().map(|one| (&one.planned.reference, one.kind.clone()));
-    wait::ready(cluster, objects.collect(), waiting).await
+    barrier: Barrier,
+) -> Waited<'a> {
+    let objects = applied.iter().map(|one| Awaited {
+        object: &one.planned.reference,
+        kind: one.kind.clone(),
+        can_end: wait::can_end(&one.planned.reference, &one.planned.object),
+    });
+    wait::ready(cluster, objects.collect(), waiting, barrier).await
 }
 
 /// Executes the planned change of one object and returns the resulting object.

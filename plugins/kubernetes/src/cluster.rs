@@ -8,6 +8,8 @@ use kube::{
     core::{Request, Status},
 };
 use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     failure::{Failure, Outcome},
@@ -18,8 +20,17 @@ use crate::{
 };
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of a response. Webhooks of an API server may take 30 s.
-const READ_TIMEOUT: Duration = Duration::from_secs(40);
+/// Timeout of a response without effects.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout of a write. An API server ends a request after 60 s.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(70);
+/// Maximum number of attempts for a request that the server did not process, and that can be
+/// repeated without another effect.
+const ATTEMPTS: u32 = 6;
+/// Time after the start of a request from which on it is not repeated.
+const RETRY_LIMIT: Duration = Duration::from_secs(20);
+/// Initial back-off between two attempts. Each attempt doubles it.
+const BACK_OFF: Duration = Duration::from_millis(250);
 /// Number of concurrent requests.
 pub const CONCURRENCY: usize = 8;
 
@@ -27,6 +38,8 @@ pub const CONCURRENCY: usize = 8;
 pub struct Cluster {
     pub client: Client,
     pub manager: String,
+    /// Cancels the back-off between two attempts.
+    stop: CancellationToken,
 }
 
 /// Reason why a request to the API server failed.
@@ -50,9 +63,21 @@ impl RequestError {
         self.status().is_some_and(|status| status.code == code)
     }
 
+    /// Returns whether the same request can succeed later: the server did not respond, is
+    /// overloaded, or is changing its leader.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            RequestError::Connection(_) => true,
+            RequestError::Status(status) => {
+                [429, 502, 503, 504].contains(&status.code)
+                    || status.code == 500 && status.message.contains("etcdserver:")
+            }
+        }
+    }
+
     /// Returns whether RBAC denies the request. Rejections by quotas and webhooks have the same
     /// status, 403.
-    fn is_denied(&self) -> bool {
+    pub fn is_denied(&self) -> bool {
         self.has_code(403)
             && self.status().is_some_and(|status| status.message.contains("is forbidden: User "))
     }
@@ -119,10 +144,17 @@ impl Cluster {
     pub async fn connect(component: &Component) -> Outcome<Self> {
         let mut config = kubeconfig::connection(kubeconfig::load()?).await?;
         config.connect_timeout = Some(CONNECT_TIMEOUT);
-        config.read_timeout = Some(READ_TIMEOUT);
+        config.read_timeout = Some(WRITE_TIMEOUT);
+        // `send` bounds its own retries.
+        config.default_retry = false;
         let client = Client::try_from(config)
             .map_err(|e| Failure::refused(format!("cannot use the kubeconfig: {}", chain(&e))))?;
-        Ok(Cluster { client, manager: component.manager() })
+        Ok(Cluster { client, manager: component.manager(), stop: CancellationToken::new() })
+    }
+
+    /// Stops retries at a cancel.
+    pub fn until(self, stop: &CancellationToken) -> Self {
+        Cluster { stop: stop.clone(), ..self }
     }
 
     /// Returns the identity of the cluster: the UID of its namespace `kube-system`.
@@ -130,7 +162,7 @@ impl Cluster {
         let namespace = self.namespace("kube-system").await?;
         let uid = namespace.as_ref().and_then(|namespace| metadata(namespace, "uid"));
         uid.map(str::to_owned)
-            .ok_or_else(|| Failure::failed("cannot identify the cluster: it has no kube-system"))
+            .ok_or_else(|| Failure::failed("cannot identify the cluster: it has no namespace kube-system; check the kubeconfig"))
     }
 
     pub async fn namespace(&self, name: &str) -> Outcome<Option<Value>> {
@@ -144,19 +176,38 @@ impl Cluster {
         namespace: Option<&str>,
         name: &str,
     ) -> Outcome<Option<Value>> {
+        let read = self.get_or_error(kind, namespace, name).await;
+        read.map_err(|error| {
+            error.during(&format!("read {} {}", kind.name(), place(namespace, name)))
+        })
+    }
+
+    async fn get_or_error(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Value>, RequestError> {
         let request = Request::new(kind.path(namespace)).get(name, &GetParams::default());
         match self.send(request).await {
             Ok(object) => Ok(Some(object)),
             Err(error) if error.has_code(404) => Ok(None),
-            Err(error) => {
-                Err(error.during(&format!("read {} {}", kind.name(), place(namespace, name))))
-            }
+            Err(error) => Err(error),
         }
     }
 
     /// Reads an object by its reference.
     pub async fn live(&self, kind: &Kind, object: &ObjectRef) -> Outcome<Option<Value>> {
         self.get(kind, object.namespace.as_deref(), &object.name).await
+    }
+
+    /// Reads an object by its reference, for callers that distinguish errors.
+    pub async fn live_or_error(
+        &self,
+        kind: &Kind,
+        object: &ObjectRef,
+    ) -> Result<Option<Value>, RequestError> {
+        self.get_or_error(kind, object.namespace.as_deref(), &object.name).await
     }
 
     /// Applies an object without force: a field of another manager is a conflict.
@@ -171,16 +222,6 @@ impl Cluster {
         parameters.dry_run = dry_run;
         let request = Request::new(kind.path(reference.namespace.as_deref()));
         self.send(request.patch(&reference.name, &parameters, &Patch::Apply(object))).await
-    }
-
-    /// Creates an object in a dry run.
-    pub async fn create_dry_run(
-        &self,
-        kind: &Kind,
-        reference: &ObjectRef,
-        object: &Value,
-    ) -> Response {
-        self.create(kind, reference.namespace.as_deref(), object, true).await
     }
 
     pub async fn create(
@@ -216,17 +257,65 @@ impl Cluster {
         self.send(request.delete(&object.name, &parameters)).await
     }
 
-    /// Lists at most `limit` objects.
-    pub async fn list(&self, kind: &Kind, namespace: Option<&str>, limit: u32) -> Response {
-        let parameters = ListParams::default().limit(limit);
-        self.send(Request::new(kind.path(namespace)).list(&parameters)).await
+    /// Lists the metadata of at most `limit` objects, from the position `next` of an earlier list.
+    /// No content of an object leaves the cluster.
+    pub async fn list_metadata(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        limit: u32,
+        next: Option<&str>,
+    ) -> Response {
+        let mut parameters = ListParams::default().limit(limit);
+        parameters.continue_token = next.map(str::to_owned);
+        self.send(Request::new(kind.path(namespace)).list_metadata(&parameters)).await
     }
 
+    /// Reads a document, such as a list of kinds.
+    pub async fn read(&self, path: &str) -> Response {
+        self.send(
+            http::Request::get(path).body(vec![]).map_err(kube::core::request::Error::BuildRequest),
+        )
+        .await
+    }
+
+    /// Sends a request. Repeats it after an error that can pass, if a repetition has no other
+    /// effect: reads, dry runs, applies, and deletions of one UID.
     async fn send(
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Response {
-        Ok(self.client.request(request.map_err(invalid)?).await?)
+        let request = request.map_err(invalid)?;
+        let is_write =
+            request.method() == http::Method::POST || request.method() == http::Method::PUT;
+        let has_effect = request.method() != http::Method::GET;
+        let limit = if has_effect { WRITE_TIMEOUT } else { READ_TIMEOUT };
+        let start = Instant::now();
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let response = timeout(limit, self.client.request(request.clone())).await;
+            let error = match response {
+                Ok(Ok(value)) => return Ok(value),
+                Ok(Err(error)) => RequestError::from(error),
+                Err(_) => {
+                    RequestError::Connection(format!("no response after {} s", limit.as_secs()))
+                }
+            };
+            let can_repeat = !is_write && error.is_transient() || error.has_code(429);
+            let is_last = attempts == ATTEMPTS || start.elapsed() > RETRY_LIMIT;
+            if is_last || !can_repeat || self.back_off(attempts).await.is_err() {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Waits before the next attempt.
+    pub async fn back_off(&self, attempts: u32) -> Outcome<()> {
+        tokio::select! {
+            () = self.stop.cancelled() => Err(Failure::cancelled()),
+            () = sleep(BACK_OFF * 2_u32.pow(attempts.min(ATTEMPTS))) => Ok(()),
+        }
     }
 }
 

@@ -6,12 +6,16 @@ use crate::{
     fields,
     managed::{self, Conflict},
     object::{ObjectRef, metadata},
+    rejection::is_failed_job,
 };
 
 /// Attribute of an object that the server cannot evaluate before the apply.
 pub const KNOWN_AFTER_APPLY: &str = "known after apply";
 /// Attribute of a change in ownership without a change in content.
 const OWNERSHIP: &str = "metadata.managedFields";
+
+/// Attribute of a Job that failed. It never runs again, so only a new one can become ready.
+const FAILED: &str = "it failed";
 
 /// Result of a dry run.
 #[derive(Debug, PartialEq)]
@@ -47,8 +51,12 @@ pub struct Decision {
 /// Desired object with its live state and dry run: the input of [`decide`].
 pub struct Candidate<'c> {
     pub object: &'c ObjectRef,
+    /// Object as the manifest describes it.
+    pub desired: &'c Value,
     pub live: Option<&'c Value>,
     pub dry_run: &'c DryRun,
+    /// Paths whose values the server or a webhook chooses at each write.
+    pub chosen: &'c [String],
     pub manager: &'c str,
     /// True if the inventory lists the live object. The managed fields of an object without fields
     /// of the component, such as a Namespace with only a name, do not show its owner.
@@ -61,7 +69,8 @@ pub struct Candidate<'c> {
 /// # Errors
 /// Returns the reason why the object blocks the plan.
 pub fn decide(candidate: &Candidate<'_>) -> Result<Decision, String> {
-    let Candidate { object, live, dry_run, manager, is_listed, take_ownership } = *candidate;
+    let Candidate { object, desired, live, dry_run, chosen, manager, is_listed, take_ownership } =
+        *candidate;
     let Some(live) = live else {
         return match dry_run {
             DryRun::Applied(_) => Ok(decision(Change::Create, vec![])),
@@ -97,7 +106,8 @@ pub fn decide(candidate: &Candidate<'_>) -> Result<Decision, String> {
                     fields.join(", ")
                 ));
             }
-            match protection(object, live) {
+            let reason = protection(object, live).or_else(|| protection(object, desired));
+            match reason {
                 Some(reason) => Err(format!(
                     "cannot change immutable fields of {object} ({}): {reason} is never replaced; \
                      restore these fields, or delete the object by hand",
@@ -112,11 +122,18 @@ pub fn decide(candidate: &Candidate<'_>) -> Result<Decision, String> {
         }
         DryRun::Applied(after) => {
             let found = fields::differences(&fields::normalize(live), &fields::normalize(after));
-            let attributes: Vec<String> = found.into_iter().collect();
+            let mut attributes: Vec<String> = found.into_iter().collect();
+            attributes.retain(|path| !fields::is_below(path, chosen));
             if !is_own {
                 return Ok(decision(Change::Adopt, attributes));
             }
-            if !attributes.is_empty() {
+            if is_failed_job(object, live)
+                && protection(object, live).or_else(|| protection(object, desired)).is_none()
+            {
+                attributes.push(FAILED.into());
+                return Ok(decision(Change::Replace, attributes));
+            }
+            if !managed::changes(live, after, manager, chosen).is_empty() {
                 return Ok(decision(Change::Update, attributes));
             }
             match managed::applied_fields(after, manager) == owned {
@@ -124,6 +141,40 @@ pub fn decide(candidate: &Candidate<'_>) -> Result<Decision, String> {
                 false => Ok(decision(Change::Update, vec![OWNERSHIP.into()])),
             }
         }
+    }
+}
+
+/// Returns the reason why a planned change must not happen to the live object immediately before
+/// its effect. `uid` is the UID of the object that the plan read.
+pub fn reason_to_stop(
+    change: Change,
+    uid: Option<&str>,
+    live: Option<&Value>,
+    manager: &str,
+    object: &ObjectRef,
+) -> Option<String> {
+    let live = match (uid, live) {
+        (None, None) => return None,
+        (None, Some(_)) => return Some(format!("{object} was created after the plan")),
+        (Some(_), None) => return Some(format!("{object} was deleted after the plan")),
+        (Some(_), Some(live)) => live,
+    };
+    if metadata(live, "uid") != uid {
+        return Some(format!("{object} was deleted and created again after the plan"));
+    }
+    if change == Change::None {
+        return None;
+    }
+    if let Some(owner) = managed::foreign_owner(live, manager) {
+        return Some(format!("{object} now belongs to {owner}"));
+    }
+    if metadata(live, "deletionTimestamp").is_some() {
+        return Some(format!("{object} is being deleted{}", finalizers(live)));
+    }
+    match change {
+        Change::Replace => protection(object, live)
+            .map(|reason| format!("{object} is now {reason}, which is never replaced")),
+        Change::None | Change::Create | Change::Update | Change::Adopt => None,
     }
 }
 
@@ -201,7 +252,7 @@ pub struct Obsolete<'c> {
     pub live: Option<&'c Value>,
     pub manager: &'c str,
     pub purpose: Purpose,
-    /// Another object that a deletion would also delete.
+    /// Reason to keep the object: its deletion would also delete other objects.
     pub content: Option<&'c str>,
 }
 
@@ -226,7 +277,7 @@ pub fn remove(obsolete: &Obsolete<'_>) -> Removal {
         return Removal::Forget(format!("{reason} is never {verb}"));
     }
     match content {
-        Some(content) => Removal::Forget(format!("it contains {content}")),
+        Some(reason) => Removal::Forget(reason.to_owned()),
         None => Removal::Delete,
     }
 }

@@ -4,14 +4,15 @@ use serde_json::Value;
 
 use crate::{
     cluster::Cluster,
-    decide::{Change, conflict_text},
+    decide::{Change, conflict_text, reason_to_stop},
     evaluate::{self, Subject},
     failure::{Failure, Outcome},
     inventory::Inventory,
     kinds::Kind,
     managed,
-    object::{ObjectRef, metadata},
+    object::ObjectRef,
     plan_file::PlannedObject,
+    rejection::{OwnWebhooks, apply_failure},
     report,
     wait::{self, Waiting},
 };
@@ -21,26 +22,51 @@ pub struct Effects<'e> {
     pub cluster: &'e Cluster,
     pub inventory: &'e Inventory,
     pub take_ownership: bool,
+    pub webhooks: &'e OwnWebhooks,
     pub waiting: &'e Waiting<'e>,
 }
 
 impl Effects<'_> {
-    /// Executes a planned change and returns the resulting object.
+    /// Executes a planned change and returns the resulting object. Starts no effect after a cancel,
+    /// or if the object is no longer that of the plan.
     pub async fn perform(&self, kind: &Kind, planned: &PlannedObject) -> Outcome<Value> {
+        self.waiting.check()?;
         let (reference, object) = (&planned.reference, &planned.object);
+        let live = self.cluster.live(kind, reference).await?;
+        let is_deferred = planned.expected.is_none() && planned.change != Change::Replace;
+        let uid = planned.uid.as_deref();
+        if is_deferred {
+            self.evaluate_deferred(kind, planned).await?;
+        } else if let Some(reason) =
+            reason_to_stop(planned.change, uid, live.as_ref(), &self.cluster.manager, reference)
+        {
+            return Err(Failure::failed(format!("{reason}; plan again")));
+        }
         let verb = match planned.change {
-            Change::None => return self.existing(kind, reference).await,
+            Change::None => {
+                return live.ok_or_else(|| {
+                    Failure::failed(format!("{reference} was deleted during the apply; plan again"))
+                });
+            }
             Change::Create => "created",
             Change::Update => "updated",
             Change::Adopt => "adopted",
             Change::Replace => "replaced",
         };
-        if planned.change == Change::Replace {
-            self.delete(kind, reference).await?;
-        } else if planned.expected.is_none() {
-            self.judge(kind, planned).await?;
-        }
-        match self.cluster.apply(kind, reference, object, false).await {
+        let applied = match (planned.change, uid) {
+            (Change::Replace, Some(uid)) => {
+                self.delete(kind, reference, uid).await?;
+                self.cluster.apply(kind, reference, object, false).await
+            }
+            // The server refuses the change of an object with another UID.
+            (_, Some(uid)) => {
+                let mut object = object.clone();
+                object["metadata"]["uid"] = uid.into();
+                self.cluster.apply(kind, reference, &object, false).await
+            }
+            (_, None) => self.cluster.apply(kind, reference, object, false).await,
+        };
+        match applied {
             Ok(after) => {
                 report::log(format!("{verb} {reference}"));
                 Ok(after)
@@ -48,7 +74,7 @@ impl Effects<'_> {
             Err(error) => {
                 let conflicts = error.status().map(managed::conflicts).unwrap_or_default();
                 Err(match conflicts.is_empty() {
-                    true => Failure::failed(evaluate::apply_failure(reference, error).message),
+                    true => Failure::failed(apply_failure(reference, error).message),
                     false => Failure::failed(conflict_text(reference, &conflicts)),
                 })
             }
@@ -57,12 +83,15 @@ impl Effects<'_> {
 
     /// Evaluates an object that the plan could not evaluate. Its kind, namespace or webhook exists
     /// now.
-    async fn judge(&self, kind: &Kind, planned: &PlannedObject) -> Outcome<()> {
+    async fn evaluate_deferred(&self, kind: &Kind, planned: &PlannedObject) -> Outcome<()> {
         let (reference, object) = (&planned.reference, &planned.object);
         let (entry, take_ownership) = (self.inventory.entry(reference), self.take_ownership);
-        let subject = Subject { kind, reference, object, entry, take_ownership };
-        let change = evaluate::evaluate(self.cluster, &subject).await?.decision.change;
-        match change == planned.change || change == Change::None {
+        let (webhooks, chosen) = (self.webhooks, Some(planned.chosen.as_slice()));
+        let subject = Subject { kind, reference, object, entry, take_ownership, webhooks, chosen };
+        let now = evaluate::evaluate(self.cluster, &subject).await?;
+        let is_planned =
+            now.decision.change == planned.change || now.decision.change == Change::None;
+        match is_planned && now.uid() == planned.uid.as_deref() {
             true => Ok(()),
             false => {
                 Err(Failure::failed(format!("{reference} changed after the plan; plan again")))
@@ -70,25 +99,19 @@ impl Effects<'_> {
         }
     }
 
-    async fn existing(&self, kind: &Kind, reference: &ObjectRef) -> Outcome<Value> {
-        let live = self.cluster.live(kind, reference).await?;
-        live.ok_or_else(|| Failure::failed(format!("{reference} was deleted during the apply")))
-    }
-
-    /// Deletes an object before [`Effects::perform`] creates it again.
-    async fn delete(&self, kind: &Kind, reference: &ObjectRef) -> Outcome<()> {
-        let Some(live) = self.cluster.live(kind, reference).await? else { return Ok(()) };
-        let uid = metadata(&live, "uid").unwrap_or_default().to_owned();
-        match self.cluster.delete(kind, reference, &uid).await {
+    /// Deletes the object of the plan before [`Effects::perform`] creates it again.
+    async fn delete(&self, kind: &Kind, reference: &ObjectRef, uid: &str) -> Outcome<()> {
+        match self.cluster.delete(kind, reference, uid).await {
             Ok(_) => {}
             Err(error) if error.has_code(404) => return Ok(()),
             Err(error) => return Err(error.during(&format!("delete {reference}"))),
         }
-        let deleted = [(reference.clone(), kind.clone(), uid)];
+        let deleted = [(reference.clone(), kind.clone(), uid.to_owned())];
         match wait::gone(self.cluster, &deleted, self.waiting).await?.first() {
             None => Ok(()),
             Some((object, finalizers)) => Err(Failure::failed(format!(
-                "cannot replace {object}: it is still being deleted{finalizers}"
+                "cannot replace {object}: its deletion has not finished{finalizers}; remove the \
+                 finalizers, or wait and plan again"
             ))),
         }
     }

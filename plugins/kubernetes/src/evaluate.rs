@@ -1,7 +1,6 @@
 //! Live state, dry run and decision of one object. A plan and the start of its apply use the same
 //! evaluation.
 
-use kube::core::Status;
 use serde_json::Value;
 
 use crate::{
@@ -12,7 +11,9 @@ use crate::{
     inventory::Entry,
     kinds::Kind,
     managed,
-    object::ObjectRef,
+    object::{ObjectRef, metadata},
+    plan_file::PlannedObject,
+    rejection::{OwnWebhooks, absent_webhook, apply_failure, immutable_fields},
 };
 
 /// Object with its kind, before the evaluation.
@@ -23,6 +24,10 @@ pub struct Subject<'s> {
     /// Entry of the inventory, if it lists the object.
     pub entry: Option<&'s Entry>,
     pub take_ownership: bool,
+    pub webhooks: &'s OwnWebhooks,
+    /// Paths whose values the server chooses, as the plan found them. A second dry run finds them
+    /// if they are absent.
+    pub chosen: Option<&'s [String]>,
 }
 
 /// Evaluation of one object.
@@ -30,8 +35,19 @@ pub struct Subject<'s> {
 pub struct Evaluated {
     pub decision: Decision,
     pub live: Option<Value>,
-    /// Object after the apply, as the dry run returned it.
+    /// Object after the apply, as the dry run returned it. Absent for a replacement.
     pub after: Option<Value>,
+    /// Paths whose values the server chooses.
+    pub chosen: Vec<String>,
+    /// Paths of the component's fields that the apply changes.
+    pub changes: Vec<String>,
+}
+
+impl Evaluated {
+    /// Returns the UID of the live object.
+    pub fn uid(&self) -> Option<&str> {
+        self.live.as_ref().and_then(|live| metadata(live, "uid"))
+    }
 }
 
 /// Reads an object, applies it in a dry run and decides its change.
@@ -39,171 +55,126 @@ pub struct Evaluated {
 /// # Errors
 /// [`Failure::refused`] with the reason why the object cannot be applied.
 pub async fn evaluate(cluster: &Cluster, subject: &Subject<'_>) -> Outcome<Evaluated> {
-    let Subject { kind, reference, object, entry, take_ownership } = *subject;
-    let (live, applied) =
-        tokio::join!(cluster.live(kind, reference), cluster.apply(kind, reference, object, true));
-    let live = live?;
-    let dry_run = match applied {
-        Ok(after) => DryRun::Applied(after),
-        Err(error) => explain(cluster, subject, live.is_some(), error).await?,
+    let Subject { kind, reference, object, entry, take_ownership, .. } = *subject;
+    let (live, dry_run) = dry_run(cluster, subject).await?;
+    let chosen = match (subject.chosen, &dry_run) {
+        (Some(chosen), _) => chosen.to_vec(),
+        (None, DryRun::Applied(first)) if differs(live.as_ref(), first) => {
+            let second = cluster.apply(kind, reference, object, true).await;
+            chosen(first, &second.map_err(|error| apply_failure(reference, error))?)
+        }
+        (None, _) => vec![],
     };
     let candidate = Candidate {
         object: reference,
+        desired: object,
         live: live.as_ref(),
         dry_run: &dry_run,
+        chosen: &chosen,
         manager: &cluster.manager,
         is_listed: entry.is_some_and(|entry| entry.is_of(live.as_ref())),
         take_ownership,
     };
     let decision = decide(&candidate).map_err(Failure::refused)?;
     let after = match dry_run {
-        DryRun::Applied(after) => Some(after),
-        DryRun::Conflict(_) | DryRun::Immutable(_) | DryRun::Unknown => None,
+        DryRun::Applied(after) if decision.change != Change::Replace => Some(after),
+        DryRun::Applied(_) | DryRun::Conflict(_) | DryRun::Immutable(_) | DryRun::Unknown => None,
     };
-    Ok(Evaluated { decision, live, after })
+    let changes = match (&live, &after) {
+        (Some(live), Some(after)) => managed::changes(live, after, &cluster.manager, &chosen),
+        (None, _) | (_, None) => Default::default(),
+    };
+    let changes = changes.into_iter().collect();
+    Ok(Evaluated { decision, live, after, chosen, changes })
+}
+
+fn differs(live: Option<&Value>, after: &Value) -> bool {
+    live.is_none_or(|live| fields::normalize(live) != fields::normalize(after))
+}
+
+/// Reads an object, then applies it in a dry run.
+async fn dry_run(cluster: &Cluster, subject: &Subject<'_>) -> Outcome<(Option<Value>, DryRun)> {
+    let Subject { kind, reference, object, .. } = *subject;
+    let live = cluster.live(kind, reference).await?;
+    let dry_run = match cluster.apply(kind, reference, object, true).await {
+        Ok(after) => DryRun::Applied(after),
+        Err(error) => explain(subject, live.is_some(), error)?,
+    };
+    Ok((live, dry_run))
 }
 
 /// Interprets the error of a dry run.
-async fn explain(
-    cluster: &Cluster,
-    subject: &Subject<'_>,
-    exists: bool,
-    error: RequestError,
-) -> Outcome<DryRun> {
-    let Subject { kind, reference, object, .. } = *subject;
+fn explain(subject: &Subject<'_>, exists: bool, error: RequestError) -> Outcome<DryRun> {
+    let reference = subject.reference;
     let Some(status) = error.status() else { return Err(apply_failure(reference, error)) };
     let conflicts = managed::conflicts(status);
     if !conflicts.is_empty() {
         return Ok(DryRun::Conflict(conflicts));
     }
-    let is_webhook_absent = status.code == 500 && status.message.contains("failed calling");
-    if is_webhook_absent || status.message.contains("does not support dry run") {
+    if let Some(webhook) = absent_webhook(status) {
+        return match subject.webhooks.contain(&webhook) {
+            true => Ok(DryRun::Unknown),
+            false => Err(Failure::failed(format!(
+                "cannot evaluate {reference}: the webhook {} does not respond; restore it, then \
+                 plan again",
+                webhook.name
+            ))),
+        };
+    }
+    if status.message.contains("does not support dry run") {
         return Ok(DryRun::Unknown);
     }
-    if status.code == 422 && exists {
-        // The server validates a new object before it checks for an existing one. A 409 therefore
-        // means that the object is valid and only the change is not.
-        let created = cluster.create_dry_run(kind, reference, object).await;
-        if created.is_err_and(|error| error.has_code(409)) {
-            return Ok(DryRun::Immutable(invalid_fields(status)));
-        }
+    match immutable_fields(reference, status).filter(|_| exists) {
+        Some(fields) => Ok(DryRun::Immutable(fields)),
+        None => Err(apply_failure(reference, error)),
     }
-    Err(apply_failure(reference, error))
-}
-
-/// Returns the failure of an apply. If the server rejects a Secret with 400 or 422, the message
-/// omits the server's text, which can quote values.
-pub fn apply_failure(reference: &ObjectRef, error: RequestError) -> Failure {
-    let is_rejected = error.is_rejection();
-    let text = match error.status() {
-        Some(status) if status.code == 422 || status.code == 400 => {
-            let withheld = || {
-                let reason = if status.reason.is_empty() { "Invalid" } else { &status.reason };
-                format!("{reason}; check its type, keys and base64 values")
-            };
-            invalid_text(status).or_else(|| reference.is_secret().then(withheld))
-        }
-        Some(_) | None => None,
-    };
-    match text {
-        Some(text) => Failure::refused(format!("{reference} is invalid: {text}")),
-        None => {
-            let failure = error.during(&format!("apply {reference}"));
-            if is_rejected { Failure::refused(failure.message) } else { failure }
-        }
-    }
-}
-
-fn invalid_fields(status: &Status) -> Vec<String> {
-    let causes = status.details.iter().flat_map(|details| &details.causes);
-    let mut fields: Vec<String> = causes.map(|cause| cause.field.clone()).collect();
-    fields.retain(|field| !field.is_empty());
-    fields.sort();
-    fields.dedup();
-    fields
-}
-
-/// Returns fields and reasons of an invalid object, without values. `None` if the response has no
-/// details.
-fn invalid_text(status: &Status) -> Option<String> {
-    let causes = status.details.iter().flat_map(|details| &details.causes);
-    let causes = causes.map(|cause| {
-        let reason = without_value(&cause.message);
-        match cause.field.is_empty() {
-            true => reason,
-            false => format!("{}: {reason}", cause.field),
-        }
-    });
-    let causes: Vec<String> = causes.collect();
-    (!causes.is_empty()).then(|| causes.join("; "))
-}
-
-/// Removes the value from a message such as `Invalid value: "x": must be a number`.
-fn without_value(message: &str) -> String {
-    let Some((kind, rest)) = message.split_once(" value: ") else { return message.to_owned() };
-    let reason = if let Some(quoted) = rest.strip_prefix('"') {
-        let mut escaped = false;
-        let end = quoted.char_indices().find(|(_, c)| {
-            let is_end = *c == '"' && !escaped;
-            escaped = *c == '\\' && !escaped;
-            is_end
-        });
-        end.and_then(|(at, _)| quoted.get(at + 1..)).unwrap_or_default()
-    } else if let Some(at) = rest.rfind("}: ") {
-        &rest[at + 1..]
-    } else {
-        rest.find(": ").map_or("", |at| &rest[at..])
-    };
-    format!("{kind} value{reason}")
 }
 
 /// Returns the paths whose values the server chooses: those that differ between two dry runs.
-pub fn chosen(first: &Value, second: &Value) -> Vec<String> {
+fn chosen(first: &Value, second: &Value) -> Vec<String> {
     let (first, second) = (fields::normalize(first), fields::normalize(second));
     fields::differences(&first, &second).into_iter().collect()
 }
 
-/// Returns the paths that differ from the expected state, except those that the server chooses.
+/// Returns the paths of owned fields that differ from the expected state, except those whose values
+/// the server chooses. `owned` has the format `FieldsV1`.
 pub fn unexpected(
-    reference: &ObjectRef,
+    owned: &Value,
     expected: &Value,
     actual: &Value,
     chosen: &[String],
 ) -> Vec<String> {
-    let is_chosen = |path: &String| {
-        chosen.iter().any(|one| path.starts_with(one.as_str())) || is_allocated(reference, path)
-    };
-    fields::differences(expected, actual).into_iter().filter(|path| !is_chosen(path)).collect()
+    let expected = managed::project(owned, &fields::normalize(expected));
+    let actual = managed::project(owned, &fields::normalize(actual));
+    let found = fields::differences(&expected, &actual).into_iter();
+    found.filter(|path| !fields::is_below(path, chosen)).collect()
 }
 
-/// Returns whether the path is a field of a Service that the server allocates on creation. Each
-/// dry run allocates other values.
-fn is_allocated(reference: &ObjectRef, path: &str) -> bool {
-    reference.is_kind("", "Service")
-        && (path.starts_with("spec.clusterIP")
-            || path.starts_with("spec.healthCheckNodePort")
-            || (path.starts_with("spec.ports") && path.ends_with(".nodePort")))
-}
-
-/// Returns the reason why an evaluation no longer matches the plan.
-pub fn stale_reason(
-    reference: &ObjectRef,
-    planned: (Change, Option<&Value>, &[String]),
-    now: &Evaluated,
-) -> Option<String> {
-    let (change, expected, chosen) = planned;
-    if now.decision.change != change {
+/// Returns the reason why an evaluation no longer matches the plan. Fields of other managers can
+/// change at any time, such as the replicas of an autoscaled Deployment.
+pub fn stale_reason(planned: &PlannedObject, now: &Evaluated, manager: &str) -> Option<String> {
+    let reference = &planned.reference;
+    if now.decision.change != planned.change {
         return Some(format!(
             "{reference}: the plan has {}, and now it would be {}",
-            word(change),
+            word(planned.change),
             word(now.decision.change)
         ));
     }
-    let (Some(expected), Some(after)) = (expected, &now.after) else { return None };
-    if change == Change::None {
+    if now.uid() != planned.uid.as_deref() {
+        return Some(format!("{reference} was deleted and created again since the plan"));
+    }
+    let (Some(expected), Some(after)) = (&planned.expected, &now.after) else { return None };
+    if planned.change == Change::None {
         return None;
     }
-    let differing = unexpected(reference, expected, &fields::normalize(after), chosen);
+    let owned = managed::applied_fields(after, manager);
+    let mut differing =
+        owned.map(|owned| unexpected(owned, expected, after, &planned.chosen)).unwrap_or_default();
+    differing.extend(planned.changes.iter().filter(|path| !now.changes.contains(path)).cloned());
+    differing.extend(now.changes.iter().filter(|path| !planned.changes.contains(path)).cloned());
+    differing.sort();
+    differing.dedup();
     (!differing.is_empty())
         .then(|| format!("{reference} changed since the plan: {}", differing.join(", ")))
 }
@@ -224,63 +195,63 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn messages_of_invalid_objects_have_no_values() {
-        for (message, expected) in [
-            ("Invalid value: \"pa\\\"ss: word\": must be short", "Invalid value: must be short"),
-            ("Invalid value: 0: must be greater", "Invalid value: must be greater"),
-            (
-                "Invalid value: core.Pod{A: \"x\"}: field is immutable",
-                "Invalid value: field is immutable",
-            ),
-            (
-                "Unsupported value: \"secret\": supported values: \"a\"",
-                "Unsupported value: supported values: \"a\"",
-            ),
-            ("Required value", "Required value"),
-        ] {
-            assert_eq!(without_value(message), expected);
-        }
+    const OWN: &str = "stead:ins_1/web";
+
+    /// Deployment whose image the component sets, and whose replicas an autoscaler sets.
+    fn web(image: &str, replicas: u32) -> Value {
+        json!({ "metadata": { "uid": "u1", "managedFields": [{ "manager": OWN,
+            "operation": "Apply", "fieldsV1": { "f:spec": { "f:image": {} } } }] },
+            "spec": { "image": image, "replicas": replicas } })
     }
 
-    #[test]
-    fn rejection_of_a_secret_does_not_quote_it() {
-        let reference = |kind: &str| ObjectRef {
-            api_version: "v1".into(),
-            kind: kind.into(),
-            namespace: Some("shop".into()),
-            name: "db".into(),
-        };
-        let status: Status = serde_json::from_value(json!({ "code": 400, "reason": "BadRequest",
-            "message": "illegal base64 data, error found near |hunter2|" }))
-        .unwrap();
-        let of = |kind: &str| {
-            let error = RequestError::Status(Box::new(status.clone()));
-            apply_failure(&reference(kind), error).message
-        };
-        assert!(!of("Secret").contains("hunter2") && of("Secret").contains("BadRequest"));
-        assert!(of("ConfigMap").contains("illegal base64"));
+    fn evaluated(live: Value, after: Value) -> Evaluated {
+        let changes = managed::changes(&live, &after, OWN, &[]).into_iter().collect();
+        let decision = Decision { change: Change::Update, attributes: vec![] };
+        Evaluated { decision, live: Some(live), after: Some(after), chosen: vec![], changes }
     }
 
-    #[test]
-    fn fields_that_the_server_chooses_do_not_count() {
-        let service = ObjectRef {
-            api_version: "v1".into(),
-            kind: "Service".into(),
+    fn stale(now: &Evaluated, uid: &str) -> Option<String> {
+        let planned = evaluated(web("web:1", 3), web("web:2", 3));
+        let reference = ObjectRef {
+            api_version: "apps/v1".into(),
+            kind: "Deployment".into(),
             namespace: Some("shop".into()),
             name: "web".into(),
         };
-        let of = |ip: &str, node_port: u32, port: u32| {
-            json!({ "spec": { "clusterIP": ip, "clusterIPs": [ip],
-                              "ports": [{ "port": port, "nodePort": node_port }] } })
+        let planned = PlannedObject {
+            reference,
+            change: Change::Update,
+            uid: Some(uid.to_owned()),
+            object: Value::Null,
+            expected: planned.after.as_ref().map(fields::normalize),
+            chosen: vec![],
+            changes: planned.changes,
         };
-        let none: &[String] = &[];
-        assert!(unexpected(&service, &of("a", 1, 80), &of("b", 2, 80), none).is_empty());
-        assert!(!unexpected(&service, &of("a", 1, 80), &of("a", 1, 81), none).is_empty());
-        let job = ObjectRef { kind: "Job".into(), api_version: "batch/v1".into(), ..service };
-        let uid = |uid: &str| json!({ "spec": { "selector": { "matchLabels": { "uid": uid } } } });
-        let chosen = chosen(&uid("a"), &uid("b"));
-        assert!(unexpected(&job, &uid("a"), &uid("c"), &chosen).is_empty());
-        assert!(!unexpected(&job, &uid("a"), &uid("c"), none).is_empty());
+        stale_reason(&planned, now, OWN)
+    }
+
+    #[test]
+    fn autoscaled_object_does_not_make_the_plan_stale() {
+        assert_eq!(stale(&evaluated(web("web:1", 5), web("web:2", 5)), "u1"), None);
+    }
+
+    #[test]
+    fn other_results_and_other_objects_make_the_plan_stale() {
+        let other = stale(&evaluated(web("web:1", 3), web("web:3", 3)), "u1").unwrap();
+        assert!(other.contains("changed since the plan: spec.image"), "{other}");
+        let another = stale(&evaluated(web("web:1", 3), web("web:2", 3)), "u0").unwrap();
+        assert!(another.contains("created again"), "{another}");
+        let mut none = evaluated(web("web:2", 3), web("web:2", 3));
+        none.decision.change = Change::None;
+        assert!(stale(&none, "u1").unwrap().contains("now it would be no change"));
+    }
+
+    #[test]
+    fn chosen_and_foreign_values_are_expected() {
+        let owned = json!({ "f:spec": { "f:image": {} } });
+        let of = |chosen: &[String]| unexpected(&owned, &web("a", 1), &web("b", 2), chosen);
+        assert_eq!(of(&[]), ["spec.image"]);
+        assert!(of(&["spec.image".to_owned()]).is_empty());
+        assert_eq!(chosen(&web("a", 1), &web("b", 1)), ["spec.image"]);
     }
 }

@@ -31,6 +31,10 @@ impl Failure {
         Failure { code: ErrorCode::ToolMissing, message: message.into() }
     }
 
+    pub fn is_cancelled(&self) -> bool {
+        self.code == ErrorCode::Cancelled
+    }
+
     pub fn cancelled() -> Self {
         let message = "cancelled before all changes were applied".into();
         Failure { code: ErrorCode::Cancelled, message }

@@ -40,6 +40,14 @@ pub fn differences(before: &Value, after: &Value) -> BTreeSet<String> {
     found
 }
 
+/// Returns whether a path is one of `roots` or lies below one.
+pub fn is_below(path: &str, roots: &[String]) -> bool {
+    roots.iter().any(|root| {
+        let rest = path.strip_prefix(root.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    })
+}
+
 fn compare(
     path: &str,
     before: Option<&Value>,
@@ -202,6 +210,13 @@ mod tests {
         assert_eq!(diff(json!({ "l": [a, b] }), json!({ "l": [b, a] })), ["l"]);
         assert_eq!(diff(json!({ "l": [1, 2] }), json!({ "l": [1, 3] })), ["l[1]"]);
         assert!(diff(json!({ "l": [a] }), json!({ "l": [a] })).is_empty());
+    }
+
+    #[test]
+    fn path_is_below_a_root_only_at_a_boundary() {
+        let roots = ["data.pass".to_owned(), "spec".to_owned()];
+        assert!(is_below("data.pass", &roots) && is_below("spec.ports[0]", &roots));
+        assert!(!is_below("data.password", &roots) && !is_below("data", &roots));
     }
 
     #[test]

@@ -20,6 +20,8 @@ use crate::{
 pub const NAMESPACE: &str = "stead";
 const SECRET_TYPE: &str = "stead.dev/inventory";
 const KEY: &str = "inventory.json";
+/// Maximum number of attempts to write an inventory after errors that can pass.
+const WRITE_ATTEMPTS: u32 = 5;
 
 /// Objects of one component, with the lineage and serial of this state.
 #[derive(Debug)]
@@ -66,11 +68,11 @@ pub enum EntryResult {
 }
 
 impl Entry {
-    /// Returns whether the entry refers to this live object. An entry has no UID if the apply ended
-    /// before it recorded one.
+    /// Returns whether the entry refers to this live object. An entry without a UID refers to none:
+    /// the apply ended before it reached the object, and another owner can have created it since.
     pub fn is_of(&self, live: Option<&Value>) -> bool {
         let uid = live.and_then(|live| metadata(live, "uid"));
-        uid.is_some() && (self.uid.is_none() || self.uid.as_deref() == uid)
+        uid.is_some() && self.uid.as_deref() == uid
     }
 }
 
@@ -93,7 +95,7 @@ impl Inventory {
         };
         let damaged = || {
             Failure::failed(format!(
-                "cannot read the inventory: the Secret {NAMESPACE}/{name} is damaged; restore it \
+                "cannot read the inventory: the Secret {NAMESPACE}/{name} is corrupt; restore it \
                  from a backup of the cluster"
             ))
         };
@@ -103,7 +105,7 @@ impl Inventory {
         if content.install != component.install || content.component != component.name {
             return Err(damaged());
         }
-        let version = secret["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+        let version = resource_version(&secret);
         Ok(Inventory { name, resource_version: version, content })
     }
 
@@ -128,7 +130,6 @@ impl Inventory {
     ) -> Outcome<()> {
         #[expect(clippy::disallowed_methods, reason = "the only id that the plugin creates")]
         self.content.lineage.get_or_insert_with(|| Ulid::new().to_string());
-        self.content.serial += 1;
         for (reference, wave) in planned {
             let known =
                 self.content.objects.iter_mut().find(|one| one.reference.is_same(&reference));
@@ -141,7 +142,10 @@ impl Inventory {
                 }
             }
         }
-        self.save(cluster).await
+        match self.write(cluster).await? {
+            Written::Saved => Ok(()),
+            Written::Changed(message) => Err(Failure::stale(message)),
+        }
     }
 
     /// Records the result of an object. [`Inventory::save`] makes it durable.
@@ -160,31 +164,61 @@ impl Inventory {
         self.content.objects.retain(|entry| !entry.reference.is_same(object));
     }
 
-    /// Writes the inventory.
+    /// Writes the inventory with the next serial.
     ///
     /// # Errors
     /// Fails if another writer changed the inventory since this process read it.
     pub async fn save(&mut self, cluster: &Cluster) -> Outcome<()> {
-        let secret = self.secret()?;
+        match self.write(cluster).await? {
+            Written::Saved => Ok(()),
+            Written::Changed(message) => Err(Failure::failed(message)),
+        }
+    }
+
+    /// Writes the inventory. An error does not tell whether the server stored a write, so this
+    /// reads the Secret after one.
+    async fn write(&mut self, cluster: &Cluster) -> Outcome<Written> {
+        self.content.serial += 1;
         let kind = Kind::secret();
-        let saved = match self.resource_version {
-            Some(_) => cluster.replace(&kind, Some(NAMESPACE), &self.name, &secret).await,
-            None => {
-                create_namespace(cluster).await?;
-                cluster.create(&kind, Some(NAMESPACE), &secret, false).await
+        if self.resource_version.is_none() {
+            create_namespace(cluster).await?;
+        }
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let secret = self.secret()?;
+            let written = match self.resource_version {
+                Some(_) => cluster.replace(&kind, Some(NAMESPACE), &self.name, &secret).await,
+                None => cluster.create(&kind, Some(NAMESPACE), &secret, false).await,
+            };
+            let error = match written {
+                Ok(stored) => {
+                    self.resource_version = resource_version(&stored);
+                    return Ok(Written::Saved);
+                }
+                Err(error) => error,
+            };
+            if !error.has_code(409) && !error.is_transient() {
+                return Err(error.during(&format!("write the inventory {NAMESPACE}/{}", self.name)));
             }
-        };
-        let saved = saved.map_err(|error| match error.has_code(409) {
-            true => Failure::failed(format!(
-                "cannot write the inventory {NAMESPACE}/{}: another process changed it; make sure \
-                 that one runner deploys this install, and plan again",
-                self.name
-            )),
-            false => error.during(&format!("write the inventory {NAMESPACE}/{}", self.name)),
-        })?;
-        let version = saved["metadata"]["resourceVersion"].as_str();
-        self.resource_version = version.map(str::to_owned);
-        Ok(())
+            let stored = cluster.get(&kind, Some(NAMESPACE), &self.name).await?;
+            let version = stored.as_ref().and_then(resource_version);
+            if stored.is_some_and(|stored| stored["data"] == secret["data"]) {
+                self.resource_version = version;
+                return Ok(Written::Saved);
+            }
+            if error.has_code(409) || version != self.resource_version {
+                return Ok(Written::Changed(format!(
+                    "cannot write the inventory {NAMESPACE}/{}: another process changed it; check \
+                     that only one runner deploys this install, and plan again",
+                    self.name
+                )));
+            }
+            if attempts == WRITE_ATTEMPTS {
+                return Err(error.during(&format!("write the inventory {NAMESPACE}/{}", self.name)));
+            }
+            cluster.back_off(attempts).await?;
+        }
     }
 
     fn secret(&self) -> Outcome<Value> {
@@ -210,6 +244,17 @@ impl Inventory {
             "data": { KEY: STANDARD.encode(content) },
         }))
     }
+}
+
+/// Result of a write.
+enum Written {
+    Saved,
+    /// Another process wrote in the meantime.
+    Changed(String),
+}
+
+fn resource_version(secret: &Value) -> Option<String> {
+    metadata(secret, "resourceVersion").map(str::to_owned)
 }
 
 async fn create_namespace(cluster: &Cluster) -> Outcome<()> {

@@ -19,12 +19,13 @@ pub struct Kind {
     kind: String,
     plural: String,
     pub is_namespaced: bool,
+    is_listable: bool,
 }
 
 impl Kind {
     fn core(kind: &str, plural: &str, is_namespaced: bool) -> Self {
         let (kind, plural) = (kind.into(), plural.into());
-        Kind { api_version: "v1".into(), kind, plural, is_namespaced }
+        Kind { api_version: "v1".into(), kind, plural, is_namespaced, is_listable: true }
     }
 
     pub fn namespace() -> Self {
@@ -35,8 +36,37 @@ impl Kind {
         Kind::core("Secret", "secrets", true)
     }
 
+    pub fn service() -> Self {
+        Kind::core("Service", "services", true)
+    }
+
+    pub fn storage_class() -> Self {
+        let api_version = "storage.k8s.io/v1".into();
+        Kind { api_version, ..Kind::core("StorageClass", "storageclasses", false) }
+    }
+
+    /// Returns the kind that a CustomResourceDefinition defines, in a served version.
+    pub fn defined_by(definition: &Value) -> Option<Self> {
+        let spec = &definition["spec"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let mut versions = spec["versions"].as_array().into_iter().flatten();
+        let version = versions.find(|version| version["served"] == true)?;
+        Some(Kind {
+            api_version: format!("{}/{}", text(&spec["group"]), text(&version["name"])),
+            kind: text(&spec["names"]["kind"]),
+            plural: text(&spec["names"]["plural"]),
+            is_namespaced: spec["scope"] != "Cluster",
+            is_listable: true,
+        })
+    }
+
     pub fn name(&self) -> &str {
         &self.kind
+    }
+
+    /// Returns the group. The name of the core group is empty.
+    pub fn group(&self) -> &str {
+        self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
     }
 
     pub fn api_version(&self) -> &str {
@@ -89,7 +119,12 @@ impl Kinds {
         let mut pause = wait::SHORTEST_PAUSE;
         loop {
             let versions = missing.iter().map(|object| object.api_version.as_str());
-            self.kinds.extend(Kinds::load(cluster, versions).await?.kinds);
+            match waiting.bound(Kinds::load(cluster, versions)).await {
+                Ok(found) => self.extend(found),
+                Err(failure) if failure.is_cancelled() || waiting.is_over() => return Err(failure),
+                // A new kind changes the discovery, which can fail in the meantime.
+                Err(_) => {}
+            }
             let Some(object) = missing.iter().find(|object| self.get(object).is_none()) else {
                 return Ok(());
             };
@@ -115,21 +150,17 @@ impl Kinds {
         let missing = recorded.iter().filter(|object| kinds.get(object).is_none());
         let groups: BTreeSet<&str> = missing.map(|object| object.group()).collect();
         if !groups.is_empty() {
-            let preferred = preferred_versions(cluster).await?;
-            let preferred = preferred.iter().map(String::as_str);
-            let of_groups = preferred
-                .filter(|version| groups.contains(version.split('/').next().unwrap_or_default()));
-            kinds.kinds.extend(Kinds::load(cluster, of_groups).await?.kinds);
+            let versions = versions_of_groups(cluster).await?.into_iter().flatten();
+            let versions: Vec<String> =
+                versions.filter(|version| groups.contains(group_of(version))).collect();
+            kinds.extend(Kinds::load(cluster, versions.iter().map(String::as_str)).await?);
         }
         Ok(kinds)
     }
 
     /// Returns the kind of a recorded object, in any version of its group.
     pub fn recorded(&self, object: &ObjectRef) -> Option<&Kind> {
-        let is_same = |kind: &&Kind| {
-            let group = kind.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-            group == object.group() && kind.kind == object.kind
-        };
+        let is_same = |kind: &&Kind| kind.group() == object.group() && kind.kind == object.kind;
         self.get(object).or_else(|| self.kinds.values().find(is_same))
     }
 
@@ -147,43 +178,94 @@ impl Kinds {
 }
 
 async fn of_version(cluster: &Cluster, api_version: &str) -> Outcome<Vec<Kind>> {
-    let listed = match api_version.contains('/') {
-        true => cluster.client.list_api_group_resources(api_version).await,
-        false => cluster.client.list_core_api_resources(api_version).await,
-    };
-    let list = match listed.map_err(RequestError::from) {
+    let kinds = read_version(cluster, api_version).await;
+    kinds.map_err(|error| error.during(&format!("read the kinds of {api_version}")))
+}
+
+/// Reads the kinds of an API version. A version that the cluster does not serve has none.
+async fn read_version(cluster: &Cluster, api_version: &str) -> Result<Vec<Kind>, RequestError> {
+    let root = if api_version.contains('/') { "apis" } else { "api" };
+    let list = match cluster.read(&format!("/{root}/{api_version}")).await {
         Ok(list) => list,
         Err(error) if error.has_code(404) => return Ok(vec![]),
-        Err(error) => return Err(error.during(&format!("read the kinds of {api_version}"))),
+        Err(error) => return Err(error),
     };
-    let own = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
-    Ok(own
-        .map(|resource| Kind {
+    let resources = list["resources"].as_array().into_iter().flatten();
+    let kinds = resources.filter_map(|resource| {
+        let plural = resource["name"].as_str().filter(|name| !name.contains('/'))?;
+        let verbs = resource["verbs"].as_array().into_iter().flatten();
+        Some(Kind {
             api_version: api_version.to_owned(),
-            kind: resource.kind,
-            plural: resource.name,
-            is_namespaced: resource.namespaced,
+            kind: resource["kind"].as_str()?.to_owned(),
+            plural: plural.to_owned(),
+            is_namespaced: resource["namespaced"] == true,
+            is_listable: verbs.into_iter().any(|verb| verb == "list"),
         })
-        .collect())
-}
-
-/// Returns the preferred version of each group, such as `apps/v1`.
-async fn preferred_versions(cluster: &Cluster) -> Outcome<Vec<String>> {
-    let groups = cluster.client.list_api_groups().await.map_err(RequestError::from);
-    let groups = groups.map_err(|error| error.during("read the API groups"))?;
-    let preferred = groups.groups.into_iter().filter_map(|group| {
-        let first = group.versions.into_iter().next().map(|version| version.group_version);
-        group.preferred_version.map(|version| version.group_version).or(first)
     });
-    Ok(preferred.collect())
+    Ok(kinds.collect())
 }
 
-/// Returns every namespaced kind in its preferred version.
-pub async fn namespaced(cluster: &Cluster) -> Outcome<Vec<Kind>> {
-    let versions = preferred_versions(cluster).await?;
-    let versions = versions.iter().map(String::as_str).chain(["v1"]);
-    let kinds = Kinds::load(cluster, versions).await?;
-    Ok(kinds.kinds.into_values().filter(|kind| kind.is_namespaced).collect())
+fn group_of(api_version: &str) -> &str {
+    api_version.rsplit_once('/').map_or("", |(group, _)| group)
+}
+
+/// Returns the versions of each group, such as `apps/v1`, with the preferred one first.
+async fn versions_of_groups(cluster: &Cluster) -> Outcome<Vec<Vec<String>>> {
+    let groups = cluster.read("/apis").await;
+    let groups = groups.map_err(|error| error.during("read the API groups"))?;
+    let groups = groups["groups"].as_array().into_iter().flatten();
+    let version = |value: &Value| value["groupVersion"].as_str().map(str::to_owned);
+    let versions = groups.map(|group| {
+        let preferred = version(&group["preferredVersion"]);
+        let all = group["versions"].as_array().into_iter().flatten().filter_map(version);
+        let others = all.filter(|one| Some(one) != preferred.as_ref());
+        preferred.iter().cloned().chain(others).collect()
+    });
+    Ok(versions.collect())
+}
+
+/// Namespaced kinds of a cluster.
+pub struct Namespaced {
+    /// Kinds that can be listed, each in one version.
+    pub kinds: Vec<Kind>,
+    /// Messages about the API versions that do not respond, such as those of an aggregated API.
+    pub unavailable: Vec<String>,
+}
+
+/// Returns every namespaced kind in the preferred version, or in the first version that has it.
+pub async fn namespaced(cluster: &Cluster) -> Outcome<Namespaced> {
+    let mut groups = versions_of_groups(cluster).await?;
+    groups.push(vec!["v1".to_owned()]);
+    let versions: Vec<String> = groups.into_iter().flatten().collect();
+    let read: Vec<(&String, Result<Vec<Kind>, RequestError>)> = stream::iter(&versions)
+        .map(|version| async move { (version, read_version(cluster, version).await) })
+        .buffered(CONCURRENCY)
+        .collect()
+        .await;
+    let (mut kinds, mut unavailable): (Vec<Kind>, _) = (vec![], vec![]);
+    for (version, result) in read {
+        match result {
+            Ok(found) => {
+                for kind in found.into_iter().filter(|kind| kind.is_namespaced && kind.is_listable)
+                {
+                    let is_known =
+                        |one: &Kind| one.group() == kind.group() && one.kind == kind.kind;
+                    if !kinds.iter().any(is_known) {
+                        kinds.push(kind);
+                    }
+                }
+            }
+            Err(error) => {
+                let is_response = error.status().is_some();
+                let failure = error.during(&format!("read the kinds of {version}"));
+                if !is_response {
+                    return Err(failure);
+                }
+                unavailable.push(failure.message);
+            }
+        }
+    }
+    Ok(Namespaced { kinds, unavailable })
 }
 
 /// Returns whether the kind of an object is namespaced. `None` if the CustomResourceDefinition does
@@ -203,6 +285,15 @@ pub fn defined_by(definition: &Value, object: &ObjectRef) -> Option<bool> {
 }
 
 #[cfg(test)]
+impl Kind {
+    /// Namespaced kind of a test.
+    pub fn of(api_version: &str, kind: &str) -> Self {
+        let api_version = api_version.to_owned();
+        Kind { api_version, ..Kind::core(kind, &format!("{}s", kind.to_lowercase()), true) }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use serde_json::json;
 
@@ -215,10 +306,24 @@ mod tests {
             kind: "Deployment".into(),
             plural: "deployments".into(),
             is_namespaced: true,
+            is_listable: true,
         };
         assert_eq!(web.path(Some("shop")), "/apis/apps/v1/namespaces/shop/deployments");
         assert_eq!(Kind::namespace().path(None), "/api/v1/namespaces");
         assert_eq!(Kind::namespace().path(Some("shop")), "/api/v1/namespaces");
+    }
+
+    #[test]
+    fn definition_without_a_served_version_defines_no_kind() {
+        let definition = |served: bool| {
+            json!({ "spec": { "group": "example.dev", "scope": "Cluster",
+                "names": { "kind": "Widget", "plural": "widgets" },
+                "versions": [{ "name": "v0", "served": false }, { "name": "v1", "served": served }],
+            } })
+        };
+        let kind = Kind::defined_by(&definition(true)).unwrap();
+        assert_eq!(kind.path(None), "/apis/example.dev/v1/widgets");
+        assert_eq!(Kind::defined_by(&definition(false)), None);
     }
 
     #[test]

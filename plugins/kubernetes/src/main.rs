@@ -7,7 +7,7 @@
 //! | `manifest`, `kustomize` | desired objects |
 //! | `cluster`, `kubeconfig`, `kinds` | access to the cluster |
 //! | `order`, `decide`, `fields`, `managed`, `readiness` | rules, without I/O |
-//! | `plan`, `resolve`, `evaluate`, `content`, `plan_file` | a plan, from dry runs of each object |
+//! | `plan`, `resolve`, `evaluate`, `obsolete`, `content`, `plan_file` | a plan, from dry runs of each object |
 //! | `apply`, `effect`, `removal`, `wait` | execution of exactly that plan |
 //! | `inventory` | state: one Secret per component |
 
@@ -26,11 +26,13 @@ mod kustomize;
 mod managed;
 mod manifest;
 mod object;
+mod obsolete;
 mod order;
 mod outputs;
 mod plan;
 mod plan_file;
 mod readiness;
+mod rejection;
 mod removal;
 mod report;
 mod resolve;

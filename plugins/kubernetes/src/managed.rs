@@ -1,5 +1,7 @@
 //! Owners of an object and of its fields, from `metadata.managedFields` and labels.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::fields;
@@ -80,6 +82,23 @@ pub fn project(owned: &Value, value: &Value) -> Value {
         // `.` stands for the field itself.
     }
     Value::Object(projected)
+}
+
+/// Returns the paths of the manager's fields that an apply changes, sets or removes. Fields of other
+/// managers, defaults and chosen values do not count.
+pub fn changes(live: &Value, after: &Value, manager: &str, chosen: &[String]) -> BTreeSet<String> {
+    let owned = [live, after].map(|object| applied_fields(object, manager));
+    let (live, after) = (fields::normalize(live), fields::normalize(after));
+    let mut found = BTreeSet::new();
+    for owned in owned.into_iter().flatten().filter(|owned| has_fields(owned)) {
+        found.extend(fields::differences(&project(owned, &live), &project(owned, &after)));
+    }
+    found.retain(|path| !fields::is_below(path, chosen));
+    found
+}
+
+fn has_fields(owned: &Value) -> bool {
+    owned.as_object().is_some_and(|fields| !fields.is_empty())
 }
 
 fn has_keys(item: &Value, keys: &Value) -> bool {
@@ -165,6 +184,29 @@ mod tests {
             json!({ "spec": { "replicas": 2, "finalizers": { "[\"a\"]": true },
                               "containers": { "[name=web]": { "name": "web", "image": "web:1" } } } })
         );
+    }
+
+    #[test]
+    fn only_own_fields_are_changes() {
+        let object = |fields: Value, replicas: u32, image: &str| {
+            json!({ "metadata": { "managedFields": [
+                { "manager": OWN, "operation": "Apply", "fieldsV1": { "f:spec": fields } } ] },
+                "spec": { "replicas": replicas, "image": image } })
+        };
+        let image = || json!({ "f:image": {} });
+        let found = |live: &Value, after: &Value, chosen: &[String]| {
+            changes(live, after, OWN, chosen).into_iter().collect::<Vec<_>>()
+        };
+        // An autoscaler changed the number of replicas, which the manifest does not set.
+        let live = object(image(), 3, "web:1");
+        assert!(found(&live, &object(image(), 5, "web:1"), &[]).is_empty());
+        assert_eq!(found(&live, &object(image(), 5, "web:2"), &[]), ["spec.image"]);
+        let chosen = ["spec.image".to_owned()];
+        assert!(found(&live, &object(image(), 5, "web:2"), &chosen).is_empty());
+        // The manifest no longer sets a field.
+        let both = json!({ "f:image": {}, "f:replicas": {} });
+        let removed = found(&object(both, 3, "web:1"), &object(image(), 1, "web:1"), &[]);
+        assert_eq!(removed, ["spec.replicas"]);
     }
 
     #[test]

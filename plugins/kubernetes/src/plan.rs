@@ -1,24 +1,24 @@
 //! Plans: the changes that an apply or a destroy would make. A plan changes nothing.
 
-use std::{cmp::Reverse, collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, path::Path};
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use schemas::plugin::{Action, Changes, ErrorCode, Operation, ResourceChange};
 use serde_json::Value;
 
 use crate::{
     cluster::{CONCURRENCY, Cluster},
-    content,
-    decide::{Change, KNOWN_AFTER_APPLY, Obsolete, Purpose, Removal, remove},
-    evaluate::{self, Subject},
+    decide::{Change, KNOWN_AFTER_APPLY, Purpose, Removal},
+    evaluate::{self, Evaluated, Subject},
     failure::{Failure, Outcome, listed},
     fields,
     inventory::{Entry, EntryResult, Inventory},
     kinds::Kinds,
-    kustomize, manifest,
+    kustomize, managed, manifest,
     object::{ObjectRef, metadata},
-    order,
+    obsolete,
     plan_file::{PlanFile, PlannedObject, PlannedRemoval},
+    rejection::OwnWebhooks,
     report,
     resolve::{self, Resolved},
     settings::Component,
@@ -45,12 +45,14 @@ pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
         plan_objects(&cluster, component, &inventory, resolved, &mut changes).await?;
     let is_desired =
         |entry: &&Entry| objects.iter().any(|one| one.reference.is_same(&entry.reference));
-    let obsolete: Vec<&Entry> =
+    let undesired: Vec<&Entry> =
         inventory.entries().iter().filter(|entry| !is_desired(entry)).collect();
-    let obsolete = find_all(&cluster, &inventory, obsolete, purpose).await?;
+    let recorded = undesired.iter().map(|entry| &entry.reference);
+    let kinds = Kinds::load_recorded(&cluster, recorded).await?;
+    let mut evaluated = obsolete::evaluate(&cluster, &kinds, undesired, purpose).await?;
     // Old clusters serve some objects in two groups, such as Ingresses. Such an object is desired.
-    let obsolete = obsolete.into_iter().filter(|one| !one.has_uid_of(&live)).collect();
-    let removals = plan_removals(&cluster, obsolete, purpose, &mut changes);
+    evaluated.retain(|one| one.uid().is_none_or(|uid| !live.contains(uid)));
+    let removals = plan_removals(evaluated, &mut changes);
     changes.noop = changes.resources.is_empty();
     let mark = inventory.mark();
     PlanFile::new(&cluster.manager, identity, mark, objects, removals).write(plan_file)?;
@@ -75,9 +77,10 @@ async fn plan_objects(
     resolved: Vec<Resolved>,
     changes: &mut Changes,
 ) -> Outcome<(Vec<PlannedObject>, BTreeSet<String>)> {
-    let take_ownership = component.settings.take_ownership;
+    let webhooks = OwnWebhooks::of(resolved.iter().map(|one| (&one.reference, &one.object)));
+    let options = (component.settings.take_ownership, &webhooks);
     let planned: Vec<Outcome<Planned>> = stream::iter(resolved)
-        .map(|one| plan_object(cluster, inventory, one, take_ownership))
+        .map(|one| plan_object(cluster, inventory, one, options))
         .buffered(CONCURRENCY)
         .collect()
         .await;
@@ -128,48 +131,72 @@ async fn plan_objects(
         let address = reference.to_string();
         changes.resources.push(ResourceChange { address, action, attributes });
     }
-    let live = objects.iter().filter_map(|one| one.uid.clone()).collect();
+    let live = objects.iter().filter_map(|one| one.object.uid.clone()).collect();
     Ok((objects.into_iter().map(|one| one.object).collect(), live))
 }
 
 struct Planned {
     object: PlannedObject,
     attributes: Vec<String>,
-    /// UID of the live object.
-    uid: Option<String>,
 }
 
 async fn plan_object(
     cluster: &Cluster,
     inventory: &Inventory,
     resolved: Resolved,
-    take_ownership: bool,
+    (take_ownership, webhooks): (bool, &OwnWebhooks),
 ) -> Outcome<Planned> {
     let Resolved { reference, object, place, kind } = resolved;
     let Some(kind) = kind else {
-        let change = Change::Create;
-        let object = PlannedObject { reference, change, object, expected: None, chosen: vec![] };
-        return Ok(Planned { object, attributes: vec![KNOWN_AFTER_APPLY.into()], uid: None });
+        return plan_unserved(cluster, inventory, reference, object).await;
     };
     let entry = inventory.entry(&reference);
-    let subject =
-        Subject { kind: &kind, reference: &reference, object: &object, entry, take_ownership };
+    let (reference, object, chosen) = (&reference, &object, None);
+    let kind = &kind;
+    let subject = Subject { kind, reference, object, entry, take_ownership, webhooks, chosen };
     let evaluated = evaluate::evaluate(cluster, &subject).await.map_err(|failure| {
         let message = format!("{place}: {}", failure.message);
         Failure { message, ..failure }
     })?;
-    let chosen = match (&evaluated.live, &evaluated.after) {
-        (None, Some(first)) => match cluster.apply(&kind, &reference, &object, true).await {
-            Ok(second) => evaluate::chosen(first, &second),
-            Err(error) => return Err(evaluate::apply_failure(&reference, error)),
-        },
-        (Some(_), _) | (None, None) => vec![],
-    };
     let expected = evaluated.after.as_ref().map(fields::normalize);
-    let uid = evaluated.live.as_ref().and_then(|live| metadata(live, "uid")).map(str::to_owned);
-    let (change, attributes) = (evaluated.decision.change, evaluated.decision.attributes);
-    let object = PlannedObject { reference, change, object, expected, chosen };
-    Ok(Planned { object, attributes: shortened(attributes), uid })
+    let uid = evaluated.uid().map(str::to_owned);
+    let Evaluated { decision, chosen, changes, .. } = evaluated;
+    let (reference, object) = (reference.clone(), object.clone());
+    let change = decision.change;
+    let object = PlannedObject { reference, change, uid, object, expected, chosen, changes };
+    Ok(Planned { object, attributes: shortened(decision.attributes) })
+}
+
+/// Plans an object whose kind or namespace the component itself creates. The object can exist in
+/// another version of its kind, whose definition gains a version.
+async fn plan_unserved(
+    cluster: &Cluster,
+    inventory: &Inventory,
+    reference: ObjectRef,
+    object: Value,
+) -> Outcome<Planned> {
+    let kinds = Kinds::load_recorded(cluster, [&reference].into_iter()).await?;
+    let live = match kinds.recorded(&reference) {
+        Some(kind) => cluster.live(kind, &reference).await?,
+        None => None,
+    };
+    let is_listed = inventory.entry(&reference).is_some_and(|entry| entry.is_of(live.as_ref()));
+    let uid = live.as_ref().and_then(|live| metadata(live, "uid")).map(str::to_owned);
+    let change = match &live {
+        None => Change::Create,
+        Some(live) if is_listed || managed::applied_fields(live, &cluster.manager).is_some() => {
+            Change::Update
+        }
+        Some(_) => {
+            return Err(Failure::refused(format!(
+                "{reference} exists in another version of its kind, and this component does not \
+                 own it; install its CustomResourceDefinition first"
+            )));
+        }
+    };
+    let (expected, chosen, changes) = (None, vec![], vec![]);
+    let object = PlannedObject { reference, change, uid, object, expected, chosen, changes };
+    Ok(Planned { object, attributes: vec![KNOWN_AFTER_APPLY.into()] })
 }
 
 /// Maximum number of attributes of one object in a summary.
@@ -184,92 +211,30 @@ fn shortened(mut attributes: Vec<String>) -> Vec<String> {
     attributes
 }
 
-/// Object of the inventory with its live state.
-struct Found<'i> {
-    entry: &'i Entry,
-    live: Option<Value>,
-    content: Option<String>,
-}
-
-impl Found<'_> {
-    fn has_uid_of(&self, live: &BTreeSet<String>) -> bool {
-        let uid = self.live.as_ref().and_then(|object| metadata(object, "uid"));
-        uid.is_some_and(|uid| live.contains(uid))
-    }
-}
-
-/// Reads the live state of objects, in the order of their removal.
-async fn find_all<'i>(
-    cluster: &Cluster,
-    inventory: &Inventory,
-    entries: Vec<&'i Entry>,
-    purpose: Purpose,
-) -> Outcome<Vec<Found<'i>>> {
-    let recorded = entries.iter().map(|entry| &entry.reference);
-    let kinds = Kinds::load_recorded(cluster, recorded).await?;
-    let mut found: Vec<Found<'i>> = stream::iter(entries)
-        .map(|entry| find(cluster, &kinds, inventory, entry, purpose))
-        .buffered(CONCURRENCY)
-        .try_collect()
-        .await?;
-    found.sort_by_key(|one| Reverse(order::rank_of_kind(&one.entry.reference, one.entry.wave)));
-    Ok(found)
-}
-
-async fn find<'i>(
-    cluster: &Cluster,
-    kinds: &Kinds,
-    inventory: &Inventory,
-    entry: &'i Entry,
-    purpose: Purpose,
-) -> Outcome<Found<'i>> {
-    let object: &ObjectRef = &entry.reference;
-    // If the cluster does not serve the kind, it has no object of that kind.
-    let live = match kinds.recorded(object) {
-        Some(kind) => cluster.live(kind, object).await?,
-        None => None,
-    };
-    let content = match (&live, purpose) {
-        (Some(live), Purpose::Destroy) => content::of(cluster, inventory, object, live).await?,
-        (Some(_), Purpose::Prune) | (None, _) => None,
-    };
-    Ok(Found { entry, live, content })
-}
-
 fn plan_removals(
-    cluster: &Cluster,
-    obsolete: Vec<Found<'_>>,
-    purpose: Purpose,
+    evaluated: Vec<obsolete::Evaluated<'_>>,
     changes: &mut Changes,
 ) -> Vec<PlannedRemoval> {
     let mut removals = vec![];
-    for Found { entry, live, content } in obsolete {
-        let reference = entry.reference.clone();
-        let obsolete = Obsolete {
-            object: &reference,
-            uid: entry.uid.as_deref(),
-            live: live.as_ref(),
-            manager: &cluster.manager,
-            purpose,
-            content: content.as_deref(),
-        };
-        let (action, attributes, uid, stays) = match remove(&obsolete) {
+    for one in evaluated {
+        let reference = one.entry.reference.clone();
+        let (action, attributes, uid, stays) = match &one.removal {
             Removal::Gone => (None, vec![], None, None),
             Removal::Delete => {
                 changes.destroy += 1;
-                let uid = live.as_ref().and_then(|live| metadata(live, "uid"));
-                (Some(Action::Delete), vec![], uid.map(str::to_owned), None)
+                (Some(Action::Delete), vec![], one.uid().map(str::to_owned), None)
             }
             Removal::Forget(reason) => {
                 report::log(format!("{reference} stays in the cluster: {reason}"));
-                (Some(Action::Forget), vec![format!("stays: {reason}")], None, Some(reason))
+                let attributes = vec![format!("stays: {reason}")];
+                (Some(Action::Forget), attributes, None, Some(reason.clone()))
             }
         };
         if let Some(action) = action {
             let address = reference.to_string();
             changes.resources.push(ResourceChange { address, action, attributes });
         }
-        removals.push(PlannedRemoval { reference, wave: entry.wave, uid, stays });
+        removals.push(PlannedRemoval { reference, wave: one.entry.wave, uid, stays });
     }
     removals
 }

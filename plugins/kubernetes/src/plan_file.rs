@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Version of the format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PlanFile {
@@ -36,14 +36,20 @@ pub struct PlanFile {
 pub struct PlannedObject {
     pub reference: ObjectRef,
     pub change: Change,
+    /// UID of the live object. Absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
     /// Object as the manifest describes it, with its namespace.
     pub object: Value,
     /// Normalized object after the apply. Absent if only the apply can determine it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Value>,
-    /// Paths in `expected` whose values the server chooses on creation, such as a cluster IP.
+    /// Paths whose values the server or a webhook chooses at each write, such as a cluster IP.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chosen: Vec<String>,
+    /// Paths of the component's fields that the apply changes, sets or removes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<String>,
 }
 
 /// Object of the inventory to delete or forget.
@@ -81,12 +87,12 @@ impl PlanFile {
     pub fn read(path: &Path) -> Outcome<Self> {
         let content = std::fs::read(path).context(|| format!("read {}", path.display()))?;
         let plan: PlanFile = serde_json::from_slice(&content)
-            .map_err(|_| Failure::stale("the plan file is damaged; make a new plan"))?;
+            .map_err(|_| Failure::stale("the plan file is corrupt; plan again"))?;
         match plan.version == VERSION {
             true => Ok(plan),
             false => Err(Failure::stale(format!(
-                "the plan file has version {}, and this plugin writes version {VERSION}; make a \
-                 new plan",
+                "the plan file has version {}, but this plugin requires version {VERSION}; plan \
+                 again",
                 plan.version
             ))),
         }

@@ -14,8 +14,17 @@ pub enum Readiness {
     Failed(String),
 }
 
+/// Reason to wait for an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Barrier {
+    /// The next wave starts. A Job must be complete.
+    Wave,
+    /// The apply ends. A Job must have started, because it can run for hours.
+    End,
+}
+
 /// Returns the readiness of a live object.
-pub fn readiness(reference: &ObjectRef, object: &Value) -> Readiness {
+pub fn readiness(reference: &ObjectRef, object: &Value, barrier: Barrier) -> Readiness {
     if metadata(object, "deletionTimestamp").is_some() {
         return progressing("it is being deleted");
     }
@@ -37,8 +46,13 @@ pub fn readiness(reference: &ObjectRef, object: &Value) -> Readiness {
             phase => progressing(&format!("its phase is {}", phase.unwrap_or("unknown"))),
         },
         ("", "Service") => service(object),
-        ("batch", "Job") => job(object),
+        ("batch", "Job") => job(object, barrier),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => definition(object),
+        ("apiregistration.k8s.io", "APIService") => match condition(object, "Available") {
+            Some(("True", ..)) => Readiness::Ready,
+            Some((_, _, message)) => Readiness::Progressing(named(message, "it is not available")),
+            None => progressing("it is not available"),
+        },
         _ => generic(object),
     }
 }
@@ -89,6 +103,9 @@ fn replicas(desired: i64, counts: &[(i64, &str)]) -> Option<Readiness> {
 }
 
 fn deployment(object: &Value) -> Readiness {
+    if object["spec"]["paused"] == true {
+        return paused_deployment(object);
+    }
     if let Some((_, "ProgressDeadlineExceeded", message)) = condition(object, "Progressing") {
         return Readiness::Failed(named(message, "its progress deadline is exceeded"));
     }
@@ -103,10 +120,31 @@ fn deployment(object: &Value) -> Readiness {
     }
     if status("replicas") > updated {
         let old = status("replicas") - updated;
-        return progressing(&format!("{old} old replicas are still there"));
+        return progressing(&format!("{old} old replicas remain"));
+    }
+    if let Some(surplus) = surplus(object) {
+        return surplus;
     }
     let counts = [(status("availableReplicas"), "available"), (status("readyReplicas"), "ready")];
     replicas(desired, &counts).unwrap_or(Readiness::Ready)
+}
+
+/// Returns the readiness of a Deployment whose rollout is paused. New pods never start, so the
+/// result depends only on whether the existing pods are those of the current template.
+fn paused_deployment(object: &Value) -> Readiness {
+    let updated = count(object, &["status", "updatedReplicas"]);
+    match updated < desired_replicas(object) {
+        true => {
+            Readiness::Failed("it is paused (spec.paused), so its new replicas never start".into())
+        }
+        false => Readiness::Ready,
+    }
+}
+
+/// Reports replicas beyond the desired number, which still run.
+fn surplus(object: &Value) -> Option<Readiness> {
+    let surplus = count(object, &["status", "replicas"]) - desired_replicas(object);
+    (surplus > 0).then(|| progressing(&format!("{surplus} old replicas remain")))
 }
 
 fn stateful_set(object: &Value) -> Readiness {
@@ -118,6 +156,9 @@ fn stateful_set(object: &Value) -> Readiness {
     let counts = [(status("replicas"), "created"), (status("readyReplicas"), "ready")];
     if let Some(short) = replicas(desired, &counts) {
         return short;
+    }
+    if let Some(surplus) = surplus(object) {
+        return surplus;
     }
     let partition = count(object, &["spec", "updateStrategy", "rollingUpdate", "partition"]);
     if partition > 0 {
@@ -135,9 +176,12 @@ fn daemon_set(object: &Value) -> Readiness {
         return progressing("its controller has not observed it");
     }
     let status = |key| count(object, &["status", key]);
+    // With OnDelete, a pod has the new template only after someone deletes the old pod.
+    let is_manual = object["spec"]["updateStrategy"]["type"] == "OnDelete";
+    let updated = if is_manual { i64::MAX } else { status("updatedNumberScheduled") };
     let counts = [
         (status("currentNumberScheduled"), "scheduled"),
-        (status("updatedNumberScheduled"), "updated"),
+        (updated, "updated"),
         (status("numberAvailable"), "available"),
         (status("numberReady"), "ready"),
     ];
@@ -145,6 +189,9 @@ fn daemon_set(object: &Value) -> Readiness {
 }
 
 fn replica_set(object: &Value) -> Readiness {
+    if let Some(surplus) = surplus(object) {
+        return surplus;
+    }
     let status = |key| count(object, &["status", key]);
     let counts = [
         (status("fullyLabeledReplicas"), "labeled"),
@@ -161,7 +208,7 @@ fn pod(object: &Value) -> Readiness {
         Some("Running") => match (condition(object, "Ready"), crashing(object)) {
             (Some(("True", ..)), _) => Readiness::Ready,
             (_, Some(container)) => {
-                Readiness::Failed(format!("its container {container} crashes in a loop"))
+                Readiness::Failed(format!("its container {container} is in CrashLoopBackOff"))
             }
             (_, None) => progressing("it is running and not ready"),
         },
@@ -189,13 +236,23 @@ fn service(object: &Value) -> Readiness {
     }
 }
 
-/// Returns the readiness of a Job: ready when it has started. The apply does not wait for its end.
-fn job(object: &Value) -> Readiness {
+/// Returns the readiness of a Job. The next wave starts after its end, because it can depend on the
+/// result.
+fn job(object: &Value, barrier: Barrier) -> Readiness {
     match (condition(object, "Failed"), condition(object, "Complete")) {
-        (Some(("True", _, message)), _) => Readiness::Failed(named(message, "it failed")),
-        (_, Some(("True", ..))) => Readiness::Ready,
-        _ if object["status"]["startTime"].is_null() => progressing("it has not started"),
-        _ => Readiness::Ready,
+        (Some(("True", _, message)), _) => return Readiness::Failed(named(message, "it failed")),
+        (_, Some(("True", ..))) => return Readiness::Ready,
+        _ => {}
+    }
+    let has_started = !object["status"]["startTime"].is_null();
+    match (object["spec"]["suspend"] == true, barrier) {
+        (true, Barrier::Wave) => {
+            Readiness::Failed("it is suspended, and the next wave waits for its end".into())
+        }
+        (true, Barrier::End) => Readiness::Ready,
+        (false, _) if !has_started => progressing("it has not started"),
+        (false, Barrier::Wave) => progressing("it is running"),
+        (false, Barrier::End) => Readiness::Ready,
     }
 }
 
@@ -222,7 +279,7 @@ mod tests {
             namespace: None,
             name: "a".into(),
         };
-        readiness(&reference, &object)
+        readiness(&reference, &object, Barrier::End)
     }
 
     fn waits(readiness: Readiness, part: &str) {

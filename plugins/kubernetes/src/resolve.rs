@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     cluster::{CONCURRENCY, Cluster},
@@ -14,6 +14,9 @@ use crate::{
     object::ObjectRef,
     order, report,
 };
+
+/// Annotation of an object that has only a name in the manifest.
+const COMPONENT_ANNOTATION: &str = "stead.dev/component";
 
 /// Desired object with its namespace.
 pub struct Resolved {
@@ -43,7 +46,7 @@ pub async fn resolve(
         .collect();
     let (mut resolved, mut errors) = (vec![], vec![]);
     for one in desired {
-        match resolve_one(one, kinds, &definitions, namespace) {
+        match resolve_one(one, kinds, &definitions, namespace, &cluster.manager) {
             Ok(one) => resolved.push(one),
             Err(error) => errors.push(error),
         }
@@ -77,12 +80,13 @@ fn resolve_one(
     kinds: &Kinds,
     definitions: &[Value],
     default: Option<&str>,
+    manager: &str,
 ) -> Result<Resolved, String> {
     let Desired { mut reference, mut object, place } = desired;
     let fail = |why: String| format!("{place}: {why}");
     if let Err(found) = order::wave(&object) {
         return Err(fail(format!(
-            "{reference} has the wave {found}; write a number into {}",
+            "{reference} has an invalid wave {found}; set {} to an integer",
             order::WAVE_ANNOTATION
         )));
     }
@@ -116,12 +120,38 @@ fn resolve_one(
         object["metadata"]["namespace"] = Value::String(namespace.clone());
         reference.namespace = Some(namespace);
     } else if own.is_some() {
-        report::log(format!("{place}: {reference} has no namespace in a cluster; ignored it"));
+        report::log(format!(
+            "{place}: ignored the namespace of {reference}, because its kind is cluster-scoped"
+        ));
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("namespace");
         }
     }
+    if is_bare(&object) {
+        let metadata = object["metadata"].as_object_mut();
+        metadata.into_iter().for_each(|metadata| {
+            metadata.insert("annotations".into(), json!({ COMPONENT_ANNOTATION: manager }));
+        });
+    }
     Ok(Resolved { reference, object, place, kind })
+}
+
+/// Returns whether an object has only a name. The field manager of such an object would own no
+/// field, so nothing in the cluster would show its owner.
+fn is_bare(object: &Value) -> bool {
+    const IDENTITY: [&str; 5] = ["apiVersion", "kind", "metadata", "name", "namespace"];
+    fn has_content(value: &Value) -> bool {
+        match value {
+            Value::Null => false,
+            Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+            Value::Array(items) => !items.is_empty(),
+            Value::Object(members) => members.values().any(has_content),
+        }
+    }
+    let members = object.as_object().into_iter().flatten();
+    let metadata = object["metadata"].as_object().into_iter().flatten();
+    let mut other = members.chain(metadata).filter(|(name, _)| !IDENTITY.contains(&name.as_str()));
+    other.all(|(_, value)| !has_content(value))
 }
 
 async fn existing_namespaces(
@@ -139,4 +169,24 @@ async fn existing_namespaces(
         .buffered(CONCURRENCY)
         .try_collect()
         .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn object_with_only_a_name_is_bare() {
+        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace",
+                                "metadata": { "name": "shop", "labels": {} }, "spec": {} });
+        assert!(is_bare(&namespace));
+        for (path, value) in [
+            ("/metadata/labels", json!({ "team": "shop" })),
+            ("/spec", json!({ "finalizers": ["kubernetes"] })),
+        ] {
+            let mut object = namespace.clone();
+            *object.pointer_mut(path).unwrap() = value;
+            assert!(!is_bare(&object), "{path}");
+        }
+    }
 }

@@ -8,12 +8,12 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cluster::{CONCURRENCY, Cluster},
+    cluster::{CONCURRENCY, Cluster, RequestError},
     decide,
     failure::{Failure, Outcome, listed},
     kinds::Kind,
     object::{ObjectRef, metadata},
-    readiness::{Readiness, readiness},
+    readiness::{Barrier, Readiness, readiness},
     report,
 };
 
@@ -38,6 +38,14 @@ impl Waiting<'_> {
         Ok(())
     }
 
+    /// Runs requests until a cancel.
+    pub async fn bound<T>(&self, requests: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+        tokio::select! {
+            result = requests => result,
+            () = self.stop.cancelled() => Err(Failure::cancelled()),
+        }
+    }
+
     pub fn is_over(&self) -> bool {
         Instant::now() >= self.deadline
     }
@@ -48,51 +56,93 @@ impl Waiting<'_> {
     }
 }
 
-/// Waits until all objects are ready, and returns their last state. Logs each change in the
-/// progress of an object.
+/// Object that an apply waits for.
+pub struct Awaited<'o> {
+    pub object: &'o ObjectRef,
+    pub kind: Kind,
+    /// True if the cluster deletes the object after its work.
+    pub can_end: bool,
+}
+
+/// Returns whether the cluster deletes the object after its work: a Job with a time to live.
+pub fn can_end(reference: &ObjectRef, object: &Value) -> bool {
+    reference.is_kind("batch", "Job") && object["spec"]["ttlSecondsAfterFinished"].is_number()
+}
+
+/// Result of a wait.
+pub struct Waited<'o> {
+    /// Ready objects with their last state. `None` for an object that the cluster deleted after its
+    /// work.
+    pub ready: Vec<(&'o ObjectRef, Option<Value>)>,
+    /// Reason why the wait ended before all objects were ready.
+    pub failure: Option<Failure>,
+}
+
+/// Waits until all objects are ready. Logs each change in the progress of an object. An API server
+/// that does not respond delays the result until the deadline.
 pub async fn ready<'o>(
     cluster: &Cluster,
-    objects: Vec<(&'o ObjectRef, Kind)>,
+    objects: Vec<Awaited<'o>>,
     waiting: &Waiting<'_>,
-) -> Outcome<Vec<(&'o ObjectRef, Value)>> {
+    barrier: Barrier,
+) -> Waited<'o> {
     let (mut pending, mut ready) = (objects, vec![]);
     let mut progress: BTreeMap<String, String> = BTreeMap::new();
     let mut pause = SHORTEST_PAUSE;
     while !pending.is_empty() {
-        let read: Vec<(&ObjectRef, Kind, Option<Value>)> = stream::iter(pending)
-            .map(|(object, kind)| async move {
-                let live = cluster.live(&kind, object).await?;
-                Ok::<_, Failure>((object, kind, live))
-            })
-            .buffered(CONCURRENCY)
-            .try_collect()
-            .await?;
+        let reads = stream::iter(pending).map(|one| async move {
+            let live = cluster.live_or_error(&one.kind, one.object).await;
+            (one, live)
+        });
+        let read = waiting.bound(async { Ok(reads.buffered(CONCURRENCY).collect().await) });
+        let read: Vec<(Awaited<'o>, Result<Option<Value>, RequestError>)> = match read.await {
+            Ok(read) => read,
+            Err(failure) => return Waited { ready, failure: Some(failure) },
+        };
         pending = vec![];
-        let mut failed = vec![];
-        for (object, kind, live) in read {
-            let Some(live) = live else {
-                failed.push(format!("{object} was deleted during the apply"));
-                continue;
+        let (mut failed, mut failure) = (vec![], None);
+        for (one, live) in read {
+            let object = one.object;
+            let state = match live {
+                Ok(Some(live)) => {
+                    let state = readiness(object, &live, barrier);
+                    let waits = matches!(state, Readiness::Progressing(_))
+                        && waits_for_consumer(cluster, object, &live).await;
+                    (if waits { Readiness::Ready } else { state }, Some(live))
+                }
+                Ok(None) if one.can_end => (Readiness::Ready, None),
+                Ok(None) => (Readiness::Failed("it was deleted during the apply".into()), None),
+                Err(error) if error.is_transient() => {
+                    (Readiness::Progressing("the API server does not respond".into()), None)
+                }
+                Err(error) => {
+                    failure = Some(error.during(&format!("read {object}")));
+                    pending.push(one);
+                    continue;
+                }
             };
-            match readiness(object, &live) {
-                Readiness::Ready => {
+            match state {
+                (Readiness::Ready, live) => {
                     if progress.remove(&object.to_string()).is_some() {
                         report::log(format!("{object} is ready"));
                     }
                     ready.push((object, live));
                 }
-                Readiness::Progressing(reason) => {
+                (Readiness::Progressing(reason), _) => {
                     let known = progress.insert(object.to_string(), reason.clone());
                     if known.as_ref() != Some(&reason) {
                         report::log(format!("waiting for {object}: {reason}"));
                     }
-                    pending.push((object, kind));
+                    pending.push(one);
                 }
-                Readiness::Failed(reason) => failed.push(format!("{object}: {reason}")),
+                (Readiness::Failed(reason), _) => failed.push(format!("{object}: {reason}")),
             }
         }
         if !failed.is_empty() {
-            return Err(Failure::failed(listed("objects cannot become ready", &failed)));
+            failure = Some(Failure::failed(listed("objects cannot become ready", &failed)));
+        }
+        if failure.is_some() {
+            return Waited { ready, failure };
         }
         if pending.is_empty() {
             break;
@@ -100,11 +150,30 @@ pub async fn ready<'o>(
         if waiting.is_over() {
             let lines: Vec<String> =
                 progress.iter().map(|(object, reason)| format!("{object}: {reason}")).collect();
-            return Err(Failure::failed(listed("objects are not ready in time", &lines)));
+            let failure = Failure::failed(listed("timeout: objects are not ready", &lines));
+            return Waited { ready, failure: Some(failure) };
         }
-        waiting.pause(&mut pause).await?;
+        if let Err(failure) = waiting.pause(&mut pause).await {
+            return Waited { ready, failure: Some(failure) };
+        }
     }
-    Ok(ready)
+    Waited { ready, failure: None }
+}
+
+/// Returns whether a claim gets its volume only with the first pod that uses it. The wait for that
+/// pod includes the volume.
+async fn waits_for_consumer(cluster: &Cluster, object: &ObjectRef, live: &Value) -> bool {
+    let is_pending =
+        live["status"]["phase"] == "Pending" && metadata(live, "deletionTimestamp").is_none();
+    let class = live["spec"]["storageClassName"].as_str().filter(|class| !class.is_empty());
+    let (true, true, Some(class)) =
+        (object.is_kind("", "PersistentVolumeClaim"), is_pending, class)
+    else {
+        return false;
+    };
+    // Without the permission to read classes, the apply waits for the volume.
+    let class = cluster.get(&Kind::storage_class(), None, class).await.ok().flatten();
+    class.is_some_and(|class| class["volumeBindingMode"] == "WaitForFirstConsumer")
 }
 
 /// Object that is being deleted, with its UID.
@@ -119,17 +188,21 @@ pub async fn gone(
 ) -> Outcome<Vec<(ObjectRef, String)>> {
     let mut pause = SHORTEST_PAUSE;
     loop {
-        let live: Vec<Option<(ObjectRef, String)>> = stream::iter(deleted)
-            .map(|(object, kind, uid)| async move {
-                let live = cluster.live(kind, object).await?;
+        let reads = stream::iter(deleted).map(|(object, kind, uid)| async move {
+            match cluster.live_or_error(kind, object).await {
                 // Another object can already have the name.
-                let live = live.filter(|live| metadata(live, "uid") == Some(uid));
-                Ok::<_, Failure>(live.map(|live| (object.clone(), decide::finalizers(&live))))
-            })
-            .buffered(CONCURRENCY)
-            .try_collect()
-            .await?;
-        let left: Vec<(ObjectRef, String)> = live.into_iter().flatten().collect();
+                Ok(live) => {
+                    let live = live.filter(|live| metadata(live, "uid") == Some(uid));
+                    Ok(live.map(|live| (object.clone(), decide::finalizers(&live))))
+                }
+                Err(error) if error.is_transient() => {
+                    Ok(Some((object.clone(), " (the API server does not respond)".to_owned())))
+                }
+                Err(error) => Err(error.during(&format!("read {object}"))),
+            }
+        });
+        let live = waiting.bound(reads.buffered(CONCURRENCY).try_collect::<Vec<_>>());
+        let left: Vec<(ObjectRef, String)> = live.await?.into_iter().flatten().collect();
         if left.is_empty() || waiting.is_over() {
             return Ok(left);
         }

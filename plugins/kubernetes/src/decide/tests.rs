@@ -26,7 +26,18 @@ fn decided(
     adopt: bool,
 ) -> Result<Decision, String> {
     let (manager, is_listed, take_ownership) = (OWN, false, adopt);
-    decide(&Candidate { object: kind, live, dry_run: &dry_run, manager, is_listed, take_ownership })
+    let desired = &json!({});
+    let (object, dry_run, chosen) = (kind, &dry_run, &[]);
+    decide(&Candidate {
+        object,
+        desired,
+        live,
+        dry_run,
+        chosen,
+        manager,
+        is_listed,
+        take_ownership,
+    })
 }
 
 #[test]
@@ -67,9 +78,18 @@ fn object_without_own_fields_is_the_components_if_its_inventory_lists_it() {
     let bare = json!({ "metadata": { "name": "shop", "uid": "u1" } });
     let dry_run = DryRun::Applied(bare.clone());
     let (object, live, dry_run) = (&object("", "Namespace"), Some(&bare), &dry_run);
-    let (manager, take_ownership) = (OWN, false);
+    let (manager, take_ownership, chosen, desired) = (OWN, false, &[], &json!({}));
     let of = |is_listed| {
-        decide(&Candidate { object, live, dry_run, manager, is_listed, take_ownership })
+        decide(&Candidate {
+            object,
+            desired,
+            live,
+            dry_run,
+            chosen,
+            manager,
+            is_listed,
+            take_ownership,
+        })
     };
     assert_eq!(of(true).unwrap().change, Change::None);
     assert!(of(false).is_err());
@@ -107,6 +127,92 @@ fn immutable_fields_replace_an_object_unless_it_is_protected() {
     let mut kept = live(OWN, 1);
     kept["metadata"]["annotations"] = json!({ "helm.sh/resource-policy": "keep" });
     assert!(decided(&object("batch", "Job"), Some(&kept), immutable(), false).is_err());
+}
+
+#[test]
+fn manifest_that_adds_keep_does_not_replace_the_object() {
+    let (object, live) = (&object("batch", "Job"), Some(&live(OWN, 1)));
+    let dry_run = &DryRun::Immutable(vec!["spec.template".into()]);
+    let desired = &json!({ "metadata": { "annotations": { "helm.sh/resource-policy": "keep" } } });
+    let (manager, is_listed, take_ownership, chosen) = (OWN, true, false, &[]);
+    let decided = decide(&Candidate {
+        object,
+        desired,
+        live,
+        dry_run,
+        chosen,
+        manager,
+        is_listed,
+        take_ownership,
+    });
+    assert!(decided.unwrap_err().contains("keep is never replaced"));
+}
+
+#[test]
+fn fields_of_others_and_chosen_values_are_no_change() {
+    let web = object("apps", "Deployment");
+    let now = live(OWN, 1);
+    let mut stamped = live(OWN, 1);
+    stamped["metadata"]["annotations"] = json!({ "injected-at": "now" });
+    let same = decided(&web, Some(&now), DryRun::Applied(stamped), false).unwrap();
+    assert_eq!(same.change, Change::None);
+    let (object, live, dry_run) = (&web, Some(&now), &DryRun::Applied(live(OWN, 2)));
+    let (manager, is_listed, take_ownership, desired) = (OWN, false, false, &json!({}));
+    let chosen = &["spec.replicas".to_owned()];
+    let decided = decide(&Candidate {
+        object,
+        desired,
+        live,
+        dry_run,
+        chosen,
+        manager,
+        is_listed,
+        take_ownership,
+    });
+    assert_eq!(decided.unwrap().change, Change::None);
+}
+
+#[test]
+fn failed_job_is_replaced_unless_it_is_kept() {
+    let job = object("batch", "Job");
+    let mut failed = live(OWN, 1);
+    failed["status"] = json!({ "conditions": [{ "type": "Failed", "status": "True" }] });
+    let of = |live: &Value| decided(&job, Some(live), DryRun::Applied(live.clone()), false);
+    assert_eq!(of(&failed), Ok(decision(Change::Replace, vec![FAILED.into()])));
+    failed["metadata"]["annotations"] = json!({ "helm.sh/resource-policy": "keep" });
+    assert_eq!(of(&failed).unwrap().change, Change::None);
+    failed["status"]["conditions"][0]["status"] = json!("False");
+    assert_eq!(of(&failed).unwrap().change, Change::None);
+}
+
+#[test]
+fn effect_stops_at_another_object_and_at_another_owner() {
+    let job = object("batch", "Job");
+    let own = live(OWN, 1);
+    let reason = |change, uid, live: Option<&Value>| reason_to_stop(change, uid, live, OWN, &job);
+    for (change, uid, live) in [
+        (Change::Create, None, None),
+        (Change::Update, Some("u1"), Some(&own)),
+        (Change::Replace, Some("u1"), Some(&own)),
+        (Change::None, Some("u1"), Some(&own)),
+    ] {
+        assert_eq!(reason(change, uid, live), None);
+    }
+    for (change, uid, live, part) in [
+        (Change::Create, None, Some(&own), "was created after the plan"),
+        (Change::Update, Some("u1"), None, "was deleted after the plan"),
+        (Change::Replace, Some("u0"), Some(&own), "created again"),
+    ] {
+        let reason = reason(change, uid, live).unwrap_or_default();
+        assert!(reason.contains(part), "{reason}");
+    }
+    let mut moved = own.clone();
+    moved["metadata"]["annotations"] = json!({ "meta.helm.sh/release-name": "shop" });
+    assert!(reason(Change::Update, Some("u1"), Some(&moved)).unwrap().contains("release shop"));
+    let mut kept = own.clone();
+    kept["metadata"]["annotations"] = json!({ "helm.sh/resource-policy": "keep" });
+    assert!(reason(Change::Replace, Some("u1"), Some(&kept)).unwrap().contains("never replaced"));
+    assert_eq!(reason(Change::Update, Some("u1"), Some(&kept)), None);
 }
 
 #[test]
@@ -150,7 +256,7 @@ fn destroy_keeps_what_the_manifest_keeps_and_what_contains_others() {
     let mut now = live(OWN, 1);
     let (uid, manager, purpose) = (Some("u1"), OWN, Purpose::Destroy);
     let namespace = object("", "Namespace");
-    let content = Some("Secret shop/other");
+    let content = Some("it contains Secret shop/other");
     let live = Some(&now);
     let kept = remove(&Obsolete { object: &namespace, uid, live, manager, purpose, content });
     assert_eq!(kept, Removal::Forget("it contains Secret shop/other".into()));

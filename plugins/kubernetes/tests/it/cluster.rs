@@ -25,7 +25,7 @@ impl Namespace {
         let Some(kubeconfig) = std::env::var_os("STEAD_TEST_KUBECONFIG") else {
             let in_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
             assert!(!in_ci, "CI must have a cluster in STEAD_TEST_KUBECONFIG");
-            eprintln!("skipped: no Kubernetes cluster: set STEAD_TEST_KUBECONFIG");
+            eprintln!("SKIPPED: no Kubernetes cluster: set STEAD_TEST_KUBECONFIG");
             return None;
         };
         let name = format!("test-{}", Ulid::new().to_string().to_lowercase());

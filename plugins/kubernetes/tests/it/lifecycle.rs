@@ -46,7 +46,7 @@ fn component_is_created_changed_and_destroyed() {
     let live = namespace.get("deployment", "web").unwrap();
     assert_eq!(live["status"]["readyReplicas"], 1, "the apply waits for the pod");
     let state = web.state();
-    assert_eq!(state["serial"], 1);
+    assert!(state["serial"].as_u64() >= Some(1), "{state}");
 
     let plan = web.plan().unwrap();
     assert_eq!((changes(&plan), &plan["noop"]), (vec![], &json!(true)));
@@ -61,7 +61,8 @@ fn component_is_created_changed_and_destroyed() {
     web.execute("apply").unwrap();
     assert_eq!(namespace.get("configmap", "settings").unwrap()["data"]["key"], "two");
     let after = web.state();
-    assert_eq!((&after["lineage"], &after["serial"]), (&state["lineage"], &json!(2)));
+    assert_eq!(after["lineage"], state["lineage"]);
+    assert!(after["serial"].as_u64() > state["serial"].as_u64(), "{after}");
 
     let plan = web.destroy();
     assert_eq!((&plan["destroy"], plan["resources"].as_array().unwrap().len()), (&json!(3), 3));
