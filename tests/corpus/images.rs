@@ -22,7 +22,8 @@ impl Images {
     /// Starts the registries, and pushes a small image under each name. Returns none for an app
     /// without images.
     pub(crate) fn of(app: &App, rules: &Rules) -> Outcome<Option<Images>> {
-        let images: BTreeSet<_> = app.components.iter().filter_map(|one| image(&one.settings)).collect();
+        let images: BTreeSet<_> =
+            app.components.iter().filter_map(|one| image(&one.settings)).collect();
         if images.is_empty() {
             return Ok(None);
         }

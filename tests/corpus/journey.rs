@@ -13,6 +13,7 @@ use crate::{
     app::App,
     cluster::TestCluster,
     drift,
+    images::Images,
     report::Progress,
     rules::Rules,
     second_version,
@@ -45,6 +46,7 @@ pub(crate) struct Journey<'p> {
     pub(crate) sources: Sources,
     pub(crate) session: Session,
     pub(crate) cluster: Option<TestCluster>,
+    images: Option<Images>,
 }
 
 /// Lives through the whole journey. The progress names the current step.
@@ -58,12 +60,15 @@ pub(crate) fn travel(place: &Place, rules: &Rules, progress: &Progress) -> Outco
     let git = sources.configuration();
     let path = path(&[helm_directory()]);
     let environment = [("GIT_CONFIG_GLOBAL", git.to_str().unwrap()), ("PATH", path.as_str())];
-    let server = Server::installed(&place.stead, &environment);
+    let images = Images::of(&app, rules)?;
+    let options = images.as_ref().map(Images::server_options).unwrap_or_default();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let server = Server::installed(&place.stead, &options, &environment);
     let hosts = app.remote_hosts();
     let web = (!hosts.is_empty()).then(|| Web::start(&hosts));
     hosts.iter().for_each(|host| rules.note(format!("texts of {host}")));
     let session = Session { server, deadline: progress.deadline(place.timeout), web };
-    let mut journey = Journey { place, rules, app, sources, session, cluster };
+    let mut journey = Journey { place, rules, app, sources, session, cluster, images };
     let traveled = journey.all_steps(progress);
     if traveled.is_err() {
         journey.session.save(&place.logs);
@@ -208,6 +213,9 @@ impl Journey<'_> {
         let mut words = command.split_whitespace();
         if words.any(|word| word == "--plugin-publisher") {
             customer = customer.with(&["--plugin-publisher", words.next().unwrap_or_default()]);
+        }
+        if let Some(images) = &self.images {
+            customer = customer.with(&images.runner_options(name).each_ref().map(String::as_str));
         }
         if let Some(cluster) = &self.cluster {
             self.rules.note("the test cluster for that of the sandbox");

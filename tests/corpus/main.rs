@@ -7,6 +7,7 @@ mod available;
 mod caretaker;
 mod cluster;
 mod drift;
+mod images;
 mod installed;
 mod journey;
 mod manifests;

@@ -100,14 +100,19 @@ impl Session {
             return Ok(run);
         }
         let failed = steps(&run).filter(|step| step["state"] == "failed");
-        let reasons = failed
-            .map(|step| {
-                let name = step["name"].as_str().unwrap_or_default();
-                let reason = step["reason"].as_str().unwrap_or_default();
-                format!("{name}: {}{}", short(reason), self.end_of_log(step))
-            })
-            .collect();
-        Err(Failure(reasons))
+        let reasons = failed.map(|step| {
+            let name = step["name"].as_str().unwrap_or_default();
+            let reason = step["reason"].as_str().unwrap_or_default();
+            format!("{name}: {}{}", short(reason), self.end_of_log(step))
+        });
+        let checks = run["preflight"]["checks"].as_array().into_iter().flatten();
+        let checks = checks.filter(|check| check["status"] == "failed");
+        let reasons: Vec<String> =
+            reasons.chain(checks.map(|check| short(&format!("preflight: {check}")))).collect();
+        match reasons.is_empty() {
+            true => Err(Failure::new(format!("the {} is {}", run["kind"], run["state"]))),
+            false => Err(Failure(reasons)),
+        }
     }
 
     /// Returns the last lines of the log of a step's job.
