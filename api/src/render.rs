@@ -2,6 +2,7 @@
 pub(crate) mod build;
 pub(crate) mod desired;
 pub(crate) mod manifest;
+mod plugin;
 pub(crate) mod resolve;
 pub(crate) mod state;
 pub(crate) mod step;

@@ -37,12 +37,13 @@ pub use self::{
 /// Only kind that this release deploys itself. Every other kind is the name of a plugin.
 pub const TERRAFORM_MODULE: &str = "terraform_module";
 
-/// Kind whose settings the format defines. A plugin deploys it.
+/// Kinds whose settings the format defines. Plugins deploy them.
 pub const KUBERNETES_MANIFEST: &str = "kubernetes_manifest";
+pub const HELM_CHART: &str = "helm_chart";
 
 /// Kinds of the format that require a plugin, and what that plugin handles.
 pub(crate) const PLUGIN_KINDS: [(&str, &str); 9] = [
-    ("helm_chart", "Kubernetes"),
+    (HELM_CHART, "Kubernetes"),
     (KUBERNETES_MANIFEST, "Kubernetes"),
     ("docker_build", "container images"),
     ("container_image", "container images"),

@@ -54,6 +54,8 @@ struct Supervisor {
     certificate: Option<PathBuf>,
     /// Format of the build runner's log lines.
     format: LogFormat,
+    /// Public keys of publishers whose plugins the build runner executes.
+    publishers: Vec<String>,
     stop: CancellationToken,
 }
 
@@ -64,12 +66,15 @@ impl BuildRunner {
         app: App,
         certificate: Option<&Path>,
         format: LogFormat,
+        publishers: Vec<String>,
     ) -> Option<BuildRunner> {
         let program = sibling_program("stead-runner").or_else(|| on_path("stead-runner"))?;
         let (stop, data) = (CancellationToken::new(), app.config.data.join("build-runner"));
         let certificate = certificate.filter(|_| app.config.runner_url.starts_with("https:"));
         let certificate = certificate.map(Path::to_path_buf);
-        let keeper = Supervisor { app, program, data, certificate, format, stop: stop.clone() };
+        let stopped = stop.clone();
+        let keeper =
+            Supervisor { app, program, data, certificate, format, publishers, stop: stopped };
         #[expect(clippy::disallowed_methods, reason = "`BuildRunner::stop` awaits the task")]
         let task = tokio::spawn(keeper.run());
         Some(BuildRunner { stop, task })
@@ -109,6 +114,13 @@ impl Supervisor {
         command.args(["--no-policy", "--mode", "build"]);
         command.args(["--server", &self.app.config.runner_url, "--data"]);
         command.arg(&self.data);
+        for publisher in &self.publishers {
+            command.args(["--plugin-publisher", publisher]);
+        }
+        // Plugins find their tools where the server's user has them.
+        if std::env::var_os("PATH").is_some() {
+            command.args(["--pass-env", "PATH"]);
+        }
         command.env("STEAD_LOG_FORMAT", self.format.as_str());
         if let Some(certificate) = &self.certificate {
             command.arg("--ca-fingerprint").arg(fingerprint(certificate)?);

@@ -35,6 +35,23 @@ pub(crate) struct Up {
     /// Do not start a build runner; builds wait until a build runner enrols
     #[arg(long)]
     no_build_runner: bool,
+    /// Public key of a publisher whose plugins the build runner executes, in addition to the plugins
+    /// that are installed with stead; may be repeated
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "STEAD_PLUGIN_PUBLISHER",
+        value_delimiter = ',',
+        value_parser = publisher
+    )]
+    plugin_publisher: Vec<String>,
+}
+
+fn publisher(text: &str) -> Result<String, String> {
+    match schemas::plugin::artifact::parse_publisher(text) {
+        Some(_) => Ok(text.to_lowercase()),
+        None => Err("it is not the public key of a publisher: 64 hexadecimal digits".to_owned()),
+    }
 }
 
 /// Runs until a stop signal.
@@ -78,7 +95,10 @@ impl Up {
             None
         } else {
             let certificate = self.common.tls_cert.as_deref();
-            BuildRunner::start(server.app.clone(), certificate, self.common.log_format)
+            let installed = server.app.config.plugin_publisher.get().cloned();
+            let publishers = self.plugin_publisher.iter().cloned().chain(installed).collect();
+            let format = self.common.log_format;
+            BuildRunner::start(server.app.clone(), certificate, format, publishers)
         };
         self.common.announce(&server.ready, output)?;
         if output == Output::Table && build_runner.is_none() && !self.no_build_runner {

@@ -52,6 +52,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("stead-plugin-files", &[]),
     ("frozen-plugin-v1", &[]),
     ("stead-plugin-kubernetes", &["proof", "schemas"]),
+    ("stead-plugin-helm", &["proof", "schemas", "stead-plugin-kubernetes"]),
 ];
 
 /// Forbidden direct dependencies of each crate.
@@ -67,6 +68,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("cli", &["cqrs-es", "axum", "sqlx"]),
     ("stead", &["cqrs-es", "axum"]),
     ("stead-plugin-kubernetes", &["sqlx", "axum", "cqrs-es"]),
+    ("stead-plugin-helm", &["sqlx", "axum", "cqrs-es"]),
 ];
 
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {

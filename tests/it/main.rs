@@ -18,6 +18,7 @@ mod faults;
 mod files_plugin;
 mod git_sources;
 #[cfg(feature = "fault-injection")]
+mod helm;
 mod injected_faults;
 mod isolation;
 mod job_logs;

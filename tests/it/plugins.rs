@@ -1,17 +1,34 @@
 //! Tests published plugins: a runner pulls the plugin of a component type from the vendor's server
 //! if the customer trusts its publisher.
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 use serde_json::Value;
+use tempfile::TempDir;
 use tests::{
-    Customer, Runner, Server, finish, notes_files, notes_files_v2, program, succeeded, until,
+    Customer, Runner, Server, finish, notes_files, notes_files_v2, program, stdout_of, succeeded,
+    until,
 };
 
-/// Creates a publisher. Returns its key file and its public key.
-fn publisher(server: &Server) -> (String, String) {
-    let file = server.dir().join("publisher.key").display().to_string();
-    let created = server.cli_json(&["plugins", "keygen", &file]);
-    (file, created["publisher"].as_str().unwrap().to_owned())
+/// Publisher of plugins: the directory of its key, its key file and its public key.
+struct Publisher {
+    _dir: TempDir,
+    file: String,
+    key: String,
+}
+
+fn publisher() -> Publisher {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("publisher.key").display().to_string();
+    let mut keygen = Command::new(program("stead"));
+    let created = stdout_of(keygen.args(["--output", "json", "plugins", "keygen", &file]));
+    let created: Value = serde_json::from_str(&created).unwrap();
+    let key = created["publisher"].as_str().unwrap().to_owned();
+    Publisher { _dir: dir, file, key }
+}
+
+/// Starts a server whose build runner executes the plugins of this publisher.
+fn server(publisher: &Publisher) -> Server {
+    Server::up_with("127.0.0.1:0", &["--plugin-publisher", &publisher.key])
 }
 
 fn push(server: &Server, key: &str, name: &str) -> Value {
@@ -56,12 +73,12 @@ fn append_to_policy(runner: &Runner, line: &str) {
 #[test]
 fn a_runner_learns_a_plugin_whose_publisher_its_customer_trusts() {
     // given a published plugin, an app that uses it, and a runner without the plugin
-    let server = Server::up();
-    let (key_file, key) = publisher(&server);
-    let pushed = push(&server, &key_file, "stead-plugin-files");
+    let publisher = publisher();
+    let (server, key) = (server(&publisher), &publisher.key);
+    let pushed = push(&server, &publisher.file, "stead-plugin-files");
     assert_eq!((&pushed["name"], &pushed["unchanged"]), (&"files".into(), &false.into()));
     assert_eq!(pushed["publisher"], key.as_str());
-    assert_eq!(push(&server, &key_file, "stead-plugin-files")["unchanged"], true);
+    assert_eq!(push(&server, &publisher.file, "stead-plugin-files")["unchanged"], true);
     let shown = server.cli_json(&["plugins", "show", "files"]);
     assert_eq!(shown["versions"][0]["digest"], pushed["digest"], "{shown:#}");
     let enrolment = install(&server);
@@ -73,7 +90,7 @@ fn a_runner_learns_a_plugin_whose_publisher_its_customer_trusts() {
     assert_eq!(run["state"], "failed", "{run:#}");
     assert!(run.to_string().contains(&line.replace('"', "\\\"")), "{run:#}");
     assert!(runner.ledger().is_empty());
-    let journal = tests::stdout_of(&mut runner.local(&["journal", "--output", "json"]));
+    let journal = stdout_of(&mut runner.local(&["journal", "--output", "json"]));
     assert!(journal.contains("plugin_publishers"), "{journal}");
 
     // when the policy lists other plugins, then the runner still refuses
@@ -96,9 +113,9 @@ fn a_runner_learns_a_plugin_whose_publisher_its_customer_trusts() {
 #[test]
 fn damaged_bytes_of_a_plugin_never_run() {
     // given a plugin of protocol version 1, and a runner that trusts its publisher
-    let server = Server::up();
-    let (key_file, key) = publisher(&server);
-    push(&server, &key_file, "frozen-plugin-v1");
+    let publisher = publisher();
+    let (server, key) = (server(&publisher), &publisher.key);
+    push(&server, &publisher.file, "frozen-plugin-v1");
     let enrolment = install(&server);
     let registry = server.data().join("registry/stead.plugins/files/blobs/sha256");
     let executable = largest(&registry);
@@ -107,7 +124,7 @@ fn damaged_bytes_of_a_plugin_never_run() {
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
     fs::write(&executable, &damaged).unwrap();
-    let runner = customer(&server, &["--plugin-publisher", &key])
+    let runner = customer(&server, &["--plugin-publisher", key])
         .start(&server, enrolment["token"].as_str().unwrap());
 
     // when the server sends other bytes, then the runner refuses them
@@ -117,7 +134,7 @@ fn damaged_bytes_of_a_plugin_never_run() {
     assert!(runner.ledger().is_empty());
 
     // when a repeated push repairs the blob, then the plugin runs
-    assert_eq!(push(&server, &key_file, "frozen-plugin-v1")["unchanged"], true);
+    assert_eq!(push(&server, &publisher.file, "frozen-plugin-v1")["unchanged"], true);
     assert_eq!(fs::read(&executable).unwrap(), bytes);
     let run = reprovisioned(&server, "restored");
     assert_eq!(run["state"], "succeeded", "{run:#}");
@@ -125,7 +142,7 @@ fn damaged_bytes_of_a_plugin_never_run() {
 
     // when another executable has the same version, then the server rejects it
     let path = program("stead-plugin-files").display().to_string();
-    let args = ["plugins", "push", "--key", &key_file, &path];
+    let args = ["plugins", "push", "--key", &publisher.file, &path];
     let rejected = server.stead_for_people().args(args).output().unwrap();
     assert_eq!(rejected.status.code(), Some(4), "{rejected:?}");
     assert!(String::from_utf8_lossy(&rejected.stderr).contains("raise the version"));
@@ -168,4 +185,24 @@ fn the_server_publishes_the_plugins_that_are_installed_with_it() {
 fn largest(dir: &Path) -> std::path::PathBuf {
     let files = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     files.max_by_key(|file| fs::metadata(file).unwrap().len()).unwrap()
+}
+
+#[test]
+fn a_build_runs_the_published_plugin_if_its_publisher_is_trusted() {
+    // given a plugin whose publisher the build runner does not trust
+    let (publisher, other) = (publisher(), publisher());
+    let server = server(&other);
+    push(&server, &publisher.file, "stead-plugin-files");
+    let app = notes_files(server.dir());
+    server.cli_json(&["apps", "sync", app.to_str().unwrap()]);
+    let build = || {
+        let builds = server.cli_json(&["builds", "list", "--app", "notes-files"]);
+        let failed = |build: &&Value| build["state"] == "failed";
+        builds.as_array().unwrap().iter().find(failed).cloned()
+    };
+    // when its build job runs, then the build runner refuses the plugin and names the remedy
+    until("the failed build", Duration::from_secs(30), || build().is_some());
+    let build = build().unwrap();
+    let shown = server.cli_json(&["builds", "show", build["id"].as_str().unwrap()]).to_string();
+    assert!(shown.contains("--plugin-publisher"), "{shown}");
 }

@@ -39,6 +39,20 @@ pub fn kubernetes_app_v2(into: &Path) -> PathBuf {
     copy
 }
 
+/// Copies `examples/helm`, whose components belong to the plugin `helm_chart`.
+pub fn helm_app(into: &Path) -> PathBuf {
+    let copy = into.join("helm");
+    stdout_of(Command::new("cp").arg("-R").arg(examples().join("helm")).arg(&copy));
+    copy
+}
+
+/// Writes version 2 of `examples/helm` to a directory.
+pub fn helm_app_v2(into: &Path) -> PathBuf {
+    let copy = into.join("v2").join("helm");
+    stdout_of(Command::new("sh").arg(examples().join("helm/version-2")).arg(&copy));
+    copy
+}
+
 /// Copies `examples/notes-files`, whose components belong to the vendor's plugin `files`.
 pub fn notes_files(into: &Path) -> PathBuf {
     let copy = into.join("notes-files");

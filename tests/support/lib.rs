@@ -39,7 +39,8 @@ pub use cluster::{Cluster, ClusterNamespace};
 pub use customer::Customer;
 pub use database::Postgres;
 pub use example::{
-    edge_api, edge_api_v2, kubernetes_app, kubernetes_app_v2, notes_files, notes_files_v2,
+    edge_api, edge_api_v2, helm_app, helm_app_v2, kubernetes_app, kubernetes_app_v2, notes_files,
+    notes_files_v2,
 };
 pub use git::{GitRepository, GitServer};
 pub use http::{HttpResponse, call};

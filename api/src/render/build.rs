@@ -1,6 +1,7 @@
 //! Renders the manifest of a build job, which packs one directory of the bundle or of a git
 //! repository.
 use domain::{
+    app::Published,
     build::{BuildRequest, BuildSource},
     ids::{BuildId, JobId},
     job::{Origin, Work},
@@ -11,18 +12,22 @@ use schemas::{
 };
 use serde_json::json;
 
-use super::manifest::{self, DEFAULT_DEADLINE_MS};
+use super::{
+    manifest::{self, DEFAULT_DEADLINE_MS},
+    plugin,
+};
 use crate::{problem::Problem, state::App};
 
 /// Version of the interface between the runner and its plugins.
 pub(crate) const PLUGIN_CONTRACT: &str = "1";
 
-/// Renders the job of a build. `commit` is the commit of its git source.
+/// Renders the job of a build. `version` is the config version that requested it, and `commit` the
+/// commit of its git source.
 pub(crate) async fn work(
     app: &App,
     build: BuildId,
     order: &BuildRequest,
-    app_name: &str,
+    (app_name, version): (&str, Option<&Published>),
     job: JobId,
     commit: Option<&str>,
 ) -> Result<Work, Problem> {
@@ -38,17 +43,21 @@ pub(crate) async fn work(
             inputs["git"]["commit"] = json!(commit);
         }
     }
+    // A build runner has no executable that a bundle pins by digest: customers install it on their
+    // runners. Such a build packs the source unchanged, like one without a plugin.
+    let plugin = version.and_then(|version| plugin::published(&version.plugins, &order.kind));
+    let plugin = plugin.unwrap_or_else(|| PluginRef {
+        name: order.kind.clone(),
+        version: PLUGIN_CONTRACT.into(),
+        digest: None,
+        artifact: None,
+    });
     let manifest = Manifest {
         version: 1,
         job,
         kind,
         class: kind.class(),
-        plugin: PluginRef {
-            name: order.kind.clone(),
-            version: PLUGIN_CONTRACT.into(),
-            digest: None,
-            artifact: None,
-        },
+        plugin,
         artifacts: vec![],
         inputs,
         env: Default::default(),

@@ -18,13 +18,12 @@ use domain::{
     run::{Operation, Request, Run, Step, StepPlan, Target},
 };
 use schemas::{
-    manifest::{AcceptedState, ArtifactRef, KnownState, Manifest, PluginArtifact, PluginRef},
-    plugin::artifact,
+    manifest::{AcceptedState, ArtifactRef, KnownState, Manifest, PluginRef},
     runner::JobKind,
 };
 use serde_json::{Value, json};
 
-use super::{build::PLUGIN_CONTRACT, desired, manifest, state};
+use super::{build::PLUGIN_CONTRACT, desired, manifest, plugin, state};
 use crate::{
     configs::{Config, published, resolved_inputs},
     execute::UnitOfWork,
@@ -32,6 +31,7 @@ use crate::{
     state::App,
 };
 
+mod kubernetes;
 mod module;
 
 /// Rendered job, or a message for the vendor.
@@ -233,15 +233,8 @@ impl StepContext {
     }
 
     fn plugin(&self, kind: &str) -> PluginRef {
-        if let Some(published) = self.config.plugins.iter().find(|plugin| plugin.name == kind) {
-            let artifact = PluginArtifact {
-                repository: artifact::repository(kind),
-                digest: published.digest.clone(),
-                size: published.size_bytes,
-                publisher: published.publisher.clone(),
-            };
-            let (name, version) = (kind.into(), published.version.clone());
-            return PluginRef { name, version, digest: None, artifact: Some(artifact) };
+        if let Some(published) = plugin::published(&self.config.plugins, kind) {
+            return published;
         }
         let pinned = self.config.app.plugin(kind);
         PluginRef {

@@ -2,7 +2,11 @@
 //! sources.
 use std::{collections::BTreeMap, sync::Arc};
 
-use app_config::tree::SANDBOX;
+use app_config::{
+    Tree,
+    model::{HelmChart, Module, Spec},
+    tree::{File, SANDBOX},
+};
 use domain::{
     app::{App as AppState, AppCommand, Published, PublishedComponent},
     build::{Build, BuildCommand, BuildRequest, BuildSource, State as BuildState},
@@ -10,6 +14,7 @@ use domain::{
     digest::Digest,
     ids::{AppId, BuildId, ComponentId},
     name::{Name, NameCommand},
+    plugin::PinnedPlugin,
 };
 use futures::FutureExt as _;
 
@@ -24,6 +29,9 @@ use crate::{
     problem::{Code, Problem},
     state::App,
 };
+
+/// File that names a chart in a chart repository.
+const HELM_REPO: &str = "helm-repo.json";
 
 /// Result of a sync or a dry run.
 #[derive(Debug, Clone)]
@@ -209,6 +217,8 @@ async fn publish(
     let (version, before) = (synced.version, plan.state.latest().cloned());
     let mut components = vec![];
     for (name, source) in sources(&config)? {
+        let plugin = config.plugins.iter().find(|plugin| plugin.name == source.kind);
+        let source = (source, plugin);
         let defined =
             define_component(unit, id, &plan.state, before.as_ref(), version, &name, source)
                 .await?;
@@ -234,7 +244,7 @@ struct DefinedComponent {
 }
 
 /// Defines or changes one component of the new version. Requests a build if the component is new,
-/// its source or kind changed, or its last build failed.
+/// its source, kind or plugin changed, or its last build failed.
 async fn define_component(
     unit: &mut UnitOfWork,
     app: AppId,
@@ -242,7 +252,7 @@ async fn define_component(
     before: Option<&Published>,
     config_version: u32,
     name: &str,
-    source: ComponentSource,
+    (source, plugin): (ComponentSource, Option<&PinnedPlugin>),
 ) -> Result<DefinedComponent, Problem> {
     let known = state.components.get(name).copied();
     let ComponentSource { kind, definition, source, .. } = source;
@@ -281,7 +291,8 @@ async fn define_component(
             .as_ref()
             .is_some_and(|order| order.source == source && order.kind == kind);
         let failed = matches!(build_state.state, BuildState::Failed { .. });
-        reused = (same && !failed).then_some(build);
+        let has_same_plugin = before.and_then(|before| before.plugin(&kind)) == plugin;
+        reused = (same && !failed && has_same_plugin).then_some(build);
     }
     let build = match reused {
         Some(build) => build,
@@ -318,7 +329,7 @@ fn sources(config: &Config) -> Result<BTreeMap<String, ComponentSource>, Problem
     let components = config.app.components.iter().map(|c| (c.name.as_str(), &c.module));
     let mut sources = BTreeMap::new();
     for (name, module) in sandbox.chain(components) {
-        let tar = config.tree.source(name).encode().map_err(Problem::internal)?;
+        let tar = source_tree(config, name, module)?.encode().map_err(Problem::internal)?;
         let digest = event_log::blob::digest(&tar).map_err(Problem::internal)?;
         let definition = module.digest.clone().unwrap_or_else(|| digest.clone());
         let (source, tar) = match &module.git {
@@ -329,4 +340,16 @@ fn sources(config: &Config) -> Result<BTreeMap<String, ComponentSource>, Problem
         sources.insert(name.to_string(), ComponentSource { kind, definition, source, tar });
     }
     Ok(sources)
+}
+
+/// Source of a component in the bundle. The source of a chart in a chart repository is a file that
+/// names the chart. So another version of the chart is another source.
+fn source_tree(config: &Config, name: &str, module: &Module) -> Result<Tree, Problem> {
+    let Spec::HelmChart(HelmChart { helm_repo: Some(repo), .. }) = &module.spec else {
+        return Ok(config.tree.source(name));
+    };
+    let bytes = serde_json::to_vec(repo).map_err(Problem::internal)?;
+    let mut tree = Tree::default();
+    tree.insert(HELM_REPO, File { bytes, executable: false }).map_err(Problem::internal)?;
+    Ok(tree)
 }

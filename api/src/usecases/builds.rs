@@ -1,6 +1,6 @@
 //! Builds: queue their jobs and complete them with the results.
 use domain::{
-    app::{App as AppState, PublishedComponent, Resolution},
+    app::{App as AppState, Published, PublishedComponent, Resolution},
     artifact::Artifact,
     build::{Build, BuildCommand, BuildFailure, BuildRequest, BuildSource, State as BuildState},
     ids::{BuildId, JobId},
@@ -89,14 +89,16 @@ async fn queue_job(app: &App, unit: &mut UnitOfWork, build: BuildId) -> Result<(
     }
     let name = of.name.clone().unwrap_or_default();
     let job = JobId(ids::new_ulid());
-    let work = render::build::work(app, build, order, &name, job, commit.as_deref()).await?;
+    let version = of.versions.get(&order.config_version);
+    let work = render::build::work(app, build, order, (&name, version), job, commit.as_deref());
+    let work = work.await?;
     unit.create::<Job>(job, JobCommand::Queue(work)).await?;
     unit.handle::<Build>(build, BuildCommand::QueueJob { job, commit }).await?;
     Ok(())
 }
 
 /// Returns an earlier successful build of the component from the same commit and directory, with
-/// the same type.
+/// the same type and plugin.
 async fn same_build(
     unit: &mut UnitOfWork,
     of: &AppState,
@@ -104,9 +106,11 @@ async fn same_build(
     commit: &str,
 ) -> Result<Option<(BuildId, Artifact)>, Problem> {
     let BuildSource::Git(git) = &order.source else { return Ok(None) };
+    let pinned = |version: &Published| version.plugin(&order.kind).cloned();
+    let plugin = of.versions.get(&order.config_version).and_then(pinned);
     let earlier = of.versions.range(..order.config_version).rev().take(MAX_EARLIER);
     let mut builds: Vec<BuildId> = vec![];
-    for (_, version) in earlier {
+    for (_, version) in earlier.filter(|(_, version)| pinned(version) == plugin) {
         let part = version.components.iter().find(|part| part.component == order.component);
         let is_same = |part: &&PublishedComponent| {
             part.git

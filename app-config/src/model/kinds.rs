@@ -32,7 +32,10 @@ pub struct HelmChart {
     /// Values files. A later file overrides earlier ones.
     pub values_files: Vec<Text>,
     pub storage_driver: Option<Text>,
+    /// True if a deploy may adopt existing objects and an existing release.
     pub take_ownership: bool,
+    /// Fields of objects, by the name of the output.
+    pub outputs: BTreeMap<String, OutputField>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]

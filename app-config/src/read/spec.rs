@@ -5,23 +5,23 @@ use super::{names::Kind, section::Section};
 use crate::{
     diagnostic::Severity,
     model::{
-        DockerBuild, Ecr, HelmChart, HelmRepo, Image, Job, KUBERNETES_MANIFEST, KubernetesManifest,
-        Kustomize, MAX_RETRIES, OperationRole, Options, OutputField, Pulumi, Spec,
-        TERRAFORM_MODULE,
+        DockerBuild, Ecr, HELM_CHART, HelmChart, HelmRepo, Image, Job, KUBERNETES_MANIFEST,
+        KubernetesManifest, Kustomize, MAX_RETRIES, OperationRole, Options, OutputField, Pulumi,
+        Spec, TERRAFORM_MODULE,
     },
 };
 
 /// Reads the settings of a kind. An unknown kind belongs to a plugin.
 pub fn read(section: &Section<'_>, kind: &str) -> Spec {
-    // Every plugin of this kind gets the settings that the format defines.
-    if kind != KUBERNETES_MANIFEST
+    // Every plugin of these kinds gets the settings that the format defines.
+    if ![KUBERNETES_MANIFEST, HELM_CHART].contains(&kind)
         && section.reader.plugins.iter().any(|plugin| plugin.name == kind)
     {
         return plugin(section);
     }
     match kind {
         TERRAFORM_MODULE => Spec::TerraformModule,
-        "helm_chart" => Spec::HelmChart(helm_chart(section)),
+        HELM_CHART => Spec::HelmChart(helm_chart(section)),
         KUBERNETES_MANIFEST => Spec::KubernetesManifest(kubernetes_manifest(section)),
         "container_image" | "external_image" => Spec::Image(image(section)),
         "docker_build" => Spec::DockerBuild(DockerBuild {
@@ -61,6 +61,12 @@ fn helm_chart(section: &Section<'_>) -> HelmChart {
         inner.finish();
         repo
     });
+    let has_source =
+        ["public_repo", "connected_repo"].iter().any(|key| section.entry(key).is_some());
+    if has_source && helm_repo.is_some() {
+        let message = "the chart has two sources: `helm_repo` and a repository".to_string();
+        section.error("helm_repo", "two_sources", message, "keep one of them");
+    }
     let mut values_files = Vec::new();
     for file in section.sections("values_file") {
         values_files.extend(file.content("contents"));
@@ -75,6 +81,7 @@ fn helm_chart(section: &Section<'_>) -> HelmChart {
         values_files,
         storage_driver: section.text("storage_driver"),
         take_ownership: section.flag("take_ownership").unwrap_or_default(),
+        outputs: outputs(section),
     }
 }
 

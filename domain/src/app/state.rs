@@ -66,6 +66,13 @@ pub struct Published {
     pub plugins: Vec<PinnedPlugin>,
 }
 
+impl Published {
+    /// Returns the published plugin of a component type, if the version uses one.
+    pub fn plugin(&self, kind: &str) -> Option<&PinnedPlugin> {
+        self.plugins.iter().find(|plugin| plugin.name == kind)
+    }
+}
+
 /// Component in one config version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -38,6 +38,8 @@ pub const CONCURRENCY: usize = 8;
 pub struct Cluster {
     pub client: Client,
     pub manager: String,
+    /// A dry run ignores conflicts. A change never does.
+    pub forces_dry_runs: bool,
     /// Cancels the back-off between two attempts.
     stop: CancellationToken,
 }
@@ -141,7 +143,7 @@ pub type Response = Result<Value, RequestError>;
 
 impl Cluster {
     /// Creates a client from the job's kubeconfig. Sends no request.
-    pub async fn connect(component: &Component) -> Outcome<Self> {
+    pub async fn connect<S>(component: &Component<S>) -> Outcome<Self> {
         let mut config = kubeconfig::connection(kubeconfig::load()?).await?;
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         config.read_timeout = Some(WRITE_TIMEOUT);
@@ -149,7 +151,14 @@ impl Cluster {
         config.default_retry = false;
         let client = Client::try_from(config)
             .map_err(|e| Failure::refused(format!("cannot use the kubeconfig: {}", chain(&e))))?;
-        Ok(Cluster { client, manager: component.manager(), stop: CancellationToken::new() })
+        let (manager, stop) = (component.manager(), CancellationToken::new());
+        Ok(Cluster { client, manager, forces_dry_runs: false, stop })
+    }
+
+    /// Returns the cluster with another field manager, for dry runs only.
+    pub fn for_dry_runs(&self, manager: &str, forces: bool) -> Self {
+        let (client, stop) = (self.client.clone(), self.stop.clone());
+        Cluster { client, manager: manager.to_owned(), forces_dry_runs: forces, stop }
     }
 
     /// Stops retries at a cancel.
@@ -220,6 +229,7 @@ impl Cluster {
     ) -> Response {
         let mut parameters = PatchParams::apply(&self.manager);
         parameters.dry_run = dry_run;
+        parameters.force = dry_run && self.forces_dry_runs;
         let request = Request::new(kind.path(reference.namespace.as_deref()));
         self.send(request.patch(&reference.name, &parameters, &Patch::Apply(object))).await
     }
@@ -281,7 +291,7 @@ impl Cluster {
 
     /// Sends a request. Repeats it after an error that can pass, if a repetition has no other
     /// effect: reads, dry runs, applies, and deletions of one UID.
-    async fn send(
+    pub async fn send(
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Response {

@@ -30,6 +30,16 @@ pub enum DryRun {
     Unknown,
 }
 
+impl DryRun {
+    /// Returns the object after the apply, if the server could determine it.
+    pub fn after(self) -> Option<Value> {
+        match self {
+            DryRun::Applied(after) => Some(after),
+            DryRun::Conflict(_) | DryRun::Immutable(_) | DryRun::Unknown => None,
+        }
+    }
+}
+
 /// Planned change of a desired object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -93,7 +93,7 @@ fn differs(live: Option<&Value>, after: &Value) -> bool {
 }
 
 /// Reads an object, then applies it in a dry run.
-async fn dry_run(cluster: &Cluster, subject: &Subject<'_>) -> Outcome<(Option<Value>, DryRun)> {
+pub async fn dry_run(cluster: &Cluster, subject: &Subject<'_>) -> Outcome<(Option<Value>, DryRun)> {
     let Subject { kind, reference, object, .. } = *subject;
     let live = cluster.live(kind, reference).await?;
     let dry_run = match cluster.apply(kind, reference, object, true).await {
@@ -131,7 +131,7 @@ fn explain(subject: &Subject<'_>, exists: bool, error: RequestError) -> Outcome<
 }
 
 /// Returns the paths whose values the server chooses: those that differ between two dry runs.
-fn chosen(first: &Value, second: &Value) -> Vec<String> {
+pub fn chosen(first: &Value, second: &Value) -> Vec<String> {
     let (first, second) = (fields::normalize(first), fields::normalize(second));
     fields::differences(&first, &second).into_iter().collect()
 }

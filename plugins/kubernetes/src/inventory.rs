@@ -19,7 +19,8 @@ use crate::{
 /// Namespace of all inventories.
 pub const NAMESPACE: &str = "stead";
 const SECRET_TYPE: &str = "stead.dev/inventory";
-const KEY: &str = "inventory.json";
+/// Key of its content in the Secret.
+pub const KEY: &str = "inventory.json";
 /// Maximum number of attempts to write an inventory after errors that can pass.
 const WRITE_ATTEMPTS: u32 = 5;
 
@@ -40,6 +41,9 @@ struct Content {
     lineage: Option<String>,
     serial: u64,
     objects: Vec<Entry>,
+    /// Further state of a plugin.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    details: Value,
 }
 
 /// Object of the inventory.
@@ -82,7 +86,7 @@ fn is_zero(wave: &i32) -> bool {
 
 impl Inventory {
     /// Reads the inventory. A component without one has an empty inventory without a lineage.
-    pub async fn load(cluster: &Cluster, component: &Component) -> Outcome<Self> {
+    pub async fn load<S>(cluster: &Cluster, component: &Component<S>) -> Outcome<Self> {
         let name = secret_name(&component.install, &component.name);
         let secret = cluster.get(&Kind::secret(), Some(NAMESPACE), &name).await?;
         let Some(secret) = secret else {
@@ -111,6 +115,16 @@ impl Inventory {
 
     pub fn mark(&self) -> StateMark {
         StateMark { lineage: self.content.lineage.clone(), serial: self.content.serial }
+    }
+
+    /// Returns the further state of a plugin.
+    pub fn details(&self) -> &Value {
+        &self.content.details
+    }
+
+    /// Replaces the further state of a plugin. [`Inventory::save`] makes it durable.
+    pub fn set_details(&mut self, details: Value) {
+        self.content.details = details;
     }
 
     pub fn entries(&self) -> &[Entry] {

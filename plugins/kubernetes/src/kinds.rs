@@ -36,6 +36,10 @@ impl Kind {
         Kind::core("Secret", "secrets", true)
     }
 
+    pub fn config_map() -> Self {
+        Kind::core("ConfigMap", "configmaps", true)
+    }
+
     pub fn service() -> Self {
         Kind::core("Service", "services", true)
     }

@@ -49,7 +49,7 @@ pub fn file_name(settings: &Settings) -> &str {
 pub fn parse(text: &str, file: &str) -> Outcome<Vec<Desired>> {
     let (mut desired, mut errors) = (vec![], vec![]);
     for document in documents(text) {
-        match parse_document(&document, file) {
+        match parse_document(&document, file, Booleans::Strict) {
             Ok(objects) => desired.extend(objects),
             Err(error) => errors.push(error),
         }
@@ -83,13 +83,22 @@ pub fn check_unique<'o>(objects: impl Iterator<Item = (&'o ObjectRef, &'o str)>)
 }
 
 /// One YAML document, with the number of lines before it.
-struct Document<'t> {
-    text: &'t str,
+pub struct Document<'t> {
+    pub text: &'t str,
     lines_before: usize,
 }
 
+/// Rules by which plain scalars become booleans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Booleans {
+    /// `true` and `false`, as in YAML 1.2.
+    Strict,
+    /// Also `yes`, `no`, `on` and `off`, as Helm reads them.
+    Legacy,
+}
+
 /// Splits a text at its document markers. A marker is never part of a value: values are indented.
-fn documents(text: &str) -> Vec<Document<'_>> {
+pub fn documents(text: &str) -> Vec<Document<'_>> {
     let (mut found, mut start, mut lines_before) = (vec![], 0, 0);
     let mut offset = 0;
     for (number, line) in text.split_inclusive('\n').enumerate() {
@@ -104,7 +113,15 @@ fn documents(text: &str) -> Vec<Document<'_>> {
     found
 }
 
-fn parse_document(document: &Document<'_>, file: &str) -> Result<Vec<Desired>, String> {
+/// Parses one document. Empty documents and comments have no objects.
+///
+/// # Errors
+/// Names the line of an invalid document.
+pub fn parse_document(
+    document: &Document<'_>,
+    file: &str,
+    booleans: Booleans,
+) -> Result<Vec<Desired>, String> {
     let blank = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with('#');
     let comments = document.text.lines().take_while(blank).count();
     if comments == document.text.lines().count() {
@@ -114,6 +131,7 @@ fn parse_document(document: &Document<'_>, file: &str) -> Result<Vec<Desired>, S
     // Go's parser reads 0644 as an octal number, and manifests rely on that for file modes.
     let mut options = serde_saphyr::Options::default();
     options.legacy_octal_numbers = true;
+    options.strict_booleans = booleans == Booleans::Strict;
     options.with_snippet = false;
     let parsed: Value =
         serde_saphyr::from_str_with_options(document.text, options).map_err(|e| {

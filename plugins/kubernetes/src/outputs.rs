@@ -1,5 +1,7 @@
 //! Outputs: fields of live objects that the component names.
 
+use std::collections::BTreeMap;
+
 use futures::{StreamExt, TryStreamExt, stream};
 use schemas::plugin::{Operation, OutputValues};
 use serde_json::Value;
@@ -14,8 +16,10 @@ use crate::{
 };
 
 /// Reads the outputs. Fields of Secrets are withheld.
-pub async fn read(component: &Component) -> Outcome<OutputValues> {
-    let outputs = &component.settings.outputs;
+pub async fn read<S>(
+    component: &Component<S>,
+    outputs: &BTreeMap<String, OutputField>,
+) -> Outcome<OutputValues> {
     if outputs.is_empty() || component.operation == Operation::Destroy {
         return Ok(OutputValues::default());
     }

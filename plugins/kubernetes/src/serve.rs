@@ -2,7 +2,7 @@
 
 use std::{io, time::Duration};
 
-use schemas::plugin::{Call, CallContext, CheckStatus, Described, Operation, Request};
+use schemas::plugin::{Call, CallContext, Described, ErrorCode, Request};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -11,26 +11,29 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    apply,
-    cluster::Cluster,
     failure::{Failure, Outcome},
-    inventory::Inventory,
-    kubeconfig, manifest, outputs, plan, report,
-    settings::Component,
+    report,
 };
 
 /// Protocol versions that the plugin supports.
 const PROTOCOLS: [u32; 2] = [1, 2];
 /// Timeout of an open call after the end of standard input.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(4);
-/// Component type.
-const NAME: &str = "kubernetes_manifest";
+
+/// Runs a plugin: responds to calls until standard input ends.
+pub fn run(respond: impl AsyncFn(&Call, &CancellationToken) -> Outcome<Value>) -> io::Result<()> {
+    // The HTTP client uses this crypto provider.
+    let _already_installed = rustls::crypto::ring::default_provider().install_default();
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(serve(respond))
+}
 
 /// Responds to calls until standard input ends.
 ///
 /// A cancel and the end of standard input stop the open call. After the end of standard input, no
 /// effect may start, because no runner reads its result.
-pub async fn serve() -> io::Result<()> {
+async fn serve(
+    respond: impl AsyncFn(&Call, &CancellationToken) -> Outcome<Value>,
+) -> io::Result<()> {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     // From version 2, a runner reads long values from files.
     let mut reads_files = false;
@@ -95,41 +98,8 @@ fn parse(line: &str) -> Outcome<Request> {
     serde_json::from_str(line).map_err(|e| Failure::refused(format!("invalid call: {e}")))
 }
 
-async fn respond(call: &Call, stop: &CancellationToken) -> Outcome<Value> {
-    match call {
-        Call::Describe { protocol, protocols } => describe(*protocol, protocols),
-        Call::Health(context) => health(context),
-        Call::Preflight(context) => preflight(context).await,
-        // The runner packs the source unchanged. A build has no settings.
-        Call::Build(_) => Ok(json!({})),
-        Call::State(context) => {
-            let component = Component::read(context)?;
-            let cluster = Cluster::connect(&component).await?;
-            Ok(json!(Inventory::load(&cluster, &component).await?.mark()))
-        }
-        Call::Plan { context, plan_file } => {
-            let component = Component::read(context)?;
-            let changes = tokio::select! {
-                changes = plan::make(&component, plan_file) => changes?,
-                () = stop.cancelled() => return Err(Failure::cancelled()),
-            };
-            Ok(json!(changes))
-        }
-        Call::Apply { context, plan_file, state } | Call::Destroy { context, plan_file, state } => {
-            let component = Component::read(context)?;
-            apply::run(&component, plan_file, state, stop).await?;
-            Ok(json!({}))
-        }
-        Call::Outputs(context) => Ok(json!(outputs::read(&Component::read(context)?).await?)),
-        Call::Cancel { .. } => Ok(json!({})),
-        Call::Unknown => Err(Failure {
-            code: schemas::plugin::ErrorCode::Unsupported,
-            message: "the plugin does not implement this call".into(),
-        }),
-    }
-}
-
-fn describe(protocol: u32, protocols: &[u32]) -> Outcome<Value> {
+/// Describes a plugin of this name and version, in the highest common version of the contract.
+pub fn describe((name, version): (&str, &str), protocol: u32, protocols: &[u32]) -> Outcome<Value> {
     let common = schemas::plugin::highest_common(protocol, protocols, &PROTOCOLS);
     let protocol = common.ok_or_else(|| {
         Failure::refused(format!(
@@ -137,39 +107,13 @@ fn describe(protocol: u32, protocols: &[u32]) -> Outcome<Value> {
              a matching version of the plugin"
         ))
     })?;
-    let (name, version) = (NAME.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    let (name, version) = (name.to_owned(), version.to_owned());
     let kinds = ["build", "plan", "apply"].map(str::to_owned).to_vec();
     Ok(json!(Described { protocol, name, version, kinds }))
 }
 
-/// Checks settings, manifest and kubeconfig without a connection.
-fn health(context: &CallContext) -> Outcome<Value> {
-    let is_build = context.inputs.as_ref().is_some_and(|inputs| inputs.get("settings").is_none());
-    if is_build && context.inputs_file.is_none() {
-        return Ok(json!({}));
-    }
-    let component = Component::read(context)?;
-    match component.operation {
-        Operation::Apply => manifest::check(&component.settings)?,
-        // A destroy reads the inventory. An invalid manifest must not prevent it.
-        Operation::Destroy => {}
-    }
-    kubeconfig::load()?;
-    Ok(json!({}))
-}
-
-/// Checks that the cluster responds and that the credentials can read the inventory.
-async fn preflight(context: &CallContext) -> Outcome<Value> {
-    let checked = async {
-        let component = Component::read(context)?;
-        let cluster = Cluster::connect(&component).await?;
-        cluster.identity().await?;
-        Inventory::load(&cluster, &component).await.map(drop)
-    };
-    let (status, message) = match checked.await {
-        Ok(()) => (CheckStatus::Ok, String::new()),
-        Err(failure) => (CheckStatus::Failed, failure.message),
-    };
-    let check = schemas::plugin::PreflightCheck { check: "cluster".into(), status, message };
-    Ok(json!(schemas::plugin::Preflight { checks: vec![check] }))
+/// Error of a call that the plugin does not implement.
+pub fn unsupported() -> Failure {
+    let message = "the plugin does not implement this call".into();
+    Failure { code: ErrorCode::Unsupported, message }
 }

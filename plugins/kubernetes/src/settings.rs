@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use schemas::plugin::{CallContext, Operation};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::failure::{Failure, IoContext, Outcome};
 
@@ -14,21 +14,20 @@ const MAX_MANAGER: usize = 128;
 
 /// Component of an install, with its directories and settings.
 #[derive(Debug)]
-pub struct Component {
+pub struct Component<S = Settings> {
     pub install: String,
     pub name: String,
     pub operation: Operation,
-    pub settings: Settings,
+    pub settings: S,
     pub source_dir: PathBuf,
     pub work_dir: PathBuf,
 }
 
 #[derive(Deserialize)]
-struct Inputs {
+struct Inputs<S> {
     #[serde(default)]
     install: Option<String>,
-    #[serde(default)]
-    settings: Option<Settings>,
+    settings: Option<S>,
 }
 
 /// Keys of the component file. An unknown key is an error.
@@ -71,7 +70,7 @@ pub struct Kustomize {
 }
 
 /// Field of an object that becomes an output.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutputField {
     pub kind: String,
@@ -82,14 +81,14 @@ pub struct OutputField {
     pub field: String,
 }
 
-impl Component {
+impl<S: Default + DeserializeOwned> Component<S> {
     /// Reads the inputs of a call.
     pub fn read(context: &CallContext) -> Outcome<Self> {
         let invalid = |e: &dyn std::fmt::Display| {
             let name = &context.component;
             Failure::refused(format!("invalid settings of the component {name}: {e}"))
         };
-        let inputs: Inputs = match (&context.inputs, &context.inputs_file) {
+        let inputs: Inputs<S> = match (&context.inputs, &context.inputs_file) {
             (_, Some(file)) => {
                 let content = std::fs::read(&file.path).context(|| "read the inputs".into())?;
                 file.parse(&content).map_err(|e| invalid(&e))?
@@ -120,12 +119,16 @@ impl Component {
         }
         Ok(component)
     }
+}
 
+impl<S> Component<S> {
     /// Returns the field manager of the component's objects.
     pub fn manager(&self) -> String {
         format!("stead:{}/{}", self.install, self.name)
     }
+}
 
+impl Component {
     pub fn ready_timeout(&self) -> Duration {
         self.settings.ready_timeout_ms.map_or(READY_TIMEOUT, Duration::from_millis)
     }

@@ -35,7 +35,7 @@ async fn work(manifest: &Manifest, job: &JobContext, sink: &mut dyn Sink) -> Res
         "terraform_module" => drive(&mut Terraform::default(), &mut work, sink).await,
         "action" => drive(&mut ActionPlugin, &mut work, sink).await,
         _ if manifest.kind == JobKind::Resolve => drive(&mut GitPlugin, &mut work, sink).await,
-        // Without a plugin executable, a build packs the source unchanged.
+        // Without a plugin that builds, the artifact is the unchanged source.
         _ if manifest.kind == JobKind::Build
             && manifest.plugin.digest.is_none()
             && manifest.plugin.artifact.is_none() =>
@@ -44,7 +44,11 @@ async fn work(manifest: &Manifest, job: &JobContext, sink: &mut dyn Sink) -> Res
         }
         _ => {
             let mut plugin = External::start(&work, sink).await?;
-            let ended = drive(&mut plugin, &mut work, sink).await;
+            let builds = plugin.describe().kinds.contains(&JobKind::Build);
+            let ended = match manifest.kind == JobKind::Build && !builds {
+                true => drive(&mut SourceBuild, &mut work, sink).await,
+                false => drive(&mut plugin, &mut work, sink).await,
+            };
             plugin.end(sink).await;
             ended
         }

@@ -41,7 +41,7 @@ const INPUTS_LIMIT: usize = MESSAGE_LIMIT - (64 << 10);
 pub(crate) struct External {
     channel: Channel,
     described: Described,
-    /// Parameters of every call about the component.
+    /// Parameters of every call about the component, without its source directory.
     context: CallContext,
 }
 
@@ -80,6 +80,12 @@ impl External {
     /// Closes the plugin's input and waits for its exit.
     pub(crate) async fn end(self, sink: &mut dyn Sink) {
         self.channel.close(sink).await;
+    }
+
+    /// Returns the parameters of a call. The source of the component is known only after the runner
+    /// has fetched it.
+    fn context(&self, work: &Work<'_>) -> CallContext {
+        CallContext { source_dir: work.source.clone(), ..self.context.clone() }
     }
 
     fn tool(&self) -> String {
@@ -126,7 +132,7 @@ impl Plugin for External {
     }
 
     async fn health(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
-        let call = Call::Health(self.context.clone());
+        let call = Call::Health(self.context(work));
         let _nothing: Value = self.channel.call(call, Some(CALL_TIMEOUT), work, sink).await?;
         Ok(())
     }
@@ -135,7 +141,7 @@ impl Plugin for External {
         if self.channel.version() < 2 {
             return Ok(());
         }
-        let call = Call::Preflight(self.context.clone());
+        let call = Call::Preflight(self.context(work));
         let preflight: Option<Preflight> =
             self.channel.call_optional(call, Some(CALL_TIMEOUT), work, sink).await?;
         let checks = preflight.unwrap_or_default().checks;
@@ -154,20 +160,20 @@ impl Plugin for External {
     }
 
     async fn build(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
-        let call = Call::Build(self.context.clone());
+        let call = Call::Build(self.context(work));
         let _nothing: Value = self.channel.call(call, None, work, sink).await?;
         Ok(())
     }
 
     async fn state(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<StateMark, Halt> {
-        let call = Call::State(self.context.clone());
+        let call = Call::State(self.context(work));
         self.channel.call(call, Some(CALL_TIMEOUT), work, sink).await
     }
 
     async fn plan(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<Planned, Halt> {
         sink.phase("plan");
         let file = work.job.work_dir.join("plan");
-        let call = Call::Plan { context: self.context.clone(), plan_file: file.clone() };
+        let call = Call::Plan { context: self.context(work), plan_file: file.clone() };
         let mut changes: Changes = self.channel.call(call, None, work, sink).await?;
         // The summary never contains values.
         changes.details = None;
@@ -205,7 +211,7 @@ impl Plugin for External {
     }
 
     async fn outputs(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<Outputs, Halt> {
-        let call = Call::Outputs(self.context.clone());
+        let call = Call::Outputs(self.context(work));
         let value: OutputValues = self.channel.call(call, Some(CALL_TIMEOUT), work, sink).await?;
         Ok(Outputs { plain: value.outputs, withheld: value.withheld })
     }
@@ -223,7 +229,7 @@ impl External {
             let stale = format!("it was made by {}, but this plugin is {}", plan.tool, self.tool());
             return Err(PluginError::PlanStale(stale).into());
         }
-        let call = call(self.context.clone(), plan.file.clone(), plan.state.clone());
+        let call = call(self.context(work), plan.file.clone(), plan.state.clone());
         let _nothing: Value = self.channel.call(call, None, work, sink).await?;
         Ok(())
     }

@@ -100,6 +100,7 @@ class DryRunApi:
     def __init__(self, cluster=None, hide_releases=True, kube_version="v1.36.0", api_versions=(), assumed=()):
         self.cluster, self.hide_releases, self.kube_version = cluster, hide_releases, kube_version
         self.release, self.crds, self.kinds, self.discoveries = None, [], {}, 0
+        self.assumed = list(assumed)
         for entry in re.split(r"[;\n]", KINDS.strip()):
             self.add_kind(*entry.split())
         for version in api_versions:
@@ -124,8 +125,13 @@ class DryRunApi:
 
     def get(self, path, accept):
         route = path.partition("?")[0]
-        if route.endswith("/secrets") and "owner%3Dhelm" in path and (self.hide_releases or not self.cluster):
-            return 200, {"kind": "SecretList", "apiVersion": "v1", "metadata": {}, "items": []}
+        for plural, kind in ("secrets", "SecretList"), ("configmaps", "ConfigMapList"):
+            if route.endswith("/" + plural) and "owner%3Dhelm" in path and (self.hide_releases or not self.cluster):
+                found = json.loads(self.cluster.get(path, None)[1]) if self.hide_releases == "pending" else {"items": []}
+                items = [item for item in found["items"] if "pending" not in item["metadata"]["labels"]["status"]]
+                return 200, {"kind": kind, "apiVersion": "v1", "metadata": {}, "items": items}
+        if self.cluster and self.assumed and re.fullmatch("/apis(/[^/]+/[^/]+)?", route):
+            return self.extended(route)
         if self.cluster:
             return self.cluster.get(path, accept)
         if not DISCOVERY.fullmatch(route):
@@ -150,8 +156,28 @@ class DryRunApi:
         resources = list(self.kinds[version].values())
         return 200, {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": resources}
 
+    def extended(self, route):
+        """Kinds of the cluster, and those of the definitions that the release would install first."""
+        code, body, _ = self.cluster.get(route, "application/json")
+        found = json.loads(body) if code == 200 else None
+        if route == "/apis":
+            known = {group["name"] for group in found["groups"]}
+            for version in sorted({version for version, _ in self.assumed}):
+                group = version.partition("/")[0]
+                entry = {"groupVersion": version, "version": version.partition("/")[2]}
+                if group not in known:
+                    known.add(group)
+                    found["groups"].append({"name": group, "versions": [entry], "preferredVersion": entry})
+            return 200, found
+        version = route.removeprefix("/apis/")
+        found = found or {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": []}
+        known = {resource["kind"] for resource in found["resources"]}
+        assumed = [kind for of, kind in self.assumed if of == version and kind not in known]
+        found["resources"] += [self.kinds[version][kind.lower() + "s"] for kind in assumed]
+        return 200, found
+
     def write(self, path, body):
-        if b"helm.sh/release.v1" in body:
+        if b"sh.helm.release.v1." in body and b"H4sI" in body:
             packed = re.search(rb"H4sI[A-Za-z0-9+/]+=*", body)  # gzip as base64, within protobuf
             self.release = json.loads(gzip.decompress(base64.b64decode(packed[0])))
             return failure(403, "Forbidden", "rendered")

@@ -78,12 +78,15 @@ class Engine:
         return api.release
 
     def render(self, options, values, **more):
-        """Renders without a cluster. Returns the release, and the definitions of crds/."""
-        assumed = set()
+        """Renders without changes. Returns the release, and the definitions of crds/."""
+        assumed, verb = set(), "install"
+        if more.get("cluster") and getattr(options, "is_upgrade", False):
+            # Helm renders an upgrade of a pending release, too. The engine needs a release for it.
+            verb, more["hide_releases"] = "upgrade", "pending"
         while True:
             api = DryRunApi(assumed=sorted(assumed), **more)
             try:
-                return self.dry_run("install", options, values, api, disable_openapi_validation=True), api.crds
+                return self.dry_run(verb, options, values, api, disable_openapi_validation=True), api.crds
             except Failure as failure:
                 # `helm template` looks up no kinds in a cluster, but this engine does. Retry with the missing kinds.
                 text = str(failure)
@@ -98,12 +101,15 @@ class Engine:
 def stored(options, name=None):
     """Returns the stored releases of a namespace, by name and revision."""
     selector = "owner%3Dhelm" + (f"%2Cname%3D{name}" if name else "")
-    path = f"/api/v1/namespaces/{options.namespace}/secrets?labelSelector={selector}"
+    in_secrets = os.environ.get("HELM_DRIVER", "secret").startswith("secret")
+    kind = "secrets" if in_secrets else "configmaps"
+    path = f"/api/v1/namespaces/{options.namespace}/{kind}?labelSelector={selector}"
     code, body, _ = Cluster(options.kubeconfig).get(path, "application/json")
     answer = json.loads(body)
     if code != 200:
         raise Failure(f"query: failed to query with labels: {answer.get('message')}")
-    releases = [base64.b64decode(base64.b64decode(secret["data"]["release"])) for secret in answer["items"]]
+    releases = [base64.b64decode(item["data"]["release"]) for item in answer["items"]]
+    releases = [base64.b64decode(release) if in_secrets else release for release in releases]
     releases = [json.loads(gzip.decompress(release)) for release in releases]
     return sorted(releases, key=lambda release: (release["name"], release["version"]))
 

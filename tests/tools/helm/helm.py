@@ -43,7 +43,7 @@ COMMANDS = {
     "version": ("", ["--short"]),
     "lint": ("CHART", ["--values", "--strict"]),
     "template": ("RELEASE CHART", ["--namespace", "--values", "--include-crds", "--kube-version", "--api-versions",
-                                   "--no-hooks"]),
+                                   "--no-hooks", "--dry-run", "--is-upgrade"]),
     "install": ("RELEASE CHART", CHANGE),
     "upgrade": ("RELEASE CHART", [*CHANGE, "--install"]),
     "uninstall": ("RELEASE", ["--namespace", *WAIT]),
@@ -109,7 +109,10 @@ def hooks(release):
 
 def template(engine, options):
     versions = [version for text in options.api_versions for version in text.split(",")]
-    release, crds = engine.render(options, values_of(options), kube_version=options.kube_version, api_versions=versions)
+    more = {"kube_version": options.kube_version, "api_versions": versions}
+    if options.dry_run:
+        more["cluster"] = Cluster(options.kubeconfig)
+    release, crds = engine.render(options, values_of(options), **more)
     chart = release["chart"]["metadata"]["name"]
     definitions = "".join(f"---\n# Source: {chart}/crds\n{yaml.safe_dump(crd)}" for crd in crds)
     return ((definitions if options.include_crds else "") + release["manifest"].strip() + "\n"

@@ -1,7 +1,7 @@
 //! Inputs, environment and role of a component or the sandbox.
 use app_config::{
     Origin, Text,
-    model::{KubernetesManifest, Module, RolePurpose, Spec, TERRAFORM_MODULE},
+    model::{Module, RolePurpose, Spec, TERRAFORM_MODULE},
     tree::SANDBOX,
 };
 use domain::run::{Operation, RunKind};
@@ -37,6 +37,9 @@ impl StepContext {
         match (&module.spec, module.own_settings()) {
             (Spec::KubernetesManifest(manifest), _) => {
                 inputs["settings"] = self.kubernetes_manifest(manifest, deadline_ms)?;
+            }
+            (Spec::HelmChart(chart), _) => {
+                inputs["settings"] = self.helm_chart(chart, deadline_ms)?;
             }
             (_, Some(own)) => inputs["settings"] = self.rendered(&own)?,
             (_, None) => {
@@ -104,59 +107,8 @@ impl StepContext {
         rule.map(|rule| &rule.role)
     }
 
-    /// Renders the settings of a `kubernetes_manifest`. The contents of files replace their names.
-    fn kubernetes_manifest(
-        &self,
-        spec: &KubernetesManifest,
-        deadline_ms: u64,
-    ) -> Result<Value, String> {
-        if spec.manifest.is_none() && spec.kustomize.is_none() {
-            return Err("the manifest is a remote file that was not fetched; save it in the app \
-                        directory and refer to it as ./file, or sync with --allow-remote"
-                .to_owned());
-        }
-        let optional = |text: &Option<Text>| text.as_ref().map(|text| self.text(text)).transpose();
-        let mut settings = json!({
-            "take_ownership": spec.take_ownership,
-            // The plugin reports objects that are not ready before the deadline of the job.
-            "ready_timeout_ms": deadline_ms / 10 * 9,
-        });
-        if let Some(namespace) = optional(&spec.namespace)? {
-            settings["namespace"] = json!(namespace);
-        }
-        if let Some(manifest) = &spec.manifest {
-            let Origin { file, key, .. } = &manifest.origin;
-            let separator = if key.is_empty() { "" } else { ", " };
-            settings["manifest"] = json!(self.text(manifest)?);
-            settings["manifest_file"] = json!(format!("{file}{separator}{key}"));
-        }
-        if let Some(kustomize) = &spec.kustomize {
-            let patches = Value::from(kustomize.patches.clone());
-            settings["kustomize"] = json!({
-                "path": kustomize.path,
-                "patches": self.rendered(&patches)?,
-                "enable_helm": kustomize.enable_helm,
-                "files": self.texts(&kustomize.files)?,
-            });
-        }
-        let mut outputs = serde_json::Map::new();
-        for (name, output) in &spec.outputs {
-            let mut field = json!({
-                "kind": output.kind,
-                "name": self.text(&output.name)?,
-                "field": output.field,
-            });
-            if let Some(namespace) = optional(&output.namespace)? {
-                field["namespace"] = json!(namespace);
-            }
-            outputs.insert(name.clone(), field);
-        }
-        settings["outputs"] = Value::Object(outputs);
-        Ok(settings)
-    }
-
     /// Renders every text in a plugin's settings, at any depth.
-    fn rendered(&self, settings: &Value) -> Result<Value, String> {
+    pub(super) fn rendered(&self, settings: &Value) -> Result<Value, String> {
         Ok(match settings {
             Value::String(value) => {
                 let text = Text { value: value.clone(), origin: Origin::default() };

@@ -77,8 +77,12 @@ pub struct HelmChart {
     namespace: Option<String>,
     values: Option<Values>,
     values_file: Option<Vec<ValuesFile>>,
+    /// `secret` or `configmap`. May be a template.
     storage_driver: Option<String>,
+    /// Allows a deploy to adopt existing objects and an existing release.
     take_ownership: Option<Flag>,
+    /// Fields of objects, by the name of the output.
+    outputs: Option<BTreeMap<String, OutputField>>,
 }
 
 #[derive(JsonSchema)]

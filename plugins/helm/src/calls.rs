@@ -1,0 +1,124 @@
+//! Calls of the runner about a component of the type `helm_chart`.
+
+use schemas::plugin::{
+    Call, CallContext, CheckStatus, Operation, OutputValues, Preflight, PreflightCheck,
+};
+use serde_json::{Value, json};
+use stead_plugin_kubernetes::{
+    failure::{Failure, Outcome},
+    inventory::Inventory,
+    kubeconfig, outputs, serve,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    access::Access, apply, current::Details, destroy, plan, release, settings::Component, values,
+    version,
+};
+
+/// Component type.
+const NAME: &str = "helm_chart";
+
+/// Answers a call of the runner.
+pub async fn respond(call: &Call, stop: &CancellationToken) -> Outcome<Value> {
+    match call {
+        Call::Describe { protocol, protocols } => {
+            serve::describe((NAME, env!("CARGO_PKG_VERSION")), *protocol, protocols)
+        }
+        Call::Health(context) => health(context),
+        Call::Preflight(context) => preflight(context).await,
+        Call::Build(_) => Ok(json!({})),
+        Call::State(context) => {
+            let component: Component = Component::read(context)?;
+            let access = Access::open(&component).await?;
+            Ok(json!(Inventory::load(&access.cluster, &component).await?.mark()))
+        }
+        Call::Plan { context, plan_file } => {
+            let component: Component = Component::read(context)?;
+            let planned = async {
+                match component.operation {
+                    Operation::Apply => plan::make(&component, plan_file).await,
+                    Operation::Destroy => destroy::make(&component, plan_file).await,
+                }
+            };
+            let changes = tokio::select! {
+                changes = planned => changes?,
+                () = stop.cancelled() => return Err(Failure::cancelled()),
+            };
+            Ok(json!(changes))
+        }
+        Call::Apply { context, plan_file, state } | Call::Destroy { context, plan_file, state } => {
+            let component: Component = Component::read(context)?;
+            apply::run(&component, plan_file, state, stop).await?;
+            Ok(json!({}))
+        }
+        Call::Outputs(context) => {
+            let component: Component = Component::read(context)?;
+            Ok(json!(read_outputs(&component).await?))
+        }
+        Call::Cancel { .. } => Ok(json!({})),
+        Call::Unknown => Err(serve::unsupported()),
+    }
+}
+
+/// Checks settings, values and kubeconfig without a connection.
+fn health(context: &CallContext) -> Outcome<Value> {
+    let is_build = context.inputs.as_ref().is_some_and(|inputs| inputs.get("settings").is_none());
+    if is_build && context.inputs_file.is_none() {
+        return Ok(json!({}));
+    }
+    let component: Component = Component::read(context)?;
+    component.settings.release()?;
+    match component.operation {
+        Operation::Apply => values::check_all(&component.settings)?,
+        // A destroy reads the inventory. Invalid values must not prevent it.
+        Operation::Destroy => {}
+    }
+    kubeconfig::load()?;
+    Ok(json!({}))
+}
+
+/// Checks Helm, the cluster, and that the credentials can read the inventory and the releases.
+async fn preflight(context: &CallContext) -> Outcome<Value> {
+    let component: Component = Component::read(context)?;
+    let release = component.settings.release()?;
+    let access = Access::open(&component).await?;
+    let tool = async { version::of(&access.helm).await.map(drop) };
+    let connected = async {
+        access.cluster.identity().await?;
+        let inventory = Inventory::load(&access.cluster, &component).await?;
+        let release = Details::of(&inventory).release.unwrap_or(release);
+        release::records(&access.cluster, &release).await.map(drop)
+    };
+    let (tool, connected) = tokio::join!(tool, connected);
+    let check = |name: &str, result: Outcome<()>| {
+        let (status, message) = match result {
+            Ok(()) => (CheckStatus::Ok, String::new()),
+            Err(failure) => (CheckStatus::Failed, failure.message),
+        };
+        PreflightCheck { check: name.into(), status, message }
+    };
+    Ok(json!(Preflight { checks: vec![check("helm", tool), check("cluster", connected)] }))
+}
+
+/// Returns the outputs: the release, and fields of its objects.
+async fn read_outputs(component: &Component) -> Outcome<OutputValues> {
+    match component.operation {
+        Operation::Apply => {}
+        Operation::Destroy => return Ok(OutputValues::default()),
+    }
+    let release = component.settings.release()?;
+    let mut values = outputs::read(component, &component.settings.outputs).await?;
+    let access = Access::open(component).await?;
+    let records = release::records(&access.cluster, &release).await?;
+    let own = [
+        ("release", json!(release.name)),
+        ("namespace", json!(release.namespace)),
+        ("revision", json!(records.last().map_or(0, |record| record.version))),
+    ];
+    for (name, value) in own {
+        // A field that the component names has precedence.
+        values.outputs.entry(name).or_insert(value);
+    }
+    Ok(values)
+}

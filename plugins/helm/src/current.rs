@@ -1,0 +1,153 @@
+//! Present release of a component: its revisions, and what the next operation of Helm is.
+
+use serde::{Deserialize, Serialize};
+use stead_plugin_kubernetes::{
+    cluster::Cluster,
+    failure::{Failure, Outcome},
+    inventory::Inventory,
+};
+
+use crate::{
+    release::{self, Record, Release, Status},
+    render::Verb,
+    settings::ReleaseRef,
+    version::Version,
+};
+
+/// State of the plugin besides the objects, in the inventory.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Details {
+    /// Release of the component, from the first apply on.
+    #[serde(default)]
+    pub release: Option<ReleaseRef>,
+    /// Revision that the last apply made.
+    #[serde(default)]
+    pub revision: u64,
+    /// Name and version of the chart of the last complete apply.
+    #[serde(default)]
+    pub chart: String,
+}
+
+impl Details {
+    pub fn of(inventory: &Inventory) -> Self {
+        Details::deserialize(inventory.details()).unwrap_or_default()
+    }
+}
+
+/// Present release.
+#[derive(Debug, Default)]
+pub struct Current {
+    /// Newest revision.
+    pub last: Option<Record>,
+    /// Newest complete revision, with its objects.
+    pub release: Option<Release>,
+    /// Revisions of interrupted operations, which the next apply removes.
+    pub dropped: Vec<Record>,
+}
+
+impl Current {
+    pub async fn load(cluster: &Cluster, wanted: &ReleaseRef, details: &Details) -> Outcome<Self> {
+        let records = release::records(cluster, wanted).await?;
+        let dropped = dropped(&records, wanted, details)?;
+        let remaining = records.iter().filter(|record| !dropped.contains(record));
+        let release = match remaining.last() {
+            Some(record) => Some(release::stored(cluster, wanted, record.version).await?),
+            None => None,
+        };
+        Ok(Current { last: records.last().copied(), release, dropped })
+    }
+
+    /// Operation that makes the release as desired. A release that was never complete is installed
+    /// again, so that its install hooks run.
+    pub fn verb(&self) -> Verb {
+        match self.release {
+            Some(_) => Verb::Upgrade,
+            None => Verb::Install,
+        }
+    }
+
+    /// Returns whether the next operation uses server-side apply: from Helm 4 on, unless Helm 3 made
+    /// the release.
+    pub fn is_server_side(&self, version: Version) -> bool {
+        version.has_server_side_apply() && self.release.as_ref().is_none_or(Release::is_server_side)
+    }
+
+    /// Revision that the next operation makes.
+    pub fn next_revision(&self) -> u64 {
+        self.release.as_ref().map_or(0, |release| release.version) + 1
+    }
+
+    /// Returns why the release needs an operation although its objects are as desired.
+    pub fn defect(&self) -> Option<String> {
+        let last = self.last?;
+        match last.status {
+            Status::Deployed => None,
+            Status::Superseded
+            | Status::Failed
+            | Status::PendingInstall
+            | Status::PendingUpgrade
+            | Status::PendingRollback
+            | Status::Uninstalling
+            | Status::Uninstalled
+            | Status::Unknown => {
+                Some(format!("revision {} is {}", last.version, last.status.name()))
+            }
+        }
+    }
+}
+
+/// Returns the revisions that stand in the way of the next operation.
+///
+/// # Errors
+/// Another program runs an operation on the release.
+fn dropped(records: &[Record], wanted: &ReleaseRef, details: &Details) -> Outcome<Vec<Record>> {
+    let Some(last) = records.last() else { return Ok(vec![]) };
+    let is_own = details.release.as_ref() == Some(wanted) && details.revision == last.version;
+    if last.status.is_pending() && !is_own {
+        return Err(Failure::refused(format!(
+            "{wanted} has the status {}: another program runs Helm, or its run was interrupted; \
+             wait for its end, or repair the release with helm rollback",
+            last.status.name()
+        )));
+    }
+    match records.iter().any(|record| record.status.was_deployed()) {
+        // A failed upgrade stays in the history, and the next upgrade follows it.
+        true => Ok(records.iter().filter(|record| record.status.is_pending()).copied().collect()),
+        false => Ok(records.to_vec()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::StorageDriver;
+
+    fn records(statuses: &[Status]) -> Vec<Record> {
+        (1..).zip(statuses).map(|(version, status)| Record { version, status: *status }).collect()
+    }
+
+    fn versions(statuses: &[Status], revision: u64) -> Result<Vec<u64>, String> {
+        let driver = StorageDriver::Secret;
+        let wanted = ReleaseRef { namespace: "shop".into(), name: "web".into(), driver };
+        let release = Some(wanted.clone());
+        let details = Details { release, revision, chart: String::new() };
+        let dropped = dropped(&records(statuses), &wanted, &details);
+        let dropped = dropped.map_err(|failure| failure.message)?;
+        Ok(dropped.into_iter().map(|record| record.version).collect())
+    }
+
+    #[test]
+    fn interrupted_revisions_are_dropped_and_complete_ones_stay() {
+        use Status::{Deployed, Failed, PendingInstall, PendingUpgrade, Superseded, Uninstalling};
+        assert_eq!(versions(&[], 0), Ok(vec![]));
+        assert_eq!(versions(&[Superseded, Deployed], 2), Ok(vec![]));
+        assert_eq!(versions(&[Deployed, Failed], 2), Ok(vec![]));
+        assert_eq!(versions(&[Deployed, PendingUpgrade], 2), Ok(vec![2]));
+        assert_eq!(versions(&[PendingInstall], 1), Ok(vec![1]));
+        assert_eq!(versions(&[Failed, Failed], 2), Ok(vec![1, 2]));
+        assert_eq!(versions(&[Uninstalling], 1), Ok(vec![1]));
+        // The operation of another program.
+        let error = versions(&[Deployed, PendingUpgrade], 1).unwrap_err();
+        assert!(error.contains("pending-upgrade"), "{error}");
+    }
+}

@@ -1,0 +1,40 @@
+//! `stead-plugin-helm_chart`: the plugin of the component type `helm_chart`.
+//!
+//! A component is a release of Helm. The plugin renders its chart once, packs the result as a static
+//! chart, and lets Helm execute exactly that chart.
+//!
+//! | module | content |
+//! |---|---|
+//! | `settings`, `values`, `chart` | inputs, and the static chart |
+//! | `helm`, `version`, `access` | the executable and the cluster |
+//! | `render`, `release`, `current`, `objects` | rendered and stored releases, and their objects |
+//! | `decide`, `owner`, `size` | rules |
+//! | `plan`, `destroy`, `summary`, `plan_file` | plans |
+//! | `apply`, `keep`, `progress`, `removal` | execution of exactly that plan |
+
+mod access;
+mod apply;
+mod calls;
+mod chart;
+mod current;
+mod decide;
+mod destroy;
+mod helm;
+mod keep;
+mod objects;
+mod owner;
+mod plan;
+mod plan_file;
+mod progress;
+mod release;
+mod removal;
+mod render;
+mod settings;
+mod size;
+mod summary;
+mod values;
+mod version;
+
+fn main() -> std::io::Result<()> {
+    stead_plugin_kubernetes::serve::run(calls::respond)
+}

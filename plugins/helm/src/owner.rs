@@ -1,0 +1,113 @@
+//! Owner of a release, and the objects that belong to it.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::Deserialize;
+use serde_json::Value;
+use stead_plugin_kubernetes::{
+    cluster::Cluster,
+    failure::{Failure, Outcome},
+    inventory::{self, Inventory},
+    kinds::{Kind, Kinds},
+    object::ObjectRef,
+};
+
+use crate::{
+    access::Access,
+    current::{Current, Details},
+    objects,
+    settings::{Component, ReleaseRef},
+};
+
+/// Most inventories that are compared.
+const LIMIT: u32 = 500;
+
+/// Refuses another release than that of the last apply: the earlier one would stay without an owner.
+pub fn check_identity(details: &Details, wanted: &ReleaseRef) -> Outcome<()> {
+    match &details.release {
+        Some(earlier) if earlier != wanted => Err(Failure::refused(format!(
+            "the component has {earlier} with the storage driver {}, and its config names {wanted} \
+             with {}; restore chart_name, namespace and storage_driver, or tear down the component \
+             first",
+            earlier.driver.name(),
+            wanted.driver.name()
+        ))),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Refuses a release that exists and that the component did not make.
+pub async fn check_release(
+    component: &Component,
+    access: &Access,
+    release: &ReleaseRef,
+    details: &Details,
+    current: &Current,
+) -> Outcome<()> {
+    if current.last.is_none() || details.release.is_some() {
+        return Ok(());
+    }
+    if let Some(owner) = component_of(&access.cluster, release).await? {
+        return Err(Failure::refused(format!(
+            "{release} belongs to the Stead component {owner}; give one of the two another \
+             chart_name or namespace"
+        )));
+    }
+    match component.settings.take_ownership {
+        true => Ok(()),
+        false => Err(Failure::refused(format!(
+            "{release} exists, and this component did not make it; set take_ownership = true to \
+             adopt it, or choose another chart_name"
+        ))),
+    }
+}
+
+/// Returns the component whose inventory names the release, as `install/component`.
+async fn component_of(cluster: &Cluster, release: &ReleaseRef) -> Outcome<Option<String>> {
+    let path = Kind::secret().path(Some(inventory::NAMESPACE));
+    let list = match cluster.read(&format!("{path}?limit={LIMIT}")).await {
+        Ok(list) => list,
+        Err(error) if error.has_code(403) || error.has_code(404) => return Ok(None),
+        Err(error) => return Err(error.during("list the inventories of Stead")),
+    };
+    let secrets = list["items"].as_array().into_iter().flatten();
+    let mut owners = secrets.filter_map(|secret| {
+        let content = STANDARD.decode(secret["data"][inventory::KEY].as_str()?).ok()?;
+        let content: Value = serde_json::from_slice(&content).ok()?;
+        let details = Details::deserialize(&content["details"]).ok()?;
+        let text = |key: &str| content[key].as_str().unwrap_or_default().to_owned();
+        let is_same = details.release.is_some_and(|own| {
+            (own.namespace, own.name) == (release.namespace.clone(), release.name.clone())
+        });
+        is_same.then(|| format!("{}/{}", text("install"), text("component")))
+    });
+    Ok(owners.next())
+}
+
+/// Returns the objects of the component: those of its inventory, and those of the stored manifest,
+/// which another program may have changed.
+pub async fn previous(
+    cluster: &Cluster,
+    inventory: &Inventory,
+    current: &Current,
+    release: &ReleaseRef,
+) -> Outcome<Vec<ObjectRef>> {
+    let mut all: Vec<ObjectRef> =
+        inventory.entries().iter().map(|entry| entry.reference.clone()).collect();
+    let Some(stored) = &current.release else { return Ok(all) };
+    let desired = objects::parse(&stored.manifest)?;
+    let versions = desired.iter().map(|one| one.reference.api_version.as_str());
+    let kinds = Kinds::load(cluster, versions).await?;
+    for one in desired {
+        let mut reference = one.reference;
+        // Without its kind, the object is gone.
+        let Some(kind) = kinds.get(&reference) else { continue };
+        reference.namespace = match kind.is_namespaced {
+            true => reference.namespace.or_else(|| Some(release.namespace.clone())),
+            false => None,
+        };
+        if !all.iter().any(|known| known.is_same(&reference)) {
+            all.push(reference);
+        }
+    }
+    Ok(all)
+}

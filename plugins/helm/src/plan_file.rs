@@ -1,0 +1,127 @@
+//! Content of a plan file: everything that an apply does, with the static chart that Helm executes.
+//! The runner stores it with mode 0600, and the approval covers its digest.
+
+use std::path::Path;
+
+use schemas::plugin::{Operation, StateMark};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use stead_plugin_kubernetes::{
+    decide::Change,
+    failure::{Failure, IoContext, Outcome},
+    object::ObjectRef,
+    plan_file::PlannedRemoval,
+};
+
+use crate::{chart::StaticChart, release::Record, render::Verb, settings::ReleaseRef};
+
+/// Version of the format.
+const VERSION: u32 = 1;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PlanFile {
+    pub version: u32,
+    /// Component: `stead:<install>/<component>`.
+    pub manager: String,
+    /// Identity of the cluster.
+    pub cluster: String,
+    /// State that the plan was made from.
+    pub state: StateMark,
+    pub operation: Operation,
+    pub release: ReleaseRef,
+    /// Helm uses server-side apply.
+    pub is_server_side: bool,
+    /// Newest revision at the time of the plan.
+    pub last: Option<Record>,
+    /// Change of the release. `None` without one, and for a destroy without a release.
+    pub change: Option<ReleaseChange>,
+    /// Desired objects of the manifest, including unchanged ones.
+    pub objects: Vec<ReleaseObject>,
+    /// Objects that the component gives up.
+    pub removals: Vec<PlannedRemoval>,
+    /// Objects that stay although Helm would delete them.
+    pub kept: Vec<ObjectRef>,
+    /// Objects of `crds/`, which Helm never deletes.
+    pub definitions: Vec<ObjectRef>,
+}
+
+/// Desired object of a release with its planned change.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ReleaseObject {
+    pub reference: ObjectRef,
+    pub change: Change,
+    /// Object as Helm applies it.
+    pub object: Value,
+    /// Normalized object after the apply. Absent if only the apply can determine it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Value>,
+    /// Paths in `expected` that the server chooses at the creation, such as a cluster IP.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chosen: Vec<String>,
+    /// Paths that change at every render.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub random: Vec<String>,
+}
+
+/// Operation of Helm.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ReleaseChange {
+    pub verb: Verb,
+    /// Revision after the operation.
+    pub revision: u64,
+    /// Revisions of interrupted operations, which the apply removes first.
+    pub dropped: Vec<u64>,
+    /// The plan adopts an object or the release.
+    pub adopts: bool,
+    /// Helm creates the namespace of the release.
+    pub creates_namespace: bool,
+    /// Name and version of the chart.
+    pub chart: String,
+    pub content: StaticChart,
+}
+
+impl PlanFile {
+    pub fn new(
+        (manager, cluster, state): (String, String, StateMark),
+        operation: Operation,
+        release: ReleaseRef,
+        last: Option<Record>,
+    ) -> Self {
+        PlanFile {
+            version: VERSION,
+            manager,
+            cluster,
+            state,
+            operation,
+            release,
+            is_server_side: true,
+            last,
+            change: None,
+            objects: vec![],
+            removals: vec![],
+            kept: vec![],
+            definitions: vec![],
+        }
+    }
+
+    pub fn write(&self, path: &Path) -> Outcome<()> {
+        let content = serde_json::to_vec(self)
+            .map_err(std::io::Error::from)
+            .context(|| "serialize the plan".into())?;
+        std::fs::write(path, content).context(|| format!("write {}", path.display()))
+    }
+
+    pub fn read(path: &Path) -> Outcome<Self> {
+        let content = std::fs::read(path).context(|| format!("read {}", path.display()))?;
+        let plan: PlanFile = serde_json::from_slice(&content)
+            .map_err(|_| Failure::stale("the plan file is damaged; make a new plan"))?;
+        match plan.version == VERSION {
+            true => Ok(plan),
+            false => Err(Failure::stale(format!(
+                "the plan file has version {}, and this plugin writes version {VERSION}; make a \
+                 new plan",
+                plan.version
+            ))),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Summary of a plan for its approver: names of objects and fields, no values.
+
+use std::fmt::Display;
+
+use schemas::plugin::{Action, Changes, ResourceChange};
+use stead_plugin_kubernetes::{decide::Change, failure::Outcome, object::ObjectRef, report};
+
+use crate::{
+    current::{Current, Details},
+    objects,
+    plan::Planned,
+    release::{Hook, Release},
+    render::Rendered,
+    settings::ReleaseRef,
+};
+
+/// Most attributes of one object in a summary.
+const MAX_ATTRIBUTES: usize = 50;
+
+/// Adds a change of one object.
+pub fn add(
+    changes: &mut Changes,
+    action: Action,
+    address: &impl Display,
+    mut attributes: Vec<String>,
+) {
+    match action {
+        Action::Create => changes.add += 1,
+        Action::Update | Action::Adopt => changes.change += 1,
+        Action::Delete => changes.destroy += 1,
+        Action::Replace => {
+            changes.add += 1;
+            changes.destroy += 1;
+        }
+        Action::Forget => {}
+    }
+    let more = attributes.len().saturating_sub(MAX_ATTRIBUTES);
+    if more > 0 {
+        attributes.truncate(MAX_ATTRIBUTES);
+        attributes.push(format!("and {more} more"));
+    }
+    changes.resources.push(ResourceChange { address: address.to_string(), action, attributes });
+}
+
+/// Adds the objects that change. The log names fields that change at every render.
+pub fn add_objects(changes: &mut Changes, planned: &[Planned]) {
+    for Planned { object, attributes } in planned {
+        let reference = &object.reference;
+        let action = match object.change {
+            Change::None => {
+                if !attributes.is_empty() {
+                    let fields = attributes.join(", ");
+                    report::log(format!("{reference} is not a change: {fields}"));
+                }
+                continue;
+            }
+            Change::Create => Action::Create,
+            Change::Update => Action::Update,
+            Change::Adopt => Action::Adopt,
+            Change::Replace => Action::Replace,
+        };
+        add(changes, action, reference, attributes.clone());
+    }
+}
+
+/// Adds an object that the component gives up, and logs the reason why it stays.
+pub fn add_removal(
+    changes: &mut Changes,
+    reference: &ObjectRef,
+    is_deleted: bool,
+    stays: Option<&str>,
+) {
+    if is_deleted {
+        add(changes, Action::Delete, reference, vec![]);
+    }
+    if let Some(reason) = stays {
+        report::log(format!("{reference} stays in the cluster: {reason}"));
+        add(changes, Action::Forget, reference, vec![format!("stays: {reason}")]);
+    }
+}
+
+/// Adds a hook that the operation runs.
+pub fn add_hook(
+    changes: &mut Changes,
+    reference: &ObjectRef,
+    event: &str,
+    hook: &Hook,
+    release: &ReleaseRef,
+) {
+    let mut reference = reference.clone();
+    reference.namespace.get_or_insert_with(|| release.namespace.clone());
+    let policies = hook.delete_policies.as_deref().unwrap_or_default();
+    let policies = match policies.is_empty() {
+        true => "before-hook-creation".to_owned(),
+        false => policies.join(", "),
+    };
+    let attributes = vec![
+        format!("hook: {event}"),
+        format!("weight: {}", hook.weight),
+        format!("deleted: {policies}"),
+    ];
+    add(changes, Action::Create, &reference, attributes);
+}
+
+/// Returns why the release itself changes.
+pub fn release_change(
+    current: &Current,
+    rendered: &Rendered,
+    details: &Details,
+    chart: &str,
+) -> Outcome<Vec<String>> {
+    let mut reasons: Vec<String> = current.defect().into_iter().collect();
+    for record in &current.dropped {
+        let status = record.status.name();
+        reasons.push(format!("removes the record of revision {} ({status})", record.version));
+    }
+    let Some(before) = &current.release else { return Ok(reasons) };
+    if details.release.is_none() {
+        reasons.push("adopts the existing release".into());
+    }
+    if !details.chart.is_empty() && details.chart != chart {
+        reasons.push("chart".into());
+    }
+    let is_empty = |value: &serde_json::Value| {
+        value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty)
+    };
+    let (old, new) = (&before.config, &rendered.release.config);
+    // A simulated rendering does not return the values.
+    if old != new && !(is_empty(old) && is_empty(new)) && current.dropped.is_empty() {
+        reasons.push("values".into());
+    }
+    let hooks = (rendered.release.hooks(), rendered.second.hooks());
+    if objects::hooks_differ(before.hooks(), hooks)? {
+        reasons.push("hooks".into());
+    }
+    Ok(reasons)
+}
+
+/// Name and version of the chart, as in `shop-1.0.0`.
+pub fn chart_name(release: &Release) -> String {
+    let metadata = release.chart.as_ref().map(|chart| &chart.metadata);
+    let text = |key: &str| {
+        let value = metadata.and_then(|metadata| metadata.get(key));
+        value.and_then(|value| value.as_str()).unwrap_or_default()
+    };
+    format!("{}-{}", text("name"), text("version"))
+}

@@ -1,0 +1,12 @@
+//! Tests of the executable with the engine of Helm on a real cluster, through the contract of
+//! plugins.
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "a failed test panics")]
+#![allow(clippy::disallowed_methods, reason = "tests create ids themselves")]
+
+#[path = "../../../kubernetes/tests/it/cluster.rs"]
+#[allow(dead_code, reason = "these tests use a part of it")]
+mod cluster;
+mod faults;
+mod lifecycle;
+mod plugin;
+mod torture;

@@ -1,0 +1,86 @@
+//! Calls of the runner about a component of the type `kubernetes_manifest`.
+
+use schemas::plugin::{Call, CallContext, CheckStatus, Operation};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    apply,
+    cluster::Cluster,
+    failure::{Failure, Outcome},
+    inventory::Inventory,
+    kubeconfig, manifest, outputs, plan, serve,
+    settings::Component,
+};
+
+/// Component type.
+const NAME: &str = "kubernetes_manifest";
+
+/// Answers a call of the runner.
+pub async fn respond(call: &Call, stop: &CancellationToken) -> Outcome<Value> {
+    match call {
+        Call::Describe { protocol, protocols } => {
+            serve::describe((NAME, env!("CARGO_PKG_VERSION")), *protocol, protocols)
+        }
+        Call::Health(context) => health(context),
+        Call::Preflight(context) => preflight(context).await,
+        // The runner packs the source unchanged. A build has no settings.
+        Call::Build(_) => Ok(json!({})),
+        Call::State(context) => {
+            let component: Component = Component::read(context)?;
+            let cluster = Cluster::connect(&component).await?;
+            Ok(json!(Inventory::load(&cluster, &component).await?.mark()))
+        }
+        Call::Plan { context, plan_file } => {
+            let component: Component = Component::read(context)?;
+            let changes = tokio::select! {
+                changes = plan::make(&component, plan_file) => changes?,
+                () = stop.cancelled() => return Err(Failure::cancelled()),
+            };
+            Ok(json!(changes))
+        }
+        Call::Apply { context, plan_file, state } | Call::Destroy { context, plan_file, state } => {
+            let component: Component = Component::read(context)?;
+            apply::run(&component, plan_file, state, stop).await?;
+            Ok(json!({}))
+        }
+        Call::Outputs(context) => {
+            let component: Component = Component::read(context)?;
+            Ok(json!(outputs::read(&component, &component.settings.outputs).await?))
+        }
+        Call::Cancel { .. } => Ok(json!({})),
+        Call::Unknown => Err(serve::unsupported()),
+    }
+}
+
+/// Checks settings, manifest and kubeconfig without a connection.
+fn health(context: &CallContext) -> Outcome<Value> {
+    let is_build = context.inputs.as_ref().is_some_and(|inputs| inputs.get("settings").is_none());
+    if is_build && context.inputs_file.is_none() {
+        return Ok(json!({}));
+    }
+    let component: Component = Component::read(context)?;
+    match component.operation {
+        Operation::Apply => manifest::check(&component.settings)?,
+        // A destroy reads the inventory. An invalid manifest must not prevent it.
+        Operation::Destroy => {}
+    }
+    kubeconfig::load()?;
+    Ok(json!({}))
+}
+
+/// Checks that the cluster responds and that the credentials can read the inventory.
+async fn preflight(context: &CallContext) -> Outcome<Value> {
+    let checked = async {
+        let component: Component = Component::read(context)?;
+        let cluster = Cluster::connect(&component).await?;
+        cluster.identity().await?;
+        Inventory::load(&cluster, &component).await.map(drop)
+    };
+    let (status, message) = match checked.await {
+        Ok(()) => (CheckStatus::Ok, String::new()),
+        Err(failure) => (CheckStatus::Failed, failure.message),
+    };
+    let check = schemas::plugin::PreflightCheck { check: "cluster".into(), status, message };
+    Ok(json!(schemas::plugin::Preflight { checks: vec![check] }))
+}
