@@ -11,6 +11,7 @@ use tests::{Customer, Runner, Server, program, stdout_of};
 
 use crate::{
     app::App,
+    chart_repositories,
     cluster::TestCluster,
     drift,
     images::Images,
@@ -59,14 +60,19 @@ pub(crate) fn travel(place: &Place, rules: &Rules, progress: &Progress) -> Outco
     progress.begin("server");
     let git = sources.configuration();
     let path = path(&[helm_directory()]);
-    let environment = [("GIT_CONFIG_GLOBAL", git.to_str().unwrap()), ("PATH", path.as_str())];
+    let files = chart_repositories::files(&app, &place.repos, &place.work, rules);
+    let hosts = app.remote_hosts();
+    hosts.iter().for_each(|host| rules.note(format!("texts of {host}")));
+    let repositories = files.keys().filter_map(|path| path.split('/').next());
+    let hosts = [hosts, repositories.map(str::to_owned).collect()].concat();
+    let web = (!hosts.is_empty()).then(|| Web::start(&hosts, files));
+    let proxy: Vec<_> = web.iter().flat_map(Web::environment).collect();
+    let mut environment = vec![("GIT_CONFIG_GLOBAL", git.to_str().unwrap()), ("PATH", &path)];
+    environment.extend(proxy.iter().map(|(name, value)| (*name, value.as_str())));
     let images = Images::of(&app, rules)?;
     let options = images.as_ref().map(Images::server_options).unwrap_or_default();
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let server = Server::installed(&place.stead, &options, &environment);
-    let hosts = app.remote_hosts();
-    let web = (!hosts.is_empty()).then(|| Web::start(&hosts));
-    hosts.iter().for_each(|host| rules.note(format!("texts of {host}")));
     let session = Session { server, deadline: progress.deadline(place.timeout), web };
     let mut journey = Journey { place, rules, app, sources, session, cluster, images };
     let traveled = journey.all_steps(progress);

@@ -5,6 +5,7 @@
 mod app;
 mod available;
 mod caretaker;
+mod chart_repositories;
 mod cluster;
 mod drift;
 mod images;

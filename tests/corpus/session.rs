@@ -36,7 +36,7 @@ impl Session {
     /// Runs a `stead` command, and returns its JSON output.
     pub(crate) fn stead(&self, args: &[&str]) -> Outcome<Value> {
         let mut command = self.server.stead();
-        self.web.iter().for_each(|web| web.configure(&mut command));
+        command.envs(self.web.iter().flat_map(Web::environment));
         let output = command.args(args).output().unwrap();
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
         if !output.status.success() {
@@ -100,15 +100,16 @@ impl Session {
             return Ok(run);
         }
         let failed = steps(&run).filter(|step| step["state"] == "failed");
-        let reasons = failed.map(|step| {
-            let name = step["name"].as_str().unwrap_or_default();
-            let reason = step["reason"].as_str().unwrap_or_default();
-            format!("{name}: {}{}", short(reason), self.end_of_log(step))
-        });
+        let mut reasons: Vec<String> = failed
+            .map(|step| {
+                let name = step["name"].as_str().unwrap_or_default();
+                let reason = step["reason"].as_str().unwrap_or_default();
+                format!("{name}: {}{}", short(reason), self.end_of_log(step))
+            })
+            .collect();
         let checks = run["preflight"]["checks"].as_array().into_iter().flatten();
-        let checks = checks.filter(|check| check["status"] == "failed");
-        let reasons: Vec<String> =
-            reasons.chain(checks.map(|check| short(&format!("preflight: {check}")))).collect();
+        let failed = checks.filter(|check| check["status"] == "failed");
+        reasons.extend(failed.map(|check| short(&format!("preflight: {check}"))));
         match reasons.is_empty() {
             true => Err(Failure::new(format!("the {} is {}", run["kind"], run["state"]))),
             false => Err(Failure(reasons)),

@@ -36,13 +36,13 @@ pub(crate) fn component(
             terraform(&component.settings, outputs, dir, "module")
         }
         "helm_chart" if !dir.join("Chart.yaml").is_file() => {
-            chart(&component.name, dir);
+            chart(&component.name, "0.1.0", dir);
             Some("stand-in chart".into())
         }
         "helm_chart" => {
             let dependency = missing_dependency(dir)?;
             fs::remove_dir_all(dir).unwrap();
-            chart(&component.name, dir);
+            chart(&component.name, "0.1.0", dir);
             Some(format!("stand-in chart (needs {dependency})"))
         }
         "kubernetes_manifest" => {
@@ -111,11 +111,11 @@ pub(crate) fn script(dir: &Path, command: &str) -> Option<String> {
 }
 
 /// Writes a chart with one object.
-pub(crate) fn chart(name: &str, dir: &Path) {
+pub(crate) fn chart(name: &str, version: &str, dir: &Path) {
     let templates = dir.join("templates");
     fs::create_dir_all(&templates).unwrap();
     let name = name.replace('_', "-");
-    let text = format!("apiVersion: v2\nname: {name}\nversion: 0.1.0\n");
+    let text = format!("apiVersion: v2\nname: {name}\nversion: {version}\n");
     fs::write(dir.join("Chart.yaml"), text).unwrap();
     fs::write(dir.join("values.yaml"), "{}\n").unwrap();
     fs::write(templates.join("values.yaml"), CHART_TEMPLATE).unwrap();

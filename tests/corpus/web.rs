@@ -1,8 +1,8 @@
 //! Web for addresses that an app names: a proxy that answers them itself, with its own certificates.
 use std::{
+    collections::BTreeMap,
     io::{BufReader, Write as _},
     net::{TcpListener, TcpStream},
-    process::Command,
     sync::Arc,
 };
 
@@ -27,46 +27,52 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// Starts the proxy for these hosts.
-    pub(crate) fn start(hosts: &[String]) -> Web {
+    /// Starts the proxy for these hosts. Files have their address without `https://`. Other addresses
+    /// have a stand-in.
+    pub(crate) fn start(hosts: &[String], files: BTreeMap<String, Vec<u8>>) -> Web {
         let certificates = Certificates::for_hosts(hosts);
+        let files = Arc::new(files);
         let config = certificates.server_config();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let config = Arc::clone(&config);
-                std::thread::spawn(move || serve(stream, config));
+                let (config, files) = (Arc::clone(&config), Arc::clone(&files));
+                std::thread::spawn(move || serve(stream, config, &files));
             }
         });
         Web { certificates, port }
     }
 
-    /// Makes a command use the proxy and trust its certificate.
-    pub(crate) fn configure(&self, command: &mut Command) {
+    /// Returns the variables with which a program uses the proxy and trusts its certificate.
+    pub(crate) fn environment(&self) -> [(&'static str, String); 2] {
         let proxy = format!("http://127.0.0.1:{}", self.port);
-        command.env("HTTPS_PROXY", proxy).env("SSL_CERT_FILE", self.certificates.ca());
+        [("HTTPS_PROXY", proxy), ("SSL_CERT_FILE", self.certificates.ca().display().to_string())]
     }
 }
 
 /// Answers one request in a tunnel.
-fn serve(stream: TcpStream, config: Arc<ServerConfig>) -> Option<()> {
+fn serve(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+    files: &BTreeMap<String, Vec<u8>>,
+) -> Option<()> {
     let mut plain = BufReader::new(stream);
-    head(&mut plain)?;
+    let connect = head(&mut plain)?;
+    let host = connect.split_whitespace().nth(1)?.split(':').next()?;
     write!(plain.get_mut(), "HTTP/1.1 200 OK\r\n\r\n").ok()?;
     let connection = ServerConnection::new(config).ok()?;
     let mut stream = BufReader::new(StreamOwned::new(connection, plain.into_inner()));
     let request = head(&mut stream)?;
     let path = request.split_whitespace().nth(1)?;
     let is_manifest = [".yaml", ".yml", ".json"].iter().any(|end| path.ends_with(end));
-    let body = if is_manifest { MANIFEST } else { SCRIPT };
+    let stand_in = if is_manifest { MANIFEST } else { SCRIPT };
+    let body = files.get(&format!("{host}{path}")).map_or(stand_in.as_bytes(), Vec::as_slice);
     let length = body.len();
     let stream = stream.get_mut();
-    write!(
-        stream,
-        "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-    )
-    .ok()?;
+    write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n")
+        .ok()?;
+    stream.write_all(body).ok()?;
     stream.conn.send_close_notify();
     stream.flush().ok()
 }
