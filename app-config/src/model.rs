@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     text::{Origin, Span, Spans, Text},
-    tree::PluginPin,
+    tree::{PluginPin, SANDBOX},
 };
 
 mod actions;
@@ -31,7 +31,7 @@ pub use self::{
         CloudGrants, InstallFile, Metadata, NestedStack, Policy, Role, RolePolicy, RolePurpose,
         Runner, Secret, Stack, SyncTarget,
     },
-    usage::{Branch, Installer, KubernetesContext, OperationRoles},
+    usage::{Branch, Installer, KubernetesContext, OperationRoles, SANDBOX_CONTEXTS},
 };
 
 /// Only kind that this release deploys itself. Every other kind is the name of a plugin.
@@ -102,6 +102,24 @@ impl AppConfig {
 
     pub fn action(&self, name: &str) -> Option<&Action> {
         self.actions.iter().find(|a| a.name == name)
+    }
+
+    /// Name of the component whose outputs describe the cluster of a context, or
+    /// [`SANDBOX`]. `None` if the context is not declared.
+    pub fn cluster_component(&self, context: Option<&str>) -> Option<&str> {
+        let Some(context) = context else { return Some(SANDBOX) };
+        let declared = self.kubernetes_contexts.iter().find(|one| one.name == context);
+        match declared {
+            Some(declared) => Some(&declared.component),
+            None => SANDBOX_CONTEXTS.contains(&context).then_some(SANDBOX),
+        }
+    }
+
+    /// Name of the component that creates the cluster of `component`. `None` for the cluster of the
+    /// sandbox.
+    pub fn cluster_of(&self, component: &Component) -> Option<&str> {
+        let context = component.module.options.kubernetes_context.as_deref();
+        self.cluster_component(context).filter(|name| *name != SANDBOX)
     }
 
     pub fn input(&self, name: &str) -> Option<&Input> {

@@ -235,7 +235,9 @@ pub fn graph(config: &AppConfig) -> Graph {
         };
         let known = |name: &&String| config.component(name).is_some();
         let read = reads.components.keys().filter(known).filter(other);
-        let dependencies = component.dependencies.iter().chain(read).cloned().collect();
+        let mut dependencies: BTreeSet<String> =
+            component.dependencies.iter().chain(read).cloned().collect();
+        dependencies.extend(config.cluster_of(component).map(str::to_owned));
         graph.components.insert(component.name.clone(), Node { dependencies, reads });
     }
     deploy_order::add(&mut graph.components);

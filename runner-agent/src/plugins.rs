@@ -13,6 +13,7 @@
 //! period, then sends SIGKILL.
 
 mod action;
+mod cluster;
 mod contract;
 mod dispatch;
 mod external;
@@ -29,7 +30,10 @@ mod work;
 pub(crate) use git::agent_environment as git_environment;
 pub(crate) use plans::summary as plan_summary;
 
-pub use contract::{Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Sink, Stream};
+pub use cluster::{Allowed as AllowedInKubeconfig, Feature as KubeconfigFeature};
+pub use contract::{
+    Background, Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Sink, Stream,
+};
 
 use schemas::manifest::Manifest;
 

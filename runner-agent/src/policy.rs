@@ -1,19 +1,21 @@
 //! Policy of the customer: limits the jobs of this runner, whatever the server signs.
 //!
 //! ```toml
-//! version = 1 kinds = ["plan", "apply"]                # absent: every kind plugins =
-//! ["terraform_module"]           # names; `*` at the end matches any suffix plugin_publishers =
-//! ["9c41…"]             # keys of trusted publishers, in addition to the recorded keys actions =
-//! ["backup@sha256:4f…", "report-*"]   # with a digest: exactly what `stead-runner approvals`
-//! showed, with all inputs repositories = ["acme/*"]                # where artifacts may come from
-//! roles = ["arn:aws:iam::123456789012:role/stead-*"] env = ["LOG_LEVEL", "TF_VAR_*"]          #
-//! absent: every variable that the vendor may set pass_env = ["AWS_REGION"]                # of the
-//! runner's environment, handed to the child, redacted require_approval = ["apply"]             #
-//! waits for `stead-runner approve` on this host approval_timeout = "30m"                 # absent:
-//! 30m; and never longer than half of the job's duration max_grace = "10m"                        #
-//! absent: 10m; longest time from the stop signal to SIGKILL max_duration = "24h"
-//! # absent: 24h; longest duration of a job veto_command = ["/etc/stead/veto"]       # reads the
-//! manifest; any exit code other than 0 refuses the job
+//! version = 1
+//! kinds = ["plan", "apply"]                # absent: every kind
+//! plugins = ["terraform_module"]           # names; `*` at the end matches any suffix
+//! plugin_publishers = ["9c41…"]             # keys of trusted publishers, in addition to the recorded keys
+//! actions = ["backup@sha256:4f…", "report-*"]   # with a digest: exactly what `stead-runner approvals` showed, with all inputs
+//! repositories = ["acme/*"]                # where artifacts may come from
+//! roles = ["arn:aws:iam::123456789012:role/stead-*"]
+//! env = ["LOG_LEVEL", "TF_VAR_*"]          # absent: every variable that the vendor may set
+//! pass_env = ["AWS_REGION"]                # of the runner's environment, handed to the child, redacted
+//! kubeconfig_allows = ["exec"]             # what a kubeconfig in an output may have: exec, auth-provider, paths; absent: none
+//! require_approval = ["apply"]             # waits for `stead-runner approve` on this host
+//! approval_timeout = "30m"                 # absent: 30m; and never longer than half of the job's duration
+//! max_grace = "10m"                        # absent: 10m; longest time from the stop signal to SIGKILL
+//! max_duration = "24h"                     # absent: 24h; longest duration of a job
+//! veto_command = ["/etc/stead/veto"]       # reads the manifest; any exit code other than 0 refuses the job
 //!
 //! [[windows]]                              # outside of all windows for its kind, a job is refused
 //! kinds = ["apply"]
@@ -45,7 +47,7 @@ pub use self::{
     choice::{Choice, begin, resume},
     limits::Limits,
 };
-use crate::data::Data;
+use crate::{data::Data, plugins::AllowedInKubeconfig};
 
 /// Contents of the policy file.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -65,6 +67,9 @@ pub struct Policy {
     /// Names of variables of the runner's environment that the child receives.
     #[serde(default)]
     pub pass_env: Vec<String>,
+    /// Features that the kubeconfig of a component may have.
+    #[serde(default)]
+    pub kubeconfig_allows: AllowedInKubeconfig,
     /// Command that reads the manifest on standard input; a non-zero exit code refuses the job.
     #[serde(default)]
     pub veto_command: Vec<String>,
@@ -310,6 +315,7 @@ mod tests {
             "version = 1\nkinds = [\"x\"]",
             "version = 1\nactions = [\"back*up\"]",
             "version = 1\nplugin_publishers = [\"key\"]",
+            "version = 1\nkubeconfig_allows = [\"file\"]",
             "version = 1\nmax_grace = \"10\"",
             "version = 1\nmax_grace = \"1.5h\"",
             "version = 1\nmax_duration = \"-1m\"",

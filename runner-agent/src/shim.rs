@@ -22,6 +22,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{self, Read as _},
+    sync::Arc,
     time::Duration,
 };
 
@@ -207,6 +208,8 @@ async fn context(
         plans_dir: data.path("plans"),
         env: environment(data, dir, order, recorder, (job, execution)).await?,
         git_env: order.git_env.clone(),
+        kubeconfig_allows: order.kubeconfig_allows.clone(),
+        background: Arc::new(recorder.clone()),
         wrapper: limits::wrapper(&manifest.limits),
         cancel: watch.cancel.clone(),
         registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },

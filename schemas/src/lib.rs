@@ -3,6 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`runner`] | requests and responses of the Runner API |
+//! | [`cluster`] | cluster of a job, in the inputs of its manifest |
 //! | [`manifest`] | work of a job ([`manifest::Manifest`]), permission to execute it ([`manifest::Grant`]) |
 //! | [`token`] | claims of every token, and their compact signature |
 //! | [`keys`] | public keys of a server, as a signed list |
@@ -17,6 +18,7 @@
 
 #![warn(missing_docs)]
 
+pub mod cluster;
 pub mod control;
 pub mod keys;
 pub mod manifest;

@@ -1,52 +1,21 @@
 //! Tests the component type `kubernetes_manifest` on a real cluster: from a sync to running pods,
 //! a second version, a repeated deploy and a teardown.
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::{fs, path::PathBuf, time::Duration};
 
 use serde_json::Value;
 use tests::{
-    Customer, Server, in_ci, kubernetes_app, kubernetes_app_v2, program, stdout_of, step,
+    Cluster, Customer, Server, kubernetes_app, kubernetes_app_v2, program, stdout_of, step,
     succeeded, until,
 };
 use ulid::Ulid;
 
-/// Returns the kubeconfig of the test cluster. Without it, the test prints a note and passes; in CI
-/// it fails.
-fn kubeconfig_or_skip() -> Option<PathBuf> {
-    let kubeconfig = std::env::var_os("STEAD_TEST_KUBECONFIG").map(PathBuf::from);
-    if kubeconfig.is_none() {
-        assert!(!in_ci(), "CI must have a cluster in STEAD_TEST_KUBECONFIG");
-        eprintln!("skipped: no Kubernetes cluster: set STEAD_TEST_KUBECONFIG");
-    }
-    kubeconfig
-}
-
-fn kubectl(kubeconfig: &Path, args: &[&str]) -> Command {
-    let program = std::env::var_os("STEAD_TEST_KUBECTL").unwrap_or_else(|| "kubectl".into());
-    let mut command = Command::new(program);
-    command.arg("--kubeconfig").arg(kubeconfig).args(args);
-    command
-}
-
 #[test]
 fn an_app_on_a_cluster_is_deployed_changed_and_removed() {
-    let Some(kubeconfig) = kubeconfig_or_skip() else { return };
-    let label = [
-        "get",
-        "namespace",
-        "kube-system",
-        "--output",
-        r"jsonpath={.metadata.labels.stead\.dev/test}",
-    ];
-    assert_eq!(stdout_of(&mut kubectl(&kubeconfig, &label)), "allowed", "not a test cluster");
+    let Some(cluster) = Cluster::shared_or_skip() else { return };
     let namespace = format!("example-{}", Ulid::new().to_string().to_lowercase());
     let get = |arguments: &[&str]| {
         let output =
-            kubectl(&kubeconfig, &["--namespace", &namespace, "get"]).args(arguments).output();
+            cluster.kubectl().args(["--namespace", &namespace, "get"]).args(arguments).output();
         String::from_utf8(output.unwrap().stdout).unwrap()
     };
 
@@ -68,7 +37,7 @@ fn an_app_on_a_cluster_is_deployed_changed_and_removed() {
 
     // when the customer's runner has access to the cluster
     let _runner = Customer::new(&server, "customer")
-        .pass("KUBECONFIG", kubeconfig.to_str().unwrap())
+        .pass("KUBECONFIG", cluster.kubeconfig().to_str().unwrap())
         .with(&["--plugin-dir", plugins.to_str().unwrap()])
         .start(&server, created["enrolment"]["token"].as_str().unwrap());
     until("the provision run", Duration::from_secs(60), || {

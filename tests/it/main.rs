@@ -9,6 +9,7 @@ mod aws;
 mod backup;
 mod bad_input;
 mod cli;
+mod cluster_access;
 mod contracts;
 mod corpus_app;
 mod customer;

@@ -89,19 +89,19 @@ fn patterns(secrets: &[&str]) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Search for all patterns in one pass.
-struct Search {
+pub(crate) struct Search {
     names: Vec<String>,
     automaton: AhoCorasick,
 }
 
 impl Search {
-    fn new(secrets: &[&str]) -> Search {
+    pub(crate) fn new(secrets: &[&str]) -> Search {
         let (names, texts): (Vec<_>, Vec<_>) = patterns(secrets).into_iter().unzip();
         Search { names, automaton: AhoCorasick::new(texts).unwrap() }
     }
 
     #[track_caller]
-    fn is_clean(&self, what: &str, bytes: &[u8]) {
+    pub(crate) fn is_clean(&self, what: &str, bytes: &[u8]) {
         if let Some(found) = self.automaton.find(bytes) {
             let (name, at) = (&self.names[found.pattern().as_usize()], found.start());
             let around = &bytes[at.saturating_sub(120)..(found.end() + 40).min(bytes.len())];
@@ -111,7 +111,7 @@ impl Search {
 }
 
 /// Collects every regular file below a directory.
-fn files(dir: &Path, into: &mut Vec<PathBuf>) {
+pub(crate) fn files(dir: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap().filter_map(Result::ok) {
         let kind = entry.file_type().unwrap();
         if kind.is_dir() {
@@ -143,7 +143,7 @@ fn app_that_writes_secrets(server: &Server) -> PathBuf {
 }
 
 /// Returns a dump of the database, as an operator's backup makes it.
-fn dump(server: &Server) -> Vec<u8> {
+pub(crate) fn dump(server: &Server) -> Vec<u8> {
     let mut found = vec![PathBuf::from("pg_dump")];
     if let Ok(versions) = fs::read_dir("/usr/lib/postgresql") {
         found.extend(versions.filter_map(Result::ok).map(|dir| dir.path().join("bin/pg_dump")));

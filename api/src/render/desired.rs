@@ -21,7 +21,10 @@ use domain::{
 };
 use serde_json::{Value, json};
 
-use super::toggles::{Toggles, is_enabled};
+use super::{
+    step::cluster::depends_on_sandbox,
+    toggles::{Toggles, is_enabled},
+};
 use crate::{configs::Config, problem::Problem};
 
 /// Inputs, stack outputs and component toggles of an install, from which its desired state is
@@ -79,7 +82,8 @@ pub(crate) fn desired_state(
                 component: part.component,
                 build: part.build,
                 depends_on: depends_on(config, &component.name),
-                reads_sandbox: reads.is_some_and(|reads| !reads.sandbox.is_empty()),
+                reads_sandbox: reads.is_some_and(|reads| !reads.sandbox.is_empty())
+                    || depends_on_sandbox(&config.app, component),
                 fingerprint: fingerprint(config, part, &component.module, given)?,
             },
         );

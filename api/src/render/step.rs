@@ -18,6 +18,7 @@ use domain::{
     run::{Operation, Request, Run, Step, StepPlan, Target},
 };
 use schemas::{
+    cluster::CLUSTER_INPUT,
     manifest::{AcceptedState, ArtifactRef, KnownState, Manifest, PluginRef},
     runner::JobKind,
 };
@@ -31,6 +32,7 @@ use crate::{
     state::App,
 };
 
+pub(crate) mod cluster;
 mod kubernetes;
 mod module;
 
@@ -200,7 +202,10 @@ impl StepContext {
             }));
         }
         let trigger = desired::trigger(self.request.kind).unwrap_or(TriggerKind::Manual).name();
-        let inputs = json!({ "action": name, "trigger": trigger, "steps": steps });
+        let mut inputs = json!({ "action": name, "trigger": trigger, "steps": steps });
+        if let Some(cluster) = self.action_cluster(action)? {
+            inputs[CLUSTER_INPUT] = json!(cluster);
+        }
         let ruled = self.ruled_role(&format!("nuon::action:{name}"), "trigger");
         let role = match ruled.or(action.role.as_ref()) {
             Some(role) => Some(self.text(role)?),

@@ -24,6 +24,12 @@ pub struct Action {
     /// Requested role. `None` means the maintenance role.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Text>,
+    /// False if the action gets no kubeconfig.
+    #[serde(skip)]
+    pub uses_cluster: bool,
+    /// Context of the action's cluster. `None` means the cluster of the sandbox.
+    #[serde(skip)]
+    pub kubernetes_context: Option<String>,
     /// Number of automatic retries after a failure.
     pub max_auto_retries: u32,
     pub settings: Value,

@@ -21,6 +21,9 @@ pub struct KubernetesContext {
     pub component: String,
 }
 
+/// Contexts of the cluster that the sandbox creates. They need no declaration.
+pub const SANDBOX_CONTEXTS: [&str; 2] = ["default", "sandbox"];
+
 /// A branch of the vendor's repository.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Branch {

@@ -46,6 +46,8 @@ fn action(section: Section<'_>) -> Action {
         steps: section.steps().into_iter().map(step).collect(),
         dependencies: section.mentions("dependencies", Kind::Component, Severity::Error),
         role: role.or(break_glass),
+        uses_cluster: section.flag("enable_kube_config").unwrap_or(true),
+        kubernetes_context: spec::context(&section),
         max_auto_retries: bounded_retries(spec::retries(&section)),
         settings,
         texts,
@@ -55,8 +57,7 @@ fn action(section: Section<'_>) -> Action {
         let message = "this action has no steps".to_string();
         section.error("steps", "no_steps", message, "add a [[steps]] table");
     }
-    section.ignore(&["enable_kube_config", "labels", "label", "description", "inputs"]);
-    section.ignore(&["kubernetes_context", "display_name"]);
+    section.ignore(&["labels", "label", "description", "inputs", "display_name"]);
     section.finish();
     action
 }

@@ -7,7 +7,7 @@ use crate::{
     model::{
         DockerBuild, Ecr, HELM_CHART, HelmChart, HelmRepo, Image, Job, KUBERNETES_MANIFEST,
         KubernetesManifest, Kustomize, MAX_RETRIES, OperationRole, Options, OutputField, Pulumi,
-        Spec, TERRAFORM_MODULE,
+        SANDBOX_CONTEXTS, Spec, TERRAFORM_MODULE,
     },
 };
 
@@ -175,14 +175,19 @@ pub fn options(section: &Section<'_>) -> Options {
         auto_approve_on_policies_passing: section
             .flag("auto_approve_on_policies_passing")
             .unwrap_or_default(),
-        kubernetes_context: section.mentioned(
-            "kubernetes_context",
-            Kind::Context,
-            Severity::Warning,
-        ),
+        kubernetes_context: context(section),
         operation_roles: operation_roles(section, "operation_roles"),
         labels: section.texts("labels"),
     }
+}
+
+/// Reads `kubernetes_context`: a declared context, or an implicit name of the sandbox's cluster.
+pub fn context(section: &Section<'_>) -> Option<String> {
+    let name = section.string("kubernetes_context")?;
+    if !SANDBOX_CONTEXTS.contains(&name.as_str()) {
+        section.mentioned("kubernetes_context", Kind::Context, Severity::Error);
+    }
+    Some(name)
 }
 
 /// Reads `max_auto_retries`. A value out of range is a warning.

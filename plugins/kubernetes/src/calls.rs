@@ -1,6 +1,6 @@
 //! Calls of the runner about a component of the type `kubernetes_manifest`.
 
-use schemas::plugin::{Call, CallContext, CheckStatus, Operation};
+use schemas::plugin::{Call, CallContext, Operation};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -9,7 +9,7 @@ use crate::{
     cluster::Cluster,
     failure::{Failure, Outcome},
     inventory::Inventory,
-    kubeconfig, manifest, outputs, plan, serve,
+    kubeconfig, manifest, outputs, plan, preflight, serve,
     settings::Component,
 };
 
@@ -23,7 +23,7 @@ pub async fn respond(call: &Call, stop: &CancellationToken) -> Outcome<Value> {
             serve::describe((NAME, env!("CARGO_PKG_VERSION")), *protocol, protocols)
         }
         Call::Health(context) => health(context),
-        Call::Preflight(context) => preflight(context).await,
+        Call::Preflight(context) => Ok(json!(preflight::checks(context).await)),
         // The runner packs the source unchanged. A build has no settings.
         Call::Build(_) => Ok(json!({})),
         Call::State(context) => {
@@ -67,20 +67,4 @@ fn health(context: &CallContext) -> Outcome<Value> {
     }
     kubeconfig::load()?;
     Ok(json!({}))
-}
-
-/// Checks that the cluster responds and that the credentials can read the inventory.
-async fn preflight(context: &CallContext) -> Outcome<Value> {
-    let checked = async {
-        let component: Component = Component::read(context)?;
-        let cluster = Cluster::connect(&component).await?;
-        cluster.identity().await?;
-        Inventory::load(&cluster, &component).await.map(drop)
-    };
-    let (status, message) = match checked.await {
-        Ok(()) => (CheckStatus::Ok, String::new()),
-        Err(failure) => (CheckStatus::Failed, failure.message),
-    };
-    let check = schemas::plugin::PreflightCheck { check: "cluster".into(), status, message };
-    Ok(json!(schemas::plugin::Preflight { checks: vec![check] }))
 }

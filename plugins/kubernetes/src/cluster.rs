@@ -7,7 +7,7 @@ use kube::{
     api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
     core::{Request, Status},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -234,6 +234,38 @@ impl Cluster {
         self.send(request.patch(&reference.name, &parameters, &Patch::Apply(object))).await
     }
 
+    /// Applies an object with force in a dry run, which stores nothing. Only an adoption needs it.
+    pub async fn forced_dry_run(
+        &self,
+        kind: &Kind,
+        reference: &ObjectRef,
+        object: &Value,
+    ) -> Response {
+        let mut parameters = PatchParams::apply(&self.manager).force();
+        parameters.dry_run = true;
+        let request = Request::new(kind.path(reference.namespace.as_deref()));
+        self.send(request.patch(&reference.name, &parameters, &Patch::Apply(object))).await
+    }
+
+    /// Replaces the field managers of an object that still has the resource version of `live`.
+    pub async fn set_managed_fields(
+        &self,
+        kind: &Kind,
+        reference: &ObjectRef,
+        live: &Value,
+        managed_fields: &[Value],
+    ) -> Response {
+        let patch = json!({ "metadata": {
+            "uid": live["metadata"]["uid"],
+            "resourceVersion": live["metadata"]["resourceVersion"],
+            "managedFields": managed_fields,
+        } });
+        let parameters =
+            PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
+        let request = Request::new(kind.path(reference.namespace.as_deref()));
+        self.send(request.patch(&reference.name, &parameters, &Patch::Merge(&patch))).await
+    }
+
     pub async fn create(
         &self,
         kind: &Kind,
@@ -244,6 +276,28 @@ impl Cluster {
         let parameters = PostParams { dry_run, field_manager: Some(self.manager.clone()) };
         let body = serde_json::to_vec(object).map_err(invalid)?;
         self.send(Request::new(kind.path(namespace)).create(&parameters, body)).await
+    }
+
+    /// Returns whether RBAC allows the kubeconfig's user an operation.
+    pub async fn is_allowed(
+        &self,
+        verb: &str,
+        kind: &Kind,
+        namespace: Option<&str>,
+    ) -> Outcome<bool> {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": { "resourceAttributes": {
+                "verb": verb,
+                "group": kind.group(),
+                "resource": kind.plural(),
+                "namespace": namespace,
+            } },
+        });
+        let reviewed = self.create(&Kind::access_review(), None, &review, false).await;
+        let reviewed = reviewed.map_err(|error| error.during("check the permissions"))?;
+        Ok(reviewed["status"]["allowed"] == true)
     }
 
     /// Replaces an object if its resource version is still that of `object`.

@@ -170,8 +170,10 @@ impl Dependents<'_> {
                 name == Some("kube-root-ca.crt") || name == Some("openshift-service-ca.crt")
             }
             ("", "Secret") => annotations["kubernetes.io/service-account.uid"].is_string(),
-            // The endpoints controller deletes the Endpoints of a deleted Service.
-            ("", "Endpoints") => name.is_some_and(|name| self.services.contains(name)),
+            // The endpoints controller deletes the Endpoints of a deleted Service soon after it.
+            ("", "Endpoints") => {
+                name.is_some_and(|name| self.services.contains(name)) || is_of_controller(item)
+            }
             _ => false,
         };
         is_generated || has_uid_in(item, self.deleted) || self.has_owner(item)
@@ -186,6 +188,12 @@ impl Dependents<'_> {
             self.owners.contains(&(group, owner["kind"].as_str().unwrap_or_default()))
         })
     }
+}
+
+/// Returns whether the controller manager of Kubernetes wrote the object.
+fn is_of_controller(item: &Value) -> bool {
+    let entries = item["metadata"]["managedFields"].as_array().into_iter().flatten();
+    entries.into_iter().any(|entry| entry["manager"] == "kube-controller-manager")
 }
 
 fn has_uid_in(item: &Value, uids: &BTreeSet<String>) -> bool {
@@ -243,6 +251,10 @@ mod tests {
         let endpoints = Kind::of("v1", "Endpoints");
         assert!(is_dependent(&endpoints, json!({ "name": "web", "uid": "e" })));
         assert!(!is_dependent(&endpoints, json!({ "name": "database", "uid": "e" })));
+        let managed =
+            |manager: &str| json!({ "name": "deleted", "managedFields": [{ "manager": manager }] });
+        assert!(is_dependent(&endpoints, managed("kube-controller-manager")));
+        assert!(!is_dependent(&endpoints, managed("kubectl-create")));
         assert!(is_generated_kind(&Kind::of("coordination.k8s.io/v1", "Lease")));
         assert!(!is_generated_kind(&Kind::of("example.dev/v1", "Lease")));
         assert!(!is_generated_kind(&Kind::of("discovery.k8s.io/v1", "EndpointSlice")));

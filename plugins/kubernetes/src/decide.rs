@@ -91,7 +91,7 @@ pub fn decide(candidate: &Candidate<'_>) -> Result<Decision, String> {
     };
     if metadata(live, "deletionTimestamp").is_some() {
         return Err(format!(
-            "{object} is being deleted{}; wait until it is gone",
+            "{object} is being deleted{}; wait for its deletion, then plan again",
             finalizers(live)
         ));
     }
@@ -120,7 +120,7 @@ pub fn decide(candidate: &Candidate<'_>) -> Result<Decision, String> {
             match reason {
                 Some(reason) => Err(format!(
                     "cannot change immutable fields of {object} ({}): {reason} is never replaced; \
-                     restore these fields, or delete the object by hand",
+                     restore these fields, or delete the object manually",
                     fields.join(", ")
                 )),
                 None => Ok(decision(Change::Replace, fields)),
@@ -135,6 +135,9 @@ pub fn decide(candidate: &Candidate<'_>) -> Result<Decision, String> {
             let mut attributes: Vec<String> = found.into_iter().collect();
             attributes.retain(|path| !fields::is_below(path, chosen));
             if !is_own {
+                let release = managed::release(live, after, manager);
+                let taken = release.managers.into_iter();
+                attributes.extend(taken.map(|other| format!("takes over fields of {other}")));
                 return Ok(decision(Change::Adopt, attributes));
             }
             if is_failed_job(object, live)
@@ -272,7 +275,7 @@ pub fn remove(obsolete: &Obsolete<'_>) -> Removal {
     let Some(live) = live else { return Removal::Gone };
     let is_own = managed::applied_fields(live, manager).is_some();
     if !is_own && (uid.is_none() || metadata(live, "uid") != uid) {
-        return Removal::Forget("another object has taken its name".into());
+        return Removal::Forget("another object now has its name".into());
     }
     if let Some(owner) = managed::foreign_owner(live, manager) {
         return Removal::Forget(format!("it now belongs to {owner}"));

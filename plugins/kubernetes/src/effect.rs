@@ -58,11 +58,14 @@ impl Effects<'_> {
                 self.delete(kind, reference, uid).await?;
                 self.cluster.apply(kind, reference, object, false).await
             }
-            // The server refuses the change of an object with another UID.
+            (Change::Adopt, Some(uid)) => {
+                if let Some(live) = &live {
+                    self.release(kind, planned, live).await?;
+                }
+                self.cluster.apply(kind, reference, &with_uid(object, uid), false).await
+            }
             (_, Some(uid)) => {
-                let mut object = object.clone();
-                object["metadata"]["uid"] = uid.into();
-                self.cluster.apply(kind, reference, &object, false).await
+                self.cluster.apply(kind, reference, &with_uid(object, uid), false).await
             }
             (_, None) => self.cluster.apply(kind, reference, object, false).await,
         };
@@ -99,6 +102,30 @@ impl Effects<'_> {
         }
     }
 
+    /// Moves the fields that the component sets from kubectl's field managers to the component, as
+    /// the plan announced. The fields of controllers and of server-side applies stay conflicts.
+    async fn release(&self, kind: &Kind, planned: &PlannedObject, live: &Value) -> Outcome<()> {
+        let (reference, object) = (&planned.reference, &planned.object);
+        if let Err(error) = self.cluster.apply(kind, reference, object, true).await {
+            let conflicts = error.status().map(managed::conflicts).unwrap_or_default();
+            if conflicts.is_empty() {
+                return Err(apply_failure(reference, error));
+            }
+            if !managed::are_of_kubectl(&conflicts) {
+                return Err(Failure::failed(conflict_text(reference, &conflicts)));
+            }
+        }
+        let after = self.cluster.forced_dry_run(kind, reference, object).await;
+        let after = after.map_err(|error| apply_failure(reference, error))?;
+        let release = managed::release(live, &after, &self.cluster.manager);
+        if release.managers.is_empty() {
+            return Ok(());
+        }
+        let fields = &release.managed_fields;
+        let patched = self.cluster.set_managed_fields(kind, reference, live, fields).await;
+        patched.map(drop).map_err(|error| apply_failure(reference, error))
+    }
+
     /// Deletes the object of the plan before [`Effects::perform`] creates it again.
     async fn delete(&self, kind: &Kind, reference: &ObjectRef, uid: &str) -> Outcome<()> {
         match self.cluster.delete(kind, reference, uid).await {
@@ -115,4 +142,11 @@ impl Effects<'_> {
             ))),
         }
     }
+}
+
+/// Adds the UID of the live object. The server refuses the change of an object with another UID.
+fn with_uid(object: &Value, uid: &str) -> Value {
+    let mut object = object.clone();
+    object["metadata"]["uid"] = uid.into();
+    object
 }

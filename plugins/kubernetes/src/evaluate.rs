@@ -56,11 +56,29 @@ impl Evaluated {
 /// [`Failure::refused`] with the reason why the object cannot be applied.
 pub async fn evaluate(cluster: &Cluster, subject: &Subject<'_>) -> Outcome<Evaluated> {
     let Subject { kind, reference, object, entry, take_ownership, .. } = *subject;
-    let (live, dry_run) = dry_run(cluster, subject).await?;
+    let (live, mut dry_run) = dry_run(cluster, subject).await?;
+    let is_listed = entry.is_some_and(|entry| entry.is_of(live.as_ref()));
+    let is_own = is_listed
+        || live
+            .as_ref()
+            .is_some_and(|live| managed::applied_fields(live, &cluster.manager).is_some());
+    let mut is_forced = false;
+    if let DryRun::Conflict(conflicts) = &dry_run
+        && take_ownership
+        && !is_own
+        && managed::are_of_kubectl(conflicts)
+    {
+        let forced = cluster.forced_dry_run(kind, reference, object).await;
+        let forced = forced.map_err(|error| apply_failure(reference, error))?;
+        (dry_run, is_forced) = (DryRun::Applied(forced), true);
+    }
     let chosen = match (subject.chosen, &dry_run) {
         (Some(chosen), _) => chosen.to_vec(),
         (None, DryRun::Applied(first)) if differs(live.as_ref(), first) => {
-            let second = cluster.apply(kind, reference, object, true).await;
+            let second = match is_forced {
+                true => cluster.forced_dry_run(kind, reference, object).await,
+                false => cluster.apply(kind, reference, object, true).await,
+            };
             chosen(first, &second.map_err(|error| apply_failure(reference, error))?)
         }
         (None, _) => vec![],
@@ -72,7 +90,7 @@ pub async fn evaluate(cluster: &Cluster, subject: &Subject<'_>) -> Outcome<Evalu
         dry_run: &dry_run,
         chosen: &chosen,
         manager: &cluster.manager,
-        is_listed: entry.is_some_and(|entry| entry.is_of(live.as_ref())),
+        is_listed,
         take_ownership,
     };
     let decision = decide(&candidate).map_err(Failure::refused)?;
@@ -92,27 +110,32 @@ fn differs(live: Option<&Value>, after: &Value) -> bool {
     live.is_none_or(|live| fields::normalize(live) != fields::normalize(after))
 }
 
-/// Reads an object, then applies it in a dry run.
+/// Reads an object, then applies it in a dry run. A webhook that does not respond is an error,
+/// unless the component itself brings it.
 pub async fn dry_run(cluster: &Cluster, subject: &Subject<'_>) -> Outcome<(Option<Value>, DryRun)> {
-    let Subject { kind, reference, object, .. } = *subject;
+    let Subject { kind, reference, object, webhooks, .. } = *subject;
     let live = cluster.live(kind, reference).await?;
     let dry_run = match cluster.apply(kind, reference, object, true).await {
         Ok(after) => DryRun::Applied(after),
-        Err(error) => explain(subject, live.is_some(), error)?,
+        Err(error) => explain(reference, webhooks, live.is_some(), error)?,
     };
     Ok((live, dry_run))
 }
 
 /// Interprets the error of a dry run.
-fn explain(subject: &Subject<'_>, exists: bool, error: RequestError) -> Outcome<DryRun> {
-    let reference = subject.reference;
+fn explain(
+    reference: &ObjectRef,
+    webhooks: &OwnWebhooks,
+    exists: bool,
+    error: RequestError,
+) -> Outcome<DryRun> {
     let Some(status) = error.status() else { return Err(apply_failure(reference, error)) };
     let conflicts = managed::conflicts(status);
     if !conflicts.is_empty() {
         return Ok(DryRun::Conflict(conflicts));
     }
     if let Some(webhook) = absent_webhook(status) {
-        return match subject.webhooks.contain(&webhook) {
+        return match webhooks.contain(&webhook) {
             true => Ok(DryRun::Unknown),
             false => Err(Failure::failed(format!(
                 "cannot evaluate {reference}: the webhook {} does not respond; restore it, then \
@@ -157,8 +180,8 @@ pub fn stale_reason(planned: &PlannedObject, now: &Evaluated, manager: &str) -> 
     if now.decision.change != planned.change {
         return Some(format!(
             "{reference}: the plan has {}, and now it would be {}",
-            word(planned.change),
-            word(now.decision.change)
+            change_name(planned.change),
+            change_name(now.decision.change)
         ));
     }
     if now.uid() != planned.uid.as_deref() {
@@ -179,7 +202,7 @@ pub fn stale_reason(planned: &PlannedObject, now: &Evaluated, manager: &str) -> 
         .then(|| format!("{reference} changed since the plan: {}", differing.join(", ")))
 }
 
-fn word(change: Change) -> &'static str {
+fn change_name(change: Change) -> &'static str {
     match change {
         Change::None => "no change",
         Change::Create => "create",

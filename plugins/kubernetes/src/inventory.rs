@@ -235,6 +235,40 @@ impl Inventory {
         }
     }
 
+    /// Checks by a dry run that the credentials can write the inventory.
+    pub async fn check_write(&self, cluster: &Cluster) -> Outcome<()> {
+        if cluster.namespace(NAMESPACE).await?.is_none() {
+            let created = cluster.create(&Kind::namespace(), None, &namespace(), true).await;
+            return match created {
+                Err(error) if !error.has_code(409) => {
+                    Err(error.during(&format!("create the namespace {NAMESPACE}")))
+                }
+                Ok(_) | Err(_) => Ok(()),
+            };
+        }
+        let (kind, secret) = (Kind::secret(), self.secret()?);
+        let verb = if self.resource_version.is_some() { "update" } else { "create" };
+        for verb in [verb, "update"] {
+            if !cluster.is_allowed(verb, &kind, Some(NAMESPACE)).await? {
+                return Err(Failure::failed(format!(
+                    "cannot write the inventory: RBAC denies {verb} on secrets in {NAMESPACE}; \
+                     allow it for the kubeconfig's user"
+                )));
+            }
+        }
+        // A quota or a webhook can reject a write that RBAC allows.
+        if self.resource_version.is_none() {
+            let created = cluster.create(&kind, Some(NAMESPACE), &secret, true).await;
+            if let Err(error) = created.map(drop)
+                && !error.has_code(409)
+            {
+                let operation = format!("write the inventory {NAMESPACE}/{}", self.name);
+                return Err(error.during(&operation));
+            }
+        }
+        Ok(())
+    }
+
     fn secret(&self) -> Outcome<Value> {
         let content = serde_json::to_vec(&self.content)
             .map_err(|e| Failure::failed(format!("cannot serialize the inventory: {e}")))?;
@@ -271,16 +305,15 @@ fn resource_version(secret: &Value) -> Option<String> {
     metadata(secret, "resourceVersion").map(str::to_owned)
 }
 
+fn namespace() -> Value {
+    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } })
+}
+
 async fn create_namespace(cluster: &Cluster) -> Outcome<()> {
     if cluster.namespace(NAMESPACE).await?.is_some() {
         return Ok(());
     }
-    let object = json!({
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": { "name": NAMESPACE },
-    });
-    match cluster.create(&Kind::namespace(), None, &object, false).await {
+    match cluster.create(&Kind::namespace(), None, &namespace(), false).await {
         Ok(_) => Ok(()),
         Err(error) if error.has_code(409) => Ok(()),
         Err(error) => Err(error.during(&format!("create the namespace {NAMESPACE}"))),

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Kind with the path of its resource.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind {
     api_version: String,
     kind: String,
@@ -44,6 +44,12 @@ impl Kind {
         Kind::core("Service", "services", true)
     }
 
+    pub fn access_review() -> Self {
+        let api_version = "authorization.k8s.io/v1".into();
+        let core = Kind::core("SelfSubjectAccessReview", "selfsubjectaccessreviews", false);
+        Kind { api_version, ..core }
+    }
+
     pub fn storage_class() -> Self {
         let api_version = "storage.k8s.io/v1".into();
         Kind { api_version, ..Kind::core("StorageClass", "storageclasses", false) }
@@ -66,6 +72,11 @@ impl Kind {
 
     pub fn name(&self) -> &str {
         &self.kind
+    }
+
+    /// Returns the name of the resource, such as `deployments`.
+    pub fn plural(&self) -> &str {
+        &self.plural
     }
 
     /// Returns the group. The name of the core group is empty.
@@ -239,7 +250,7 @@ pub struct Namespaced {
 /// Returns every namespaced kind in the preferred version, or in the first version that has it.
 pub async fn namespaced(cluster: &Cluster) -> Outcome<Namespaced> {
     let mut groups = versions_of_groups(cluster).await?;
-    groups.push(vec!["v1".to_owned()]);
+    groups.insert(0, vec!["v1".to_owned()]);
     let versions: Vec<String> = groups.into_iter().flatten().collect();
     let read: Vec<(&String, Result<Vec<Kind>, RequestError>)> = stream::iter(&versions)
         .map(|version| async move { (version, read_version(cluster, version).await) })

@@ -12,6 +12,8 @@ use tokio::{
     process::{Child, Command},
 };
 
+mod references;
+
 use crate::{
     failure::{Failure, IoContext, Outcome},
     manifest::{self, Desired},
@@ -24,6 +26,8 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 const OUTPUT_LIMIT: usize = 32 << 20;
 /// Maximum length of a tool's error output in a message, in bytes.
 const ERROR_LIMIT: u64 = 16 << 10;
+/// Tools that build kustomizations, with their verbs.
+const TOOLS: [(&str, &str); 2] = [("kustomize", "build"), ("kubectl", "kustomize")];
 /// File that adds the patches of the component to its kustomization.
 const FILE: &str = "kustomization.yaml";
 
@@ -31,8 +35,7 @@ const FILE: &str = "kustomization.yaml";
 pub async fn build(component: &Component, kustomize: &Kustomize) -> Outcome<Vec<Desired>> {
     report::phase("kustomize");
     let root = component.work_dir.join("kustomize");
-    copy(&component.source_dir, &root.join("source"))
-        .context(|| "copy the source of the kustomization".into())?;
+    copy(&component.source_dir, &component.source_dir, &root.join("source"))?;
     for (path, text) in &kustomize.files {
         let file = below(&root.join("source"), path)?;
         if let Some(dir) = file.parent() {
@@ -47,6 +50,7 @@ pub async fn build(component: &Component, kustomize: &Kustomize) -> Outcome<Vec<
             kustomize.path
         )));
     }
+    references::check(&root.join("source"), kustomize.enable_helm)?;
     let directory = match kustomize.patches.is_empty() {
         true => target,
         false => patched(&root, &kustomize.path, &kustomize.patches)?,
@@ -61,12 +65,18 @@ fn patched(root: &Path, path: &str, patches: &[String]) -> Outcome<PathBuf> {
     let resource = Path::new("source").join(relative.collect::<PathBuf>());
     let mut entries = vec![];
     for patch in patches {
-        let file = below(&root.join("source"), patch)?;
-        let is_file = !patch.contains('\n') && file.is_file();
-        entries.push(match is_file {
-            true => serde_json::json!({ "path": Path::new("source").join(patch) }),
-            false => serde_json::json!({ "patch": patch }),
-        });
+        // A text with several lines is a patch, and a single line is the path of one.
+        if patch.trim_end().contains('\n') {
+            entries.push(serde_json::json!({ "patch": patch }));
+            continue;
+        }
+        let path = patch.trim_end();
+        if !below(&root.join("source"), path)?.is_file() {
+            return Err(Failure::refused(format!(
+                "the component's source has no patch {path}; correct kustomize.patches"
+            )));
+        }
+        entries.push(serde_json::json!({ "path": Path::new("source").join(path) }));
     }
     let overlay = serde_json::json!({
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -89,26 +99,70 @@ fn below(root: &Path, path: &str) -> Outcome<PathBuf> {
     }
 }
 
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let (kind, target) = (entry.file_type()?, to.join(entry.file_name()));
-        if kind.is_dir() {
-            copy(&entry.path(), &target)?;
+/// Copies a directory of the source `root`. A link becomes a copy of its target, which must be
+/// inside the source.
+fn copy(root: &Path, from: &Path, to: &Path) -> Outcome<()> {
+    let read = || format!("read {} of the component's source", from.display());
+    fs::create_dir_all(to).context(|| format!("create {}", to.display()))?;
+    for entry in fs::read_dir(from).context(read)? {
+        let entry = entry.context(read)?;
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type().context(read)?;
+        if kind.is_symlink() {
+            let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+            let refuse = |why: &str| {
+                Failure::refused(format!("the link {name} of the component's source {why}"))
+            };
+            let inner = root.canonicalize().context(read)?;
+            let linked = path.canonicalize();
+            let linked = linked.map_err(|_| refuse("has no target; correct or remove it"))?;
+            if !linked.starts_with(&inner) {
+                return Err(refuse("leaves the source; replace it with a copy"));
+            }
+            if !linked.is_file() {
+                return Err(refuse("is no link to a file; replace it with a copy"));
+            }
+            fs::copy(linked, target).context(|| format!("copy {name}"))?;
+        } else if kind.is_dir() {
+            copy(root, &path, &target)?;
         } else if kind.is_file() {
-            fs::copy(entry.path(), target)?;
+            fs::copy(&path, target).context(|| format!("copy {}", path.display()))?;
         }
     }
     Ok(())
 }
 
+/// Finds a tool for [`build`] in the `PATH`.
+pub fn find_tool() -> Outcome<()> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut directories = std::env::split_paths(&path);
+    match directories.any(|dir| TOOLS.iter().any(|(program, _)| dir.join(program).is_file())) {
+        true => Ok(()),
+        false => Err(tool_missing()),
+    }
+}
+
+fn tool_missing() -> Failure {
+    Failure::tool_missing(
+        "cannot build the kustomization: neither kustomize nor kubectl is installed; install one \
+         of them on the runner's host",
+    )
+}
+
 /// Runs `kustomize build`, or `kubectl kustomize` if only kubectl is installed.
 async fn run(directory: &Path, enable_helm: bool) -> Outcome<String> {
-    for (program, verb) in [("kustomize", "build"), ("kubectl", "kustomize")] {
+    for (program, verb) in TOOLS {
         let mut command = Command::new(program);
         command.arg(verb).arg(directory).stdin(Stdio::null()).kill_on_drop(true);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        // The source is complete. A fetch that `references` misses must fail.
+        command.env("GIT_ALLOW_PROTOCOL", "none");
+        for variable in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
+            command.env(variable, "http://127.0.0.1:9");
+        }
+        for variable in ["NO_PROXY", "no_proxy"] {
+            command.env_remove(variable);
+        }
         if enable_helm {
             command.arg("--enable-helm");
         }
@@ -120,7 +174,10 @@ async fn run(directory: &Path, enable_helm: bool) -> Outcome<String> {
         let (succeeded, output, errors) = finished
             .map_err(|_| {
                 let seconds = TIMEOUT.as_secs();
-                Failure::failed(format!("{program} did not finish within {seconds} s"))
+                Failure::failed(format!(
+                    "cannot build the kustomization: {program} did not finish within {seconds} s; \
+                     reduce its inputs"
+                ))
             })?
             .context(|| format!("read the output of {program}"))?;
         let refuse = |why: &str| {
@@ -134,10 +191,7 @@ async fn run(directory: &Path, enable_helm: bool) -> Outcome<String> {
         }
         return String::from_utf8(output).map_err(|_| refuse("its output is not UTF-8"));
     }
-    Err(Failure::tool_missing(
-        "cannot build the kustomization: neither kustomize nor kubectl is installed; install one \
-         of them on the runner's host",
-    ))
+    Err(tool_missing())
 }
 
 /// Reads the output of a program up to its limits, and returns whether the program succeeded. Kills
@@ -167,6 +221,36 @@ async fn finish(mut child: Child) -> io::Result<(bool, Vec<u8>, Vec<u8>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_stay_inside_the_source() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, target) = (dir.path().join("source"), dir.path().join("copy"));
+        fs::create_dir_all(source.join("base")).unwrap();
+        fs::write(source.join("shared.yaml"), "shared").unwrap();
+        let link = source.join("base/linked.yaml");
+        std::os::unix::fs::symlink("../shared.yaml", &link).unwrap();
+        copy(&source, &source, &target).unwrap();
+        assert_eq!(fs::read_to_string(target.join("base/linked.yaml")).unwrap(), "shared");
+        for (outside, part) in [("../../outside", "has no target"), ("/etc/hostname", "leaves")] {
+            fs::remove_file(&link).unwrap();
+            std::os::unix::fs::symlink(outside, &link).unwrap();
+            let message = copy(&source, &source, &target).unwrap_err().message;
+            assert!(message.contains("base/linked.yaml") && message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn single_line_is_a_file_and_several_lines_are_a_patch() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("source")).unwrap();
+        fs::write(dir.path().join("source/p.yaml"), "").unwrap();
+        let patches = |patch: &str| patched(dir.path(), "base", &[patch.to_owned()]);
+        assert!(patches("p.yaml").is_ok());
+        assert!(patches("- op: remove\n  path: /a/../b\n").is_ok());
+        let message = patches("mistyped.yaml").unwrap_err().message;
+        assert!(message.contains("has no patch mistyped.yaml"), "{message}");
+    }
 
     #[test]
     fn paths_stay_below_the_source() {

@@ -10,7 +10,7 @@
 //! | `plan`, `resolve`, `evaluate`, `obsolete`, `content`, `plan_file` | a plan, from dry runs of each object |
 //! | `apply`, `effect`, `removal`, `wait` | execution of exactly that plan |
 //! | `inventory` | state: one Secret per component |
-//! | `serve`, `calls`, `report` | messages of the contract |
+//! | `serve`, `calls`, `preflight`, `report` | messages of the contract |
 
 mod apply;
 pub mod calls;
@@ -33,6 +33,7 @@ pub mod order;
 pub mod outputs;
 mod plan;
 pub mod plan_file;
+mod preflight;
 pub mod readiness;
 pub mod rejection;
 pub mod removal;

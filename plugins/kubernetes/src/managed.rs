@@ -107,6 +107,80 @@ fn has_keys(item: &Value, keys: &Value) -> bool {
     keys.into_iter().all(|(name, value)| item.get(name).is_none_or(|own| own == value))
 }
 
+/// Field managers of a person who uses kubectl without server-side apply. An adoption can release
+/// their fields.
+const KUBECTL: [&str; 8] = [
+    "kubectl-annotate",
+    "kubectl-client-side-apply",
+    "kubectl-create",
+    "kubectl-edit",
+    "kubectl-label",
+    "kubectl-patch",
+    "kubectl-replace",
+    "kubectl-set",
+];
+
+/// Returns whether an adoption can resolve all conflicts.
+pub fn are_of_kubectl(conflicts: &[Conflict]) -> bool {
+    conflicts.iter().all(|conflict| KUBECTL.contains(&conflict.manager.as_str()))
+}
+
+/// Managers and fields of an object after the release of fields.
+#[derive(Debug, Default, PartialEq)]
+pub struct Release {
+    /// Value of `metadata.managedFields`.
+    pub managed_fields: Vec<Value>,
+    /// Managers of kubectl that lose fields.
+    pub managers: BTreeSet<String>,
+}
+
+/// Moves the fields that `manager` applies in `after` from the managers of kubectl to `manager`.
+/// Their other fields remain theirs.
+pub fn release(live: &Value, after: &Value, manager: &str) -> Release {
+    let mut release = Release::default();
+    let entries = |object: &Value| object["metadata"]["managedFields"].as_array().cloned();
+    let is_own = |entry: &Value| entry["operation"] == "Apply" && entry["manager"] == manager;
+    let after = entries(after).unwrap_or_default();
+    let Some(own) = after.iter().find(|entry| is_own(entry)) else { return release };
+    for mut entry in entries(live).unwrap_or_default().into_iter().filter(|entry| !is_own(entry)) {
+        let name = entry["manager"].as_str().unwrap_or_default().to_owned();
+        let is_released = entry["operation"] == "Update"
+            && entry["subresource"].is_null()
+            && KUBECTL.contains(&name.as_str());
+        if is_released {
+            let rest = without(&entry["fieldsV1"], &own["fieldsV1"]);
+            if rest.as_ref() != Some(&entry["fieldsV1"]) {
+                release.managers.insert(name);
+            }
+            let Some(rest) = rest else { continue };
+            entry["fieldsV1"] = rest;
+        }
+        release.managed_fields.push(entry);
+    }
+    release.managed_fields.push(own.clone());
+    release
+}
+
+/// Returns the fields that `removed` does not list, in the format `FieldsV1`. `None` if no field
+/// remains.
+fn without(fields: &Value, removed: &Value) -> Option<Value> {
+    let (Some(fields), Some(removed)) = (fields.as_object(), removed.as_object()) else {
+        return None;
+    };
+    let has_children = |fields: &Map<String, Value>| fields.keys().any(|name| name != ".");
+    if !has_children(removed) {
+        return None;
+    }
+    let rest: Map<String, Value> = fields
+        .iter()
+        .filter_map(|(name, child)| match removed.get(name) {
+            None => Some((name.clone(), child.clone())),
+            Some(removed) => Some((name.clone(), without(child, removed)?)),
+        })
+        .collect();
+    has_children(&rest).then_some(Value::Object(rest))
+}
+
 /// Conflict of a field with another manager.
 #[derive(Debug, PartialEq)]
 pub struct Conflict {
@@ -184,6 +258,31 @@ mod tests {
             json!({ "spec": { "replicas": 2, "finalizers": { "[\"a\"]": true },
                               "containers": { "[name=web]": { "name": "web", "image": "web:1" } } } })
         );
+    }
+
+    #[test]
+    fn release_moves_only_the_fields_that_the_component_applies() {
+        let entry = |manager: &str, operation: &str, fields: Value| json!({ "manager": manager, "operation": operation, "fieldsV1": fields });
+        let object = |entries: Value| json!({ "metadata": { "managedFields": entries } });
+        let data = |keys: &[&str]| {
+            let keys = keys.iter().map(|key| (format!("f:{key}"), json!({})));
+            json!({ "f:data": Value::Object(keys.collect()) })
+        };
+        let own = entry(OWN, "Apply", data(&["key"]));
+        let operator = entry("operator", "Update", data(&["key"]));
+        let live = object(json!([
+            entry("kubectl-create", "Update", data(&["key", "other"])),
+            entry("kubectl-edit", "Update", data(&["key"])),
+            operator,
+        ]));
+        let released = release(&live, &object(json!([own])), OWN);
+        let create = entry("kubectl-create", "Update", data(&["other"]));
+        assert_eq!(released.managed_fields, [create, operator, own]);
+        assert!(released.managers.iter().eq(["kubectl-create", "kubectl-edit"]));
+        let conflict = |manager: &str| Conflict { manager: manager.into(), field: "data".into() };
+        assert!(are_of_kubectl(&[conflict("kubectl-edit")]));
+        // `kubectl apply --server-side` and controllers keep their fields.
+        assert!(!are_of_kubectl(&[conflict("kubectl-edit"), conflict("kubectl")]));
     }
 
     #[test]

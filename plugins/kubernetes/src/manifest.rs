@@ -13,6 +13,10 @@ use crate::{
 
 /// Maximum number of objects of a component. A larger inventory would not fit into a Secret.
 const MAX_OBJECTS: usize = 2000;
+/// Maximum number of values in all documents of a manifest, including those that aliases repeat.
+const MAX_VALUES: usize = 500_000;
+/// Maximum number of values that the aliases of one document repeat.
+const MAX_REPEATED: usize = 20_000;
 
 /// Object of a manifest, before its namespace is known.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,23 +52,48 @@ pub fn file_name(settings: &Settings) -> &str {
 /// Names every invalid document with its line.
 pub fn parse(text: &str, file: &str) -> Outcome<Vec<Desired>> {
     let (mut desired, mut errors) = (vec![], vec![]);
-    for document in documents(text) {
+    let documents = documents(text);
+    let count = documents.iter().filter(|document| !document.text.trim().is_empty()).count();
+    check_count(count, file)?;
+    let mut values = 0;
+    for document in documents {
         match parse_document(&document, file, Booleans::Strict) {
-            Ok(objects) => desired.extend(objects),
+            Ok(objects) => {
+                values += objects.iter().map(|one| count_values(&one.object)).sum::<usize>();
+                desired.extend(objects);
+            }
             Err(error) => errors.push(error),
         }
+        if values > MAX_VALUES {
+            return Err(Failure::refused(format!(
+                "{file}: too many values: more than {MAX_VALUES} with repetitions by aliases; \
+                 split the component"
+            )));
+        }
     }
-    if desired.len() > MAX_OBJECTS {
-        errors.push(format!(
-            "{file}: it has {} objects, more than {MAX_OBJECTS}; split the component",
-            desired.len()
-        ));
-    }
+    check_count(desired.len(), file)?;
     if !errors.is_empty() {
         return Err(Failure::refused(listed("invalid manifest", &errors)));
     }
     check_unique(desired.iter().map(|one| (&one.reference, one.place.as_str())))?;
     Ok(desired)
+}
+
+fn check_count(count: usize, file: &str) -> Outcome<()> {
+    match count > MAX_OBJECTS {
+        true => Err(Failure::refused(format!(
+            "{file}: too many objects: {count}, limit {MAX_OBJECTS}; split the component"
+        ))),
+        false => Ok(()),
+    }
+}
+
+fn count_values(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 1,
+        Value::Array(items) => 1 + items.iter().map(count_values).sum::<usize>(),
+        Value::Object(members) => 1 + members.values().map(count_values).sum::<usize>(),
+    }
 }
 
 /// Rejects two desired states of one object.
@@ -78,7 +107,7 @@ pub fn check_unique<'o>(objects: impl Iterator<Item = (&'o ObjectRef, &'o str)>)
     }
     match errors.is_empty() {
         true => Ok(()),
-        false => Err(Failure::refused(listed("the manifest has an object twice", &errors))),
+        false => Err(Failure::refused(listed("duplicate objects in the manifest", &errors))),
     }
 }
 
@@ -131,6 +160,7 @@ pub fn parse_document(
     // Go's parser reads 0644 as an octal number, and manifests rely on that for file modes.
     let mut options = serde_saphyr::Options::default();
     options.legacy_octal_numbers = true;
+    options.alias_limits.max_total_replayed_events = MAX_REPEATED;
     options.strict_booleans = booleans == Booleans::Strict;
     options.with_snippet = false;
     let parsed: Value =
@@ -146,8 +176,9 @@ pub fn parse_document(
     if parsed["kind"] != "List" {
         return Ok(vec![desired(&parsed, &place)?]);
     }
-    let items =
-        parsed["items"].as_array().ok_or_else(|| format!("{place}: the List has no items"))?;
+    let items = parsed["items"]
+        .as_array()
+        .ok_or_else(|| format!("{place}: the List has no `items`; add it"))?;
     items.iter().map(|item| desired(item, &place)).collect()
 }
 
@@ -172,6 +203,20 @@ fn desired(object: &Value, place: &str) -> Result<Desired, String> {
         })
     });
     let namespace = namespace.transpose()?;
+    if let Some(invalid) =
+        [Some(&name), namespace.as_ref()].into_iter().flatten().find(|one| !is_name(one))
+    {
+        return Err(fail(format!(
+            "the {kind} has an invalid name or namespace {invalid:?}; use at most 253 characters \
+             without / ? # % and control characters"
+        )));
+    }
+    if !is_api_version(&api_version) {
+        return Err(fail(format!(
+            "the {kind} {name} has an invalid apiVersion {api_version:?}; write a version, or a \
+             group and a version as in apps/v1"
+        )));
+    }
     for set_by_server in ["resourceVersion", "uid", "managedFields"] {
         if metadata.get(set_by_server).is_some_and(|value| !value.is_null()) {
             return Err(fail(format!(
@@ -189,6 +234,25 @@ fn desired(object: &Value, place: &str) -> Result<Desired, String> {
         encode_string_data(&mut object);
     }
     Ok(Desired { reference, object, place: place.to_owned() })
+}
+
+/// Returns whether a text can be part of a URL as the name of an object or a namespace.
+pub fn is_name(text: &str) -> bool {
+    let is_reserved = |c: char| "/?#%".contains(c) || c.is_control();
+    !text.is_empty()
+        && text.len() <= 253
+        && text != "."
+        && text != ".."
+        && !text.contains(is_reserved)
+}
+
+fn is_api_version(text: &str) -> bool {
+    let is_part = |part: &str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+        is_name(part) && part.chars().all(is_plain)
+    };
+    let parts: Vec<&str> = text.split('/').collect();
+    parts.len() <= 2 && parts.into_iter().all(is_part)
 }
 
 /// Moves `stringData` of a Secret to `data`, as the API server does. Ownership and differences then
@@ -257,7 +321,7 @@ mod tests {
     #[test]
     fn numbers_and_texts_are_read_as_kubectl_reads_them() {
         let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nmode: 0644\n\
-                    on: \"on\"\nport: 80\ntext: |\n  --- x\n  y\n";
+                    on: on\nport: 80\ntext: |\n  --- x\n  y\n";
         let object = &parse(text, "m").unwrap()[0].object;
         assert_eq!(object["mode"], 420);
         assert_eq!(object["on"], "on");
@@ -314,14 +378,51 @@ mod tests {
         assert!(refusal(text).contains("remove it"));
     }
 
-    #[test]
-    fn expanding_aliases_are_bounded() {
-        let mut text = String::from("a: &a [x, x, x, x, x, x, x, x, x, x]\n");
-        for (last, next) in ["a", "b", "c", "d", "e", "f", "g", "h"].iter().zip("bcdefghi".chars())
-        {
+    /// Document whose aliases repeat `10^depth` values.
+    fn expanding(depth: usize) -> String {
+        let mut text = String::from(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n\
+             a: &a [x, x, x, x, x, x, x, x, x, x]\n",
+        );
+        for (last, next) in ('a'..'h').zip('b'..='h').take(depth) {
             let list = format!("*{last}, ").repeat(10);
             text += &format!("{next}: &{next} [{}]\n", list.trim_end_matches(", "));
         }
-        assert!(refusal(&text).starts_with("invalid manifest: m.yaml:"));
+        text
+    }
+
+    #[test]
+    fn expanding_aliases_are_bounded() {
+        assert!(parse(&expanding(2), "m.yaml").is_ok());
+        let message = refusal(&expanding(7));
+        assert!(message.contains("alias"), "{message}");
+        // Each document is below the limit, and all together are not.
+        let one = |at: usize| format!("{}---\n", expanding(3).replace("NAME", &format!("n{at}")));
+        let message = refusal(&(0..500).map(one).collect::<String>());
+        assert!(message.contains("m.yaml: too many values: more than 500000"), "{message}");
+    }
+
+    #[test]
+    fn documents_are_counted_before_they_are_parsed() {
+        let message = refusal(&"a: [\n---\n".repeat(MAX_OBJECTS + 1));
+        assert!(message.contains("too many objects: 2001, limit 2000"), "{message}");
+    }
+
+    #[test]
+    fn names_that_change_a_url_are_rejected() {
+        let of = |api_version: &str, name: &str, namespace: &str| {
+            let metadata = format!("{{name: '{name}', namespace: '{namespace}'}}");
+            parse(&format!("apiVersion: {api_version}\nkind: Pod\nmetadata: {metadata}\n"), "m")
+        };
+        assert!(of("apps/v1", "system:web.v1_a", "shop").is_ok());
+        for name in ["web?force=true&x=", "web#", "a/b", "a%2e", "..", &"a".repeat(254)] {
+            let message = of("v1", name, "shop").unwrap_err().message;
+            assert!(message.contains("m:1: the Pod has an invalid name"), "{message}");
+            assert!(of("v1", "web", name).is_err(), "{name}");
+        }
+        for api_version in ["apps/v1/x", "v1?a", "../v1", "apps/"] {
+            let message = of(api_version, "web", "shop").unwrap_err().message;
+            assert!(message.contains("invalid apiVersion"), "{message}");
+        }
     }
 }

@@ -12,6 +12,7 @@ use crate::{
     fields,
     inventory::Inventory,
     kinds::Kinds,
+    object::ObjectRef,
     settings::{Component, OutputField},
 };
 
@@ -54,20 +55,15 @@ async fn read_field(
 ) -> Outcome<(String, Option<Value>)> {
     let fail = |why: String| Failure::failed(format!("cannot read the output {name}: {why}"));
     let entries = inventory.entries().iter().map(|entry| &entry.reference);
-    let mut matching = entries.filter(|object| {
-        object.kind == output.kind
-            && object.name == output.name
-            && (output.namespace.is_none() || object.namespace == output.namespace)
-    });
-    let Some(object) = matching.next() else {
-        let (kind, object) = (&output.kind, &output.name);
-        return Err(fail(format!("the component has no {kind} {object}; correct the output")));
-    };
+    let object = select(entries, output).map_err(&fail)?;
     if object.is_secret() {
         return Ok((name.to_owned(), None));
     }
     let Some(kind) = kinds.recorded(object) else {
-        return Err(fail(format!("the cluster no longer serves {object}")));
+        return Err(fail(format!(
+            "the cluster no longer serves the kind of {object}; install its \
+             CustomResourceDefinition"
+        )));
     };
     let live = cluster.live(kind, object).await?;
     let live = live.ok_or_else(|| fail(format!("{object} does not exist; deploy again")))?;
@@ -75,4 +71,59 @@ async fn read_field(
     let value = value
         .ok_or_else(|| fail(format!("{object} has no field {}; correct the path", output.field)))?;
     Ok((name.to_owned(), Some(value)))
+}
+
+/// Returns the only object that an output names. Its kind can include the group, as in
+/// `Service.serving.knative.dev`.
+fn select<'o>(
+    objects: impl Iterator<Item = &'o ObjectRef>,
+    output: &OutputField,
+) -> Result<&'o ObjectRef, String> {
+    let is_kind = |object: &ObjectRef| {
+        let (kind, group) = (output.kind.as_str(), object.group());
+        object.kind == kind
+            || kind.split_once('.').is_some_and(|parts| parts == (object.kind.as_str(), group))
+    };
+    let matching: Vec<&ObjectRef> = objects
+        .filter(|object| is_kind(object) && object.name == output.name)
+        .filter(|object| output.namespace.is_none() || object.namespace == output.namespace)
+        .collect();
+    match *matching.as_slice() {
+        [object] => Ok(object),
+        [] => {
+            let (kind, object) = (&output.kind, &output.name);
+            Err(format!("the component has no {kind} {object}; correct the output"))
+        }
+        [first, second, ..] => Err(format!(
+            "it matches {first} and {second}; add the group to `kind`, as in Kind.group, or set \
+             `namespace`"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_names_exactly_one_object() {
+        let object = |api_version: &str, namespace: &str| ObjectRef {
+            api_version: api_version.into(),
+            kind: "Service".into(),
+            namespace: Some(namespace.into()),
+            name: "web".into(),
+        };
+        let objects =
+            [object("serving.knative.dev/v1", "shop"), object("v1", "shop"), object("v1", "admin")];
+        let of = |kind: &str, namespace: Option<&str>| {
+            let (kind, namespace) = (kind.to_owned(), namespace.map(str::to_owned));
+            let output = OutputField { kind, name: "web".into(), namespace, field: "spec".into() };
+            select(objects.iter(), &output)
+        };
+        assert_eq!(of("Service.serving.knative.dev", None), Ok(&objects[0]));
+        assert_eq!(of("Service", Some("admin")), Ok(&objects[2]));
+        let message = of("Service", Some("shop")).unwrap_err();
+        assert!(message.contains("Service.serving.knative.dev shop/web and Service"), "{message}");
+        assert!(of("Ingress", None).unwrap_err().contains("has no Ingress web"));
+    }
 }

@@ -372,4 +372,58 @@ mod tests {
             "deleted",
         );
     }
+
+    #[test]
+    fn old_replicas_beyond_the_desired_number_are_awaited() {
+        let status = json!({ "observedGeneration": 1, "replicas": 3, "updatedReplicas": 3,
+            "availableReplicas": 3, "readyReplicas": 3, "fullyLabeledReplicas": 3,
+            "currentRevision": "r", "updateRevision": "r" });
+        for kind in ["Deployment", "ReplicaSet", "StatefulSet"] {
+            let object = json!({ "spec": { "replicas": 1 }, "status": status });
+            waits(of("apps/v1", kind, object), "2 old replicas remain");
+        }
+    }
+
+    #[test]
+    fn rollout_that_nobody_continues_is_not_awaited() {
+        let paused = |updated: u32| {
+            json!({ "spec": { "replicas": 2, "paused": true },
+                    "status": { "observedGeneration": 1, "updatedReplicas": updated } })
+        };
+        let failed = of("apps/v1", "Deployment", paused(0));
+        assert!(matches!(failed, Readiness::Failed(reason) if reason.contains("it is paused")));
+        assert_eq!(of("apps/v1", "Deployment", paused(2)), Readiness::Ready);
+        let manual = json!({ "spec": { "updateStrategy": { "type": "OnDelete" } },
+            "status": { "observedGeneration": 1, "desiredNumberScheduled": 2,
+                "currentNumberScheduled": 2, "updatedNumberScheduled": 0, "numberAvailable": 2,
+                "numberReady": 2 } });
+        assert_eq!(of("apps/v1", "DaemonSet", manual), Readiness::Ready);
+    }
+
+    #[test]
+    fn next_wave_waits_for_the_end_of_a_job() {
+        let reference = ObjectRef {
+            api_version: "batch/v1".into(),
+            kind: "Job".into(),
+            namespace: None,
+            name: "a".into(),
+        };
+        let running = json!({ "status": { "startTime": "t" } });
+        waits(readiness(&reference, &running, Barrier::Wave), "it is running");
+        assert_eq!(readiness(&reference, &running, Barrier::End), Readiness::Ready);
+        let suspended = json!({ "spec": { "suspend": true } });
+        assert_eq!(readiness(&reference, &suspended, Barrier::End), Readiness::Ready);
+        let blocked = readiness(&reference, &suspended, Barrier::Wave);
+        assert!(matches!(blocked, Readiness::Failed(reason) if reason.contains("suspended")));
+    }
+
+    #[test]
+    fn aggregated_api_must_be_available() {
+        let api = |status: &str| {
+            json!({ "status": { "conditions": [
+                { "type": "Available", "status": status, "message": "no endpoints" }] } })
+        };
+        waits(of("apiregistration.k8s.io/v1", "APIService", api("False")), "no endpoints");
+        assert_eq!(of("apiregistration.k8s.io/v1", "APIService", api("True")), Readiness::Ready);
+    }
 }

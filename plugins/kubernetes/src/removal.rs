@@ -1,8 +1,9 @@
 //! Removal of objects of the inventory, for prune and destroy.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt, stream};
+use tokio::time::Instant;
 
 use crate::{
     cluster::{CONCURRENCY, Cluster},
@@ -16,6 +17,10 @@ use crate::{
     report,
     wait::{self, Deleted, Waiting},
 };
+
+/// Maximum time from the deletion of an object to that of the objects that controllers created for
+/// it.
+const SETTLE_TIME: Duration = Duration::from_secs(10);
 
 /// Context of all removals of one job.
 pub struct Removals<'r> {
@@ -144,8 +149,18 @@ impl Removals<'_> {
         else {
             return Ok(Deletion::Absent);
         };
-        let now =
-            obsolete::evaluate_one(self.cluster, self.kinds, entry, self.purpose, uids).await?;
+        let evaluate =
+            || obsolete::evaluate_one(self.cluster, self.kinds, entry, self.purpose, uids);
+        let mut now = evaluate().await?;
+        // Controllers delete what belonged to objects of earlier groups, such as Endpoints, soon.
+        let (settled, mut pause) = (Instant::now() + SETTLE_TIME, wait::SHORTEST_PAUSE);
+        while (object.is_namespace() || object.is_crd())
+            && matches!(now.removal, Removal::Forget(_))
+            && Instant::now() < settled
+        {
+            self.waiting.pause(&mut pause).await?;
+            now = evaluate().await?;
+        }
         match (&now.removal, now.uid()) {
             (Removal::Gone, _) => return Ok(Deletion::Absent),
             (Removal::Forget(reason), _) => return Ok(Deletion::Kept(reason.clone())),

@@ -37,6 +37,11 @@ pub async fn resolve(
     desired: Vec<Desired>,
     namespace: Option<&str>,
 ) -> Outcome<Vec<Resolved>> {
+    if let Some(namespace) = namespace.filter(|namespace| !manifest::is_name(namespace)) {
+        return Err(Failure::refused(format!(
+            "invalid namespace {namespace:?} of the component; correct `namespace`"
+        )));
+    }
     let definitions: Vec<Value> =
         desired.iter().filter(|one| one.reference.is_crd()).map(|one| one.object.clone()).collect();
     let own_namespaces: Vec<String> = desired

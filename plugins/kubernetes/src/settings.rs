@@ -99,7 +99,7 @@ impl<S: Default + DeserializeOwned> Component<S> {
             (None, None) => return Err(invalid(&"the call has no inputs")),
         };
         let install = inputs.install.filter(|install| !install.is_empty()).ok_or_else(|| {
-            Failure::refused("the inputs do not name the install; upgrade the server")
+            Failure::refused("invalid inputs: `install` is missing; upgrade the server")
         })?;
         let settings = inputs.settings.unwrap_or_default();
         let component = Component {

@@ -1,6 +1,6 @@
 //! Interface between a shim and a plugin.
 
-use std::{collections::BTreeMap, io, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, time::Duration};
 
 use domain::{
     digest::Digest,
@@ -12,7 +12,9 @@ use schemas::{
 };
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
+use zeroize::Zeroizing;
 
+use super::cluster::Allowed;
 use crate::{
     journal::Stop,
     state::{KnownState, StateMark},
@@ -36,6 +38,10 @@ pub struct JobContext {
     pub env: BTreeMap<String, String>,
     /// Variables of the agent that locate its git configuration, for git on a build runner only.
     pub git_env: BTreeMap<String, String>,
+    /// Features that the customer allows in the kubeconfig of a component.
+    pub kubeconfig_allows: Allowed,
+    /// Redaction and log for tasks that run beside the plugin.
+    pub background: Arc<dyn Background>,
     /// Command that starts every child in a sandbox or with a limit; empty for none.
     pub wrapper: Vec<String>,
     /// Stop requests from the shim, caused by a cancel, the deadline or a stop.
@@ -80,6 +86,25 @@ impl std::fmt::Debug for Registry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Registry").field("base_url", &self.base_url).finish_non_exhaustive()
     }
+}
+
+/// Services of the shim for tasks that run beside a plugin.
+pub trait Background: std::fmt::Debug + Send + Sync {
+    /// Registers a value to redact, before any process can print it.
+    fn secret(&self, value: Zeroizing<String>);
+    /// Adds a line of the runner to the job's log.
+    fn line(&self, text: &str);
+}
+
+/// Stands in for the shim in tests without one.
+#[cfg(test)]
+#[derive(Debug)]
+pub(crate) struct NoShim;
+
+#[cfg(test)]
+impl Background for NoShim {
+    fn secret(&self, _: Zeroizing<String>) {}
+    fn line(&self, _: &str) {}
 }
 
 /// Receiver of a plugin's output. The shim redacts, writes and journals it.

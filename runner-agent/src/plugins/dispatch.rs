@@ -7,6 +7,7 @@ use schemas::{
 
 use super::{
     action::ActionPlugin,
+    cluster::{self, ClusterAccess},
     contract::{JobContext, Outcome, PluginError, Sink, Stream},
     external::External,
     git::GitPlugin,
@@ -33,7 +34,15 @@ async fn work(manifest: &Manifest, job: &JobContext, sink: &mut dyn Sink) -> Res
     let mut work = Work::new(manifest, job)?;
     match manifest.plugin.name.as_str() {
         "terraform_module" => drive(&mut Terraform::default(), &mut work, sink).await,
-        "action" => drive(&mut ActionPlugin, &mut work, sink).await,
+        "action" => {
+            let access = cluster::prepare(&work, sink).await?;
+            work.kubeconfig = access.as_ref().map(ClusterAccess::kubeconfig);
+            let mut plugin = ActionPlugin;
+            tokio::select! {
+                ended = drive(&mut plugin, &mut work, sink) => ended,
+                never = ClusterAccess::keep_fresh(access.as_ref(), job) => match never {},
+            }
+        }
         _ if manifest.kind == JobKind::Resolve => drive(&mut GitPlugin, &mut work, sink).await,
         // Without a plugin that builds, the artifact is the unchanged source.
         _ if manifest.kind == JobKind::Build
@@ -43,11 +52,17 @@ async fn work(manifest: &Manifest, job: &JobContext, sink: &mut dyn Sink) -> Res
             drive(&mut SourceBuild, &mut work, sink).await
         }
         _ => {
+            let access = cluster::prepare(&work, sink).await?;
+            work.kubeconfig = access.as_ref().map(ClusterAccess::kubeconfig);
             let mut plugin = External::start(&work, sink).await?;
             let builds = plugin.describe().kinds.contains(&JobKind::Build);
+            let keep_fresh = ClusterAccess::keep_fresh(access.as_ref(), job);
             let ended = match manifest.kind == JobKind::Build && !builds {
                 true => drive(&mut SourceBuild, &mut work, sink).await,
-                false => drive(&mut plugin, &mut work, sink).await,
+                false => tokio::select! {
+                    ended = drive(&mut plugin, &mut work, sink) => ended,
+                    never = keep_fresh => match never {},
+                },
             };
             plugin.end(sink).await;
             ended

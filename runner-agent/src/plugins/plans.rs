@@ -324,6 +324,8 @@ mod tests {
             plans_dir: root.join("plans"),
             env: BTreeMap::new(),
             git_env: BTreeMap::new(),
+            kubeconfig_allows: Default::default(),
+            background: std::sync::Arc::new(crate::plugins::contract::NoShim),
             wrapper: Vec::new(),
             cancel: Cancel::default(),
             registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },

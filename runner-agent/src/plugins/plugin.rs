@@ -137,6 +137,8 @@ pub(crate) struct Work<'a> {
     pub source: PathBuf,
     /// Directory of the component in each unpacked artifact of the manifest.
     pub directories: Vec<PathBuf>,
+    /// Kubeconfig of the job, if the runner prepared one.
+    pub kubeconfig: Option<PathBuf>,
 }
 
 /// Result of a plan.

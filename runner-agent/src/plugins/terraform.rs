@@ -23,6 +23,7 @@ use serde_json::{Map, Value};
 
 use self::{progress::Progress, tool::Tool, workspace::Workspace};
 use super::{
+    cluster::OUTPUT as KUBECONFIG_OUTPUT,
     contract::{PluginError, Sink, Stream},
     plans::ApprovedPlan,
     plugin::{Changes, Description, Halt, IoContext, Operation, Outputs, Planned, Plugin, Work},
@@ -216,7 +217,7 @@ impl Plugin for Terraform {
             .map_err(|e| PluginError::PluginFailed(format!("its outputs are not JSON: {e}")))?;
         let mut outputs = Outputs { plain: Map::new(), withheld: Vec::new() };
         for (name, output) in output {
-            if output.sensitive {
+            if output.sensitive || name == KUBECONFIG_OUTPUT {
                 outputs.withheld.push(name);
             } else {
                 outputs.plain.insert(name, output.value);

@@ -14,6 +14,7 @@ use schemas::{manifest::Manifest, runner::JobKind};
 use serde_json::Value;
 
 use super::{
+    cluster::{ALLOWS as KUBECONFIG_ALLOWS, KUBECONFIG},
     contract::{JobContext, PluginError},
     plugin::{IoContext, Operation, Work},
 };
@@ -70,7 +71,19 @@ impl<'a> Work<'a> {
         let root = job.work_dir.join("source");
         private_dir(&root)?;
         let (source, directories) = (root.clone(), vec![]);
-        Ok(Work { manifest, job, name, operation, present, state, root, source, directories })
+        let kubeconfig = None;
+        Ok(Work {
+            manifest,
+            job,
+            name,
+            operation,
+            present,
+            state,
+            root,
+            source,
+            directories,
+            kubeconfig,
+        })
     }
 
     /// Returns the time from the stop signal to SIGKILL.
@@ -86,6 +99,14 @@ impl<'a> Work<'a> {
         env.extend(self.manifest.env.clone());
         env.extend([("PATH".into(), PATH.into()), ("HOME".into(), home)]);
         env.extend(self.job.env.clone());
+        if let Some(kubeconfig) = &self.kubeconfig {
+            env.insert(KUBECONFIG.into(), kubeconfig.display().to_string());
+        }
+        if !self.job.kubeconfig_allows.is_empty() {
+            let allowed: Vec<_> =
+                self.job.kubeconfig_allows.iter().map(|feature| feature.as_str()).collect();
+            env.insert(KUBECONFIG_ALLOWS.into(), allowed.join(","));
+        }
         env.insert("STEAD_JOB".into(), self.job.job.to_string());
         env.insert("STEAD_EXECUTION".into(), self.job.execution.to_string());
         env
@@ -117,7 +138,7 @@ fn string_input<'v>(inputs: &'v Value, key: &str) -> Option<&'v str> {
     inputs.get(key).and_then(Value::as_str)
 }
 
-fn is_safe(name: &str) -> bool {
+pub(crate) fn is_safe(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     !name.starts_with('.') && (1..=128).contains(&name.len()) && name.bytes().all(plain)
 }

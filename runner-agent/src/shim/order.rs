@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     data::{self, JobDir},
+    plugins::AllowedInKubeconfig,
     tls::Trust,
 };
 
@@ -33,6 +34,9 @@ pub struct ShimOrder {
     /// Environment variables of the agent for git. Empty on a runner of an install.
     #[serde(default)]
     pub git_env: BTreeMap<String, String>,
+    /// Features that the customer allows in the kubeconfig of a component.
+    #[serde(default)]
+    pub kubeconfig_allows: AllowedInKubeconfig,
     /// Search path of programs.
     pub path: String,
     /// Directory of the plugin executables.

@@ -24,7 +24,7 @@ use crate::{
     data::{self, JobDir},
     host::Process,
     journal::{Journal, JournalEvent, Stop},
-    plugins::{PlanRecord, Sink, Stream},
+    plugins::{Background, PlanRecord, Sink, Stream},
     processes,
     state::StateMark,
 };
@@ -265,6 +265,22 @@ impl RecordWriter {
 
     pub fn journal(&self, event: JournalEvent) -> io::Result<()> {
         self.journal.write(event)
+    }
+}
+
+impl Background for Recorder {
+    fn secret(&self, value: Zeroizing<String>) {
+        self.writer().add_secret(value);
+    }
+
+    fn line(&self, text: &str) {
+        self.writer().write_shim_record(text);
+    }
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recorder").finish_non_exhaustive()
     }
 }
 

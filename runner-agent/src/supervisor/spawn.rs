@@ -156,6 +156,7 @@ fn order(
         max_grace_ms: u64::try_from(policy.limits().grace.as_millis()).unwrap_or(u64::MAX),
         pass_env,
         git_env,
+        kubeconfig_allows: policy.kubeconfig_allows.clone(),
         path: env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into()),
         plugin_dir: agent.settings.plugin_dir.clone(),
     })

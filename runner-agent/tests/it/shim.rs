@@ -82,6 +82,7 @@ fn begin(
     change(&mut manifest);
     let manifest = manifest.to_string();
     let order = ShimOrder {
+        kubeconfig_allows: Default::default(),
         manifest_digest: proof::digest_text(&proof::sha256(manifest.as_bytes())).parse().unwrap(),
         manifest,
         server: "http://127.0.0.1:9".into(),

@@ -2,7 +2,10 @@
 //! else.
 use std::{fs, path::Path};
 
-use app_config::{File, Reading, Text, Tree, model::AppConfig};
+use app_config::{
+    File, Reading, Text, Tree,
+    model::{AppConfig, KubernetesContext},
+};
 use domain::{
     ids::{BuildId, ComponentId, StepId},
     run::plan::{ActualComponent, ActualState, Scope, StaleOutputs, plan_deploy},
@@ -107,9 +110,11 @@ fn affected_by_text_search(config: &Config, input: &str) -> BTreeSet<String> {
     let moves = config.app.sandbox.as_ref().is_some_and(|s| module_contains(&s.module, &written));
     changed.extend(moves.then(|| SANDBOX.to_string()));
     for component in &config.app.components {
-        if module_contains(&component.module, &written)
-            || (moves && module_contains(&component.module, &sandbox))
-        {
+        let needs_cluster = ["helm_chart", "kubernetes_manifest"];
+        let uses_sandbox = module_contains(&component.module, &sandbox)
+            || (component.module.options.kubernetes_context.is_none()
+                && needs_cluster.contains(&component.module.kind.as_str()));
+        if module_contains(&component.module, &written) || (moves && uses_sandbox) {
             changed.insert(component.name.clone());
         }
     }
@@ -118,7 +123,13 @@ fn affected_by_text_search(config: &Config, input: &str) -> BTreeSet<String> {
         for component in &config.app.components {
             let outputs = |name: &String| {
                 let written = [format!(".nuon.components.{name}.outputs")];
-                component.dependencies.contains(name)
+                let context = component.module.options.kubernetes_context.as_deref();
+                let contexts = &config.app.kubernetes_contexts;
+                let is_cluster = |one: &KubernetesContext| {
+                    Some(one.name.as_str()) == context && one.component == *name
+                };
+                contexts.iter().any(is_cluster)
+                    || component.dependencies.contains(name)
                     || module_contains(&component.module, &written)
             };
             if changed.iter().any(outputs) {

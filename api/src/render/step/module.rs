@@ -5,6 +5,7 @@ use app_config::{
     tree::SANDBOX,
 };
 use domain::run::{Operation, RunKind};
+use schemas::cluster::CLUSTER_INPUT;
 use serde_json::{Value, json};
 
 use super::{ManifestParts, StepContext};
@@ -49,6 +50,9 @@ impl StepContext {
         }
         if module.kind != TERRAFORM_MODULE {
             inputs["install"] = json!(self.install);
+        }
+        if let Some(cluster) = self.component_cluster(name)? {
+            inputs[CLUSTER_INPUT] = json!(cluster);
         }
         // Without `present`, a runner that has lost the state would plan as if the target did not
         // exist.

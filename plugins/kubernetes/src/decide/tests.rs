@@ -244,7 +244,7 @@ fn prune_keeps_protected_and_foreign_objects() {
     let mut other = live("kubectl", 1);
     other["metadata"]["uid"] = json!("u2");
     let kept = removed(&object("", "ConfigMap"), Some(&other), Purpose::Destroy);
-    assert_eq!(kept, Removal::Forget("another object has taken its name".into()));
+    assert_eq!(kept, Removal::Forget("another object now has its name".into()));
     let mut moved = live("stead:ins_1/api", 1);
     moved["metadata"]["uid"] = json!("u1");
     let kept = removed(&object("", "ConfigMap"), Some(&moved), Purpose::Prune);

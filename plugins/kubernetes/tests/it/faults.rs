@@ -100,7 +100,9 @@ fn plan_of_another_cluster_is_stale() {
 fn object_that_is_not_ready_in_time_is_named_and_planned_again() {
     let Some(namespace) = Namespace::create_or_skip() else { return };
     let ns = &namespace.name;
-    let mut web = Component::new(&namespace.kubeconfig, ns, &deployment("web", 1, false));
+    // The next plan names only the object that is not ready.
+    let manifest = format!("{}{}", config_map("a", "one"), deployment("web", 1, false));
+    let mut web = Component::new(&namespace.kubeconfig, ns, &manifest);
     web.set("ready_timeout_ms", 4000);
     web.plan().unwrap();
     let (code, message) = web.execute("apply").unwrap_err();

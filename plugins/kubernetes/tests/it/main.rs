@@ -3,8 +3,11 @@
 #![allow(clippy::disallowed_methods, reason = "tests create ids themselves")]
 
 mod cluster;
+mod double;
 mod faults;
 mod lifecycle;
 mod ownership;
 mod plugin;
+mod protection;
 mod refusals;
+mod responses;

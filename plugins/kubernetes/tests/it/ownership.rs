@@ -1,5 +1,7 @@
 //! Objects and fields of other owners.
 
+use std::fs;
+
 use serde_json::json;
 
 use crate::{
@@ -35,6 +37,40 @@ fn existing_object_is_adopted_only_with_take_ownership() {
     assert_eq!(live["data"], json!({ "key": "one", "other": "kept" }));
     web.set("take_ownership", false);
     assert_eq!(web.plan().unwrap()["noop"], true);
+}
+
+#[test]
+fn object_of_kubectl_is_adopted_with_its_fields() {
+    let Some(namespace) = Namespace::create_or_skip() else { return };
+    let ns = &namespace.name;
+    let mut web = Component::new(&namespace.kubeconfig, ns, &config_map("a", "one"));
+    // The fields of `a` are equal, and those of `b` differ.
+    let file = web.dir.path().join("objects.yaml");
+    fs::write(&file, format!("{}{}", config_map("a", "one"), config_map("b", "two"))).unwrap();
+    namespace.kubectl_ok(&["apply", "--filename", file.to_str().unwrap()]);
+    let manifest = |value: &str| format!("{}{}", config_map("a", value), config_map("b", value));
+    web.set("manifest", manifest("one"));
+    web.set("take_ownership", true);
+    let plan = web.plan().unwrap();
+    let taken = "takes over fields of kubectl-client-side-apply";
+    assert_eq!(
+        changes(&plan),
+        [
+            format!("adopt ConfigMap {ns}/a [{taken}]"),
+            format!("adopt ConfigMap {ns}/b [data.key, {taken}]"),
+        ]
+    );
+    web.execute("apply").unwrap();
+    web.set("take_ownership", false);
+    assert_eq!(web.plan().unwrap()["noop"], true);
+    web.set("manifest", manifest("three"));
+    web.deploy();
+    for name in ["a", "b"] {
+        assert_eq!(namespace.get("configmap", name).unwrap()["data"], json!({ "key": "three" }));
+    }
+    // A field of kubectl that changes later is a conflict.
+    namespace.kubectl_ok(&["patch", "configmap", "a", "-p", r#"{"data":{"key":"theirs"}}"#]);
+    assert!(web.refusal().contains("data.key (kubectl-patch)"));
 }
 
 #[test]

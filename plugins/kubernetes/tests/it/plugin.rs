@@ -189,6 +189,13 @@ impl Component {
         self.job("apply", |own, plugin| plugin.call(own.call("state", "apply"))).unwrap()
     }
 
+    /// Returns the checks before a run.
+    pub fn preflight(&mut self) -> Value {
+        let checked =
+            self.job("apply", |own, plugin| plugin.call(own.call("preflight", "apply"))).unwrap();
+        checked["checks"].clone()
+    }
+
     /// Plans an operation, `apply` or `destroy`.
     pub fn plan_for(&mut self, operation: &str) -> Result<Value, CallError> {
         self.job(operation, |own, plugin| {

@@ -142,3 +142,36 @@ fn denied_and_expired_access_is_explained() {
     assert_eq!(code, "failed");
     assert!(message.contains("invalid or expired"), "{message}");
 }
+
+#[test]
+fn preflight_names_missing_permissions() {
+    let Some(namespace) = Namespace::create_or_skip() else { return };
+    let ns = &namespace.name;
+    let mut web = Component::new(&namespace.kubeconfig, ns, &config_map("a", "one"));
+    let checks = web.preflight();
+    let all = ["cluster", "inventory", "permissions"];
+    for (check, name) in checks.as_array().unwrap().iter().zip(all) {
+        assert_eq!((&check["check"], &check["status"]), (&json!(name), &json!("ok")), "{check}");
+    }
+
+    // given a user who can read everything and write nothing
+    let rules = format!(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\n\
+         metadata: {{name: {ns}}}\n\
+         roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {ns}}}\n\
+         subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: {ns}}}]\n---\n\
+         apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: {ns}}}\n\
+         rules: [{{apiGroups: ['*'], resources: ['*'], verbs: [get, list]}}]\n"
+    );
+    namespace.apply_as("customer", &rules);
+    let own = fs::read_to_string(&namespace.kubeconfig).unwrap();
+    let path = web.dir.path().join("reader");
+    fs::write(&path, own.replace("user: {token:", &format!("user: {{as: {ns}, token:"))).unwrap();
+    web.kubeconfig = path;
+    let checks = web.preflight();
+    namespace.kubectl_ok(&["delete", "clusterrole,clusterrolebinding", ns]);
+    let message = |at: usize| checks[at]["message"].as_str().unwrap().to_owned();
+    assert_eq!(checks[0]["status"], "ok");
+    assert!(message(1).contains("stead"), "{checks}");
+    assert!(message(2).contains(&format!("delete configmaps in {ns}")), "{checks}");
+}

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use domain::{
@@ -14,7 +15,10 @@ use oci_layout::{Blob, Layout, sha256};
 use runner_agent::{
     artifacts::{ARTIFACT_TYPE, LAYER_TYPE, component, pack},
     journal::Stop,
-    plugins::{Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Sink, Stream, run},
+    plugins::{
+        Background, Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Sink, Stream,
+        run,
+    },
     state::{KnownState, StateMark, executions_in_progress},
 };
 use schemas::{
@@ -24,6 +28,7 @@ use schemas::{
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 use ulid::Ulid;
+use zeroize::Zeroizing;
 
 pub struct TestRunner {
     dir: TempDir,
@@ -68,6 +73,15 @@ pub enum Action {
     CancelInPhase(Cancel),
     /// Fails to record the children of the phase of that name in the journal.
     FailJournal,
+}
+
+/// Redaction of a job without a shim: the tests show no secret.
+#[derive(Debug)]
+struct Shown;
+
+impl Background for Shown {
+    fn secret(&self, _: Zeroizing<String>) {}
+    fn line(&self, _: &str) {}
 }
 
 impl Sink for JobRecord {
@@ -267,6 +281,8 @@ impl TestRunner {
             plans_dir: self.at("plans"),
             env: self.env.clone(),
             git_env: BTreeMap::new(),
+            kubeconfig_allows: Default::default(),
+            background: Arc::new(Shown),
             wrapper: Vec::new(),
             cancel: Cancel::default(),
             registry: Registry {

@@ -127,6 +127,8 @@ fn context(root: &Path, configuration: &Path, cancel: Cancel) -> JobContext {
         plans_dir: root.join("plans"),
         env: BTreeMap::new(),
         git_env: git_env.into(),
+        kubeconfig_allows: Default::default(),
+        background: std::sync::Arc::new(crate::plugins::contract::NoShim),
         wrapper: Vec::new(),
         cancel,
         registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },

@@ -1,0 +1,97 @@
+//! Checks before the first change of a run.
+
+use std::collections::BTreeSet;
+
+use futures::{StreamExt, stream};
+use schemas::plugin::{CallContext, CheckStatus, Operation, Preflight, PreflightCheck};
+
+use crate::{
+    cluster::{CONCURRENCY, Cluster},
+    failure::{Failure, Outcome, listed},
+    inventory::Inventory,
+    kinds::{Kind, Kinds},
+    kustomize, manifest,
+    settings::Component,
+};
+
+/// Verbs that the component needs for its objects.
+const VERBS: [&str; 4] = ["get", "create", "patch", "delete"];
+
+/// Checks the access to the cluster, the rights to the inventory and to the kinds of the manifest,
+/// and the tools.
+pub async fn checks(context: &CallContext) -> Preflight {
+    let component: Component = match Component::read(context) {
+        Ok(component) => component,
+        Err(failure) => return Preflight { checks: vec![check("settings", Err(failure))] },
+    };
+    let mut checks = vec![];
+    if component.settings.kustomize.is_some() && component.operation == Operation::Apply {
+        checks.push(check("kustomize", kustomize::find_tool()));
+    }
+    let cluster = match connect(&component).await {
+        Ok(cluster) => {
+            checks.push(check("cluster", Ok(())));
+            cluster
+        }
+        Err(failure) => {
+            checks.push(check("cluster", Err(failure)));
+            return Preflight { checks };
+        }
+    };
+    let inventory =
+        async { Inventory::load(&cluster, &component).await?.check_write(&cluster).await };
+    checks.push(check("inventory", inventory.await));
+    if let (Some(text), Operation::Apply) = (&component.settings.manifest, component.operation) {
+        checks.push(check("permissions", permissions(&cluster, &component, text).await));
+    }
+    Preflight { checks }
+}
+
+fn check(name: &str, result: Outcome<()>) -> PreflightCheck {
+    let (status, message) = match result {
+        Ok(()) => (CheckStatus::Ok, String::new()),
+        Err(failure) => (CheckStatus::Failed, failure.message),
+    };
+    PreflightCheck { check: name.to_owned(), status, message }
+}
+
+async fn connect(component: &Component) -> Outcome<Cluster> {
+    let cluster = Cluster::connect(component).await?;
+    cluster.identity().await?;
+    Ok(cluster)
+}
+
+/// Checks the permissions for all kinds of a manifest that the cluster serves.
+async fn permissions(cluster: &Cluster, component: &Component, text: &str) -> Outcome<()> {
+    let desired = manifest::parse(text, manifest::file_name(&component.settings))?;
+    let versions = desired.iter().map(|one| one.reference.api_version.as_str());
+    let kinds = Kinds::load(cluster, versions).await?;
+    let default = component.settings.namespace.as_deref();
+    let needed: BTreeSet<(&Kind, Option<&str>)> = desired
+        .iter()
+        .filter_map(|one| {
+            let kind = kinds.get(&one.reference)?;
+            let namespace = one.reference.namespace.as_deref().or(default);
+            Some((kind, namespace.filter(|_| kind.is_namespaced)))
+        })
+        .collect();
+    let denied: Vec<Outcome<Option<String>>> = stream::iter(needed)
+        .flat_map(|(kind, namespace)| stream::iter(VERBS.map(|verb| (verb, kind, namespace))))
+        .map(|(verb, kind, namespace)| async move {
+            let allowed = cluster.is_allowed(verb, kind, namespace).await?;
+            let scope = namespace.map_or_else(String::new, |name| format!(" in {name}"));
+            Ok((!allowed).then(|| format!("{verb} {}{scope}", kind.plural())))
+        })
+        .buffered(CONCURRENCY)
+        .collect()
+        .await;
+    let denied = denied.into_iter().collect::<Outcome<Vec<_>>>()?;
+    let denied: Vec<String> = denied.into_iter().flatten().collect();
+    match denied.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::failed(listed(
+            "the kubeconfig's user is not allowed to do this; add it to the RBAC rules",
+            &denied,
+        ))),
+    }
+}

@@ -1,0 +1,281 @@
+//! Access to the cluster of an install, for one job: a kubeconfig in the job's work directory.
+//!
+//! ```text
+//! <work_dir>/cluster/kubeconfig   what KUBECONFIG names
+//!                    token        token of a cloud, replaced before it expires
+//! ```
+//!
+//! The manifest names the component that creates the cluster. Credentials come only from this host:
+//! from the state of that component, or from the cloud. So a server cannot choose the address that
+//! receives a credential.
+
+mod aws;
+mod kubeconfig;
+mod metadata;
+mod outputs;
+mod sigv4;
+mod token;
+
+use std::{
+    convert::Infallible,
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use chrono::{DateTime, Utc};
+use schemas::cluster::{CLUSTER_INPUT, ClusterInput, ClusterOutput, Platform};
+use zeroize::Zeroizing;
+
+use self::{
+    aws::EksCluster,
+    kubeconfig::Kubeconfig,
+    metadata::Metadata,
+    outputs::ClusterOutputs,
+    token::{HostClock, JobTokens, TokenFile, TokenSource},
+};
+use super::{
+    contract::{JobContext, PluginError, Sink, Stream},
+    plugin::{Halt, IoContext, Work},
+    work::{is_safe, private_dir},
+};
+use crate::{data, state::StateStore};
+
+pub use self::kubeconfig::{Allowed, Feature};
+
+/// Output with a kubeconfig. The runner never reports it.
+pub(crate) const OUTPUT: &str = "kubeconfig";
+/// Environment variable with the path of the kubeconfig.
+pub(crate) const KUBECONFIG: &str = "KUBECONFIG";
+/// Environment variable for plugins: what the customer allows in a kubeconfig, separated by commas.
+pub(crate) const ALLOWS: &str = "STEAD_KUBECONFIG_ALLOWS";
+
+/// Files of a job's access to a cluster, which are removed with this value.
+#[derive(Debug)]
+pub(crate) struct ClusterAccess {
+    dir: PathBuf,
+    renewal: Option<Renewal>,
+}
+
+/// Renewal of a token for as long as the job runs.
+#[derive(Debug)]
+struct Renewal {
+    source: TokenSource,
+    file: TokenFile,
+    metadata: Metadata,
+    expires: DateTime<Utc>,
+}
+
+impl ClusterAccess {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.dir.join("kubeconfig")
+    }
+
+    fn create(work_dir: &Path) -> Result<Self, PluginError> {
+        let dir = work_dir.join("cluster");
+        private_dir(&dir)?;
+        Ok(ClusterAccess { dir, renewal: None })
+    }
+
+    /// Replaces the token before it expires. Never returns: the caller drops this at the end of the
+    /// job.
+    pub(crate) async fn keep_fresh(access: Option<&Self>, job: &JobContext) -> Infallible {
+        let Some(renewal) = access.and_then(|access| access.renewal.as_ref()) else {
+            return std::future::pending().await;
+        };
+        let Renewal { source, file, metadata, expires } = renewal;
+        let tokens = JobTokens { source, env: &job.env, metadata };
+        file.keep_fresh(*expires, job.background.as_ref(), &HostClock, &tokens).await
+    }
+}
+
+impl Drop for ClusterAccess {
+    fn drop(&mut self) {
+        // The shim and the agent remove the work directory, too.
+        let _best_effort = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Reason why a job has no access to a cluster.
+#[derive(Debug)]
+enum NoAccess {
+    /// The customer does not allow the only way.
+    Refused(String),
+    /// No cluster is known, or its credentials cannot be found.
+    Unavailable(String),
+    Error(PluginError),
+}
+
+impl From<PluginError> for NoAccess {
+    fn from(error: PluginError) -> Self {
+        NoAccess::Error(error)
+    }
+}
+
+/// Prepares the access of a job to its cluster. `None` if the job uses no cluster, if the customer
+/// passes a kubeconfig, or if no cluster is known and the job can do without.
+pub(crate) async fn prepare(
+    work: &Work<'_>,
+    sink: &mut dyn Sink,
+) -> Result<Option<ClusterAccess>, Halt> {
+    let Some(input) = work.manifest.inputs.get(CLUSTER_INPUT) else { return Ok(None) };
+    if work.job.env.contains_key(KUBECONFIG) {
+        return Ok(None);
+    }
+    let input: ClusterInput = serde_json::from_value(input.clone()).map_err(|e| {
+        PluginError::Refused(format!("cannot run the job: the input `cluster` is invalid: {e}"))
+    })?;
+    match find(work, &input).await {
+        Ok(access) => {
+            let line = format!("access to the cluster of {}", input.component);
+            sink.line(Stream::Runner, line.as_bytes());
+            Ok(Some(access))
+        }
+        Err(NoAccess::Refused(why)) => Err(PluginError::Refused(why).into()),
+        Err(NoAccess::Unavailable(why)) if input.required => {
+            Err(PluginError::Refused(format!("no access to a cluster: {why}")).into())
+        }
+        Err(NoAccess::Unavailable(why)) => {
+            sink.line(Stream::Runner, format!("no access to a cluster: {why}").as_bytes());
+            Ok(None)
+        }
+        Err(NoAccess::Error(error)) => Err(error.into()),
+    }
+}
+
+async fn find(work: &Work<'_>, input: &ClusterInput) -> Result<ClusterAccess, NoAccess> {
+    let component = &input.component;
+    if !is_safe(component) {
+        let why = format!("cannot run the job: {component:?} is not a valid component name");
+        return Err(NoAccess::Refused(why));
+    }
+    let state = StateStore::new(&work.job.state_dir, component);
+    let outputs = ClusterOutputs::read(&state).map_err(|error| {
+        let context = format!("cannot read the state of {component}");
+        PluginError::Io { context, source: error }
+    })?;
+    let Some(outputs) = outputs else {
+        return Err(NoAccess::Unavailable(format!(
+            "{component} is not deployed, or its state is not on this runner; deploy {component} first, or pass a \
+             kubeconfig with --pass-env {KUBECONFIG}"
+        )));
+    };
+    if let Some(written) = &outputs.kubeconfig {
+        return from_kubeconfig(work, component, written);
+    }
+    match &outputs.cluster {
+        Some(cluster) => from_cloud(work, input, cluster).await,
+        None => Err(NoAccess::Unavailable(format!(
+            "{component} has neither an output `kubeconfig` nor an output `cluster`; add one, or pass a kubeconfig with \
+             --pass-env {KUBECONFIG}"
+        ))),
+    }
+}
+
+/// Writes a kubeconfig for the cluster of an output, with a token of the cloud.
+async fn from_cloud(
+    work: &Work<'_>,
+    input: &ClusterInput,
+    cluster: &ClusterOutput,
+) -> Result<ClusterAccess, NoAccess> {
+    let component = &input.component;
+    let unavailable = |why: &str| {
+        NoAccess::Unavailable(format!("cannot use the output `cluster` of {component}: {why}"))
+    };
+    let server = server(cluster).map_err(|why| unavailable(&why))?;
+    let authority = cluster.certificate_authority_data.as_deref();
+    let authority = authority.filter(|text| STANDARD.decode(text.trim()).is_ok());
+    let authority = authority.ok_or_else(|| {
+        unavailable("its certificate_authority_data is not a certificate in base64")
+    })?;
+    // The state decides about the cluster. A difference means that the vendor knows another state.
+    let known = &input.output;
+    if known.endpoint.as_ref().is_some_and(|known| Some(known) != cluster.endpoint.as_ref()) {
+        return Err(unavailable(
+            "its endpoint differs from the one in the manifest; deploy the component again",
+        ));
+    }
+    let source = source(work, input, cluster, &server).map_err(|why| unavailable(&why))?;
+    let metadata = Metadata::new().map_err(|why| unavailable(&why))?;
+    let token = source.token(&work.job.env, &metadata).await;
+    let token = token
+        .map_err(|why| unavailable(&format!("cannot get a token: {why}; {}", source.remedy())))?;
+    let mut access = ClusterAccess::create(&work.job.work_dir)?;
+    let file = TokenFile { path: access.dir.join("token") };
+    file.store(&token, work.job.background.as_ref())
+        .doing(|| "cannot write the token of the cluster".into())?;
+    let path = file.path.display().to_string();
+    let written = Kubeconfig::with_token_file(&server, authority.trim(), &path);
+    write(&access.kubeconfig(), &written.text())?;
+    access.renewal = Some(Renewal { source, file, metadata, expires: token.expires });
+    Ok(access)
+}
+
+/// Returns the URL of the API server. Clouds also return its address alone.
+fn server(cluster: &ClusterOutput) -> Result<String, String> {
+    let endpoint = cluster.endpoint.as_deref().map(str::trim).filter(|text| !text.is_empty());
+    let endpoint = endpoint.ok_or("it has no `endpoint`")?;
+    let url = match endpoint.contains("://") {
+        true => endpoint.to_owned(),
+        false => format!("https://{endpoint}"),
+    };
+    let parsed = reqwest::Url::parse(&url).ok().filter(|url| {
+        url.scheme() == "https" && url.username().is_empty() && url.password().is_none()
+    });
+    match parsed {
+        Some(_) => Ok(url),
+        None => Err("its `endpoint` is not an https URL without credentials".into()),
+    }
+}
+
+/// Selects the origin of the token by the cloud of the install.
+fn source(
+    work: &Work<'_>,
+    input: &ClusterInput,
+    cluster: &ClusterOutput,
+    server: &str,
+) -> Result<TokenSource, String> {
+    let is_eks = server.contains(".eks.amazonaws.com");
+    match input.platform {
+        Some(Platform::Gcp) => Ok(TokenSource::Google),
+        Some(Platform::Azure) => Ok(TokenSource::Azure),
+        None if !is_eks => TokenSource::of_pod().ok_or_else(|| {
+            "the cloud is unknown, and the runner is not in a pod; set the `runner_type` of the app, or add an output \
+             `kubeconfig`"
+                .to_owned()
+        }),
+        Some(Platform::Aws) | None => {
+            let (name, arn) = (cluster.name.as_deref(), cluster.arn.as_deref());
+            EksCluster::new(name, arn, server, &work.job.env).map(TokenSource::Eks)
+        }
+    }
+}
+
+/// Writes the kubeconfig of an output, after its check.
+fn from_kubeconfig(
+    work: &Work<'_>,
+    component: &str,
+    written: &str,
+) -> Result<ClusterAccess, NoAccess> {
+    let parsed = kubeconfig::parse(written).map_err(|why| {
+        NoAccess::Unavailable(format!(
+            "the output `kubeconfig` of {component} is not usable: {why}"
+        ))
+    })?;
+    for secret in parsed.secrets() {
+        work.job.background.secret(secret);
+    }
+    parsed.check(&work.job.kubeconfig_allows).map_err(|why| {
+        NoAccess::Refused(format!("refused the output `kubeconfig` of {component}: {why}"))
+    })?;
+    let access = ClusterAccess::create(&work.job.work_dir)?;
+    write(&access.kubeconfig(), &parsed.text())?;
+    Ok(access)
+}
+
+/// Replaces a file of a job's access. Readers see the old or the new content, never a part.
+fn write(path: &Path, text: &Zeroizing<String>) -> Result<(), PluginError> {
+    data::replace(path, text.as_bytes()).doing(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! Outputs of a component that describe its cluster, from its Terraform state on this host.
+
+use std::{collections::BTreeMap, fs, io};
+
+use schemas::cluster::ClusterOutput;
+use serde::Deserialize;
+use serde_json::Value;
+use zeroize::Zeroizing;
+
+use crate::state::StateStore;
+
+/// Outputs of one component. The sensitive ones are on this host only.
+#[derive(Default)]
+pub(super) struct ClusterOutputs {
+    /// Text of the output `kubeconfig`: YAML or JSON.
+    pub kubeconfig: Option<Zeroizing<String>>,
+    /// Output `cluster`.
+    pub cluster: Option<ClusterOutput>,
+}
+
+#[derive(Deserialize)]
+struct State {
+    #[serde(default)]
+    outputs: BTreeMap<String, Output>,
+}
+
+#[derive(Deserialize)]
+struct Output {
+    #[serde(default)]
+    value: Value,
+}
+
+impl ClusterOutputs {
+    /// Reads the outputs. `None` if the component has no state on this host.
+    pub(super) fn read(state: &StateStore) -> io::Result<Option<Self>> {
+        let bytes = match fs::read(state.file()) {
+            Ok(bytes) if bytes.is_empty() => return Ok(None),
+            Ok(bytes) => Zeroizing::new(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut state: State = serde_json::from_slice(&bytes)?;
+        // A destroyed component keeps an empty state.
+        if state.outputs.is_empty() {
+            return Ok(None);
+        }
+        let mut take = |name: &str| state.outputs.remove(name).map(|output| output.value);
+        let kubeconfig = match take(super::OUTPUT) {
+            Some(Value::String(text)) if !text.trim().is_empty() => Some(Zeroizing::new(text)),
+            Some(object @ Value::Object(_)) => Some(Zeroizing::new(object.to_string())),
+            Some(_) | None => None,
+        };
+        let cluster = take("cluster").and_then(|value| serde_json::from_value(value).ok());
+        Ok(Some(ClusterOutputs { kubeconfig, cluster }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(state: &str) -> Option<ClusterOutputs> {
+        let dir = tempfile::tempdir().unwrap();
+        let store = StateStore::new(dir.path(), "sandbox");
+        fs::create_dir(store.dir()).unwrap();
+        fs::write(store.file(), state).unwrap();
+        ClusterOutputs::read(&store).unwrap()
+    }
+
+    #[test]
+    fn outputs_are_read_also_if_they_are_sensitive() {
+        let state = json!({"version": 4, "lineage": "a", "outputs": {
+            "kubeconfig": {"value": "apiVersion: v1", "type": "string", "sensitive": true},
+            "cluster": {"value": {"name": "n", "endpoint": "https://c", "tags": {"a": "b"}}},
+        }});
+        let outputs = read(&state.to_string()).unwrap();
+        assert_eq!(outputs.kubeconfig.unwrap().as_str(), "apiVersion: v1");
+        assert_eq!(outputs.cluster.unwrap().endpoint.as_deref(), Some("https://c"));
+    }
+
+    #[test]
+    fn a_component_without_outputs_has_no_cluster() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(ClusterOutputs::read(&StateStore::new(dir.path(), "sandbox")).unwrap().is_none());
+        assert!(read("").is_none());
+        assert!(read(r#"{"version": 4, "outputs": {}}"#).is_none());
+        let other = read(r#"{"outputs": {"region": {"value": "eu"}}}"#).unwrap();
+        assert!(other.kubeconfig.is_none() && other.cluster.is_none());
+        let empty = read(r#"{"outputs": {"kubeconfig": {"value": " "}, "cluster": {"value": 1}}}"#);
+        let empty = empty.unwrap();
+        assert!(empty.kubeconfig.is_none() && empty.cluster.is_none());
+    }
+}

@@ -1,0 +1,254 @@
+use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _, sync::Arc};
+
+use domain::ids::{ExecutionId, JobId};
+use schemas::manifest::Manifest;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
+
+use super::*;
+use crate::{
+    journal::Stop,
+    plugins::{Cancel, PlanRecord, Registry, contract::NoShim},
+    state::{KnownState, StateMark},
+};
+
+/// Records the lines of the runner.
+#[derive(Default)]
+struct Lines(Vec<String>);
+
+impl Sink for Lines {
+    fn phase(&mut self, _: &str) {}
+    fn line(&mut self, _: Stream, bytes: &[u8]) {
+        self.0.push(String::from_utf8_lossy(bytes).into_owned());
+    }
+    fn child(&mut self, _: u32, _: Stop) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn plan(&mut self, _: PlanRecord) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn outputs(&mut self, _: serde_json::Map<String, Value>) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn state(&mut self, _: &str, _: &StateMark) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn state_accepted(
+        &mut self,
+        _: &str,
+        _: &schemas::manifest::AcceptedState,
+    ) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn artifact(&mut self, _: schemas::runner::Artifact) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Job on a host with the state of a sandbox.
+struct Host {
+    dir: TempDir,
+    job: JobContext,
+}
+
+impl Host {
+    fn new(outputs: Value) -> Host {
+        let dir = tempfile::tempdir().unwrap();
+        let job = context(dir.path());
+        let host = Host { dir, job };
+        if !outputs.is_null() {
+            let sandbox = host.dir.path().join("state/sandbox");
+            fs::create_dir_all(&sandbox).unwrap();
+            let state = json!({ "version": 4, "lineage": "a", "serial": 1, "outputs": outputs });
+            fs::write(sandbox.join("terraform.tfstate"), state.to_string()).unwrap();
+        }
+        host
+    }
+
+    fn with_env(mut self, name: &str, value: &str) -> Host {
+        self.job.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Prepares the access, and returns it with its error and the lines of the runner.
+    async fn prepare(&self, cluster: Value) -> (Result<Option<ClusterAccess>, String>, String) {
+        let manifest: Manifest = serde_json::from_value(json!({
+            "version": 1, "job": self.job.job, "kind": "plan", "class": "pure",
+            "plugin": {"name": "odd", "version": "1"},
+            "inputs": {"component": "web", "cluster": cluster},
+            "limits": {"output_bytes": 1}, "timeouts": {"deadline_ms": 1, "grace_ms": 1},
+        }))
+        .unwrap();
+        let work = Work::new(&manifest, &self.job).unwrap();
+        let mut lines = Lines::default();
+        let prepared = match prepare(&work, &mut lines).await {
+            Ok(access) => Ok(access),
+            Err(Halt::Error(PluginError::Refused(why))) => Err(why),
+            Err(other) => panic!("{other:?}"),
+        };
+        (prepared, lines.0.join("\n"))
+    }
+}
+
+fn context(root: &Path) -> JobContext {
+    // The first test of the process installs the TLS provider.
+    let _first = rustls::crypto::ring::default_provider().install_default();
+    let (base_url, token, http) = (String::new(), String::new(), reqwest::Client::new());
+    JobContext {
+        work_dir: root.join("work"),
+        state_dir: root.join("state"),
+        artifacts_dir: root.join("artifacts"),
+        plugin_dir: root.join("plugins"),
+        plans_dir: root.join("plans"),
+        env: BTreeMap::new(),
+        git_env: BTreeMap::new(),
+        kubeconfig_allows: Allowed::new(),
+        background: Arc::new(NoShim),
+        wrapper: Vec::new(),
+        cancel: Cancel::default(),
+        registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },
+        job: JobId(ulid::Ulid::nil()),
+        execution: ExecutionId(ulid::Ulid::nil()),
+        known_state: KnownState::default(),
+        manifest_digest: format!("sha256:{:064x}", 1).parse().unwrap(),
+    }
+}
+
+fn kubeconfig(user: &str) -> Value {
+    json!({ "sensitive": true, "value": format!(
+        "current-context: c\nclusters: [{{name: c, cluster: {{server: https://10.0.0.1}}}}]\n\
+         contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\nusers: [{{name: u, user: {user}}}]"
+    )})
+}
+
+fn cluster(endpoint: &str) -> Value {
+    json!({ "value": {
+        "name": "n-1", "endpoint": endpoint, "certificate_authority_data": "Y2VydA==", "tags": {},
+    }})
+}
+
+fn required() -> Value {
+    json!({ "component": "sandbox", "required": true })
+}
+
+#[tokio::test]
+async fn the_kubeconfig_of_the_customer_wins() {
+    let outputs = json!({ "kubeconfig": kubeconfig("{token: own}") });
+    let host = Host::new(outputs).with_env(KUBECONFIG, "/etc/kubeconfig");
+    let (prepared, _) = host.prepare(required()).await;
+    assert!(prepared.unwrap().is_none());
+    assert!(!host.dir.path().join("work/cluster").exists());
+}
+
+#[tokio::test]
+async fn an_output_kubeconfig_is_preferred_and_removed_at_the_end() {
+    let outputs = json!({
+        "kubeconfig": kubeconfig("{token: own-token}"), "cluster": cluster("https://10.0.0.2"),
+    });
+    let host = Host::new(outputs);
+    let (prepared, lines) = host.prepare(required()).await;
+    let access = prepared.unwrap().unwrap();
+    let path = access.kubeconfig();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains("10.0.0.1") && text.contains("own-token"), "{text}");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(lines, "access to the cluster of sandbox");
+    drop(access);
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn a_refused_kubeconfig_also_fails_a_job_that_needs_no_cluster() {
+    let host = Host::new(json!({ "kubeconfig": kubeconfig("{exec: {command: aws}}") }));
+    for input in [required(), json!({ "component": "sandbox" })] {
+        let (prepared, _) = host.prepare(input).await;
+        let why = prepared.unwrap_err();
+        assert!(why.contains("kubeconfig_allows = [\"exec\"]"), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_cluster_only_a_job_that_needs_one_fails() {
+    for (outputs, expected) in [
+        (Value::Null, "sandbox is not deployed"),
+        (json!({}), "sandbox is not deployed"),
+        (json!({ "region": { "value": "eu-1" } }), "neither an output `kubeconfig` nor"),
+        (json!({ "kubeconfig": { "value": "a: [" } }), "is not YAML"),
+        (json!({ "cluster": { "value": { "name": "n" } } }), "it has no `endpoint`"),
+        (json!({ "cluster": cluster("http://10.0.0.1") }), "is not an https URL"),
+        (json!({ "cluster": cluster("https://a:b@10.0.0.1") }), "is not an https URL"),
+        (json!({ "cluster": cluster("10.0.0.1") }), "the cloud is unknown"),
+    ] {
+        let host = Host::new(outputs);
+        let (prepared, _) = host.prepare(required()).await;
+        let why = prepared.unwrap_err();
+        assert!(why.starts_with("no access to a cluster: ") && why.contains(expected), "{why}");
+        let (prepared, lines) = host.prepare(json!({ "component": "sandbox" })).await;
+        assert!(prepared.unwrap().is_none());
+        assert!(lines.contains(expected), "{lines}");
+    }
+}
+
+#[tokio::test]
+async fn the_manifest_selects_neither_a_path_nor_an_address() {
+    let host = Host::new(json!({ "cluster": cluster("https://10.0.0.1") }));
+    let (prepared, _) = host.prepare(json!({ "component": "../sandbox", "required": true })).await;
+    assert!(prepared.unwrap_err().contains("is not a valid component name"));
+    let other = json!({
+        "component": "sandbox", "required": true, "platform": "gcp", "endpoint": "https://10.9.9.9",
+    });
+    let (prepared, _) = host.prepare(other).await;
+    let why = prepared.unwrap_err();
+    assert!(why.contains("its endpoint differs from the one in the manifest"), "{why}");
+}
+
+/// Stands in for the metadata service of Google: it answers one request.
+async fn metadata_double(response: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        let mut request = vec![0; 4096];
+        let length = connection.read(&mut request).await.unwrap();
+        let request = String::from_utf8_lossy(&request[..length]).to_lowercase();
+        assert!(request.contains("metadata-flavor: google"), "{request}");
+        let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: ";
+        let text = format!("{head}{}\r\n\r\n{response}", response.len());
+        connection.write_all(text.as_bytes()).await.unwrap();
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_cluster_without_a_kubeconfig_gets_the_token_of_its_cloud() {
+    let metadata = metadata_double(r#"{"access_token":"ya29.token","expires_in":3599}"#).await;
+    let host = Host::new(json!({ "cluster": cluster("10.0.0.1") }))
+        .with_env("GCE_METADATA_HOST", &metadata);
+    let input = json!({ "component": "sandbox", "required": true, "platform": "gcp" });
+    let (prepared, _) = host.prepare(input).await;
+    let access = prepared.unwrap().unwrap();
+    let text = fs::read_to_string(access.kubeconfig()).unwrap();
+    let file: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(file["clusters"][0]["cluster"]["server"], "https://10.0.0.1");
+    assert_eq!(file["clusters"][0]["cluster"]["certificate-authority-data"], "Y2VydA==");
+    let token = file["users"][0]["user"]["tokenFile"].as_str().unwrap();
+    assert_eq!(fs::read_to_string(token).unwrap(), "ya29.token");
+    assert_eq!(fs::metadata(token).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(access.renewal.is_some());
+}
+
+#[tokio::test]
+async fn a_cluster_of_aws_gets_a_token_under_the_credentials_of_the_job() {
+    let endpoint = "https://AB12.gr7.eu-central-1.eks.amazonaws.com";
+    let host = Host::new(json!({ "cluster": cluster(endpoint) }))
+        .with_env("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+        .with_env("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI");
+    let (prepared, _) = host.prepare(required()).await;
+    let access = prepared.unwrap().unwrap();
+    let token = fs::read_to_string(access.dir.join("token")).unwrap();
+    assert!(token.starts_with("k8s-aws-v1."), "{token}");
+}
