@@ -53,7 +53,7 @@ pub use outcome::{
 pub use programs::{helm_or_skip, in_ci, program, stdout_of, terraform_or_skip};
 pub use provider::{for_customers, provider_config_for_customers_or_skip, provider_config_or_skip};
 pub use proxy::{InterceptingProxy, RecordedCall};
-pub use registry::Registry;
+pub use registry::{PushedImage, Registry};
 pub use run::finish;
 pub use runner::Runner;
 pub use server::Server;

@@ -1,6 +1,8 @@
 //! OCI registry on a loopback address: the reference implementation of the distribution project.
 use std::{fs, net::TcpListener, path::PathBuf, process::Child, time::Duration};
 
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use crate::{call, in_ci, launch::Launch, until};
@@ -61,4 +63,114 @@ impl Drop for Registry {
         let _killed = self.child.kill();
         let _ended = self.child.wait();
     }
+}
+
+/// Image in a registry.
+#[derive(Debug, Clone)]
+pub struct PushedImage {
+    /// Digest of the manifest or of the index.
+    pub digest: String,
+    size: usize,
+    media_type: &'static str,
+}
+
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+
+impl Registry {
+    /// Pushes an image for one platform, with these layers, under a tag.
+    #[track_caller]
+    pub fn push_image(
+        &self,
+        name: &str,
+        tag: &str,
+        platform: &str,
+        layers: &[&[u8]],
+    ) -> PushedImage {
+        let (os, architecture) = platform.split_once('/').unwrap();
+        let diffs: Vec<_> = layers.iter().map(|layer| digest(layer)).collect();
+        let config = json!({
+            "os": os, "architecture": architecture, "config": {},
+            "rootfs": {"type": "layers", "diff_ids": diffs},
+        });
+        let config = config.to_string().into_bytes();
+        let descriptor = |media_type: &str, bytes: &[u8]| {
+            self.push_blob(name, bytes);
+            json!({"mediaType": media_type, "digest": digest(bytes), "size": bytes.len()})
+        };
+        let layer_type = "application/vnd.oci.image.layer.v1.tar";
+        let manifest = json!({
+            "schemaVersion": 2, "mediaType": MANIFEST,
+            "config": descriptor("application/vnd.oci.image.config.v1+json", &config),
+            "layers": layers.iter().map(|layer| descriptor(layer_type, layer)).collect::<Vec<_>>(),
+        });
+        self.put_document(name, tag, MANIFEST, &manifest)
+    }
+
+    /// Pushes an index of images that are in the repository, each with its platform.
+    #[track_caller]
+    pub fn push_index(
+        &self,
+        name: &str,
+        tag: &str,
+        images: &[(&str, &PushedImage)],
+    ) -> PushedImage {
+        let listed = images.iter().map(|(platform, image)| {
+            let (os, architecture) = platform.split_once('/').unwrap();
+            json!({
+                "mediaType": image.media_type, "digest": image.digest, "size": image.size,
+                "platform": {"os": os, "architecture": architecture},
+            })
+        });
+        let listed: Vec<_> = listed.collect();
+        let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": listed});
+        self.put_document(name, tag, INDEX, &index)
+    }
+
+    /// Returns the body of a manifest, or `None` if it does not exist.
+    pub fn manifest(&self, name: &str, reference: &str) -> Option<Value> {
+        let accept = [(
+            "Accept",
+            "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json",
+        )];
+        let url = format!("{}/v2/{name}/manifests/{reference}", self.url());
+        let response = call("GET", &url, &accept, b"");
+        (response.status == 200).then(|| response.json())
+    }
+
+    /// Deletes a manifest.
+    #[track_caller]
+    pub fn delete(&self, name: &str, digest: &str) {
+        let url = format!("{}/v2/{name}/manifests/{digest}", self.url());
+        assert_eq!(call("DELETE", &url, &[], b"").status, 202);
+    }
+
+    fn push_blob(&self, name: &str, bytes: &[u8]) {
+        let start = format!("{}/v2/{name}/blobs/uploads/", self.url());
+        let upload = call("POST", &start, &[], b"");
+        let mut headers = upload.headers.lines();
+        let location = headers.find_map(|line| line.strip_prefix("Location: ")).unwrap();
+        let kind = [("Content-Type", "application/octet-stream")];
+        let digest = digest(bytes);
+        let put = call("PUT", &format!("{location}&digest={digest}"), &kind, bytes);
+        assert_eq!(put.status, 201, "{}", put.body);
+    }
+
+    fn put_document(
+        &self,
+        name: &str,
+        tag: &str,
+        media_type: &'static str,
+        document: &Value,
+    ) -> PushedImage {
+        let bytes = document.to_string().into_bytes();
+        let url = format!("{}/v2/{name}/manifests/{tag}", self.url());
+        let put = call("PUT", &url, &[("Content-Type", media_type)], &bytes);
+        assert_eq!(put.status, 201, "{}", put.body);
+        PushedImage { digest: digest(&bytes), size: bytes.len(), media_type }
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    format!("sha256:{:x}", Sha256::digest(bytes))
 }
