@@ -15,6 +15,7 @@ mod unpack;
 
 pub use component::{
     ARTIFACT_TYPE, DIRECTORY, LAYER_TYPE, component, component_directory, component_layer,
+    is_archive, is_compressed,
 };
 pub use pack::{pack, pack_into};
 pub use registry::{pull, pull_blob, pull_manifest, push};

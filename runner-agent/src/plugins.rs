@@ -14,6 +14,7 @@
 //! period, then sends SIGKILL.
 
 mod action;
+mod built_image;
 mod cluster;
 mod contract;
 mod details;

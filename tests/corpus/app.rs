@@ -96,6 +96,24 @@ impl App {
         self.components.iter().any(|one| on_cluster.contains(&one.kind.as_str()))
     }
 
+    /// Returns the hosts of texts that the app names by address.
+    pub(crate) fn remote_hosts(&self) -> Vec<String> {
+        let steps = self.actions.iter().flat_map(Action::steps);
+        let tables = self.components.iter().map(|one| one.settings.clone()).chain(steps);
+        let texts = tables.flat_map(|table| {
+            ["manifest", "inline_contents"]
+                .iter()
+                .filter_map(|key| text(&table, key))
+                .collect::<Vec<_>>()
+        });
+        let host = |text: String| {
+            let rest = text.trim().strip_prefix("https://")?.to_owned();
+            Some(rest.split('/').next()?.to_owned()).filter(|_| !rest.contains(char::is_whitespace))
+        };
+        let hosts: BTreeSet<String> = texts.filter_map(host).collect();
+        hosts.into_iter().collect()
+    }
+
     /// Returns the values of the app's own first install, as names and texts.
     pub(crate) fn example_inputs(&self) -> Vec<(String, String)> {
         let first = tables(&self.dir, "installs").into_iter().next();

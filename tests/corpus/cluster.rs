@@ -73,6 +73,8 @@ impl TestCluster {
         for component in &journey.app.components {
             let Some(namespace) = component.namespace() else { continue };
             let namespace = manifests::rendered(&namespace, &state);
+            // Stead writes a namespace in the alphabet of Kubernetes.
+            let namespace = namespace.to_lowercase().replace('_', "-");
             if component.kind != "kubernetes_manifest" || own.contains(&namespace) {
                 continue;
             }
@@ -173,7 +175,8 @@ impl TestCluster {
         for item in list["items"].as_array().into_iter().flatten() {
             let (metadata, kind) = (&item["metadata"], item["kind"].as_str().unwrap_or_default());
             let text = |key: &str| metadata[key].as_str().unwrap_or_default().to_owned();
-            let has_owner = metadata["ownerReferences"].is_array();
+            let has_owner = metadata["ownerReferences"].is_array()
+                || text("name").starts_with("sh.helm.release.");
             let is_made_in_each = ["default", "kube-root-ca.crt"].contains(&text("name").as_str())
                 || text("name").starts_with("default-token-");
             if has_owner

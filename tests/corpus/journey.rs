@@ -2,21 +2,25 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
 
 use serde_json::Value;
-use tests::{Customer, Runner, Server, program};
+use tests::{Customer, Runner, Server, program, stdout_of};
 
 use crate::{
     app::App,
+    chart_repositories,
     cluster::TestCluster,
     drift,
+    images::Images,
     report::Progress,
     rules::Rules,
     second_version,
     session::{Failure, Outcome, Session, short, steps},
     sources::Sources,
+    web::Web,
 };
 
 /// Directories and limits of one app.
@@ -31,6 +35,8 @@ pub(crate) struct Place {
     /// Directory for logs after a failure.
     pub(crate) logs: PathBuf,
     pub(crate) timeout: Duration,
+    /// Keeps a copy of the server's directory.
+    pub(crate) keep: bool,
 }
 
 /// App in the middle of its life.
@@ -41,6 +47,7 @@ pub(crate) struct Journey<'p> {
     pub(crate) sources: Sources,
     pub(crate) session: Session,
     pub(crate) cluster: Option<TestCluster>,
+    images: Option<Images>,
 }
 
 /// Lives through the whole journey. The progress names the current step.
@@ -48,17 +55,33 @@ pub(crate) fn travel(place: &Place, rules: &Rules, progress: &Progress) -> Outco
     progress.begin("sources");
     let app = read(place)?;
     let sources = Sources::of(&app, &place.repos, rules);
+    rules.sensitive(sources.sensitive_outputs());
     let cluster = if app.needs_cluster() { Some(TestCluster::find()?) } else { None };
     progress.begin("server");
     let git = sources.configuration();
     let path = path(&[helm_directory()]);
-    let environment = [("GIT_CONFIG_GLOBAL", git.to_str().unwrap()), ("PATH", path.as_str())];
-    let server = Server::installed(&place.stead, &environment);
-    let session = Session { server, deadline: progress.deadline(place.timeout) };
-    let mut journey = Journey { place, rules, app, sources, session, cluster };
+    let files = chart_repositories::files(&app, &place.repos, &place.work, rules);
+    let hosts = app.remote_hosts();
+    hosts.iter().for_each(|host| rules.note(format!("texts of {host}")));
+    let repositories = files.keys().filter_map(|path| path.split('/').next());
+    let hosts = [hosts, repositories.map(str::to_owned).collect()].concat();
+    let web = (!hosts.is_empty()).then(|| Web::start(&hosts, files));
+    let proxy: Vec<_> = web.iter().flat_map(Web::environment).collect();
+    let mut environment = vec![("GIT_CONFIG_GLOBAL", git.to_str().unwrap()), ("PATH", &path)];
+    environment.extend(proxy.iter().map(|(name, value)| (*name, value.as_str())));
+    let images = Images::of(&app, rules)?;
+    let options = images.as_ref().map(Images::server_options).unwrap_or_default();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let server = Server::installed(&place.stead, &options, &environment);
+    let session = Session { server, deadline: progress.deadline(place.timeout), web };
+    let mut journey = Journey { place, rules, app, sources, session, cluster, images };
     let traveled = journey.all_steps(progress);
     if traveled.is_err() {
         journey.session.save(&place.logs);
+    }
+    if place.keep {
+        let copy = place.work.join("server");
+        stdout_of(Command::new("cp").arg("-a").arg(journey.session.server.dir()).arg(copy));
     }
     if let Some(cluster) = &journey.cluster {
         progress.note("clean the cluster");
@@ -68,7 +91,7 @@ pub(crate) fn travel(place: &Place, rules: &Rules, progress: &Progress) -> Outco
 }
 
 fn read(place: &Place) -> Outcome<App> {
-    let mut inspect = std::process::Command::new(program("stead"));
+    let mut inspect = Command::new(program("stead"));
     inspect.args(["--output", "json", "apps", "inspect"]).arg(&place.app);
     let output = inspect.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -140,6 +163,7 @@ impl Journey<'_> {
         let options = self.sources.options(self.rules);
         let mut args = vec!["apps", "sync", app.to_str().unwrap(), "--wait"];
         args.extend(more);
+        args.extend(self.session.web.iter().map(|_| "--allow-remote"));
         args.extend(options.iter().map(String::as_str));
         let Err(failure) = self.session.stead(&args) else { return Ok(()) };
         let builds = self.session.stead(&["builds", "list", "--limit", "200"])?;
@@ -195,6 +219,9 @@ impl Journey<'_> {
         let mut words = command.split_whitespace();
         if words.any(|word| word == "--plugin-publisher") {
             customer = customer.with(&["--plugin-publisher", words.next().unwrap_or_default()]);
+        }
+        if let Some(images) = &self.images {
+            customer = customer.with(&images.runner_options(name).each_ref().map(String::as_str));
         }
         if let Some(cluster) = &self.cluster {
             self.rules.note("the test cluster for that of the sandbox");

@@ -3,9 +3,12 @@
 #![allow(clippy::disallowed_methods, reason = "the harness starts processes and threads")]
 
 mod app;
+mod available;
 mod caretaker;
+mod chart_repositories;
 mod cluster;
 mod drift;
+mod images;
 mod installed;
 mod journey;
 mod manifests;
@@ -17,6 +20,7 @@ mod second_version;
 mod session;
 mod sources;
 mod stand_in;
+mod web;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
@@ -80,6 +84,7 @@ fn main() -> ExitCode {
                 stead: installed::stead(work.parent().unwrap()),
                 logs: args.logs.join(name),
                 timeout: Duration::from_secs(args.timeout),
+                keep: args.keep,
             };
             let report = report::of_app(&place);
             std::fs::write(work.join("report.json"), report.to_string()).unwrap();

@@ -6,10 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use rustls::{
-    ServerConfig, ServerConnection, StreamOwned,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
-};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Map, Value, json};
 use tests::Certificates;
 
@@ -45,11 +42,7 @@ pub(crate) struct Pods {
 impl Pods {
     pub(crate) fn start() -> Pods {
         let certificates = Certificates::for_ip("127.0.0.1");
-        let chain = CertificateDer::pem_file_iter(certificates.chain()).unwrap();
-        let chain = chain.map(Result::unwrap).collect();
-        let key = PrivateKeyDer::from_pem_file(certificates.key()).unwrap();
-        let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key);
-        let config = Arc::new(config.unwrap());
+        let config = certificates.server_config();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         std::thread::spawn(move || {

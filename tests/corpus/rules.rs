@@ -21,12 +21,20 @@ pub(crate) struct Rules {
     used: RefCell<BTreeSet<String>>,
     /// File to which programs append their names.
     calls: PathBuf,
+    /// Outputs that a module declares as sensitive.
+    sensitive: RefCell<BTreeSet<String>>,
 }
 
 impl Rules {
     pub(crate) fn load(dir: &Path) -> Rules {
         let file = FILE.parse().expect("substitutions.toml is invalid");
-        Rules { file, used: RefCell::default(), calls: dir.join("calls") }
+        let (used, sensitive) = (RefCell::default(), RefCell::default());
+        Rules { file, used, calls: dir.join("calls"), sensitive }
+    }
+
+    /// Records the sensitive outputs of modules, whose values no part of an app can read yet.
+    pub(crate) fn sensitive(&self, outputs: BTreeSet<String>) {
+        *self.sensitive.borrow_mut() = outputs;
     }
 
     /// Records a substitution for the result.
@@ -50,7 +58,11 @@ impl Rules {
         let rules = items(&self.file, "waits").into_iter();
         let mut matching =
             rules.filter(|rule| text(rule, "message").is_some_and(|part| message.contains(&part)));
-        matching.next().and_then(|rule| text(&rule, "on"))
+        let on = matching.next().and_then(|rule| text(&rule, "on"));
+        let sensitive = self.sensitive.borrow();
+        let is_read = |name: &String| message.contains(&format!(".outputs.{name}"));
+        let name = sensitive.iter().find(|name| message.contains("cannot") && is_read(name));
+        on.or_else(|| Some(format!("the sensitive output {}", name?)))
     }
 
     /// Returns values for all inputs without a default: those of the app's own install, or
@@ -64,14 +76,14 @@ impl Rules {
         let mut generated = vec![];
         for input in &app.inputs {
             let Some(name) = text(input, "name") else { continue };
+            let kind = text(input, "type").unwrap_or_else(|| "string".into());
             let has_default =
-                input.get("default").is_some_and(|default| !plain(default).is_empty());
+                input.get("default").is_some_and(|value| is_valid(&plain(value), &kind));
             let is_required = input.get("required").and_then(toml::Value::as_bool) == Some(true);
             let is_sensitive = input.get("sensitive").and_then(toml::Value::as_bool) == Some(true);
             if has_default || !is_required || is_sensitive || values.contains_key(&name) {
                 continue;
             }
-            let kind = text(input, "type").unwrap_or_else(|| "string".into());
             let value = self.file["inputs"].get(&kind).or(self.file["inputs"].get("string"));
             values.insert(name.clone(), plain(value.unwrap()));
             generated.push(name);
@@ -89,11 +101,15 @@ impl Rules {
         let common = sets["any"].as_table();
         let mut outputs = Map::new();
         for (name, value) in common.into_iter().chain(platform).flatten() {
-            outputs.insert(name.clone(), plain(value).into());
+            let value = serde_json::to_value(value).unwrap_or_default();
+            outputs.insert(name.clone(), value);
         }
         let reads = app.reads.iter().filter_map(|read| read.split("install_stack.outputs.").nth(1));
         for path in reads {
-            self.set(&mut outputs, path, "stack");
+            // The ARNs of several roles are a map by role.
+            let is_map = path.ends_with("_arns") && !path.contains('.');
+            let path = if is_map { format!("{path}.role") } else { path.to_owned() };
+            self.set(&mut outputs, &path, "stack");
         }
         self.note("stack outputs");
         Json::Object(outputs)
@@ -141,6 +157,16 @@ impl Rules {
             fs::write(&file, format!("#!/bin/bash\n{log}REAL='{real}'\n{script}\n")).unwrap();
             fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
         }
+    }
+}
+
+/// Returns true if a text is a value of a type. Some required inputs have a placeholder as default.
+fn is_valid(value: &str, kind: &str) -> bool {
+    match kind {
+        "bool" => ["true", "false"].contains(&value),
+        "number" => value.parse::<f64>().is_ok(),
+        "json" | "list" => serde_json::from_str::<Json>(value).is_ok(),
+        _ => !value.is_empty(),
     }
 }
 

@@ -109,6 +109,9 @@ fn run(args: &Args, name: &str, work: &Path) -> Value {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.arg("--apps").arg(&args.apps).arg("--repos").arg(&args.repos);
     command.arg("--logs").arg(&args.logs).args(["--timeout", &args.timeout.to_string()]);
+    if args.keep {
+        command.arg("--keep");
+    }
     command.arg("--one").arg(work).arg(name).env("TMPDIR", work);
     command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).process_group(0);
     match args.verbose {

@@ -8,6 +8,8 @@ use std::{
 use serde_json::Value;
 use tests::Server;
 
+use crate::web::Web;
+
 /// Reasons of a failed step: one for each failed part of a run, otherwise a single one.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) Vec<String>);
@@ -26,12 +28,16 @@ const END_STATES: [&str; 5] = ["succeeded", "failed", "cancelled", "denied", "ex
 pub(crate) struct Session {
     pub(crate) server: Server,
     pub(crate) deadline: Instant,
+    /// Web for the addresses that the app names.
+    pub(crate) web: Option<Web>,
 }
 
 impl Session {
     /// Runs a `stead` command, and returns its JSON output.
     pub(crate) fn stead(&self, args: &[&str]) -> Outcome<Value> {
-        let output = self.server.stead().args(args).output().unwrap();
+        let mut command = self.server.stead();
+        command.envs(self.web.iter().flat_map(Web::environment));
+        let output = command.args(args).output().unwrap();
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
         if !output.status.success() {
             let message = short(&format!("{stderr}{stdout}"));
@@ -94,14 +100,20 @@ impl Session {
             return Ok(run);
         }
         let failed = steps(&run).filter(|step| step["state"] == "failed");
-        let reasons = failed
+        let mut reasons: Vec<String> = failed
             .map(|step| {
                 let name = step["name"].as_str().unwrap_or_default();
                 let reason = step["reason"].as_str().unwrap_or_default();
                 format!("{name}: {}{}", short(reason), self.end_of_log(step))
             })
             .collect();
-        Err(Failure(reasons))
+        let checks = run["preflight"]["checks"].as_array().into_iter().flatten();
+        let failed = checks.filter(|check| check["status"] == "failed");
+        reasons.extend(failed.map(|check| short(&format!("preflight: {check}"))));
+        match reasons.is_empty() {
+            true => Err(Failure::new(format!("the {} is {}", run["kind"], run["state"]))),
+            false => Err(Failure(reasons)),
+        }
     }
 
     /// Returns the last lines of the log of a step's job.
@@ -132,6 +144,8 @@ impl Session {
             }
         }
         for install in ["acme", "second"] {
+            let log = self.server.dir().join(install).join("runner.log");
+            let _copied = fs::copy(log, dir.join(format!("runner-{install}.log")));
             let shown = self.stead(&["runs", "show", install]).unwrap_or_default();
             let _written = fs::write(dir.join(format!("run-{install}.json")), format!("{shown:#}"));
         }

@@ -10,6 +10,7 @@ use tests::{GitRepository, GitServer, stdout_of};
 
 use crate::{
     app::{Action, App, Source, text},
+    available::Module,
     rules::Rules,
     stand_in,
 };
@@ -82,6 +83,12 @@ impl Sources {
         Some(found.1.dir().join(&source.directory))
     }
 
+    /// Returns the names of outputs that a module declares as sensitive.
+    pub(crate) fn sensitive_outputs(&self) -> BTreeSet<String> {
+        let directories = self.sources.iter().filter_map(|source| self.directory(source));
+        directories.flat_map(|dir| Module::read(&dir).sensitive).collect()
+    }
+
     /// Writes a git configuration that reads every host from the server.
     pub(crate) fn configuration(&self) -> PathBuf {
         let hosts: BTreeSet<&str> = self.sources.iter().map(|one| one.host.as_str()).collect();
@@ -105,7 +112,7 @@ impl Sources {
     }
 }
 
-fn note(rules: &Rules, made: Option<&str>, source: &Source) {
+fn note(rules: &Rules, made: Option<String>, source: &Source) {
     if let Some(kind) = made {
         let place = format!("{}/{}", source.repo, source.directory);
         rules.note(format!("{kind} {}", place.trim_end_matches('/')));

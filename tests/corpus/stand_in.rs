@@ -1,12 +1,13 @@
 //! Stand-ins for what the directory of repositories does not have: modules, charts, kustomizations
 //! and scripts. Modules use the built-in `terraform_data` only.
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use serde_json::{Map, Value as Json};
 use toml::Table;
 
 use crate::{
     app::{App, Component, text},
+    available::{Module, missing_dependency},
     rules::Rules,
 };
 
@@ -21,55 +22,83 @@ data:
     {{ toJson .Values }}
 ";
 
-/// Writes the source of a component, unless it exists. Returns its kind.
+/// Writes the source of a component, unless this machine can run it. Returns what was written.
 pub(crate) fn component(
     app: &App,
     component: &Component,
     dir: &Path,
     rules: &Rules,
-) -> Option<&'static str> {
+) -> Option<String> {
     match component.kind.as_str() {
-        "terraform_module" if !has_file(dir, ".tf") => {
-            let read = format!("nuon.components.{}.outputs.", component.name);
-            module(&component.settings, outputs(app, &[&read], &component.name, rules), dir);
-            Some("stand-in module")
-        }
         "terraform_module" => {
             let read = format!("nuon.components.{}.outputs.", component.name);
             let outputs = outputs(app, &[&read], &component.name, rules);
-            complete_outputs(outputs, dir).then_some("completed outputs of")
+            terraform(&component.settings, outputs, dir, "module")
         }
         "helm_chart" if !dir.join("Chart.yaml").is_file() => {
-            chart(&component.name, dir);
-            Some("stand-in chart")
+            chart(&component.name, "0.1.0", dir);
+            Some("stand-in chart".into())
+        }
+        "helm_chart" => {
+            let dependency = missing_dependency(dir)?;
+            fs::remove_dir_all(dir).unwrap();
+            chart(&component.name, "0.1.0", dir);
+            Some(format!("stand-in chart (needs {dependency})"))
         }
         "kubernetes_manifest" => {
             let kustomize = component.settings.get("kustomize")?.as_table()?;
-            let path = text(kustomize, "path")?;
-            let dir = dir.join(path.trim_start_matches("./"));
+            let dir = dir.join(text(kustomize, "path")?.trim_start_matches("./"));
             if dir.is_dir() {
                 return None;
             }
             kustomization(&dir);
-            Some("stand-in kustomization")
+            Some("stand-in kustomization".into())
         }
         _ => None,
     }
 }
 
-/// Writes the module of the sandbox, unless it exists.
-pub(crate) fn sandbox(app: &App, dir: &Path, rules: &Rules) -> Option<&'static str> {
+/// Writes the module of the sandbox, unless this machine can run it.
+pub(crate) fn sandbox(app: &App, dir: &Path, rules: &Rules) -> Option<String> {
     let settings = app.sandbox.as_ref()?;
-    if has_file(dir, ".tf") || text(settings, "type").is_some_and(|kind| kind == "pulumi") {
+    if text(settings, "type").is_some_and(|kind| kind == "pulumi") {
         return None;
     }
     let reads = ["nuon.sandbox.outputs.", "nuon.install.sandbox.outputs."];
-    module(settings, outputs(app, &reads, "sandbox", rules), dir);
-    Some("stand-in sandbox")
+    terraform(settings, outputs(app, &reads, "sandbox", rules), dir, "sandbox")
+}
+
+/// Writes a module, unless this machine can run the one of the directory.
+fn terraform(
+    settings: &Table,
+    mut outputs: Map<String, Json>,
+    dir: &Path,
+    what: &str,
+) -> Option<String> {
+    let original = Module::read(dir);
+    let exists = has_file(dir, ".tf");
+    if exists && original.needs.is_none() {
+        let is_changed = complete_outputs(outputs, dir);
+        return is_changed.then(|| "completed outputs of".into());
+    }
+    for name in &original.outputs {
+        outputs.entry(name.as_str()).or_insert_with(|| format!("{what}-{name}").into());
+    }
+    for file in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = file.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".tf") || name.ends_with(".tf.json") || name == ".terraform.lock.hcl" {
+            fs::remove_file(file.path()).unwrap();
+        }
+    }
+    module(settings, &original, outputs, dir);
+    match original.needs {
+        Some(needs) => Some(format!("stand-in {what} (needs {needs})")),
+        None => Some(format!("stand-in {what}")),
+    }
 }
 
 /// Writes the script of an action, unless it exists.
-pub(crate) fn script(dir: &Path, command: &str) -> Option<&'static str> {
+pub(crate) fn script(dir: &Path, command: &str) -> Option<String> {
     let path = command.split_whitespace().next()?.strip_prefix("./")?;
     let file = dir.join(path);
     if file.exists() {
@@ -78,15 +107,15 @@ pub(crate) fn script(dir: &Path, command: &str) -> Option<&'static str> {
     fs::create_dir_all(file.parent()?).unwrap();
     fs::write(&file, "#!/bin/sh\necho \"stand-in for $0\"\n").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-    Some("stand-in script")
+    Some("stand-in script".into())
 }
 
 /// Writes a chart with one object.
-pub(crate) fn chart(name: &str, dir: &Path) {
+pub(crate) fn chart(name: &str, version: &str, dir: &Path) {
     let templates = dir.join("templates");
     fs::create_dir_all(&templates).unwrap();
     let name = name.replace('_', "-");
-    let text = format!("apiVersion: v2\nname: {name}\nversion: 0.1.0\n");
+    let text = format!("apiVersion: v2\nname: {name}\nversion: {version}\n");
     fs::write(dir.join("Chart.yaml"), text).unwrap();
     fs::write(dir.join("values.yaml"), "{}\n").unwrap();
     fs::write(templates.join("values.yaml"), CHART_TEMPLATE).unwrap();
@@ -99,11 +128,12 @@ fn kustomization(dir: &Path) {
     fs::write(dir.join("kustomization.yaml"), "resources:\n- configmap.yaml\n").unwrap();
 }
 
-/// Writes a module with the variables of the settings and these outputs.
-fn module(settings: &Table, outputs: Map<String, Json>, dir: &Path) {
+/// Writes a module with the variables of the settings and of the original, and these outputs.
+fn module(settings: &Table, original: &Module, outputs: Map<String, Json>, dir: &Path) {
     fs::create_dir_all(dir).unwrap();
     let variables = settings.get("vars").and_then(toml::Value::as_table);
-    let names: Vec<&String> = variables.into_iter().flat_map(Table::keys).collect();
+    let mut names: BTreeSet<&String> = variables.into_iter().flat_map(Table::keys).collect();
+    names.extend(&original.variables);
     let mut module = String::new();
     for name in &names {
         module += &format!("variable \"{name}\" {{\n  type    = any\n  default = null\n}}\n");
@@ -113,7 +143,9 @@ fn module(settings: &Table, outputs: Map<String, Json>, dir: &Path) {
     module +=
         &format!("resource \"terraform_data\" \"stand_in\" {{\n  input = {{ {values} }}\n}}\n");
     for (name, value) in outputs {
-        module += &format!("output \"{name}\" {{\n  value = {value}\n}}\n");
+        let sensitive =
+            if original.sensitive.contains(&name) { "\n  sensitive = true" } else { "" };
+        module += &format!("output \"{name}\" {{\n  value = {value}{sensitive}\n}}\n");
     }
     fs::write(dir.join("main.tf"), module).unwrap();
 }

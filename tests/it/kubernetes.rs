@@ -80,7 +80,7 @@ fn an_app_on_a_cluster_is_deployed_changed_and_removed() {
     let (code, text) = check();
     assert_eq!(code, Some(0), "{text}");
     let delete = ["--namespace", &namespace, "delete", "configmap", "page"];
-    stdout_of(&mut kubectl(&kubeconfig, &delete));
+    stdout_of(cluster.kubectl().args(delete));
     let (code, text) = check();
     assert_eq!(code, Some(6), "{text}");
     assert!(text.contains("+ ConfigMap") && text.contains("data[index.html]"), "{text}");

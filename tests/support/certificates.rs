@@ -3,8 +3,13 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
 };
 
+use rustls::{
+    ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+};
 use tempfile::TempDir;
 
 use crate::stdout_of;
@@ -17,6 +22,17 @@ pub struct Certificates {
 impl Certificates {
     /// Creates certificates for a server at this IP address.
     pub fn for_ip(ip: &str) -> Certificates {
+        Certificates::for_names(&format!("IP:{ip}"))
+    }
+
+    /// Creates certificates for these hosts.
+    pub fn for_hosts(hosts: &[String]) -> Certificates {
+        let names: Vec<String> = hosts.iter().map(|host| format!("DNS:{host}")).collect();
+        Certificates::for_names(&names.join(","))
+    }
+
+    /// Creates certificates with this value of `subjectAltName`.
+    fn for_names(names: &str) -> Certificates {
         let dir = tempfile::Builder::new().prefix("stead-ca-").tempdir().unwrap();
         let certificates = Certificates { dir };
         let at = |name: &str| certificates.path().join(name).display().to_string();
@@ -33,7 +49,7 @@ impl Certificates {
         csr.extend(["-keyout", &key, "-out", &request]);
         openssl(&csr);
         let extensions = at("server.ext");
-        let text = format!("subjectAltName=IP:{ip}\nbasicConstraints=CA:FALSE\n");
+        let text = format!("subjectAltName={names}\nbasicConstraints=CA:FALSE\n");
         fs::write(&extensions, text).unwrap();
         let mut sign = vec!["x509", "-req", "-days", "2", "-in", &request, "-out", &own];
         sign.extend(["-CA", &ca, "-CAkey", &ca_key, "-CAcreateserial", "-extfile", &extensions]);
@@ -60,6 +76,14 @@ impl Certificates {
     /// Returns the path of the server's private key.
     pub fn key(&self) -> PathBuf {
         self.path().join("server.key")
+    }
+
+    /// Returns the TLS settings of a server with the certificate.
+    pub fn server_config(&self) -> Arc<ServerConfig> {
+        let chain = CertificateDer::pem_file_iter(self.chain()).unwrap().map(Result::unwrap);
+        let key = PrivateKeyDer::from_pem_file(self.key()).unwrap();
+        let config = ServerConfig::builder().with_no_client_auth();
+        Arc::new(config.with_single_cert(chain.collect(), key).unwrap())
     }
 
     /// Returns the SHA-256 of the root in its usual text form.

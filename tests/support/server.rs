@@ -59,13 +59,13 @@ impl Server {
         Server::start_in(directory(), None, "127.0.0.1:0", &[], environment)
     }
 
-    /// Starts an installed `stead up`: with the build runner and the plugins beside this program,
-    /// and with further environment variables.
-    pub fn installed(stead: &Path, environment: &[(&str, &str)]) -> Server {
+    /// Starts an installed `stead up`: with the build runner and the plugins beside this program, and
+    /// with further options and environment variables.
+    pub fn installed(stead: &Path, more: &[&str], environment: &[(&str, &str)]) -> Server {
         let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
         let mut environment: Vec<_> = environment.iter().map(owned).collect();
         environment.push((PROGRAM.into(), stead.display().to_string()));
-        Server::start_in(directory(), None, "127.0.0.1:0", &[], environment)
+        Server::start_in(directory(), None, "127.0.0.1:0", more, environment)
     }
 
     /// Starts `stead up` with a soft and a hard limit of open files.

@@ -32,13 +32,14 @@ pub(crate) fn template_state(
     let stack_status = if install.stack.is_some() { "active" } else { "pending" };
     let runner = install.stack.as_ref().map(|stack| stack.runner.to_string());
     let domain = |key: &str| value_at(&sandbox, &["outputs", "nuon_dns", key, "name"]);
+    let id = install_name(install_id);
     let nuon = json!({
-        "id": install_id.to_string(),
+        "id": id,
         "name": install.name,
         "app": { "id": app_id.to_string(), "name": name, "status": "active", "variables": {} },
         "org": { "id": "", "name": "", "status": "active" },
         "install": {
-            "id": install_id.to_string(),
+            "id": id,
             "name": install.name,
             "public_domain": domain("public_domain"),
             "internal_domain": domain("internal_domain"),
@@ -59,6 +60,12 @@ pub(crate) fn template_state(
         "runner": { "id": runner.unwrap_or_default(), "status": stack_status },
     });
     json!({ "nuon": nuon, "stead": nuon })
+}
+
+/// Returns the id of an install in the alphabet of DNS. Apps use it in names of Kubernetes objects,
+/// buckets, clusters and domains, none of which allow upper-case letters or `_`.
+pub(crate) fn install_name(id: InstallId) -> String {
+    id.to_string().to_lowercase().replace('_', "-")
 }
 
 fn sandbox(install: &Install, config: &Config) -> Value {
@@ -126,4 +133,19 @@ fn cloud_account(app: &AppConfig, stack: &Outputs) -> Value {
 fn value_at(value: &Value, path: &[&str]) -> Value {
     let found = path.iter().try_fold(value, |at, key| at.get(key));
     found.cloned().unwrap_or_else(|| Value::String(String::new()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_read_the_id_of_an_install_as_a_dns_label() {
+        let id = InstallId(ulid::Ulid(1 << 70));
+        let name = install_name(id);
+        assert_eq!(name.len(), id.to_string().len());
+        assert!(name.starts_with("ins-"), "{name}");
+        let is_allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        assert!(name.bytes().all(is_allowed), "{name}");
+    }
 }

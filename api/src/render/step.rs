@@ -245,14 +245,16 @@ impl StepContext {
     }
 
     /// Environment variables with ids for scripts, under the prefixes `NUON_` and `STEAD_`.
+    /// `NUON_INSTALL_ID` is the id that templates read.
     fn id_variables(&self) -> BTreeMap<String, String> {
         let app = self.nuon["nuon"]["app"]["id"].as_str().unwrap_or_default();
-        let ids = [("INSTALL_ID", self.install.to_string()), ("APP_ID", app.to_owned())];
-        ids.into_iter()
-            .flat_map(|(name, id)| {
-                [(format!("NUON_{name}"), id.clone()), (format!("STEAD_{name}"), id)]
-            })
-            .collect()
+        let ids = [
+            ("NUON_INSTALL_ID", state::install_name(self.install)),
+            ("STEAD_INSTALL_ID", self.install.to_string()),
+            ("NUON_APP_ID", app.to_owned()),
+            ("STEAD_APP_ID", app.to_owned()),
+        ];
+        ids.into_iter().map(|(name, id)| (name.to_owned(), id)).collect()
     }
 
     fn runner_env(&self) -> Result<BTreeMap<String, String>, String> {

@@ -26,8 +26,11 @@ async fn fetch(url: &str) -> Result<Vec<u8>, String> {
     if !url.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://")) {
         return Err("only https:// is supported; save the file in the app directory".into());
     }
-    let client = reqwest::Client::builder().timeout(DOWNLOAD_TIMEOUT).https_only(true).build();
-    let client = client.map_err(|e| e.to_string())?;
+    let mut client = reqwest::Client::builder().timeout(DOWNLOAD_TIMEOUT).https_only(true);
+    for certificate in trusted_certificates()? {
+        client = client.add_root_certificate(certificate);
+    }
+    let client = client.build().map_err(|e| e.to_string())?;
     let response = client.get(url).send().await.map_err(|e| e.to_string())?;
     let mut response = response.error_for_status().map_err(|e| e.to_string())?;
     let mut bytes = Vec::new();
@@ -40,4 +43,15 @@ async fn fetch(url: &str) -> Result<Vec<u8>, String> {
         }
     }
     Ok(bytes)
+}
+
+/// Returns the certificates of the file in `SSL_CERT_FILE`, such as that of a proxy that inspects
+/// TLS.
+fn trusted_certificates() -> Result<Vec<reqwest::Certificate>, String> {
+    let Some(file) = std::env::var_os("SSL_CERT_FILE") else { return Ok(vec![]) };
+    let failed = |error: &dyn std::fmt::Display| {
+        format!("cannot read SSL_CERT_FILE {}: {error}", file.display())
+    };
+    let pem = std::fs::read(&file).map_err(|error| failed(&error))?;
+    reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| failed(&error))
 }

@@ -12,8 +12,8 @@ use stead_plugin_kubernetes::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    access::Access, apply, current::Details, destroy, plan, release, settings::Component, values,
-    version,
+    access::Access, apply, build, current::Details, destroy, plan, release, settings::Component,
+    values, version,
 };
 
 /// Component type.
@@ -27,7 +27,10 @@ pub async fn respond(call: &Call, stop: &CancellationToken) -> Outcome<Value> {
         }
         Call::Health(context) => health(context),
         Call::Preflight(context) => preflight(context).await,
-        Call::Build(_) => Ok(json!({})),
+        Call::Build(context) => tokio::select! {
+            built = build::run(context, stop) => Ok(json!(built?)),
+            () = stop.cancelled() => Err(Failure::cancelled()),
+        },
         Call::State(context) => {
             let component: Component = Component::read(context)?;
             let access = Access::open(&component).await?;

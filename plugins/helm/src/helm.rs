@@ -155,7 +155,7 @@ impl Helm {
                 Failure::refused(format!("the output of helm {verb} exceeds {OUTPUT_LIMIT} bytes")),
             ),
             Ended::Succeeded(output) => Ok(output),
-            Ended::Failed(errors) => Err(Failure::failed(error_text(&errors))),
+            Ended::Failed(output) => Err(Failure::failed(error_text(&output))),
             Ended::Stopped => Err(Failure::cancelled()),
             Ended::TimedOut => {
                 let seconds = limits.timeout.as_secs();
@@ -168,7 +168,7 @@ impl Helm {
 /// End of a command.
 enum Ended {
     Succeeded(Output),
-    Failed(Vec<u8>),
+    Failed(Output),
     Stopped,
     TimedOut,
 }
@@ -182,9 +182,10 @@ impl Ended {
         let finish = async {
             let (stdout, stderr) = reads.await?;
             let status = child.wait().await?;
+            let output = Output { stdout, stderr };
             Ok(match status.success() {
-                true => Ended::Succeeded(Output { stdout, stderr }),
-                false => Ended::Failed(stderr),
+                true => Ended::Succeeded(output),
+                false => Ended::Failed(output),
             })
         };
         tokio::pin!(finish);
@@ -222,12 +223,14 @@ async fn read(pipe: Option<impl tokio::io::AsyncRead + Unpin>, limit: u64) -> io
     Ok(bytes)
 }
 
-/// Returns the message of Helm: its text from `Error:` on, without values.
-fn error_text(errors: &[u8]) -> String {
-    let text = String::from_utf8_lossy(errors);
+/// Returns the message of Helm, without values: the findings of `lint`, and the text from `Error:` on.
+fn error_text(output: &Output) -> String {
+    let found = String::from_utf8_lossy(&output.stdout);
+    let found = found.lines().filter(|line| line.starts_with("[ERROR]")).map(without_value);
+    let text = String::from_utf8_lossy(&output.stderr);
     let text = text.trim();
     let from = text.find("Error: ").map_or(text, |at| &text[at + "Error: ".len()..]);
-    let lines: Vec<String> = from.lines().take(40).map(without_value).collect();
+    let lines: Vec<String> = found.chain(from.lines().map(without_value)).take(40).collect();
     match lines.is_empty() {
         true => "helm failed without a message".to_owned(),
         false => format!("helm: {}", lines.join("\n")),
@@ -250,12 +253,17 @@ mod tests {
 
     #[test]
     fn messages_have_no_values() {
+        let message = |stdout: &[u8], stderr: &[u8]| {
+            error_text(&Output { stdout: stdout.to_vec(), stderr: stderr.to_vec() })
+        };
         let text = b"walk.go:74: found symbolic link\nError: INSTALLATION FAILED: x is invalid: \
                      spec.a: Invalid value: \"secret\": must be a number\n";
         assert_eq!(
-            error_text(text),
+            message(b"{}", text),
             "helm: INSTALLATION FAILED: x is invalid: spec.a: Invalid value: must be a number"
         );
-        assert_eq!(error_text(b""), "helm failed without a message");
+        assert_eq!(message(b"", b""), "helm failed without a message");
+        let findings = message(b"==> Linting a\n[ERROR] a.yaml: x\n", b"Error: 1 chart(s) failed");
+        assert_eq!(findings, "helm: [ERROR] a.yaml: x\n1 chart(s) failed");
     }
 }

@@ -10,14 +10,17 @@
 //! | `render`, `release`, `current`, `objects` | rendered and stored releases, and their objects |
 //! | `decide`, `owner`, `size` | rules |
 //! | `plan`, `destroy`, `summary`, `plan_file` | plans |
+//! | `build`, `dependencies` | the artifact of a chart |
 //! | `apply`, `keep`, `progress`, `removal` | execution of exactly that plan |
 
 mod access;
 mod apply;
+mod build;
 mod calls;
 mod chart;
 mod current;
 mod decide;
+mod dependencies;
 mod destroy;
 mod helm;
 mod keep;

@@ -38,6 +38,16 @@ pub fn component(layer: &Blob, directory: &str) -> ArtifactManifest {
     image.build().expect("a complete manifest").try_into().expect("a valid manifest")
 }
 
+/// Returns whether a media type is that of a tar archive, which may be compressed.
+pub fn is_archive(media_type: &str) -> bool {
+    media_type.ends_with(".tar") || is_compressed(media_type)
+}
+
+/// Returns whether a media type is that of a compressed tar archive.
+pub fn is_compressed(media_type: &str) -> bool {
+    media_type.ends_with(".tar+gzip")
+}
+
 /// Returns the layer with the component's files, if this is the artifact of a component.
 ///
 /// # Errors
@@ -47,10 +57,12 @@ pub fn component_layer<'m>(
     manifest: &'m ArtifactManifest,
 ) -> Result<&'m Blob, ArtifactError> {
     match manifest.layers() {
-        [layer] if layer.media_type.as_ref() == LAYER_TYPE => Ok(layer),
+        [layer] if is_archive(layer.media_type.as_ref()) => Ok(layer),
         _ => Err(ArtifactError::BadManifest {
             digest: digest.clone(),
-            why: format!("a component must have exactly one layer, of type {LAYER_TYPE}"),
+            why: format!(
+                "a component must have exactly one layer, a tar archive such as {LAYER_TYPE}"
+            ),
         }),
     }
 }

@@ -6,6 +6,7 @@ use schemas::{
 };
 
 use super::{
+    built_image,
     action::ActionPlugin,
     cluster::{self, ClusterAccess},
     contract::{JobContext, Outcome, PluginError, Sink, Stream},
@@ -110,7 +111,10 @@ async fn build<P: Plugin>(
     let repository = source::fetch(work, sink).await?;
     sink.phase("build");
     plugin.build(work, sink).await?;
-    let (digest, size_bytes) = source::push(work, &repository, sink).await?;
+    let (digest, size_bytes) = match plugin.built_image() {
+        Some(image) => built_image::push(work, &repository, image, sink).await?,
+        None => source::push(work, &repository, sink).await?,
+    };
     sink.line(Stream::Runner, format!("pushed {repository}@{digest}").as_bytes());
     let artifact = Artifact { repository, digest, size_bytes, upstream: None };
     sink.artifact(artifact).doing(|| "cannot report an artifact".into())?;

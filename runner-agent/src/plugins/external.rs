@@ -9,14 +9,14 @@
 mod channel;
 mod executable;
 mod published;
-mod value_file;
+pub(super) mod value_file;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use schemas::{
     plugin::{
-        Call, CallContext, Changes, CheckStatus, Described, FILE_LIMIT, FileRef, MESSAGE_LIMIT,
-        OutputValues, PROTOCOLS, Preflight, PreflightCheck,
+        Built, BuiltImage, Call, CallContext, Changes, CheckStatus, Described, FILE_LIMIT, FileRef,
+        MESSAGE_LIMIT, OutputValues, PROTOCOLS, Preflight, PreflightCheck,
     },
     runner::JobKind,
 };
@@ -43,6 +43,8 @@ pub(crate) struct External {
     described: Described,
     /// Parameters of every call about the component, without its source directory.
     context: CallContext,
+    /// Image that the build made.
+    image: Option<BuiltImage>,
 }
 
 impl External {
@@ -74,7 +76,7 @@ impl External {
         let line = format!("{} {}", described.name, described.version);
         sink.line(Stream::Runner, line.as_bytes());
         let context = context(work, channel.version())?;
-        Ok(External { channel, described, context })
+        Ok(External { channel, described, context, image: None })
     }
 
     /// Uses the plugin for another component of the same preflight.
@@ -177,8 +179,19 @@ impl Plugin for External {
 
     async fn build(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
         let call = Call::Build(self.context(work));
-        let _nothing: Value = self.channel.call(call, None, work, sink).await?;
+        let value: Value = self.channel.call(call, None, work, sink).await?;
+        if self.channel.version() < 2 || value.get("image").is_none() {
+            return Ok(());
+        }
+        let built: Built = serde_json::from_value(value).map_err(|error| {
+            PluginError::PluginFailed(format!("its result of build is not valid: {error}"))
+        })?;
+        self.image = built.image;
         Ok(())
+    }
+
+    fn built_image(&self) -> Option<&BuiltImage> {
+        self.image.as_ref()
     }
 
     async fn state(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<StateMark, Halt> {

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use domain::digest::Digest;
-
+use schemas::plugin::BuiltImage;
 pub(crate) use schemas::plugin::{
     Action, AttributeDetails, Changes, DetailValue, Operation, OutputChange, PlanDetails,
     ResourceChange, ResourceDetails,
@@ -46,6 +46,11 @@ pub(crate) trait Plugin {
     /// Checks the source in [`Work::source`] and turns it into the content of the artifact.
     async fn build(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<(), Halt> {
         Err(self.describe().unsupported(JobKind::Build))
+    }
+
+    /// Returns the image that a build made instead of the content of [`Work::root`].
+    fn built_image(&self) -> Option<&BuiltImage> {
+        None
     }
 
     /// Determines the changes of an apply and writes all of them to a plan file.

@@ -4,6 +4,7 @@
 use std::{fs::File, future::Future, path::PathBuf};
 
 use domain::digest::Digest;
+use flate2::read::GzDecoder;
 use oci_layout::{Layout, LayoutError};
 use schemas::runner::JobKind;
 
@@ -15,8 +16,8 @@ use super::{
 };
 use crate::{
     artifacts::{
-        ArtifactError, Limits, component, component_directory, component_layer, pack_into, pull,
-        pull_blob, push as push_to, unpack,
+        ArtifactError, Limits, component, component_directory, component_layer, is_compressed,
+        pack_into, pull, pull_blob, push as push_to, unpack,
     },
     host,
 };
@@ -49,7 +50,11 @@ pub(crate) async fn sync(work: &mut Work<'_>, sink: &mut dyn Sink) -> Result<(),
         layout.touch(&artifact.digest, host::system_time());
         let dir = artifact_dir(work, index);
         private_dir(&dir)?;
-        unpack(tar, &dir, Limits::default()).map_err(artifact_error)?;
+        let unpacked = match is_compressed(layer.media_type.as_ref()) {
+            true => unpack(GzDecoder::new(tar), &dir, Limits::default()),
+            false => unpack(tar, &dir, Limits::default()),
+        };
+        unpacked.map_err(artifact_error)?;
         let below = component_directory(&artifact.digest, &image).map_err(artifact_error)?;
         work.directories.push(dir.join(below));
     }

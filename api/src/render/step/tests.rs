@@ -151,7 +151,7 @@ fn script_environment_has_install_and_app_ids() {
     let env = context.action("seed").unwrap().env;
     let install = context.install.to_string();
     for (name, value) in [
-        ("NUON_INSTALL_ID", install.as_str()),
+        ("NUON_INSTALL_ID", install.to_lowercase().replace('_', "-").as_str()),
         ("STEAD_INSTALL_ID", &install),
         ("NUON_APP_ID", "app_1"),
         ("STEAD_APP_ID", "app_1"),

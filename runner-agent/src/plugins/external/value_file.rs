@@ -1,7 +1,7 @@
 //! Reads a result that a plugin wrote to a file, because it exceeds the limit of a message.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::Read,
     os::unix::fs::OpenOptionsExt,
     path::Path,
@@ -29,25 +29,35 @@ pub(super) fn read(
             "only the results of plan, outputs and build can be files, from version 2 of the contract".into(),
         ));
     }
-    let io = |error: std::io::Error| failed(error.to_string());
-    let parent = file.path.parent().ok_or_else(|| failed("it has no directory".into()))?;
+    let opened = open(&file.path, FILE_LIMIT, work_dir).map_err(failed)?;
+    let mut content = Vec::new();
+    let read = opened.take(FILE_LIMIT + 1).read_to_end(&mut content);
+    read.map_err(|error| failed(error.to_string()))?;
+    file.parse(&content).map_err(|error| failed(error.to_string()))
+}
+
+/// Opens a regular file in the work directory of the job.
+///
+/// # Errors
+/// Returns the reason why the runner does not read the file.
+pub(in crate::plugins) fn open(path: &Path, limit: u64, work_dir: &Path) -> Result<File, String> {
+    let io = |error: std::io::Error| error.to_string();
+    let parent = path.parent().ok_or_else(|| "it has no directory".to_owned())?;
     let (parent, root) =
         (fs::canonicalize(parent).map_err(io)?, fs::canonicalize(work_dir).map_err(io)?);
-    if !file.path.is_absolute() || !parent.starts_with(&root) {
-        return Err(failed(format!("it is not in the work directory {}", work_dir.display())));
+    if !path.is_absolute() || !parent.starts_with(&root) {
+        return Err(format!("it is not in the work directory {}", work_dir.display()));
     }
     let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
-    let opened = OpenOptions::new().read(true).custom_flags(flags).open(&file.path).map_err(io)?;
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(io)?;
     let metadata = opened.metadata().map_err(io)?;
     if !metadata.is_file() {
-        return Err(failed("it is not a regular file".into()));
+        return Err("it is not a regular file".into());
     }
-    if metadata.len() > FILE_LIMIT {
-        return Err(failed(format!("it has more than {FILE_LIMIT} bytes")));
+    if metadata.len() > limit {
+        return Err(format!("it has more than {limit} bytes"));
     }
-    let mut content = Vec::new();
-    opened.take(FILE_LIMIT + 1).read_to_end(&mut content).map_err(io)?;
-    file.parse(&content).map_err(|error| failed(error.to_string()))
+    Ok(opened)
 }
 
 #[cfg(test)]
