@@ -6,8 +6,8 @@ use schemas::{
 };
 
 use super::{
-    built_image,
     action::ActionPlugin,
+    built_image,
     cluster::{self, ClusterAccess},
     contract::{JobContext, Outcome, PluginError, Sink, Stream},
     details,

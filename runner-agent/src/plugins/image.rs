@@ -157,7 +157,9 @@ async fn plan(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     sink.line(Stream::Runner, line.as_bytes());
     sink.plan(record).doing(|| "cannot report a plan".into())?;
     match &plan.image {
-        Some(image) if noop && !work.is_check => report(plan.destination.outputs(work, image)?, sink),
+        Some(image) if noop && !work.is_check => {
+            report(plan.destination.outputs(work, image)?, sink)
+        }
         Some(_) | None => Ok(()),
     }
 }
