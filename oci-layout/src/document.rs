@@ -18,7 +18,7 @@ const MAX_LISTED: usize = 256;
 /// Manifest of an image, or list of images.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Document {
-    Manifest(ArtifactManifest),
+    Manifest(Box<ArtifactManifest>),
     List(ImageList),
 }
 
@@ -62,7 +62,8 @@ impl Document {
         }
         match (shape.manifests.is_some(), shape.layers.is_some()) {
             (true, false) => ImageList::parse(bytes, shape.media_type).map(Document::List),
-            (false, true) => ArtifactManifest::parse(bytes).map(Document::Manifest),
+            (false, true) => ArtifactManifest::parse(bytes)
+                .map(|manifest| Document::Manifest(Box::new(manifest))),
             (true, true) | (false, false) => {
                 Err(ManifestError::new("it is neither an image manifest nor an image index"))
             }

@@ -59,10 +59,11 @@ async fn a_copy_succeeds_although_every_transfer_is_cut() {
         fake.set(|state| state.cuts = true);
     }
     copied(&from, &to, &tree).await.unwrap();
-    let copy = to.state.lock().unwrap();
-    assert!(tree.blobs.iter().all(|blob| copy.blobs[&blob.digest].len() as u64 == blob.size));
-    assert!(copy.documents.contains_key(&image.to_string()));
-    drop(copy);
+    {
+        let copy = to.state.lock().unwrap();
+        assert!(tree.blobs.iter().all(|blob| copy.blobs[&blob.digest].len() as u64 == blob.size));
+        assert!(copy.documents.contains_key(&image.to_string()));
+    }
     assert!(from.count(|request| request.headers.contains_key("range")) > 0, "it did not resume");
     assert!(to.count(|request| request.headers.contains_key("content-range")) > 0);
     // a second copy sends nothing

@@ -317,7 +317,7 @@ fn large_charts_are_planned_and_applied() {
     let mut objects = String::new();
     for at in 0..8 {
         let text = format!("line of the object {at} ").repeat(12_000);
-        write!(objects, "{}---\n", config_map(&format!("large-{at}"), &format!("a: \"{text}\"")))
+        writeln!(objects, "{}---", config_map(&format!("large-{at}"), &format!("a: \"{text}\"")))
             .unwrap();
     }
     let file = "0123456789abcdef".repeat(80_000);

@@ -159,10 +159,8 @@ impl<'v> Side<'v> {
         if self.value.is_null() {
             return None;
         }
-        Some(match self.masked(known) {
-            Value::String(text) if text == SENSITIVE => DetailValue::Sensitive,
-            masked => DetailValue::of(&masked),
-        })
+        let masked = self.masked(known);
+        Some(if masked == SENSITIVE { DetailValue::Sensitive } else { DetailValue::of(&masked) })
     }
 
     /// Returns the value with a placeholder for each sensitive part.
