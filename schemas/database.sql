@@ -274,6 +274,13 @@ CREATE TABLE stead.runner_session (
     recent_sessions text[] NOT NULL
 )
 WITH (fillfactor='70');
+CREATE TABLE stead.subject_data (
+    subject text NOT NULL COLLATE pg_catalog."C",
+    digest text NOT NULL COLLATE pg_catalog."C",
+    execution text NOT NULL COLLATE pg_catalog."C",
+    ciphertext bytea NOT NULL,
+    created_at timestamp with time zone NOT NULL
+);
 CREATE TABLE stead.subject_key (
     subject text NOT NULL COLLATE pg_catalog."C",
     wrapped bytea,
@@ -361,6 +368,10 @@ ALTER TABLE ONLY stead.runner_journal
     ADD CONSTRAINT runner_journal_pkey PRIMARY KEY (runner, journal_id);
 ALTER TABLE ONLY stead.runner_session
     ADD CONSTRAINT runner_session_pkey PRIMARY KEY (runner);
+ALTER TABLE ONLY stead.subject_data
+    ADD CONSTRAINT subject_data_execution_key UNIQUE (execution);
+ALTER TABLE ONLY stead.subject_data
+    ADD CONSTRAINT subject_data_pkey PRIMARY KEY (subject, digest);
 ALTER TABLE ONLY stead.subject_key
     ADD CONSTRAINT subject_key_pkey PRIMARY KEY (subject);
 ALTER TABLE ONLY stead.upload_charge
@@ -436,5 +447,6 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_timers TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_tokens TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_journal TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_session TO stead_app;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.subject_data TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.subject_key TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.upload_charge TO stead_app;

@@ -61,6 +61,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runs::list))
         .routes(routes!(runs::show))
         .routes(routes!(runs::plan))
+        .routes(routes!(runs::details))
         .routes(routes!(runs::approve))
         .routes(routes!(runs::deny))
         .routes(routes!(runs::cancel))

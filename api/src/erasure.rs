@@ -21,7 +21,11 @@ use domain::{
     install::Install,
     subject::SubjectId,
 };
-use event_log::{LogError, blob, encryption::shred, upload};
+use event_log::{
+    LogError, blob,
+    encryption::{data, shred},
+    upload,
+};
 use projections::RebuildError;
 
 use self::copies::Copies;
@@ -32,8 +36,15 @@ use crate::{
 };
 
 /// Tables to which a concurrent writer could still write copies.
-const WRITABLE_TABLES: [&str; 6] =
-    ["log_snapshot", "log_command", "job_log", "blob", "blob_upload", "principal_name"];
+const WRITABLE_TABLES: [&str; 7] = [
+    "log_snapshot",
+    "log_command",
+    "job_log",
+    "blob",
+    "blob_upload",
+    "principal_name",
+    "subject_data",
+];
 
 /// Result of an erasure.
 pub(crate) struct Outcome {
@@ -68,6 +79,8 @@ pub(crate) async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, 
     sqlx::query(sql).execute(&app.pool).await?;
     app.logs.erase(&executions).await?;
     upload::erase(&app.pool, &executions).await?;
+    let all_ids: Vec<String> = all.iter().map(ToString::to_string).collect();
+    data::erase(&app.pool, &all_ids).await?;
     clear_dead_letter_reasons(app, &copies).await?;
     blob::erase(app.owner(), &digests, &executions)
         .await
@@ -167,8 +180,7 @@ async fn deletable(app: &App, copies: &Copies) -> Result<Vec<String>, Problem> {
 /// Removes deleted rows from the disk. Only the owner of the tables may vacuum. For other roles,
 /// autovacuum removes the rows later.
 async fn vacuum(app: &App) {
-    let tables =
-        "subject_key, log_snapshot, log_command, principal_name, blob, blob_upload, job_log";
+    let tables = "subject_key, log_snapshot, log_command, principal_name, blob, blob_upload, subject_data, job_log";
     if let Err(why) = projections::erase::vacuum(app.owner(), tables).await {
         tracing::warn!(error = %why, "Cannot vacuum; deleted rows stay on the disk until autovacuum");
     }
@@ -210,6 +222,13 @@ async fn remaining(
         found.extend(of_one.filter(|(number, _)| *number > 0).map(|(number, what)| {
             format!("{number} {what} of {install} remain after its erasure; run `stead subjects shred {install} --reason …` again")
         }));
+    }
+    let ids: Vec<String> = subjects.iter().map(ToString::to_string).collect();
+    let left = data::not_erased(&app.pool, &ids).await?;
+    if left > 0 {
+        found.push(format!(
+            "{left} plan details remain after their erasure; run `stead subjects shred ID --reason …` again with the id of an erased subject"
+        ));
     }
     for principal in principals(subjects) {
         let names = "select count(*) from principal_name where principal = $1";

@@ -3,6 +3,7 @@ mod commit;
 mod concurrent;
 pub(crate) mod dead_letters;
 pub(crate) mod erasure;
+mod failure_class;
 mod failures;
 #[cfg(feature = "fault-injection")]
 mod fault_injection;

@@ -27,6 +27,9 @@ impl From<RunError> for Problem {
             RunError::AlreadyRequested
             | RunError::StepsOutOfOrder
             | RunError::NotReady
+            | RunError::WrongPreflightState
+            | RunError::PreflightNotPassed
+            | RunError::PreflightFailed
             | RunError::WrongStepState
             | RunError::WrongJob
             | RunError::NothingToApprove

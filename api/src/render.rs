@@ -3,6 +3,7 @@ pub(crate) mod build;
 pub(crate) mod desired;
 pub(crate) mod manifest;
 mod plugin;
+pub(crate) mod preflight;
 pub(crate) mod resolve;
 pub(crate) mod state;
 pub(crate) mod step;

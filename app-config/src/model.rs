@@ -34,25 +34,36 @@ pub use self::{
     usage::{Branch, Installer, KubernetesContext, OperationRoles, SANDBOX_CONTEXTS},
 };
 
-/// Only kind that this release deploys itself. Every other kind is the name of a plugin.
+/// Kind of Terraform modules. The runner implements it.
 pub const TERRAFORM_MODULE: &str = "terraform_module";
+
+/// Names of the kind of container images. The runner implements it.
+pub const CONTAINER_IMAGE: [&str; 2] = ["container_image", "external_image"];
 
 /// Kinds whose settings the format defines. Plugins deploy them.
 pub const KUBERNETES_MANIFEST: &str = "kubernetes_manifest";
 pub const HELM_CHART: &str = "helm_chart";
 
 /// Kinds of the format that require a plugin, and what that plugin handles.
-pub(crate) const PLUGIN_KINDS: [(&str, &str); 9] = [
+pub(crate) const PLUGIN_KINDS: [(&str, &str); 7] = [
     (HELM_CHART, "Kubernetes"),
     (KUBERNETES_MANIFEST, "Kubernetes"),
     ("docker_build", "container images"),
-    ("container_image", "container images"),
-    ("external_image", "container images"),
     ("pulumi", "Pulumi"),
     ("terraform_stack", "Terraform stacks"),
     ("opentofu_module", "OpenTofu"),
     ("job", "jobs"),
 ];
+
+/// Returns true for a kind that the runner implements. Every other kind is the name of a plugin.
+pub(crate) fn is_built_in(kind: &str) -> bool {
+    kind == TERRAFORM_MODULE || CONTAINER_IMAGE.contains(&kind)
+}
+
+/// Returns true if the runner or one of these plugins implements the kind.
+pub(crate) fn is_deployable(kind: &str, plugins: &[PluginPin]) -> bool {
+    is_built_in(kind) || plugins.iter().any(|plugin| plugin.name == kind)
+}
 
 /// Contents of an app directory.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -135,7 +146,7 @@ impl AppConfig {
         let sandbox = self.sandbox.iter().map(|sandbox| &sandbox.module);
         let modules = sandbox.chain(self.components.iter().map(|component| &component.module));
         let types = modules.map(|module| module.kind.as_str());
-        types.filter(|kind| !kind.is_empty() && *kind != TERRAFORM_MODULE).collect()
+        types.filter(|kind| !kind.is_empty() && !is_built_in(kind)).collect()
     }
 
     /// Message for a component (or the sandbox) that is published but cannot be deployed, because
@@ -145,7 +156,7 @@ impl AppConfig {
         let module = base.map(|base| &base.module);
         let module = module.or_else(|| self.component(name).map(|component| &component.module))?;
         let kind = module.kind.as_str();
-        if kind == TERRAFORM_MODULE || self.plugin(kind).is_some() {
+        if self.is_deployable(kind) {
             return None;
         }
         let purpose =
@@ -171,7 +182,7 @@ impl AppConfig {
 
     /// Returns true if the component (or the sandbox) of this kind can be deployed.
     pub(crate) fn is_deployable(&self, kind: &str) -> bool {
-        kind == TERRAFORM_MODULE || self.plugin(kind).is_some()
+        is_deployable(kind, &self.plugins)
     }
 
     /// Location of a value. `at` is the origin of its part, and `key` the key path in that part,
@@ -197,7 +208,8 @@ pub struct Module {
     /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
-    /// [`TERRAFORM_MODULE`], or the name of a plugin, which the bundle may lack.
+    /// [`TERRAFORM_MODULE`], a name of [`CONTAINER_IMAGE`], or the name of a plugin, which the bundle may
+    /// lack.
     pub kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terraform_version: Option<String>,
@@ -263,9 +275,9 @@ const COMMON_KEYS: [&str; 26] = [
 
 impl Module {
     /// Settings of a plugin's component besides the common keys, as written. `None` for a kind that
-    /// this release deploys itself.
+    /// the runner implements.
     pub fn own_settings(&self) -> Option<Value> {
-        if self.kind == TERRAFORM_MODULE {
+        if is_built_in(&self.kind) {
             return None;
         }
         let mut own = self.settings.as_object().cloned().unwrap_or_default();

@@ -17,6 +17,7 @@ mod components;
 mod content;
 mod cross_checks;
 mod ignored_settings;
+mod image;
 mod inputs;
 mod installs;
 mod kinds;

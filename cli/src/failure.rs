@@ -15,6 +15,7 @@ Exit codes:
   3  not found
   4  rejected: forbidden, or not possible in the current state
   5  the server is unreachable or cannot respond now
+  6  drift was found (`stead installs drift`)
   130  interrupted with Ctrl-C
 With --output json or ndjson, an error is one line of JSON on standard error: problem details with `exit_code`.";
 
@@ -22,6 +23,8 @@ With --output json or ndjson, an error is one line of JSON on standard error: pr
 pub enum Failure {
     /// The operation itself failed, for example a run or a verification.
     Outcome(String),
+    /// A check found drift.
+    Drift(String),
     /// The command line or its input is invalid.
     Usage(String),
     NotFound(String),
@@ -50,6 +53,7 @@ impl Failure {
                 _ => 4,
             },
             Failure::Unreachable(_) => 5,
+            Failure::Drift(_) => 6,
             Failure::Interrupted(_) => 130,
             Failure::BrokenPipe => 0,
         }
@@ -76,6 +80,7 @@ impl Failure {
             }
             Failure::AlreadyPrinted | Failure::BrokenPipe => return String::new(),
             Failure::Outcome(message) => ("outcome", "The operation failed", message),
+            Failure::Drift(message) => ("drift", "Drift was found", message),
             Failure::Usage(message) => ("usage", "Invalid command line, file or input", message),
             Failure::NotFound(message) => ("not_found", "Not found", message),
             Failure::Unreachable(message) => ("unreachable", "The server is unreachable", message),
@@ -99,7 +104,7 @@ impl Failure {
             Failure::Outcome(message) | Failure::Usage(message) | Failure::NotFound(message) => {
                 format!("error: {message}\n")
             }
-            Failure::Interrupted(message) => format!("{message}\n"),
+            Failure::Interrupted(message) | Failure::Drift(message) => format!("{message}\n"),
             Failure::Unreachable(message) => format!(
                 "error: {message}\n  try: check that the server runs (`stead up` starts a server), \
                  or select another server with `stead login --server URL`\n"

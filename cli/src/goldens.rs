@@ -5,9 +5,19 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
-    apps, audit, builds, installs, jobs,
+    apps, audit, builds,
+    installs::{
+        self,
+        drift::{Part, Report},
+    },
+    jobs,
     render::{Output, Screen},
-    runners, runs, templates,
+    runners,
+    runs::{
+        self,
+        plans::{DetailsMode, plan_text},
+    },
+    templates,
 };
 
 const ULID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
@@ -58,7 +68,7 @@ fn install_matches_golden_file() {
         "components": [reserved, cache, component("network", "deployed", json!({"id": "net-1"}))],
         "ignored_settings": [
             {"severity": "warning", "file": "components/api.toml", "line": 7, "column": 18,
-             "message": "12 x `drift_schedule`: this release does not detect drift"},
+             "message": "12 x `drift_schedule`: this release does not check for drift on a schedule"},
             {"severity": "warning", "file": "metadata.toml",
              "message": "1 x `slack_webhook_url`: no message is sent to it (first in line 3)"},
         ],
@@ -102,7 +112,7 @@ fn diff_output_with_impact() {
         "remaining_installs": 12,
         "ignored_settings": [
             {"severity": "warning", "file": "components/api.toml", "line": 7, "column": 18,
-             "message": "12 x `drift_schedule`: this release does not detect drift"},
+             "message": "12 x `drift_schedule`: this release does not check for drift on a schedule"},
         ],
     }));
     golden("apps-diff.txt", &apps::diff_text(&diff, &screen()));
@@ -211,6 +221,81 @@ fn run_matches_golden_file() {
         ],
     }));
     golden("runs-show.txt", &runs::output::run_text(&run, &screen()));
+}
+
+#[test]
+fn plan_details_match_golden_files() {
+    let unchanged = "x".repeat(120);
+    let attributes: Vec<Value> = (0..14)
+        .map(|n| json!({"path": format!("tags.t{n:02}"), "after": {"value": unchanged}}))
+        .collect();
+    let details: Value = json!({
+        "resources": [
+            {"address": "aws_instance.web", "action": "replace", "attributes": [
+                {"path": "ami", "before": {"value": "ami-1"}, "after": {"value": "ami-2"}, "replaces": true},
+                {"path": "id", "before": {"value": "i-7"}, "after": "known_after_apply"},
+                {"path": "password", "before": "sensitive", "after": "sensitive"}]},
+            {"address": "aws_vpc.main", "action": "create", "attributes": attributes},
+            {"address": "ConfigMap shop/web", "action": "update", "attributes": [
+                {"path": "data[app.conf]", "before": {"value": "a = 1\nb = 2\nc = 3"},
+                 "after": {"value": "a = 1\nb = 5\nc = 3"}}], "omitted": 4},
+            {"address": "aws_eip.old", "action": "delete"}],
+        "outputs": [{"address": "url", "action": "update", "attributes": [
+            {"path": "", "before": {"value": "http://a"}, "after": {"value": "http://b"}}]}],
+        "omitted": 1,
+    });
+    let named =
+        |address: &str| json!({"address": address, "action": "create", "attributes": ["id"]});
+    let summary = json!({"resources": [named("aws_vpc.main"), named("aws_s3_bucket.large")]});
+    let available = read(
+        json!({"plan": digest(7), "state": "available", "digest": digest(8), "salt": digest(9), "details": details}),
+    );
+    let erased = read(json!({"plan": digest(7), "state": "erased", "digest": digest(8)}));
+    for (name, details, mode) in [
+        ("runs-plan-folded.txt", Some(&available), None),
+        ("runs-plan-full.txt", Some(&available), Some(DetailsMode::Full)),
+        ("runs-plan-names.txt", None, Some(DetailsMode::Names)),
+        ("runs-plan-erased.txt", Some(&erased), None),
+    ] {
+        golden(name, &plan_text("network", &summary, details, mode, &screen()));
+    }
+}
+
+#[test]
+fn drift_matches_golden_file() {
+    let step = |n: u32, name: &str, state: &str, more: Value| {
+        let mut step = json!({
+            "id": format!("stp_01ARZ3NDEKTSV4RRFFQ69G5FA{n}"), "kind": "check", "name": name,
+            "depends_on": [], "layer": 0, "state": state,
+        });
+        step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        step
+    };
+    let plan = |noop: bool| {
+        json!({"plan": {"digest": digest(7), "noop": noop, "add": 0,
+        "change": u64::from(!noop), "destroy": 0, "summary": digest(8), "has_details": !noop}})
+    };
+    let run: schemas::control::runs::Run = read(json!({
+        "id": id("run"), "install": id("ins"), "install_name": "acme", "kind": "drift", "config_version": 2,
+        "state": "failed", "requested_by": id("prn"), "steps": 3, "steps_ended": 3, "requested_at": AT,
+        "position": 9,
+        "dag": [
+            step(1, "sandbox", "succeeded", plan(true)),
+            step(2, "network", "succeeded", plan(false)),
+            step(3, "api", "failed", json!({"reason": "job failed: the cluster is unreachable"})),
+        ],
+    }));
+    let details = read(json!({"plan": digest(7), "state": "available", "details": {"resources": [
+        {"address": "aws_s3_bucket.notes", "action": "update", "attributes": [
+            {"path": "tags.retention_days", "before": {"value": "7"}, "after": {"value": "90"}}]}]}}));
+    let summary = json!({"resources": [{"address": "aws_s3_bucket.notes", "action": "update"}]});
+    let parts = vec![
+        Part::example(&run.dag[0], None, None),
+        Part::example(&run.dag[1], Some(summary), Some(details)),
+        Part::example(&run.dag[2], None, None),
+    ];
+    let report = Report::of(&run, parts);
+    golden("installs-drift.txt", &installs::drift::text(&report, None, &screen()));
 }
 
 #[test]

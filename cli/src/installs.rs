@@ -1,6 +1,7 @@
 //! `stead installs`: installs of an app in customer accounts.
 mod accept_state;
 mod change;
+pub(crate) mod drift;
 pub(crate) mod output;
 mod stack;
 
@@ -112,6 +113,17 @@ Examples:
         /// Name of the action
         action: String,
     },
+    /// Check the sandbox and all components for drift, without changes; exit code 6 if there is any
+    #[command(after_help = "\
+Examples:
+  stead installs drift acme
+  stead installs drift acme --details=full
+  stead installs drift acme --output json || test $? -eq 6
+
+Each part is planned with the current config version and inputs, and the plan is never applied. Changes that are not
+deployed yet also count as drift. A check waits for a run that changes the same part. `stead runs cancel acme` cancels it.
+Exit codes: 0 no drift, 6 drift, 1 a part could not be checked and no other part has drift.")]
+    Drift(drift::Drift),
     /// Enable a component and deploy it
     #[command(after_help = "\
 Example:
@@ -199,6 +211,7 @@ pub(crate) async fn run(verb: Installs, settings: &Settings) -> Result<(), Failu
         Installs::Deploy { operation, components } => {
             change::operate(&context, operation, RequestedKind::Deploy, components, None).await
         }
+        Installs::Drift(args) => drift::check(&context, args).await,
         Installs::Reprovision(args) => {
             change::operate(&context, args, RequestedKind::Reprovision, vec![], None).await
         }

@@ -146,7 +146,7 @@ impl Screen {
 /// Meaning of a state. Unknown states are plain.
 pub(crate) fn tone(state: &str) -> Tone {
     match state {
-        "succeeded" | "active" | "deployed" | "online" | "resolved" => Tone::Good,
+        "succeeded" | "active" | "deployed" | "online" | "resolved" | "passed" => Tone::Good,
         "failed" | "lost" | "denied" | "outcome_unknown" | "revoked" | "disconnected"
         | "unresolved" => Tone::Bad,
         "waiting_for_approval"

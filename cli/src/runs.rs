@@ -2,6 +2,8 @@
 mod decide;
 mod follow;
 pub(crate) mod output;
+pub(crate) mod plans;
+mod preflight;
 mod watch;
 
 use clap::{Args, Subcommand};
@@ -13,7 +15,8 @@ use schemas::control::{
 };
 
 use decide::Decision;
-pub(crate) use watch::until_finished;
+use plans::DetailsMode;
+pub(crate) use watch::{until_finished, until_quietly_finished};
 
 use crate::{
     failure::Failure,
@@ -34,13 +37,17 @@ Examples:
 Examples:
   stead runs show run_01JD…
   stead runs show acme            the newest run of the install acme
-  stead runs show acme --plans    with the changes of each plan")]
+  stead runs show acme --plans    with the changes of each plan
+  stead runs show acme --plans --details=full    with all values")]
     Show {
         /// Id of the run, or name of an install for its newest run
         run: String,
-        /// Also print the summary of each plan
+        /// Also print the changes of each plan
         #[arg(long)]
         plans: bool,
+        /// Amount of detail in the plans [default: values, with long ones folded]
+        #[arg(long, value_enum, requires = "plans")]
+        details: Option<DetailsMode>,
     },
     /// Follow a run until it finishes; exit code 1 unless it succeeds. If an install has no run
     /// yet, the command waits for its first run
@@ -113,7 +120,7 @@ pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> 
     let context = settings.context()?;
     match verb {
         Runs::List(list) => self::list(&context, list).await,
-        Runs::Show { run, plans } => show(&context, &run, plans).await,
+        Runs::Show { run, plans, details } => show(&context, &run, plans, details).await,
         Runs::Watch { run, until_approval } => {
             let run = watch::first(&context, &run).await?;
             watch::watch(&context, run, until_approval).await
@@ -206,18 +213,15 @@ async fn list(context: &CommandContext, list: List) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn show(context: &CommandContext, text: &str, plans: bool) -> Result<(), Failure> {
+async fn show(
+    context: &CommandContext,
+    text: &str,
+    plans: bool,
+    details: Option<DetailsMode>,
+) -> Result<(), Failure> {
     let run = context.client.run(find(context, text).await?).await?;
     context.screen.print_one(&run, |screen| output::run_text(&run, screen))?;
-    if plans {
-        for step in run.dag.iter().filter(|s| s.plan.is_some()) {
-            let summary = context.client.plan(run.run.id, step.id).await?;
-            context
-                .screen
-                .print_one(&summary, |screen| output::plan(&step.name, &summary, screen))?;
-        }
-    }
-    Ok(())
+    if plans { plans::print(context, (run.run.id, &run.dag), details).await } else { Ok(()) }
 }
 
 /// Outcome of a finished run. `None` while the run is in progress.

@@ -13,7 +13,7 @@ pub const ERASED: &str = "[erased]";
 /// Personal data field of an event, with its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PersonalField {
-    /// Path of the field in the payload, outermost key first. `*` matches every key.
+    /// Path of the field in the payload, outermost key first. `*` matches every key and every item.
     pub path: &'static [&'static str],
     pub owner: FieldOwner,
 }
@@ -36,6 +36,9 @@ const OUTPUTS: PersonalField =
     PersonalField { path: &["outputs", "*"], owner: FieldOwner::Customer };
 const HOSTNAME: PersonalField =
     PersonalField { path: &["host", "hostname"], owner: FieldOwner::Customer };
+/// Findings of a runner about the host and cluster of the customer.
+const CHECK_MESSAGES: PersonalField =
+    PersonalField { path: &["checks", "*", "message"], owner: FieldOwner::Customer };
 /// Explanation from the runner that found a plan stale. The text may contain values of the
 /// customer.
 const INVALIDATION_REASON: PersonalField =
@@ -74,6 +77,8 @@ pub fn personal_fields(event_type: &str) -> &'static [PersonalField] {
         | "enrolment.revoked"
         | "subject.shredded" => &[REASON],
         "run.plan_invalidated" => &[INVALIDATION_REASON],
+        "job.checks_reported" | "run.preflight_passed" => &[CHECK_MESSAGES],
+        "run.preflight_failed" => &[CHECK_MESSAGES, DETAIL],
         "run.step_failed"
         | "run.step_retry_scheduled"
         | "job.failed"

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::{
     decider::{Decider, Timestamp},
     ids::{InstallId, RunId, StepId},
-    run::RunKind,
+    run::{RunKind, Target},
 };
 
 mod command;
@@ -153,7 +153,9 @@ impl Install {
     /// excludes the new run.
     ///
     /// A provision, reprovision, teardown or deprovision excludes every other run. Other runs may
-    /// be concurrent if they change different components. An action changes no component.
+    /// be concurrent if they change different components. An action and a drift check change no
+    /// component. A drift check reserves each part while it checks it, so it waits for a step that
+    /// changes the part, and such a step waits for the check.
     fn admit(&self, run: RunId, kind: RunKind, components: BTreeSet<String>) -> Decision {
         if self.runs.contains_key(&run) {
             return Ok(vec![]);
@@ -220,6 +222,15 @@ impl Install {
         outputs
     }
 
+    /// Returns true if the install has the sandbox or the component, even incompletely.
+    pub fn has(&self, target: &Target) -> bool {
+        match target {
+            Target::Sandbox { .. } => self.sandbox.is_some(),
+            Target::Component { name, .. } => self.components.contains_key(name),
+            Target::Action { .. } => false,
+        }
+    }
+
     /// Returns true if the step holds a resource of the install.
     pub fn is_holding(&self, run: RunId, step: StepId) -> bool {
         let holder = Holder { run, step };
@@ -244,7 +255,7 @@ impl RunScope {
             RunKind::Deploy | RunKind::InputUpdate | RunKind::Upgrade | RunKind::Rollback => {
                 RunScope::Components
             }
-            RunKind::Action => RunScope::Nothing,
+            RunKind::Action | RunKind::Drift => RunScope::Nothing,
         }
     }
 }
@@ -257,7 +268,7 @@ fn is_deploy(kind: RunKind) -> bool {
         | RunKind::InputUpdate
         | RunKind::Upgrade
         | RunKind::Rollback => true,
-        RunKind::Teardown | RunKind::Deprovision | RunKind::Action => false,
+        RunKind::Teardown | RunKind::Deprovision | RunKind::Action | RunKind::Drift => false,
     }
 }
 

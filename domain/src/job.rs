@@ -45,7 +45,7 @@ pub use log::FinalizedLog;
 pub use reports::PHASES;
 pub use signed::SignedResult;
 pub use state::{CancelRequest, Contact, Execution, Job, Outcome, State};
-pub use work::{Origin, PlanReport, Work};
+pub use work::{Origin, PlanReport, PlanV2, Work};
 
 type Decision = Result<Vec<JobEvent>, JobError>;
 
@@ -195,7 +195,7 @@ impl Decider for Job {
 
     fn customer(&self, _id: &str) -> Option<InstallId> {
         match self.work.as_ref()?.origin {
-            Origin::Step { install, .. } => Some(install),
+            Origin::Preflight { install, .. } | Origin::Step { install, .. } => Some(install),
             Origin::Build { .. } | Origin::Source { .. } => None,
         }
     }

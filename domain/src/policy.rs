@@ -53,7 +53,7 @@ pub enum Reaction {
     Provision(InstallId),
     /// Perform the effects that the run requires; see [`crate::run::Run::effects`].
     AdvanceRun(RunId),
-    /// Complete the step of the job with the job's result, on its run and its install.
+    /// Complete the step or preflight of the job with the job's result, on its run and its install.
     CompleteStep(JobId),
     /// Continue all runs of the install that wait for a resource.
     ContinueRunsOfInstall(InstallId),

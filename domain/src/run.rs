@@ -10,6 +10,8 @@
 //! A step starts when its dependencies have succeeded. A failed step blocks only its dependents. If
 //! a job fails with a known result, its step may start again automatically, after a back-off
 //! (`retry.rs`). The run finishes when no step can continue, and has one outcome.
+//!
+//! Applies and actions start only after the preflight of the run has passed (`preflight.rs`).
 use crate::{
     actor::Actor,
     decider::{Decider, Timestamp},
@@ -23,6 +25,7 @@ mod error;
 mod event;
 mod finish;
 pub mod plan;
+mod preflight;
 mod remaining;
 mod retry;
 mod state;
@@ -33,6 +36,7 @@ pub use command::{Approval, PlanDecision, RunCommand};
 pub use effects::Effect;
 pub use error::RunError;
 pub use event::RunEvent;
+pub use preflight::{Preflight, PreflightFailure};
 pub use remaining::RemainingWork;
 pub use state::{
     Cancel, Cause, Operation, Outcome, Request, Run, RunKind, StepOptions, StepPlan, StepSpec,
@@ -55,6 +59,11 @@ impl Decider for Run {
         match command {
             RunCommand::Request { request, steps, position } => {
                 self.request(request, steps, position)
+            }
+            RunCommand::StartPreflight { job } => self.start_preflight(job),
+            RunCommand::RecordChecks { job, checks } => self.record_checks(job, checks),
+            RunCommand::FailPreflight { job, reason, detail, checks } => {
+                self.fail_preflight(job, reason, detail, checks)
             }
             RunCommand::StartStep { step, job } => self.start_step(step, job),
             RunCommand::RecordPlan { job, plan, approval } => self.record_plan(job, plan, approval),
@@ -114,6 +123,7 @@ impl Run {
                 Ok(vec![])
             }
             StepState::Waiting if self.cancel.is_some() => Err(RunError::Cancelling),
+            StepState::Waiting if self.preflight.has_failed() => Err(RunError::PreflightFailed),
             StepState::Waiting if !self.is_ready(at) => Err(RunError::NotReady),
             StepState::Waiting => Ok(vec![RunEvent::StepStarted { step, job }]),
             StepState::Planning { .. }

@@ -6,6 +6,7 @@
 //! is not in the database encrypts these keys. Used keys are cached, so an append for a subject
 //! with a cached key needs no further round trip.
 mod aead;
+pub mod data;
 mod key_cache;
 mod members;
 mod payload;

@@ -16,7 +16,8 @@ use domain::digest::Digest;
 use oci_spec::image::{Descriptor, ImageIndex, ImageIndexBuilder, MediaType, SCHEMA_VERSION};
 
 use crate::{
-    ArtifactManifest, Blob, BlobWriter, LayoutError, MANIFEST_LIMIT, PlatformIndex,
+    ArtifactManifest, Blob, BlobWriter, Document, LayoutError, ListedImage, MANIFEST_LIMIT,
+    PlatformIndex,
     blob::replace,
     digest::{hex_of, sha256, sha256_reader},
     error::Context as _,
@@ -96,7 +97,9 @@ impl Layout {
     /// # Errors
     /// The errors of [`Layout::verified`], and a blob that is too large or not a manifest.
     pub fn manifest(&self, digest: &Digest) -> Result<ArtifactManifest, LayoutError> {
-        self.read_manifest(digest).map(|(manifest, _)| manifest)
+        let bytes = self.small_blob(digest)?;
+        let invalid = |reason| LayoutError::Manifest { digest: digest.clone(), reason };
+        ArtifactManifest::parse(&bytes).map_err(invalid)
     }
 
     /// Returns a stored index of an artifact with several platforms, after verifying its digest.
@@ -109,10 +112,47 @@ impl Layout {
         PlatformIndex::parse(&bytes).map_err(invalid)
     }
 
+    /// Returns a stored manifest or list of images, after verifying its digest.
+    ///
+    /// # Errors
+    /// The errors of [`Layout::verified`], and a blob that is too large or neither of them.
+    pub fn document(&self, digest: &Digest) -> Result<Document, LayoutError> {
+        self.read_document(digest).map(|(document, _)| document)
+    }
+
+    /// Returns the total bytes of an artifact as its documents state them: the document, its
+    /// manifests, and their blobs.
+    ///
+    /// # Errors
+    /// The errors of [`Layout::document`].
+    pub fn artifact_size(&self, digest: &Digest) -> Result<u64, LayoutError> {
+        let (document, own) = self.read_document(digest)?;
+        let sizes: Result<Vec<u64>, LayoutError> = match &document {
+            Document::Manifest(manifest) => Ok(manifest.blobs().map(|blob| blob.size).collect()),
+            Document::List(list) => {
+                let size = |image: &ListedImage| {
+                    let manifest = self.manifest(&image.blob.digest)?;
+                    let blobs = manifest.blobs().map(|blob| blob.size);
+                    Ok(blobs.fold(image.blob.size, u64::saturating_add))
+                };
+                list.images().iter().map(size).collect()
+            }
+        };
+        Ok(sizes?.into_iter().fold(own, u64::saturating_add))
+    }
+
     /// Returns whether the layout has this artifact with all its blobs.
     pub fn complete(&self, digest: &Digest) -> bool {
-        self.has(digest)
-            && self.manifest(digest).is_ok_and(|m| m.blobs().all(|blob| self.has(&blob.digest)))
+        let has_blobs = |of: &ArtifactManifest| of.blobs().all(|blob| self.has(&blob.digest));
+        let has_image = |image: &ListedImage| {
+            let digest = &image.blob.digest;
+            self.has(digest) && self.manifest(digest).is_ok_and(|manifest| has_blobs(&manifest))
+        };
+        let is_complete = |document| match document {
+            Document::Manifest(manifest) => has_blobs(&manifest),
+            Document::List(list) => list.images().iter().all(has_image),
+        };
+        self.has(digest) && self.document(digest).is_ok_and(is_complete)
     }
 
     /// Adds an artifact of this repository to the index, so that other OCI tools find the artifact.
@@ -121,10 +161,11 @@ impl Layout {
     /// # Errors
     /// The errors of [`Layout::manifest`], and an index that cannot be read or written.
     pub fn add_to_index(&self, repository: &str, digest: &Digest) -> Result<(), LayoutError> {
-        let (manifest, size) = self.read_manifest(digest)?;
-        let blob = Blob { media_type: MediaType::ImageManifest, digest: digest.clone(), size };
+        let (document, size) = self.read_document(digest)?;
+        let media_type = document.media_type().clone();
+        let blob = Blob { media_type, digest: digest.clone(), size };
         let mut listed = blob.descriptor();
-        listed.set_artifact_type(manifest.image().artifact_type().clone());
+        listed.set_artifact_type(document.artifact_type());
         let repository = (REPOSITORY.to_owned(), repository.to_owned());
         listed.set_annotations(Some(HashMap::from([repository])));
         let _lock = self.lock()?;
@@ -230,12 +271,12 @@ impl Layout {
         replace(&self.drafts, &path, bytes).context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Reads a manifest. Returns it with its size in bytes.
-    fn read_manifest(&self, digest: &Digest) -> Result<(ArtifactManifest, u64), LayoutError> {
+    /// Reads a document. Returns it with its size in bytes.
+    fn read_document(&self, digest: &Digest) -> Result<(Document, u64), LayoutError> {
         let bytes = self.small_blob(digest)?;
-        let manifest = ArtifactManifest::parse(&bytes);
+        let document = Document::parse(&bytes);
         let invalid = |reason| LayoutError::Manifest { digest: digest.clone(), reason };
-        Ok((manifest.map_err(invalid)?, bytes.len() as u64))
+        Ok((document.map_err(invalid)?, bytes.len() as u64))
     }
 
     /// Reads a blob after verifying its digest. Does not read more than one byte above

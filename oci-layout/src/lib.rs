@@ -7,6 +7,7 @@
 //!
 //! The types of manifests and indexes are those of `oci-spec`. [`ArtifactManifest`] also checks the
 //! schema version, the media type if there is one, and that every blob has a SHA-256 digest.
+//! [`Document`] also reads images of Docker, and the lists of their platforms.
 
 #![cfg_attr(
     test,
@@ -15,6 +16,7 @@
 
 mod blob;
 mod digest;
+mod document;
 mod error;
 mod index;
 mod layout;
@@ -23,6 +25,7 @@ mod prune;
 
 pub use blob::BlobWriter;
 pub use digest::{Hasher, sha256, sha256_file};
+pub use document::{Document, ImageList, ListedImage};
 pub use error::LayoutError;
 pub use index::PlatformIndex;
 pub use layout::Layout;

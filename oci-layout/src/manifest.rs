@@ -3,7 +3,10 @@
 use domain::digest::Digest;
 use oci_spec::image::{Descriptor, ImageManifest, MediaType, SCHEMA_VERSION, Sha256Digest};
 
-use crate::digest::{hex_of, sha256};
+use crate::{
+    digest::{hex_of, sha256},
+    document::DOCKER_MANIFEST,
+};
 
 /// Largest size of a manifest in bytes.
 pub const MANIFEST_LIMIT: u64 = 4 << 20;
@@ -78,7 +81,10 @@ impl TryFrom<ImageManifest> for ArtifactManifest {
             let version = image.schema_version();
             return Err(ManifestError(format!("schema version {version} is not supported")));
         }
-        let other = image.media_type().as_ref().filter(|kind| **kind != MediaType::ImageManifest);
+        let is_manifest = |kind: &MediaType| {
+            *kind == MediaType::ImageManifest || kind.as_ref() == DOCKER_MANIFEST
+        };
+        let other = image.media_type().as_ref().filter(|kind| !is_manifest(kind));
         if let Some(other) = other {
             let expected = MediaType::ImageManifest;
             return Err(ManifestError(format!("media type {other} instead of {expected}")));
@@ -116,6 +122,10 @@ impl ArtifactManifest {
     /// Returns the image manifest with all its fields.
     pub fn image(&self) -> &ImageManifest {
         &self.image
+    }
+
+    pub fn config(&self) -> &Blob {
+        &self.config
     }
 
     pub fn layers(&self) -> &[Blob] {

@@ -10,7 +10,9 @@ use std::{
 use domain::digest::Digest;
 use oci_spec::image::Descriptor;
 
-use crate::{Blob, Layout, LayoutError, digest::hex_of, error::Context as _, layout::REPOSITORY};
+use crate::{
+    Blob, Document, Layout, LayoutError, digest::hex_of, error::Context as _, layout::REPOSITORY,
+};
 
 /// Number of most recently used versions of each repository that [`Layout::prune`] keeps regardless
 /// of the budget.
@@ -99,8 +101,14 @@ impl Layout {
         let mut referenced = BTreeSet::new();
         for digest in manifests.map(|manifest| &manifest.digest).chain(used) {
             referenced.insert(hex_of(digest));
-            if let Ok(manifest) = self.manifest(digest) {
-                referenced.extend(manifest.blobs().map(|blob| hex_of(&blob.digest)));
+            let Ok(document) = self.document(digest) else { continue };
+            referenced.extend(document.blobs().map(|blob| hex_of(&blob.digest)));
+            if let Document::List(list) = &document {
+                let listed = list.images().iter();
+                let manifests = listed.filter_map(|image| self.manifest(&image.blob.digest).ok());
+                for manifest in manifests {
+                    referenced.extend(manifest.blobs().map(|blob| hex_of(&blob.digest)));
+                }
             }
         }
         referenced

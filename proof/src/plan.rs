@@ -1,7 +1,8 @@
 //! Plan digests, which approvals cover.
 //!
 //! The digest covers the plan file, the summary that the user read, the plan job's manifest and the
-//! tool. A runner therefore refuses to apply anything else.
+//! tool. A runner therefore refuses to apply anything else. Version 2 also covers the [`details`] of
+//! the plan, the plugin and the executable of the tool.
 //!
 //! The runner that made the plan signs a [`statement`] with the plan digest, the job and the
 //! execution.
@@ -39,6 +40,58 @@ pub fn digest_of(file: &Hash, summary: &Hash, manifest: &Hash, tool: &str) -> Ha
     // A tool's name and version are far below 4 GiB.
     let length = u32::try_from(tool.len()).unwrap_or(u32::MAX).to_be_bytes();
     sha256_of(&[b"stead/plan/v1\n", file, summary, manifest, &length, tool.as_bytes()])
+}
+
+/// Digests of the parts that only version 2 of the plan digest covers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PartsV2 {
+    /// [`details`] digest. Absent without details.
+    pub details: Option<Hash>,
+    /// Digest of the plugin. Absent for a plugin that is built into the runner.
+    pub plugin: Option<Hash>,
+    /// Digest of the executable of the tool. Absent if the plugin is the tool.
+    pub tool: Option<Hash>,
+}
+
+/// Returns the plan digest of version 2 from the parts of version 1 and the further parts.
+pub fn digest_v2(
+    file: &Hash,
+    summary: &Hash,
+    manifest: &Hash,
+    tool: &str,
+    parts: &PartsV2,
+) -> Hash {
+    let length = u32::try_from(tool.len()).unwrap_or(u32::MAX).to_be_bytes();
+    let [details, plugin, executable] =
+        [parts.details, parts.plugin, parts.tool].map(|part| match part {
+            None => vec![0],
+            Some(hash) => [&[1], &hash[..]].concat(),
+        });
+    sha256_of(&[
+        b"stead/plan/v2\n",
+        file,
+        summary,
+        manifest,
+        &details,
+        &plugin,
+        &executable,
+        &length,
+        tool.as_bytes(),
+    ])
+}
+
+/// Returns the salt of a plan's details, from the hash of the plan file and a secret key of the
+/// install's runner.
+///
+/// Events contain the digest of the details forever. Without the salt, which is erased with the
+/// details, nobody can test a guess of their content.
+pub fn salt(file: &Hash, key: &Hash) -> Hash {
+    sha256_of(&[b"stead/plan-salt/v1\n", file, key])
+}
+
+/// Returns the digest of a plan's details: their RFC 8785 JSON with its salt.
+pub fn details(salt: &Hash, content: &[u8]) -> Hash {
+    sha256_of(&[b"stead/plan-details/v1\n", salt, content])
 }
 
 /// Returns the statement that a runner signs about a plan, the payload of a DSSE envelope of type

@@ -101,6 +101,15 @@ struct Plan {
     summary: String,
     tool: String,
     signature: String,
+    /// Parts of a plan digest of version 2.
+    v2: Option<PlanV2>,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct PlanV2 {
+    details: Option<String>,
+    plugin: Option<String>,
+    tool: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]

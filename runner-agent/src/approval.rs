@@ -8,7 +8,7 @@ use std::{
 
 use chrono::{DateTime, TimeDelta, Utc};
 use domain::{digest::Digest, ids::ExecutionId};
-use schemas::{manifest::Manifest, moment};
+use schemas::{manifest::Manifest, moment, plugin::PlanDetails};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -37,6 +37,9 @@ pub struct ApprovalRequest {
     /// Summary of the plan, if this runner has the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Value>,
+    /// Details of the plan, if this runner has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<PlanDetails>,
     #[serde(with = "moment")]
     pub asked_at: DateTime<Utc>,
     #[serde(with = "moment")]
@@ -59,12 +62,15 @@ impl ApprovalRequest {
         timeout: Duration,
     ) -> Self {
         let manifest = verified.manifest.clone();
-        let plan = manifest.plan.as_ref();
+        let stored = manifest.plan.as_ref();
+        let stored = stored.and_then(|plan| plugins::plan_summary(&data.path("plans"), plan));
+        let (plan, details) = stored.map_or((None, None), |(plan, details)| (Some(plan), details));
         let asked_at = host::now();
         ApprovalRequest {
             execution,
             action: policy::action_with_digest(&manifest),
-            plan: plan.and_then(|plan| plugins::plan_summary(&data.path("plans"), plan)),
+            plan,
+            details,
             manifest,
             digest: verified.digest.clone(),
             asked_at,

@@ -30,6 +30,7 @@ pub mod disable;
 pub mod enrol;
 pub mod host;
 mod ids;
+pub mod images;
 pub mod journal;
 pub mod keys;
 pub mod plugins;

@@ -5,6 +5,7 @@
 //!  run ──▶ resolve ──────────────────▶ git                git.rs, git on PATH
 //!      ──▶ build plan apply action ──▶ terraform_module   terraform.rs, terraform or tofu on PATH
 //!                                  ├─▶ action             action.rs, the vendor's scripts
+//!      ──▶ build plan sync         ──▶ container_image    image.rs, copies between registries
 //!                                  └─▶ anything else      external.rs, `stead-plugin-<name>`, by digest
 //! ```
 //!
@@ -13,8 +14,10 @@
 //! period, then sends SIGKILL.
 
 mod action;
+mod built_image;
 mod cluster;
 mod contract;
+mod details;
 mod dispatch;
 mod external;
 mod git;
@@ -23,6 +26,7 @@ mod lines;
 mod missing_state;
 mod plans;
 mod plugin;
+mod preflight;
 mod process;
 mod source;
 mod terraform;
@@ -33,7 +37,8 @@ pub(crate) use plans::summary as plan_summary;
 
 pub use cluster::{Allowed as AllowedInKubeconfig, Feature as KubeconfigFeature};
 pub use contract::{
-    Background, Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Sink, Stream,
+    Background, Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Rules,
+    SaltedDetails, Sink, Stream,
 };
 
 use schemas::manifest::Manifest;

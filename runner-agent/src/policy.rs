@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! version = 1
-//! kinds = ["plan", "apply"]                # absent: every kind
+//! kinds = ["plan", "apply"]                # absent: every kind; `plan` includes `preflight`
 //! plugins = ["terraform_module"]           # names; `*` at the end matches any suffix
 //! plugin_publishers = ["9c41…"]             # keys of trusted publishers, in addition to the recorded keys
 //! actions = ["backup@sha256:4f…", "report-*"]   # with a digest: exactly what `stead-runner approvals` showed, with all inputs
@@ -29,6 +29,7 @@ mod choice;
 mod environment;
 mod limits;
 mod names;
+mod preflight;
 pub mod publishers;
 
 use std::{fs, path::Path, time::Duration};
@@ -41,12 +42,12 @@ use schemas::{
 };
 use serde::Deserialize;
 
-pub use self::names::action_with_digest;
 use self::names::listed;
 pub use self::{
     choice::{Choice, begin, resume},
     limits::Limits,
 };
+pub use self::{names::action_with_digest, preflight::Finding};
 use crate::{data::Data, plugins::AllowedInKubeconfig};
 
 /// Contents of the policy file.
@@ -75,7 +76,7 @@ pub struct Policy {
     pub veto_command: Vec<String>,
     /// Kinds of jobs that wait for an approval on this host.
     #[serde(default)]
-    pub require_approval: Vec<JobKind>,
+    require_approval: Vec<JobKind>,
     #[serde(default)]
     windows: Vec<Window>,
     #[serde(default, deserialize_with = "limits::optional")]
@@ -183,12 +184,16 @@ impl Policy {
     /// Checks whether a job may run now.
     pub fn allows(&self, manifest: &Manifest, now: DateTime<Utc>) -> Result<(), Refusal> {
         let kind = manifest.kind;
-        if self.kinds.as_ref().is_some_and(|kinds| !kinds.contains(&kind)) {
+        if self.kinds.as_ref().is_some_and(|kinds| !covers(kinds, kind)) {
             let detail = format!("the policy does not allow jobs of kind {}", kind.as_str());
             return Err(Refusal::policy("kinds", detail));
         }
         names::check(manifest)?;
-        listed("plugins", &self.plugins, &manifest.plugin.name)?;
+        // A preflight uses plugins only for later jobs that the policy allows.
+        let is_preflight = kind == JobKind::Preflight;
+        if !is_preflight {
+            listed("plugins", &self.plugins, &manifest.plugin.name)?;
+        }
         if let Some(action) = names::action(manifest) {
             names::listed_action(&self.actions, action, manifest)?;
         }
@@ -197,7 +202,7 @@ impl Policy {
         }
         match &manifest.role {
             Some(role) => listed("roles", &self.roles, role)?,
-            None if self.roles.is_some() => {
+            None if self.roles.is_some() && !is_preflight => {
                 return Err(Refusal::policy(
                     "roles",
                     "the policy requires a role, but the job has none",
@@ -215,6 +220,11 @@ impl Policy {
         self.in_window(kind, now)
     }
 
+    /// Returns true if jobs of this kind wait for an approval on this host.
+    pub fn requires_approval(&self, kind: JobKind) -> bool {
+        covers(&self.require_approval, kind)
+    }
+
     fn in_window(&self, kind: JobKind, now: DateTime<Utc>) -> Result<(), Refusal> {
         let mut of_kind = self.windows.iter().filter(|window| window.is_for(kind)).peekable();
         if of_kind.peek().is_none() || of_kind.any(|window| window.is_open(now)) {
@@ -226,9 +236,15 @@ impl Policy {
     }
 }
 
+/// Returns true if a list of kinds covers this kind. A preflight only runs what the plans of its run
+/// would run, so every rule for plans covers it.
+fn covers(kinds: &[JobKind], kind: JobKind) -> bool {
+    kinds.contains(&kind) || (kind == JobKind::Preflight && kinds.contains(&JobKind::Plan))
+}
+
 impl Window {
     fn is_for(&self, kind: JobKind) -> bool {
-        self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
+        self.kinds.as_ref().is_none_or(|kinds| covers(kinds, kind))
     }
 
     fn is_open(&self, now: DateTime<Utc>) -> bool {

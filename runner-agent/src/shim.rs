@@ -31,7 +31,7 @@ use domain::ids::{ExecutionId, JobId};
 use nix::sys::stat::{Mode, umask};
 use schemas::{
     manifest::Manifest,
-    runner::{Exit, FailureReason, Finished, Outcome, RefusedBy, ReportBody},
+    runner::{Exit, FailureReason, Finished, JobKind, Outcome, RefusedBy, ReportBody},
 };
 use tokio::signal::unix::{SignalKind, signal};
 use zeroize::Zeroizing;
@@ -47,7 +47,8 @@ use crate::{
     data::{Data, JobDir},
     host::Process,
     journal::{Journal, JournalEvent},
-    plugins::{self, JobContext, PluginError, Registry},
+    plugins::{self, JobContext, PluginError, Registry, Rules},
+    policy::{Policy, publishers},
     processes, program,
     state::{self, KnownState},
 };
@@ -213,11 +214,29 @@ async fn context(
         wrapper: limits::wrapper(&manifest.limits),
         cancel: watch.cancel.clone(),
         registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },
+        images: order.images.clone(),
         job,
         execution,
+        rules: rules(data, manifest.kind)?,
         known_state: known_state(data, manifest)?,
         manifest_digest: order.manifest_digest.clone(),
     })
+}
+
+/// Returns the rules of the customer, for a preflight.
+fn rules(data: &Data, kind: JobKind) -> anyhow::Result<Option<Rules>> {
+    match kind {
+        JobKind::Preflight => {
+            let (policy, publishers) = (Policy::current(data)?, publishers::recorded(data)?);
+            Ok(Some(Rules { policy, publishers }))
+        }
+        JobKind::Resolve
+        | JobKind::Build
+        | JobKind::Plan
+        | JobKind::Apply
+        | JobKind::Sync
+        | JobKind::Action => Ok(None),
+    }
 }
 
 /// Returns the state of the job's component that this runner has seen.

@@ -19,6 +19,7 @@ use crate::{
     data::Data,
     enrol::{self, EnrolmentOptions, Identity},
     host::Process,
+    images::{ImageSettings, record_registry},
     keys::Keys,
     policy::{self, Choice, publishers},
     supervisor::{self, ExitReason, Settings},
@@ -42,7 +43,10 @@ pub(crate) async fn serve(data: &Data, run: Run) -> anyhow::Result<ExitCode> {
     let program_dir =
         std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
     let plugin_dir = run.plugin_dir.or(program_dir).unwrap_or_else(|| "/usr/lib/stead".into());
+    let registry = record_registry(data, run.registry.as_ref())?;
+    let mirrors = run.registry_mirror.into_iter().collect();
     let settings = Settings {
+        images: ImageSettings { mirrors, registry },
         slots: run.slots,
         plugin_dir: std::path::absolute(plugin_dir)?,
         pass_env: run.pass_env,

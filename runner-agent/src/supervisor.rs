@@ -34,8 +34,8 @@ use tracing::{info, warn};
 pub(crate) use self::agent::RunningJob;
 pub use self::{agent::Agent, signals::StopLevel};
 use crate::{
-    budgets::Budgets, client::Client, data::Data, enrol::Identity, host, journal, keys::Keys,
-    processes, program, tasks,
+    budgets::Budgets, client::Client, data::Data, enrol::Identity, host, images::ImageSettings,
+    journal, keys::Keys, processes, program, tasks,
 };
 
 /// Settings of an agent, fixed at its start.
@@ -49,6 +49,8 @@ pub struct Settings {
     pub pass_env: Vec<String>,
     /// Disk budgets for artifacts and for files of ended executions.
     pub budgets: Budgets,
+    /// Options about registries of images.
+    pub images: ImageSettings,
 }
 
 /// Reason why an agent exited.

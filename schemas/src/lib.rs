@@ -24,6 +24,7 @@ pub mod keys;
 pub mod manifest;
 pub mod moment;
 pub mod plugin;
+pub mod preflight;
 pub mod problem;
 pub mod runner;
 pub mod sanitize;

@@ -12,7 +12,8 @@ pub mod work;
 
 pub use domain::{
     artifact::Artifact,
-    job::{FailureReason, JobClass, JobKind, PlanReport},
+    check::{Check, CheckStatus},
+    job::{FailureReason, JobClass, JobKind, PlanReport, PlanV2},
     runner::{Host, RefusedBy, RunnerMode},
 };
 
@@ -26,8 +27,8 @@ pub use self::{
     },
     signed::{JOURNAL_HEAD_TYPE, JournalHead, STATEMENT_TYPE, SignedLog, Statement},
     work::{
-        Claim, Claimed, Consistency, Finished, Inclusion, NOT_ENDED, OUTPUTS_BYTES, Outcome,
-        PendingCancel, Report, ReportBody, ReportResponse, SignedEnd,
+        Claim, Claimed, Consistency, DETAILS_BYTES, Finished, Inclusion, NOT_ENDED, OUTPUTS_BYTES,
+        Outcome, PendingCancel, Report, ReportBody, ReportResponse, SaltedDetails, SignedEnd,
     },
 };
 

@@ -54,6 +54,8 @@ struct Supervisor {
     certificate: Option<PathBuf>,
     /// Format of the build runner's log lines.
     format: LogFormat,
+    /// Values of `--registry-mirror`.
+    registry_mirrors: Vec<String>,
     /// Public keys of publishers whose plugins the build runner executes.
     publishers: Vec<String>,
     stop: CancellationToken,
@@ -66,6 +68,7 @@ impl BuildRunner {
         app: App,
         certificate: Option<&Path>,
         format: LogFormat,
+        registry_mirrors: Vec<String>,
         publishers: Vec<String>,
     ) -> Option<BuildRunner> {
         let program = sibling_program("stead-runner").or_else(|| on_path("stead-runner"))?;
@@ -73,8 +76,16 @@ impl BuildRunner {
         let certificate = certificate.filter(|_| app.config.runner_url.starts_with("https:"));
         let certificate = certificate.map(Path::to_path_buf);
         let stopped = stop.clone();
-        let keeper =
-            Supervisor { app, program, data, certificate, format, publishers, stop: stopped };
+        let keeper = Supervisor {
+            app,
+            program,
+            data,
+            certificate,
+            format,
+            registry_mirrors,
+            publishers,
+            stop: stopped,
+        };
         #[expect(clippy::disallowed_methods, reason = "`BuildRunner::stop` awaits the task")]
         let task = tokio::spawn(keeper.run());
         Some(BuildRunner { stop, task })
@@ -114,6 +125,9 @@ impl Supervisor {
         command.args(["--no-policy", "--mode", "build"]);
         command.args(["--server", &self.app.config.runner_url, "--data"]);
         command.arg(&self.data);
+        for mirror in &self.registry_mirrors {
+            command.args(["--registry-mirror", mirror]);
+        }
         for publisher in &self.publishers {
             command.args(["--plugin-publisher", publisher]);
         }

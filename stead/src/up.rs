@@ -10,6 +10,7 @@ use api::{
 };
 use clap::Args;
 use cli::render::Output;
+use domain::image::is_host;
 use event_log::{Archives, Source};
 use sqlx::postgres::PgPoolOptions;
 use tracing::warn;
@@ -35,6 +36,10 @@ pub(crate) struct Up {
     /// Do not start a build runner; builds wait until a build runner enrols
     #[arg(long)]
     no_build_runner: bool,
+    /// Mirror from which the build runner reads images of a registry, for example
+    /// docker.io=http://127.0.0.1:5000; may be repeated
+    #[arg(long, value_name = "HOST=URL", value_parser = mirror, conflicts_with = "no_build_runner")]
+    registry_mirror: Vec<String>,
     /// Public key of a publisher whose plugins the build runner executes, in addition to the plugins
     /// that are installed with stead; may be repeated
     #[arg(
@@ -45,6 +50,15 @@ pub(crate) struct Up {
         value_parser = publisher
     )]
     plugin_publisher: Vec<String>,
+}
+
+/// Checks the form of a mirror. The build runner parses it.
+fn mirror(text: &str) -> Result<String, String> {
+    let is_url = |url: &str| url.starts_with("http://") || url.starts_with("https://");
+    match text.split_once('=') {
+        Some((host, url)) if is_host(host) && is_url(url) => Ok(text.to_owned()),
+        Some(_) | None => Err("write HOST=URL with an http or https URL".to_owned()),
+    }
 }
 
 fn publisher(text: &str) -> Result<String, String> {
@@ -98,7 +112,8 @@ impl Up {
             let installed = server.app.config.plugin_publisher.get().cloned();
             let publishers = self.plugin_publisher.iter().cloned().chain(installed).collect();
             let format = self.common.log_format;
-            BuildRunner::start(server.app.clone(), certificate, format, publishers)
+            let mirrors = self.registry_mirror.clone();
+            BuildRunner::start(server.app.clone(), certificate, format, mirrors, publishers)
         };
         self.common.announce(&server.ready, output)?;
         if output == Output::Table && build_runner.is_none() && !self.no_build_runner {

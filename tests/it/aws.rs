@@ -97,11 +97,23 @@ fn a_bucket_and_a_role_are_created_updated_reverted_and_destroyed() {
     // Drift: the next plan finds a manual change without a new config version, and its apply
     // reverts it.
     moto.set_tag(bucket, "retention_days", "7");
+    let mut check = server.stead_for_people();
+    let found = check.args(["installs", "drift", "notes"]).output().unwrap();
+    let text = String::from_utf8_lossy(&found.stdout).into_owned();
+    assert_eq!(found.status.code(), Some(6), "{text}");
+    assert!(text.contains("tags.retention_days: \"7\" → \"90\""), "{text}");
+    assert!(moto.tags(bucket).unwrap().contains("<Value>7</Value>"), "a check changes nothing");
     server.cli_json(&["installs", "deploy", "notes", "--component", "bucket"]);
     let run = planned(&server);
     assert_eq!(changes(&run), (0, 1, 0), "{run:#}");
-    let shown = stdout_of(server.stead_for_people().args(["runs", "show", "notes", "--plans"]));
-    assert!(shown.contains("aws_s3_bucket.notes (tags"), "{shown}");
+    let show = |details: &[&str]| {
+        let args = [&["runs", "show", "notes", "--plans"][..], details].concat();
+        stdout_of(server.stead_for_people().args(args))
+    };
+    let names = show(&["--details=names"]);
+    assert!(names.contains("aws_s3_bucket.notes (tags"), "{names}");
+    let values = show(&[]);
+    assert!(values.contains("tags.retention_days: \"7\" → \"90\""), "{values}");
     approve(&server);
     assert!(moto.tags(bucket).unwrap().contains("<Value>90</Value>"));
 

@@ -9,11 +9,11 @@ use std::{
 
 use serde_json::{Value, json};
 use tests::{
-    Cluster, ClusterNamespace, Customer, Runner, Server, ended, program, run_with_logs, stdout_of,
-    step, succeeded, terraform_or_skip, until, until_some,
+    Cluster, ClusterNamespace, Customer, Runner, Server, dump, ended, program, run_with_logs,
+    stdout_of, step, succeeded, terraform_or_skip, until, until_some,
 };
 
-use crate::secrets::{Search, dump, files};
+use crate::secrets::{Search, files};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 

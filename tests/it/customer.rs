@@ -37,18 +37,32 @@ fn the_customer_controls_jobs_and_sees_them_in_the_journal() {
         !server.cli_json(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
 
-    // The policy does not name the kind `action`, so the runner refuses the action and runs
-    // everything else.
+    // The policy does not name the kind `action`, so the preflight fails before the first change,
+    // and prints the line to add.
     let run = finish(&server, "acme");
-    assert_eq!(run["state"], "failed", "{run:#}");
+    assert_eq!((&run["state"], &run["preflight"]["state"]), (&"failed".into(), &"failed".into()));
+    let line = r#"kinds = [\"plan\", \"apply\", \"action\"]"#;
+    assert!(run["preflight"].to_string().contains(line), "{run:#}");
+    assert!(runner.ledger().is_empty(), "{:?}", runner.ledger());
+
+    // With another policy everything runs, because the runner reads the file for every job.
+    fs::write(&policy, "version = 1\nactions = [\"smoke_*\"]\n").unwrap();
+    server.cli_json(&["installs", "deploy", "acme", "--reason", "actions are allowed"]);
+    let run = finish(&server, "acme");
+    assert_eq!(run["state"], "succeeded", "{run:#}");
+    assert_eq!(run["preflight"]["state"], "passed", "{run:#}");
+
+    // A run without an apply has no preflight, so the runner refuses its job.
+    fs::write(&policy, "version = 1\nkinds = [\"plan\", \"apply\"]\n").unwrap();
+    server.cli_json(&["installs", "action", "acme", "smoke_test", "--reason", "not allowed"]);
+    let run = finish(&server, "acme");
+    assert_eq!((&run["state"], &run["preflight"]), (&"failed".into(), &Value::Null));
     let refused = events(&server, "runner.refused");
     assert_eq!(refused.len(), 1, "{refused:#?}");
     let refusal = refused[0].to_string();
     assert!(refusal.contains("customer_policy") && refusal.contains("kinds"), "{refusal}");
     let journal = stdout_of(&mut runner.local(&["journal"]));
     assert!(journal.contains("refused"), "{journal}");
-
-    // With another policy the action runs, because the runner reads the file for every job.
     fs::write(&policy, "version = 1\nactions = [\"smoke_*\"]\n").unwrap();
     server.cli_json(&["installs", "action", "acme", "smoke_test", "--reason", "again"]);
     assert_eq!(finish(&server, "acme")["state"], "succeeded");
@@ -110,9 +124,10 @@ fn an_unreadable_policy_and_the_veto_command_refuse_jobs() {
     server.cli_json(&["runs", "retry", "acme", "--reason", "the hook is gone"]);
     assert_eq!(finish(&server, "acme")["state"], "failed");
     let refused = events(&server, "runner.refused");
-    assert_eq!(refused.len(), 2, "{refused:#?}");
+    // The runner refuses the preflight. The plan is refused too, unless it was cancelled before.
     let is_unreadable = |event: &&Value| event["payload"]["rule"] == "policy_unreadable";
-    assert_eq!(refused.iter().filter(is_unreadable).count(), 1, "{refused:#?}");
+    let unreadable = refused.iter().filter(is_unreadable).count();
+    assert!((1..=2).contains(&unreadable) && refused.len() == unreadable + 1, "{refused:#?}");
     assert!(runner.ledger().is_empty(), "{:?}", runner.ledger());
 
     hook("exit 0");

@@ -63,12 +63,28 @@ fn an_app_on_a_cluster_is_deployed_changed_and_removed() {
     let plan = &step(&run, "page")["plan"];
     assert_eq!((&plan["add"], &plan["change"]), (&Value::from(0), &Value::from(1)), "{run:#}");
     let shown = stdout_of(server.stead_for_people().args(["runs", "show", "acme", "--plans"]));
-    assert!(shown.contains("data[index.html]"), "{shown}");
+    let values = "data[index.html]: \"Deployed by Stead⏎\" → \"Deployed again by Stead⏎\"";
+    assert!(shown.contains(values), "{shown}");
 
     // a repeated deploy has no changes
     server.cli_json(&["installs", "deploy", "acme", "--reason", "again"]);
     let run = succeeded(&server, "acme");
     assert_eq!(step(&run, "web")["plan"]["noop"], true, "{run:#}");
+
+    // a check finds an object that somebody deleted, and does not create it again
+    let check = || {
+        let mut command = server.stead_for_people();
+        let output = command.args(["installs", "drift", "acme"]).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (code, text) = check();
+    assert_eq!(code, Some(0), "{text}");
+    let delete = ["--namespace", &namespace, "delete", "configmap", "page"];
+    stdout_of(cluster.kubectl().args(delete));
+    let (code, text) = check();
+    assert_eq!(code, Some(6), "{text}");
+    assert!(text.contains("+ ConfigMap") && text.contains("data[index.html]"), "{text}");
+    assert_eq!(page(), "");
 
     // the deprovision removes all objects that the app created, including the namespace
     server.cli_json(&["installs", "deprovision", "acme", "--reason", "the end"]);

@@ -14,12 +14,14 @@ mod contracts;
 mod corpus_app;
 mod customer;
 mod descendants;
+mod drift;
 mod engines;
 mod faults;
 mod files_plugin;
 mod git_sources;
 #[cfg(feature = "fault-injection")]
 mod helm;
+mod images;
 mod injected_faults;
 mod isolation;
 mod job_logs;
@@ -28,6 +30,7 @@ mod kubernetes;
 mod lifecycle;
 mod older_state;
 mod pentest;
+mod plan_details;
 mod plugins;
 #[cfg(feature = "fault-injection")]
 mod rolling;

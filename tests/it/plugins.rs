@@ -90,8 +90,7 @@ fn a_runner_learns_a_plugin_whose_publisher_its_customer_trusts() {
     assert_eq!(run["state"], "failed", "{run:#}");
     assert!(run.to_string().contains(&line.replace('"', "\\\"")), "{run:#}");
     assert!(runner.ledger().is_empty());
-    let journal = stdout_of(&mut runner.local(&["journal", "--output", "json"]));
-    assert!(journal.contains("plugin_publishers"), "{journal}");
+    assert_eq!(run["preflight"]["state"], "failed", "{run:#}");
 
     // when the policy lists other plugins, then the runner still refuses
     append_to_policy(&runner, &line);
@@ -107,6 +106,22 @@ fn a_runner_learns_a_plugin_whose_publisher_its_customer_trusts() {
     fs::write(&path, text.replacen("plugins = [\"terraform_module\"]\n", "", 1)).unwrap();
     let run = reprovisioned(&server, "the plugin is allowed");
     assert_eq!(run["state"], "succeeded", "{run:#}");
+    // The inputs of most components depend on outputs of the run, so their plans check them.
+    let preflight = &run["preflight"];
+    assert_eq!(preflight["state"], "passed", "{run:#}");
+    let status = |status: &str| {
+        let checks = preflight["checks"].as_array().unwrap().iter();
+        checks.filter(|check| check["status"] == status).count()
+    };
+    assert!(status("ok") >= 3 && status("deferred") >= 1 && status("failed") == 0, "{run:#}");
+    let log = tests::stdout_of(server.stead_for_people().args([
+        "jobs",
+        "logs",
+        preflight["job"].as_str().unwrap(),
+    ]));
+    assert!(log.contains("deferred: ") && log.contains("ok: disk: "), "{log}");
+    let shown = tests::stdout_of(server.stead_for_people().args(["runs", "show", "acme"]));
+    assert!(shown.contains("preflight  passed") && shown.contains("checked later: "), "{shown}");
     assert!(runner.ledger().len() >= 6, "{:?}", runner.ledger());
 }
 

@@ -11,7 +11,8 @@ use std::{
 use aho_corasick::AhoCorasick;
 use serde_json::Value;
 use tests::{
-    Customer, Server, edge_api, stdout_of, step, succeeded, terraform_or_skip, until, until_some,
+    Customer, Server, dump, edge_api, stdout_of, step, succeeded, terraform_or_skip, until,
+    until_some,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -142,23 +143,6 @@ fn app_that_writes_secrets(server: &Server) -> PathBuf {
     app
 }
 
-/// Returns a dump of the database, as an operator's backup makes it.
-pub(crate) fn dump(server: &Server) -> Vec<u8> {
-    let mut found = vec![PathBuf::from("pg_dump")];
-    if let Ok(versions) = fs::read_dir("/usr/lib/postgresql") {
-        found.extend(versions.filter_map(Result::ok).map(|dir| dir.path().join("bin/pg_dump")));
-    }
-    found.extend(std::env::var_os("STEAD_PG_BIN").map(|dir| Path::new(&dir).join("pg_dump")));
-    let works = |path: &&PathBuf| Command::new(path).arg("--version").output().is_ok();
-    // The newest pg_dump reads the databases of all older versions.
-    let program = found.iter().rfind(works).unwrap_or_else(|| panic!("no pg_dump in {found:?}"));
-    let url = server.database().replace("stead_app@", "stead_owner@");
-    let output = Command::new(program).arg("--dbname").arg(url).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.stdout.len() > 10_000, "a dump of {} bytes", output.stdout.len());
-    output.stdout
-}
-
 #[test]
 fn no_secret_is_stored_or_sent() {
     if !terraform_or_skip() {
@@ -215,8 +199,11 @@ fn no_secret_is_stored_or_sent() {
     }
     for run in server.cli_json(&["runs", "list"]).as_array().unwrap() {
         let id = run["id"].as_str().unwrap();
-        let shown = stdout_of(server.stead().args(["runs", "show", id, "--plans"]));
-        search.is_clean(&format!("the plans of {id}"), shown.as_bytes());
+        let plans = ["runs", "show", id, "--plans", "--details=full"];
+        for mut command in [server.stead(), server.stead_for_people()] {
+            let shown = stdout_of(command.args(plans));
+            search.is_clean(&format!("the plans of {id}"), shown.as_bytes());
+        }
     }
     for args in [&["audit", "export"][..], &["installs", "state", "acme"]] {
         let output = stdout_of(server.stead().args(args));

@@ -1,10 +1,15 @@
 //! Empty database, as an operator creates it for `stead migrate` and `stead serve`.
-use std::{net::TcpListener, process::Command};
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use event_log::testing::{Binaries, Cluster, Settings, fresh_empty_database, settings};
 use tempfile::TempDir;
 
-use crate::stdout_of;
+use crate::{Server, stdout_of};
 
 /// SQL that creates the application's role. Roles belong to the cluster, so another test may have
 /// created the role.
@@ -74,4 +79,21 @@ impl Drop for Postgres {
     fn drop(&mut self) {
         let _ended = self.cluster.stop();
     }
+}
+
+/// Returns a dump of the database, as an operator's backup makes it.
+pub fn dump(server: &Server) -> Vec<u8> {
+    let mut found = vec![PathBuf::from("pg_dump")];
+    if let Ok(versions) = fs::read_dir("/usr/lib/postgresql") {
+        found.extend(versions.filter_map(Result::ok).map(|dir| dir.path().join("bin/pg_dump")));
+    }
+    found.extend(std::env::var_os("STEAD_PG_BIN").map(|dir| Path::new(&dir).join("pg_dump")));
+    let works = |path: &&PathBuf| Command::new(path).arg("--version").output().is_ok();
+    // The newest pg_dump reads the databases of all older versions.
+    let program = found.iter().rfind(works).unwrap_or_else(|| panic!("no pg_dump in {found:?}"));
+    let url = server.database().replace("stead_app@", "stead_owner@");
+    let output = Command::new(program).arg("--dbname").arg(url).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stdout.len() > 10_000, "a dump of {} bytes", output.stdout.len());
+    output.stdout
 }

@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
 use domain::{digest::Digest, job::Job};
-use schemas::{manifest::Manifest, runner::JobKind};
+use schemas::{
+    manifest::Manifest,
+    preflight::{PlannedJob, PreflightInputs},
+    runner::JobKind,
+};
 use serde_json::Value;
 
 use super::problem::RegistryProblem;
@@ -18,6 +22,8 @@ use crate::{
 /// Authenticated request of an execution that holds its job, with the permissions of the job.
 pub(super) struct Permit {
     manifest: Arc<Manifest>,
+    /// Jobs whose requirements a preflight checks.
+    planned: Vec<PlannedJob>,
 }
 
 impl FromRequestParts<App> for Permit {
@@ -32,7 +38,9 @@ impl FromRequestParts<App> for Permit {
                 format!("request rejected: {} no longer holds {}", call.execution, call.job);
             Problem::new(Code::ExecutionSuperseded, detail)
         })?;
-        Ok(Permit { manifest: app.manifests.get(&app.pool, &manifest).await? })
+        let manifest = app.manifests.get(&app.pool, &manifest).await?;
+        let planned = PreflightInputs::of(&manifest).map(|inputs| inputs.jobs).unwrap_or_default();
+        Ok(Permit { manifest, planned })
     }
 }
 
@@ -47,16 +55,21 @@ impl Permit {
     /// Image manifests of this repository that may be pulled.
     pub(super) fn images(&self, repository: &Repository) -> impl Iterator<Item = &Digest> {
         let named = repository.to_string();
-        let artifacts = self.manifest.artifacts.iter();
+        let planned = self.planned.iter().flat_map(|job| &job.artifacts);
+        let artifacts = self.manifest.artifacts.iter().chain(planned);
         artifacts
             .filter(move |artifact| artifact.repository == named)
             .map(|artifact| &artifact.digest)
     }
 
-    /// Returns the digest of the index of the job's plugin, if the plugin is in this repository.
+    /// Returns the digest of the index of the job's plugin in this repository. A preflight uses one
+    /// plugin per repository.
     pub(super) fn plugin(&self, repository: &Repository) -> Option<&Digest> {
-        let artifact = self.manifest.plugin.artifact.as_ref()?;
-        (artifact.repository == repository.to_string()).then_some(&artifact.digest)
+        let named = repository.to_string();
+        let planned = self.planned.iter().map(|job| &job.plugin);
+        let mut all =
+            planned.chain([&self.manifest.plugin]).filter_map(|one| one.artifact.as_ref());
+        all.find(|artifact| artifact.repository == named).map(|artifact| &artifact.digest)
     }
 
     /// Returns true if the job may push to the repository: only a build job, and only to its own

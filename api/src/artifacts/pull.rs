@@ -3,12 +3,13 @@ use axum::{
     Json,
     body::Body,
     extract::State,
-    http::{HeaderName, Method, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use domain::digest::Digest;
-use oci_layout::{Blob, PlatformIndex, image::MediaType};
+use oci_layout::{Blob, Document, ImageList, PlatformIndex, image::MediaType};
 use serde_json::{Value, json};
+use tokio::io::{AsyncSeekExt as _, SeekFrom};
 use tokio_util::io::ReaderStream;
 
 use super::{
@@ -24,8 +25,9 @@ pub(super) async fn base(_: Permit) -> Json<Value> {
     Json(json!({}))
 }
 
-/// Returns an image manifest that the job's manifest references, or the index of its plugin. HEAD
-/// also finds manifests in the repository to which a build job may push.
+/// Returns an image manifest or a list of images that the job's manifest references, a manifest that
+/// such a list names, or the index of its plugin. HEAD also finds manifests in the repository to which a
+/// build job may push.
 pub(super) async fn manifest(
     State(app): State<App>,
     permit: Permit,
@@ -37,13 +39,21 @@ pub(super) async fn manifest(
     if plugin.as_ref().is_some_and(|plugin| plugin.digest == digest) {
         return send(&app, &repository, &digest, MediaType::ImageIndex.as_ref()).await;
     }
-    let named = permit.images(&repository).any(|known| *known == digest)
+    let mut named = permit.images(&repository).any(|known| *known == digest)
         || plugin.is_some_and(|plugin| plugin.index.lists(&digest));
+    if !named {
+        for list in lists(&app, &permit, &repository).await? {
+            named |= list.lists(&digest);
+        }
+    }
     let pushed = method == Method::HEAD && permit.pushes_to(&repository);
     if !named && !pushed {
         return Err(not_found(format!("manifest {digest} in {repository}")).into());
     }
-    send(&app, &repository, &digest, MediaType::ImageManifest.as_ref()).await
+    let Some(document) = app.registry.document(&repository, &digest).await? else {
+        return Err(not_found(format!("manifest {digest} in {repository}")).into());
+    };
+    send(&app, &repository, &digest, document.media_type().as_ref()).await
 }
 
 /// Returns a blob that one of the job's image manifests or its plugin references, or the source of
@@ -53,6 +63,7 @@ pub(super) async fn blob(
     State(app): State<App>,
     permit: Permit,
     method: Method,
+    headers: HeaderMap,
     Path((name, component, reference)): Path<(String, String, String)>,
 ) -> Result<Response, RegistryProblem> {
     let (repository, digest) = parse_path(&name, &component, &reference)?;
@@ -63,20 +74,39 @@ pub(super) async fn blob(
     }
     // A client checks for existing blobs before it pushes.
     let mut named = method == Method::HEAD && permit.pushes_to(&repository);
-    for image in permit.images(&repository) {
-        let artifact = app.registry.manifest(&repository, image).await?;
-        named |= artifact.is_some_and(|artifact| artifact.blobs().any(|b| b.digest == digest));
-    }
-    for (_, manifest) in
-        plugin_of(&app, &permit, &repository).await?.iter().flat_map(Plugin::manifests)
-    {
-        let artifact = app.registry.manifest(&repository, &manifest.digest).await?;
-        named |= artifact.is_some_and(|artifact| artifact.blobs().any(|b| b.digest == digest));
+    let listed = lists(&app, &permit, &repository).await?;
+    let listed = listed.iter().flat_map(|list| list.images()).map(|image| &image.blob.digest);
+    let plugin = plugin_of(&app, &permit, &repository).await?;
+    let of_plugin = plugin.iter().flat_map(Plugin::manifests).map(|(_, manifest)| &manifest.digest);
+    for manifest in permit.images(&repository).chain(listed).chain(of_plugin) {
+        let document = app.registry.document(&repository, manifest).await?;
+        named |= matches!(document, Some(Document::Manifest(image)) if image.blobs().any(|b| b.digest == digest));
     }
     if !named {
         return Err(not_found(format!("blob {digest} in {repository}")).into());
     }
-    send(&app, &repository, &digest, "application/octet-stream").await
+    let from = headers.get(header::RANGE).and_then(|range| range.to_str().ok()).and_then(offset);
+    send_from(&app, &repository, &digest, "application/octet-stream", from).await
+}
+
+/// Returns the offset of a range `bytes=N-`. Other ranges are ignored, as HTTP allows.
+fn offset(range: &str) -> Option<u64> {
+    range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok()
+}
+
+/// Returns the lists of images of this repository that the job may pull.
+async fn lists(
+    app: &App,
+    permit: &Permit,
+    repository: &Repository,
+) -> Result<Vec<ImageList>, RegistryProblem> {
+    let mut lists = vec![];
+    for image in permit.images(repository) {
+        if let Some(Document::List(list)) = app.registry.document(repository, image).await? {
+            lists.push(list);
+        }
+    }
+    Ok(lists)
 }
 
 /// Plugin that the job may pull: its index, the manifests of the index, and their blobs.
@@ -115,16 +145,40 @@ async fn send(
     digest: &Digest,
     kind: &str,
 ) -> Result<Response, RegistryProblem> {
+    send_from(app, repository, digest, kind, None).await
+}
+
+/// Sends a blob, from an offset if the offset is within the blob.
+async fn send_from(
+    app: &App,
+    repository: &Repository,
+    digest: &Digest,
+    kind: &str,
+    from: Option<u64>,
+) -> Result<Response, RegistryProblem> {
     let found = app.registry.read(repository, digest).await?;
-    let (file, length) =
+    let (mut file, length) =
         found.ok_or_else(|| not_found(format!("blob {digest} in {repository}")))?;
-    let headers = [
-        (header::CONTENT_TYPE, kind.to_string()),
-        (header::CONTENT_LENGTH, length.to_string()),
-        (CONTENT_DIGEST, digest.to_string()),
-    ];
+    let mut headers = HeaderMap::new();
+    let mut set = |name: HeaderName, value: &str| -> Result<(), RegistryProblem> {
+        headers.insert(name, HeaderValue::from_str(value).map_err(Problem::internal)?);
+        Ok(())
+    };
+    set(header::CONTENT_TYPE, kind)?;
+    set(CONTENT_DIGEST, &digest.to_string())?;
+    set(header::ACCEPT_RANGES, "bytes")?;
+    let from = from.filter(|from| (1..length).contains(from));
+    let status = match from {
+        Some(from) => {
+            file.seek(SeekFrom::Start(from)).await.map_err(Problem::internal)?;
+            set(header::CONTENT_RANGE, &format!("bytes {from}-{}/{length}", length - 1))?;
+            StatusCode::PARTIAL_CONTENT
+        }
+        None => StatusCode::OK,
+    };
+    set(header::CONTENT_LENGTH, &(length - from.unwrap_or(0)).to_string())?;
     let body = Body::from_stream(ReaderStream::with_capacity(file, 64 * 1024));
-    Ok((headers, body).into_response())
+    Ok((status, headers, body).into_response())
 }
 
 /// Parses a path of the registry. There are no tags: a reference is always a digest.

@@ -7,7 +7,7 @@ use axum::{
 };
 use bytes::Bytes;
 use domain::digest::Digest;
-use oci_layout::{ArtifactManifest, MANIFEST_LIMIT};
+use oci_layout::{Document, MANIFEST_LIMIT};
 use serde::Deserialize;
 
 use super::{
@@ -58,7 +58,7 @@ pub(super) async fn finish(
     receive(&app, &repository, &upload, body).await
 }
 
-/// Stores the manifest of an artifact whose blobs are all stored.
+/// Stores the manifest of an artifact whose blobs are all stored, or a list of stored manifests.
 pub(super) async fn manifest(
     State(app): State<App>,
     permit: Permit,
@@ -72,8 +72,8 @@ pub(super) async fn manifest(
         let detail = format!("cannot read the manifest: it is incomplete or larger than {limit} bytes; send a complete manifest within the limit");
         Problem::new(Code::TooLarge, detail)
     })?;
-    let artifact = ArtifactManifest::parse(&bytes).map_err(ArtifactError::from)?;
-    for blob in artifact.blobs() {
+    let document = Document::parse(&bytes).map_err(ArtifactError::from)?;
+    for blob in document.blobs() {
         let Some(size) = app.registry.size(&repository, &blob.digest).await else {
             let detail = format!(
                 "cannot store the manifest: its blob {} was not pushed; push it first",
@@ -87,6 +87,12 @@ pub(super) async fn manifest(
                 blob.digest, blob.size
             );
             return Err(Problem::new(Code::Invalid, detail).into());
+        }
+    }
+    if let Document::List(list) = &document {
+        for image in list.images() {
+            // A list in a list, or a blob that is no manifest, cannot be read as a manifest.
+            app.registry.manifest(&repository, &image.blob.digest).await?;
         }
     }
     app.registry.store(&repository, &digest, Body::from(Bytes::clone(&bytes))).await?;

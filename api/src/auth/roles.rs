@@ -12,6 +12,8 @@ pub(crate) enum RequiredRole {
     Auditor,
     /// Approvers and owners.
     Approver,
+    /// Approvers, auditors and owners.
+    Reviewer,
     /// Owners only.
     Owner,
 }
@@ -25,6 +27,8 @@ impl RequiredRole {
             (RequiredRole::Auditor, Role::Auditor) | (RequiredRole::Approver, Role::Approver) => {
                 true
             }
+            (RequiredRole::Reviewer, Role::Approver | Role::Auditor) => true,
+            (RequiredRole::Reviewer, Role::Viewer) => false,
             (RequiredRole::Auditor, Role::Approver | Role::Viewer) => false,
             (RequiredRole::Approver, Role::Auditor | Role::Viewer) => false,
             (RequiredRole::Owner, Role::Approver | Role::Auditor | Role::Viewer) => false,
@@ -38,6 +42,7 @@ impl fmt::Display for RequiredRole {
             RequiredRole::Viewer => "viewer",
             RequiredRole::Auditor => "auditor",
             RequiredRole::Approver => "approver",
+            RequiredRole::Reviewer => "approver or auditor",
             RequiredRole::Owner => "owner",
         })
     }
@@ -67,6 +72,8 @@ pub(crate) const ROUTES: &[(&str, &str, RequiredRole)] = &[
     ("GET", "/v1/runs", RequiredRole::Viewer),
     ("GET", "/v1/runs/{run}", RequiredRole::Viewer),
     ("GET", "/v1/runs/{run}/steps/{step}/plan", RequiredRole::Viewer),
+    // Details contain values of the customer.
+    ("GET", "/v1/runs/{run}/steps/{step}/plan/details", RequiredRole::Reviewer),
     ("POST", "/v1/runs/{run}/approve", RequiredRole::Approver),
     ("POST", "/v1/runs/{run}/deny", RequiredRole::Approver),
     ("POST", "/v1/runs/{run}/cancel", RequiredRole::Owner),
@@ -156,6 +163,7 @@ mod tests {
             RequiredRole::Viewer,
             RequiredRole::Auditor,
             RequiredRole::Approver,
+            RequiredRole::Reviewer,
             RequiredRole::Owner,
         ] {
             assert!(needs.satisfied_by(Role::Owner));
@@ -182,6 +190,10 @@ mod tests {
         let auditor = resources(RequiredRole::Auditor);
         assert_eq!(auditor, ["audit", "blobs", "projections", "subjects"]);
         assert!(auditor.iter().all(|noun| wire::Role::Auditor.summary().contains(noun)));
+        assert_eq!(resources(RequiredRole::Reviewer), ["runs"]);
+        for role in [wire::Role::Approver, wire::Role::Auditor] {
+            assert!(role.summary().contains("details of plans"), "{role:?}");
+        }
         let approver: Vec<_> =
             ROUTES.iter().filter(|(_, _, of)| *of == RequiredRole::Approver).collect();
         let verbs: Vec<_> =

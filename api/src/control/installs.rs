@@ -267,6 +267,7 @@ fn run_request(request: RequestRun) -> Result<runs::RunRequest, Problem> {
         RequestedKind::Teardown => (RunKind::Teardown, Scope::Everything),
         RequestedKind::Deprovision => (RunKind::Deprovision, Scope::Everything),
         RequestedKind::Action => (RunKind::Action, Scope::Changed),
+        RequestedKind::Drift => (RunKind::Drift, Scope::Everything),
     };
     Ok(runs::RunRequest {
         kind,

@@ -7,7 +7,7 @@ use domain::{
 use schemas::control::{
     ChangeResult, Page, ReasonBody,
     jobs::Cancel,
-    runs::{ApproveRun, DenyRun, Run, RunRequested, RunSummary, RunsQuery},
+    runs::{ApproveRun, DenyRun, Run, RunRequested, RunSummary, RunsQuery, StepPlanDetails},
 };
 use serde_json::Value;
 
@@ -62,6 +62,23 @@ pub(super) async fn plan(
     Path(step): Path<(RunId, StepId)>,
 ) -> ApiResult<Value> {
     queries::plan(&app, &caller, step).await.map(Json)
+}
+
+/// Get the details of a step's newest plan: the values that an apply would change
+#[utoipa::path(
+    get, path = "/v1/runs/{run}/steps/{step}/plan/details", tag = "runs",
+    params(
+        ("run" = String, Path, description = "The run's id"),
+        ("step" = String, Path, description = "The step's id"),
+    ),
+    responses((status = 200, body = StepPlanDetails)),
+)]
+pub(super) async fn details(
+    State(app): State<App>,
+    caller: Caller,
+    Path(step): Path<(RunId, StepId)>,
+) -> ApiResult<StepPlanDetails> {
+    queries::details(&app, &caller, step).await.map(Json)
 }
 
 /// Approve a plan by its digest

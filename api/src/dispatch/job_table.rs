@@ -172,7 +172,9 @@ impl TrackedJob {
     pub(crate) fn target(&self) -> Option<Target> {
         self.work().map(|work| match work.origin {
             Origin::Build { .. } | Origin::Source { .. } => Target::Build,
-            Origin::Step { install, .. } => Target::Install(install),
+            Origin::Preflight { install, .. } | Origin::Step { install, .. } => {
+                Target::Install(install)
+            }
         })
     }
 

@@ -81,6 +81,7 @@ impl DispatchState {
             | JobEvent::OutputsReported { .. }
             | JobEvent::StateReported { .. }
             | JobEvent::ArtifactPushed { .. }
+            | JobEvent::ChecksReported { .. }
             | JobEvent::Disconnected { .. }
             | JobEvent::Reattached { .. }
             | JobEvent::OutcomeResolved { .. }

@@ -157,7 +157,9 @@ impl Copies {
             "job.queued" => {
                 let fields = plain_fields(event);
                 let of_step = |origin: Origin| match origin {
-                    Origin::Step { install, .. } => Some(install),
+                    Origin::Preflight { install, .. } | Origin::Step { install, .. } => {
+                        Some(install)
+                    }
                     Origin::Build { .. } | Origin::Source { .. } => None,
                 };
                 let install = fields.origin.and_then(of_step);

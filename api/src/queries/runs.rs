@@ -1,9 +1,13 @@
 //! Runs, their steps and their plans.
 use domain::ids::{RunId, StepId};
+use event_log::encryption::data::{self, DataId, Read};
 use projections::views::runs as views;
-use schemas::control::{
-    Page,
-    runs::{Run, RunSummary, RunsQuery},
+use schemas::{
+    control::{
+        Page,
+        runs::{DetailsState, Run, RunSummary, RunsQuery, StepPlanDetails},
+    },
+    runner::SaltedDetails,
 };
 use serde_json::Value;
 
@@ -54,4 +58,40 @@ pub(crate) async fn plan(
     let bytes = event_log::blob::get(&app.pool, digest).await?;
     let bytes = bytes.ok_or_else(|| Problem::internal(format!("blob {digest} is missing")))?;
     serde_json::from_slice(&bytes).map_err(Problem::internal)
+}
+
+/// Returns the details of a step's newest plan.
+pub(crate) async fn details(
+    app: &App,
+    caller: &Caller,
+    (run, step): (RunId, StepId),
+) -> Result<StepPlanDetails, Problem> {
+    caller.authorize("GET", "/v1/runs/{run}/steps/{step}/plan/details")?;
+    let row = views::run(&app.pool, run).await?.ok_or_else(|| Problem::not_found(run))?;
+    let install = row.state.request.as_ref().map(|request| request.install.to_string());
+    let plan =
+        row.plans.get(&step).ok_or_else(|| Problem::not_found(format!("a plan of {step}")))?;
+    let without = |state| StepPlanDetails {
+        plan: plan.digest.clone(),
+        state,
+        salt: None,
+        digest: plan.details.clone(),
+        details: None,
+    };
+    let (Some(subject), Some(digest)) = (install, &plan.details) else {
+        return Ok(without(DetailsState::None));
+    };
+    let id = DataId { subject: &subject, digest };
+    let read = data::get(&app.pool, app.log().key_ring(), id).await.map_err(Problem::internal)?;
+    let bytes = match read {
+        Read::Found(bytes) => bytes,
+        Read::Erased => return Ok(without(DetailsState::Erased)),
+        Read::NotFound => {
+            return Err(Problem::internal(format!("the details {digest} are missing")));
+        }
+    };
+    let stored: SaltedDetails = serde_json::from_slice(&bytes).map_err(Problem::internal)?;
+    let details = serde_json::from_str(&stored.content).map_err(Problem::internal)?;
+    let (salt, details) = (Some(stored.salt), Some(details));
+    Ok(StepPlanDetails { salt, details, ..without(DetailsState::Available) })
 }

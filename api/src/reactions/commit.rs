@@ -16,7 +16,11 @@ use domain::{
 use event_log::{Meta, StoredEvent};
 use futures::{FutureExt as _, StreamExt as _, stream};
 
-use super::{concurrent::MAX_CONCURRENT, policies::PolicyConsumer};
+use super::{
+    concurrent::MAX_CONCURRENT,
+    failure_class::{FailureClass, classify},
+    policies::PolicyConsumer,
+};
 use crate::{
     execute::Call,
     problem::{Code, Problem},
@@ -42,85 +46,6 @@ enum ReactionCommit {
     CompleteStep(JobId),
 }
 
-/// Classes of problems that a reaction can return.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FailureClass {
-    /// An aggregate rejected the command: the event is obsolete, or another change came first.
-    Obsolete,
-    /// The reaction is impossible with the given data, now and later.
-    Impossible,
-    /// Temporary, for example because the database is unreachable or concurrent writers won.
-    Transient,
-    /// An internal error or damaged data. A fix or a repair may resolve it.
-    Internal,
-}
-
-pub(super) fn classify(code: Code) -> FailureClass {
-    match code {
-        Code::Rejected
-        | Code::NoChanges
-        | Code::AlreadyFinished
-        | Code::NoRunner
-        | Code::Deprovisioned
-        | Code::NameTaken
-        | Code::RunInProgress
-        | Code::ApprovalStale
-        | Code::ClaimedByOther
-        | Code::Fenced
-        | Code::RunnerRevoked
-        | Code::Cancelled
-        | Code::Expired => FailureClass::Obsolete,
-        Code::NotFound | Code::TooLarge | Code::StatementInvalid | Code::Invalid => {
-            FailureClass::Impossible
-        }
-        Code::Conflict
-        | Code::Unavailable
-        | Code::Busy
-        | Code::ShuttingDown
-        | Code::ProjectionLag => FailureClass::Transient,
-        // The operator may restore the archive. Until then the event is a dead letter, and the
-        // other events continue.
-        Code::ArchiveMissing => FailureClass::Internal,
-        // Except for `internal`, these codes are responses to API callers, and a reaction should
-        // not encounter them.
-        Code::Internal
-        | Code::LogStale
-        | Code::CallerUnreadable
-        | Code::BadRequest
-        | Code::InvalidJson
-        | Code::DigestMismatch
-        | Code::InvalidCursor
-        | Code::TokenMissing
-        | Code::TokenUnknown
-        | Code::TokenExpired
-        | Code::TokenRevoked
-        | Code::TokenTypeMismatch
-        | Code::AssertionInvalid
-        | Code::AssertionReplayed
-        | Code::ClockSkew
-        | Code::ExecutionSuperseded
-        | Code::Forbidden
-        | Code::NotOffered
-        | Code::MethodNotAllowed
-        | Code::EnrolmentRedeemed
-        | Code::SessionSuperseded
-        | Code::SessionUnknown
-        | Code::SessionJournalRequired
-        | Code::SeqGap
-        | Code::SeqConflict
-        | Code::LogDivergence
-        | Code::LogMismatch
-        | Code::UnsupportedMediaType
-        | Code::LogGap
-        | Code::RangeNotSatisfiable
-        | Code::IdempotencyMismatch
-        | Code::ProtocolUnsupported
-        | Code::RateLimited
-        | Code::UploadQuotaExceeded
-        | Code::LogQuotaExceeded => FailureClass::Internal,
-    }
-}
-
 /// Returns the target of an event's reactions. Events with the same target are processed in the
 /// order of the log. Returns `None` if there is no reaction.
 pub(super) async fn target_of(app: &App, event: &StoredEvent) -> Option<String> {
@@ -134,36 +59,37 @@ pub(super) async fn target_of(app: &App, event: &StoredEvent) -> Option<String> 
 async fn target(app: &App, event: &StoredEvent) -> Result<Option<String>, Problem> {
     let domain_events = domain_events(event)?;
     for (_, reaction) in domain_events.iter().flat_map(policy::react) {
-        let (of, job) = match reaction {
+        let target = match reaction {
             Reaction::ResolveSources(app, _) | Reaction::QueueBuildsOfVersion(app, _) => {
-                return Ok(Some(app.to_string()));
+                Some(app.to_string())
             }
             Reaction::QueueBuild(build) | Reaction::ContinueRunsOfBuild(build) => {
-                return Ok(Some(build.to_string()));
+                Some(build.to_string())
             }
             Reaction::Provision(install) | Reaction::ContinueRunsOfInstall(install) => {
-                return Ok(Some(install.to_string()));
+                Some(install.to_string())
             }
-            Reaction::AdvanceRun(run) => return Ok(Some(run.to_string())),
-            Reaction::CompleteResolve(job)
-            | Reaction::CompleteBuild(job)
-            | Reaction::CompleteStep(job) => (reaction, job),
+            Reaction::AdvanceRun(run) => Some(run.to_string()),
+            // A job has one origin, so two of these reactions to its end do nothing.
+            Reaction::CompleteResolve(job) => match origin(app, job).await? {
+                Some(Origin::Source { app, .. }) => Some(app.to_string()),
+                Some(Origin::Build { .. } | Origin::Preflight { .. } | Origin::Step { .. })
+                | None => None,
+            },
+            Reaction::CompleteBuild(job) => match origin(app, job).await? {
+                Some(Origin::Build { build, .. }) => Some(build.to_string()),
+                Some(Origin::Source { .. } | Origin::Preflight { .. } | Origin::Step { .. })
+                | None => None,
+            },
+            Reaction::CompleteStep(job) => match origin(app, job).await? {
+                Some(Origin::Preflight { run, .. } | Origin::Step { run, .. }) => {
+                    Some(run.to_string())
+                }
+                Some(Origin::Source { .. } | Origin::Build { .. }) | None => None,
+            },
         };
-        match (of, origin(app, job).await?) {
-            (Reaction::CompleteResolve(_), Some(Origin::Source { app, .. })) => {
-                return Ok(Some(app.to_string()));
-            }
-            (Reaction::CompleteBuild(_), Some(Origin::Build { build, .. })) => {
-                return Ok(Some(build.to_string()));
-            }
-            (Reaction::CompleteStep(_), Some(Origin::Step { run, .. })) => {
-                return Ok(Some(run.to_string()));
-            }
-            // A job has one origin, so the other reactions to its end do nothing.
-            (
-                _,
-                Some(Origin::Source { .. } | Origin::Build { .. } | Origin::Step { .. }) | None,
-            ) => {}
+        if target.is_some() {
+            return Ok(target);
         }
     }
     Ok(None)
@@ -265,7 +191,7 @@ async fn commits(
                     from_git.map(|component| (name, ReactionCommit::QueueBuild(component.build))),
                 );
             }
-            // A job belongs to a source, to a build or to a step.
+            // A job belongs to a source, a build, a preflight or a step.
             Reaction::CompleteResolve(job) => {
                 if let Some(Origin::Source { .. }) = origin(app, job).await? {
                     all.push((name, ReactionCommit::CompleteResolve(job)));
@@ -277,7 +203,9 @@ async fn commits(
                 }
             }
             Reaction::CompleteStep(job) => {
-                if let Some(Origin::Step { .. }) = origin(app, job).await? {
+                if let Some(Origin::Preflight { .. } | Origin::Step { .. }) =
+                    origin(app, job).await?
+                {
                     all.push((name, ReactionCommit::CompleteStep(job)));
                 }
             }

@@ -8,8 +8,8 @@ use event_log::StoredEvent;
 use futures::{FutureExt as _, StreamExt as _, stream};
 
 use super::{
-    commit::{self, FailureClass, classify},
-    dead_letters,
+    commit, dead_letters,
+    failure_class::{FailureClass, classify},
     policies::PolicyConsumer,
 };
 use crate::{problem::Problem, state::App};

@@ -6,7 +6,8 @@
 use sqlx::{PgPool, Row as _};
 
 use super::{
-    commit::{self, FailureClass, classify},
+    commit,
+    failure_class::{FailureClass, classify},
     policies::{CONSUMER, PolicyConsumer},
 };
 use crate::{problem::Problem, state::App};

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::{metrics::RunLabels, state::App};
 
 /// Kinds of runs, each a value of the label `kind`.
-const KINDS: [RunKind; 9] = [
+const KINDS: [RunKind; 10] = [
     RunKind::Provision,
     RunKind::Reprovision,
     RunKind::Deploy,
@@ -22,6 +22,7 @@ const KINDS: [RunKind; 9] = [
     RunKind::Teardown,
     RunKind::Deprovision,
     RunKind::Action,
+    RunKind::Drift,
 ];
 
 /// Exposes the counter of each kind before the first failure, so that an alert on its increase sees

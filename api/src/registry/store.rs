@@ -10,7 +10,7 @@ use std::{
 use axum::body::Body;
 use domain::digest::Digest;
 use futures::StreamExt as _;
-use oci_layout::{ArtifactManifest, Layout, LayoutError, ManifestError, PlatformIndex};
+use oci_layout::{ArtifactManifest, Document, Layout, LayoutError, ManifestError, PlatformIndex};
 use tokio::sync::Mutex;
 
 use super::Repository;
@@ -125,6 +125,35 @@ impl Registry {
     ) -> Result<Option<ArtifactManifest>, ArtifactError> {
         let (layout, digest) = (self.layout(repository), digest.clone());
         run_blocking(move || layout.has(&digest).then(|| layout.manifest(&digest)).transpose())
+            .await
+    }
+
+    /// Reads an image manifest, or a list of images for several platforms. Returns `None` if it does
+    /// not exist.
+    ///
+    /// # Errors
+    /// A file operation failed, or the content is damaged or neither of them.
+    pub async fn document(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+    ) -> Result<Option<Document>, ArtifactError> {
+        let (layout, digest) = (self.layout(repository), digest.clone());
+        run_blocking(move || layout.has(&digest).then(|| layout.document(&digest)).transpose())
+            .await
+    }
+
+    /// Total bytes of an artifact: its documents and their blobs. Returns `None` if it does not exist.
+    ///
+    /// # Errors
+    /// The errors of [`Registry::document`].
+    pub async fn artifact_size(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+    ) -> Result<Option<u64>, ArtifactError> {
+        let (layout, digest) = (self.layout(repository), digest.clone());
+        run_blocking(move || layout.has(&digest).then(|| layout.artifact_size(&digest)).transpose())
             .await
     }
 

@@ -1,5 +1,5 @@
 //! Renders the manifest of a build job, which packs one directory of the bundle or of a git
-//! repository.
+//! repository, or copies an image.
 use domain::{
     app::Published,
     build::{BuildRequest, BuildSource},
@@ -42,6 +42,7 @@ pub(crate) async fn work(
             inputs["git"] = json!(git);
             inputs["git"]["commit"] = json!(commit);
         }
+        BuildSource::Image(image) => inputs["image"] = json!(image),
     }
     // A build runner has no executable that a bundle pins by digest: customers install it on their
     // runners. Such a build packs the source unchanged, like one without a plugin.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use app_config::{
     Reads,
-    model::{Module, TriggerKind},
+    model::{Module, Spec, TriggerKind},
     tree::SANDBOX,
 };
 use domain::{
@@ -39,8 +39,8 @@ pub(crate) struct InstallValues<'g> {
     pub toggles: &'g Toggles,
 }
 
-/// Returns the trigger of the actions at the end of a run of this kind. Teardown and deprovision
-/// have no such actions.
+/// Returns the trigger of the actions at the end of a run of this kind. A teardown, a deprovision and
+/// a drift check have no such actions.
 pub(crate) fn trigger(kind: RunKind) -> Option<TriggerKind> {
     match kind {
         RunKind::Provision => Some(TriggerKind::PostProvision),
@@ -50,7 +50,7 @@ pub(crate) fn trigger(kind: RunKind) -> Option<TriggerKind> {
         }
         RunKind::InputUpdate => Some(TriggerKind::PostUpdateInputs),
         RunKind::Action => Some(TriggerKind::Manual),
-        RunKind::Teardown | RunKind::Deprovision => None,
+        RunKind::Teardown | RunKind::Deprovision | RunKind::Drift => None,
     }
 }
 
@@ -82,7 +82,9 @@ pub(crate) fn desired_state(
                 component: part.component,
                 build: part.build,
                 depends_on: depends_on(config, &component.name),
-                reads_sandbox: reads.is_some_and(|reads| !reads.sandbox.is_empty())
+                // The outputs of the sandbox can name the registry of the images.
+                reads_sandbox: matches!(component.module.spec, Spec::Image(_))
+                    || reads.is_some_and(|reads| !reads.sandbox.is_empty())
                     || depends_on_sandbox(&config.app, component),
                 fingerprint: fingerprint(config, part, &component.module, given)?,
             },

@@ -36,7 +36,7 @@ pub(crate) async fn store(app: &App, manifest: &Manifest, origin: Origin) -> Res
     let subject = match origin {
         Origin::Build { build, .. } => build.to_string(),
         Origin::Source { app, .. } => app.to_string(),
-        Origin::Step { install, .. } => install.to_string(),
+        Origin::Preflight { install, .. } | Origin::Step { install, .. } => install.to_string(),
     };
     let digest = blob::put_of_subject(&app.pool, &payload, &subject).await?;
     Ok(Work {

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use app_config::{
     Text,
-    model::{ActionStep, RolePurpose, TriggerKind},
+    model::{ActionStep, RolePurpose, Spec, TriggerKind},
     tree::SANDBOX,
 };
 use domain::{
@@ -50,13 +50,13 @@ pub(crate) async fn render_first_job(
 ) -> Result<RenderResult, Problem> {
     let context = StepContext::load(app, unit, run, step).await?;
     let kind = match step.spec.operation {
-        Operation::Apply | Operation::Destroy => JobKind::Plan,
+        Operation::Apply | Operation::Destroy | Operation::Check => JobKind::Plan,
         Operation::Execute => JobKind::Action,
     };
     context.work(app, step, job, artifact, kind, None).await
 }
 
-/// Renders the job that applies exactly the approved plan.
+/// Renders the job that applies exactly the approved plan: a sync for an image, otherwise an apply.
 pub(crate) async fn render_apply_job(
     app: &App,
     unit: &mut UnitOfWork,
@@ -67,7 +67,8 @@ pub(crate) async fn render_apply_job(
     plan: &StepPlan,
 ) -> Result<RenderResult, Problem> {
     let context = StepContext::load(app, unit, run, step).await?;
-    context.work(app, step, job, artifact, JobKind::Apply, Some(plan)).await
+    let kind = context.apply_kind(step);
+    context.work(app, step, job, artifact, kind, Some(plan)).await
 }
 
 /// Name of the component whose state a step changes.
@@ -90,7 +91,7 @@ fn known_state(install: &Install, step: &Step) -> Option<KnownState> {
 }
 
 /// Inputs of a step's manifest.
-struct StepContext {
+pub(super) struct StepContext {
     run: RunId,
     install: InstallId,
     request: Request,
@@ -102,7 +103,7 @@ struct StepContext {
 }
 
 impl StepContext {
-    async fn load(
+    pub(super) async fn load(
         app: &App,
         unit: &mut UnitOfWork,
         run: RunId,
@@ -120,17 +121,31 @@ impl StepContext {
         let inputs = resolved_inputs(&config, &install.inputs)?;
         let nuon =
             state::template_state((app_id, &app_state), (install_id, &install), &config, &inputs);
-        let present = deployed_version(&install, step).is_some();
-        let state = known_state(&install, step);
-        Ok(StepContext {
-            run,
-            install: install_id,
-            request,
-            config,
-            nuon,
-            is_provisioned: present,
-            state,
-        })
+        let (is_provisioned, state) = (false, None);
+        let mut context =
+            StepContext { run, install: install_id, request, config, nuon, is_provisioned, state };
+        context.use_step(&install, step);
+        Ok(context)
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Uses the context for another step with the same config version.
+    pub(super) fn use_step(&mut self, install: &Install, step: &Step) {
+        self.is_provisioned = deployed_version(install, step).is_some();
+        self.state = known_state(install, step);
+    }
+
+    /// Returns the plugin of a step. `None` if the config does not have its target.
+    pub(super) fn plugin_of(&self, step: &Step) -> Option<PluginRef> {
+        let app = &self.config.app;
+        match &step.spec.target {
+            Target::Sandbox { .. } => Some(self.plugin(&app.sandbox.as_ref()?.module.kind)),
+            Target::Component { name, .. } => Some(self.plugin(&app.component(name)?.module.kind)),
+            Target::Action { name } => app.action(name).map(|_| self.plugin("action")),
+        }
     }
 
     async fn work(
@@ -142,10 +157,13 @@ impl StepContext {
         kind: JobKind,
         plan: Option<&StepPlan>,
     ) -> Result<RenderResult, Problem> {
-        let parts = match self.parts(step) {
+        let mut parts = match self.parts(step) {
             Ok(parts) => parts,
             Err(detail) => return Ok(Err(detail)),
         };
+        if let Some(upstream) = artifact.as_ref().and_then(|built| built.upstream.as_ref()) {
+            parts.inputs["upstream"] = json!(upstream);
+        }
         let artifacts = artifact.into_iter().map(|artifact| ArtifactRef {
             repository: artifact.repository,
             digest: artifact.digest,
@@ -170,7 +188,7 @@ impl StepContext {
         Ok(Ok(manifest::store(app, &manifest, origin).await?))
     }
 
-    fn parts(&self, step: &Step) -> Result<ManifestParts, String> {
+    pub(super) fn parts(&self, step: &Step) -> Result<ManifestParts, String> {
         let operation = step.spec.operation;
         match &step.spec.target {
             Target::Sandbox { .. } => {
@@ -183,6 +201,15 @@ impl StepContext {
                 None => Err(format!("the config has no component {name}")),
             },
             Target::Action { name } => self.action(name),
+        }
+    }
+
+    /// Returns the kind of the job that applies the step.
+    pub(crate) fn apply_kind(&self, step: &Step) -> JobKind {
+        let Target::Component { name, .. } = &step.spec.target else { return JobKind::Apply };
+        match self.config.app.component(name).map(|component| &component.module.spec) {
+            Some(Spec::Image(_)) => JobKind::Sync,
+            Some(_) | None => JobKind::Apply,
         }
     }
 
@@ -283,8 +310,8 @@ fn check_script(step: &ActionStep) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns a message if no plugin can deploy the step's component, although its config is
-/// published.
+/// Returns a message if no plugin can remove the step's component, although its config is
+/// published. The preflight of the run finds a plugin that is missing for an apply.
 pub(crate) async fn missing_plugin(
     app: &App,
     unit: &mut UnitOfWork,
@@ -318,12 +345,16 @@ pub(crate) async fn version(
     Ok(config_version(&request, install, step))
 }
 
-/// Returns the config version of the run, or for a destroy step the version that deployed the
-/// target. A later version may lack the component or its inputs.
+/// Returns the config version of the run, or for a destroy step and for the check of a removed target
+/// the version that deployed the target. A later version may lack the component or its inputs.
 fn config_version(request: &Request, install: &Install, step: &Step) -> u32 {
     match step.spec.operation {
         Operation::Destroy => deployed_version(install, step).unwrap_or(request.config_version),
-        Operation::Apply | Operation::Execute => request.config_version,
+        // The config of the run no longer has the target.
+        Operation::Check if step.spec.fingerprint.is_none() => {
+            deployed_version(install, step).unwrap_or(request.config_version)
+        }
+        Operation::Apply | Operation::Execute | Operation::Check => request.config_version,
     }
 }
 
@@ -337,12 +368,13 @@ fn deployed_version(install: &Install, step: &Step) -> Option<u32> {
     }
 }
 
-struct ManifestParts {
-    plugin: PluginRef,
-    inputs: Value,
-    env: BTreeMap<String, String>,
-    role: Option<String>,
-    deadline_ms: u64,
+/// Parts of a manifest that are rendered from the config.
+pub(super) struct ManifestParts {
+    pub(super) plugin: PluginRef,
+    pub(super) inputs: Value,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) role: Option<String>,
+    pub(super) deadline_ms: u64,
 }
 
 #[cfg(test)]

@@ -21,7 +21,9 @@ use crate::{
 pub(super) fn may_run(runner: &RunnerCaller, job: &Job) -> bool {
     job.work.as_ref().is_some_and(|work| match work.origin {
         Origin::Build { .. } | Origin::Source { .. } => runner.mode == RunnerMode::Build,
-        Origin::Step { install, .. } => runner.install == Some(install),
+        Origin::Preflight { install, .. } | Origin::Step { install, .. } => {
+            runner.install == Some(install)
+        }
     })
 }
 

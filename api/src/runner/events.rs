@@ -53,7 +53,8 @@ pub(crate) async fn report(
     let allowed = execution::check_may_report(&app, &runner, job, body.execution).await;
     anomalies::record_forgery(&app, &runner, (job, body.execution), allowed).await?;
     if let ReportBody::Plan(plan) = &body.body {
-        plan::check(&app, &runner, (job, body.execution), plan).await?;
+        let details = body.details.as_ref();
+        plan::check(&app, &runner, (job, body.execution), (plan, details)).await?;
     }
     if let ReportBody::Finished(finished) = &body.body {
         convert::check_not_ended(finished)?;
@@ -101,14 +102,12 @@ async fn check_artifact(app: &App, job: &Job, artifact: &Artifact) -> Result<u64
         )));
     }
     let parsed: Repository = repository.parse().map_err(|error| invalid(format!("{error}")))?;
-    let stored = app.registry.manifest(&parsed, digest).await.map_err(Problem::internal)?;
-    let (Some(stored), Some(size)) = (stored, app.registry.size(&parsed, digest).await) else {
-        let detail = format!(
+    let stored = app.registry.artifact_size(&parsed, digest).await.map_err(Problem::internal)?;
+    stored.ok_or_else(|| {
+        invalid(format!(
             "cannot record the report: the artifact is not in the registry; PUT /v2/{repository}/manifests/{digest}, then repeat the report"
-        );
-        return Err(invalid(detail));
-    };
-    Ok(stored.blobs().fold(size, |size, blob| size.saturating_add(blob.size)))
+        ))
+    })
 }
 
 pub(super) async fn apply_report(
@@ -186,7 +185,8 @@ async fn handle_report(
                     | Said::Plan(_)
                     | Said::Outputs { .. }
                     | Said::State { .. }
-                    | Said::Artifact(_) => false,
+                    | Said::Artifact(_)
+                    | Said::Checks { .. } => false,
                 };
                 let reason = rejection(unit.load::<Job>(job).await?, reason);
                 return if noted { Ok(Err(reason)) } else { Err(reason) };

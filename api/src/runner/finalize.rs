@@ -38,6 +38,7 @@ pub(super) async fn compare_log(
         | ReportBody::Outputs { .. }
         | ReportBody::State(_)
         | ReportBody::Artifact(_)
+        | ReportBody::Checks { .. }
         | ReportBody::CancelProgress { .. } => Ok(None),
     }
 }

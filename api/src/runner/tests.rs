@@ -7,6 +7,7 @@ mod isolation;
 mod liveness;
 mod logs;
 mod long_polls;
+mod plan_details;
 mod rekey;
 mod results;
 mod sessions;

@@ -200,7 +200,15 @@ async fn waits_for_approval(server: &Server, run: domain::ids::RunId, days: i64)
             let digest =
                 |n: u8| format!("sha256:{n:064x}").parse::<domain::digest::Digest>().unwrap();
             let (digest, summary) = (digest(1), digest(2));
-            let plan = StepPlan { digest, summary, noop: false, add: 1, change: 0, destroy: 0 };
+            let plan = StepPlan {
+                digest,
+                summary,
+                details: None,
+                noop: false,
+                add: 1,
+                change: 0,
+                destroy: 0,
+            };
             let approval = Approval::Principal { expires_at };
             unit.handle::<Run>(run, RunCommand::RecordPlan { job, plan, approval }).await
         })

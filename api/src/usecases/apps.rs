@@ -278,7 +278,7 @@ async fn define_component(
         .and_then(|before| before.components.iter().find(|part| part.name == name))
         .map(|part| part.build);
     let git = match &source {
-        BuildSource::Bundle { .. } => None,
+        BuildSource::Bundle { .. } | BuildSource::Image(_) => None,
         BuildSource::Git(git) => Some(git.clone()),
     };
     let mut reused = None;
@@ -319,7 +319,7 @@ struct ComponentSource {
     kind: String,
     definition: Digest,
     source: BuildSource,
-    /// Archive of the source. `None` for a git source.
+    /// Archive of the source. `None` for a git source and for an image.
     tar: Option<Vec<u8>>,
 }
 
@@ -332,9 +332,13 @@ fn sources(config: &Config) -> Result<BTreeMap<String, ComponentSource>, Problem
         let tar = source_tree(config, name, module)?.encode().map_err(Problem::internal)?;
         let digest = event_log::blob::digest(&tar).map_err(Problem::internal)?;
         let definition = module.digest.clone().unwrap_or_else(|| digest.clone());
-        let (source, tar) = match &module.git {
-            Some(git) => (BuildSource::Git(git.clone()), None),
-            None => (BuildSource::Bundle { digest }, Some(tar)),
+        let (source, tar) = match (&module.git, &module.spec) {
+            (_, Spec::Image(image)) => {
+                let invalid = || Problem::internal(format!("the image of {name} is not valid"));
+                (BuildSource::Image(image.source().ok_or_else(invalid)?), None)
+            }
+            (Some(git), _) => (BuildSource::Git(git.clone()), None),
+            (None, _) => (BuildSource::Bundle { digest }, Some(tar)),
         };
         let kind = module.kind.clone();
         sources.insert(name.to_string(), ComponentSource { kind, definition, source, tar });

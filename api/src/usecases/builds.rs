@@ -65,7 +65,7 @@ async fn queue_job(app: &App, unit: &mut UnitOfWork, build: BuildId) -> Result<(
     };
     let of = unit.load::<AppState>(order.app).await?.clone();
     let commit = match &order.source {
-        BuildSource::Bundle { .. } => None,
+        BuildSource::Bundle { .. } | BuildSource::Image(_) => None,
         BuildSource::Git(git) => match of.resolution(order.config_version, git) {
             Some(Resolution::Resolved { commit }) => Some(commit.clone()),
             Some(Resolution::Failed { detail }) => {

@@ -1,6 +1,7 @@
 //! Runs: request, approve, deny, cancel and retry.
 use std::collections::BTreeSet;
 
+use app_config::model::TriggerKind;
 use domain::{
     actor::Actor,
     app::App as AppState,
@@ -50,11 +51,26 @@ pub(crate) async fn request(
         .transact(call, move |unit| {
             let (app, request, by) = (owned.clone(), request.clone(), by.clone());
             async move {
-                let is_last = request.kind == RunKind::Deprovision;
+                let request_kind = request.kind;
+                let is_last = request_kind == RunKind::Deprovision;
                 let run = plan_and_admit(&app, unit, install, request, by).await?;
                 if run.is_none() && !is_last {
-                    let detail =
-                        format!("no changes for {install}: it already has the requested state");
+                    let detail = match request_kind {
+                        RunKind::Drift => {
+                            format!("cannot check {install}: it has no sandbox and no components")
+                        }
+                        RunKind::Provision
+                        | RunKind::Reprovision
+                        | RunKind::Deploy
+                        | RunKind::InputUpdate
+                        | RunKind::Upgrade
+                        | RunKind::Rollback
+                        | RunKind::Teardown
+                        | RunKind::Deprovision
+                        | RunKind::Action => {
+                            format!("no changes for {install}: it already has the requested state")
+                        }
+                    };
                     return Err(Problem::new(Code::NoChanges, detail));
                 }
                 if run.is_none() {
@@ -160,12 +176,22 @@ async fn plan_steps(
 ) -> Result<Vec<StepSpec>, Problem> {
     let fresh = || StepId(ids::new_ulid());
     let present = install.actual_state();
-    let after = match desired::trigger(request.kind) {
-        Some(after) => after,
-        None if request.kind == RunKind::Deprovision => {
-            return Ok(plan::deprovision(&present, fresh));
-        }
-        None => return Ok(plan::teardown(&present, &request.scope, fresh)),
+    let after = match (request.kind, desired::trigger(request.kind)) {
+        (_, Some(after)) => after,
+        // A drift check reads the desired state and no actions.
+        (RunKind::Drift, None) => TriggerKind::Manual,
+        (RunKind::Deprovision, None) => return Ok(plan::deprovision(&present, fresh)),
+        (
+            RunKind::Provision
+            | RunKind::Reprovision
+            | RunKind::Deploy
+            | RunKind::InputUpdate
+            | RunKind::Upgrade
+            | RunKind::Rollback
+            | RunKind::Teardown
+            | RunKind::Action,
+            None,
+        ) => return Ok(plan::teardown(&present, &request.scope, fresh)),
     };
     let state = unit.load::<AppState>(app_id).await?.clone();
     let published = published(&state, install.config_version)?;
@@ -194,6 +220,11 @@ async fn plan_steps(
     }
     let values = desired::InstallValues { inputs: &inputs, stack: &stack, toggles };
     let desired_steps = desired::desired_state(&config, published, values, after)?;
+    if request.kind == RunKind::Drift {
+        let steps = plan::drift(&desired_steps, &present, &request.scope, fresh);
+        stack::check_available(&config, install, &steps)?;
+        return Ok(steps);
+    }
     let scope = toggles::scope(&config, toggles, request.scope.clone())?;
     let steps = plan::plan_deploy(&desired_steps, &present, &scope, fresh)?;
     stack::check_available(&config, install, &steps)?;

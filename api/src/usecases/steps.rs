@@ -5,15 +5,16 @@ use domain::{
     ids::{BuildId, InstallId, JobId, RunId, StepId},
     install::{Install, InstallCommand, InstallError, Resource, ResourceChange},
     job::{Job, JobCommand},
-    run::{Cancel, Effect, Run, RunCommand, Step, StepFailure, StepState, Target},
+    run::{Cancel, Effect, Operation, Run, RunCommand, Step, StepFailure, StepState, Target},
 };
 use futures::FutureExt as _;
 
+use super::preflight;
 use crate::{
     execute::{Call, Done, UnitOfWork},
     ids,
     problem::{Code, Problem},
-    render::{self, step::RenderResult},
+    render,
     state::App,
 };
 
@@ -31,6 +32,10 @@ pub(crate) async fn go_on(app: &App, call: &Call, run: RunId) -> Result<Done<()>
             async move {
                 for next in unit.load::<Run>(run).await?.effects() {
                     advance(&app, unit, run, next).await?;
+                    // A preflight that fails at once ends the run.
+                    if unit.load::<Run>(run).await?.outcome.is_some() {
+                        break;
+                    }
                 }
                 release_finished(unit, run).await
             }
@@ -76,12 +81,18 @@ pub(crate) async fn give_up(
             async move {
                 let is_wanted = unit.load::<Run>(run).await?.effects().contains(&next);
                 match next {
+                    Effect::StartPreflight if is_wanted => {
+                        preflight::give_up(unit, run, None, detail).await?;
+                    }
                     Effect::Start(step) | Effect::Apply(step) if is_wanted => {
                         fail(unit, run, step, StepFailure::RenderFailed, detail).await?;
                     }
                     // A job whose cancellation failed is cancelled later, or ends without a
                     // cancellation.
-                    Effect::Start(_) | Effect::Apply(_) | Effect::CancelJob(_) => {}
+                    Effect::StartPreflight
+                    | Effect::Start(_)
+                    | Effect::Apply(_)
+                    | Effect::CancelJob(_) => {}
                 }
                 release_finished(unit, run).await
             }
@@ -99,6 +110,7 @@ async fn advance(
     let state = unit.load::<Run>(run).await?.clone();
     let Some(request) = &state.request else { return Ok(()) };
     match next {
+        Effect::StartPreflight => preflight::start(app, unit, run).await,
         Effect::Start(step) => match state.step(step) {
             Some(step) => start(app, unit, request.install, run, step).await,
             None => Ok(()),
@@ -108,7 +120,7 @@ async fn advance(
             None => Ok(()),
         },
         Effect::CancelJob(job) => {
-            let Some(Cancel { by, reason, force }) = state.cancel.clone() else { return Ok(()) };
+            let Some(Cancel { by, reason, force }) = state.stop_request() else { return Ok(()) };
             // A job that has ended in the meantime rejects the cancellation. The event of its end
             // completes the step.
             let cancel = JobCommand::RequestCancel { by, reason, force };
@@ -127,6 +139,14 @@ async fn start(
     step: &Step,
 ) -> Result<(), Problem> {
     let id = step.spec.step;
+    if step.spec.operation == Operation::Check {
+        // Another run can have removed the component since the request.
+        let has = unit.load::<Install>(install).await?.has(&step.spec.target);
+        if !has {
+            let detail = "the install no longer has it".into();
+            return fail(unit, run, id, StepFailure::RenderFailed, detail).await;
+        }
+    }
     if let Some(detail) = render::step::missing_plugin(app, unit, run, step).await? {
         return fail(unit, run, id, StepFailure::RenderFailed, detail).await;
     }
@@ -151,9 +171,7 @@ async fn start(
         }
     }
     let job = JobId(ids::new_ulid());
-    match as_step_failure(
-        render::step::render_first_job(app, unit, run, step, job, artifact).await,
-    )? {
+    match as_message(render::step::render_first_job(app, unit, run, step, job, artifact).await)? {
         Ok(work) => {
             unit.create::<Job>(job, JobCommand::Queue(work)).await?;
             unit.handle::<Run>(run, RunCommand::StartStep { step: id, job }).await?;
@@ -178,7 +196,7 @@ async fn apply(
         ArtifactState::NotNeeded | ArtifactState::Pending(_) | ArtifactState::Failed(_) => None,
     };
     let job = JobId(ids::new_ulid());
-    match as_step_failure(
+    match as_message(
         render::step::render_apply_job(app, unit, run, step, job, artifact, plan).await,
     )? {
         Ok(work) => {
@@ -195,9 +213,11 @@ async fn apply(
     }
 }
 
-/// Converts a rejected config or input into a failure of the step, as for a template that cannot be
-/// rendered. Only the vendor can fix such errors. Errors of the database or the server are retried.
-fn as_step_failure(composed: Result<RenderResult, Problem>) -> Result<RenderResult, Problem> {
+/// Converts a rejected config or input into a message for the vendor, as for a template that cannot
+/// be rendered. Only the vendor can fix such errors. Errors of the database or the server are retried.
+pub(super) fn as_message<T>(
+    composed: Result<Result<T, String>, Problem>,
+) -> Result<Result<T, String>, Problem> {
     match composed {
         Err(problem) if matches!(problem.code, Code::Invalid | Code::NotFound | Code::TooLarge) => {
             let field_messages = problem.errors.iter().map(|error| error.message.clone());

@@ -5,6 +5,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("bad_cron", "A schedule is not a valid cron expression."),
     ("bad_default", "A default is not a valid value of its input's type."),
     ("bad_duration", "A duration is invalid or too long."),
+    ("bad_image", "The name, the tag or a platform of a container image is not valid."),
     ("bad_module", "A file of a local module is neither valid HCL nor valid JSON."),
     ("bad_name", "A name cannot be used in a path or a template."),
     ("bad_repository", "The address or the branch of a repository cannot be fetched."),

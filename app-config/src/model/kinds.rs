@@ -1,6 +1,7 @@
 //! Settings of each kind of component.
 use std::collections::BTreeMap;
 
+use domain::image::{DEFAULT_PLATFORM, ImageReference, ImageSource};
 use serde::Serialize;
 
 use crate::text::{Origin, Text};
@@ -85,6 +86,20 @@ pub struct Image {
     pub tag: String,
     /// Private registry in AWS.
     pub ecr: Option<Ecr>,
+    /// Platforms to copy. Empty means [`DEFAULT_PLATFORM`].
+    pub platforms: Vec<String>,
+}
+
+impl Image {
+    /// Returns the image to copy. `None` if the reference is not valid.
+    pub fn source(&self) -> Option<ImageSource> {
+        let reference = ImageReference::new(&self.image_url, &self.tag).ok()?.to_string();
+        let platforms = match self.platforms.is_empty() {
+            true => vec![DEFAULT_PLATFORM.to_owned()],
+            false => self.platforms.clone(),
+        };
+        Some(ImageSource { reference, platforms })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]

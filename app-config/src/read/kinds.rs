@@ -2,13 +2,13 @@
 use super::section::Section;
 use crate::{
     diagnostic::nearest,
-    model::{PLUGIN_KINDS, TERRAFORM_MODULE},
+    model::{CONTAINER_IMAGE, PLUGIN_KINDS, TERRAFORM_MODULE, is_deployable},
 };
 
 /// Reports why a kind cannot be deployed.
 pub fn check(section: &Section<'_>, kind: &str) {
     let plugins = section.reader.plugins;
-    if kind.is_empty() || kind == TERRAFORM_MODULE || plugins.iter().any(|p| p.name == kind) {
+    if kind.is_empty() || is_deployable(kind, plugins) {
         return;
     }
     if kind == "job" {
@@ -22,7 +22,8 @@ pub fn check(section: &Section<'_>, kind: &str) {
     }
     let message = format!("unknown component type `{kind}`");
     let pinned = plugins.iter().map(|plugin| plugin.name.as_str());
-    let known = PLUGIN_KINDS.iter().map(|(name, _)| *name).chain([TERRAFORM_MODULE]).chain(pinned);
+    let built_in = CONTAINER_IMAGE.into_iter().chain([TERRAFORM_MODULE]);
+    let known = PLUGIN_KINDS.iter().map(|(name, _)| *name).chain(built_in).chain(pinned);
     match nearest(kind, known) {
         Some(suggestion) => {
             section.error(

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{
     diagnostic::{Diagnostic, Location, Severity},
-    model::{AppConfig, Module, Source, TERRAFORM_MODULE},
+    model::{AppConfig, Module, Source, TERRAFORM_MODULE, is_deployable},
     modules::Local,
     tree::{PluginPin, SANDBOX, SOURCE, Tree, sha256},
 };
@@ -77,8 +77,7 @@ fn attach_module(
     findings: &mut Vec<Diagnostic>,
 ) {
     let source = bundle.source(name);
-    let is_deployable =
-        module.kind == TERRAFORM_MODULE || plugins.iter().any(|p| p.name == module.kind);
+    let is_deployable = is_deployable(&module.kind, plugins);
     // A part that cannot be deployed needs no module. The server rejects its deploy before it reads
     // the module, so nothing fetches the module.
     if source.is_empty() && is_deployable {

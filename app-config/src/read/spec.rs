@@ -1,29 +1,28 @@
 //! Settings of each kind of component.
 use std::collections::BTreeMap;
 
-use super::{names::Kind, section::Section};
+use super::{image, names::Kind, section::Section};
 use crate::{
     diagnostic::Severity,
     model::{
-        DockerBuild, Ecr, HELM_CHART, HelmChart, HelmRepo, Image, Job, KUBERNETES_MANIFEST,
-        KubernetesManifest, Kustomize, MAX_RETRIES, OperationRole, Options, OutputField, Pulumi,
-        SANDBOX_CONTEXTS, Spec, TERRAFORM_MODULE,
+        DockerBuild, HELM_CHART, HelmChart, HelmRepo, Job, KUBERNETES_MANIFEST, KubernetesManifest,
+        Kustomize, MAX_RETRIES, OperationRole, Options, OutputField, Pulumi, SANDBOX_CONTEXTS,
+        Spec, TERRAFORM_MODULE, is_built_in,
     },
 };
 
 /// Reads the settings of a kind. An unknown kind belongs to a plugin.
 pub fn read(section: &Section<'_>, kind: &str) -> Spec {
     // Every plugin of these kinds gets the settings that the format defines.
-    if ![KUBERNETES_MANIFEST, HELM_CHART].contains(&kind)
-        && section.reader.plugins.iter().any(|plugin| plugin.name == kind)
-    {
+    let is_defined = [KUBERNETES_MANIFEST, HELM_CHART].contains(&kind) || is_built_in(kind);
+    if !is_defined && section.reader.plugins.iter().any(|plugin| plugin.name == kind) {
         return plugin(section);
     }
     match kind {
         TERRAFORM_MODULE => Spec::TerraformModule,
         HELM_CHART => Spec::HelmChart(helm_chart(section)),
         KUBERNETES_MANIFEST => Spec::KubernetesManifest(kubernetes_manifest(section)),
-        "container_image" | "external_image" => Spec::Image(image(section)),
+        "container_image" | "external_image" => Spec::Image(image::read(section)),
         "docker_build" => Spec::DockerBuild(DockerBuild {
             dockerfile: section.required("dockerfile"),
             target: section.string("target"),
@@ -134,31 +133,6 @@ fn outputs(section: &Section<'_>) -> BTreeMap<String, OutputField> {
     }
     inner.finish();
     outputs
-}
-
-fn image(section: &Section<'_>) -> Image {
-    let (public, ecr) = (section.section("public"), section.section("aws_ecr"));
-    if public.is_some() == ecr.is_some() {
-        let (code, message) = match public.is_some() {
-            true => ("two_sources", "`public` and `aws_ecr` are both set"),
-            false => ("missing_key", "`public` or `aws_ecr` is missing"),
-        };
-        section.error("public", code, message.to_string(), "set the location of the image once");
-    }
-    let mut image = Image::default();
-    if let Some(ecr) = ecr {
-        image.image_url = ecr.required("image_url");
-        image.tag = ecr.required("tag");
-        let (iam_role_arn, region) = (ecr.required("iam_role_arn"), ecr.required("region"));
-        image.ecr = Some(Ecr { iam_role_arn, region });
-        ecr.finish();
-    }
-    if let Some(public) = public {
-        image.image_url = public.required("image_url");
-        image.tag = public.required("tag");
-        public.finish();
-    }
-    image
 }
 
 /// Reads the settings that every kind accepts.

@@ -12,7 +12,9 @@ use serde::Serialize;
 use super::{
     find,
     follow::{self, Follow},
-    output, until_finished,
+    output,
+    plans::{self, DetailsMode},
+    until_finished,
 };
 use crate::{
     failure::Failure,
@@ -43,6 +45,9 @@ pub(crate) struct DecideArgs {
     /// Decide on all waiting plans without showing them
     #[arg(long, conflicts_with = "digests")]
     all: bool,
+    /// Amount of detail in the plans [default: values, with long ones folded]
+    #[arg(long, value_enum)]
+    details: Option<DetailsMode>,
     /// Follow the run until it finishes
     #[arg(long)]
     wait: bool,
@@ -63,8 +68,8 @@ pub(crate) async fn approve(context: &CommandContext, args: Approve) -> Result<(
     if !follow {
         return decide(context, Decision::Approve, decision).await;
     }
-    let DecideArgs { run, reason, all, .. } = decision;
-    follow::approve(context, &run, Follow { reason, all }).await
+    let DecideArgs { run, reason, all, details, .. } = decision;
+    follow::approve(context, &run, Follow { reason, all, details }).await
 }
 
 /// Result of a decision on one plan.
@@ -88,7 +93,8 @@ pub(crate) async fn decide(
     let (id, mut results, mut declined) = (run.run.id, Vec::new(), Vec::new());
     for (step, digest) in select_plans(&run, &steps, &args, asks)? {
         let unread = !args.all && args.digests.is_empty();
-        if unread && !confirmed(context, (&run, step), decision, &digest).await? {
+        let shown = (decision, &digest, args.details);
+        if unread && !confirmed(context, (&run, step), shown).await? {
             declined.push(step.name.as_str());
             continue;
         }
@@ -194,11 +200,9 @@ fn select_plans<'r>(
 async fn confirmed(
     context: &CommandContext,
     (run, step): (&Run, &Step),
-    decision: Decision,
-    digest: &Digest,
+    (decision, digest, details): (Decision, &Digest, Option<DetailsMode>),
 ) -> Result<bool, Failure> {
-    let summary = context.client.plan(run.run.id, step.id).await?;
-    let text = output::plan(&step.name, &summary, &context.screen);
+    let text = plans::text(context, (run.run.id, step), details).await?;
     let verb = decision.present();
     write(&format!("{text}  plan {digest}\n{verb} {}? [y/N] ", step.name))?;
     let mut input = String::new();

@@ -12,7 +12,7 @@ use schemas::control::runs::{ApproveRun, Run, Step};
 use tokio::sync::oneshot;
 
 use super::{
-    output,
+    plans::{self, DetailsMode},
     watch::{self, Hints},
 };
 use crate::{
@@ -25,6 +25,7 @@ pub(crate) struct Follow {
     pub(crate) reason: String,
     /// Approves each plan without a prompt.
     pub(crate) all: bool,
+    pub(crate) details: Option<DetailsMode>,
 }
 
 /// Follows a run and approves each plan that waits. The command ends with the result of the run.
@@ -71,7 +72,7 @@ async fn decide(
         if !decided.insert((step.id, digest.clone())) {
             continue;
         }
-        if !confirmed(context, (run, step), &digest, args.all).await? {
+        if !confirmed(context, (run, step), &digest, args).await? {
             let id = run.run.id;
             context.screen.remark(&format!(
                 "Not approved: {}. Its plan still waits; to deny the plan: stead runs deny {id} --step {} --reason …",
@@ -113,11 +114,10 @@ async fn confirmed(
     context: &CommandContext,
     (run, step): (&Run, &Step),
     digest: &Digest,
-    all: bool,
+    args: &Follow,
 ) -> Result<bool, Failure> {
-    let summary = context.client.plan(run.run.id, step.id).await?;
-    let plan = output::plan(&step.name, &summary, &context.screen);
-    if all {
+    let plan = plans::text(context, (run.run.id, step), args.details).await?;
+    if args.all {
         if context.screen.output == Output::Table && !context.screen.is_quiet() {
             write(&format!("{plan}  plan {digest}\n"))?;
         }

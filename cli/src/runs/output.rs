@@ -2,6 +2,7 @@
 use schemas::control::runs::{Plan, Run, RunSummary, Step};
 use serde_json::Value;
 
+use super::preflight;
 use crate::render::{Screen, Tone, actor_text, moment, tone};
 
 /// Formats a run. Each step is indented one level more than the deepest step that it depends on.
@@ -27,6 +28,9 @@ pub(crate) fn run_text(run: &Run, screen: &Screen) -> String {
         text += &format!("  finished {}\n", moment(ended));
     }
     text.push('\n');
+    if let Some(preflight) = &run.preflight {
+        text += &preflight::text(preflight, screen);
+    }
     let width = run.dag.iter().map(|s| indent(s) + label(s).chars().count()).max().unwrap_or(0);
     for step in &run.dag {
         text += &line(step, width, screen);
@@ -124,7 +128,7 @@ pub(crate) fn plan(name: &str, summary: &Value, screen: &Screen) -> String {
 }
 
 /// Formats a change as `+ address (attribute, attribute)`.
-fn changed(resource: &Value, screen: &Screen) -> String {
+pub(crate) fn changed(resource: &Value, screen: &Screen) -> String {
     let field = |key: &str| resource.get(key).and_then(Value::as_str);
     let (sign, tone) = match field("action").unwrap_or_default() {
         "create" | "add" => ("+", Tone::Good),
@@ -161,7 +165,7 @@ pub(crate) fn counts(plan: &Plan) -> String {
     }
 }
 
-fn symbol(state: &str) -> &'static str {
+pub(super) fn symbol(state: &str) -> &'static str {
     match tone(state) {
         Tone::Good => "✔",
         Tone::Bad => "✘",

@@ -6,10 +6,11 @@ use domain::ids::{RunId, StepId};
 use futures::{StreamExt, pin_mut};
 use schemas::control::{
     audit::ChangesQuery,
-    runs::{Run, Step},
+    runs::{Preflight, Run, Step},
 };
+use serde_json::json;
 
-use super::{newest, outcome, output};
+use super::{newest, outcome, output, preflight};
 use crate::{
     failure::Failure,
     render::{Output, write},
@@ -41,6 +42,46 @@ pub(crate) async fn first(context: &CommandContext, text: &str) -> Result<RunId,
 /// Follows a run to its end. Returns its outcome.
 pub(crate) async fn until_finished(context: &CommandContext, run: RunId) -> Result<(), Failure> {
     watch(context, run, false).await
+}
+
+/// Waits for the end of a run and returns it, whatever its outcome. Shows only the number of finished
+/// steps.
+pub(crate) async fn until_quietly_finished(
+    context: &CommandContext,
+    run: RunId,
+) -> Result<Run, Failure> {
+    let bar = context.screen.spinner("");
+    let waited = async {
+        loop {
+            match context.client.run(run).await {
+                Ok(now) if outcome(&now).is_some() => return Ok(now),
+                Ok(now) => {
+                    let waiting = now.dag.iter().find_map(|step| step.waiting.as_ref());
+                    let waiting = waiting
+                        .map(|waiting| format!(", waiting for {}: {}", waiting.on, waiting.detail));
+                    let (ended, steps) = (now.run.steps_ended, now.run.steps);
+                    let waiting = waiting.unwrap_or_default();
+                    bar.set_message(format!("{ended} of {steps} steps finished{waiting}"));
+                }
+                Err(unreachable @ ClientError::Unreachable { .. }) => {
+                    bar.set_message(format!("{unreachable}; retrying"));
+                }
+                Err(error) => return Err(Failure::from(error)),
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    };
+    let ended = tokio::select! {
+        ended = waited => ended,
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted?;
+            Err(Failure::Interrupted(format!(
+                "stopped waiting for {run}; the run continues\n  try: `stead runs cancel {run} --reason …` cancels it"
+            )))
+        }
+    };
+    bar.finish_and_clear();
+    ended
 }
 
 /// Follows a run to its end, or to the first plan that waits for approval.
@@ -116,9 +157,13 @@ pub(crate) async fn follow(
     }
 }
 
-/// State of each step at the last poll, with the last printed reason for its wait.
+/// State of the preflight and of each step at the last poll, with the last printed reason for the
+/// wait of a step.
 #[derive(Default)]
-struct PrintedSteps(HashMap<StepId, PrintedStep>);
+struct PrintedSteps {
+    preflight: Option<String>,
+    steps: HashMap<StepId, PrintedStep>,
+}
 
 #[derive(Default)]
 struct PrintedStep {
@@ -136,12 +181,20 @@ impl PrintedSteps {
         run: &Run,
         hints: Hints,
     ) -> Result<(), Failure> {
+        if let Some(preflight) = &run.preflight
+            && self.preflight.as_ref() != Some(&preflight.state)
+        {
+            self.preflight = Some(preflight.state.clone());
+            if preflight.state != "pending" {
+                print_preflight(context, preflight)?;
+            }
+        }
         let width = run.dag.iter().map(|s| s.name.len() + s.kind.len() + 1).max().unwrap_or(0);
         for step in &run.dag {
-            let printed = self.0.entry(step.id).or_default();
+            let printed = self.steps.entry(step.id).or_default();
             let changed = printed.state != step.state;
-            // A wait for a dependency or for the server ends without an action of the user.
-            let ends_without_user = |on: &str| matches!(on, "dependency" | "server");
+            // A wait for a dependency, the preflight or the server ends without an action of the user.
+            let ends_without_user = |on: &str| matches!(on, "dependency" | "server" | "preflight");
             let waiting = step.waiting.as_ref().filter(|waiting| !ends_without_user(&waiting.on));
             let waiting = waiting.map(|w| w.detail.clone());
             // A wait that ends before the next poll is not printed.
@@ -162,6 +215,16 @@ impl PrintedSteps {
             }
         }
         Ok(())
+    }
+}
+
+fn print_preflight(context: &CommandContext, preflight: &Preflight) -> Result<(), Failure> {
+    match context.screen.output {
+        Output::Table if context.screen.is_quiet() => Ok(()),
+        Output::Table => write(&preflight::text(preflight, &context.screen)),
+        Output::Ndjson => write(&format!("{}\n", json!({ "preflight": preflight }))),
+        // JSON output is one document, printed at the end.
+        Output::Json => Ok(()),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{
     digest::Digest,
     git::GitSource,
     ids::{AppId, ComponentId, JobId, RunId},
+    image::ImageSource,
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
@@ -46,6 +47,8 @@ pub enum BuildSource {
     },
     /// Directory of a git repository, at the commit of the config version.
     Git(GitSource),
+    /// Image of an upstream registry.
+    Image(ImageSource),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]

@@ -86,6 +86,9 @@ fn an_erased_event_deserializes() {
             (["*", rest @ ..], Value::Object(all)) => {
                 all.values_mut().for_each(|value| erase(value, rest));
             }
+            (["*", rest @ ..], Value::Array(all)) => {
+                all.iter_mut().for_each(|value| erase(value, rest));
+            }
             ([key, rest @ ..], Value::Object(all)) => {
                 all.get_mut(*key).into_iter().for_each(|value| erase(value, rest));
             }

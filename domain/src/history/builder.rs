@@ -26,10 +26,14 @@ pub fn admitted_run(event: &RecordedEvent) -> Option<RunId> {
     Some(*run)
 }
 
-/// Returns the job if the event records that a step of a run started it.
+/// Returns the job if the event records that a run started it, for its preflight or a step.
 pub fn started_job(event: &RecordedEvent) -> Option<JobId> {
-    let DomainEvent::Run(_, RunEvent::StepStarted { job, .. } | RunEvent::ApplyStarted { job, .. }) =
-        &event.domain_event
+    let DomainEvent::Run(
+        _,
+        RunEvent::PreflightStarted { job }
+        | RunEvent::StepStarted { job, .. }
+        | RunEvent::ApplyStarted { job, .. },
+    ) = &event.domain_event
     else {
         return None;
     };
@@ -96,7 +100,7 @@ impl HistoryBuilder {
             }
             DomainEvent::Job(id, domain_event) => {
                 if let JobEvent::Queued(work) = domain_event
-                    && let Origin::Step { run, .. } = work.origin
+                    && let Origin::Preflight { run, .. } | Origin::Step { run, .. } = work.origin
                 {
                     self.of_job.insert(*id, run);
                 }
@@ -221,7 +225,10 @@ impl RunBuilder {
             RunEvent::CancelRequested { by, reason, .. } => {
                 new(InterventionKind::CancelRequested, None, None, by, Some(reason))
             }
-            RunEvent::PlanProduced { .. }
+            RunEvent::PreflightStarted { .. }
+            | RunEvent::PreflightPassed { .. }
+            | RunEvent::PreflightFailed { .. }
+            | RunEvent::PlanProduced { .. }
             | RunEvent::ApprovalRequested { .. }
             | RunEvent::PlanInvalidated { .. }
             | RunEvent::StepSucceeded { .. }

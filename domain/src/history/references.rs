@@ -79,9 +79,14 @@ fn of_run(event: &RunEvent) -> Vec<StreamId> {
             });
             builds.map(build).collect()
         }
-        RunEvent::StepStarted { job, .. }
+        RunEvent::PreflightStarted { job }
+        | RunEvent::PreflightPassed { job, .. }
+        | RunEvent::StepStarted { job, .. }
         | RunEvent::ApplyStarted { job, .. }
         | RunEvent::PlanProduced { job, .. } => vec![StreamId::of::<Job>(*job)],
+        RunEvent::PreflightFailed { job, .. } => {
+            job.iter().map(|job| StreamId::of::<Job>(*job)).collect()
+        }
         RunEvent::Requested { .. }
         | RunEvent::ApprovalRequested { .. }
         | RunEvent::Approved { .. }

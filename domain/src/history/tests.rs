@@ -141,7 +141,8 @@ fn worked(n: u128, id: u128, kind: JobKind, fails: bool) -> Vec<DomainEvent> {
         },
     };
     let began = match kind {
-        JobKind::Apply => RunEvent::ApplyStarted { step: step(), job: job(id) },
+        JobKind::Apply | JobKind::Sync => RunEvent::ApplyStarted { step: step(), job: job(id) },
+        JobKind::Preflight => RunEvent::PreflightStarted { job: job(id) },
         JobKind::Resolve | JobKind::Build | JobKind::Plan | JobKind::Action => {
             RunEvent::StepStarted { step: step(), job: job(id) }
         }

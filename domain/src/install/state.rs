@@ -225,7 +225,8 @@ impl Install {
                         | RunKind::Rollback
                         | RunKind::Teardown
                         | RunKind::Deprovision
-                        | RunKind::Action => FirstProvision::ByDecision,
+                        | RunKind::Action
+                        | RunKind::Drift => FirstProvision::ByDecision,
                     };
                 }
                 self.had_deploy |= super::is_deploy(kind);

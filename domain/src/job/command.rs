@@ -5,6 +5,7 @@ use super::{FailureReason, FinalizedLog, Outcome, PlanReport, SignedResult, Work
 use crate::{
     actor::Actor,
     artifact::Artifact,
+    check::Check,
     ids::{ExecutionId, RunnerId, SessionId},
     outputs::Outputs,
     state_version::StateVersion,
@@ -115,6 +116,10 @@ pub enum Report {
     },
     /// Artifact that a build pushed.
     Artifact(Artifact),
+    /// Checks of a preflight.
+    Checks {
+        checks: Vec<Check>,
+    },
     /// The execution ended with this result.
     Finished(ExecutionResult),
 }

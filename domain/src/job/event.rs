@@ -8,6 +8,7 @@ use super::{
 use crate::{
     actor::Actor,
     artifact::Artifact,
+    check::Check,
     decider::{Event, Timestamp},
     ids::{ExecutionId, RunnerId, SessionId},
     outputs::Outputs,
@@ -83,6 +84,14 @@ pub enum JobEvent {
         /// Sequence number among the reports of the execution, from 1.
         seq: u64,
         artifact: Artifact,
+    },
+    /// The runner reported the checks of a preflight.
+    ChecksReported {
+        /// Execution that the report is about.
+        execution: ExecutionId,
+        /// Sequence number among the reports of the execution, from 1.
+        seq: u64,
+        checks: Vec<Check>,
     },
     /// The lease of the execution elapsed without contact. The job may still run.
     Disconnected { execution: ExecutionId },
@@ -263,6 +272,7 @@ impl JobEvent {
             | JobEvent::OutputsReported { .. }
             | JobEvent::StateReported { .. }
             | JobEvent::ArtifactPushed { .. }
+            | JobEvent::ChecksReported { .. }
             | JobEvent::Disconnected { .. }
             | JobEvent::Reattached { .. }
             | JobEvent::Requeued { .. }
@@ -293,6 +303,7 @@ impl Event for JobEvent {
             JobEvent::OutputsReported { .. } => "job.outputs_reported",
             JobEvent::StateReported { .. } => "job.state_reported",
             JobEvent::ArtifactPushed { .. } => "job.artifact_pushed",
+            JobEvent::ChecksReported { .. } => "job.checks_reported",
             JobEvent::Disconnected { .. } => "job.disconnected",
             JobEvent::Reattached { .. } => "job.reattached",
             JobEvent::Requeued { .. } => "job.requeued",

@@ -29,10 +29,14 @@ pub enum JobKind {
     Resolve,
     /// Packs the source of a component into an artifact.
     Build,
+    /// Checks the requirements of a run before its first change.
+    Preflight,
     /// Computes the changes that an apply would make.
     Plan,
     /// Makes the changes of an approved plan.
     Apply,
+    /// Copies the image of an approved plan to the registry of the install.
+    Sync,
     /// Runs a script of the vendor.
     Action,
 }
@@ -64,7 +68,9 @@ pub enum JobProduct {
     Commit,
     /// Artifact in the registry. The job belongs to a build.
     Artifact,
-    /// Plan to approve. The step of the job continues with an apply.
+    /// Checks of the requirements of a run. The job belongs to a run.
+    Checks,
+    /// Plan to approve. The step of the job continues with an apply or a sync.
     Plan,
     /// Outputs of the component or action. The step of the job ends.
     Outputs,
@@ -81,8 +87,15 @@ struct Properties {
 }
 
 impl JobKind {
-    pub const ALL: [JobKind; 5] =
-        [JobKind::Resolve, JobKind::Build, JobKind::Plan, JobKind::Apply, JobKind::Action];
+    pub const ALL: [JobKind; 7] = [
+        JobKind::Resolve,
+        JobKind::Build,
+        JobKind::Preflight,
+        JobKind::Plan,
+        JobKind::Apply,
+        JobKind::Sync,
+        JobKind::Action,
+    ];
 
     const fn properties(self) -> Properties {
         match self {
@@ -104,6 +117,15 @@ impl JobKind {
                 uses_reserved_slot: false,
                 subject: "component",
             },
+            JobKind::Preflight => Properties {
+                name: "preflight",
+                class: JobClass::Pure,
+                runner_mode: RunnerMode::Install,
+                product: JobProduct::Checks,
+                uses_state: false,
+                uses_reserved_slot: true,
+                subject: "run",
+            },
             JobKind::Plan => Properties {
                 name: "plan",
                 class: JobClass::Pure,
@@ -119,6 +141,16 @@ impl JobKind {
                 runner_mode: RunnerMode::Install,
                 product: JobProduct::Outputs,
                 uses_state: true,
+                uses_reserved_slot: false,
+                subject: "component",
+            },
+            // A copy by digest can be repeated, and leaves what is deployed unchanged.
+            JobKind::Sync => Properties {
+                name: "sync",
+                class: JobClass::Pure,
+                runner_mode: RunnerMode::Install,
+                product: JobProduct::Outputs,
+                uses_state: false,
                 uses_reserved_slot: false,
                 subject: "component",
             },
@@ -164,7 +196,7 @@ impl JobKind {
         self.properties().uses_reserved_slot
     }
 
-    /// Returns the key of the manifest input that names the component, action or repository.
+    /// Returns the key of the manifest input that names the component, action, repository or run.
     pub const fn subject(self) -> &'static str {
         self.properties().subject
     }

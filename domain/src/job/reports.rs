@@ -86,6 +86,13 @@ impl Job {
                 let artifacts = count(|event| matches!(event, JobEvent::ArtifactPushed { .. }));
                 ensure(artifacts == 0, JobError::AlreadyReported { what })
             }
+            Report::Checks { .. } => {
+                let what = "checks";
+                ensure(held.started, JobError::NotStarted)?;
+                ensure(has_product(JobProduct::Checks), JobError::NotThisKind { what })?;
+                let checks = count(|event| matches!(event, JobEvent::ChecksReported { .. }));
+                ensure(checks == 0, JobError::AlreadyReported { what })
+            }
         }
     }
 }
@@ -104,6 +111,7 @@ impl Report {
             Report::Outputs { outputs } => JobEvent::OutputsReported { execution, seq, outputs },
             Report::State { state } => JobEvent::StateReported { execution, seq, state },
             Report::Artifact(artifact) => JobEvent::ArtifactPushed { execution, seq, artifact },
+            Report::Checks { checks } => JobEvent::ChecksReported { execution, seq, checks },
             Report::Finished(result) => result.into_event(execution, Some(seq), signed),
         }
     }
@@ -118,7 +126,8 @@ impl Report {
             | Report::Plan(_)
             | Report::Outputs { .. }
             | Report::State { .. }
-            | Report::Artifact(_) => None,
+            | Report::Artifact(_)
+            | Report::Checks { .. } => None,
         }
     }
 }

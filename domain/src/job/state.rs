@@ -5,7 +5,7 @@ use bincode::{Decode, Encode};
 use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 
-use super::{FailureReason, FinalizedLog, JobClass, JobEvent, LossReason, Work};
+use super::{FailureReason, FinalizedLog, JobClass, JobEvent, JobKind, LossReason, Work};
 use crate::{
     actor::Actor,
     decider::Timestamp,
@@ -157,9 +157,13 @@ impl Job {
     }
 
     /// Returns true if the job has ended and certainly changed nothing. Either no process ran, or
-    /// the runner refused the job or found the plan stale before the apply began.
+    /// the runner refused the job or found the plan stale before the apply began. A sync that did not
+    /// succeed changed nothing that is deployed.
     pub fn changed_nothing(&self) -> bool {
         let State::Ended { outcome, execution } = &self.state else { return false };
+        if self.work.as_ref().is_some_and(|work| work.kind == JobKind::Sync) {
+            return *outcome != Outcome::Succeeded;
+        }
         if self.may_have_run {
             return false;
         }
@@ -234,7 +238,8 @@ impl Job {
             | JobEvent::PlanProduced { .. }
             | JobEvent::OutputsReported { .. }
             | JobEvent::StateReported { .. }
-            | JobEvent::ArtifactPushed { .. } => {}
+            | JobEvent::ArtifactPushed { .. }
+            | JobEvent::ChecksReported { .. } => {}
             JobEvent::Disconnected { .. } => {
                 if let Some(held) = self.current_mut() {
                     held.contact = Contact::Disconnected;
@@ -289,6 +294,7 @@ impl Job {
             | JobEvent::OutputsReported { .. }
             | JobEvent::StateReported { .. }
             | JobEvent::ArtifactPushed { .. }
+            | JobEvent::ChecksReported { .. }
             | JobEvent::Succeeded { seq: Some(_), .. }
             | JobEvent::Failed { seq: Some(_), .. }
             | JobEvent::Cancelled { seq: Some(_), .. } => self.reports.push(event.clone()),

@@ -19,7 +19,7 @@ pub struct Work {
     pub attempts: u32,
     /// Digest of the signed manifest, which is stored as a blob.
     pub manifest: Digest,
-    /// Build, source or step that the job belongs to.
+    /// Build, source, run or step that the job belongs to.
     pub origin: Origin,
     /// Maximum duration of an execution, from its claim, in milliseconds.
     pub deadline_ms: u64,
@@ -27,7 +27,7 @@ pub struct Work {
     pub queue_ttl_ms: u64,
 }
 
-/// Build, source or step that a job belongs to.
+/// Build, source, run or step that a job belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -52,6 +52,13 @@ pub enum Origin {
         /// Branch, tag or commit id. `HEAD` is the default branch.
         #[serde(rename = "ref")]
         reference: String,
+    },
+    /// Preflight of a run.
+    Preflight {
+        /// Install of the run.
+        install: InstallId,
+        /// Run that waits for the job.
+        run: RunId,
     },
     /// Step of a run.
     Step {
@@ -89,4 +96,28 @@ pub struct PlanReport {
     pub tool: String,
     /// Ed25519 signature of `proof::plan::statement` by the runner's identity key, base64.
     pub signature: String,
+    /// Further parts that a plan digest of version 2 covers. Absent for version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub v2: Option<PlanV2>,
+}
+
+/// Parts that only a plan digest of version 2 covers.
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode, ToSchema,
+)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PlanV2 {
+    /// Salted digest of the details, which the server stores encrypted. Absent without details.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub details: Option<Digest>,
+    /// Digest of the plugin: of its published artifact or its executable. Absent for a plugin that
+    /// is built into the runner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub plugin: Option<Digest>,
+    /// Digest of the executable of the tool. Absent if the plugin is the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub tool: Option<Digest>,
 }

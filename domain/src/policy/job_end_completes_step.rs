@@ -1,4 +1,4 @@
-//! Completes a step after the end of its job.
+//! Completes a step or a preflight after the end of its job.
 use super::{PolicyEvent, Reaction};
 
 pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {

@@ -6,12 +6,15 @@ pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {
     let PolicyEvent::Run(run, event) = event else { return None };
     match event {
         RunEvent::Planned { .. }
+        | RunEvent::PreflightPassed { .. }
+        | RunEvent::PreflightFailed { .. }
         | RunEvent::Approved { .. }
         | RunEvent::PlanInvalidated { .. }
         | RunEvent::StepSucceeded { .. }
         | RunEvent::StepRetried { .. }
         | RunEvent::CancelRequested { .. } => Some(Reaction::AdvanceRun(*run)),
         RunEvent::Requested { .. }
+        | RunEvent::PreflightStarted { .. }
         | RunEvent::StepStarted { .. }
         | RunEvent::PlanProduced { .. }
         | RunEvent::ApprovalRequested { .. }

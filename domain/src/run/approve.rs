@@ -1,7 +1,7 @@
 //! Plans of a step, and their approval or denial.
 use super::{
-    Approval, Decision, MAX_PLANS, PlanDecision, Run, RunError, RunEvent, RunKind, Skip, Step,
-    StepFailure, StepPlan, StepState,
+    Approval, Decision, MAX_PLANS, Operation, PlanDecision, Run, RunError, RunEvent, RunKind, Skip,
+    Step, StepFailure, StepPlan, StepState,
 };
 use crate::{
     actor::Actor,
@@ -25,8 +25,12 @@ impl Run {
         }
         let (step, digest) = (at.spec.step, plan.digest.clone());
         let noop = plan.noop && !at.spec.options.applies_noops;
+        let is_check = at.spec.operation == Operation::Check;
+        let has_changes = !plan.noop;
         let mut events = vec![RunEvent::PlanProduced { step, job, plan }];
-        if noop {
+        if is_check {
+            events.push(RunEvent::StepSucceeded { step, noop: !has_changes });
+        } else if noop {
             events.push(RunEvent::StepSucceeded { step, noop });
         } else {
             events.push(match approval {
@@ -102,6 +106,9 @@ impl Run {
         match &at.state {
             StepState::Applying { job: by, .. } if *by == job => Ok(vec![]),
             StepState::Approved { .. } if self.cancel.is_some() => Err(RunError::Cancelling),
+            StepState::Approved { .. } if !self.preflight.allows_changes() => {
+                Err(RunError::PreflightNotPassed)
+            }
             StepState::Approved { .. } => Ok(vec![RunEvent::ApplyStarted { step, job }]),
             StepState::Waiting
             | StepState::Planning { .. }

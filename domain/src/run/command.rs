@@ -1,6 +1,7 @@
-use super::{Request, StepFailure, StepPlan, StepSpec};
+use super::{PreflightFailure, Request, StepFailure, StepPlan, StepSpec};
 use crate::{
     actor::Actor,
+    check::Check,
     decider::Timestamp,
     digest::Digest,
     ids::{JobId, StepId},
@@ -16,6 +17,24 @@ pub enum RunCommand {
         steps: Vec<StepSpec>,
         /// Last log position that the planner had read.
         position: u64,
+    },
+    /// Record the job that checks the requirements of the run. The same commit queues the job.
+    StartPreflight {
+        job: JobId,
+    },
+    /// Record the checks that the job of the preflight reported.
+    RecordChecks {
+        job: JobId,
+        checks: Vec<Check>,
+    },
+    /// Record that the requirements could not be checked, or that the server found them not met.
+    FailPreflight {
+        /// Job that ended without checks. `None` if no job was queued.
+        job: Option<JobId>,
+        reason: PreflightFailure,
+        detail: String,
+        /// Checks of the server.
+        checks: Vec<Check>,
     },
     /// Record the first job of a step. The same commit queues the job.
     StartStep {

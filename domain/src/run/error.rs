@@ -18,6 +18,20 @@ pub enum RunError {
     #[error("cannot start the step: a dependency has not succeeded")]
     NotReady,
     #[error(
+        "cannot handle the command: the state of the preflight does not allow it; `stead runs show` shows the state"
+    )]
+    WrongPreflightState,
+    /// A run makes no change before its preflight has passed.
+    #[error(
+        "cannot change anything: the preflight of the run has not passed; `stead runs show` shows its state"
+    )]
+    PreflightNotPassed,
+    /// A run whose preflight failed starts no jobs.
+    #[error(
+        "cannot change the run: its preflight failed; fix the failed checks, then retry the run"
+    )]
+    PreflightFailed,
+    #[error(
         "cannot handle the command: the state of the step does not allow it; `stead runs show` shows the state"
     )]
     WrongStepState,

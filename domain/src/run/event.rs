@@ -1,9 +1,10 @@
 //! Events of a run. The log stores their names: add events, never rename them.
 use serde::{Deserialize, Serialize};
 
-use super::{Cause, Outcome, RunKind, Skip, StepFailure, StepPlan, StepSpec};
+use super::{Cause, Outcome, PreflightFailure, RunKind, Skip, StepFailure, StepPlan, StepSpec};
 use crate::{
     actor::Actor,
+    check::Check,
     decider::{Event, Timestamp},
     digest::Digest,
     ids::{InstallId, JobId, StepId},
@@ -32,6 +33,30 @@ pub enum RunEvent {
         steps: Vec<StepSpec>,
         /// Last log position that the planner had read.
         position: u64,
+    },
+    /// The job that checks the requirements of the run is queued.
+    PreflightStarted { job: JobId },
+    /// The runner checked the requirements of the run, and no check failed. Applies and actions may
+    /// start.
+    PreflightPassed {
+        job: JobId,
+        /// Failed checks come first, then deferred ones.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        checks: Vec<Check>,
+    },
+    /// A requirement of the run is not met, or the requirements could not be checked. The run
+    /// changes nothing: its steps are skipped, and its plan jobs are cancelled.
+    PreflightFailed {
+        /// Job of the preflight. Absent if the server found the problem without one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job: Option<JobId>,
+        /// Stable code of the failure.
+        reason: PreflightFailure,
+        /// Explanation of the failure for users.
+        detail: String,
+        /// Failed checks come first, then deferred ones.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        checks: Vec<Check>,
     },
     /// A step started: its resource is reserved, and its first job is queued.
     StepStarted {
@@ -144,6 +169,9 @@ impl Event for RunEvent {
         match self {
             RunEvent::Requested { .. } => "run.requested",
             RunEvent::Planned { .. } => "run.planned",
+            RunEvent::PreflightStarted { .. } => "run.preflight_started",
+            RunEvent::PreflightPassed { .. } => "run.preflight_passed",
+            RunEvent::PreflightFailed { .. } => "run.preflight_failed",
             RunEvent::StepStarted { .. } => "run.step_started",
             RunEvent::PlanProduced { .. } => "run.plan_produced",
             RunEvent::ApprovalRequested { .. } => "run.approval_requested",

@@ -1,5 +1,8 @@
 //! Completion, failure and retry of steps, and the end of the run.
-use super::{Decision, Outcome, Run, RunError, RunEvent, Skip, Step, StepFailure, StepState};
+use super::{
+    Decision, Outcome, Preflight, PreflightFailure, Run, RunError, RunEvent, Skip, Step,
+    StepFailure, StepState,
+};
 use crate::{
     actor::Actor,
     decider::{Decider, Timestamp},
@@ -64,6 +67,9 @@ impl Run {
         if self.cancel.is_some() {
             return Err(RunError::Cancelling);
         }
+        if self.preflight.has_failed() {
+            return Err(RunError::PreflightFailed);
+        }
         match at.state {
             StepState::Failed { .. } | StepState::RetryScheduled { .. } => {
                 Ok(vec![RunEvent::StepRetried { step, by, reason }])
@@ -84,9 +90,9 @@ impl Run {
     pub(super) fn with_consequences(&self, mut events: Vec<RunEvent>) -> Decision {
         let mut after = self.clone();
         events.iter().cloned().for_each(|event| after.evolve(event));
-        if after.cancel.is_some() {
+        if let Some(reason) = after.stop_reason() {
             for step in after.steps.iter().filter(|at| at.can_be_skipped()) {
-                let (step, reason) = (step.spec.step, Skip::Cancelled);
+                let step = step.spec.step;
                 events.push(RunEvent::StepSkipped { step, reason });
             }
         }
@@ -102,20 +108,22 @@ impl Run {
         Ok(events)
     }
 
-    /// Returns true if a step is in progress, waits for approval or a retry, or can still start.
+    /// Returns true if the preflight or a step is in progress, or a step waits for approval or a
+    /// retry, or can still start.
     fn can_continue(&self) -> bool {
-        self.steps.iter().any(|at| match at.state {
-            StepState::Waiting => !self.is_blocked(at),
-            StepState::Planning { .. }
-            | StepState::AwaitingApproval { .. }
-            | StepState::Approved { .. }
-            | StepState::Applying { .. }
-            | StepState::Executing { .. }
-            | StepState::RetryScheduled { .. } => true,
-            StepState::Succeeded { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {
-                false
-            }
-        })
+        self.preflight.running_job().is_some()
+            || self.steps.iter().any(|at| match at.state {
+                StepState::Waiting => !self.is_blocked(at),
+                StepState::Planning { .. }
+                | StepState::AwaitingApproval { .. }
+                | StepState::Approved { .. }
+                | StepState::Applying { .. }
+                | StepState::Executing { .. }
+                | StepState::RetryScheduled { .. } => true,
+                StepState::Succeeded { .. }
+                | StepState::Failed { .. }
+                | StepState::Skipped { .. } => false,
+            })
     }
 
     /// Returns true if a direct or indirect dependency of the step has ended without success.
@@ -145,9 +153,17 @@ impl Run {
             matches!(state, StepState::Failed { reason: StepFailure::JobCancelled, .. })
         };
         let failed: fn(&StepState) -> bool = |state| matches!(state, StepState::Failed { .. });
+        let preflight_cancelled = match self.preflight {
+            Preflight::Failed { reason: PreflightFailure::JobCancelled, .. } => true,
+            Preflight::Failed { .. } => return Outcome::Failed,
+            Preflight::NotRequired
+            | Preflight::Waiting
+            | Preflight::Running { .. }
+            | Preflight::Passed { .. } => false,
+        };
         if self.steps.iter().any(|at| failed(&at.state) && !cancelled(&at.state)) {
             Outcome::Failed
-        } else if self.cancel.is_some() || any(failed) {
+        } else if self.cancel.is_some() || preflight_cancelled || any(failed) {
             Outcome::Cancelled
         } else if any(|state| matches!(state, StepState::Skipped { reason: Skip::Denied })) {
             Outcome::Denied
@@ -160,8 +176,8 @@ impl Run {
 }
 
 impl Step {
-    /// Returns true if a cancel request skips the step immediately, because no job works on the
-    /// step.
+    /// Returns true if a cancel request or a failed preflight skips the step immediately, because no
+    /// job works on the step.
     fn can_be_skipped(&self) -> bool {
         match self.state {
             StepState::Waiting

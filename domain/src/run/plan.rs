@@ -13,9 +13,11 @@ use crate::{
 };
 
 mod destroy;
+mod drift;
 mod toposort;
 
 pub use destroy::{deprovision, teardown};
+pub use drift::drift;
 
 /// State that a config version requires.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -32,7 +32,9 @@ impl Run {
                 Target::Component { name, .. } => {
                     let names = match at.spec.operation {
                         Operation::Destroy => &mut remaining.destroy,
-                        Operation::Apply | Operation::Execute => &mut remaining.deploy,
+                        Operation::Apply | Operation::Execute | Operation::Check => {
+                            &mut remaining.deploy
+                        }
                     };
                     names.insert(name.clone());
                 }

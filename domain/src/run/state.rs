@@ -7,7 +7,7 @@ use std::{
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{RunEvent, Step, StepState};
+use super::{Preflight, RunEvent, Skip, Step, StepState};
 use crate::{
     actor::Actor,
     digest::Digest,
@@ -18,6 +18,8 @@ use crate::{
 pub struct Run {
     /// Request for the run. `None` before it is recorded.
     pub request: Option<Request>,
+    /// Checks of the requirements before the first change.
+    pub preflight: Preflight,
     /// Steps of the run, each after its dependencies.
     pub steps: Vec<Step>,
     /// Last cancel request.
@@ -69,6 +71,8 @@ pub enum RunKind {
     Deprovision,
     /// Execute one action.
     Action,
+    /// Compare the sandbox and all components with the config, without changes.
+    Drift,
 }
 
 impl fmt::Display for RunKind {
@@ -83,6 +87,7 @@ impl fmt::Display for RunKind {
             RunKind::Teardown => "teardown",
             RunKind::Deprovision => "deprovision",
             RunKind::Action => "action",
+            RunKind::Drift => "drift",
         })
     }
 }
@@ -175,6 +180,8 @@ pub enum Operation {
     Destroy,
     /// Execute the script, without plan and approval.
     Execute,
+    /// Plan, and never apply: the changes of the plan are the drift.
+    Check,
 }
 
 /// Plan of a step, without the planned values.
@@ -185,6 +192,9 @@ pub struct StepPlan {
     pub digest: Digest,
     /// Digest of the redacted summary, which is stored as a blob.
     pub summary: Digest,
+    /// Salted digest of the details, which are stored encrypted. Absent without details.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Digest>,
     /// True if the plan has no changes.
     pub noop: bool,
     /// Number of resources to create.
@@ -233,6 +243,26 @@ impl Run {
         self.steps.iter().find(|step| step.state.job() == Some(job))
     }
 
+    /// Returns the request to stop the jobs of this run: that of an actor, or because the preflight
+    /// failed.
+    pub fn stop_request(&self) -> Option<Cancel> {
+        let failed = || Cancel {
+            by: Actor::Policy("preflight_failed".into()),
+            reason: "the preflight of the run failed".into(),
+            force: false,
+        };
+        self.cancel.clone().or_else(|| self.preflight.has_failed().then(failed))
+    }
+
+    /// Returns the reason for which steps without a job do not continue.
+    pub(super) fn stop_reason(&self) -> Option<Skip> {
+        match (&self.cancel, self.preflight.has_failed()) {
+            (Some(_), _) => Some(Skip::Cancelled),
+            (None, true) => Some(Skip::PreflightFailed),
+            (None, false) => None,
+        }
+    }
+
     pub(super) fn apply(&mut self, event: RunEvent) {
         match event {
             RunEvent::Requested { install, kind, cause, by, config_version, reason } => {
@@ -248,17 +278,31 @@ impl Run {
                     jobs: vec![],
                 };
                 self.steps = steps.into_iter().map(step).collect();
+                self.preflight = Preflight::of(self.steps.iter());
+            }
+            RunEvent::PreflightStarted { job } => self.preflight = Preflight::Running { job },
+            RunEvent::PreflightPassed { job, .. } => self.preflight = Preflight::Passed { job },
+            RunEvent::PreflightFailed { job, reason, .. } => {
+                self.preflight = Preflight::Failed { job, reason };
             }
             RunEvent::StepStarted { step, job } => self.set(step, |at| {
                 at.jobs.push(job);
                 at.state = match at.spec.operation {
-                    Operation::Apply | Operation::Destroy => StepState::Planning { job },
+                    Operation::Apply | Operation::Destroy | Operation::Check => {
+                        StepState::Planning { job }
+                    }
                     Operation::Execute => StepState::Executing { job },
                 };
             }),
-            RunEvent::PlanProduced { step, plan, .. } => {
-                self.set(step, |at| at.state = StepState::Approved { plan });
-            }
+            RunEvent::PlanProduced { step, plan, .. } => self.set(step, |at| {
+                at.state = match at.spec.operation {
+                    Operation::Apply | Operation::Destroy | Operation::Execute => {
+                        StepState::Approved { plan }
+                    }
+                    // The next event records the result. Nothing can approve or apply the plan.
+                    Operation::Check => return,
+                };
+            }),
             RunEvent::ApprovalRequested { step, expires_at, .. } => self.set(step, |at| {
                 if let StepState::Approved { plan } = at.state.clone() {
                     at.state = StepState::AwaitingApproval { plan, expires_at };

@@ -87,6 +87,8 @@ pub enum Skip {
     Cancelled,
     /// A direct or indirect dependency did not succeed.
     Blocked,
+    /// The preflight of the run failed while no job worked on the step.
+    PreflightFailed,
 }
 
 impl StepFailure {
@@ -101,6 +103,7 @@ impl StepFailure {
                 Operation::Apply => "cannot deploy",
                 Operation::Destroy => "cannot tear down",
                 Operation::Execute => "cannot run the action",
+                Operation::Check => "cannot check",
             },
             StepFailure::PlanUnstable => "plan does not become stable",
         }

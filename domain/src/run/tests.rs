@@ -1,5 +1,6 @@
 use super::*;
 use crate::{
+    check::CheckStatus,
     digest::Digest,
     ids::{BuildId, ComponentId, InstallId, JobId, PrincipalId, RunId, StepId},
     testing::{Given, given},
@@ -7,9 +8,11 @@ use crate::{
 
 mod approvals;
 mod cycles;
+mod drift;
 mod ending;
 mod examples;
 mod planning;
+mod preflights;
 mod retries;
 
 pub const ANN: Actor = Actor::Principal(PrincipalId(ulid::Ulid(9)));
@@ -77,6 +80,7 @@ pub fn plan(n: u8, noop: bool) -> StepPlan {
     StepPlan {
         digest: digest(n),
         summary: digest(n + 100),
+        details: None,
         noop,
         add: u64::from(!noop),
         change: 0,
@@ -134,7 +138,7 @@ fn started(step: StepId, job: JobId) -> RunEvent {
 }
 
 fn planning() -> Vec<RunEvent> {
-    and(planned(diamond()), [started(SANDBOX, J1)])
+    and(preflights::passed_run(diamond()), [started(SANDBOX, J1)])
 }
 
 fn awaiting() -> Vec<RunEvent> {
@@ -191,7 +195,7 @@ fn independent_steps_start_concurrently() {
     let state = crate::testing::replay::<Run>(and(planning(), [succeeded(SANDBOX)]));
     assert_eq!(state.effects(), [Effect::Start(LEFT), Effect::Start(RIGHT)]);
     let state = crate::testing::replay::<Run>(planned(diamond()));
-    assert_eq!(state.effects(), [Effect::Start(SANDBOX)]);
+    assert_eq!(state.effects(), [Effect::StartPreflight, Effect::Start(SANDBOX)]);
 }
 
 #[test]
@@ -210,6 +214,7 @@ fn transitions_match_the_golden_table() {
         vec![
             ("new", vec![]),
             ("planned", planned(diamond())),
+            ("preflight", preflights::running_run(diamond())),
             ("planning", planning()),
             ("awaiting approval", awaiting()),
             ("approved", and(awaiting(), [approved(SANDBOX, 1)])),
@@ -217,10 +222,21 @@ fn transitions_match_the_golden_table() {
             ("step failed", and(started_left, [failed(LEFT)])),
             ("retry scheduled", retries::scheduled()),
             ("cancelling", cancelling),
+            (
+                "preflight failed",
+                and(
+                    preflights::running_run(diamond()),
+                    [started(SANDBOX, J1), preflights::failed()],
+                ),
+            ),
             ("ended", finished()),
         ],
         vec![
             ("request", request_command(diamond())),
+            ("start preflight", RunCommand::StartPreflight { job: preflights::J0 }),
+            ("record checks", preflights::record(preflights::J0, &[CheckStatus::Ok])),
+            ("record failed checks", preflights::record(preflights::J0, &[CheckStatus::Failed])),
+            ("fail preflight", preflights::fail(Some(preflights::J0))),
             ("start step", RunCommand::StartStep { step: SANDBOX, job: J1 }),
             ("record plan", record(J1, plan(1, false))),
             ("record noop", record(J1, plan(1, true))),

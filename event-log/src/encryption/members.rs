@@ -43,7 +43,7 @@ impl Serialize for Members {
 /// Returns a replacement for the value at a pointer, if there is one.
 pub(super) type ReplaceValue<'a> = &'a mut dyn FnMut(&str, &RawValue) -> Option<Box<RawValue>>;
 
-/// Replaces values under an object by their JSON pointers (RFC 6901). `classify` returns the
+/// Replaces values under an object or array by their JSON pointers (RFC 6901). `classify` returns the
 /// relation of a pointer to the values to replace. A value that contains none of them is not
 /// parsed. Returns `None` if nothing was replaced.
 pub(super) fn replace_values(
@@ -57,7 +57,19 @@ pub(super) fn replace_values(
         Relation::Match => return Ok(instead(at, value)),
         Relation::Above => {}
     }
-    // A pointer may lead through a value that is not an object. Then it matches nothing.
+    if let Ok(mut items) = serde_json::from_str::<Vec<Box<RawValue>>>(value.get()) {
+        let mut changed = false;
+        for (index, value) in items.iter_mut().enumerate() {
+            if let Some(new) =
+                replace_values(value, &format!("{at}/{index}"), classify, &mut *instead)?
+            {
+                *value = new;
+                changed = true;
+            }
+        }
+        return changed.then(|| to_raw_value(&items)).transpose();
+    }
+    // A pointer may lead through a value that has no members and no items. Then it matches nothing.
     let Ok(mut members) = serde_json::from_str::<Members>(value.get()) else { return Ok(None) };
     let mut changed = false;
     for (name, value) in &mut members.0 {
@@ -78,4 +90,24 @@ pub(super) enum Relation {
     Above,
     /// The value at the pointer contains no value to replace.
     Outside,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_in_the_items_of_an_array_are_replaced() {
+        let text = r#"{"checks":[{"check":"a","message":"x"},{"check":"b"}],"job":1}"#;
+        let value: Box<RawValue> = serde_json::from_str(text).unwrap();
+        let classify = |pointer: &str| match pointer {
+            "/checks/0/message" => Relation::Match,
+            "" | "/checks" | "/checks/0" => Relation::Above,
+            _ => Relation::Outside,
+        };
+        let mut instead = |_: &str, _: &RawValue| to_raw_value("new").ok();
+        let replaced = replace_values(&value, "", &classify, &mut instead).unwrap().unwrap();
+        let expected = r#"{"checks":[{"check":"a","message":"new"},{"check":"b"}],"job":1}"#;
+        assert_eq!(replaced.get(), expected);
+    }
 }

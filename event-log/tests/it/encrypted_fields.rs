@@ -12,7 +12,10 @@ use domain::{
 };
 use event_log::{
     Commit, EventLog, KeyRing, LogError, Meta, NewEvent, Options, StreamId, WrappingKey, Write,
-    encryption::shred::{self, DueErasure},
+    encryption::{
+        data::{self, DataId, Read, Stored},
+        shred::{self, DueErasure},
+    },
     testing::Database,
     verify::verify,
 };
@@ -225,4 +228,47 @@ async fn events_from_before_the_encryption_are_readable() {
     create(&database.log().await.unwrap(), install).await;
     let log = open_log(&database, ring(1, &[])).await;
     assert_eq!(city(&log, install).await, "Ada's");
+}
+
+#[tokio::test]
+async fn data_of_a_subject_is_stored_encrypted_until_its_key_is_deleted() {
+    let database = database().await;
+    let log = open_log(&database, ring(1, &[])).await;
+    let (pool, clock) = (&database.pool, log.clock());
+    let digest = [7; 32].into();
+    let id = DataId { subject: "ins_1", digest: &digest };
+    let put = async |id, execution, plain: &[u8]| {
+        data::put(pool, log.key_ring(), clock, id, (execution, plain)).await.unwrap()
+    };
+    let get = async |id| data::get(pool, log.key_ring(), id).await.unwrap();
+    // when stored, it can be read with the same id only
+    assert_eq!(put(id, "exe_1", b"secret words").await, Stored::Stored);
+    assert_eq!(put(id, "exe_1", b"secret words").await, Stored::Stored);
+    assert_eq!(get(id).await, Read::Found(b"secret words".to_vec()));
+    assert_eq!(get(DataId { subject: "ins_2", digest: &digest }).await, Read::NotFound);
+    let rows: Vec<Vec<u8>> =
+        sqlx::query_scalar("select ciphertext from subject_data").fetch_all(pool).await.unwrap();
+    assert_eq!(rows.len(), 1);
+    assert!(!rows[0].windows(6).any(|part| part == b"secret"));
+    // an execution stores one piece of data
+    let other = [8; 32].into();
+    let second = DataId { subject: "ins_1", digest: &other };
+    assert_eq!(put(second, "exe_1", b"more").await, Stored::OtherData);
+    // a row that was moved to another id is not readable
+    sqlx::query("update subject_data set digest = $1")
+        .bind(other.to_string())
+        .execute(pool)
+        .await
+        .unwrap();
+    assert!(data::get(pool, log.key_ring(), second).await.is_err());
+    // another server without the wrapping key cannot read it
+    assert!(data::get(pool, &ring(2, &[]), second).await.is_err());
+    // when the key is deleted, the data is unreadable and nothing new is stored
+    assert_eq!(data::not_erased(pool, &["ins_1".to_owned()]).await.unwrap(), 1);
+    shred::delete_key(pool, "ins_1", clock.now()).await.unwrap();
+    log.key_ring().mark_shredded("ins_1");
+    assert_eq!(get(second).await, Read::Erased);
+    assert_eq!(put(id, "exe_2", b"late").await, Stored::Erased);
+    data::erase(pool, &["ins_1".to_owned()]).await.unwrap();
+    assert_eq!(data::not_erased(pool, &["ins_1".to_owned()]).await.unwrap(), 0);
 }

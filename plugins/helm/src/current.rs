@@ -49,8 +49,8 @@ impl Current {
     pub async fn load(cluster: &Cluster, wanted: &ReleaseRef, details: &Details) -> Outcome<Self> {
         let records = release::records(cluster, wanted).await?;
         let dropped = dropped(&records, wanted, details)?;
-        let remaining = records.iter().filter(|record| !dropped.contains(record));
-        let release = match remaining.last() {
+        let mut remaining = records.iter().filter(|record| !dropped.contains(record));
+        let release = match remaining.next_back() {
             Some(record) => Some(release::stored(cluster, wanted, record.version).await?),
             None => None,
         };

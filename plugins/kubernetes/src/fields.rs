@@ -35,8 +35,19 @@ pub fn normalize(object: &Value) -> Value {
 
 /// Returns the paths that differ between two values.
 pub fn differences(before: &Value, after: &Value) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    compare("", Some(before), Some(after), &mut found);
+    changes(Some(before), Some(after)).into_keys().collect()
+}
+
+/// Value of a path on both sides.
+pub type Sides<'v> = (Option<&'v Value>, Option<&'v Value>);
+
+/// Paths that differ between two values, with both values.
+pub fn changes<'v>(
+    before: Option<&'v Value>,
+    after: Option<&'v Value>,
+) -> BTreeMap<String, Sides<'v>> {
+    let mut found = BTreeMap::new();
+    compare("", before, after, &mut found);
     found
 }
 
@@ -48,15 +59,16 @@ pub fn is_below(path: &str, roots: &[String]) -> bool {
     })
 }
 
-fn compare(
+fn compare<'v>(
     path: &str,
-    before: Option<&Value>,
-    after: Option<&Value>,
-    found: &mut BTreeSet<String>,
+    before: Option<&'v Value>,
+    after: Option<&'v Value>,
+    found: &mut BTreeMap<String, Sides<'v>>,
 ) {
     if before == after {
         return;
     }
+    let whole = (before, after);
     match (before, after) {
         (Some(Value::Object(before)), Some(Value::Object(after))) => {
             let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
@@ -65,19 +77,19 @@ fn compare(
             }
         }
         (Some(Value::Array(before)), Some(Value::Array(after))) => {
-            let (before, after) = match (keyed(before), keyed(after)) {
+            let (by_key, by_key_after) = match (keyed(before), keyed(after)) {
                 (Some(before), Some(after)) => (before, after),
                 _ => (indexed(before), indexed(after)),
             };
-            let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+            let names: BTreeSet<&String> = by_key.keys().chain(by_key_after.keys()).collect();
             let before_found = found.len();
             for name in names {
-                let (before, after) = (before.get(name).copied(), after.get(name).copied());
-                compare(&format!("{path}{name}"), before, after, found);
+                let sides = (by_key.get(name).copied(), by_key_after.get(name).copied());
+                compare(&format!("{path}{name}"), sides.0, sides.1, found);
             }
             // Only the order of the items differs.
             if found.len() == before_found {
-                found.insert(path.to_owned());
+                found.insert(path.to_owned(), whole);
             }
         }
         (Some(Value::Null) | None, Some(Value::Object(inner)))
@@ -93,7 +105,7 @@ fn compare(
             }
         }
         _ => {
-            found.insert(path.to_owned());
+            found.insert(path.to_owned(), whole);
         }
     }
 }

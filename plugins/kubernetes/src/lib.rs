@@ -17,6 +17,7 @@ pub mod calls;
 pub mod cluster;
 pub mod content;
 pub mod decide;
+pub mod details;
 mod effect;
 pub mod evaluate;
 pub mod failure;

@@ -3,12 +3,16 @@
 use std::{collections::BTreeSet, path::Path};
 
 use futures::{StreamExt, stream};
-use schemas::plugin::{Action, Changes, ErrorCode, Operation, ResourceChange};
+use schemas::plugin::{
+    Action, AttributeDetails, Changes, ErrorCode, Operation, PlanDetails, ResourceChange,
+    ResourceDetails,
+};
 use serde_json::Value;
 
 use crate::{
     cluster::{CONCURRENCY, Cluster},
     decide::{Change, KNOWN_AFTER_APPLY, Purpose, Removal},
+    details::{self, ObjectChange},
     evaluate::{self, Evaluated, Subject},
     failure::{Failure, Outcome, listed},
     fields,
@@ -26,6 +30,9 @@ use crate::{
 
 /// Attribute of an unchanged object that was not ready after an earlier apply.
 const NOT_READY: &str = "not ready after the last apply";
+
+/// Largest details in bytes. A result has at most 7 MiB, and the runner shows less.
+const DETAILS_BYTES: usize = 4 << 20;
 
 /// Creates a plan and writes it to `plan_file`.
 pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
@@ -54,6 +61,7 @@ pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     evaluated.retain(|one| one.uid().is_none_or(|uid| !live.contains(uid)));
     let removals = plan_removals(evaluated, &mut changes);
     changes.noop = changes.resources.is_empty();
+    changes.details = changes.details.take().map(|details| details.within(DETAILS_BYTES));
     let mark = inventory.mark();
     PlanFile::new(&cluster.manager, identity, mark, objects, removals).write(plan_file)?;
     Ok(changes)
@@ -101,7 +109,8 @@ async fn plan_objects(
             None => Failure::refused(message),
         });
     }
-    for Planned { object, attributes, .. } in &objects {
+    let mut details = vec![];
+    for Planned { object, attributes, fields } in &objects {
         let (reference, attributes) = (&object.reference, attributes.clone());
         let entry = inventory.entry(reference);
         let attributes = match (object.change, entry.map(|entry| entry.result)) {
@@ -129,8 +138,15 @@ async fn plan_objects(
             }
         };
         let address = reference.to_string();
+        details.push(ResourceDetails {
+            address: address.clone(),
+            action,
+            attributes: fields.clone(),
+            omitted: 0,
+        });
         changes.resources.push(ResourceChange { address, action, attributes });
     }
+    changes.details = Some(PlanDetails { resources: details, outputs: vec![], omitted: 0 });
     let live = objects.iter().filter_map(|one| one.object.uid.clone()).collect();
     Ok((objects.into_iter().map(|one| one.object).collect(), live))
 }
@@ -138,6 +154,8 @@ async fn plan_objects(
 struct Planned {
     object: PlannedObject,
     attributes: Vec<String>,
+    /// Changed fields with their values.
+    fields: Vec<AttributeDetails>,
 }
 
 async fn plan_object(
@@ -158,13 +176,30 @@ async fn plan_object(
         let message = format!("{place}: {}", failure.message);
         Failure { message, ..failure }
     })?;
+    let immutable = match evaluated.decision.change {
+        Change::Replace => evaluated.decision.attributes.as_slice(),
+        Change::None | Change::Create | Change::Update | Change::Adopt => &[],
+    };
+    let changed = ObjectChange {
+        reference,
+        before: evaluated.live.as_ref(),
+        after: evaluated.after.as_ref().or(Some(object)),
+        chosen: &evaluated.chosen,
+        immutable,
+    };
+    // Without a dry run, only the fields of the manifest are known.
+    let changed_fields = match evaluated.after {
+        Some(_) => details::of(&changed),
+        None => details::of_manifest(&changed),
+    };
     let expected = evaluated.after.as_ref().map(fields::normalize);
     let uid = evaluated.uid().map(str::to_owned);
     let Evaluated { decision, chosen, changes, .. } = evaluated;
     let (reference, object) = (reference.clone(), object.clone());
     let change = decision.change;
     let object = PlannedObject { reference, change, uid, object, expected, chosen, changes };
-    Ok(Planned { object, attributes: shortened(decision.attributes) })
+    let attributes = shortened(decision.attributes);
+    Ok(Planned { object, attributes, fields: changed_fields })
 }
 
 /// Plans an object whose kind or namespace the component itself creates. The object can exist in
@@ -194,9 +229,17 @@ async fn plan_unserved(
             )));
         }
     };
+    let changed = ObjectChange {
+        reference: &reference,
+        before: live.as_ref(),
+        after: Some(&object),
+        chosen: &[],
+        immutable: &[],
+    };
+    let fields = details::of_manifest(&changed);
     let (expected, chosen, changes) = (None, vec![], vec![]);
     let object = PlannedObject { reference, change, uid, object, expected, chosen, changes };
-    Ok(Planned { object, attributes: vec![KNOWN_AFTER_APPLY.into()] })
+    Ok(Planned { object, attributes: vec![KNOWN_AFTER_APPLY.into()], fields })
 }
 
 /// Maximum number of attributes of one object in a summary.
@@ -232,6 +275,10 @@ fn plan_removals(
         };
         if let Some(action) = action {
             let address = reference.to_string();
+            if let Some(details) = &mut changes.details {
+                let (address, attributes) = (address.clone(), vec![]);
+                details.resources.push(ResourceDetails { address, action, attributes, omitted: 0 });
+            }
             changes.resources.push(ResourceChange { address, action, attributes });
         }
         removals.push(PlannedRemoval { reference, wave: one.entry.wave, uid, stays });

@@ -71,6 +71,13 @@ async fn serve(
         if let (Call::Describe { .. }, Ok(described)) = (&request.call, &result) {
             reads_files = described["protocol"] != 1;
         }
+        let mut result = result;
+        if let (Call::Plan { .. }, Ok(Value::Object(changes)), false) =
+            (&request.call, &mut result, reads_files)
+        {
+            // A runner of version 1 has no use for details, and reads no long result.
+            changes.remove("details");
+        }
         let work_dir = context_of(&request.call).map(|context| context.work_dir.as_path());
         report::answer(request.id, result, work_dir.filter(|_| reads_files))?;
         if exit_at.is_some() {

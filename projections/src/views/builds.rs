@@ -48,7 +48,7 @@ impl Row {
     pub fn state_name(&self) -> &'static str {
         match self.state {
             State::NotCreated | State::Requested => match self.order.source {
-                BuildSource::Bundle { .. } => "requested",
+                BuildSource::Bundle { .. } | BuildSource::Image(_) => "requested",
                 BuildSource::Git(_) => "resolving",
             },
             State::Building { .. } => "queued",
@@ -125,6 +125,7 @@ impl Projection for Builds {
             match &row.order.source {
                 BuildSource::Bundle { digest } => Cell::text(digest),
                 BuildSource::Git(git) => Cell::text(&git.repo),
+                BuildSource::Image(image) => Cell::text(&image.reference),
             },
             Cell::maybe(row.job),
             Cell::text(row.state_name()),

@@ -79,7 +79,9 @@ impl Row {
             Outcome::Cancelled | Outcome::Denied | Outcome::Expired => changed,
         };
         let kind = self.state.runs.get(&run).map(|run| run.kind);
-        if let Some(kind) = kind.filter(|kind| counts && *kind != RunKind::Action) {
+        if let Some(kind) =
+            kind.filter(|kind| counts && !matches!(kind, RunKind::Action | RunKind::Drift))
+        {
             self.last_run = Some(LastRun { run, kind, outcome, superseded_at: None });
         }
     }
@@ -112,7 +114,8 @@ fn takes_down(kind: RunKind) -> bool {
         | RunKind::InputUpdate
         | RunKind::Upgrade
         | RunKind::Rollback
-        | RunKind::Action => false,
+        | RunKind::Action
+        | RunKind::Drift => false,
     }
 }
 

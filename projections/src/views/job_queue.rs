@@ -60,7 +60,9 @@ impl Row {
     pub fn target(&self) -> Target {
         match &self.origin {
             Origin::Build { .. } | Origin::Source { .. } => Target::Build,
-            Origin::Step { install, .. } => Target::Install(*install),
+            Origin::Preflight { install, .. } | Origin::Step { install, .. } => {
+                Target::Install(*install)
+            }
         }
     }
 }
@@ -117,6 +119,7 @@ impl Projection for JobQueue {
             | JobEvent::OutputsReported { .. }
             | JobEvent::StateReported { .. }
             | JobEvent::ArtifactPushed { .. }
+            | JobEvent::ChecksReported { .. }
             | JobEvent::Disconnected { .. }
             | JobEvent::Reattached { .. }
             | JobEvent::OutcomeUnknown { .. }

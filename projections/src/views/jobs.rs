@@ -56,7 +56,7 @@ impl Projection for Jobs {
             Cell::text(row.state.as_str()),
             Cell::Boolean(row.state.is_over()),
             Cell::maybe(row.install()),
-            Cell::maybe(row.step().map(|(run, _)| run)),
+            Cell::maybe(row.run()),
             Cell::maybe(row.build()),
             Cell::maybe(row.attempts.last().map(|last| last.runner)),
         ]

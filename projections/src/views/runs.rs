@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use domain::{
     actor::Actor,
+    check::Check,
     decider::{Decider, Timestamp},
     digest::Digest,
     ids::{InstallId, RunId, StepId},
@@ -42,6 +43,9 @@ pub struct Row {
     pub decisions: BTreeMap<StepId, Decision>,
     /// Start and end of each step.
     pub times: BTreeMap<StepId, Times>,
+    /// Result of the preflight, and its start and end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<PreflightResult>,
     pub requested_at: Timestamp,
     /// Time at which the run finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,6 +73,18 @@ pub enum DecisionKind {
     Denied,
     /// No decision was made in time.
     Expired,
+}
+
+/// Result of a preflight, with its start and end.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PreflightResult {
+    /// Checks of the runner, or of the server.
+    pub checks: Vec<Check>,
+    /// Explanation of the failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    #[serde(flatten)]
+    pub times: Times,
 }
 
 /// Start and end of a step.
@@ -105,6 +121,7 @@ impl Row {
             Some(Outcome::Denied) => "denied",
             Some(Outcome::Expired) => "expired",
             None if self.state.cancel.is_some() => "cancelling",
+            None if self.state.preflight.running_job().is_some() => "running",
             None if any(|state| state.job().is_some()) => "running",
             None if any(|state| matches!(state, StepState::AwaitingApproval { .. })) => {
                 "waiting_for_approval"
@@ -141,6 +158,7 @@ impl Projection for Runs {
             plans: BTreeMap::new(),
             decisions: BTreeMap::new(),
             times: BTreeMap::new(),
+            preflight: None,
             requested_at: event.at,
             ended_at: None,
             position: event.position,
@@ -153,6 +171,20 @@ impl Projection for Runs {
             at: event.at,
         };
         match domain_event {
+            RunEvent::PreflightStarted { .. } => {
+                row.preflight.get_or_insert_default().times.started_at = Some(event.at);
+            }
+            RunEvent::PreflightPassed { checks, .. } => {
+                let result = row.preflight.get_or_insert_default();
+                result.checks.clone_from(checks);
+                result.times.ended_at = Some(event.at);
+            }
+            RunEvent::PreflightFailed { checks, detail, .. } => {
+                let result = row.preflight.get_or_insert_default();
+                result.checks.clone_from(checks);
+                result.detail = Some(detail.clone());
+                result.times.ended_at = Some(event.at);
+            }
             RunEvent::StepStarted { step, .. } => {
                 let times = row.times.entry(*step).or_default();
                 times.started_at = times.started_at.or(Some(event.at));

@@ -78,6 +78,7 @@ impl Row {
             | JobEvent::OutputsReported { .. }
             | JobEvent::StateReported { .. }
             | JobEvent::ArtifactPushed { .. }
+            | JobEvent::ChecksReported { .. }
             | JobEvent::Disconnected { .. }
             | JobEvent::Reattached { .. }
             | JobEvent::OutcomeUnknown { .. }
@@ -112,6 +113,9 @@ impl Row {
             RunEvent::Finished { .. } => self.timers.clear(),
             RunEvent::Requested { .. }
             | RunEvent::Planned { .. }
+            | RunEvent::PreflightStarted { .. }
+            | RunEvent::PreflightPassed { .. }
+            | RunEvent::PreflightFailed { .. }
             | RunEvent::StepStarted { .. }
             | RunEvent::PlanProduced { .. }
             | RunEvent::ApplyStarted { .. }

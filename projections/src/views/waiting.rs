@@ -8,7 +8,7 @@ use domain::{
     git::GitSource,
     ids::{BuildId, InstallId, JobId, RunId, RunnerId},
     install::Holder,
-    run::{Step, StepState, Target},
+    run::{Operation, Step, StepState, Target},
 };
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waiting {
     /// Code of the condition: `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`,
-    /// `server`, `retry` or `resolution`.
+    /// `preflight`, `server`, `retry` or `resolution`.
     pub on: &'static str,
     /// Sentence for the user, with the required action if there is one.
     pub detail: String,
@@ -166,6 +166,9 @@ pub fn of_step(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
             );
             Some(Waiting::of("retry", detail))
         }
+        StepState::Approved { .. } if !context.run.state.preflight.allows_changes() => {
+            of_preflight(context)
+        }
         // The server continues such a step immediately. If it does not, the policies are delayed.
         StepState::Approved { .. } if context.run.state.outcome.is_none() => {
             let detail = "the plan is approved; the server queues its apply within seconds (if not, \
@@ -177,6 +180,21 @@ pub fn of_step(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => None,
     }
+}
+
+/// Returns the reason why changes of a run wait for its preflight.
+fn of_preflight(context: WaitContext<'_>) -> Option<Waiting> {
+    let job = context.run.state.preflight.running_job();
+    let detail = "the preflight of the run must pass first";
+    Some(Waiting { job, ..Waiting::of("preflight", detail) })
+}
+
+/// Returns the reason why the preflight of a run waits.
+pub fn of_running_preflight(context: WaitContext<'_>) -> Option<Waiting> {
+    let job = context.run.state.preflight.running_job()?;
+    let others = |row: &&jobs::Row| row.job != job && row.held().is_some();
+    let held = context.jobs.values().filter(others).count();
+    of_job(context.jobs.get(&job)?, context.runner, held)
 }
 
 fn of_waiting(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
@@ -195,6 +213,9 @@ fn of_waiting(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
     if !open.is_empty() {
         let detail = format!("{} must succeed first", open.join(", "));
         return Some(Waiting::of("dependency", detail));
+    }
+    if step.spec.operation == Operation::Execute && !run.state.preflight.allows_changes() {
+        return of_preflight(context);
     }
     let build = build(&step.spec.target).and_then(|build| builds.get(&build));
     if let Some((build, detail)) = build.and_then(|build| Some((build, unbuilt(build)?))) {
@@ -247,7 +268,9 @@ fn unbuilt(build: &builds::Row) -> Option<String> {
     let name = &build.order.component_name;
     match &build.state {
         BuildState::NotCreated | BuildState::Requested => match &build.order.source {
-            BuildSource::Bundle { .. } => Some(format!("the build of {name} has no job yet")),
+            BuildSource::Bundle { .. } | BuildSource::Image(_) => {
+                Some(format!("the build of {name} has no job yet"))
+            }
             BuildSource::Git(GitSource { repo, reference, .. }) => {
                 Some(format!("the build of {name} waits for the commit of {repo} at {reference}"))
             }

@@ -171,6 +171,7 @@ fn an_approved_step_waits_for_the_server() {
     let plan = domain::run::StepPlan {
         digest: digest(4),
         summary: digest(5),
+        details: None,
         noop: false,
         add: 1,
         change: 0,
@@ -189,7 +190,8 @@ fn an_approved_step_waits_for_the_server() {
 
 fn succeeded() -> BuildEvent {
     let repository = "shop/web".into();
-    let artifact = domain::artifact::Artifact { repository, digest: digest(3), size_bytes: 1 };
+    let artifact =
+        domain::artifact::Artifact { repository, digest: digest(3), size_bytes: 1, upstream: None };
     BuildEvent::Succeeded { job: JOB, artifact }
 }
 
@@ -267,6 +269,7 @@ fn a_plan_waits_for_a_principal() {
     let plan = StepPlan {
         digest: digest(4),
         summary: digest(5),
+        details: None,
         noop: false,
         add: 1,
         change: 0,

@@ -159,10 +159,24 @@ impl Reports {
         let (Some(digest), Some(file), Some(summary)) = (digest, file, summary) else {
             return Err(wrong("a digest of the plan is invalid"));
         };
-        if plan::digest_of(&file, &summary, &manifest, &plan.tool) != digest {
-            return Err(wrong(
-                "the digest of the plan does not match its file, summary, tool and manifest",
-            ));
+        let computed = match &plan.v2 {
+            None => plan::digest_of(&file, &summary, &manifest, &plan.tool),
+            Some(v2) => {
+                let part = |text: &Option<String>| match text {
+                    None => Ok(None),
+                    Some(text) => hash(text).map(Some).ok_or(()),
+                };
+                let (Ok(details), Ok(plugin), Ok(tool)) =
+                    (part(&v2.details), part(&v2.plugin), part(&v2.tool))
+                else {
+                    return Err(wrong("a digest of the plan is invalid"));
+                };
+                let parts = plan::PartsV2 { details, plugin, tool };
+                plan::digest_v2(&file, &summary, &manifest, &plan.tool, &parts)
+            }
+        };
+        if computed != digest {
+            return Err(wrong("the digest of the plan does not match its parts"));
         }
         let statement = plan::statement(&digest, job, execution);
         let signed_bytes = dsse::pre_authentication(plan::STATEMENT, &statement);

@@ -291,3 +291,33 @@ fn every_example_event_of_a_report_is_parsed() {
         }
     }
 }
+
+#[test]
+fn a_plan_of_version_2_is_verified_with_all_its_parts() {
+    let events = |change: fn(&mut Value)| {
+        let (file, summary) = ([3; 32], [4; 32]);
+        let parts = plan::PartsV2 { details: Some([5; 32]), plugin: None, tool: Some([6; 32]) };
+        let of = plan::digest_v2(&file, &summary, &[1; 32], "terraform 1.9.8", &parts);
+        let signature = plan::sign(&plan::statement(&of, "job_1", "exe_1"), &key(1));
+        let mut planned = planned("job_1", 1);
+        planned["plan"]["digest"] = json!(digest_text(&of));
+        planned["plan"]["signature"] = json!(signature);
+        planned["plan"]["v2"] = json!({"details": digest(5), "tool": digest(6)});
+        change(&mut planned["plan"]);
+        let mut events = log();
+        events[3].1 = planned;
+        events
+    };
+    assert_eq!(verify(true, &events(|_| ())).0, []);
+    let changes: [fn(&mut Value); 4] = [
+        |plan| plan["v2"]["details"] = json!(digest(7)),
+        |plan| plan["v2"]["plugin"] = json!(digest(5)),
+        |plan| drop(plan["v2"].as_object_mut().unwrap().remove("tool")),
+        |plan| drop(plan.as_object_mut().unwrap().remove("v2")),
+    ];
+    for change in changes {
+        let (errors, _) = verify(true, &events(change));
+        assert_eq!((errors.len(), errors[0].position), (1, 4), "{errors:?}");
+        assert!(errors[0].what.contains("does not match its parts"), "{errors:?}");
+    }
+}

@@ -245,6 +245,43 @@ fn the_plan_digest_matches_its_specification() {
 }
 
 #[test]
+fn the_plan_digest_of_version_2_matches_its_specification() {
+    #[derive(Deserialize)]
+    struct Vectors {
+        file: String,
+        summary: String,
+        manifest: String,
+        tool: String,
+        key: String,
+        salt: String,
+        content: String,
+        details: String,
+        plans: Vec<Parts>,
+    }
+    #[derive(Deserialize)]
+    struct Parts {
+        details: Option<String>,
+        plugin: Option<String>,
+        tool: Option<String>,
+        digest: String,
+    }
+    let vectors: Vectors = serde_json::from_str(include_str!("../vectors/plan_v2.json")).unwrap();
+    let [file, summary, manifest, key] =
+        [&vectors.file, &vectors.summary, &vectors.manifest, &vectors.key].map(|hex| bytes(hex));
+    let salt = proof::plan::salt(&file, &key);
+    assert_eq!(hex::encode(salt), vectors.salt);
+    let details = proof::plan::details(&salt, vectors.content.as_bytes());
+    assert_eq!(hex::encode(details), vectors.details);
+    for Parts { details, plugin, tool, digest } in &vectors.plans {
+        let [details, plugin, executable] =
+            [details, plugin, tool].map(|part| part.as_deref().map(bytes));
+        let parts = proof::plan::PartsV2 { details, plugin, tool: executable };
+        let computed = proof::plan::digest_v2(&file, &summary, &manifest, &vectors.tool, &parts);
+        assert_eq!(hex::encode(computed), *digest);
+    }
+}
+
+#[test]
 fn canonical_json_sorts_keys_and_has_no_spaces() {
     let value: Value =
         serde_json::from_str(r#"{ "b": 1.0, "a": "\u00e9", "A": [true, null] }"#).unwrap();

@@ -156,6 +156,36 @@ def signed(leaves):
     )
 
 
+def plan_v2():
+    """Plan digests of version 2, with and without the optional parts."""
+    file, manifest, key = sha(b"plan file"), sha(b"manifest"), sha(b"install key")
+    summary, tool = b'{"add":1,"noop":false}', "terraform 1.9.8"
+    content = '{"resources":[{"action":"create","address":"a.b"}]}'
+    salt = sha(b"stead/plan-salt/v1\n", file, key)
+    details = sha(b"stead/plan-details/v1\n", salt, content.encode())
+    rows = []
+    for parts in [(details, sha(b"plugin"), sha(b"tool")), (details, None, None), (None, sha(b"plugin"), None), (None, None, None)]:
+        optional = b"".join(b"\x00" if part is None else b"\x01" + part for part in parts)
+        head = (b"stead/plan/v2\n", file, sha(summary), manifest, optional)
+        digest = sha(*head, struct.pack(">I", len(tool)), tool.encode())
+        names = [None if part is None else part.hex() for part in parts]
+        rows.append(dict(details=names[0], plugin=names[1], tool=names[2], digest=digest.hex()))
+    write(
+        "plan_v2.json",
+        dict(
+            file=file.hex(),
+            summary=sha(summary).hex(),
+            manifest=manifest.hex(),
+            tool=tool,
+            key=key.hex(),
+            salt=salt.hex(),
+            content=content,
+            details=details.hex(),
+            plans=rows,
+        ),
+    )
+
+
 def journal():
     name, rows = "01ARZ3NDEKTSV4RRFFQ69G5FAV", []
     entries = [
@@ -172,6 +202,7 @@ def journal():
 
 if __name__ == "__main__":
     journal()
+    plan_v2()
     made = log()
     tree(made)
     signed(made)

@@ -5,7 +5,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use domain::ids::{ExecutionId, JobId};
 
 use super::{journal::JournalArgs, state::StateCommand};
-use crate::budgets::Budgets;
+use crate::{
+    budgets::Budgets,
+    images::{Mirror, RegistryChoice, parse_mirror},
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -117,6 +120,15 @@ pub(crate) struct Run {
     /// Directory of stead-plugin-<name> executables [default: directory of stead-runner]
     #[arg(long, value_name = "DIR")]
     pub(crate) plugin_dir: Option<PathBuf>,
+    /// Mirror of an upstream registry of images, for example docker.io=http://127.0.0.1:5000; may be repeated. Only
+    /// builds use it
+    #[arg(long, value_name = "HOST=URL", value_parser = parse_mirror)]
+    pub(crate) registry_mirror: Vec<(String, Mirror)>,
+    /// Registry that the clusters of this install pull images from: oci://HOST/PREFIX, `sandbox` (the registry
+    /// that the sandbox returns, if there is one), or `none` (images stay on this host). The runner records
+    /// it [default: the recorded one, at first `sandbox`]
+    #[arg(long, value_name = "REGISTRY", value_parser = RegistryChoice::parse)]
+    pub(crate) registry: Option<RegistryChoice>,
     /// Maximum number of concurrent jobs
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) slots: u32,

@@ -8,15 +8,19 @@ use domain::{
 };
 use schemas::{
     manifest::AcceptedState,
-    runner::{Artifact, FailureReason},
+    runner::{Artifact, Check, FailureReason, PlanV2},
 };
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
+pub use schemas::runner::SaltedDetails;
+
 use super::cluster::Allowed;
 use crate::{
+    images::ImageSettings,
     journal::Stop,
+    policy::Policy,
     state::{KnownState, StateMark},
 };
 
@@ -48,12 +52,24 @@ pub struct JobContext {
     pub cancel: Cancel,
     /// OCI endpoint of the Runner listener.
     pub registry: Registry,
+    /// Options of the runner about registries of images.
+    pub images: ImageSettings,
     pub job: JobId,
     pub execution: ExecutionId,
+    /// Rules of the customer for later jobs. Only a preflight has them.
+    pub rules: Option<Rules>,
     /// Newest state of the component that this runner has seen.
     pub known_state: KnownState,
     /// SHA-256 of the manifest's payload bytes as they were received.
     pub manifest_digest: Digest,
+}
+
+/// Rules of the customer, which a preflight compares with the later jobs of its run.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    pub policy: Policy,
+    /// Recorded public keys of the trusted publishers of plugins.
+    pub publishers: Vec<String>,
 }
 
 /// Two requests to stop: the first allows a grace period.
@@ -117,6 +133,11 @@ pub trait Sink: Send {
     /// Records a child that leads a process group whose id is `pid`, and the signal that stops the
     /// child.
     fn child(&mut self, pid: u32, stop: Stop) -> io::Result<()>;
+    /// Returns a text without secret values, as the log shows it. `None` if output is withheld, and
+    /// from a sink without redaction.
+    fn redacted(&mut self, _text: &str) -> Option<String> {
+        None
+    }
     /// Reports a plan that is on disk under its digest.
     fn plan(&mut self, plan: PlanRecord) -> io::Result<()>;
     /// Reports the outputs for other components, without the sensitive ones.
@@ -125,6 +146,8 @@ pub trait Sink: Send {
     fn state(&mut self, component: &str, mark: &StateMark) -> io::Result<()>;
     /// Records that a decision of the vendor about a state was accepted.
     fn state_accepted(&mut self, component: &str, accepted: &AcceptedState) -> io::Result<()>;
+    /// Reports the checks of a preflight.
+    fn checks(&mut self, checks: Vec<Check>) -> io::Result<()>;
     /// Reports a pushed artifact.
     fn artifact(&mut self, artifact: Artifact) -> io::Result<()>;
 }
@@ -161,6 +184,10 @@ pub struct PlanRecord {
     pub destroy: u64,
     /// Name and version, as in `terraform 1.11.4`.
     pub tool: String,
+    /// Further digests that the plan digest covers.
+    pub v2: PlanV2,
+    /// Redacted details with the digest in `v2`. Absent if the plugin supplies none.
+    pub details: Option<SaltedDetails>,
 }
 
 /// Result of a plugin that could do its work.

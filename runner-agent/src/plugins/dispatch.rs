@@ -7,12 +7,15 @@ use schemas::{
 
 use super::{
     action::ActionPlugin,
+    built_image,
     cluster::{self, ClusterAccess},
     contract::{JobContext, Outcome, PluginError, Sink, Stream},
+    details,
     external::External,
     git::GitPlugin,
     image, missing_state, plans,
     plugin::{Halt, IoContext, Operation, Outputs, Plugin, Work},
+    preflight,
     source::{self, SourceBuild},
     terraform::Terraform,
 };
@@ -33,7 +36,9 @@ pub(crate) async fn run(
 async fn work(manifest: &Manifest, job: &JobContext, sink: &mut dyn Sink) -> Result<(), Halt> {
     let mut work = Work::new(manifest, job)?;
     match manifest.plugin.name.as_str() {
+        _ if manifest.kind == JobKind::Preflight => preflight::run(&work, sink).await,
         "terraform_module" => drive(&mut Terraform::default(), &mut work, sink).await,
+        "container_image" | "external_image" => image::run(&work, sink).await,
         "action" => {
             let access = cluster::prepare(&work, sink).await?;
             work.kubeconfig = access.as_ref().map(ClusterAccess::kubeconfig);
@@ -84,8 +89,12 @@ async fn drive<P: Plugin>(
     match kind {
         JobKind::Resolve => report(plugin.resolve(work, sink).await?, sink),
         JobKind::Build => build(plugin, work, sink).await,
+        // `work` handles a preflight, which uses several plugins.
+        JobKind::Preflight => Err(description.unsupported(kind)),
         JobKind::Plan => plan(plugin, work, sink).await,
         JobKind::Apply => apply(plugin, work, sink).await,
+        // Only images have jobs of this kind.
+        JobKind::Sync => Err(description.unsupported(kind)),
         JobKind::Action => {
             source::sync(work, sink).await?;
             let outputs = plugin.act(work, sink).await?;
@@ -103,11 +112,11 @@ async fn build<P: Plugin>(
     sink.phase("build");
     plugin.build(work, sink).await?;
     let (digest, size_bytes) = match plugin.built_image() {
-        Some(image) => image::push(work, &repository, image, sink).await?,
+        Some(image) => built_image::push(work, &repository, image, sink).await?,
         None => source::push(work, &repository, sink).await?,
     };
     sink.line(Stream::Runner, format!("pushed {repository}@{digest}").as_bytes());
-    let artifact = Artifact { repository, digest, size_bytes };
+    let artifact = Artifact { repository, digest, size_bytes, upstream: None };
     sink.artifact(artifact).doing(|| "cannot report an artifact".into())?;
     Ok(())
 }
@@ -130,9 +139,11 @@ async fn plan<P: Plugin>(
     let state = plugin.state(work, sink).await?;
     missing_state::check(work, &state)?;
     accept_state(work, &state, sink)?;
-    let planned = plugin.plan(work, sink).await?;
+    let mut planned = plugin.plan(work, sink).await?;
     missing_state::record_first_apply(work, &state)?;
-    let record = plans::store(work, planned, state.clone())?;
+    let details = planned.changes.details.take();
+    let details = details.and_then(|details| details::prepare(details, sink));
+    let record = plans::store(work, planned, details, state.clone())?;
     let line = match record.noop {
         true => format!("no changes: plan {}", record.digest),
         false => format!(
@@ -302,7 +313,7 @@ fn output_error_to_failure(halt: Halt) -> Halt {
     }
 }
 
-fn report(outputs: Outputs, sink: &mut dyn Sink) -> Result<(), Halt> {
+pub(super) fn report(outputs: Outputs, sink: &mut dyn Sink) -> Result<(), Halt> {
     for name in &outputs.withheld {
         let line = format!("output {name} is sensitive and is not reported");
         sink.line(Stream::Runner, line.as_bytes());

@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use schemas::{
     plugin::{
         Built, BuiltImage, Call, CallContext, Changes, CheckStatus, Described, FILE_LIMIT, FileRef,
-        MESSAGE_LIMIT, OutputValues, PROTOCOLS, Preflight,
+        MESSAGE_LIMIT, OutputValues, PROTOCOLS, Preflight, PreflightCheck,
     },
     runner::JobKind,
 };
@@ -79,6 +79,27 @@ impl External {
         Ok(External { channel, described, context, image: None })
     }
 
+    /// Uses the plugin for another component of the same preflight.
+    pub(crate) fn use_component(&mut self, work: &Work<'_>) -> Result<(), PluginError> {
+        self.context = context(work, self.channel.version())?;
+        Ok(())
+    }
+
+    /// Calls `preflight`. Returns no checks if the plugin does not implement the call.
+    pub(crate) async fn checks(
+        &mut self,
+        work: &Work<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<Vec<PreflightCheck>, Halt> {
+        if self.channel.version() < 2 {
+            return Ok(vec![]);
+        }
+        let call = Call::Preflight(self.context(work));
+        let preflight: Option<Preflight> =
+            self.channel.call_optional(call, Some(CALL_TIMEOUT), work, sink).await?;
+        Ok(preflight.unwrap_or_default().checks)
+    }
+
     /// Closes the plugin's input and waits for its exit.
     pub(crate) async fn end(self, sink: &mut dyn Sink) {
         self.channel.close(sink).await;
@@ -90,7 +111,8 @@ impl External {
         CallContext { source_dir: work.source.clone(), ..self.context.clone() }
     }
 
-    fn tool(&self) -> String {
+    /// Returns name and version of the plugin.
+    pub(crate) fn tool(&self) -> String {
         format!("{} {}", self.described.name, self.described.version)
     }
 }
@@ -140,13 +162,7 @@ impl Plugin for External {
     }
 
     async fn preflight(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
-        if self.channel.version() < 2 {
-            return Ok(());
-        }
-        let call = Call::Preflight(self.context(work));
-        let preflight: Option<Preflight> =
-            self.channel.call_optional(call, Some(CALL_TIMEOUT), work, sink).await?;
-        let checks = preflight.unwrap_or_default().checks;
+        let checks = self.checks(work, sink).await?;
         let lines = |status: CheckStatus| {
             let selected = checks.iter().filter(move |check| check.status == status);
             selected.map(|check| format!("{}: {}", check.check, check.message))
@@ -188,9 +204,11 @@ impl Plugin for External {
         let file = work.job.work_dir.join("plan");
         let call = Call::Plan { context: self.context(work), plan_file: file.clone() };
         let mut changes: Changes = self.channel.call(call, None, work, sink).await?;
-        // The summary never contains values.
-        changes.details = None;
-        Ok(Planned { file, extra_files: BTreeMap::new(), tool: self.tool(), changes })
+        if self.channel.version() < 2 {
+            changes.details = None;
+        }
+        let (extra_files, tool) = (BTreeMap::new(), self.tool());
+        Ok(Planned { file, extra_files, tool, tool_digest: None, changes })
     }
 
     async fn apply(

@@ -1,106 +1,291 @@
-//! Artifact in the format of its own type: an OCI image whose contents a plugin wrote to files.
+//! Component type `container_image`: copies an image by digest.
+//!
+//! ```text
+//! build  upstream ──▶ server's registry           resolves the tag, once
+//! plan   digest of the artifact ⇄ digest in the registry of the install
+//! sync   server's registry ──▶ registry of the install, or the layout of the runner
+//! ```
+//!
+//! A destroy deletes nothing in a registry: its owner decides about retention.
 
-use std::io::Read;
+mod destination;
 
-use domain::digest::Digest;
-use oci_layout::{
-    ArtifactManifest, Blob, Layout,
-    image::{ImageManifestBuilder, MediaType, SCHEMA_VERSION},
+use std::{collections::BTreeMap, fs, future::Future, io, sync::Arc, time::Duration};
+
+use domain::{
+    artifact::Upstream,
+    digest::Digest,
+    image::{ImageReference, ImageSource, Platform},
 };
-use schemas::plugin::{BuiltBlob, BuiltImage};
+use schemas::{
+    manifest::ArtifactRef,
+    runner::{Artifact, JobKind},
+};
+use serde::{Deserialize, Serialize};
+use tokio::time::MissedTickBehavior;
 
+use self::destination::Destination;
 use super::{
-    contract::{PluginError, Sink},
-    external::value_file,
-    plugin::{Halt, Work},
-    source::{layout_error, or_cancelled},
+    contract::{PluginError, Sink, Stream},
+    dispatch::report,
+    plans,
+    plugin::{
+        Action, Changes, Description, Halt, IoContext, Operation, Outputs, Planned, ResourceChange,
+        Work,
+    },
+    source::layout_error,
+    work::write_private,
 };
-use crate::artifacts::{is_archive, push as push_to};
+use crate::{
+    host,
+    images::{Endpoint, Progress, RegistryError, Source, Target, Tree, copy, fetch, resolve},
+    state::StateMark,
+};
 
-/// Largest config in bytes.
-const CONFIG_LIMIT: u64 = 1 << 20;
-/// Largest layer in bytes.
-const LAYER_LIMIT: u64 = 512 << 20;
+/// Interval of the lines about the progress of a copy.
+const PROGRESS: Duration = Duration::from_secs(5);
+/// Name and version of the tool in plans.
+const TOOL: &str = concat!("stead-runner ", env!("CARGO_PKG_VERSION"));
 
-/// Pushes an image as the artifact of the component.
-pub(crate) async fn push(
-    work: &Work<'_>,
-    repository: &str,
-    image: &BuiltImage,
-    sink: &mut dyn Sink,
-) -> Result<(Digest, u64), Halt> {
-    sink.phase("push");
-    let [layer] = image.layers.as_slice() else {
-        let number = image.layers.len();
-        return Err(failed(format!("the image has {number} layers, but it must have one")).into());
-    };
-    if !is_archive(&layer.media_type) {
-        let kind = &layer.media_type;
-        return Err(failed(format!("the media type {kind} of its layer is no tar archive")).into());
-    }
-    let layout = Layout::new(&work.job.artifacts_dir);
-    let config = store(work, &layout, &image.config, CONFIG_LIMIT)?;
-    let layer = store(work, &layout, layer, LAYER_LIMIT)?;
-    let manifest = manifest(&config, &layer).map_err(failed)?;
-    or_cancelled(work, push_to(&work.job.registry, &layout, repository, &manifest)).await
+/// Plan file: the copy that an approval covers.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct CopyPlan {
+    operation: Operation,
+    /// Image to copy. Absent for a destroy.
+    image: Option<Digest>,
+    destination: Destination,
 }
 
-fn failed(why: String) -> PluginError {
-    PluginError::PluginFailed(format!("it built an invalid image: {why}"))
-}
-
-/// Stores a file in the layout, if it has the digest and the size that the plugin states.
-fn store(work: &Work<'_>, layout: &Layout, blob: &BuiltBlob, limit: u64) -> Result<Blob, Halt> {
-    let (file, name) = (&blob.file, blob.file.path.display());
-    let opened = value_file::open(&file.path, limit, &work.job.work_dir);
-    let mut opened = opened.map_err(|why| failed(format!("cannot use its file {name}: {why}")))?;
-    let mut writer = layout.writer(limit).map_err(layout_error)?;
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        let read = opened.read(&mut buffer);
-        let read = read.map_err(|error| failed(format!("cannot read its file {name}: {error}")))?;
-        if read == 0 {
-            break;
+/// Runs a job of a container image.
+pub(super) async fn run(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
+    match work.manifest.kind {
+        JobKind::Build => build(work, sink).await,
+        JobKind::Plan => plan(work, sink).await,
+        JobKind::Sync => sync(work, sink).await,
+        kind @ (JobKind::Resolve | JobKind::Preflight | JobKind::Apply | JobKind::Action) => {
+            let kinds = vec![JobKind::Build, JobKind::Plan, JobKind::Sync];
+            Err(Description { name: "container_image".into(), kinds }.unsupported(kind))
         }
-        writer.append(&buffer[..read]).map_err(layout_error)?;
     }
-    if writer.length() != file.size_bytes {
-        return Err(failed(format!(
-            "its file {name} has {} bytes, but the result states {}",
-            writer.length(),
-            file.size_bytes
-        ))
-        .into());
-    }
-    let digest = writer.finish(Some(&file.digest)).map_err(layout_error)?;
-    Ok(Blob { media_type: blob.media_type.as_str().into(), digest, size: file.size_bytes })
 }
 
-fn manifest(config: &Blob, layer: &Blob) -> Result<ArtifactManifest, String> {
-    let image = ImageManifestBuilder::default()
-        .schema_version(SCHEMA_VERSION)
-        .media_type(MediaType::ImageManifest)
-        .config(config.descriptor())
-        .layers([layer.descriptor()])
-        .build()
-        .map_err(|error| error.to_string())?;
-    image.try_into().map_err(|error: oci_layout::ManifestError| error.to_string())
+async fn build(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
+    let refused = |what: String| PluginError::Refused(format!("cannot build the image: {what}"));
+    let image = serde_json::from_value::<ImageSource>(work.manifest.inputs["image"].clone());
+    let image = image.map_err(|error| refused(format!("the manifest names none: {error}")))?;
+    let repository = work
+        .input("repository")
+        .ok_or_else(|| refused("the manifest names no repository".into()))?;
+    let reference: ImageReference =
+        image.reference.parse().map_err(|error| refused(format!("{error}")))?;
+    let platforms = image.platforms.iter().map(|text| text.parse::<Platform>());
+    let platforms: Vec<Platform> =
+        platforms.collect::<Result<_, _>>().map_err(|error| refused(error.to_string()))?;
+    sink.phase("resolve");
+    let settings = &work.job.images;
+    let endpoint = Endpoint::of_upstream(settings, reference.host(), reference.name());
+    let (endpoint, name) = endpoint.map_err(registry_error)?;
+    if settings.mirrors.contains_key(reference.host()) {
+        let line = format!("reads {} from its mirror {}", reference.host(), endpoint.host());
+        sink.line(Stream::Runner, line.as_bytes());
+    }
+    let (upstream, tree) =
+        or_cancelled(work, resolve(&endpoint, &name, &reference, &platforms)).await?;
+    let line =
+        format!("{reference} is {upstream}; for {}: {}", image.platforms.join(", "), tree.digest);
+    sink.line(Stream::Runner, line.as_bytes());
+    let target = Target::Registry {
+        endpoint: server(work)?,
+        name: repository.to_owned(),
+        tag: None,
+        known: Arc::default(),
+    };
+    let source = Source { endpoint: Arc::new(endpoint), name };
+    transfer(work, &source, &target, &tree, sink).await?;
+    let artifact = Artifact {
+        repository: repository.to_owned(),
+        digest: tree.digest.clone(),
+        size_bytes: tree.size(),
+        upstream: Some(Upstream {
+            repository: reference.repository(),
+            tag: reference.tag().map(str::to_owned),
+            digest: upstream,
+        }),
+    };
+    sink.artifact(artifact).doing(|| "cannot report an artifact".into())?;
+    Ok(())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+async fn plan(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
+    let destination = Destination::of(work)?;
+    let (plan, changes) = match work.operation {
+        Operation::Apply => {
+            let image = artifact(work)?;
+            sink.phase("plan");
+            explain(work, &destination, sink);
+            let target = destination.target(work, Arc::default())?;
+            let present = or_cancelled(work, target.has(&image.digest)).await?;
+            let changes = changes(work, &destination, &image.digest, present);
+            let image = Some(image.digest.clone());
+            (CopyPlan { operation: Operation::Apply, image, destination }, changes)
+        }
+        Operation::Destroy => {
+            let resources = vec![ResourceChange {
+                address: destination.address(work),
+                action: Action::Forget,
+                attributes: vec![],
+            }];
+            let line = "the registry keeps the image: its owner decides about retention";
+            sink.line(Stream::Runner, line.as_bytes());
+            let changes = Changes { noop: true, resources, ..Changes::default() };
+            (CopyPlan { operation: Operation::Destroy, image: None, destination }, changes)
+        }
+    };
+    let file = work.job.work_dir.join("image.plan");
+    let bytes = serde_json::to_vec(&plan).map_err(io::Error::from);
+    write_private(&file, &bytes.doing(|| "cannot write the plan".into())?)?;
+    let noop = changes.noop;
+    let (extra_files, tool, tool_digest) = (BTreeMap::new(), TOOL.into(), None);
+    let planned = Planned { file, extra_files, tool, tool_digest, changes };
+    let record = plans::store(work, planned, None, StateMark::default())?;
+    let line = match noop {
+        true => format!("no changes: plan {}", record.digest),
+        false => {
+            format!("{} to add, {} to change: plan {}", record.add, record.change, record.digest)
+        }
+    };
+    sink.line(Stream::Runner, line.as_bytes());
+    sink.plan(record).doing(|| "cannot report a plan".into())?;
+    match &plan.image {
+        Some(image) if noop && !work.is_check => {
+            report(plan.destination.outputs(work, image)?, sink)
+        }
+        Some(_) | None => Ok(()),
+    }
+}
 
-    #[test]
-    fn a_chart_has_the_manifest_of_helm() {
-        let config = Blob::of("application/vnd.cncf.helm.config.v1+json", b"{}");
-        let kind = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
-        let manifest = manifest(&config, &Blob::of(kind, b"tgz")).unwrap();
-        let text = String::from_utf8(manifest.to_bytes().unwrap()).unwrap();
-        assert!(
-            text.contains(r#""mediaType":"application/vnd.cncf.helm.config.v1+json""#),
-            "{text}"
-        );
-        assert!(text.contains(kind) && !text.contains("artifactType"), "{text}");
+/// Copies the image of an approved plan. A repeated sync sends only what is missing, so a lost job can
+/// run again.
+async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
+    let no_plan = || PluginError::Refused("cannot sync: the manifest has no approved plan".into());
+    let approved = work.manifest.plan.as_ref().ok_or_else(no_plan)?;
+    let (approved, _) = plans::find(work, approved)?;
+    let bytes = fs::read(&approved.file).doing(|| "cannot read the plan".into())?;
+    let plan: CopyPlan = serde_json::from_slice(&bytes)
+        .map_err(io::Error::from)
+        .doing(|| "cannot read the plan".into())?;
+    let destination = Destination::of(work)?;
+    if plan.destination != destination {
+        let why = "the registry of the install has changed".to_owned();
+        return Err(PluginError::PlanStale(why).into());
+    }
+    let Some(image) = &plan.image else {
+        destination::forget(work)?;
+        return report(Outputs::default(), sink);
+    };
+    let artifact = artifact(work)?;
+    if artifact.digest != *image {
+        return Err(PluginError::PlanStale("the artifact has changed".into()).into());
+    }
+    sink.phase("sync");
+    explain(work, &destination, sink);
+    let source = Source { endpoint: server(work)?, name: artifact.repository.clone() };
+    let tree = or_cancelled(work, fetch(&source.endpoint, &source.name, image)).await?;
+    let known = Arc::new(destination::known_blobs(work, &destination));
+    let target = destination.target(work, known)?;
+    transfer(work, &source, &target, &tree, sink).await?;
+    if let Target::Layout { layout, .. } = &target {
+        layout.touch(image, host::system_time());
+    }
+    destination::record(work, &destination, &tree)?;
+    report(destination.outputs(work, image)?, sink)
+}
+
+/// Copies a tree, and logs its progress.
+async fn transfer(
+    work: &Work<'_>,
+    source: &Source,
+    target: &Target,
+    tree: &Tree,
+    sink: &mut dyn Sink,
+) -> Result<(), Halt> {
+    sink.phase("copy");
+    let progress = Arc::new(Progress::default());
+    let mut copying = std::pin::pin!(or_cancelled(work, copy(source, target, tree, &progress)));
+    let mut tick = tokio::time::interval(PROGRESS);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first tick is immediate.
+    tick.tick().await;
+    loop {
+        tokio::select! {
+            biased;
+            copied = &mut copying => {
+                copied?;
+                break;
+            }
+            _ = tick.tick() => {
+                sink.line(Stream::Runner, format!("copies {}", progress.text()).as_bytes());
+            }
+        }
+    }
+    let line = format!("{}: {}", progress.summary(), tree.digest);
+    sink.line(Stream::Runner, line.as_bytes());
+    Ok(())
+}
+
+fn changes(work: &Work<'_>, destination: &Destination, image: &Digest, present: bool) -> Changes {
+    let (action, add, change) = match work.present {
+        true => (Action::Update, 0, 1),
+        false => (Action::Create, 1, 0),
+    };
+    if present {
+        return Changes { noop: true, ..Changes::default() };
+    }
+    let address = format!("{}@{image}", destination.address(work));
+    let resources = vec![ResourceChange { address, action, attributes: vec!["digest".into()] }];
+    Changes { add, change, resources, ..Changes::default() }
+}
+
+/// Logs where the image goes, and what that means for clusters.
+fn explain(work: &Work<'_>, destination: &Destination, sink: &mut dyn Sink) {
+    if let Some(line) = destination.warning(work) {
+        sink.line(Stream::Runner, line.as_bytes());
+    }
+}
+
+/// Returns the image that the job deploys.
+fn artifact<'a>(work: &Work<'a>) -> Result<&'a ArtifactRef, PluginError> {
+    let refused = || PluginError::Refused("cannot deploy: the manifest has no image".into());
+    work.manifest.artifacts.first().ok_or_else(refused)
+}
+
+fn server(work: &Work<'_>) -> Result<Arc<Endpoint>, Halt> {
+    Endpoint::of_server(&work.job.registry).map(Arc::new).map_err(registry_error)
+}
+
+/// Waits for a registry, or until the job is cancelled.
+async fn or_cancelled<T>(
+    work: &Work<'_>,
+    doing: impl Future<Output = Result<T, RegistryError>>,
+) -> Result<T, Halt> {
+    tokio::select! {
+        biased;
+        () = work.job.cancel.requested.cancelled() => Err(Halt::cancelled(false)),
+        done = doing => done.map_err(registry_error),
+    }
+}
+
+fn registry_error(error: RegistryError) -> Halt {
+    match error {
+        RegistryError::Layout(error) => layout_error(error),
+        other @ (RegistryError::Unreachable { .. }
+        | RegistryError::Missing { .. }
+        | RegistryError::Denied { .. }
+        | RegistryError::Credentials { .. }
+        | RegistryError::Status { .. }
+        | RegistryError::Invalid { .. }
+        | RegistryError::NoPlatform { .. }
+        | RegistryError::WrongDigest { .. }
+        | RegistryError::Task(_)) => PluginError::ArtifactUnavailable(other.to_string()).into(),
     }
 }

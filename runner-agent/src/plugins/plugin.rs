@@ -3,8 +3,12 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use domain::digest::Digest;
 use schemas::plugin::BuiltImage;
-pub(crate) use schemas::plugin::{Action, Changes, Operation, OutputChange, ResourceChange};
+pub(crate) use schemas::plugin::{
+    Action, AttributeDetails, Changes, DetailValue, Operation, OutputChange, PlanDetails,
+    ResourceChange, ResourceDetails,
+};
 use schemas::{
     manifest::Manifest,
     runner::{FailureReason, JobKind},
@@ -134,6 +138,8 @@ pub(crate) struct Work<'a> {
     pub operation: Operation,
     /// True if the component was deployed before and still exists, according to the vendor.
     pub present: bool,
+    /// True if the plan is only a check, which is never applied.
+    pub is_check: bool,
     /// State of this component in this install. Its directory exists with mode 0700.
     pub state: StateStore,
     /// Directory with all files of the artifact, if the manifest has an artifact.
@@ -156,6 +162,8 @@ pub(crate) struct Planned {
     pub extra_files: BTreeMap<String, PathBuf>,
     /// Name and version of the tool that made the plan.
     pub tool: String,
+    /// Digest of the executable of the tool. Absent if the plugin is the tool.
+    pub tool_digest: Option<Digest>,
     pub changes: Changes,
 }
 

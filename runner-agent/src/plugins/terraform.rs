@@ -9,6 +9,7 @@
 //! The tool is terraform or tofu from PATH. Only `init` downloads providers and modules, and uses
 //! the customer's CLI configuration. State is a local file of this component with mode 0600.
 
+mod details;
 mod progress;
 mod summary;
 mod tool;
@@ -49,6 +50,16 @@ impl Terraform {
         let missing = || PluginError::ToolMissing(tool::REMEDY.into());
         Ok(Workspace { work, tool: self.tool.as_ref().ok_or_else(missing)? })
     }
+}
+
+/// Finds terraform or tofu for a preflight. Returns its version, and its name with version and path.
+pub(super) async fn find_tool(
+    work: &Work<'_>,
+    sink: &mut dyn Sink,
+) -> Result<(String, String), Halt> {
+    let tool = tool::find(work, sink).await?;
+    let text = format!("{} at {}", tool.name(), tool.path.display());
+    Ok((tool.version, text))
 }
 
 impl Plugin for Terraform {
@@ -131,11 +142,14 @@ impl Plugin for Terraform {
             sink,
             vec!["show".into(), "-json".into(), file.display().to_string()],
         );
-        let changes = Changes { noop, ..summary::summarize(&plan_json.await?)? };
+        let shown = summary::parse(&plan_json.await?)?;
+        let details = Some(details::details(&shown));
+        let changes = Changes { noop, details, ..summary::summarize(shown) };
         let lock = work.source.join(workspace::LOCK_FILE);
         let extra_files = lock.exists().then(|| (workspace::LOCK_FILE.to_owned(), lock));
         let extra_files = extra_files.into_iter().collect();
-        Ok(Planned { file, extra_files, tool: workspace.tool.name(), changes })
+        let tool_digest = Some(workspace.tool.digest()?);
+        Ok(Planned { file, extra_files, tool: workspace.tool.name(), tool_digest, changes })
     }
 
     fn uses_state_file(&self) -> bool {
@@ -152,6 +166,13 @@ impl Plugin for Terraform {
         let tool = workspace.tool.name();
         if plan.tool != tool {
             let stale = format!("it was made by {}, but this runner has {tool}", plan.tool);
+            return Err(PluginError::PlanStale(stale).into());
+        }
+        if let Some(digest) = &plan.tool_digest
+            && *digest != workspace.tool.digest()?
+        {
+            let path = workspace.tool.path.display();
+            let stale = format!("the executable {path} has changed since the plan");
             return Err(PluginError::PlanStale(stale).into());
         }
         if let Some(lock) = plan.extra_files.get(workspace::LOCK_FILE) {

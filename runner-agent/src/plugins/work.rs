@@ -34,8 +34,8 @@ impl<'a> Work<'a> {
             PluginError::Refused(format!("cannot run the job: the manifest's inputs have no {key}"))
         })?;
         let is_path = match manifest.kind {
-            JobKind::Build | JobKind::Plan | JobKind::Apply => true,
-            JobKind::Resolve | JobKind::Action => false,
+            JobKind::Build | JobKind::Plan | JobKind::Apply | JobKind::Sync => true,
+            JobKind::Resolve | JobKind::Preflight | JobKind::Action => false,
         };
         if is_path && !is_safe(name) {
             let refusal = format!(
@@ -44,12 +44,13 @@ impl<'a> Work<'a> {
             );
             return Err(PluginError::Refused(refusal));
         }
-        let operation = match string_input(&manifest.inputs, "operation") {
-            None | Some("apply") => Operation::Apply,
-            Some("destroy") => Operation::Destroy,
+        let (operation, is_check) = match string_input(&manifest.inputs, "operation") {
+            None | Some("apply") => (Operation::Apply, false),
+            Some("destroy") => (Operation::Destroy, false),
+            Some("check") if manifest.kind == JobKind::Plan => (Operation::Apply, true),
             Some(other) => {
                 return Err(PluginError::Refused(format!(
-                    "cannot run the job: {other:?} is not a valid operation; use apply or destroy"
+                    "cannot run the job: {other:?} is not a valid operation; use apply or destroy, or check for a plan"
                 )));
             }
         };
@@ -78,6 +79,7 @@ impl<'a> Work<'a> {
             name,
             operation,
             present,
+            is_check,
             state,
             root,
             source,

@@ -79,6 +79,17 @@ pub(super) fn listed(rule: &str, allowed: &Option<Vec<String>>, name: &str) -> R
     }
 }
 
+/// Returns the line of the policy that allows these names in addition to the listed ones.
+pub(super) fn line<'n>(
+    rule: &str,
+    allowed: &'n [String],
+    names: impl IntoIterator<Item = &'n String>,
+) -> String {
+    let quoted = |name: &String| json!(name).to_string();
+    let all: Vec<String> = allowed.iter().chain(names).map(quoted).collect();
+    format!("{rule} = [{}]", all.join(", "))
+}
+
 /// Separator between the name and the digest of an action.
 const DIGEST: &str = "@sha256:";
 

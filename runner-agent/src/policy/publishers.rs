@@ -8,7 +8,7 @@ use schemas::{
     runner::RefusedBy,
 };
 
-use super::{Policy, Refusal};
+use super::{Policy, Refusal, names};
 use crate::{
     data::{self, Data},
     journal::{Journal, JournalEvent},
@@ -72,13 +72,11 @@ impl Policy {
         if recorded.contains(&key) || self.plugin_publishers.contains(&key) {
             return Ok(());
         }
-        let keys = self.plugin_publishers.iter().chain([&key]);
-        let keys: Vec<String> = keys.map(|key| format!("\"{key}\"")).collect();
+        let line = names::line("plugin_publishers", &self.plugin_publishers, [&key]);
         let detail = format!(
             "the publisher of the plugin {name} is not trusted; to trust it, confirm its key {key} with the vendor, and \
              restart the runner with --plugin-publisher {key}, or set this line of the policy, which must be above its \
-             tables: plugin_publishers = [{}]",
-            keys.join(", ")
+             tables: {line}"
         );
         Err(Refusal::policy("plugin_publishers", detail))
     }

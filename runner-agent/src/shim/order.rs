@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     data::{self, JobDir},
+    images::ImageSettings,
     plugins::AllowedInKubeconfig,
     tls::Trust,
 };
@@ -41,6 +42,9 @@ pub struct ShimOrder {
     pub path: String,
     /// Directory of the plugin executables.
     pub plugin_dir: PathBuf,
+    /// Options of the runner about registries of images.
+    #[serde(default)]
+    pub images: ImageSettings,
 }
 
 impl ShimOrder {

@@ -7,10 +7,15 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use domain::ids::{ExecutionId, JobId};
+use domain::{
+    check::limited,
+    ids::{ExecutionId, JobId},
+};
 use schemas::{
     manifest::{AcceptedState, StateVersion},
-    runner::{Artifact, Exit, Finished, LogStream, OUTPUTS_BYTES, PlanReport, Report, ReportBody},
+    runner::{
+        Artifact, Check, Exit, Finished, LogStream, OUTPUTS_BYTES, PlanReport, Report, ReportBody,
+    },
 };
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
@@ -138,7 +143,7 @@ impl RecordWriter {
     pub fn report(&mut self, body: ReportBody) -> io::Result<()> {
         let (execution, seq, log_len) = (self.execution, self.seq + 1, self.log.length());
         // The supervisor signs the final report: a shim has no key.
-        let report = Report { execution, seq, body, log_len, end: None };
+        let report = Report { execution, seq, body, log_len, end: None, details: None };
         let mut line = serde_json::to_vec(&report)?;
         line.push(b'\n');
         let length = self.reports.metadata()?.len();
@@ -224,11 +229,16 @@ impl RecordWriter {
         let bytes = proof::canonical::json(&plan.summary).map_err(io::Error::other)?;
         data::replace(&self.dir.blobs().join(plan.summary_digest.to_string()), &bytes)?;
         let PlanRecord { digest, file, summary_digest: summary, noop, .. } = plan;
-        let PlanRecord { add, change, destroy, tool, .. } = plan;
+        let PlanRecord { add, change, destroy, tool, v2, details, .. } = plan;
+        if let Some(details) = details {
+            // The supervisor adds the details to the report, so that they are not stored twice.
+            data::replace_json(&self.dir.blobs().join(details.digest().to_string()), &details)?;
+        }
         // The supervisor signs the plan: a shim has no key.
         let signature = String::new();
+        let v2 = Some(v2);
         let plan =
-            PlanReport { digest, file, summary, noop, add, change, destroy, tool, signature };
+            PlanReport { digest, file, summary, noop, add, change, destroy, tool, signature, v2 };
         self.report(ReportBody::Plan(plan))
     }
 
@@ -323,6 +333,11 @@ impl Sink for Recorder {
         }
     }
 
+    fn redacted(&mut self, text: &str) -> Option<String> {
+        let mut writer = self.writer();
+        (!writer.is_withheld()).then(|| writer.redactor.text(text))
+    }
+
     fn plan(&mut self, plan: PlanRecord) -> io::Result<()> {
         self.writer().plan(plan)
     }
@@ -376,6 +391,18 @@ impl Sink for Recorder {
             serial,
             decision,
         })
+    }
+
+    fn checks(&mut self, checks: Vec<Check>) -> io::Result<()> {
+        let mut writer = self.writer();
+        let clean = |check: Check| Check {
+            component: check.component.map(|name| writer.redacted(&name)),
+            check: writer.redacted(&check.check),
+            status: check.status,
+            message: writer.redacted(&check.message),
+        };
+        let checks = limited(checks.into_iter().map(clean).collect());
+        writer.report(ReportBody::Checks { checks })
     }
 
     fn artifact(&mut self, artifact: Artifact) -> io::Result<()> {

@@ -1,6 +1,10 @@
 //! Approval screen: the contents of a job's manifest. The vendor wrote most of the text, so it is
 //! sanitized.
-use schemas::{moment, sanitize::sanitize};
+use schemas::{
+    moment,
+    plugin::details_text::{Fold, lines as detail_lines},
+    sanitize::sanitize,
+};
 use serde_json::Value;
 
 use crate::approval::ApprovalRequest;
@@ -40,6 +44,12 @@ pub(super) fn screen(request: &ApprovalRequest) -> String {
         match &request.plan {
             Some(summary) => block(&mut text, "summary of the plan", summary),
             None => line("", "the summary of the plan is not on this runner"),
+        }
+        if let Some(details) = &request.details {
+            text += "    details of the plan\n";
+            for line in detail_lines(details, Fold::Nothing) {
+                text += &format!("        {}\n", line.text);
+            }
         }
     }
     if !manifest.env.is_empty() {

@@ -201,7 +201,7 @@ async fn await_approval(
     (verified, policy): (Verified, Policy),
     received: u64,
 ) -> Result<(Verified, Policy), Refusal> {
-    if !policy.require_approval.contains(&verified.manifest.kind) {
+    if !policy.requires_approval(verified.manifest.kind) {
         return Ok((verified, policy));
     }
     let execution = claimed.execution;

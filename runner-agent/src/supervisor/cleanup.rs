@@ -8,7 +8,7 @@ use std::{
 
 use domain::{digest::Digest, ids::ExecutionId};
 use oci_layout::Layout;
-use schemas::manifest::Manifest;
+use schemas::{manifest::Manifest, preflight::PreflightInputs};
 use tracing::{info, warn};
 
 use super::{Agent, quarantine::UnstartedManifests, recover};
@@ -115,8 +115,13 @@ fn artifacts_of(data: &Data, open: &BTreeSet<ExecutionId>) -> io::Result<BTreeSe
             read => read?,
         };
         let manifest: Manifest = serde_json::from_slice(&manifest)?;
-        used.extend(manifest.artifacts.into_iter().map(|artifact| artifact.digest));
-        if let Some(plugin) = manifest.plugin.artifact {
+        let planned = PreflightInputs::of(&manifest).map(|inputs| inputs.jobs).unwrap_or_default();
+        let (artifacts, plugins): (Vec<_>, Vec<_>) =
+            planned.into_iter().map(|job| (job.artifacts, job.plugin)).unzip();
+        let artifacts = artifacts.into_iter().flatten().chain(manifest.artifacts);
+        used.extend(artifacts.map(|artifact| artifact.digest));
+        let plugins = plugins.into_iter().chain([manifest.plugin]);
+        for plugin in plugins.filter_map(|plugin| plugin.artifact) {
             // One manifest of the index is the plugin for this host. Before the pull of the index,
             // the layout contains none of them.
             let index = layout.platform_index(&plugin.digest).ok();

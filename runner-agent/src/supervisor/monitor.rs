@@ -114,6 +114,7 @@ pub(super) fn begin_with(agent: &Arc<Agent>, claim: OpenClaim, pause: Duration) 
                 body,
                 log_len: 0,
                 end: None,
+                details: None,
             });
         }
         // The reports may be lost, including the report of the start. Without that report, the
@@ -210,7 +211,14 @@ impl Monitor {
         let detail = "the shim's final report is missing; this result is from the runner's journal";
         let (execution, seq, log_len) = (self.execution, self.reports.next_seq(), log.len() as u64);
         let body = ReportBody::Finished(spawn::final_report(exit, detail.into(), &log));
-        self.reports.append_final_report(Report { execution, seq, body, log_len, end: None });
+        self.reports.append_final_report(Report {
+            execution,
+            seq,
+            body,
+            log_len,
+            end: None,
+            details: None,
+        });
     }
 
     /// Reads new reports. Returns `false` if they could not be read.

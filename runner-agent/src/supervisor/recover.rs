@@ -163,6 +163,7 @@ impl OpenClaim {
                 | ReportBody::Outputs { .. }
                 | ReportBody::State(_)
                 | ReportBody::Artifact(_)
+                | ReportBody::Checks { .. }
                 | ReportBody::Refused { .. }
                 | ReportBody::CancelProgress { .. } => None,
             }

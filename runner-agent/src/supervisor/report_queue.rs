@@ -96,6 +96,7 @@ impl ReportQueue {
             | ReportBody::Outputs { .. }
             | ReportBody::State(_)
             | ReportBody::Artifact(_)
+            | ReportBody::Checks { .. }
             | ReportBody::CancelProgress { .. } => false,
         }
     }
@@ -128,7 +129,7 @@ impl ReportQueue {
                 // number, so that later reports can be sent.
                 warn!(execution.id = %self.execution, %error, "Cannot parse a report; the runner sends a placeholder");
                 let body = ReportBody::Phase { name: "unreadable report".into() };
-                Report { execution: self.execution, seq: self.last_line, body, log_len: 0, end: None }
+                Report { execution: self.execution, seq: self.last_line, body, log_len: 0, end: None, details: None }
             });
             if let ReportBody::Phase { name } = &report.body {
                 phase = Some(name.clone());
@@ -219,8 +220,14 @@ mod tests {
     fn line(seq: u64) -> String {
         let name = format!("phase {seq}");
         let execution = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
-        let report =
-            Report { execution, seq, body: ReportBody::Phase { name }, log_len: 0, end: None };
+        let report = Report {
+            execution,
+            seq,
+            body: ReportBody::Phase { name },
+            log_len: 0,
+            end: None,
+            details: None,
+        };
         serde_json::to_string(&report).unwrap()
     }
 

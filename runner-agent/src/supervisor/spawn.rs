@@ -39,7 +39,7 @@ use crate::{
 
 /// Environment variables of the agent that a shim gets. The shim does not pass its own environment
 /// to children.
-const SHIM_ENV: [&str; 8] = [
+const SHIM_ENV: [&str; 16] = [
     "HTTPS_PROXY",
     "https_proxy",
     "HTTP_PROXY",
@@ -48,6 +48,15 @@ const SHIM_ENV: [&str; 8] = [
     "no_proxy",
     "RUST_LOG",
     "PATH",
+    // For Docker's credential helpers, which the shim itself starts.
+    "HOME",
+    "DOCKER_CONFIG",
+    "AWS_PROFILE",
+    "AWS_REGION",
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AZURE_CONFIG_DIR",
+    "GOOGLE_APPLICATION_CREDENTIALS",
 ];
 /// Timeout of the customer's veto command.
 pub(super) const VETO_TIMEOUT: Duration = Duration::from_secs(60);
@@ -159,6 +168,7 @@ fn order(
         kubeconfig_allows: policy.kubeconfig_allows.clone(),
         path: env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into()),
         plugin_dir: agent.settings.plugin_dir.clone(),
+        images: agent.settings.images.clone(),
     })
 }
 
@@ -312,7 +322,14 @@ fn record_end(
     (execution, why): (ExecutionId, &str),
 ) -> anyhow::Result<ClaimStage> {
     let body = ReportBody::Finished(final_report(exit.clone(), why.into(), b""));
-    let mut line = serde_json::to_vec(&Report { execution, seq: 1, body, log_len: 0, end: None })?;
+    let mut line = serde_json::to_vec(&Report {
+        execution,
+        seq: 1,
+        body,
+        log_len: 0,
+        end: None,
+        details: None,
+    })?;
     line.push(b'\n');
     data::replace(&agent.data.job(execution).reports(), &line)?;
     agent.journal.write(JournalEvent::Exited { job, execution, exit: exit.clone() })?;

@@ -71,6 +71,7 @@ pub(super) async fn agent_with_signals(
         plugin_dir: "/none".into(),
         pass_env: Vec::new(),
         budgets: Budgets::default(),
+        images: Default::default(),
     };
     crate::policy::Choice::None.record(&data).unwrap();
     let (sender, stopping) = watch::channel(StopLevel::KeepRunning);

@@ -6,6 +6,7 @@ mod actions;
 mod external;
 mod full_disk;
 mod older_state;
+mod preflight;
 mod published;
 mod scenario;
 mod subjects;

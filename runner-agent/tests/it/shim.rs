@@ -94,6 +94,7 @@ fn begin(
         pass_env: [("PASSED".to_owned(), PASSED.to_owned())].into(),
         path: std::env::var("PATH").unwrap(),
         plugin_dir: "/nonexistent".into(),
+        images: Default::default(),
     };
     let dir = tempfile::tempdir().unwrap();
     let data = Data::open(&dir.path().join(below)).unwrap();

@@ -1,9 +1,11 @@
 //! Builds, which turn the source of a component into an artifact.
 use chrono::{DateTime, Utc};
 use domain::{
+    artifact::Upstream,
     digest::Digest,
     git::GitSource,
     ids::{AppId, BuildId, ComponentId, JobId},
+    image::ImageSource,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -32,13 +34,16 @@ pub struct Build {
     /// Config version that requested the build. A later version may use the same build.
     pub config_version: u32,
     /// Digest of the component's source in the bundle, packed as a deterministic tar. Absent for a
-    /// git source.
+    /// git source and for an image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub source: Option<Digest>,
     /// Source in a git repository. Absent if the bundle contains the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<GitSource>,
+    /// Image of an upstream registry that the build copies. Absent for other component types.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageSource>,
     /// Commit of the git source. Absent until the reference is resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
@@ -80,11 +85,14 @@ pub struct Build {
 pub struct Artifact {
     /// Repository in the server's registry, `<app>/<component>`.
     pub repository: String,
-    /// Digest of the OCI manifest.
+    /// Digest of the OCI manifest, or of the index of an image with several platforms.
     #[schema(value_type = String)]
     pub digest: Digest,
     /// Total size in bytes: the OCI manifest and the blobs that it references.
     pub size_bytes: u64,
+    /// Image in the upstream registry that the artifact is a copy of. Absent for other artifacts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<Upstream>,
 }
 
 /// Result of a retry of failed builds.

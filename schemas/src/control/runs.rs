@@ -1,6 +1,7 @@
 //! Runs, which are operations on an install, and the plans that users approve.
 use chrono::{DateTime, Utc};
 use domain::{
+    check::Check,
     digest::Digest,
     ids::{InstallId, JobId, RunId, StepId},
 };
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Waiting;
-use crate::moment;
+use crate::{moment, plugin::PlanDetails};
 
 /// Request for an operation on an install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -46,6 +47,8 @@ pub enum RequestedKind {
     Deprovision,
     /// Execute one action.
     Action,
+    /// Compare the sandbox and all components with the config, without changes.
+    Drift,
 }
 
 /// Result of a request for a run.
@@ -71,7 +74,7 @@ pub struct RunSummary {
     /// Name of the install, which never changes.
     pub install_name: String,
     /// Operation: `provision`, `reprovision`, `deploy`, `upgrade`, `rollback`, `input_update`,
-    /// `action`, `teardown` or `deprovision`.
+    /// `action`, `teardown`, `deprovision` or `drift`.
     pub kind: String,
     /// Name of the action. Present only for the operation `action`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,6 +111,9 @@ pub struct Run {
     /// Run without its steps.
     #[serde(flatten)]
     pub run: RunSummary,
+    /// Checks of the requirements before the first change. Absent for a run that applies nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<Preflight>,
     /// Steps in topological order: each step follows its dependencies.
     pub dag: Vec<Step>,
     /// Id of the earlier run whose unfinished work this run repeats: `run_` and a ULID. Absent for
@@ -119,13 +125,40 @@ pub struct Run {
     pub position: u64,
 }
 
+/// Checks of the requirements of a run before its first change.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Preflight {
+    /// State: `pending`, `running`, `passed` or `failed`. Applies and actions start after `passed`.
+    pub state: String,
+    /// Id of the job that checks the requirements: `job_` and a ULID. Absent before the job is
+    /// queued, and if the server found the problem itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub job: Option<JobId>,
+    /// Results, failed ones first. Empty before the end.
+    pub checks: Vec<Check>,
+    /// Explanation of a failure. Absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Condition that the job waits for. Absent if the job does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
+    /// Time when the job was queued. Absent before.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
+    pub started_at: Option<DateTime<Utc>>,
+    /// Time when the result was recorded. Absent before.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
+    pub ended_at: Option<DateTime<Utc>>,
+}
+
 /// Step of a run, with its plan and its decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Step {
     /// Id of the step: `stp_` and a ULID.
     #[schema(value_type = String)]
     pub id: StepId,
-    /// Kind of the step: `sandbox` or `deploy` for an apply, `destroy` or `action`.
+    /// Kind of the step: `sandbox` or `deploy` for an apply, `destroy`, `action`, or `check` for a plan
+    /// that is never applied. A check that succeeded found drift if its plan has changes.
     pub kind: String,
     /// Component or action of the step, or `sandbox`.
     pub name: String,
@@ -153,8 +186,8 @@ pub struct Step {
     /// Condition that the step waits for. Absent if the step does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
-    /// Explanation of a failure, or the code of a skip: `denied`, `expired`, `cancelled` or
-    /// `blocked`. Absent for other steps.
+    /// Explanation of a failure, or the code of a skip: `denied`, `expired`, `cancelled`,
+    /// `preflight_failed` or `blocked`. Absent for other steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -180,6 +213,43 @@ pub struct Plan {
     /// Digest of the redacted summary, which `GET /v1/blobs/{digest}` returns.
     #[schema(value_type = String)]
     pub summary: Digest,
+    /// True if the plan has details, which `GET /v1/runs/{run}/steps/{step}/plan/details` returns.
+    #[serde(default)]
+    pub has_details: bool,
+}
+
+/// Details of a step's plan. Approvers, auditors and owners can read them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct StepPlanDetails {
+    /// Plan digest, which covers the details.
+    #[schema(value_type = String)]
+    pub plan: Digest,
+    /// State of the details.
+    pub state: DetailsState,
+    /// Salted digest of the details, as `proof::plan::details` defines it. Absent if the plan has
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub digest: Option<Digest>,
+    /// Salt of the digest. Present if the details are available.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub salt: Option<Digest>,
+    /// Details. Present if they are available.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<PlanDetails>,
+}
+
+/// State of the details of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DetailsState {
+    /// The details are available.
+    Available,
+    /// The plugin supplied no details.
+    None,
+    /// The data of the install was erased.
+    Erased,
 }
 
 /// Approval or denial of a plan.

@@ -27,11 +27,11 @@ impl Role {
         match self {
             Role::Owner => "Everything",
             Role::Approver => {
-                "Viewer permissions; approve and deny plans of runs. No access to events of the log"
+                "Viewer permissions; read details of plans; approve and deny plans of runs. No access to events of the log"
             }
             Role::Auditor => {
-                "Viewer permissions; read audit (events, exports, proofs), blobs, projections and \
-                 subjects"
+                "Viewer permissions; read details of plans, audit (events, exports, proofs), blobs, projections \
+                 and subjects"
             }
             Role::Viewer => {
                 "Read apps, builds, changes, installs, jobs (with their logs), plugins, runners and runs (with their plans)"

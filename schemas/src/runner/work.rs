@@ -2,13 +2,16 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use domain::ids::{ExecutionId, SessionId};
+use domain::{
+    digest::Digest,
+    ids::{ExecutionId, SessionId},
+};
 use proof::dsse::Envelope;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Artifact, FailureReason, LogSettings, PlanReport, RefusedBy};
+use super::{Artifact, Check, FailureReason, LogSettings, PlanReport, RefusedBy};
 use crate::{manifest::StateVersion, moment};
 
 /// Request of `PUT /runner/v1/jobs/{job}/claim`. A repeated request with the same session and
@@ -108,6 +111,29 @@ pub struct Report {
     /// that do not sign results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<SignedEnd>,
+    /// Details of a plan. Absent in other reports, and for plans without details.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<SaltedDetails>,
+}
+
+/// Details of a plan, with the salt of their digest. The server stores both encrypted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SaltedDetails {
+    /// Salt from `proof::plan::salt`: `sha256:` and 64 hexadecimal digits.
+    #[schema(value_type = String)]
+    pub salt: Digest,
+    /// RFC 8785 JSON of [`crate::plugin::PlanDetails`], at most [`DETAILS_BYTES`].
+    pub content: String,
+}
+
+/// Maximum size of a plan's details in bytes, as RFC 8785 JSON.
+pub const DETAILS_BYTES: usize = 1 << 20;
+
+impl SaltedDetails {
+    /// Returns the digest that the plan digest covers.
+    pub fn digest(&self) -> Digest {
+        proof::plan::details(&self.salt.bytes(), self.content.as_bytes()).into()
+    }
 }
 
 /// Documents that a runner signs at the end of a job.
@@ -152,6 +178,12 @@ pub enum ReportBody {
     State(StateVersion),
     /// Artifact that a build pushed to the registry.
     Artifact(Artifact),
+    /// Results of the checks of a preflight.
+    Checks {
+        /// Failed checks come first, then deferred ones. The server drops the last ones above the
+        /// limits of an event: 256 checks and 32 KiB.
+        checks: Vec<Check>,
+    },
     /// The runner refuses the job, which ends the execution.
     Refused {
         /// Check that caused the refusal.
@@ -265,7 +297,7 @@ mod tests {
     fn a_report_has_a_type_and_a_payload() {
         let execution = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
         let body = ReportBody::Phase { name: "init".into() };
-        let report = Report { execution, seq: 2, body, log_len: 7, end: None };
+        let report = Report { execution, seq: 2, body, log_len: 7, end: None, details: None };
         let text = serde_json::to_string(&report).unwrap();
         let expected = r#"{"execution":"exe_01ARZ3NDEKTSV4RRFFQ69G5FAV","seq":2,"type":"phase","payload":{"name":"init"},"log_len":7}"#;
         assert_eq!(text, expected);

@@ -32,6 +32,7 @@ async fn complete_plan_from(app: &App, job: JobId, serial: u64) {
         destroy: 0,
         tool: "t".into(),
         signature: "s".into(),
+        v2: None,
     };
     let (execution, runner) = (ExecutionId(Ulid::new()), RunnerId(Ulid::new()));
     let (session, claim_id) = (SessionId(Ulid::new()), "c".to_owned());

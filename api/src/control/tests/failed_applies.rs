@@ -205,10 +205,12 @@ async fn queued_apply(started: &Started, install: InstallId, name: &'static str)
                 fingerprint,
                 options: Default::default(),
             }];
-            let (plan_job, summary) = (JobId(Ulid::new()), digest.clone());
+            let (plan_job, preflight) = (JobId(Ulid::new()), JobId(Ulid::new()));
+            let summary = digest.clone();
             let plan = StepPlan {
                 digest: digest.clone(),
                 summary,
+                details: None,
                 noop: false,
                 add: 1,
                 change: 0,
@@ -216,6 +218,8 @@ async fn queued_apply(started: &Started, install: InstallId, name: &'static str)
             };
             for command in [
                 RunCommand::Request { request, steps, position: 1 },
+                RunCommand::StartPreflight { job: preflight },
+                RunCommand::RecordChecks { job: preflight, checks: vec![] },
                 RunCommand::StartStep { step, job: plan_job },
                 RunCommand::RecordPlan { job: plan_job, plan, approval: Approval::Automatic },
                 RunCommand::StartApply { step, job },

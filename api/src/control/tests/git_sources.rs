@@ -166,7 +166,7 @@ async fn an_unmoved_branch_reuses_the_artifact() {
     run(&started, resolve_job(&started, app, 1, "main").await, commit(FIRST)).await;
     let first = build(&owner, "a", "queued").await;
     let digest = format!("sha256:{:064x}", 7).parse().unwrap();
-    let artifact = Artifact { repository: "shop/a".into(), digest, size_bytes: 9 };
+    let artifact = Artifact { repository: "shop/a".into(), digest, size_bytes: 9, upstream: None };
     run(&started, first.job.unwrap(), vec![Report::Artifact(artifact), succeeded()]).await;
     build(&owner, "a", "succeeded").await;
 

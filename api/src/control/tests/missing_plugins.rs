@@ -5,9 +5,13 @@ use domain::{
     install::Install,
     run::{Outcome, Run, StepFailure, StepState},
 };
-use schemas::control::{
-    installs::CreateInstall,
-    runs::{RequestRun, RequestedKind, RunsQuery},
+use schemas::{
+    control::{
+        installs::CreateInstall,
+        jobs::JobsQuery,
+        runs::{RequestRun, RequestedKind, RunsQuery},
+    },
+    runner::CheckStatus,
 };
 
 use super::{
@@ -63,15 +67,32 @@ async fn component_without_a_plugin_is_displayed_but_not_deployed() {
     let listed: Vec<_> = acme.components.iter().map(|c| (&*c.name, &*c.kind, &*c.state)).collect();
     assert_eq!(listed, [("front", "helm_chart", "absent")]);
 
-    // The install starts its provision. The step fails with a message, and has no job.
+    // The install starts its provision. Its preflight fails with a message, and the run has no job.
     enroll(app, acme.id).await;
     let run = run_of(&owner).await;
-    let (reason, detail) = wait_for_step(app, run, failed).await;
-    assert_eq!(reason, StepFailure::RenderFailed);
-    assert!(detail.contains("cannot deploy `front`: the plugin `helm_chart`"), "{detail}");
-    assert!(detail.contains("stead plugins push stead-plugin-helm_chart"), "{detail}");
     let over = wait_for(async || app.engine.load::<Run>(run).await.unwrap().outcome).await;
     assert_eq!(over, Outcome::Failed);
+    let ended = async || {
+        let shown = owner.run(run).await.unwrap();
+        shown.run.ended_at.map(|_| shown)
+    };
+    let shown = wait_for(ended).await;
+    let preflight = shown.preflight.unwrap();
+    assert_eq!(
+        (preflight.state.as_str(), preflight.job, preflight.checks.len()),
+        ("failed", None, 1)
+    );
+    let check = &preflight.checks[0];
+    assert_eq!((check.component.as_deref(), check.status), (Some("front"), CheckStatus::Failed));
+    let detail = &check.message;
+    assert!(detail.contains("cannot deploy `front`: the plugin `helm_chart`"), "{detail}");
+    assert!(detail.contains("stead plugins push stead-plugin-helm_chart"), "{detail}");
+    let steps: Vec<_> =
+        shown.dag.iter().map(|step| (&*step.state, step.reason.as_deref())).collect();
+    assert_eq!(steps, [("skipped", Some("preflight_failed"))]);
+    assert!(
+        owner.jobs(&JobsQuery::default()).await.unwrap().items.iter().all(|job| job.run.is_none())
+    );
     wait_for(async || {
         let state = app.engine.load::<Install>(acme.id).await.unwrap();
         state.runs.is_empty().then_some(())

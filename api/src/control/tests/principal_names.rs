@@ -68,7 +68,15 @@ async fn plan_waiting_for_approval(
             }];
             let job = JobId(Ulid::new());
             let (digest, summary) = (digest(1), digest(2));
-            let plan = StepPlan { digest, summary, noop: false, add: 1, change: 0, destroy: 0 };
+            let plan = StepPlan {
+                digest,
+                summary,
+                details: None,
+                noop: false,
+                add: 1,
+                change: 0,
+                destroy: 0,
+            };
             let approval = Approval::Principal { expires_at };
             for command in [
                 RunCommand::Request { request, steps, position: 1 },

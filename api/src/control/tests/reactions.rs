@@ -111,7 +111,7 @@ async fn complete_build_of(started: &Started, component: &str) {
     let call = Call::of(meta());
     let done = app.engine.transact(&call, move |unit| {
         let (repository, digest) = (format!("shop/{component}"), digest(1));
-        let artifact = Artifact { repository, digest, size_bytes: 1 };
+        let artifact = Artifact { repository, digest, size_bytes: 1, upstream: None };
         Box::pin(unit.handle::<Build>(build, BuildCommand::Succeed { artifact }))
     });
     assert_eq!(done.await.unwrap().value, 1);
@@ -259,6 +259,7 @@ pub(super) async fn complete_plan(app: &App, run: RunId) {
         destroy: 0,
         tool: "t".into(),
         signature: "s".into(),
+        v2: None,
     };
     complete_job(app, wait_for_step(app, run, StepState::job).await, Report::Plan(plan)).await;
 }

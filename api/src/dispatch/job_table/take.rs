@@ -43,6 +43,7 @@ impl TrackedJob {
             | JobEvent::OutputsReported { .. }
             | JobEvent::StateReported { .. }
             | JobEvent::ArtifactPushed { .. }
+            | JobEvent::ChecksReported { .. }
             | JobEvent::Disconnected { .. }
             | JobEvent::Reattached { .. }
             | JobEvent::OutcomeResolved { .. }

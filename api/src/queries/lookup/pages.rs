@@ -85,7 +85,7 @@ impl Lookup<'_> {
     pub(crate) async fn for_jobs(&mut self, rows: &[jobs::Row]) -> PrefetchResult {
         let builds = rows.iter().filter_map(jobs::Row::build);
         prefetch::<Builds, _>(self.pool, &mut self.builds, builds).await?;
-        let runs = rows.iter().filter_map(|row| Some(row.step()?.0));
+        let runs = rows.iter().filter_map(jobs::Row::run);
         prefetch::<Runs, _>(self.pool, &mut self.runs, runs).await?;
         // Only unfinished jobs show the condition that they wait for.
         let open = rows.iter().filter(|row| row.ended_at.is_none());

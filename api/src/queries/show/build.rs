@@ -23,6 +23,7 @@ pub(crate) async fn build(
         config_version: order.config_version,
         source: None,
         git: None,
+        image: None,
         commit: row.commit.clone(),
         reuses: row.reuses,
         state: row.state_name().into(),
@@ -37,6 +38,7 @@ pub(crate) async fn build(
     match &order.source {
         BuildSource::Bundle { digest } => build.source = Some(digest.clone()),
         BuildSource::Git(git) => build.git = Some(git.clone()),
+        BuildSource::Image(image) => build.image = Some(image.clone()),
     }
     match &row.state {
         State::NotCreated | State::Requested => {}
@@ -57,6 +59,7 @@ pub(crate) async fn build(
                 repository: artifact.repository.clone(),
                 digest: artifact.digest.clone(),
                 size_bytes: artifact.size_bytes,
+                upstream: artifact.upstream.clone(),
             });
         }
         State::Failed { reason, detail } => {

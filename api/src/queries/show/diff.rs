@@ -75,6 +75,7 @@ fn impact_to_wire(reached: InstallImpact) -> Impact {
             Operation::Apply => "apply",
             Operation::Destroy => "destroy",
             Operation::Execute => "execute",
+            Operation::Check => "check",
         };
         PlannedOperation { name, operation: operation.into() }
     };

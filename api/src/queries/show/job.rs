@@ -20,7 +20,7 @@ pub(crate) async fn job(lookup: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job,
         cancelling: cancel.is_some(),
         manifest: row.work.manifest.clone(),
         install: row.install(),
-        run: row.step().map(|(run, _)| run),
+        run: row.run(),
         step: row.step().map(|(_, step)| step),
         build: row.build(),
         name: None,
@@ -49,6 +49,9 @@ pub(crate) async fn job(lookup: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job,
     if let Some(build) = row.build() {
         let build = lookup.build(build).await?;
         job.name = build.map(|build| build.order.component_name.clone());
+    }
+    if let Origin::Preflight { .. } = &row.work.origin {
+        job.name = Some(row.work.kind.as_str().into());
     }
     if let Origin::Source { repo, reference, .. } = &row.work.origin {
         job.name = Some(format!("{} at {reference}", without_userinfo(repo)));

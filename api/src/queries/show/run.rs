@@ -3,13 +3,16 @@ use std::collections::{BTreeMap, HashMap};
 
 use domain::{
     ids::{JobId, StepId},
-    run::{Cause, Operation, RunKind, Step as StepOf, StepFailure, StepPlan, StepState, Target},
+    run::{
+        Cause, Operation, Preflight as StateOf, RunKind, Step as StepOf, StepFailure, StepPlan,
+        StepState, Target,
+    },
 };
 use projections::views::{
     installs, jobs, runs,
     waiting::{self, WaitContext},
 };
-use schemas::control::runs::{Decision, Plan, Run, RunSummary, Step};
+use schemas::control::runs::{Decision, Plan, Preflight, Run, RunSummary, Step};
 
 use super::{variant_name, waiting};
 use crate::queries::lookup::Lookup;
@@ -49,9 +52,9 @@ pub(crate) async fn run(
     let Some(head) = summary(lookup, row).await? else { return Ok(None) };
     let install = lookup.install(head.install).await?;
     let jobs = lookup.jobs_of(row.run).await?;
-    let waits = match &install {
-        Some(install) => waiting_by_step(lookup, row, (install, &jobs)).await?,
-        None => HashMap::new(),
+    let (preflight_waits, waits) = match &install {
+        Some(install) => waiting_of(lookup, row, (install, &jobs)).await?,
+        None => (None, HashMap::new()),
     };
     let resolved = jobs.values().filter_map(|job| Some(&job.resolution.as_ref()?.by));
     lookup.for_actors(resolved).await?;
@@ -85,17 +88,45 @@ pub(crate) async fn run(
         Cause::Retry { run } => Some(run),
         Cause::Requested | Cause::RunnerEnrolled => None,
     });
-    Ok(Some(Run { run: head, dag, retry_of, position }))
+    let preflight = preflight(row, preflight_waits);
+    Ok(Some(Run { run: head, preflight, dag, retry_of, position }))
 }
 
-/// Returns the condition that each step waits for.
-async fn waiting_by_step(
+/// Converts the preflight of a run. Returns `None` if the run needs none.
+fn preflight(row: &runs::Row, waiting: Option<schemas::control::Waiting>) -> Option<Preflight> {
+    let result = row.preflight.clone().unwrap_or_default();
+    let (state, reason) = match &row.state.preflight {
+        StateOf::NotRequired => return None,
+        StateOf::Waiting => ("pending", None),
+        StateOf::Running { .. } => ("running", None),
+        StateOf::Passed { .. } => ("passed", None),
+        StateOf::Failed { reason, .. } => {
+            let detail = result.detail.unwrap_or_default();
+            ("failed", Some(format!("{}: {detail}", reason.text())))
+        }
+    };
+    Some(Preflight {
+        state: state.into(),
+        job: row.state.preflight.job(),
+        checks: result.checks,
+        reason,
+        waiting,
+        started_at: result.times.started_at,
+        ended_at: result.times.ended_at,
+    })
+}
+
+/// Returns the conditions that the preflight and each step wait for.
+async fn waiting_of(
     lookup: &mut Lookup<'_>,
     row: &runs::Row,
     (install, jobs): (&installs::Row, &BTreeMap<JobId, jobs::Row>),
-) -> Result<HashMap<StepId, schemas::control::Waiting>, sqlx::Error> {
+) -> Result<
+    (Option<schemas::control::Waiting>, HashMap<StepId, schemas::control::Waiting>),
+    sqlx::Error,
+> {
     if row.state.outcome.is_some() {
-        return Ok(HashMap::new());
+        return Ok((None, HashMap::new()));
     }
     let mut builds = BTreeMap::new();
     for at in &row.state.steps {
@@ -112,7 +143,8 @@ async fn waiting_by_step(
     let runner = runner.as_deref().map(|row| lookup.with_contact(row));
     let around = WaitContext { run: row, install, jobs, builds: &builds, runner };
     let step = |at: &StepOf| Some((at.spec.step, waiting(waiting::of_step(at, around)?)));
-    Ok(row.state.steps.iter().filter_map(step).collect())
+    let preflight = waiting::of_running_preflight(around).map(waiting);
+    Ok((preflight, row.state.steps.iter().filter_map(step).collect()))
 }
 
 /// Name of the action in the first step. A run of kind action has only that step.
@@ -128,6 +160,7 @@ fn kind(step: &StepOf) -> &'static str {
         (Target::Sandbox { .. }, Operation::Apply | Operation::Execute) => "sandbox",
         (Target::Component { .. }, Operation::Apply | Operation::Execute) => "deploy",
         (Target::Sandbox { .. } | Target::Component { .. }, Operation::Destroy) => "destroy",
+        (Target::Sandbox { .. } | Target::Component { .. }, Operation::Check) => "check",
         (Target::Action { .. }, _) => "action",
     }
 }
@@ -174,6 +207,7 @@ fn plan(plan: &StepPlan) -> Plan {
         destroy: plan.destroy,
         tool: None,
         summary: plan.summary.clone(),
+        has_details: plan.details.is_some(),
     }
 }
 

@@ -42,6 +42,12 @@ impl StepContext {
             (Spec::HelmChart(chart), _) => {
                 inputs["settings"] = self.helm_chart(chart, deadline_ms)?;
             }
+            // The build copied the image, so its settings are those of the artifact.
+            (Spec::Image(_), _) => {
+                if let Some(registry) = registry(&self.nuon["nuon"]["sandbox"]["outputs"]) {
+                    inputs["registry"] = registry;
+                }
+            }
             (_, Some(own)) => inputs["settings"] = self.rendered(&own)?,
             (_, None) => {
                 let version = module.terraform_version.clone().unwrap_or_default();
@@ -77,11 +83,13 @@ impl StepContext {
         let (purpose, operation_name) = match operation {
             Operation::Destroy if is_sandbox => (RolePurpose::Deprovision, "deprovision"),
             Operation::Destroy => (RolePurpose::Deprovision, "teardown"),
-            Operation::Apply | Operation::Execute if is_sandbox => {
+            Operation::Apply | Operation::Execute | Operation::Check if is_sandbox => {
                 let again = self.request.kind == RunKind::Reprovision;
                 (RolePurpose::Provision, if again { "reprovision" } else { "provision" })
             }
-            Operation::Apply | Operation::Execute => (RolePurpose::Maintenance, "deploy"),
+            Operation::Apply | Operation::Execute | Operation::Check => {
+                (RolePurpose::Maintenance, "deploy")
+            }
         };
         let by_operation = module.settings["operation_roles"].as_array().into_iter().flatten();
         let mut by_operation = by_operation
@@ -131,10 +139,25 @@ impl StepContext {
     }
 }
 
+/// Returns the registry that the outputs of a sandbox name. A repository of ECR is one for all images, and
+/// the other clouds create repositories as needed.
+fn registry(outputs: &Value) -> Option<Value> {
+    let text = |cloud: &str, key: &str| {
+        let text = outputs[cloud][key].as_str().filter(|text| !text.is_empty());
+        text.map(|text| text.trim_start_matches("https://").trim_end_matches('/').to_owned())
+    };
+    let prefix = || text("acr", "login_server").or_else(|| text("gar", "repository_url"));
+    match text("ecr", "repository_url") {
+        Some(repository) => Some(json!({ "repository": repository })),
+        None => prefix().map(|prefix| json!({ "prefix": prefix })),
+    }
+}
+
 fn operation_text(operation: Operation) -> &'static str {
     match operation {
         Operation::Apply => "apply",
         Operation::Destroy => "destroy",
         Operation::Execute => "execute",
+        Operation::Check => "check",
     }
 }

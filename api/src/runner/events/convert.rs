@@ -1,7 +1,10 @@
 //! Converts a report to the domain, within the size limits of its event.
 use std::collections::BTreeMap;
 
-use domain::job::{ExecutionResult, FailureReason, Report};
+use domain::{
+    check,
+    job::{ExecutionResult, FailureReason, Report},
+};
 use schemas::{
     runner::{Finished, NOT_ENDED, OUTPUTS_BYTES, Outcome, ReportBody},
     sanitize::sanitize,
@@ -27,6 +30,7 @@ pub(super) fn to_report(body: ReportBody) -> Option<Report> {
         }
         ReportBody::State(state) => Report::State { state },
         ReportBody::Artifact(artifact) => Report::Artifact(artifact),
+        ReportBody::Checks { checks } => Report::Checks { checks: check::limited(checks) },
         ReportBody::Refused { rule, detail, .. } => {
             let detail = truncated(if detail.is_empty() { &rule } else { &detail });
             let (exit_code, signal, not_ended) = (None, None, Vec::new());

@@ -133,6 +133,7 @@ impl StatementFields {
             | ReportBody::Outputs { .. }
             | ReportBody::State(_)
             | ReportBody::Artifact(_)
+            | ReportBody::Checks { .. }
             | ReportBody::CancelProgress { .. } => None,
         }
     }

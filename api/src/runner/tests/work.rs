@@ -26,7 +26,7 @@ fn empty_log() -> Value {
         {"outcome": "succeeded", "exit_code": 0, "log_len": 0, "log_sha256": sha256}})
 }
 
-async fn ready(world: &World) -> (Agent, domain::ids::InstallId) {
+pub(super) async fn ready(world: &World) -> (Agent, domain::ids::InstallId) {
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     (agent, install)
@@ -296,7 +296,7 @@ pub(super) async fn plan(
         "noop": false, "add": 1, "change": 0, "destroy": 0, "tool": tool, "signature": signature}})
 }
 
-fn sign_plan(agent: &Agent, digest: &str, (job, execution): (JobId, &str)) -> String {
+pub(super) fn sign_plan(agent: &Agent, digest: &str, (job, execution): (JobId, &str)) -> String {
     let digest: domain::digest::Digest = digest.parse().unwrap();
     let signed_bytes = proof::plan::statement(&digest.bytes(), &job.to_string(), execution);
     proof::plan::sign(&signed_bytes, &agent.key)

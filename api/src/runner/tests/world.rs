@@ -27,7 +27,7 @@ use crate::{
     clock::system_clock,
     dispatch::{self, Dispatch, Timing},
     execute::{Call, Engine},
-    keys::Keys,
+    keys::{Keys, wrapping},
     logs::LogStore,
     metrics::Metrics,
     reactions::{liveness, principals},
@@ -114,12 +114,16 @@ impl World {
         server: &str,
     ) -> World {
         let (pool, clock) = (database.pool.clone(), system_clock());
-        let options =
-            Options { inline_projections: projections::inline_projections(), ..Options::default() };
+        let keys_dir = data.path().join("keys");
+        let keys = Keys::open(&keys_dir, clock()).unwrap();
+        let options = Options {
+            inline_projections: projections::inline_projections(),
+            keys: wrapping::load_or_create(&keys_dir, clock()).unwrap(),
+            ..Options::default()
+        };
         let log = EventLog::open(pool.clone(), options).await.unwrap();
         let (people, tail) = (PrincipalCache::default(), log.tail());
         people.load(&log, &pool).await.unwrap();
-        let keys = Keys::open(&data.path().join("keys"), clock()).unwrap();
         let views = Projections::start(&log).await.unwrap();
         let tokens = Tokens::new(&keys.current(), log.log_id());
         let (evidence, grants) = write_behind::channel();

@@ -10,7 +10,7 @@ use domain::{
 use futures::FutureExt as _;
 
 use self::retry::may_retry;
-use super::{release_finished, resource, truncated};
+use super::{super::preflight, release_finished, resource, truncated};
 use crate::{
     execute::{Call, Done, UnitOfWork},
     problem::Problem,
@@ -21,12 +21,12 @@ use crate::{
 /// Time limit for the approval of a plan: seven days.
 pub(crate) const APPROVAL_TTL: chrono::TimeDelta = chrono::TimeDelta::days(7);
 
-/// Completes a step with the result of its job. Idempotent.
+/// Completes a step or a preflight with the result of its job. Idempotent.
 pub(crate) async fn complete(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
     app.engine.transact(call, move |unit| complete_step(unit, job).boxed()).await
 }
 
-/// Fails a step whose job result cannot be applied, so that the run does not stall.
+/// Fails a step or a preflight whose job result cannot be applied, so that the run does not stall.
 pub(crate) async fn give_up(
     app: &App,
     call: &Call,
@@ -39,10 +39,14 @@ pub(crate) async fn give_up(
             let detail = detail.clone();
             async move {
                 let job = unit.load::<Job>(id).await?;
-                let Some(Origin::Step { run, step, .. }) =
-                    job.work.as_ref().map(|work| work.origin.clone())
-                else {
-                    return Ok(());
+                let run = match job.work.as_ref().map(|work| work.origin.clone()) {
+                    Some(Origin::Step { run, step, .. }) => (run, Some(step)),
+                    Some(Origin::Preflight { run, .. }) => (run, None),
+                    Some(Origin::Build { .. } | Origin::Source { .. }) | None => return Ok(()),
+                };
+                let (run, Some(step)) = run else {
+                    preflight::give_up(unit, run.0, Some(id), detail).await?;
+                    return release_finished(unit, run.0).await;
                 };
                 if unit.load::<Run>(run).await?.step_of(id).is_some() {
                     let reason = StepFailure::RenderFailed;
@@ -60,8 +64,15 @@ pub(crate) async fn give_up(
 async fn complete_step(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> {
     let job = unit.load::<Job>(id).await?.clone();
     let Some(domain::job::Work { kind, origin, .. }) = job.work.clone() else { return Ok(()) };
-    let Origin::Step { install, run, step } = origin else { return Ok(()) };
     let JobState::Ended { outcome, .. } = &job.state else { return Ok(()) };
+    let (install, run, step) = match origin {
+        Origin::Step { install, run, step } => (install, run, step),
+        Origin::Preflight { run, .. } => {
+            preflight::complete(unit, run, id, (&job, *outcome)).await?;
+            return release_finished(unit, run).await;
+        }
+        Origin::Build { .. } | Origin::Source { .. } => return Ok(()),
+    };
     let is_current = unit.load::<Run>(run).await?.step_of(id).is_some();
     if !is_current {
         return Ok(());
@@ -74,15 +85,16 @@ async fn complete_step(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> 
                 record(unit, install, run, step, &job).await?;
                 unit.handle::<Run>(run, RunCommand::CompleteStep { job: id }).await?;
             }
-            // Build jobs belong to no step.
-            JobProduct::Artifact | JobProduct::Commit => {}
+            // Jobs of a build, a source or a preflight belong to no step.
+            JobProduct::Artifact | JobProduct::Commit | JobProduct::Checks => {}
         },
         JobOutcome::Failed | JobOutcome::Cancelled | JobOutcome::Lost => {
-            if kind == JobKind::Apply && job.changed_nothing() {
+            let applies = matches!(kind, JobKind::Apply | JobKind::Sync);
+            if applies && job.changed_nothing() {
                 record_not_applied(unit, install, run, step).await?;
             }
             let (stale, detail) = failure_of(&job);
-            let command = if stale && kind == JobKind::Apply {
+            let command = if stale && applies {
                 RunCommand::InvalidatePlan { job: id, reason: detail }
             } else {
                 let reason = match outcome {
@@ -122,13 +134,19 @@ async fn record_plan(
     let plan = StepPlan {
         digest: report.digest,
         summary: report.summary,
+        details: report.v2.and_then(|v2| v2.details),
         noop,
         add: report.add,
         change: report.change,
         destroy: report.destroy,
     };
-    let spec = unit.load::<Run>(run).await?.step(step).map(|step| step.spec.options);
-    if noop && !spec.is_some_and(|options| options.applies_noops) {
+    let spec = unit.load::<Run>(run).await?.step(step).map(|step| step.spec.clone());
+    let is_recorded = spec.is_none_or(|spec| match spec.operation {
+        Operation::Apply | Operation::Destroy | Operation::Execute => !spec.options.applies_noops,
+        // A check does not change what is known of the install.
+        Operation::Check => false,
+    });
+    if noop && is_recorded {
         record(unit, install, run, step, job).await?;
     }
     let state = unit.load::<Install>(install).await?;
@@ -186,6 +204,7 @@ async fn record(
         (Target::Component { name, component, .. }, Operation::Destroy) => {
             StepResult::ComponentDestroyed { name, component }
         }
+        (Target::Sandbox { .. } | Target::Component { .. }, Operation::Check) => return Ok(()),
         (Target::Sandbox { build }, Operation::Apply | Operation::Execute) => {
             let former = || install_state.sandbox.as_ref().map(|sandbox| sandbox.outputs.clone());
             let outputs = reported.or_else(former).unwrap_or_default();

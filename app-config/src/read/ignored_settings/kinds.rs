@@ -82,8 +82,15 @@ pub const KINDS: &[Kind] = &[
         "drift",
         Per::Key,
         "`drift_schedule`",
-        "this release does not detect drift",
-        "detect drift with another tool until a later release supports it",
+        "this release does not check for drift on a schedule",
+        "run `stead installs drift` regularly, for example as a cron job",
+    ),
+    kind(
+        "ecr_role",
+        Per::Part,
+        "`iam_role_arn` or `region` of `aws_ecr`",
+        "the build runner assumes no role, and reads the image with its own credentials for the registry",
+        "give the build runner's user a Docker credential helper for ECR",
     ),
     kind(
         "helm_driver",

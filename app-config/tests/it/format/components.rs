@@ -144,6 +144,8 @@ pub struct Image {
     common: Common,
     public: Option<PublicImage>,
     aws_ecr: Option<EcrImage>,
+    /// Platforms to copy, for example `linux/arm64`. Default: `linux/amd64`.
+    platforms: Option<Vec<String>>,
 }
 
 #[derive(JsonSchema)]

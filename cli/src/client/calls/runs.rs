@@ -23,6 +23,15 @@ impl Client {
         self.get(&format!("/v1/runs/{run}/steps/{step}/plan"), &()).await
     }
 
+    /// The values that a step's plan would change.
+    pub async fn plan_details(
+        &self,
+        run: RunId,
+        step: StepId,
+    ) -> CallResult<runs::StepPlanDetails> {
+        self.get(&format!("/v1/runs/{run}/steps/{step}/plan/details"), &()).await
+    }
+
     pub async fn approve(&self, run: RunId, body: &runs::ApproveRun) -> CallResult<ChangeResult> {
         self.change(Method::POST, &format!("/v1/runs/{run}/approve"), body).await
     }

@@ -44,6 +44,7 @@ fn args(step: Option<&str>, digests: &[u8], all: bool) -> DecideArgs {
         step: step.map(str::to_owned),
         digests: digests.iter().map(|n| digest(*n)).collect(),
         all,
+        details: None,
         wait: false,
     }
 }

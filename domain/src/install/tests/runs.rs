@@ -44,7 +44,7 @@ fn config_and_inputs_do_not_change_during_a_deploy() {
         with_run().when(pin(1)).then_nothing();
     }
     let pinned = InstallEvent::ConfigPinned { config_version: 2, by, reason };
-    for kind in [RunKind::Teardown, RunKind::Deprovision, RunKind::Action] {
+    for kind in [RunKind::Teardown, RunKind::Deprovision, RunKind::Action, RunKind::Drift] {
         let with_run = and(ready(), [admitted(ONE, kind, &[])]);
         install(with_run).when(pin(2)).then([pinned.clone()]);
     }
@@ -73,6 +73,18 @@ fn runs_exclude_each_other_by_rule() {
     with_run(Provision, &[]).when(admit(TWO, Action, &[])).then_rejected(excluded(Provision));
     with_run(Action, &[]).when(admit(TWO, Deploy, &[])).then([admitted(TWO, Deploy, &[])]);
     with_run(Deploy, &[]).when(admit(TWO, Action, &[])).then([admitted(TWO, Action, &[])]);
+    // A drift check may run beside deploys, actions and other checks of the same components.
+    for beside in [Deploy, InputUpdate, Upgrade, Rollback, Action, Drift] {
+        let events = [admitted(TWO, Drift, &["api"])];
+        with_run(beside, &["api"]).when(admit(TWO, Drift, &["api"])).then(events);
+        let events = [admitted(TWO, beside, &["api"])];
+        with_run(Drift, &["api"]).when(admit(TWO, beside, &["api"])).then(events);
+    }
+    for alone in [Provision, Reprovision, Teardown, Deprovision] {
+        let check = admit(TWO, Drift, &["api"]);
+        with_run(alone, &["api"]).when(check).then_rejected(excluded(alone));
+        with_run(Drift, &["api"]).when(admit(TWO, alone, &[])).then_rejected(excluded(Drift));
+    }
 }
 
 #[test]

@@ -19,7 +19,10 @@ fn after(event: &JobEvent) -> Option<JobEvent> {
         JobEvent::StateReported { .. } => {
             JobEvent::ArtifactPushed { execution, seq, artifact: artifact() }
         }
-        JobEvent::ArtifactPushed { .. } => JobEvent::Disconnected { execution },
+        JobEvent::ArtifactPushed { .. } => {
+            JobEvent::ChecksReported { execution, seq, checks: checks() }
+        }
+        JobEvent::ChecksReported { .. } => JobEvent::Disconnected { execution },
         JobEvent::Disconnected { .. } => JobEvent::Reattached { execution },
         JobEvent::Reattached { .. } => requeued_event(Some(NeverSpawned)),
         JobEvent::Requeued { .. } => JobEvent::OutcomeUnknown { execution, loss_reason },

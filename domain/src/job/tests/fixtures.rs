@@ -4,7 +4,8 @@ use chrono::TimeDelta;
 use super::*;
 use crate::{
     actor::Actor,
-    artifact::Artifact,
+    artifact::{Artifact, Upstream},
+    check::{Check, CheckStatus},
     digest::Digest,
     ids::{AppId, BuildId, ComponentId, ExecutionId, PrincipalId, RunnerId, SessionId},
     testing::{self, Given},
@@ -134,6 +135,7 @@ pub fn plan() -> PlanReport {
         destroy: 0,
         tool: "terraform 1.9.0".into(),
         signature: "c2lnbmF0dXJl".into(),
+        v2: Some(PlanV2 { details: Some(digest(6)), plugin: None, tool: Some(digest(7)) }),
     }
 }
 pub fn state_version() -> crate::state_version::StateVersion {
@@ -143,7 +145,18 @@ pub fn state_version() -> crate::state_version::StateVersion {
     }
 }
 pub fn artifact() -> Artifact {
-    Artifact { repository: "shop/web".into(), digest: digest(6), size_bytes: 1024 }
+    let upstream = Upstream {
+        repository: "docker.io/library/nginx".into(),
+        tag: Some("1.29".into()),
+        digest: digest(7),
+    };
+    let (repository, digest) = ("shop/web".into(), digest(6));
+    Artifact { repository, digest, size_bytes: 1024, upstream: Some(upstream) }
+}
+
+pub fn checks() -> Vec<Check> {
+    let (component, check) = (Some("web".into()), "terraform".into());
+    vec![Check { component, check, status: CheckStatus::Ok, message: "terraform 1.9.0".into() }]
 }
 
 pub fn queued(class: JobClass) -> Vec<JobEvent> {

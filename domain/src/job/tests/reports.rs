@@ -114,6 +114,23 @@ fn a_plan_is_reported_once_and_only_by_a_job_that_plans() {
 }
 
 #[test]
+fn checks_are_reported_once_and_only_by_a_preflight() {
+    let preflight = Work { kind: JobKind::Preflight, ..work(Pure) };
+    let claimed_preflight = and(vec![JobEvent::Queued(preflight)], [claimed_by(A, 1)]);
+    let started = and(claimed_preflight.clone(), [JobEvent::Started { execution: A, seq: 1 }]);
+    let reported = JobEvent::ChecksReported { execution: A, seq: 2, checks: checks() };
+    let send = |seq| report(A, seq, Report::Checks { checks: checks() });
+    given(started.clone()).when(send(2)).then([reported.clone()]);
+    given(and(started.clone(), [reported.clone()])).when(send(2)).then_nothing();
+    given(and(started.clone(), [reported]))
+        .when(send(3))
+        .then_rejected(AlreadyReported { what: "checks" });
+    given(running(Pure)).when(send(2)).then_rejected(NotThisKind { what: "checks" });
+    given(claimed_preflight).when(send(1)).then_rejected(NotStarted);
+    given(and(started, [succeeded_at(2)])).when(send(3)).then_rejected(TOO_LATE);
+}
+
+#[test]
 fn outputs_are_recorded() {
     let outputs = Outputs::from([("url".to_string(), "x".into())]);
     let reported = JobEvent::OutputsReported { execution: A, seq: 2, outputs: outputs.clone() };

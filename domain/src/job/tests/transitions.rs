@@ -29,7 +29,8 @@ fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobComma
                 ("report: outputs", next(Report::State { state: state_version() }))
             }
             Report::State { .. } => ("report: state", next(Report::Artifact(artifact()))),
-            Report::Artifact(_) => ("report: artifact", end(success())),
+            Report::Artifact(_) => ("report: artifact", next(Report::Checks { checks: checks() })),
+            Report::Checks { .. } => ("report: checks", end(success())),
             Report::Finished(ExecutionResult::Succeeded { .. }) => {
                 ("report: succeeded", end(failure()))
             }

@@ -16,7 +16,8 @@ pub fn every_history(class: JobClass) -> Vec<(Vec<JobEvent>, Job)> {
                 report: Report::Plan(_)
                     | Report::Outputs { .. }
                     | Report::State { .. }
-                    | Report::Artifact(_),
+                    | Report::Artifact(_)
+                    | Report::Checks { .. },
                 ..
             } | JobCommand::RecordDivergence { .. }
                 | JobCommand::RecordLateResult { .. }
@@ -59,6 +60,7 @@ fn a_job_has_at_most_one_execution_and_a_lost_one_stays_lost() {
                 | JobEvent::OutputsReported { execution, .. }
                 | JobEvent::StateReported { execution, .. }
                 | JobEvent::ArtifactPushed { execution, .. }
+                | JobEvent::ChecksReported { execution, .. }
                 | JobEvent::Disconnected { execution }
                 | JobEvent::Reattached { execution }
                 | JobEvent::OutcomeUnknown { execution, .. }

@@ -10,7 +10,10 @@ fn after(event: &RunEvent) -> Option<RunEvent> {
             let action = plan::action(TOP, "seed".into(), vec![SANDBOX]);
             RunEvent::Planned { steps: vec![super::step(SANDBOX, &[]), action], position: 7 }
         }
-        RunEvent::Planned { .. } => started(SANDBOX, J1),
+        RunEvent::Planned { .. } => RunEvent::PreflightStarted { job: J1 },
+        RunEvent::PreflightStarted { .. } => preflights::passed(),
+        RunEvent::PreflightPassed { .. } => preflights::failed(),
+        RunEvent::PreflightFailed { .. } => started(SANDBOX, J1),
         RunEvent::StepStarted { .. } => produced(SANDBOX, J1, 1),
         RunEvent::PlanProduced { .. } => approval_requested(SANDBOX, 1),
         RunEvent::ApprovalRequested { .. } => approved(SANDBOX, 1),

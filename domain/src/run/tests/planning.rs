@@ -71,6 +71,7 @@ pub fn steps_text(steps: &[StepSpec]) -> String {
             Operation::Apply => "+",
             Operation::Destroy => "-",
             Operation::Execute => "!",
+            Operation::Check => "?",
         };
         format!("{sign}{}({})", name(step), depends_on.join(" "))
     };
@@ -282,4 +283,29 @@ fn a_repeated_change_destroys_a_component_after_its_user_is_applied() {
     let remaining =
         RemainingWork { deploy, destroy, actions: vec!["seed".into()], ..RemainingWork::default() };
     assert_eq!(deploy_text(&changed, &actual, Scope::Remaining(remaining)), expected);
+}
+
+#[test]
+fn a_drift_check_covers_the_parts_that_exist() {
+    let check = |desired: &DesiredState, actual: &ActualState, scope: Scope| {
+        steps_text(&drift(desired, actual, &scope, ids()))
+    };
+    let actual = deployed(&desired());
+    let everything = "?sandbox(), ?a(), ?b(), ?c(), ?d(), ?e()";
+    assert_eq!(check(&desired(), &actual, Scope::Everything), everything);
+    assert_eq!(check(&desired(), &ActualState::default(), Scope::Everything), "");
+    // A component that the config no longer has is checked with the version that deployed it.
+    let mut later = desired();
+    later.components.remove("d");
+    let steps = drift(&later, &actual, &Scope::Everything, ids());
+    assert_eq!(steps_text(&steps), everything);
+    let without: Vec<_> = steps.iter().filter(|step| step.fingerprint.is_none()).collect();
+    assert_eq!(without.len(), 1);
+    // A component that is not deployed yet is not checked.
+    let mut smaller = actual.clone();
+    smaller.components.remove("e");
+    let expected = "?sandbox(), ?a(), ?b(), ?c(), ?d()";
+    assert_eq!(check(&desired(), &smaller, Scope::Everything), expected);
+    let remaining = RemainingWork { deploy: ["b".to_owned()].into(), ..RemainingWork::default() };
+    assert_eq!(check(&desired(), &actual, Scope::Remaining(remaining)), "?b()");
 }

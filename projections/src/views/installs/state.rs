@@ -100,7 +100,7 @@ impl State {
     }
 }
 
-/// State of an install while a run of this kind is open. An action changes no component.
+/// State of an install while a run of this kind is open. An action and a drift check change no component.
 fn open(kind: RunKind) -> Option<State> {
     match kind {
         RunKind::Provision | RunKind::Reprovision => Some(State::Provisioning),
@@ -109,6 +109,6 @@ fn open(kind: RunKind) -> Option<State> {
         }
         RunKind::Teardown => Some(State::TearingDown),
         RunKind::Deprovision => Some(State::Deprovisioning),
-        RunKind::Action => None,
+        RunKind::Action | RunKind::Drift => None,
     }
 }

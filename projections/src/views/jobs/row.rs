@@ -189,7 +189,15 @@ impl From<Outcome> for JobState {
 impl Row {
     pub fn install(&self) -> Option<InstallId> {
         match &self.work.origin {
-            Origin::Step { install, .. } => Some(*install),
+            Origin::Preflight { install, .. } | Origin::Step { install, .. } => Some(*install),
+            Origin::Build { .. } | Origin::Source { .. } => None,
+        }
+    }
+
+    /// Returns the run of a preflight or a step.
+    pub fn run(&self) -> Option<RunId> {
+        match &self.work.origin {
+            Origin::Preflight { run, .. } | Origin::Step { run, .. } => Some(*run),
             Origin::Build { .. } | Origin::Source { .. } => None,
         }
     }
@@ -197,14 +205,14 @@ impl Row {
     pub fn step(&self) -> Option<(RunId, StepId)> {
         match &self.work.origin {
             Origin::Step { run, step, .. } => Some((*run, *step)),
-            Origin::Build { .. } | Origin::Source { .. } => None,
+            Origin::Build { .. } | Origin::Source { .. } | Origin::Preflight { .. } => None,
         }
     }
 
     pub fn build(&self) -> Option<BuildId> {
         match &self.work.origin {
             Origin::Build { build, .. } => Some(*build),
-            Origin::Step { .. } | Origin::Source { .. } => None,
+            Origin::Preflight { .. } | Origin::Step { .. } | Origin::Source { .. } => None,
         }
     }
 
@@ -295,6 +303,8 @@ impl Row {
             // The row does not contain the reported state; the history of the install shows the
             // event.
             JobEvent::StateReported { .. } => {}
+            // The row of the run contains the checks.
+            JobEvent::ChecksReported { .. } => {}
             JobEvent::ArtifactPushed { artifact, .. } => self.artifact = Some(artifact.clone()),
             JobEvent::Disconnected { execution } => {
                 self.state = JobState::Disconnected;

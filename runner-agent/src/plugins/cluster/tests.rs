@@ -44,6 +44,9 @@ impl Sink for Lines {
     ) -> std::io::Result<()> {
         Ok(())
     }
+    fn checks(&mut self, _: Vec<schemas::runner::Check>) -> std::io::Result<()> {
+        Ok(())
+    }
     fn artifact(&mut self, _: schemas::runner::Artifact) -> std::io::Result<()> {
         Ok(())
     }
@@ -111,8 +114,10 @@ fn context(root: &Path) -> JobContext {
         wrapper: Vec::new(),
         cancel: Cancel::default(),
         registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },
+        images: Default::default(),
         job: JobId(ulid::Ulid::nil()),
         execution: ExecutionId(ulid::Ulid::nil()),
+        rules: None,
         known_state: KnownState::default(),
         manifest_digest: format!("sha256:{:064x}", 1).parse().unwrap(),
     }

@@ -149,6 +149,9 @@ mod tests {
         ) -> io::Result<()> {
             Ok(())
         }
+        fn checks(&mut self, _: Vec<schemas::runner::Check>) -> io::Result<()> {
+            Ok(())
+        }
         fn artifact(&mut self, _: Artifact) -> io::Result<()> {
             Ok(())
         }

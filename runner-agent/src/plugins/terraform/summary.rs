@@ -10,36 +10,50 @@ use crate::plugins::{
     plugin::{Action, Changes, OutputChange, ResourceChange},
 };
 
+/// Output of `show -json` for a plan.
 #[derive(Deserialize)]
-struct ShownPlan {
+pub(super) struct ShownPlan {
     #[serde(default)]
-    resource_changes: Vec<Resource>,
+    pub resource_changes: Vec<Resource>,
     #[serde(default)]
-    output_changes: BTreeMap<String, ChangeValues>,
+    pub output_changes: BTreeMap<String, ChangeValues>,
 }
 
 #[derive(Deserialize)]
-struct Resource {
-    address: String,
-    mode: String,
-    change: ChangeValues,
+pub(super) struct Resource {
+    pub address: String,
+    pub mode: String,
+    pub change: ChangeValues,
 }
 
+/// Values of a change. The members after `after` have the structure of the values, with `true` in
+/// place of each value that is unknown or sensitive.
 #[derive(Deserialize)]
-struct ChangeValues {
-    actions: Vec<String>,
+pub(super) struct ChangeValues {
+    pub actions: Vec<String>,
     #[serde(default)]
-    before: Value,
+    pub before: Value,
     #[serde(default)]
-    after: Value,
+    pub after: Value,
     #[serde(default)]
-    after_unknown: Value,
+    pub after_unknown: Value,
+    #[serde(default)]
+    pub before_sensitive: Value,
+    #[serde(default)]
+    pub after_sensitive: Value,
+    /// Paths of the attributes that force the replacement.
+    #[serde(default)]
+    pub replace_paths: Vec<Vec<Value>>,
 }
 
-/// Returns the names and actions of all changes. The caller must set `noop`.
-pub(super) fn summarize(shown: &[u8]) -> Result<Changes, PluginError> {
-    let shown: ShownPlan = serde_json::from_slice(shown)
-        .map_err(|e| PluginError::PluginFailed(format!("cannot parse its plan: {e}")))?;
+/// Parses the output of `show -json`.
+pub(super) fn parse(shown: &[u8]) -> Result<ShownPlan, PluginError> {
+    serde_json::from_slice(shown)
+        .map_err(|e| PluginError::PluginFailed(format!("cannot parse its plan: {e}")))
+}
+
+/// Returns the names and actions of all changes. The caller must set `noop` and `details`.
+pub(super) fn summarize(shown: ShownPlan) -> Changes {
     let mut changes = Changes::default();
     for resource in shown.resource_changes.iter().filter(|resource| resource.mode == "managed") {
         let Some(action) = action(&resource.change.actions) else { continue };
@@ -71,10 +85,10 @@ pub(super) fn summarize(shown: &[u8]) -> Result<Changes, PluginError> {
             changes.outputs.push(OutputChange { name, action });
         }
     }
-    Ok(changes)
+    changes
 }
 
-fn action(actions: &[String]) -> Option<Action> {
+pub(super) fn action(actions: &[String]) -> Option<Action> {
     let actions: Vec<&str> = actions.iter().map(String::as_str).collect();
     match actions.as_slice() {
         ["create"] => Some(Action::Create),
@@ -140,7 +154,7 @@ mod tests {
             "output_changes": { "url": { "actions": ["update"], "after": "SECRET" },
                                 "same": { "actions": ["no-op"] } }
         });
-        let changes = summarize(shown.to_string().as_bytes()).unwrap();
+        let changes = summarize(parse(shown.to_string().as_bytes()).unwrap());
         assert_eq!((changes.add, changes.change, changes.destroy), (2, 1, 2));
         let json = serde_json::to_value(&changes).unwrap();
         assert!(!json.to_string().contains("SECRET"));

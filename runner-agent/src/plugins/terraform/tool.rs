@@ -7,12 +7,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use domain::digest::Digest;
 use nix::sys::signal::Signal;
+use oci_layout::sha256_file;
 use serde::Deserialize;
 
 use crate::plugins::{
     contract::{PluginError, Sink, Stream},
-    plugin::{Halt, Work},
+    plugin::{Halt, IoContext as _, Work},
     process::{self, ChildSpec},
 };
 
@@ -34,6 +36,11 @@ impl Tool {
     /// Returns name and version, as in a plan digest.
     pub(super) fn name(&self) -> String {
         format!("{} {}", self.binary, self.version)
+    }
+
+    /// Returns the digest of the executable.
+    pub(super) fn digest(&self) -> Result<Digest, PluginError> {
+        sha256_file(&self.path).doing(|| format!("cannot read {}", self.path.display()))
     }
 }
 

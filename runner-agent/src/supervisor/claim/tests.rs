@@ -40,6 +40,7 @@ fn agent(data: &std::path::Path) -> (Arc<Agent>, watch::Sender<StopLevel>) {
             plugin_dir: "/nowhere".into(),
             pass_env: vec![],
             budgets: Budgets::default(),
+            images: Default::default(),
         },
         "2026-11-21T12:00:00Z".parse().unwrap(),
     );

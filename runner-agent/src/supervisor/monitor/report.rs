@@ -6,7 +6,7 @@ use schemas::{
     problem::Problem,
     runner::{
         EXECUTION, Exit, FailureReason, Finished, Outcome, PendingCancel, PlanReport, Report,
-        ReportBody, ReportResponse,
+        ReportBody, ReportResponse, SaltedDetails,
     },
 };
 use tracing::{error, warn};
@@ -14,6 +14,7 @@ use tracing::{error, warn};
 use super::{Monitor, MonitorEnd};
 use crate::{
     client::{ApiRequest, ServerRejection},
+    data,
     journal::JournalEvent,
     shim::{
         order::CancelOrder,
@@ -141,10 +142,18 @@ impl Monitor {
             | ReportBody::Outputs { .. }
             | ReportBody::State(_)
             | ReportBody::Artifact(_)
+            | ReportBody::Checks { .. }
             | ReportBody::CancelProgress { .. } => return None,
         };
         let body = ReportBody::Finished(last);
-        self.reports.replace_with_final_report(Report { execution, seq, body, log_len, end: None });
+        self.reports.replace_with_final_report(Report {
+            execution,
+            seq,
+            body,
+            log_len,
+            end: None,
+            details: None,
+        });
         self.backoff.reset();
         None
     }
@@ -153,6 +162,7 @@ impl Monitor {
         let mut summary_rejection = None;
         if let ReportBody::Plan(plan) = &mut report.body {
             summary_rejection = self.send_summary(plan).await;
+            report.details = self.details_of(plan);
             let (job, execution) = (self.job.to_string(), self.execution.to_string());
             let statement = proof::plan::statement(&plan.digest.bytes(), &job, &execution);
             plan.signature = proof::plan::sign(&statement, &self.agent.keys.identity.now().key);
@@ -199,6 +209,19 @@ impl Monitor {
         let rejection = self.agent.client.send::<serde_json::Value>(&request).await.err()?;
         warn!(execution.id = %execution, error = %rejection, "Cannot upload the summary of a plan: the server rejected it");
         Some(rejection)
+    }
+
+    /// Returns the details that the plan digest covers. The server rejects a plan without them.
+    fn details_of(&self, plan: &PlanReport) -> Option<SaltedDetails> {
+        let digest = plan.v2.as_ref()?.details.as_ref()?;
+        let path = self.dir.blobs().join(digest.to_string());
+        match data::read_json(&path) {
+            Ok(details) => details,
+            Err(error) => {
+                warn!(execution.id = %self.execution, %error, "Cannot read the details of a plan");
+                None
+            }
+        }
     }
 
     pub(super) async fn send_log(&mut self, now: bool) -> Result<(), UploadError> {
@@ -259,6 +282,7 @@ fn report_name(body: &ReportBody) -> &'static str {
         ReportBody::Outputs { .. } => "the outputs",
         ReportBody::State(_) => "the state's version",
         ReportBody::Artifact(_) => "the artifact",
+        ReportBody::Checks { .. } => "the checks",
         ReportBody::Refused { .. } => "the refusal",
         ReportBody::CancelProgress { .. } => "the cancellation",
         ReportBody::Finished(_) => "the result",

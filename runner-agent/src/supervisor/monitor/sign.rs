@@ -110,6 +110,7 @@ fn statement_contents(body: &ReportBody) -> Option<StatementContents> {
         | ReportBody::Outputs { .. }
         | ReportBody::State(_)
         | ReportBody::Artifact(_)
+        | ReportBody::Checks { .. }
         | ReportBody::CancelProgress { .. } => None,
     }
 }

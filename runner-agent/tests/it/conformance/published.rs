@@ -19,11 +19,11 @@ use serde_json::json;
 
 use super::test_runner::{JobSpec, TestRunner};
 
-fn key(seed: u8) -> SigningKey {
+pub(super) fn key(seed: u8) -> SigningKey {
     SigningKey::from_bytes(&[seed; 32])
 }
 
-const SCRIPT: &str = r#"#!/bin/sh
+pub(super) const SCRIPT: &str = r#"#!/bin/sh
 while read -r line; do
     id=$(echo "$line" | sed 's/^{"id":\([0-9]*\).*/\1/')
     value='{}'
@@ -50,7 +50,7 @@ fn published(
 }
 
 /// Stores an artifact as [`published`] does, with this executable.
-fn published_as(
+pub(super) fn published_as(
     runner: &TestRunner,
     script: &str,
     signer: &SigningKey,

@@ -16,9 +16,10 @@ use runner_agent::{
     artifacts::{ARTIFACT_TYPE, LAYER_TYPE, component, pack},
     journal::Stop,
     plugins::{
-        Background, Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Sink, Stream,
-        run,
+        Background, Cancel, JobContext, Outcome, PlanRecord, PluginError, Registry, Rules, Sink,
+        Stream, run,
     },
+    policy::Policy,
     state::{KnownState, StateMark, executions_in_progress},
 };
 use schemas::{
@@ -36,6 +37,8 @@ pub struct TestRunner {
     work_root: Option<PathBuf>,
     pub env: BTreeMap<String, String>,
     pub grace_ms: u64,
+    /// Rules of the customer.
+    pub rules: Rules,
     /// Known state from the runner's journal.
     pub known_state: KnownState,
 }
@@ -60,6 +63,7 @@ pub struct JobRecord {
     pub plan: Option<PlanRecord>,
     pub outputs: Option<Map<String, Value>>,
     pub artifact: Option<Artifact>,
+    pub checks: Vec<schemas::runner::Check>,
     pub state: Option<StateMark>,
     pub accepted: Option<AcceptedState>,
     /// Text of a line, or name of a phase, that triggers the action.
@@ -140,6 +144,11 @@ impl Sink for JobRecord {
         Ok(())
     }
 
+    fn checks(&mut self, checks: Vec<schemas::runner::Check>) -> io::Result<()> {
+        self.checks = checks;
+        Ok(())
+    }
+
     fn artifact(&mut self, artifact: Artifact) -> io::Result<()> {
         self.artifact = Some(artifact);
         Ok(())
@@ -168,6 +177,7 @@ impl TestRunner {
             work_root,
             env: BTreeMap::new(),
             grace_ms: 20_000,
+            rules: Rules { policy: Policy::without_rules(), publishers: Vec::new() },
             known_state: KnownState::default(),
         };
         for name in ["state", "artifacts", "plugins", "plans"] {
@@ -291,8 +301,10 @@ impl TestRunner {
                 http: client(),
                 idle_timeout: Registry::IDLE_TIMEOUT,
             },
+            images: Default::default(),
             job: manifest.job,
             execution: ExecutionId(Ulid::new()),
+            rules: Some(self.rules.clone()),
             known_state: self.known_state.clone(),
             manifest_digest: sha256(&bytes),
         }

@@ -35,6 +35,9 @@ impl Sink for NoSink {
     fn state_accepted(&mut self, _: &str, _: &AcceptedState) -> io::Result<()> {
         Ok(())
     }
+    fn checks(&mut self, _: Vec<schemas::runner::Check>) -> io::Result<()> {
+        Ok(())
+    }
     fn artifact(&mut self, _: Artifact) -> io::Result<()> {
         Ok(())
     }
@@ -132,8 +135,10 @@ fn context(root: &Path, configuration: &Path, cancel: Cancel) -> JobContext {
         wrapper: Vec::new(),
         cancel,
         registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },
+        images: Default::default(),
         job: JobId(ulid::Ulid::nil()),
         execution: ExecutionId(ulid::Ulid::nil()),
+        rules: None,
         known_state: KnownState::default(),
         manifest_digest: format!("sha256:{:064x}", 1).parse().unwrap(),
     }

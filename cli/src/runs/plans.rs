@@ -1,0 +1,132 @@
+//! Text of a plan for a user who decides on it: the names of its changes, or the changed values.
+use std::collections::BTreeSet;
+
+use clap::ValueEnum;
+use domain::ids::RunId;
+use schemas::{
+    control::runs::{DetailsState, Step, StepPlanDetails},
+    plugin::details_text::{Fold, LineKind, lines},
+};
+use serde_json::Value;
+
+use super::output;
+use crate::{
+    client::ClientError,
+    failure::Failure,
+    render::{Output, Screen, Tone},
+    settings::CommandContext,
+};
+
+/// Amount of detail in the text of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DetailsMode {
+    /// All values, with the changed lines of long texts
+    Full,
+    /// Names of resources and attributes only
+    Names,
+}
+
+/// Returns the text of a step's plan.
+pub(crate) async fn text(
+    context: &CommandContext,
+    (run, step): (RunId, &Step),
+    mode: Option<DetailsMode>,
+) -> Result<String, Failure> {
+    let summary = context.client.plan(run, step.id).await?;
+    let details = details(context, (run, step), mode).await?;
+    Ok(plan_text(&step.name, &summary, details.as_ref(), mode, &context.screen))
+}
+
+/// Prints the plans of all steps. JSON output has the details only with `--details=full`.
+pub(crate) async fn print(
+    context: &CommandContext,
+    (run, steps): (RunId, &[Step]),
+    mode: Option<DetailsMode>,
+) -> Result<(), Failure> {
+    for step in steps.iter().filter(|step| step.plan.is_some()) {
+        match context.screen.output {
+            Output::Table => {
+                crate::render::write(&text(context, (run, step), mode).await?)?;
+            }
+            Output::Json | Output::Ndjson => {
+                let summary = context.client.plan(run, step.id).await?;
+                context.screen.print_one(&summary, |_| String::new())?;
+                if mode == Some(DetailsMode::Full)
+                    && let Some(details) = details(context, (run, step), mode).await?
+                {
+                    context.screen.print_one(&details, |_| String::new())?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the details of a plan. `None` if there are none, the user does not want them, or the role
+/// of the user does not allow them.
+pub(crate) async fn details(
+    context: &CommandContext,
+    (run, step): (RunId, &Step),
+    mode: Option<DetailsMode>,
+) -> Result<Option<StepPlanDetails>, Failure> {
+    let has_details = step.plan.as_ref().is_some_and(|plan| plan.has_details);
+    if !has_details || mode == Some(DetailsMode::Names) {
+        return Ok(None);
+    }
+    match context.client.plan_details(run, step.id).await {
+        Ok(details) => Ok(Some(details)),
+        Err(ClientError::Problem(problem)) if problem.status == 403 && mode.is_none() => {
+            context.screen.remark(
+                "The plan is shown with names only: its details require the role approver or auditor.",
+            );
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Formats a plan. A resource without details is shown with its name and attributes.
+pub(crate) fn plan_text(
+    name: &str,
+    summary: &Value,
+    details: Option<&StepPlanDetails>,
+    mode: Option<DetailsMode>,
+    screen: &Screen,
+) -> String {
+    let Some(StepPlanDetails { state, details, .. }) = details else {
+        return output::plan(name, summary, screen);
+    };
+    let Some(details) = details else {
+        let mut text = output::plan(name, summary, screen);
+        if *state == DetailsState::Erased {
+            text += &format!("  {}\n", screen.paint(Tone::Faint, "the details were erased"));
+        }
+        return text;
+    };
+    let fold = match mode {
+        Some(DetailsMode::Full) => Fold::Nothing,
+        Some(DetailsMode::Names) | None => Fold::Long,
+    };
+    let mut text = format!("\n{}\n", screen.paint(Tone::Strong, &format!("plan of {name}")));
+    let shown: BTreeSet<&str> = details.resources.iter().map(|one| one.address.as_str()).collect();
+    let listed = summary.get("resources").and_then(Value::as_array).into_iter().flatten();
+    let unlisted = listed.filter(|one| {
+        one.get("address").and_then(Value::as_str).is_none_or(|address| !shown.contains(address))
+    });
+    for line in lines(details, fold) {
+        let tone = match line.kind {
+            LineKind::Added => Tone::Good,
+            LineKind::Removed => Tone::Bad,
+            LineKind::Changed => Tone::Attention,
+            LineKind::Remark => Tone::Faint,
+        };
+        text += &format!("  {}\n", screen.paint(tone, &line.text));
+    }
+    for one in unlisted {
+        text += &output::changed(one, screen);
+    }
+    if shown.is_empty() && details.outputs.is_empty() && details.omitted == 0 {
+        text += "  no changes\n";
+    }
+    text
+}
