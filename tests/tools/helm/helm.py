@@ -35,6 +35,7 @@ FLAGS = {
     "--timeout": {"type": seconds, "default": 300}, "--kube-version": {"default": "v1.36.0"},
     "--values": {"action": "append", "default": []}, "--api-versions": {"action": "append", "default": []},
     "--destination": {"default": "."}, "--output": {"choices": ["json"]}, "--dry-run": {"choices": ["server"]},
+    "--repo": {"default": ""}, "--version": {"default": ""},
 }
 WAIT = ["--wait", "--timeout"]
 CHANGE = ["--namespace", "--values", "--create-namespace", *WAIT, "--wait-for-jobs", "--dry-run", "--output",
@@ -52,6 +53,7 @@ COMMANDS = {
     "history": ("RELEASE", ["--namespace", "--output"]),
     "get": ("PART RELEASE", ["--namespace"]),
     "package": ("CHART", ["--destination"]),
+    "pull": ("CHART", ["--repo", "--version", "--destination"]),
 }
 
 
@@ -76,9 +78,9 @@ def arguments(given):
     if options.command in ("list", "status", "history") and not options.output:
         raise Failure("unsupported output: add --output json")
     # Without a kubeconfig, the engine would use the cluster of the user who runs the tests.
-    if options.command not in ("version", "lint", "template", "package") and not options.kubeconfig:
+    if options.command not in ("version", "lint", "template", "package", "pull") and not options.kubeconfig:
         raise Failure("Kubernetes cluster unreachable: no kubeconfig")
-    if "chart" in options and not os.path.exists(options.chart):
+    if "chart" in options and options.command != "pull" and not os.path.exists(options.chart):
         raise Failure(f'path "{options.chart}" not found')
     return options
 
@@ -217,6 +219,9 @@ def run(options):
         engine.connect_to(DryRunApi(), "default")
         path = engine.call("package", os.path.abspath(options.chart), os.path.abspath(options.destination))
         return f"Successfully packaged chart and saved it to: {path}\n"
+    if command == "pull":
+        engine.pull(options)
+        return ""
     if command in ("install", "upgrade"):
         release = change(engine, options)
         return release if options.output else status_text(release)
