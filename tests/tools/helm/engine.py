@@ -55,21 +55,6 @@ class Engine:
         text = (result.value or b"null").decode()
         return text if function == "package" else json.loads(text)
 
-    def pull(self, options):
-        """Downloads a chart from a chart repository or an OCI registry."""
-        self.connect_to(DryRunApi(), "default")
-        chart = options.chart
-        if options.repo:
-            # The engine adds a repository only to an existing file.
-            home = pathlib.Path(os.environ["HELM_CONFIG_HOME"])
-            home.mkdir(parents=True, exist_ok=True)
-            (home / "repositories.yaml").write_text("apiVersion: v1\nrepositories: []\n")
-            self.check(self.library.helm_sdkpy_repo_add(
-                self.handle, b"pulled", options.repo.encode(), None, None, b"{}"))
-            chart = f"pulled/{chart}"
-        self.check(self.library.helm_sdkpy_pull(
-            self.handle, chart.encode(), os.path.abspath(options.destination).encode(), options.version.encode()))
-
     def change(self, verb, options, values, **more):
         """Installs or upgrades a release."""
         flag = lambda name: getattr(options, name, False)

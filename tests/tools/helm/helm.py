@@ -12,6 +12,8 @@ import re
 import shutil
 import sys
 import tempfile
+import urllib.parse
+import urllib.request
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -198,6 +200,21 @@ def part(options):
     }[options.part]()
 
 
+def pull(options):
+    """Downloads a chart from a chart repository. The function of the engine crashes."""
+    if not options.repo:
+        raise Failure("unsupported chart: add --repo")
+    base = options.repo.rstrip("/") + "/"
+    read = lambda url: urllib.request.urlopen(url, timeout=60).read()
+    found = yaml.safe_load(read(base + "index.yaml"))["entries"].get(options.chart, [])
+    found = [entry for entry in found if options.version in ("", entry["version"])]
+    if not found:
+        raise Failure(f'chart "{options.chart}" version "{options.version}" not found in {options.repo} repository')
+    url = urllib.parse.urljoin(base, found[0]["urls"][0])
+    (pathlib.Path(options.destination) / url.rsplit("/", 1)[1]).write_bytes(read(url))
+    return ""
+
+
 def run(options):
     """Returns the output: text, or a value to print as JSON."""
     command = options.command
@@ -214,14 +231,13 @@ def run(options):
         return {key: value for key, value in history(options)[-1].items() if key != "chart"}
     if command == "get":
         return part(options)
+    if command == "pull":
+        return pull(options)
     engine = Engine()
     if command == "package":
         engine.connect_to(DryRunApi(), "default")
         path = engine.call("package", os.path.abspath(options.chart), os.path.abspath(options.destination))
         return f"Successfully packaged chart and saved it to: {path}\n"
-    if command == "pull":
-        engine.pull(options)
-        return ""
     if command in ("install", "upgrade"):
         release = change(engine, options)
         return release if options.output else status_text(release)
