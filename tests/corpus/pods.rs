@@ -73,7 +73,7 @@ impl Pods {
                     "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
                     "resources": ["pods"],
                 }],
-                "failurePolicy": "Ignore", "sideEffects": "None", "timeoutSeconds": 5,
+                "failurePolicy": "Ignore", "sideEffects": "None", "timeoutSeconds": 30,
                 "admissionReviewVersions": ["v1"],
             }],
         })
