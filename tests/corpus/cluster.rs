@@ -17,6 +17,9 @@ use crate::{
     session::{Failure, Outcome, short},
 };
 
+/// File of the images that pods do not run.
+pub(crate) const PODS: &str = "pods";
+
 /// Objects that Kubernetes itself creates and changes.
 const NOISE: [&str; 8] = [
     "events",
@@ -47,12 +50,13 @@ struct Object {
 }
 
 impl TestCluster {
-    pub(crate) fn find() -> Outcome<TestCluster> {
+    /// Returns the cluster, completed for an app with this working directory.
+    pub(crate) fn find(work: &Path) -> Outcome<TestCluster> {
         let (Some(cluster), Some(second)) = (Cluster::shared_or_skip(), Cluster::shared_or_skip())
         else {
             return Err(Failure::new("no test cluster: set STEAD_TEST_KUBECONFIG"));
         };
-        let (pods, caretaker) = (Pods::start(), Caretaker::start(second));
+        let (pods, caretaker) = (Pods::start(work.join(PODS)), Caretaker::start(second));
         let webhook = pods.configuration();
         let before = BTreeSet::new();
         let mut found = TestCluster { cluster, before, _pods: pods, _caretaker: caretaker };

@@ -10,12 +10,16 @@ use crate::{
 
 /// Deletes an object of the cluster that a component owns. Without one, removes a resource from the
 /// Terraform state of a component, because stand-ins create nothing outside of it. Returns what
-/// changed.
-pub(crate) fn inject(journey: &Journey<'_>, runner: &Runner) -> Outcome<String> {
+/// changed, or none for an app without components that can drift.
+pub(crate) fn inject(journey: &Journey<'_>, runner: &Runner) -> Outcome<Option<String>> {
+    let kinds = ["terraform_module", "helm_chart", "kubernetes_manifest"];
+    if !journey.app.components.iter().any(|one| kinds.contains(&one.kind.as_str())) {
+        return Ok(None);
+    }
     if let Some(cluster) = &journey.cluster
         && let Some(object) = cluster.delete_one_object()?
     {
-        return Ok(format!("{object} was deleted"));
+        return Ok(Some(format!("{object} was deleted")));
     }
     let states = runner.data().join("state");
     let states = fs::read_dir(&states).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -27,7 +31,7 @@ pub(crate) fn inject(journey: &Journey<'_>, runner: &Runner) -> Outcome<String> 
         if let Some(address) = first_resource(&state)? {
             journey.rules.note("drift in a Terraform state");
             terraform(&state, &["rm", &address])?;
-            return Ok(format!("{address} was removed from {}", dir.display()));
+            return Ok(Some(format!("{address} was removed from {}", dir.display())));
         }
     }
     Err(Failure::new(format!("no object and no resource can be changed: {states:?}")))

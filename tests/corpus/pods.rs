@@ -1,7 +1,9 @@
 //! Pods of an app, without the app's programs: a webhook replaces what the node cannot run.
 use std::{
+    fs,
     io::{BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::Arc,
 };
@@ -40,15 +42,16 @@ pub(crate) struct Pods {
 }
 
 impl Pods {
-    pub(crate) fn start() -> Pods {
+    /// Starts the server. It appends the image of each replaced container to a file.
+    pub(crate) fn start(replaced: PathBuf) -> Pods {
         let certificates = Certificates::for_ip("127.0.0.1");
         let config = certificates.server_config();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let config = Arc::clone(&config);
-                std::thread::spawn(move || serve(stream, config));
+                let (config, replaced) = (Arc::clone(&config), replaced.clone());
+                std::thread::spawn(move || serve(stream, config, &replaced));
             }
         });
         Pods { certificates, port }
@@ -70,7 +73,7 @@ impl Pods {
                     "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
                     "resources": ["pods"],
                 }],
-                "failurePolicy": "Ignore", "sideEffects": "None", "timeoutSeconds": 5,
+                "failurePolicy": "Ignore", "sideEffects": "None", "timeoutSeconds": 30,
                 "admissionReviewVersions": ["v1"],
             }],
         })
@@ -78,7 +81,7 @@ impl Pods {
 }
 
 /// Answers the reviews of one connection.
-fn serve(stream: TcpStream, config: Arc<ServerConfig>) -> Option<()> {
+fn serve(stream: TcpStream, config: Arc<ServerConfig>, replaced: &Path) -> Option<()> {
     let connection = ServerConnection::new(config).ok()?;
     let mut stream = BufReader::new(StreamOwned::new(connection, stream));
     loop {
@@ -86,7 +89,7 @@ fn serve(stream: TcpStream, config: Arc<ServerConfig>) -> Option<()> {
         let mut body = vec![0; length];
         stream.read_exact(&mut body).ok()?;
         let review: Value = serde_json::from_slice(&body).ok()?;
-        let answer = answer(&review).to_string();
+        let answer = answer(&review, replaced).to_string();
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ";
         write!(stream.get_mut(), "{head}{}\r\n\r\n{answer}", answer.len()).ok()?;
         stream.get_mut().flush().ok()?;
@@ -111,15 +114,24 @@ fn head(stream: &mut impl std::io::BufRead) -> Option<usize> {
     }
 }
 
-fn answer(review: &Value) -> Value {
+fn answer(review: &Value, replaced: &Path) -> Value {
     let pod = &review["request"]["object"];
     let mut response = json!({"uid": review["request"]["uid"], "allowed": true});
     if let Some(spec) = substitute(pod) {
+        note_images(pod, replaced);
         let patch = json!([{"op": "replace", "path": "/spec", "value": spec}]).to_string();
         response["patch"] = base64(patch.as_bytes()).into();
         response["patchType"] = "JSONPatch".into();
     }
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+}
+
+/// Appends the images of a pod to the file of replaced images.
+fn note_images(pod: &Value, replaced: &Path) {
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    let images: Vec<&str> = containers.filter_map(|one| one["image"].as_str()).collect();
+    let file = fs::File::options().create(true).append(true).open(replaced);
+    let _best_effort = file.map(|mut file| writeln!(file, "{}", images.join("\n")));
 }
 
 /// Returns a spec that the node can run, unless the pod is one of a test.

@@ -10,7 +10,10 @@ use std::{
 use serde_json::{Map, Value as Json};
 use toml::Table;
 
-use crate::app::{App, items, plain, text};
+use crate::{
+    app::{App, items, plain, text},
+    cluster::PODS,
+};
 
 const FILE: &str = include_str!("substitutions.toml");
 
@@ -47,6 +50,11 @@ impl Rules {
         let calls = fs::read_to_string(&self.calls).unwrap_or_default();
         let called: BTreeSet<&str> = calls.lines().collect();
         let mut used: Vec<String> = self.used.borrow().iter().cloned().collect();
+        let pods = fs::read_to_string(self.calls.with_file_name(PODS)).unwrap_or_default();
+        let images: BTreeSet<&str> = pods.lines().collect();
+        if !images.is_empty() {
+            used.push(format!("busybox in pods of {}", Vec::from_iter(images).join(", ")));
+        }
         if !called.is_empty() {
             used.push(format!("programs {}", Vec::from_iter(called).join(", ")));
         }

@@ -53,11 +53,22 @@ pub(crate) fn write(journey: &Journey<'_>) -> Outcome<SecondVersion> {
         let changed = of_kind.into_iter().find(|component| change(journey, component, &copy));
         components.extend(changed.map(|component| component.name.clone()));
     }
+    if components.is_empty() && change_sandbox(journey) {
+        components.push("sandbox".into());
+    }
     journey.sources.push();
     match components.is_empty() {
         true => Err(Failure::new("no component can be changed")),
         false => Ok(SecondVersion { app: copy, components }),
     }
+}
+
+/// Changes the module of the sandbox, for an app without components. Returns false if there is none.
+fn change_sandbox(journey: &Journey<'_>) -> bool {
+    let source = journey.app.sandbox.as_ref().and_then(Source::of);
+    let dir = source.and_then(|source| journey.sources.directory(&source));
+    let written = dir.map(|dir| fs::write(dir.join("corpus-version-2.tf"), MODULE));
+    written.is_some_and(|written| written.is_ok())
 }
 
 fn is_enabled(component: &Component) -> bool {

@@ -9,14 +9,13 @@ use std::{
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tests::Certificates;
 
-/// Object behind the address of a manifest.
+/// Object behind the address of a manifest. It needs no namespace.
 const MANIFEST: &str = "\
-apiVersion: v1
-kind: ConfigMap
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
 metadata:
-  name: remote
-data:
-  source: a stand-in
+  name: corpus-remote
+rules: []
 ";
 const SCRIPT: &str = "#!/bin/sh\necho \"stand-in for a script\"\n";
 

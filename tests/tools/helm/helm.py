@@ -12,6 +12,8 @@ import re
 import shutil
 import sys
 import tempfile
+import urllib.parse
+import urllib.request
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -35,6 +37,7 @@ FLAGS = {
     "--timeout": {"type": seconds, "default": 300}, "--kube-version": {"default": "v1.36.0"},
     "--values": {"action": "append", "default": []}, "--api-versions": {"action": "append", "default": []},
     "--destination": {"default": "."}, "--output": {"choices": ["json"]}, "--dry-run": {"choices": ["server"]},
+    "--repo": {"default": ""}, "--version": {"default": ""},
 }
 WAIT = ["--wait", "--timeout"]
 CHANGE = ["--namespace", "--values", "--create-namespace", *WAIT, "--wait-for-jobs", "--dry-run", "--output",
@@ -52,6 +55,7 @@ COMMANDS = {
     "history": ("RELEASE", ["--namespace", "--output"]),
     "get": ("PART RELEASE", ["--namespace"]),
     "package": ("CHART", ["--destination"]),
+    "pull": ("CHART", ["--repo", "--version", "--destination"]),
 }
 
 
@@ -76,9 +80,9 @@ def arguments(given):
     if options.command in ("list", "status", "history") and not options.output:
         raise Failure("unsupported output: add --output json")
     # Without a kubeconfig, the engine would use the cluster of the user who runs the tests.
-    if options.command not in ("version", "lint", "template", "package") and not options.kubeconfig:
+    if options.command not in ("version", "lint", "template", "package", "pull") and not options.kubeconfig:
         raise Failure("Kubernetes cluster unreachable: no kubeconfig")
-    if "chart" in options and not os.path.exists(options.chart):
+    if "chart" in options and options.command != "pull" and not os.path.exists(options.chart):
         raise Failure(f'path "{options.chart}" not found')
     return options
 
@@ -196,6 +200,21 @@ def part(options):
     }[options.part]()
 
 
+def pull(options):
+    """Downloads a chart from a chart repository. The function of the engine crashes."""
+    if not options.repo:
+        raise Failure("unsupported chart: add --repo")
+    base = options.repo.rstrip("/") + "/"
+    read = lambda url: urllib.request.urlopen(url, timeout=60).read()
+    found = yaml.safe_load(read(base + "index.yaml"))["entries"].get(options.chart, [])
+    found = [entry for entry in found if options.version in ("", entry["version"])]
+    if not found:
+        raise Failure(f'chart "{options.chart}" version "{options.version}" not found in {options.repo} repository')
+    url = urllib.parse.urljoin(base, found[0]["urls"][0])
+    (pathlib.Path(options.destination) / url.rsplit("/", 1)[1]).write_bytes(read(url))
+    return ""
+
+
 def run(options):
     """Returns the output: text, or a value to print as JSON."""
     command = options.command
@@ -212,6 +231,8 @@ def run(options):
         return {key: value for key, value in history(options)[-1].items() if key != "chart"}
     if command == "get":
         return part(options)
+    if command == "pull":
+        return pull(options)
     engine = Engine()
     if command == "package":
         engine.connect_to(DryRunApi(), "default")
