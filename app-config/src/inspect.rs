@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     model::{Action, AppConfig, Component, Input, Role},
     read::Reading,
-    refs::{Graph, Reads, graph},
+    refs::{Graph, Reads, declared_graph},
     tree::Tree,
 };
 
@@ -36,7 +36,7 @@ const SOURCES: [&str; 5] = ["aws_ecr", "connected_repo", "helm_repo", "public", 
 
 pub fn inspect(name: &str, app: &Tree, reading: &Reading) -> Value {
     let config = &reading.config;
-    let graph = graph(config);
+    let graph = declared_graph(config);
     let used = variables(app);
     json!({
         "name": name,

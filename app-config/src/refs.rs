@@ -216,6 +216,23 @@ pub struct Graph {
 
 /// Builds the reference graph of a config.
 pub fn graph(config: &AppConfig) -> Graph {
+    build(config, Clusters::Ordered)
+}
+
+/// Returns the dependencies that the config declares or that its templates imply. The order of a run
+/// also depends on the clusters of components.
+pub(crate) fn declared_graph(config: &AppConfig) -> Graph {
+    build(config, Clusters::Ignored)
+}
+
+/// Treatment of the component that creates the cluster of another one.
+#[derive(Clone, Copy, PartialEq)]
+enum Clusters {
+    Ordered,
+    Ignored,
+}
+
+fn build(config: &AppConfig, clusters: Clusters) -> Graph {
     let mut graph = Graph {
         sandbox: config
             .sandbox
@@ -237,7 +254,9 @@ pub fn graph(config: &AppConfig) -> Graph {
         let read = reads.components.keys().filter(known).filter(other);
         let mut dependencies: BTreeSet<String> =
             component.dependencies.iter().chain(read).cloned().collect();
-        dependencies.extend(config.cluster_of(component).map(str::to_owned));
+        if clusters == Clusters::Ordered {
+            dependencies.extend(config.cluster_of(component).map(str::to_owned));
+        }
         graph.components.insert(component.name.clone(), Node { dependencies, reads });
     }
     deploy_order::add(&mut graph.components);

@@ -210,7 +210,15 @@ async fn waits_for_approval(server: &Server, run: domain::ids::RunId, days: i64)
                 destroy: 0,
             };
             let approval = Approval::Principal { expires_at };
-            unit.handle::<Run>(run, RunCommand::RecordPlan { job, plan, approval }).await
+            let preflight = JobId(Ulid::new());
+            for command in [
+                RunCommand::StartPreflight { job: preflight },
+                RunCommand::RecordChecks { job: preflight, checks: vec![] },
+                RunCommand::RecordPlan { job, plan, approval },
+            ] {
+                unit.handle::<Run>(run, command).await?;
+            }
+            Ok(())
         })
     });
     requested.await.unwrap();

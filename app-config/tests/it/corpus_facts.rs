@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use app_config::{inspect, survey};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::support;
 
@@ -38,7 +38,6 @@ fn every_real_directory_is_inspected_as_its_facts() {
     for (app, expected) in facts.as_object().unwrap() {
         let tree = support::tree(&corpus.join("apps").join(app));
         let found = inspect(app, &tree, &survey(&tree, &[]));
-        let expected = with_cluster_dependency(app, expected);
         let before = wrong.len();
         for fact in FACTS {
             let (expected, found) = (expected.pointer(fact), found.pointer(fact));
@@ -50,23 +49,6 @@ fn every_real_directory_is_inspected_as_its_facts() {
     }
     println!("facts: {equal} of {} directories equal", facts.as_object().unwrap().len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-/// Adds the dependency of a component on the one that creates its cluster, which the facts leave
-/// out.
-fn with_cluster_dependency(app: &str, facts: &Value) -> Value {
-    let mut facts = facts.clone();
-    if app == "multi-cluster" {
-        let components = facts["components"]["list"].as_array_mut().unwrap();
-        let component = components.iter_mut().find(|one| one["name"] == "compute_workload");
-        component.unwrap()["deps"] = json!(["cluster"]);
-        facts["edges"].as_array_mut().unwrap().push(json!(["compute_workload", "cluster"]));
-        facts["layers"] = json!([
-            ["certificate", "cluster", "whoami"],
-            ["application_load_balancer", "compute_workload"],
-        ]);
-    }
-    facts
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn each_warning_has_its_location() {
              [public_repo]\nrepo = \"x/y\"",
             "not_yet",
             (3, 19),
-            "1 x `drift_schedule`: this release does not detect drift",
+            "1 x `drift_schedule`: this release does not check for drift on a schedule",
         ),
         (
             "app/sandbox.toml",
@@ -126,7 +126,7 @@ fn each_warning_has_its_location() {
              [public_repo]\nrepo = \"x/y\"",
             "not_yet",
             (1, 19),
-            "1 x `drift_schedule`: this release does not detect drift",
+            "1 x `drift_schedule`: this release does not check for drift on a schedule",
         ),
         (
             "app/runbooks/r.toml",

@@ -167,7 +167,7 @@ fn why(step: StepId, run: &runs::Row, install: &installs::Row) -> Option<Waiting
 }
 
 #[test]
-fn an_approved_step_waits_for_the_server() {
+fn an_approved_step_waits_for_the_preflight_and_then_for_the_server() {
     let plan = domain::run::StepPlan {
         digest: digest(4),
         summary: digest(5),
@@ -178,12 +178,17 @@ fn an_approved_step_waits_for_the_server() {
         destroy: 0,
     };
     let by = Actor::System;
-    let approved = vec![
+    let mut approved = vec![
         started(SANDBOX),
         RunEvent::PlanProduced { step: SANDBOX, job: JOB, plan },
         RunEvent::ApprovalRequested { step: SANDBOX, digest: digest(4), expires_at: NOW },
         RunEvent::Approved { step: SANDBOX, digest: digest(4), by, reason: "ok".into() },
     ];
+    let waiting = why(SANDBOX, &run(approved.clone()), &install(vec![])).unwrap();
+    assert_eq!(waiting.on, "preflight");
+
+    approved.push(RunEvent::PreflightStarted { job: JOB });
+    approved.push(RunEvent::PreflightPassed { job: JOB, checks: vec![] });
     let waiting = why(SANDBOX, &run(approved), &install(vec![])).unwrap();
     assert_eq!(waiting.on, "server");
 }

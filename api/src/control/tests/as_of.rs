@@ -99,7 +99,8 @@ async fn diff_lists_changes_with_requester_approver_and_jobs() {
         (&Some(digest(2)), &*me.principal.to_string())
     );
     let jobs: Vec<_> = of_run.jobs.iter().map(|job| (&*job.kind, job.outcome.as_deref())).collect();
-    assert_eq!(jobs, [("plan", Some("succeeded")), ("apply", Some("succeeded"))]);
+    let succeeded = |kind| (kind, Some("succeeded"));
+    assert_eq!(jobs, ["preflight", "plan", "apply"].map(succeeded));
     let base = &of_run.components[0];
     assert_eq!((base.name.as_str(), &base.before), ("base", &None));
     assert_eq!(base.after.as_ref().unwrap().config_version, 1);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use ulid::Ulid;
 
 use super::{
-    reactions::{complete_build, digest, enroll, run_of, wait_for, wait_for_step},
+    reactions::{complete_build, digest, enroll, pass_preflight, run_of, wait_for, wait_for_step},
     with_install,
 };
 use crate::{server::testing, state::App};
@@ -60,6 +60,7 @@ async fn manifest_has_the_newest_state_until_a_user_accepts_an_older_one() {
     let run = run_of(app, acme.id).await;
     complete_build(&started).await;
     // Given a plan from the state with serial 7.
+    pass_preflight(app, run).await;
     complete_plan_from(app, wait_for_step(app, run, StepState::job).await, 7).await;
     let applying = wait_for_step(app, run, |state| {
         if let StepState::Applying { job, .. } = state { Some(*job) } else { None }

@@ -66,7 +66,7 @@ async fn plan_waiting_for_approval(
                 fingerprint,
                 options: Default::default(),
             }];
-            let job = JobId(Ulid::new());
+            let (job, preflight) = (JobId(Ulid::new()), JobId(Ulid::new()));
             let (digest, summary) = (digest(1), digest(2));
             let plan = StepPlan {
                 digest,
@@ -80,6 +80,8 @@ async fn plan_waiting_for_approval(
             let approval = Approval::Principal { expires_at };
             for command in [
                 RunCommand::Request { request, steps, position: 1 },
+                RunCommand::StartPreflight { job: preflight },
+                RunCommand::RecordChecks { job: preflight, checks: vec![] },
                 RunCommand::StartStep { step, job },
                 RunCommand::RecordPlan { job, plan, approval },
             ] {

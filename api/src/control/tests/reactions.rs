@@ -8,7 +8,7 @@ use domain::{
     ids::{ExecutionId, InstallId, JobId, RunId, RunnerId, SessionId},
     install::Install,
     job::{ExecutionResult, Job, JobCommand, PlanReport, Report},
-    run::{Outcome, Run, StepFailure, StepState},
+    run::{Outcome, Preflight, Run, StepFailure, StepState},
 };
 use event_log::{Commit, EventLog, Meta, NewEvent, StreamId, Write};
 use schemas::control::{audit::EventsQuery, builds::BuildsQuery, installs::UpdateInstall};
@@ -155,6 +155,8 @@ async fn failing_run_does_not_block_others_that_waited_for_the_build() {
     let (reason, detail) = wait_for_step(app, beta_run, failed).await;
     assert_eq!(reason, StepFailure::RenderFailed);
     assert!(detail.contains("size"), "{detail}");
+    pass_preflight(app, beta_run).await;
+    wait_for(async || app.engine.load::<Run>(beta_run).await.unwrap().outcome).await;
     // The run is finished, and the install can start another run.
     let run = app.engine.load::<Run>(beta_run).await.unwrap();
     assert_eq!(run.outcome, Some(Outcome::Failed));
@@ -215,6 +217,7 @@ async fn reprocessed_events_have_no_effect() {
     let wrong = json!({"type": "inputs_changed", "set": {"size": "large"}, "by": by});
     append_event(app.log(), beta.id, "install.inputs_changed", wrong).await;
     complete_build(&started).await;
+    pass_preflight(app, failed).await;
     wait_for(async || app.engine.load::<Run>(failed).await.unwrap().outcome).await;
     // And the install whose provision failed has valid inputs now.
     let right = json!({"type": "inputs_changed", "set": {"size": "1"}, "by": by});
@@ -247,8 +250,24 @@ async fn reprocessed_events_have_no_effect() {
     started.server.stop().await;
 }
 
-/// Completes the plan job of the run's first step with a plan that adds one resource.
+/// Completes the preflight of the run, so that it may make changes.
+pub(super) async fn pass_preflight(app: &App, run: RunId) {
+    let job = wait_for(async || match app.engine.load::<Run>(run).await.unwrap().preflight {
+        Preflight::NotRequired | Preflight::Passed { .. } => Some(None),
+        Preflight::Running { job } => Some(Some(job)),
+        Preflight::Waiting => None,
+        Preflight::Failed { .. } => panic!("the preflight failed"),
+    })
+    .await;
+    if let Some(job) = job {
+        complete_job(app, job, Report::Checks { checks: vec![] }).await;
+    }
+}
+
+/// Passes the preflight and completes the plan job of the run's first step with a plan that adds one
+/// resource.
 pub(super) async fn complete_plan(app: &App, run: RunId) {
+    pass_preflight(app, run).await;
     let plan = PlanReport {
         digest: digest(2),
         file: digest(3),

@@ -19,7 +19,7 @@ use schemas::control::{
 };
 use ulid::Ulid;
 
-use super::{bundle_of, bundle_with, new_install, rejection, with_install};
+use super::{bundle_of, bundle_with, new_install, reactions::wait_for, rejection, with_install};
 use crate::{execute::Call, server::testing::Started};
 
 /// Records a runner and both components at version 1.
@@ -76,6 +76,8 @@ fn set_input(name: &str, value: Option<&str>) -> UpdateInstall {
 pub(super) async fn cancel_run(owner: &Client, run: RunId) {
     let why = Cancel { reason: "enough".into(), force: false };
     assert!(owner.cancel_run(run, &why).await.unwrap().changed);
+    // The cancel also ends the jobs of the run.
+    wait_for(async || owner.run(run).await.unwrap().run.ended_at).await;
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use app_config::{
     File, Reading, Text, Tree,
-    model::{AppConfig, KubernetesContext},
+    model::{AppConfig, KubernetesContext, Spec},
 };
 use domain::{
     ids::{BuildId, ComponentId, StepId},
@@ -111,7 +111,9 @@ fn affected_by_text_search(config: &Config, input: &str) -> BTreeSet<String> {
     changed.extend(moves.then(|| SANDBOX.to_string()));
     for component in &config.app.components {
         let needs_cluster = ["helm_chart", "kubernetes_manifest"];
+        // The outputs of the sandbox can name the registry of an image.
         let uses_sandbox = module_contains(&component.module, &sandbox)
+            || matches!(component.module.spec, Spec::Image(_))
             || (component.module.options.kubernetes_context.is_none()
                 && needs_cluster.contains(&component.module.kind.as_str()));
         if module_contains(&component.module, &written) || (moves && uses_sandbox) {

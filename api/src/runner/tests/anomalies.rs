@@ -79,8 +79,10 @@ async fn result_after_a_resolution_is_recorded_and_changes_nothing() {
     // then the late result is recorded once, and the outcome stands
     let noted = payloads_of(&world, "job", job, "job.late_result_reported").await;
     let expected = json!({"type": "late_result_reported", "execution": execution, "seq": 2,
-        "outcome": "failed", "reason": "exit_code", "detail": "exit 3", "exit_code": 3});
-    assert_eq!(noted, [expected]);
+        "outcome": "failed", "reason": "exit_code", "detail": "[encrypted]", "exit_code": 3});
+    let [mut noted] = <[Value; 1]>::try_from(noted).unwrap();
+    noted.as_object_mut().unwrap().remove("encrypted");
+    assert_eq!(noted, expected);
     assert_eq!(
         world.event_types(job).await,
         [before, vec!["late_result_reported".into()]].concat()
