@@ -102,5 +102,8 @@ fn a_drift_check_finds_changes_and_applies_nothing() {
     server.cli_json(&["installs", "deprovision", "acme", "--reason", "the end"]);
     ended(&server, "acme");
     let (code, message) = server.refused(&["installs", "drift", "acme"]);
-    assert!(code == 4 && message.contains("deprovisioned"), "{code} {message}");
+    assert!(
+        code == 4 && message.contains("it has no sandbox and no components"),
+        "{code} {message}"
+    );
 }

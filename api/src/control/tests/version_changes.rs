@@ -139,6 +139,7 @@ async fn retry_requires_that_the_install_follows_the_same_version() {
     let first = owner.request_run("acme", &request).await.unwrap().run.unwrap();
     let hurry = Cancel { reason: "at once".into(), force: true };
     assert!(owner.cancel_run(first, &hurry).await.unwrap().changed);
+    wait_for(async || owner.run(first).await.unwrap().run.ended_at).await;
     let which =
         EventsQuery { event_type: Some("run.cancel_requested".into()), ..EventsQuery::default() };
     let recorded = owner.events(&which).await.unwrap().items;
