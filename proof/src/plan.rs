@@ -83,8 +83,8 @@ pub fn digest_v2(
 /// Returns the salt of a plan's details, from the hash of the plan file and a secret key of the
 /// install's runner.
 ///
-/// Events contain the digest of the details forever. Without the salt, which is erased with the
-/// details, nobody can test a guess of their content.
+/// Events keep the digest of the details. Without the salt, which is erased with the details, the
+/// digest cannot confirm a guess of their content.
 pub fn salt(file: &Hash, key: &Hash) -> Hash {
     sha256_of(&[b"stead/plan-salt/v1\n", file, key])
 }

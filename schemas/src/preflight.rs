@@ -52,7 +52,7 @@ pub struct PlannedJob {
     /// Artifact of the component. Empty for an action, and before the build has ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<ArtifactRef>,
-    /// What is rendered from the config.
+    /// Rendered settings of the config.
     #[serde(flatten)]
     pub rendered: Rendered,
 }

@@ -1,5 +1,5 @@
-//! Whether this machine can run a module or a chart: without an account of a cloud, and without what
-//! the network has.
+//! Detection of modules and charts that need a cloud account or the internet, so that this machine
+//! cannot run them.
 use std::{
     collections::BTreeSet,
     fs,

@@ -71,7 +71,7 @@ fn an_app_on_a_cluster_is_deployed_changed_and_removed() {
     let run = succeeded(&server, "acme");
     assert_eq!(step(&run, "web")["plan"]["noop"], true, "{run:#}");
 
-    // a check finds an object that somebody deleted, and does not create it again
+    // a drift check finds a deleted object, and does not create it again
     let check = || {
         let mut command = server.stead_for_people();
         let output = command.args(["installs", "drift", "acme"]).output().unwrap();

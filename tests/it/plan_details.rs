@@ -1,5 +1,5 @@
-//! Tests the details of plans with real engines: an approver sees the values that change, nobody else
-//! reads them, and no sensitive value leaves the customer's account.
+//! Tests the details of plans with real engines: approvers read the values that change, other roles
+//! cannot, and no sensitive value leaves the customer's account.
 use std::{fs, path::PathBuf, process::Command, time::Duration};
 
 use serde_json::Value;
