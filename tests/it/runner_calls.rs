@@ -3,7 +3,11 @@
 use std::{
     path::Path,
     process::Command,
-    sync::{Mutex, mpsc},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     time::Duration,
 };
 
@@ -281,21 +285,24 @@ fn a_changed_manifest_or_grant_is_refused_and_the_vendor_is_informed() {
 fn a_repeated_response_is_ignored() {
     let server = published();
     let first = Mutex::new(None);
+    let replaying = Arc::new(AtomicBool::new(false));
+    let replays = Arc::clone(&replaying);
     let proxy = InterceptingProxy::before(server.runner(), move |call| {
         if !call.path.ends_with("/claim") {
             return None;
         }
         let mut first = first.lock().unwrap();
-        let old = first.clone();
-        first.get_or_insert_with(|| call.response.clone());
-        old
+        let recorded = first.get_or_insert_with(|| call.response.clone());
+        replays.load(Ordering::SeqCst).then(|| recorded.clone())
     });
     let runner = runner(&server, &proxy, "acme");
     until_some("a plan that waits", TIMEOUT, || {
         let run = server.stead().args(["runs", "show", "acme"]).output().unwrap();
         String::from_utf8_lossy(&run.stdout).contains("waiting_for_approval").then_some(())
     });
-    // The proxy responds to every further claim with the recorded response to the plan's claim.
+    // From here on the proxy responds to every claim with the recorded response to the first claim. Any earlier, the
+    // plan or the preflight would be lost: both are claimed at the start.
+    replaying.store(true, Ordering::SeqCst);
     server.cli_json(&["runs", "approve", "acme", "--all", "--reason", "the test says so"]);
     let journal = runner.data().join("journal.ndjson");
     until_some("the repeated response to be detected", TIMEOUT, || {
