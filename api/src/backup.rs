@@ -76,7 +76,7 @@ pub enum BackupError {
     )]
     Incomplete { path: String, why: String },
     #[error(
-        "cannot restore the backup: {path} is damaged: {why}; nothing was restored, use another backup"
+        "cannot restore the backup: {path} is corrupt: {why}; nothing was restored; use another backup"
     )]
     Damaged { path: String, why: String },
     #[error(

@@ -38,7 +38,7 @@ pub use self::{
 pub const TERRAFORM_MODULE: &str = "terraform_module";
 
 /// Names of the kind of container images. The runner implements it.
-pub const CONTAINER_IMAGE: [&str; 2] = ["container_image", "external_image"];
+pub const CONTAINER_IMAGE: [&str; 2] = domain::image::COMPONENT_TYPES;
 
 /// Kinds whose settings the format defines. Plugins deploy them.
 pub const KUBERNETES_MANIFEST: &str = "kubernetes_manifest";
@@ -208,8 +208,8 @@ pub struct Module {
     /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
-    /// [`TERRAFORM_MODULE`], a name of [`CONTAINER_IMAGE`], or the name of a plugin, which the bundle may
-    /// lack.
+    /// [`TERRAFORM_MODULE`], a name of [`CONTAINER_IMAGE`], or the name of a plugin, which the
+    /// bundle may lack.
     pub kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terraform_version: Option<String>,

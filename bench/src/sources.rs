@@ -27,7 +27,7 @@ const REPOSITORY: &str = "acme/large";
 const USAGE: &str = "stead-bench-git [--quick] [--json] [--rounds N]";
 
 /// Operation that fetches the files, with its durations and the bytes that the server sent.
-struct Way {
+struct Operation {
     name: &'static str,
     times: Vec<Duration>,
     bytes: u64,
@@ -45,16 +45,16 @@ pub fn main() {
         [("GIT_CONFIG_GLOBAL", configuration.to_str().unwrap()), ("PATH", "/usr/bin:/bin")];
     let server = Server::up_in(&environment);
     let app = app(server.dir());
-    let mut ways = [
-        Way { name: "`git clone`", times: vec![], bytes: 0 },
-        Way { name: "`git clone --depth 1`", times: vec![], bytes: 0 },
-        Way { name: "build of one directory of 100 files", times: vec![], bytes: 0 },
+    let mut operations = [
+        Operation { name: "`git clone`", times: vec![], bytes: 0 },
+        Operation { name: "`git clone --depth 1`", times: vec![], bytes: 0 },
+        Operation { name: "build of one directory of 100 files", times: vec![], bytes: 0 },
     ];
     for round in 1..=options.rounds {
         eprintln!("round {round} of {}", options.rounds);
         // Without a new commit, the build would reuse the artifact of the last round.
         repository.commit("main", &[("d0/main.tf", &format!("# round {round}\n"))]);
-        for (number, way) in ways.iter_mut().enumerate() {
+        for (number, way) in operations.iter_mut().enumerate() {
             let sent = git.sent_bytes();
             way.times.push(match number {
                 0 => clone(&git, server.dir(), &[]),
@@ -65,8 +65,8 @@ pub fn main() {
         }
     }
     match options.json {
-        true => println!("{:#}", json_of(ways)),
-        false => println!("{}", markdown(ways)),
+        true => println!("{:#}", json_of(operations)),
+        false => println!("{}", markdown(operations)),
     }
 }
 
@@ -118,10 +118,10 @@ fn build(server: &Server, app: &str) -> Duration {
     (moment(&attempt["ended_at"]) - moment(&attempt["claimed_at"])).to_std().unwrap()
 }
 
-fn markdown(ways: [Way; 3]) -> String {
+fn markdown(operations: [Operation; 3]) -> String {
     let mut text =
         "| operation | p50, ms | max, ms | from the server, KiB |\n|---|---|---|---|\n".to_owned();
-    for Way { name, times, bytes } in ways {
+    for Operation { name, times, bytes } in operations {
         let times = Quantiles::of(times);
         let kib = bytes / 1024;
         let _ = writeln!(text, "| {name} | {:.0} | {:.0} | {kib} |", times.p50, times.most);
@@ -129,9 +129,9 @@ fn markdown(ways: [Way; 3]) -> String {
     format!("{}\n\n{text}", measure::machine())
 }
 
-fn json_of(ways: [Way; 3]) -> Value {
-    let ways = ways.into_iter().map(|Way { name, times, bytes }| {
+fn json_of(operations: [Operation; 3]) -> Value {
+    let operations = operations.into_iter().map(|Operation { name, times, bytes }| {
         json!({ "what": name, "times": Quantiles::of(times).json(), "bytes": bytes })
     });
-    json!({ "machine": measure::machine(), "ways": ways.collect::<Vec<_>>() })
+    json!({ "machine": measure::machine(), "operations": operations.collect::<Vec<_>>() })
 }

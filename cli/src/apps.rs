@@ -40,8 +40,8 @@ Examples:
   stead apps sync ./shop --plugin files=./target/release/stead-plugin-files
   stead apps sync ./shop --resolve --wait
 
-The build runner fetches the repositories of components from git, each branch and tag at one commit
-per version. A sync of an unchanged directory publishes no version, unless --resolve is given.")]
+The build runner fetches the repositories of components from git. Each version resolves a branch or
+tag to one commit. A sync of an unchanged directory publishes no version without --resolve.")]
     Sync(Sync),
     /// Compare an app directory with a config version, or two config versions
     #[command(after_help = "\

@@ -109,7 +109,7 @@ pub(crate) fn show(build: &Build, screen: &crate::render::Screen) -> String {
     if let Some(commit) = &build.commit {
         text += &format!("  commit     {commit}\n");
     }
-    if let Some(reused) = &build.reuses {
+    if let Some(reused) = &build.reused_build {
         text += &format!("  reuses     artifact of {reused}\n");
     }
     text += &format!("  requested  {}\n", moment(&build.requested_at));

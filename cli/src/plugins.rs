@@ -25,7 +25,8 @@ Examples:
   stead plugins push --key publisher.key linux/arm64=./plugin.sh linux/amd64=./plugin.sh
 
 Config versions that you publish from now on use the plugin for components of its type. The executable for this host \
-reports name and version. The key stays on this host. A version cannot be replaced. A repeated push repairs missing and damaged files of the server.")]
+reports name and version. The key stays on this host. A published version never changes. A \
+repeated push restores missing and corrupt blobs of the server.")]
     Push(Push),
     /// List plugins
     #[command(after_help = "Example:\n  stead plugins list")]
@@ -96,9 +97,14 @@ async fn push(context: &CommandContext, args: Push) -> Result<(), Failure> {
 fn published_text(published: &PluginPublished) -> String {
     let PluginPublished { name, version, digest, platforms, publisher, unchanged, .. } = published;
     let platforms = platforms.join(", ");
-    let verb = if *unchanged { "No change: the server has" } else { "Published" };
+    let what = format!("{name} {version} for {platforms} ({digest})");
+    let result = if *unchanged {
+        format!("No changes: {what} is already published.")
+    } else {
+        format!("Published {what}.")
+    };
     format!(
-        "{verb} {name} {version} for {platforms} ({digest}).\nPublisher {publisher}. A customer trusts it with \
+        "{result}\nPublisher {publisher}. A customer trusts it with \
          stead-runner --plugin-publisher, or with plugin_publishers in the policy.\n"
     )
 }

@@ -10,7 +10,8 @@ use crate::digest::Digest;
 pub struct Artifact {
     /// Repository in the server's registry, `<app>/<component>`.
     pub repository: String,
-    /// Digest of the OCI manifest of the artifact, or of the index of an image with several platforms.
+    /// Digest of the OCI manifest of the artifact, or of the index of an image with several
+    /// platforms.
     #[schema(value_type = String)]
     pub digest: Digest,
     /// Total size in bytes: the OCI manifest and the blobs that it references. The server measures
@@ -30,8 +31,8 @@ pub struct Upstream {
     /// Tag that the build resolved. Absent for an image that the config names by digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// Digest of the image or of the index. With several platforms, it differs from the digest of an
-    /// artifact that has fewer platforms.
+    /// Digest of the image or of the index. With several platforms, it differs from the digest of
+    /// an artifact that has fewer platforms.
     #[schema(value_type = String)]
     pub digest: Digest,
 }

@@ -119,8 +119,8 @@ const TERRAFORM: &str =
     "this variable changes how Terraform runs and where its state is; TF_VAR_* is allowed";
 const TRUST: &str = "this variable changes which servers a program trusts";
 const GIT: &str = "this variable changes which programs and servers git uses";
-const CLUSTER: &str = "this variable selects the cluster of a deploy and the code that its tools load; the customer \
-     decides";
+const CLUSTER: &str = "this variable selects the cluster of a deploy and the code that its tools load; only the \
+     customer can set it";
 const STEAD: &str = "names that begin with STEAD_ are reserved";
 const PROXY: &str = "only the customer may set proxies";
 const INVALID_NAME: &str =

@@ -27,8 +27,8 @@ pub struct GitSource {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GitAddressError {
     #[error(
-        "cannot fetch from {0:?}: it is not a repository; use OWNER/NAME, an https:// URL or an \
-         ssh:// URL"
+        "cannot fetch from {0:?}: it is not the address of a repository; use OWNER/NAME, an https:// \
+         URL or an ssh:// URL"
     )]
     Address(String),
     #[error(
@@ -56,7 +56,7 @@ impl GitSource {
 /// # Errors
 /// [`GitAddressError::Address`] or [`GitAddressError::Credential`]
 pub fn url(repo: &str) -> Result<String, GitAddressError> {
-    let error = || GitAddressError::Address(shown(repo));
+    let error = || GitAddressError::Address(redacted(repo));
     let is_plain = |c: char| c.is_ascii_graphic() && !"\\\"'?#".contains(c);
     let is_dots =
         |part: &str| matches!(part.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
@@ -126,7 +126,7 @@ pub fn is_commit(text: &str) -> bool {
 }
 
 /// Removes user and password from an invalid address, including those of the short form of ssh.
-fn shown(repo: &str) -> String {
+fn redacted(repo: &str) -> String {
     match repo.rsplit_once('@') {
         Some((_, rest)) if !repo.contains("://") => format!("***@{rest}"),
         Some(_) | None => without_userinfo(repo),

@@ -7,6 +7,8 @@ use utoipa::ToSchema;
 
 use crate::digest::Digest;
 
+/// Component types that copy an image. Both names have the same meaning.
+pub const COMPONENT_TYPES: [&str; 2] = ["container_image", "external_image"];
 /// Registry of references without a host.
 pub const DOCKER_HUB: &str = "docker.io";
 /// Platform of an image without `platforms`.
@@ -64,8 +66,8 @@ pub enum ImageReferenceError {
 }
 
 impl ImageReference {
-    /// Combines the name of an image with a tag, a digest, or both (`TAG@sha256:…`). A name without a
-    /// host is an image of Docker Hub.
+    /// Combines the name of an image with a tag, a digest, or both (`TAG@sha256:…`). A name without
+    /// a host is an image of Docker Hub.
     ///
     /// # Errors
     /// [`ImageReferenceError`] names the invalid part.

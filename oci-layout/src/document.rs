@@ -1,4 +1,5 @@
-//! Documents of a registry: the manifest of one image, or the list of the images for several platforms.
+//! Documents of a registry: the manifest of one image, or the index of images for several
+//! platforms.
 
 use domain::{digest::Digest, image::Platform};
 use oci_spec::image::{Descriptor, ImageIndex, MediaType, SCHEMA_VERSION};
@@ -9,27 +10,27 @@ use crate::{ArtifactManifest, Blob, ManifestError};
 
 /// Media type of Docker's manifests, which have the fields of an OCI manifest.
 pub const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
-/// Media type of Docker's lists of manifests, which have the fields of an OCI index.
+/// Media type of Docker's manifest lists, which have the fields of an OCI index.
 pub const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 
-/// Maximum number of manifests of a list.
+/// Maximum number of manifests in an index.
 const MAX_LISTED: usize = 256;
 
-/// Manifest of an image, or list of images.
+/// Image manifest or image index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Document {
     Manifest(Box<ArtifactManifest>),
     List(ImageList),
 }
 
-/// Images of one artifact for several platforms.
+/// Image index: the images of one artifact for several platforms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageList {
     media_type: MediaType,
     images: Vec<ListedImage>,
 }
 
-/// Image of a list.
+/// Entry of an image index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedImage {
     /// Absent for entries that are not images, for example attestations.
@@ -49,7 +50,7 @@ struct Shape {
 }
 
 impl Document {
-    /// Parses a manifest or a list, of OCI or of Docker.
+    /// Parses a manifest or an index, of OCI or of Docker.
     ///
     /// # Errors
     /// The bytes are neither, or a digest cannot be verified.
@@ -126,7 +127,7 @@ impl ImageList {
         &self.images
     }
 
-    /// Returns whether the list has this manifest.
+    /// Returns whether the index lists this manifest.
     pub fn lists(&self, digest: &Digest) -> bool {
         self.images.iter().any(|image| image.blob.digest == *digest)
     }
@@ -138,10 +139,10 @@ impl ImageList {
         self.images.iter().find(runs)
     }
 
-    /// Returns the bytes of a list with only these images. Their entries are unchanged.
+    /// Returns the bytes of an index with only these images. Their entries are unchanged.
     ///
     /// # Errors
-    /// The list cannot be written as JSON.
+    /// The index cannot be serialized as JSON.
     pub fn with_only(&self, images: &[&ListedImage]) -> Result<Vec<u8>, ManifestError> {
         let descriptors: Vec<_> = images.iter().map(|image| &image.descriptor).collect();
         let list = json!({

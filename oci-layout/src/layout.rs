@@ -112,7 +112,7 @@ impl Layout {
         PlatformIndex::parse(&bytes).map_err(invalid)
     }
 
-    /// Returns a stored manifest or list of images, after verifying its digest.
+    /// Returns a stored image manifest or image index, after verifying its digest.
     ///
     /// # Errors
     /// The errors of [`Layout::verified`], and a blob that is too large or neither of them.
@@ -185,22 +185,23 @@ impl Layout {
         Ok(())
     }
 
-    /// Moves a blob whose bytes do not match its digest to `damaged/`, so that it can be pulled
-    /// again. Returns the new path: `<hex digest>.<number>`, a new number for each damaged copy.
+    /// Moves a blob whose bytes do not match its digest to `quarantine/`, so that it can be
+    /// pulled again. Returns the new path: `<hex digest>.<number>`, a new number for each corrupt
+    /// copy.
     ///
     /// # Errors
     /// Fails if the blob cannot be moved.
     pub fn quarantine(&self, digest: &Digest) -> Result<PathBuf, LayoutError> {
-        let damaged = self.damaged();
-        let path_of = |copy: u32| damaged.join(format!("{}.{copy}", hex_of(digest)));
+        let quarantine = self.quarantine_dir();
+        let path_of = |copy: u32| quarantine.join(format!("{}.{copy}", hex_of(digest)));
         let mut copy = 1;
         while path_of(copy).exists() {
             copy += 1;
         }
         let path = path_of(copy);
         let moved =
-            fs::create_dir_all(&damaged).and_then(|()| fs::rename(self.path(digest), &path));
-        moved.context(|| format!("cannot move the damaged blob {digest} to another directory"))?;
+            fs::create_dir_all(&quarantine).and_then(|()| fs::rename(self.path(digest), &path));
+        moved.context(|| format!("cannot quarantine the corrupt blob {digest}"))?;
         Ok(path)
     }
 
@@ -248,8 +249,8 @@ impl Layout {
         &self.drafts
     }
 
-    pub(crate) fn damaged(&self) -> PathBuf {
-        self.dir.join("damaged")
+    pub(crate) fn quarantine_dir(&self) -> PathBuf {
+        self.dir.join("quarantine")
     }
 
     pub(crate) fn blobs(&self) -> PathBuf {

@@ -7,7 +7,7 @@
 //!
 //! The types of manifests and indexes are those of `oci-spec`. [`ArtifactManifest`] also checks the
 //! schema version, the media type if there is one, and that every blob has a SHA-256 digest.
-//! [`Document`] also reads images of Docker, and the lists of their platforms.
+//! [`Document`] also reads Docker's manifests and manifest lists.
 
 #![cfg_attr(
     test,

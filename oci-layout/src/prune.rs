@@ -20,16 +20,16 @@ const KEPT_VERSIONS: usize = 2;
 /// Minimum age at which an unreferenced blob is removed. A younger blob may belong to an artifact
 /// that is still being pulled.
 const MIN_UNREFERENCED_AGE: Duration = Duration::from_secs(3600);
-/// Maximum number of damaged blobs that stay on disk for examination.
-const MAX_DAMAGED: usize = 4;
+/// Maximum number of corrupt blobs that stay on disk for examination.
+const MAX_QUARANTINED: usize = 4;
 
 impl Layout {
-    /// Returns the total bytes of blobs, damaged blobs and incomplete downloads.
+    /// Returns the total bytes of blobs, corrupt blobs and incomplete downloads.
     ///
     /// # Errors
     /// Fails if the directory cannot be read.
     pub fn size(&self) -> Result<u64, LayoutError> {
-        let all = [files(&self.blobs())?, files(&self.damaged())?, self.incomplete()?];
+        let all = [files(&self.blobs())?, files(&self.quarantine_dir())?, self.incomplete()?];
         Ok(all.iter().flatten().map(|file| file.bytes).sum())
     }
 
@@ -42,7 +42,7 @@ impl Layout {
 
     /// Removes the least recently used artifacts from the index until the rest fits into `budget`
     /// bytes. Always keeps the two most recently used versions of each repository and the artifacts
-    /// in `used`. Then deletes old files: unreferenced blobs, incomplete downloads, and damaged
+    /// in `used`. Then deletes old files: unreferenced blobs, incomplete downloads, and corrupt
     /// blobs. Returns the number of deleted bytes.
     ///
     /// # Errors
@@ -136,13 +136,14 @@ impl Layout {
         let mut removed = 0;
         let unreferenced =
             files(&self.blobs())?.into_iter().filter(|file| !referenced.contains(&file.name));
-        let mut damaged = files(&self.damaged())?;
-        damaged.sort_by_key(|file| std::cmp::Reverse(file.at));
-        let damaged = damaged.into_iter().skip(MAX_DAMAGED).map(|file| (self.damaged(), file));
+        let mut corrupt = files(&self.quarantine_dir())?;
+        corrupt.sort_by_key(|file| std::cmp::Reverse(file.at));
+        let corrupt =
+            corrupt.into_iter().skip(MAX_QUARANTINED).map(|file| (self.quarantine_dir(), file));
         let incomplete = self.incomplete()?.into_iter().filter(is_old);
         let incomplete = incomplete.map(|file| (self.drafts().to_owned(), file));
         let unreferenced = unreferenced.filter(is_old).map(|file| (self.blobs(), file));
-        for (dir, file) in unreferenced.chain(damaged).chain(incomplete) {
+        for (dir, file) in unreferenced.chain(corrupt).chain(incomplete) {
             fs::remove_file(dir.join(&file.name))
                 .context(|| format!("cannot remove the blob {}", file.name))?;
             removed += file.bytes;

@@ -43,7 +43,7 @@ impl Budgets {
 /// Disk use of a runner, with sizes in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Pulled artifacts, including damaged and incomplete ones.
+    /// Pulled artifacts, including corrupt and incomplete ones.
     pub artifacts: u64,
     /// Files of executions.
     pub jobs: u64,

@@ -30,6 +30,8 @@ mod preflight;
 mod process;
 mod source;
 mod terraform;
+#[cfg(test)]
+mod testing;
 mod work;
 
 pub(crate) use git::agent_environment as git_environment;

@@ -26,7 +26,8 @@ pub struct PreflightInputs {
 }
 
 impl PreflightInputs {
-    /// Parses the inputs of a preflight. `None` for a job of another kind, or if they are malformed.
+    /// Parses the inputs of a preflight. `None` for a job of another kind, or if they are
+    /// malformed.
     pub fn of(manifest: &Manifest) -> Option<Self> {
         match manifest.kind {
             JobKind::Preflight => serde_json::from_value(manifest.inputs.clone()).ok(),

@@ -25,7 +25,7 @@ const PREFIX: &str = "stead-plugin-";
 /// installed plugin creates the key. The enrol command pins the key if this server has published a
 /// plugin with it. If the publication of a plugin fails, the server starts without that plugin.
 pub(crate) async fn publish_installed(app: &App, data: &Path) {
-    let installed = installed();
+    let installed = installed_executables();
     if installed.is_empty() {
         return;
     }
@@ -84,7 +84,7 @@ fn published_version(version: &str, content: &Digest) -> String {
 
 /// Returns the installed executables by plugin: `libexec/stead-plugin-<name>`, and executables for
 /// other platforms in subdirectories.
-fn installed() -> BTreeMap<String, Vec<Executable>> {
+fn installed_executables() -> BTreeMap<String, Vec<Executable>> {
     let program = std::env::current_exe().and_then(fs::canonicalize).ok();
     let Some(dir) = program.as_deref().and_then(Path::parent) else { return BTreeMap::new() };
     let mut found: BTreeMap<String, Vec<Executable>> = BTreeMap::new();

@@ -40,8 +40,8 @@ pub(crate) struct Up {
     /// docker.io=http://127.0.0.1:5000; may be repeated
     #[arg(long, value_name = "HOST=URL", value_parser = mirror, conflicts_with = "no_build_runner")]
     registry_mirror: Vec<String>,
-    /// Public key of a publisher whose plugins the build runner executes, in addition to the plugins
-    /// that are installed with stead; may be repeated
+    /// Public key of a publisher whose plugins the build runner executes, in addition to the
+    /// plugins that are installed with stead; may be repeated
     #[arg(
         long,
         value_name = "KEY",
@@ -64,7 +64,9 @@ fn mirror(text: &str) -> Result<String, String> {
 fn publisher(text: &str) -> Result<String, String> {
     match schemas::plugin::artifact::parse_publisher(text) {
         Some(_) => Ok(text.to_lowercase()),
-        None => Err("it is not the public key of a publisher: 64 hexadecimal digits".to_owned()),
+        None => {
+            Err("it is not the public key of a publisher; pass 64 hexadecimal digits".to_owned())
+        }
     }
 }
 

@@ -1,5 +1,6 @@
-//! Controllers that a cluster in a cloud has and the test cluster lacks: volumes for claims, addresses
-//! of load balancers. It also turns off webhooks of the app, because Services have no addresses.
+//! Controllers that a cluster in a cloud has and the test cluster lacks: volumes for claims,
+//! addresses of load balancers. Also disables webhooks of the app, because Services have no
+//! addresses.
 use std::{
     process::Stdio,
     sync::{

@@ -1,4 +1,4 @@
-//! Test cluster as one app's cluster: what the app needs in it, and what the app leaves behind.
+//! Test cluster as one app's cluster: its preparation, and the objects that remain after the app.
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::Write as _,
@@ -69,7 +69,8 @@ impl TestCluster {
         self.cluster.kubeconfig()
     }
 
-    /// Creates what the sandbox's real module would create: namespaces, and kinds of operators.
+    /// Creates the objects that the sandbox's real module would create: namespaces, and kinds of
+    /// operators.
     pub(crate) fn prepare(&self, journey: &Journey<'_>, install: &str) -> Outcome {
         let state = journey.session.stead(&["installs", "state", install])?;
         let texts = manifests::of(&journey.app, &journey.sources);
@@ -106,7 +107,7 @@ impl TestCluster {
         Ok(())
     }
 
-    /// Fails if the app left something behind that is not in this text.
+    /// Fails if objects of the app remain that are not in this text.
     pub(crate) fn require_only(&self, printed: &str) -> Outcome {
         let left = self.objects()?.into_iter().filter(|(object, owned)| {
             let is_inventory = object.namespace == "stead" || object.name == "stead";

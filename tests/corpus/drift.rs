@@ -1,4 +1,4 @@
-//! One change behind Stead's back.
+//! One change outside Stead.
 use std::{fs, path::Path, process::Command};
 
 use tests::Runner;

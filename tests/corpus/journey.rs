@@ -1,4 +1,5 @@
-//! Life of one app: from git to everything up, a second version, drift, teardown, and again.
+//! Lifecycle of one app: sources from git, provision, second version, drift, teardown, second
+//! install.
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
@@ -40,7 +41,7 @@ pub(crate) struct Place {
     pub(crate) keep: bool,
 }
 
-/// App in the middle of its life.
+/// Running lifecycle of an app.
 pub(crate) struct Journey<'p> {
     pub(crate) place: &'p Place,
     pub(crate) rules: &'p Rules,
@@ -51,7 +52,7 @@ pub(crate) struct Journey<'p> {
     images: Option<Images>,
 }
 
-/// Lives through the whole journey. The progress names the current step.
+/// Runs all steps. The progress names the current one.
 pub(crate) fn travel(place: &Place, rules: &Rules, progress: &Progress) -> Outcome {
     progress.begin("sources");
     let app = read(place)?;
@@ -261,7 +262,7 @@ impl Journey<'_> {
         }
     }
 
-    /// Returns what the plans and the logs of a run say.
+    /// Returns the plans and the logs of a run.
     fn printed(&self, run: &Value) -> String {
         let mut show = self.session.server.stead_for_people();
         show.args(["runs", "show", run["id"].as_str().unwrap(), "--plans"]);

@@ -1,4 +1,4 @@
-//! Runs real app directories through their whole life, with the product's programs only.
+//! Runs real app directories through their complete lifecycle, with the product's programs only.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "a failed app panics")]
 #![allow(clippy::disallowed_methods, reason = "the harness starts processes and threads")]
 
@@ -45,10 +45,10 @@ struct Args {
     /// Directory with the modules and charts of the apps: OWNER/REPO/DIRECTORY
     #[arg(long, env = "CORPUS_REPOS")]
     repos: PathBuf,
-    /// Apps that run at the same time
+    /// Maximum number of concurrent apps
     #[arg(long, default_value_t = 2)]
     jobs: usize,
-    /// Limit for each app, in seconds
+    /// Timeout of each app, in seconds
     #[arg(long, default_value_t = 900)]
     timeout: u64,
     /// Directory for the logs of apps that failed

@@ -1,4 +1,5 @@
-//! Pods of an app, without the app's programs: a webhook replaces what the node cannot run.
+//! Pods of an app, without the app's programs: a webhook replaces containers that the node cannot
+//! run.
 use std::{
     fs,
     io::{BufReader, Read as _, Write as _},
@@ -80,7 +81,7 @@ impl Pods {
     }
 }
 
-/// Answers the reviews of one connection.
+/// Responds to the reviews of one connection.
 fn serve(stream: TcpStream, config: Arc<ServerConfig>, replaced: &Path) -> Option<()> {
     let connection = ServerConnection::new(config).ok()?;
     let mut stream = BufReader::new(StreamOwned::new(connection, stream));

@@ -55,7 +55,7 @@ impl Progress {
     }
 }
 
-/// Lives through the journey of one app, and returns its report.
+/// Runs the lifecycle of one app, and returns its report.
 pub(crate) fn of_app(place: &Place) -> Value {
     let (rules, progress) = (Rules::load(&place.work), Progress::start());
     let result = catch_unwind(AssertUnwindSafe(|| travel(place, &rules, &progress)));

@@ -1,4 +1,5 @@
-//! Git repositories of an app, made from the directory of repositories. What it lacks is generated.
+//! Git repositories of an app, created from the directory of repositories. Stand-ins replace
+//! missing parts.
 use std::{
     collections::BTreeSet,
     fs,

@@ -1,4 +1,5 @@
-//! Web for addresses that an app names: a proxy that answers them itself, with its own certificates.
+//! Web for addresses that an app names: a proxy that responds itself, with its own
+//! certificates.
 use std::{
     collections::BTreeMap,
     io::{BufReader, Write as _},
@@ -50,7 +51,7 @@ impl Web {
     }
 }
 
-/// Answers one request in a tunnel.
+/// Responds to one request in a tunnel.
 fn serve(
     stream: TcpStream,
     config: Arc<ServerConfig>,

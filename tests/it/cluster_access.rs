@@ -163,7 +163,7 @@ fn wait_for_run(server: &Server, install: &str) {
     });
 }
 
-/// Checks that a secret of the customer is in no answer of the server, and in no file except the
+/// Checks that a secret of the customer is in no response of the server, and in no file except the
 /// state of the sandbox.
 fn assert_stays_at_the_customer(server: &Server, runner: &Runner, secret: &str, source: &Path) {
     let search = Search::new(&[secret]);

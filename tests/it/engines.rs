@@ -131,7 +131,11 @@ fn helm_installs_upgrades_and_uninstalls_a_release() {
 
     let planned = json(&["install", "one", &chart, "--dry-run=server"]);
     assert_eq!(planned["info"]["description"], "Dry run complete");
-    assert_eq!((planned["version"].as_u64(), color().as_str()), (Some(1), ""), "not a dry run");
+    assert_eq!(
+        (planned["version"].as_u64(), color().as_str()),
+        (Some(1), ""),
+        "the dry run changed the cluster"
+    );
     let installed = json(&["install", "one", &chart, "--wait"]);
     assert_eq!(installed["info"]["status"], "deployed");
     assert_eq!((&installed["manifest"], color().as_str()), (&planned["manifest"], "blue"));

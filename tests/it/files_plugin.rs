@@ -82,7 +82,7 @@ fn is_sound(blob: &Path) -> bool {
 }
 
 #[test]
-fn damaged_layers_are_moved_and_pulled_again() {
+fn corrupt_layers_are_quarantined_and_pulled_again() {
     // given an install whose runner has its artifacts
     let server = Server::up();
     let app = notes_files(server.dir());
@@ -101,7 +101,7 @@ fn damaged_layers_are_moved_and_pulled_again() {
         !server.cli_json(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
     succeeded(&server, "acme");
-    // when every layer is damaged on its disk
+    // when every layer is corrupt on its disk
     let artifacts = runner.data().join("artifacts");
     let blobs = files(&artifacts.join("blobs/sha256"));
     assert!(!blobs.is_empty() && blobs.iter().all(|blob| is_sound(blob)));
@@ -115,18 +115,18 @@ fn damaged_layers_are_moved_and_pulled_again() {
         assert!(!is_sound(layer));
     }
     server.cli_json(&["installs", "deploy", "acme", "--reason", "again"]);
-    // then the next run works with intact artifacts, and the damaged ones are kept for examination
+    // then the next run works with intact artifacts, and keeps the corrupt ones for examination
     let run = succeeded(&server, "acme");
-    let damaged = files(&artifacts.join("damaged"));
-    assert!(!damaged.is_empty());
-    for moved in &damaged {
+    let corrupt = files(&artifacts.join("quarantine"));
+    assert!(!corrupt.is_empty());
+    for moved in &corrupt {
         let (name, _) = moved.file_name().unwrap().to_str().unwrap().split_once('.').unwrap();
         assert_ne!(digest(moved), name);
         assert!(is_sound(&artifacts.join("blobs/sha256").join(name)));
     }
     let sound = layers.iter().filter(|layer| is_sound(layer)).count();
-    // The cleanup keeps the newest four damaged files. Older files stay until the next cleanup.
-    assert!((sound.min(4)..=sound).contains(&damaged.len()), "{sound} {damaged:?}");
+    // The cleanup keeps the newest four corrupt files. Older files stay until the next cleanup.
+    assert!((sound.min(4)..=sound).contains(&corrupt.len()), "{sound} {corrupt:?}");
     let jobs = run["dag"].as_array().unwrap().iter().filter_map(|step| step["job"].as_str());
     let logs: String = jobs
         .map(|job| {

@@ -112,7 +112,7 @@ fn start(server: &Server) -> Runner {
 }
 
 #[test]
-fn an_approver_sees_the_values_of_a_terraform_plan_and_nobody_else_does() {
+fn only_an_approver_sees_the_values_of_a_terraform_plan() {
     if !terraform_or_skip() {
         return;
     }

@@ -71,7 +71,7 @@ fn append_to_policy(runner: &Runner, line: &str) {
 }
 
 #[test]
-fn a_runner_learns_a_plugin_whose_publisher_its_customer_trusts() {
+fn a_runner_pulls_a_plugin_whose_publisher_its_customer_trusts() {
     // given a published plugin, an app that uses it, and a runner without the plugin
     let publisher = publisher();
     let (server, key) = (server(&publisher), &publisher.key);
@@ -121,7 +121,7 @@ fn a_runner_learns_a_plugin_whose_publisher_its_customer_trusts() {
     ]));
     assert!(log.contains("deferred: ") && log.contains("ok: disk: "), "{log}");
     let shown = tests::stdout_of(server.stead_for_people().args(["runs", "show", "acme"]));
-    assert!(shown.contains("preflight  passed") && shown.contains("checked later: "), "{shown}");
+    assert!(shown.contains("preflight  passed") && shown.contains("deferred check: "), "{shown}");
     assert!(runner.ledger().len() >= 6, "{:?}", runner.ledger());
 }
 

@@ -1,10 +1,10 @@
 # Functions of scripts/test-tools and of the scripts below tests/tools. Meant to be sourced.
 
-say() { printf '%s\n' "$*" >&2; }
-fail() { say "$(basename "$0"): $*"; exit 1; }
+log() { printf '%s\n' "$*" >&2; }
+fail() { log "$(basename "$0"): $*"; exit 1; }
 
 # Print a progress line with the seconds since $1.
-took() { say "  $2: $(($(date +%s) - $1)) s"; }
+log_duration() { log "  $2: $(($(date +%s) - $1)) s"; }
 
 # Install the packages whose command or file is missing: need COMMAND_OR_FILE PACKAGE ...
 need() {
@@ -26,7 +26,7 @@ need() {
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive $install -qq -y >/dev/null
   } || fail "cannot install packages: apt-get failed; run: $install"
-  took "$started" "installed ${missing[*]}"
+  log_duration "$started" "installed ${missing[*]}"
 }
 
 # Download packages of any Debian suite without changes to the APT configuration and lists of this machine.

@@ -25,9 +25,9 @@ pub(super) async fn base(_: Permit) -> Json<Value> {
     Json(json!({}))
 }
 
-/// Returns an image manifest or a list of images that the job's manifest references, a manifest that
-/// such a list names, or the index of its plugin. HEAD also finds manifests in the repository to which a
-/// build job may push.
+/// Returns an image manifest or an image index that the job's manifest references, a manifest that
+/// such an index lists, or the index of its plugin. HEAD also finds manifests in the repository to
+/// which a build job may push.
 pub(super) async fn manifest(
     State(app): State<App>,
     permit: Permit,
@@ -94,7 +94,7 @@ fn offset(range: &str) -> Option<u64> {
     range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok()
 }
 
-/// Returns the lists of images of this repository that the job may pull.
+/// Returns the image indexes of this repository that the job may pull.
 async fn lists(
     app: &App,
     permit: &Permit,

@@ -58,7 +58,7 @@ pub(super) async fn finish(
     receive(&app, &repository, &upload, body).await
 }
 
-/// Stores the manifest of an artifact whose blobs are all stored, or a list of stored manifests.
+/// Stores the manifest of an artifact whose blobs are all stored, or an index of stored manifests.
 pub(super) async fn manifest(
     State(app): State<App>,
     permit: Permit,
@@ -91,7 +91,7 @@ pub(super) async fn manifest(
     }
     if let Document::List(list) = &document {
         for image in list.images() {
-            // A list in a list, or a blob that is no manifest, cannot be read as a manifest.
+            // A nested index or another blob cannot be read as a manifest.
             app.registry.manifest(&repository, &image.blob.digest).await?;
         }
     }

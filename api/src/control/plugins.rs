@@ -80,8 +80,8 @@ pub(super) async fn blob(
         ArtifactError::Layout(oci_layout::LayoutError::TooLarge { limit }) => Problem::new(
             Code::TooLarge,
             format!(
-                "cannot store the blob: it has more than {limit} bytes; send a smaller executable, or start the server \
-                 with a higher --max-blob-bytes"
+                "cannot store the blob: it exceeds the limit of {limit} bytes; send a smaller executable, or start \
+                 the server with a higher --max-blob-bytes"
             ),
         ),
         ArtifactError::BodyEnded(_) => Problem::new(Code::BadRequest, error.to_string()),

@@ -295,10 +295,10 @@ async fn give_up(
         }
         // Otherwise the version would remain in the state `resolving`.
         ReactionCommit::ResolveSources(of, version) => {
-            sources::give_up(app, guard, of, version, &problem.detail).await
+            sources::fail_open_references(app, guard, of, version, &problem.detail).await
         }
         ReactionCommit::CompleteResolve(job) => {
-            sources::give_up_job(app, guard, job, &problem.detail).await
+            sources::fail_job_reference(app, guard, job, &problem.detail).await
         }
         // No step waits for these reactions. A principal can start a missing run.
         ReactionCommit::QueueBuild(_)

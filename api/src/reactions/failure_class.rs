@@ -10,7 +10,7 @@ pub(super) enum FailureClass {
     Impossible,
     /// Temporary, for example because the database is unreachable or concurrent writers won.
     Transient,
-    /// An internal error or damaged data. A fix or a repair may resolve it.
+    /// An internal error or corrupt data. A fix or a repair may resolve it.
     Internal,
 }
 

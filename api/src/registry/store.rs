@@ -117,7 +117,7 @@ impl Registry {
     /// Reads an image manifest of the repository. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// A file operation failed, or the content is damaged or not a manifest.
+    /// A file operation failed, or the content is corrupt or not a manifest.
     pub async fn manifest(
         &self,
         repository: &Repository,
@@ -128,11 +128,10 @@ impl Registry {
             .await
     }
 
-    /// Reads an image manifest, or a list of images for several platforms. Returns `None` if it does
-    /// not exist.
+    /// Reads an image manifest or an image index. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// A file operation failed, or the content is damaged or neither of them.
+    /// A file operation failed, or the content is corrupt or neither of them.
     pub async fn document(
         &self,
         repository: &Repository,
@@ -143,7 +142,8 @@ impl Registry {
             .await
     }
 
-    /// Total bytes of an artifact: its documents and their blobs. Returns `None` if it does not exist.
+    /// Total bytes of an artifact: its documents and their blobs. Returns `None` if it does not
+    /// exist.
     ///
     /// # Errors
     /// The errors of [`Registry::document`].

@@ -114,7 +114,8 @@ pub(crate) async fn render(
     Ok(Ok(Rendered::Work(manifest::store(app, &manifest, origin).await?)))
 }
 
-/// Returns true if the step is checked. What is missing for an apply must not prevent a removal.
+/// Returns true if the preflight checks the step. A requirement of an apply must not prevent a
+/// removal.
 fn is_checked(step: &Step) -> bool {
     match step.spec.operation {
         Operation::Apply | Operation::Execute => true,

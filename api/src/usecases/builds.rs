@@ -80,7 +80,7 @@ async fn queue_job(app: &App, unit: &mut UnitOfWork, build: BuildId) -> Result<(
         },
     };
     if let Some(commit) = &commit
-        && let Some((earlier, artifact)) = same_build(unit, &of, order, commit).await?
+        && let Some((earlier, artifact)) = reusable_build(unit, &of, order, commit).await?
     {
         let commit = commit.clone();
         let command = BuildCommand::ReuseArtifact { build: earlier, commit, artifact };
@@ -99,7 +99,7 @@ async fn queue_job(app: &App, unit: &mut UnitOfWork, build: BuildId) -> Result<(
 
 /// Returns an earlier successful build of the component from the same commit and directory, with
 /// the same type and plugin.
-async fn same_build(
+async fn reusable_build(
     unit: &mut UnitOfWork,
     of: &AppState,
     order: &BuildRequest,

@@ -102,10 +102,13 @@ async fn verified(
     let index = app.registry.platform_index(&repository, digest).await.map_err(unreadable)?;
     let index = index.ok_or_else(|| missing(digest))?;
     if index.artifact_type() != ARTIFACT_TYPE {
-        return Err(invalid(format!("its type is not {ARTIFACT_TYPE}")));
+        return Err(invalid(format!("its index does not have the artifact type {ARTIFACT_TYPE}")));
     }
     if index.manifests().is_empty() || index.manifests().len() > MAX_PLATFORMS {
-        return Err(invalid(format!("it must have 1 to {MAX_PLATFORMS} platforms")));
+        let count = index.manifests().len();
+        return Err(invalid(format!(
+            "its index has {count} platforms, outside 1 to {MAX_PLATFORMS}"
+        )));
     }
     let mut size_bytes = app.registry.size(&repository, digest).await.unwrap_or_default();
     let (mut version, mut platforms) = (None, Vec::new());
@@ -116,14 +119,14 @@ async fn verified(
         let is_plugin = manifest.image().artifact_type().as_ref();
         let is_plugin = is_plugin.is_some_and(|kind| kind.as_ref() == ARTIFACT_TYPE);
         let [executable, envelope] = manifest.layers() else {
-            return Err(wrong("its manifest must have two layers".into()));
+            return Err(wrong("its OCI manifest does not have two layers".into()));
         };
         if !is_plugin
             || manifest.blobs().next() != Some(&oci_layout::Blob::empty())
             || executable.media_type.as_ref() != EXECUTABLE_TYPE
             || envelope.media_type.as_ref() != ENVELOPE_TYPE
         {
-            return Err(wrong("its manifest has other types than those of a plugin".into()));
+            return Err(wrong("its OCI manifest does not have the types of a plugin".into()));
         }
         for blob in manifest.blobs().chain([entry]) {
             match app.registry.size(&repository, &blob.digest).await {
@@ -133,11 +136,15 @@ async fn verified(
             }
         }
         if executable.size > EXECUTABLE_LIMIT {
-            return Err(wrong(format!("its executable has more than {EXECUTABLE_LIMIT} bytes")));
+            return Err(wrong(format!(
+                "its executable exceeds the limit of {EXECUTABLE_LIMIT} bytes"
+            )));
         }
         let bytes = app.registry.small_blob(&repository, &envelope.digest, ENVELOPE_LIMIT).await;
         let bytes = bytes.map_err(unreadable)?;
-        let bytes = bytes.ok_or_else(|| wrong("its envelope is too large".into()))?;
+        let bytes = bytes.ok_or_else(|| {
+            wrong(format!("its envelope exceeds the limit of {ENVELOPE_LIMIT} bytes"))
+        })?;
         let statement =
             PluginStatement::verify(&bytes, &key).map_err(|error| wrong(error.to_string()))?;
         let first = version.get_or_insert_with(|| statement.version.clone());

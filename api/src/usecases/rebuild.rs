@@ -57,8 +57,8 @@ async fn retry_failed(unit: &mut UnitOfWork, build: BuildId) -> Result<RetriedBu
     }
     if state.is_resolving(config_version) {
         let detail = format!(
-            "cannot retry {build}: config version {config_version} still resolves its git sources; wait until \
-             they are resolved"
+            "cannot retry {build}: config version {config_version} is still resolving its git references; \
+             wait for the state `resolved` or `unresolved`"
         );
         return Err(rejection(detail));
     }

@@ -21,7 +21,7 @@ use crate::{
 pub(crate) async fn resolve(
     app: &App,
     call: &Call,
-    of: AppId,
+    app_id: AppId,
     config_version: u32,
 ) -> Result<Done<()>, Problem> {
     let app = app.clone();
@@ -29,7 +29,7 @@ pub(crate) async fn resolve(
     engine
         .transact(call, move |unit| {
             let app = app.clone();
-            async move { queue_jobs(&app, unit, of, config_version).await }.boxed()
+            async move { queue_jobs(&app, unit, app_id, config_version).await }.boxed()
         })
         .await
 }
@@ -40,55 +40,63 @@ pub(crate) async fn complete(app: &App, call: &Call, job: JobId) -> Result<Done<
 }
 
 /// Fails all open references of a version, after their jobs could not be queued.
-pub(crate) async fn give_up(
+pub(crate) async fn fail_open_references(
     app: &App,
     call: &Call,
-    of: AppId,
+    app_id: AppId,
     config_version: u32,
     detail: &str,
 ) -> Result<Done<()>, Problem> {
     let detail = truncated(&git::without_userinfo(detail));
     app.engine
-        .transact(call, move |unit| fail_open(unit, of, config_version, detail.clone()).boxed())
+        .transact(call, move |unit| {
+            fail_references(unit, app_id, config_version, detail.clone()).boxed()
+        })
         .await
 }
 
 /// Fails the reference of a job whose result could not be recorded.
-pub(crate) async fn give_up_job(
+pub(crate) async fn fail_job_reference(
     app: &App,
     call: &Call,
     job: JobId,
     detail: &str,
 ) -> Result<Done<()>, Problem> {
     let detail = truncated(&git::without_userinfo(detail));
-    app.engine.transact(call, move |unit| fail_of_job(unit, job, detail.clone()).boxed()).await
+    app.engine
+        .transact(call, move |unit| fail_reference_of_job(unit, job, detail.clone()).boxed())
+        .await
 }
 
-async fn fail_open(
+async fn fail_references(
     unit: &mut UnitOfWork,
-    of: AppId,
+    app_id: AppId,
     config_version: u32,
     detail: String,
 ) -> Result<(), Problem> {
-    let state = unit.load::<AppState>(of).await?;
+    let state = unit.load::<AppState>(app_id).await?;
     let sources = state.sources.get(&config_version).cloned().unwrap_or_default();
     for source in sources.into_iter().filter(|source| source.resolution.is_pending()) {
         let (repo, reference) = (source.repo, source.reference);
         let detail = detail.clone();
         let command = AppCommand::FailResolve { config_version, repo, reference, detail };
-        unit.handle::<AppState>(of, command).await?;
+        unit.handle::<AppState>(app_id, command).await?;
     }
     Ok(())
 }
 
-async fn fail_of_job(unit: &mut UnitOfWork, id: JobId, detail: String) -> Result<(), Problem> {
+async fn fail_reference_of_job(
+    unit: &mut UnitOfWork,
+    id: JobId,
+    detail: String,
+) -> Result<(), Problem> {
     let origin = unit.load::<Job>(id).await?.work.as_ref().map(|work| work.origin.clone());
     let Some(Origin::Source { app, config_version, repo, reference }) = origin else {
         return Ok(());
     };
     let state = unit.load::<AppState>(app).await?;
     let of_version = state.sources.get(&config_version).into_iter().flatten();
-    if of_version.filter(|source| source.resolution.is_queued_as(id)).count() > 0 {
+    if of_version.filter(|source| source.resolution.is_resolved_by(id)).count() > 0 {
         let command = AppCommand::FailResolve { config_version, repo, reference, detail };
         unit.handle::<AppState>(app, command).await?;
     }
@@ -98,10 +106,10 @@ async fn fail_of_job(unit: &mut UnitOfWork, id: JobId, detail: String) -> Result
 async fn queue_jobs(
     app: &App,
     unit: &mut UnitOfWork,
-    of: AppId,
+    app_id: AppId,
     config_version: u32,
 ) -> Result<(), Problem> {
-    let state = unit.load::<AppState>(of).await?;
+    let state = unit.load::<AppState>(app_id).await?;
     let sources = state.sources.get(&config_version).cloned().unwrap_or_default();
     for source in sources.into_iter().filter(|source| source.resolution.is_pending()) {
         let (repo, reference) = (source.repo, source.reference);
@@ -111,11 +119,11 @@ async fn queue_jobs(
         } else {
             let job = JobId(ids::new_ulid());
             let target = (repo.as_str(), reference.as_str());
-            let work = render::resolve::work(app, (of, config_version), target, job).await?;
+            let work = render::resolve::work(app, (app_id, config_version), target, job).await?;
             unit.create::<Job>(job, JobCommand::Queue(work)).await?;
             AppCommand::QueueResolve { config_version, repo, reference, job }
         };
-        unit.handle::<AppState>(of, command).await?;
+        unit.handle::<AppState>(app_id, command).await?;
     }
     Ok(())
 }
@@ -129,7 +137,7 @@ async fn complete_source(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem
     let JobState::Ended { outcome, .. } = job.state else { return Ok(()) };
     let state = unit.load::<AppState>(app).await?;
     let of_version = state.sources.get(&config_version).into_iter().flatten();
-    let mut of_job = of_version.filter(|source| source.resolution.is_queued_as(id));
+    let mut of_job = of_version.filter(|source| source.resolution.is_resolved_by(id));
     if of_job.next().is_none() {
         return Ok(());
     }
@@ -143,7 +151,7 @@ async fn complete_source(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem
             AppCommand::Resolve { config_version, repo, reference, commit }
         }
         (Outcome::Succeeded, None) => {
-            let detail = "the job succeeded but reported no commit".into();
+            let detail = "the job succeeded but reported no commit; retry the build".into();
             AppCommand::FailResolve { config_version, repo, reference, detail }
         }
         (Outcome::Failed | Outcome::Cancelled | Outcome::Lost, _) => {
@@ -189,7 +197,7 @@ mod tests {
         }
     }
 
-    async fn publish(unit: &mut UnitOfWork, of: AppId, job: JobId) -> Result<(), Problem> {
+    async fn publish(unit: &mut UnitOfWork, app_id: AppId, job: JobId) -> Result<(), Problem> {
         let components = vec![component("web", "main"), component("db", "v1")];
         let bundle = format!("sha256:{:064x}", 2).parse().unwrap();
         let (repo, reference) = ("acme/web".to_owned(), "main".to_owned());
@@ -198,7 +206,7 @@ mod tests {
             AppCommand::Publish { bundle, components, plugins: vec![] },
             AppCommand::QueueResolve { config_version: 1, repo, reference, job },
         ] {
-            unit.handle::<AppState>(of, command).await?;
+            unit.handle::<AppState>(app_id, command).await?;
         }
         Ok(())
     }
@@ -208,20 +216,20 @@ mod tests {
         let started = Started::by(system_clock()).await;
         let app = started.app();
         let call = Call::of(Meta::new(Actor::System, "cmd"));
-        let (of, job) = (AppId(Ulid::new()), JobId(Ulid::new()));
+        let (app_id, job) = (AppId(Ulid::new()), JobId(Ulid::new()));
         // given a version with an open reference and one whose job is queued, when the server gives
         // up twice
         let done = app.engine.transact(&call, move |unit| {
             async move {
-                publish(unit, of, job).await?;
-                fail_open(unit, of, 1, "no manifest".into()).await?;
-                fail_open(unit, of, 1, "again".into()).await
+                publish(unit, app_id, job).await?;
+                fail_references(unit, app_id, 1, "no manifest".into()).await?;
+                fail_references(unit, app_id, 1, "again".into()).await
             }
             .boxed()
         });
         done.await.unwrap();
         // then only the open reference has failed
-        let state = app.engine.log().reload::<AppState>(&of.to_string()).await.unwrap().state;
+        let state = app.engine.log().reload::<AppState>(&app_id.to_string()).await.unwrap().state;
         let resolution = |reference: &str| {
             let mut all = state.sources[&1].iter();
             all.find(|source| source.reference == reference).unwrap().resolution.clone()

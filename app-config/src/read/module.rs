@@ -12,7 +12,7 @@ pub fn read(section: &Section<'_>, kind: String) -> Module {
     if let Spec::KubernetesManifest(KubernetesManifest { kustomize: Some(kustomize), .. }) =
         &mut spec
     {
-        for (path, text) in kustomized(section, source.as_ref(), kustomize) {
+        for (path, text) in kustomization_files(section, source.as_ref(), kustomize) {
             files.insert(text.origin.file.clone(), sha256(text.value.as_bytes()));
             texts.push(text.clone());
             kustomize.files.extend(path.map(|path| (path, text)));
@@ -41,7 +41,7 @@ pub fn read(section: &Section<'_>, kind: String) -> Module {
 /// Returns the YAML files of a kustomization in the app directory, with their paths in the
 /// component's source. A file outside that source has no path. Their template reads count like
 /// those of a manifest. Does not read a kustomization in another repository.
-fn kustomized(
+fn kustomization_files(
     section: &Section<'_>,
     source: Option<&Source>,
     kustomize: &Kustomize,
@@ -115,7 +115,7 @@ fn repository(section: &Section<'_>, key: &str, connected: bool) -> Option<Sourc
     };
     let branch = inner.string("branch");
     if repo == "." && branch.is_some() {
-        let message = "`branch` has no effect: the directory on this machine is published".into();
+        let message = "`branch` has no effect: a sync publishes the local directory".into();
         let remedy = "remove `branch`, or name the repository in `repo`";
         inner.warning("branch", "no_effect", message, remedy);
     }

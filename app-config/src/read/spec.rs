@@ -22,7 +22,7 @@ pub fn read(section: &Section<'_>, kind: &str) -> Spec {
         TERRAFORM_MODULE => Spec::TerraformModule,
         HELM_CHART => Spec::HelmChart(helm_chart(section)),
         KUBERNETES_MANIFEST => Spec::KubernetesManifest(kubernetes_manifest(section)),
-        "container_image" | "external_image" => Spec::Image(image::read(section)),
+        kind if crate::model::CONTAINER_IMAGE.contains(&kind) => Spec::Image(image::read(section)),
         "docker_build" => Spec::DockerBuild(DockerBuild {
             dockerfile: section.required("dockerfile"),
             target: section.string("target"),

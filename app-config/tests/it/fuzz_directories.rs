@@ -102,7 +102,7 @@ fn fuzz() {
 
 /// Runs all operations that accept untrusted bytes.
 fn run(bytes: &[u8]) {
-    let (before, tree) = (processor_time(), directory(bytes));
+    let (before, tree) = (cpu_time(), directory(bytes));
     let reading = survey(&tree, &[]);
     let second = survey(&tree, &[]);
     assert_eq!(reading.diagnostics, second.diagnostics, "the same bytes gave another result");
@@ -112,12 +112,12 @@ fn run(bytes: &[u8]) {
     assert!(diff(&reading.config, &second.config).is_empty(), "it differs from itself");
     let bundle = Tree::bundle(&tree, &Default::default(), &[]).unwrap_or_default();
     let _ = read(&bundle);
-    let took = processor_time() - before;
+    let took = cpu_time() - before;
     assert!(took < TIMEOUT, "{took:?}");
 }
 
 /// Returns the CPU time of this thread. Other programs on the machine do not increase it.
-fn processor_time() -> Duration {
+fn cpu_time() -> Duration {
     let times = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(times.split(' ').next().unwrap().parse().unwrap())
 }

@@ -180,7 +180,7 @@ pub(crate) fn unused_source(source: &Source, config: &app_config::AppConfig) -> 
     let repos: BTreeSet<String> = modules
         .values()
         .filter(|module| module.repo != ".")
-        .map(|module| written(module))
+        .map(|module| source_name(module))
         .collect();
     let remedy = match repos.is_empty() {
         true => "no component has a repository; remove --source".to_owned(),
@@ -197,7 +197,7 @@ pub(crate) fn unused_source(source: &Source, config: &app_config::AppConfig) -> 
 }
 
 /// Returns the repository and branch of a module, in the form of `--source`.
-fn written(module: &model::Source) -> String {
+fn source_name(module: &model::Source) -> String {
     let repo = domain::git::without_userinfo(&module.repo);
     match &module.branch {
         Some(branch) => format!("{repo}@{branch}"),

@@ -20,28 +20,35 @@ pub(crate) fn failure(path: &Path, reason: impl std::fmt::Display) -> Failure {
 
 /// Returns the description of an executable.
 pub(crate) async fn describe(path: &Path) -> Result<Described, Failure> {
-    let response = respond(path, PROTOCOLS[0], &PROTOCOLS).await?;
-    response.ok_or_else(|| failure(path, "no result of `describe`"))
+    let response = call_describe(path, PROTOCOLS[0], &PROTOCOLS).await?;
+    response.ok_or_else(|| {
+        failure(path, "it returned no result for `describe`; check that it is a Stead plugin")
+    })
 }
 
 /// Returns the protocol versions that an executable supports.
 pub(crate) async fn protocols(path: &Path) -> Result<Vec<u32>, Failure> {
     let mut supported = Vec::new();
     for version in PROTOCOLS {
-        let described = respond(path, version, &[version]).await?;
+        let described = call_describe(path, version, &[version]).await?;
         if described.is_some_and(|described| described.protocol == version) {
             supported.push(version);
         }
     }
     if supported.is_empty() {
         let known = PROTOCOLS.map(|version| version.to_string()).join(" and ");
-        return Err(failure(path, format!("it supports none of the protocol versions {known}")));
+        return Err(failure(
+            path,
+            format!(
+                "it supports none of the protocol versions {known}; build it for one of these versions"
+            ),
+        ));
     }
     Ok(supported)
 }
 
 /// Returns the response to `describe`. `None` if the plugin reports an error or exits.
-async fn respond(
+async fn call_describe(
     path: &Path,
     protocol: u32,
     protocols: &[u32],
@@ -58,7 +65,7 @@ async fn respond(
         .spawn()
         .map_err(|e| failure(&path, e))?;
     let (Some(mut to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(failure(&path, "its pipes are missing"));
+        return Err(failure(&path, "cannot open its standard input and output"));
     };
     let request =
         Request { id: 1, call: Call::Describe { protocol, protocols: protocols.to_vec() } };

@@ -33,7 +33,9 @@ pub fn read(path: &Path) -> io::Result<SigningKey> {
     }
     let seed = hex::decode(text.trim()).ok().and_then(|bytes| bytes.try_into().ok());
     let seed: [u8; 32] = seed.ok_or_else(|| {
-        io::Error::other("it is not a key file of `stead plugins keygen`: 64 hexadecimal digits")
+        io::Error::other(
+            "it is not a key file (64 hexadecimal digits); create one with `stead plugins keygen`",
+        )
     })?;
     Ok(SigningKey::from_bytes(&seed))
 }

@@ -61,20 +61,26 @@ pub async fn pack_as(
     for Executable { platform, path } in executables {
         let bytes = tokio::fs::read(path).await.map_err(|e| failure(path, e))?;
         if bytes.len() as u64 > EXECUTABLE_LIMIT {
-            return Err(failure(path, format!("it has more than {EXECUTABLE_LIMIT} bytes")));
+            return Err(failure(path, format!("it exceeds the limit of {EXECUTABLE_LIMIT} bytes")));
         }
         let of_header = elf_platform(&bytes);
         if let (Some(given), Some(found)) = (platform, &of_header)
             && given != found
         {
-            return Err(failure(path, format!("it is an executable for {found}, not for {given}")));
+            return Err(failure(
+                path,
+                format!("it is an executable for {found}, not for {given}; correct OS/ARCH"),
+            ));
         }
         let platform = platform.clone().or(of_header).or_else(host_platform);
         let platform = platform
             .filter(|platform| is_platform(platform))
-            .ok_or_else(|| failure(path, "its platform is unknown; pass OS/ARCHITECTURE=PATH"))?;
+            .ok_or_else(|| failure(path, "its platform is unknown; pass OS/ARCH=PATH"))?;
         if files.iter().any(|(known, _, _)| *known == platform) {
-            return Err(failure(path, format!("another executable is also for {platform}")));
+            return Err(failure(
+                path,
+                format!("two executables are for {platform}; pass one executable per platform"),
+            ));
         }
         files.push((platform, path, Bytes::from(bytes)));
     }
@@ -89,7 +95,7 @@ pub async fn pack_as(
     let described = describe::describe(local).await?;
     let protocols = describe::protocols(local).await?;
     let publisher = super::key::public(key);
-    let version = version(&described.version, &content(&publisher, &files));
+    let version = version(&described.version, &content_digest(&publisher, &files));
     if !is_version(&version) {
         let reason = format!(
             "its version {version:?} is not 1 to 64 letters, digits, `.`, `-`, `+` and `_`"
@@ -127,7 +133,7 @@ pub async fn pack_as(
 }
 
 /// Returns the digest of a publisher and its executables, which are sorted by platform.
-fn content(publisher: &str, files: &[(String, &PathBuf, Bytes)]) -> Digest {
+fn content_digest(publisher: &str, files: &[(String, &PathBuf, Bytes)]) -> Digest {
     let lines = files.iter().map(|(platform, _, bytes)| {
         let digest = oci_layout::sha256(bytes);
         format!("{platform} {digest}\n")

@@ -28,7 +28,7 @@ pub(crate) fn text(preflight: &Preflight, screen: &Screen) -> String {
         match check.status {
             CheckStatus::Failed => lines.push((Tone::Bad, format!("failed: {}", check.text()))),
             CheckStatus::Deferred => {
-                lines.push((Tone::Faint, format!("checked later: {}", check.text())));
+                lines.push((Tone::Faint, format!("deferred check: {}", check.text())));
             }
             CheckStatus::Ok => {}
         }

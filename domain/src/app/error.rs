@@ -17,13 +17,15 @@ pub enum AppError {
     /// A component with another id has this name, and installs may have deployed that component.
     #[error("cannot publish the bundle: component {name} has the id {component}; use this id")]
     AnotherComponent { name: String, component: ComponentId },
-    #[error("config version {config_version} has no source {repo} at {reference}")]
+    #[error(
+        "cannot resolve {repo} at {reference}: config version {config_version} does not use it"
+    )]
     NoSource { config_version: u32, repo: String, reference: String },
-    #[error("cannot queue a job: {job} already resolves {repo} at {reference}")]
+    #[error("cannot queue a job: {job} already resolves {repo} at {reference}; wait for that job")]
     ResolveAlreadyQueued { repo: String, reference: String, job: JobId },
-    #[error("{repo} at {reference} has already been resolved to {commit}")]
+    #[error("cannot change {repo} at {reference}: it is already resolved to {commit}")]
     AlreadyResolved { repo: String, reference: String, commit: String },
-    #[error("{repo} at {reference} cannot be resolved; retry the build")]
+    #[error("cannot change {repo} at {reference}: its resolution failed; retry the build")]
     NotResolvable { repo: String, reference: String },
 }
 

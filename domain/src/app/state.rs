@@ -103,8 +103,8 @@ impl Resolution {
     }
 
     /// Returns true if this job resolves the reference.
-    pub fn is_queued_as(&self, of: JobId) -> bool {
-        *self == Resolution::Queued { job: of }
+    pub fn is_resolved_by(&self, job: JobId) -> bool {
+        *self == Resolution::Queued { job }
     }
 
     /// Returns true before the end of the resolution.

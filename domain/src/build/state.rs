@@ -97,7 +97,7 @@ impl BuildFailure {
             BuildFailure::JobLost => "job lost",
             BuildFailure::NoArtifact => "the job pushed no artifact",
             BuildFailure::RenderFailed => "cannot build",
-            BuildFailure::SourceUnresolved => "cannot resolve the source",
+            BuildFailure::SourceUnresolved => "cannot resolve the git reference",
         }
     }
 }

@@ -23,7 +23,7 @@ pub enum FailureReason {
     ArtifactUnavailable,
     /// The approved plan no longer matches the state of the component.
     PlanStale,
-    /// The plugin violated its contract.
+    /// The plugin violated the protocol.
     PluginFailed,
     /// The process cannot be started.
     SpawnFailed,

@@ -5,7 +5,7 @@ use crate::digest::Digest;
 pub enum PluginError {
     /// A published version never changes.
     #[error(
-        "cannot publish the plugin {name}: its version {version} is published with the digest {digest}; raise the version of the plugin"
+        "cannot publish the plugin {name}: its version {version} is already published with the digest {digest}; increase the version of the plugin"
     )]
     OtherContent { name: String, version: String, digest: Digest },
 }

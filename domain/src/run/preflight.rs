@@ -4,8 +4,8 @@
 //! waiting ─start─▶ running ─pass─▶ passed ─▶ applies and actions start
 //!    └──────fail──────┴─────fail─▶ failed ─▶ no step continues, and the run fails
 //! ```
-//! Plans change nothing, so they do not wait for the preflight. A run without an apply needs none:
-//! what is missing for an apply must not prevent a removal.
+//! Plans change nothing, so they do not wait for the preflight. A run without an apply needs none,
+//! because a requirement of an apply must not prevent a removal.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 

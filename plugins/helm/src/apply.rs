@@ -47,23 +47,22 @@ pub async fn run(
     let access = Access::open(component).await?.until(stop);
     let cluster = &access.cluster;
     if plan.manager != cluster.manager || plan.operation != component.operation {
-        return Err(Failure::stale("the plan belongs to another component; make a new plan"));
+        return Err(Failure::stale("the plan belongs to another component; plan again"));
     }
     if plan.cluster != cluster.identity().await? {
         return Err(Failure::stale(
-            "the plan was made for another cluster; use the kubeconfig of that cluster, or make a \
-             new plan",
+            "the plan is for another cluster; use the kubeconfig of that cluster, or plan again",
         ));
     }
     let mut inventory = Inventory::load(cluster, component).await?;
     if inventory.mark() != *state || inventory.mark() != plan.state {
-        return Err(Failure::stale("the component changed after the plan; make a new plan"));
+        return Err(Failure::stale("the component changed after the plan; plan again"));
     }
     report::phase("check");
     let records = release::records(cluster, &plan.release).await?;
     if records.last() != plan.last.as_ref() {
         return Err(Failure::stale(format!(
-            "another program changed {} after the plan; make a new plan",
+            "another program changed {} after the plan; plan again",
             plan.release
         )));
     }
@@ -102,7 +101,7 @@ async fn check(
     let webhooks = &OwnWebhooks::of(objects);
     let reasons: Vec<Outcome<Option<String>>> = stream::iter(&plan.objects)
         .map(|planned| async move {
-            // An object that only the apply can judge is left to Helm.
+            // Helm decides objects that the plan could not evaluate.
             let Some(expected) = &planned.expected else { return Ok(None) };
             let reference = &planned.reference;
             let Some(kind) = kinds.get(reference) else {
@@ -174,7 +173,7 @@ impl Execution<'_> {
         self.record().await?;
         if !self.plan.removals.is_empty() {
             report::phase("remove");
-            // Helm has deleted what was in its last manifest.
+            // Helm has deleted the objects of its last manifest.
             let removals = &self.plan.removals;
             let Execution { kinds, inventory, waiting, .. } = &mut self;
             removal::run((cluster, kinds), inventory, (release, removals), waiting).await?;
@@ -254,7 +253,7 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// Uninstalls the release, and removes what is left of interrupted operations.
+    /// Uninstalls the release, and removes objects of interrupted operations.
     async fn destroy(mut self, mut details: Details) -> Outcome<()> {
         let (cluster, release) = (&self.access.cluster, &self.plan.release);
         if self.plan.last.is_some() {

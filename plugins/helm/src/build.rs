@@ -148,8 +148,8 @@ impl Build<'_> {
     }
 }
 
-/// Returns whether an error may only mean that the chart needs values: `required`, `fail`, a missing
-/// map, or the schema of the values.
+/// Returns whether an error may only mean that the chart needs values: `required`, `fail`, a
+/// missing map, or the schema of the values.
 fn needs_values(message: &str) -> bool {
     ["execution error at", "nil pointer evaluating", "values don't meet the specifications"]
         .iter()
@@ -182,13 +182,13 @@ fn check(chart: &Path) -> Outcome<Map<String, Value>> {
     })?;
     let Value::Object(metadata) = metadata else {
         return Err(Failure::refused(
-            "invalid chart: Chart.yaml:1: it is no map; add name and version",
+            "invalid chart: Chart.yaml:1: it is not a map; add name and version",
         ));
     };
     for key in ["name", "version"] {
         if metadata.get(key).and_then(Value::as_str).is_none_or(str::is_empty) {
             return Err(Failure::refused(format!(
-                "invalid chart: Chart.yaml:1: `{key}` is missing or no text; add it"
+                "invalid chart: Chart.yaml:1: `{key}` is missing or not a string; add it"
             )));
         }
     }
@@ -204,7 +204,9 @@ fn archive(out: &Path) -> Outcome<PathBuf> {
     let mut archives = entries.flatten().map(|entry| entry.path());
     match (archives.next(), archives.next()) {
         (Some(only), None) => Ok(only),
-        (None | Some(_), _) => Err(Failure::failed("helm made no archive of the chart")),
+        (None | Some(_), _) => Err(Failure::failed(
+            "cannot pack the chart: helm wrote no archive or several; check the chart with `helm package`",
+        )),
     }
 }
 
@@ -238,7 +240,7 @@ mod tests {
         assert!(missing.contains("Chart.yaml:1: `version` is missing"), "{missing}");
         let values =
             error(&[("Chart.yaml", "name: a\nversion: 1.0.0\n"), ("values.yaml", "- a\n")]);
-        assert!(values.contains("values.yaml:1: the file is no map"), "{values}");
+        assert!(values.contains("values.yaml:1: the file is not a map"), "{values}");
     }
 
     #[test]

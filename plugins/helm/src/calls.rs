@@ -16,14 +16,13 @@ use crate::{
     values, version,
 };
 
-/// Component type.
-const NAME: &str = "helm_chart";
+const COMPONENT_TYPE: &str = "helm_chart";
 
-/// Answers a call of the runner.
+/// Responds to a call of the runner.
 pub async fn respond(call: &Call, stop: &CancellationToken) -> Outcome<Value> {
     match call {
         Call::Describe { protocol, protocols } => {
-            serve::describe((NAME, env!("CARGO_PKG_VERSION")), *protocol, protocols)
+            serve::describe((COMPONENT_TYPE, env!("CARGO_PKG_VERSION")), *protocol, protocols)
         }
         Call::Health(context) => health(context),
         Call::Preflight(context) => preflight(context).await,

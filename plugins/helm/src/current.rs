@@ -1,4 +1,4 @@
-//! Present release of a component: its revisions, and what the next operation of Helm is.
+//! Actual release of a component: its revisions, and the next operation of Helm.
 
 use serde::{Deserialize, Serialize};
 use stead_plugin_kubernetes::{
@@ -20,7 +20,7 @@ pub struct Details {
     /// Release of the component, from the first apply on.
     #[serde(default)]
     pub release: Option<ReleaseRef>,
-    /// Revision that the last apply made.
+    /// Revision that the last apply created.
     #[serde(default)]
     pub revision: u64,
     /// Name and version of the chart of the last complete apply.
@@ -34,7 +34,7 @@ impl Details {
     }
 }
 
-/// Present release.
+/// Actual release.
 #[derive(Debug, Default)]
 pub struct Current {
     /// Newest revision.
@@ -57,8 +57,8 @@ impl Current {
         Ok(Current { last: records.last().copied(), release, dropped })
     }
 
-    /// Operation that makes the release as desired. A release that was never complete is installed
-    /// again, so that its install hooks run.
+    /// Operation that brings the release to the desired state. A release that was never complete is
+    /// installed again, so that its install hooks run.
     pub fn verb(&self) -> Verb {
         match self.release {
             Some(_) => Verb::Upgrade,
@@ -66,18 +66,19 @@ impl Current {
         }
     }
 
-    /// Returns whether the next operation uses server-side apply: from Helm 4 on, unless Helm 3 made
-    /// the release.
+    /// Returns whether the next operation uses server-side apply: from Helm 4 on, unless Helm 3
+    /// created the release.
     pub fn is_server_side(&self, version: Version) -> bool {
         version.has_server_side_apply() && self.release.as_ref().is_none_or(Release::is_server_side)
     }
 
-    /// Revision that the next operation makes.
+    /// Revision that the next operation creates.
     pub fn next_revision(&self) -> u64 {
         self.release.as_ref().map_or(0, |release| release.version) + 1
     }
 
-    /// Returns why the release needs an operation although its objects are as desired.
+    /// Returns the reason why the release needs an operation although its objects have the desired
+    /// state.
     pub fn defect(&self) -> Option<String> {
         let last = self.last?;
         match last.status {

@@ -18,7 +18,7 @@ use crate::{
 /// Mark of a field that is excluded from drift.
 const RANDOM: &str = "changes at every render";
 
-/// Object of a release with everything that is known about it.
+/// Object of a release with its live state and dry run: the input of [`decide`].
 pub struct Candidate<'c> {
     pub object: &'c ObjectRef,
     pub live: Option<&'c Value>,
@@ -28,7 +28,7 @@ pub struct Candidate<'c> {
     pub take_ownership: bool,
 }
 
-/// Decides the change of an object. A change of only random fields is none.
+/// Decides the change of an object. A difference in random fields only is not a change.
 ///
 /// # Errors
 /// Returns the reason why the object blocks the plan.
@@ -45,7 +45,9 @@ pub fn decide(candidate: &Candidate<'_>) -> Result<Decision, String> {
     };
     if metadata(live, "deletionTimestamp").is_some() {
         let finalizers = finalizers(live);
-        return Err(format!("{object} is being deleted{finalizers}; wait until it is gone"));
+        return Err(format!(
+            "{object} is being deleted{finalizers}; wait for its deletion, then plan again"
+        ));
     }
     if let Some(owner) = other_owner(live, release) {
         return Err(format!("{object} belongs to {owner}; rename one of the two objects"));
@@ -61,7 +63,7 @@ pub fn decide(candidate: &Candidate<'_>) -> Result<Decision, String> {
         DryRun::Conflict(conflicts) => Err(conflict_text(object, conflicts)),
         DryRun::Immutable(fields) => Err(format!(
             "cannot change immutable fields of {object} ({}): Helm does not replace objects; \
-             restore these fields, or delete the object by hand",
+             restore these fields, or delete the object manually",
             fields.join(", ")
         )),
         DryRun::Unknown => {
@@ -86,7 +88,7 @@ pub fn decide(candidate: &Candidate<'_>) -> Result<Decision, String> {
     }
 }
 
-/// Returns whether an object has the marks of a release.
+/// Returns whether an object has the labels and annotations of a release.
 pub fn belongs_to(object: &Value, release: &ReleaseRef) -> bool {
     let annotations = &object["metadata"]["annotations"];
     annotations[RELEASE_NAME] == release.name.as_str()
@@ -113,7 +115,7 @@ pub enum Pruned {
     Keep(String),
 }
 
-/// Decides what an upgrade does with an object that left the chart.
+/// Decides the effect of an upgrade on an object that left the chart.
 ///
 /// # Errors
 /// Returns the reason why the object blocks the plan.
@@ -133,7 +135,7 @@ pub fn prune(
                 "{object} left the chart and now belongs to {owner}, and Helm would delete it; add \
                  helm.sh/resource-policy: keep to the object"
             )),
-            None => Ok(Pruned::Keep("another object has taken its name".into())),
+            None => Ok(Pruned::Keep("another object now has its name".into())),
         };
     }
     Ok(match protection(object, live) {

@@ -23,7 +23,7 @@ use crate::{
     summary,
 };
 
-/// Makes the plan of a destroy and writes it to `plan_file`.
+/// Creates the plan of a destroy and writes it to `plan_file`.
 pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     let wanted = component.settings.release()?;
     let access = Access::open(component).await?;

@@ -63,7 +63,7 @@ pub struct Limits<'l> {
 }
 
 impl Limits<'_> {
-    /// Limit of commands that change nothing.
+    /// Limits of commands that change nothing.
     pub const fn of(timeout: Duration) -> Self {
         Limits { timeout, stop: None }
     }
@@ -151,9 +151,11 @@ impl Helm {
         };
         let ended = Ended::of(child, limits).await.context(|| format!("run helm {verb}"))?;
         match ended {
-            Ended::Succeeded(output) if output.stdout.len() as u64 > OUTPUT_LIMIT => Err(
-                Failure::refused(format!("the output of helm {verb} exceeds {OUTPUT_LIMIT} bytes")),
-            ),
+            Ended::Succeeded(output) if output.stdout.len() as u64 > OUTPUT_LIMIT => {
+                Err(Failure::refused(format!(
+                    "the output of helm {verb} exceeds {OUTPUT_LIMIT} bytes; split the chart"
+                )))
+            }
             Ended::Succeeded(output) => Ok(output),
             Ended::Failed(output) => Err(Failure::failed(error_text(&output))),
             Ended::Stopped => Err(Failure::cancelled()),
@@ -223,7 +225,8 @@ async fn read(pipe: Option<impl tokio::io::AsyncRead + Unpin>, limit: u64) -> io
     Ok(bytes)
 }
 
-/// Returns the message of Helm, without values: the findings of `lint`, and the text from `Error:` on.
+/// Returns the message of Helm, without values: the findings of `lint`, and the text from `Error:`
+/// on.
 fn error_text(output: &Output) -> String {
     let found = String::from_utf8_lossy(&output.stdout);
     let found = found.lines().filter(|line| line.starts_with("[ERROR]")).map(without_value);

@@ -1,4 +1,4 @@
-//! Mark of objects that Helm must not delete.
+//! Annotation of objects that Helm must not delete.
 
 use kube::{
     api::{Patch, PatchParams},

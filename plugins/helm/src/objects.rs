@@ -98,7 +98,8 @@ pub fn resolve(
     Ok(resolved)
 }
 
-/// Adds what Helm adds to each object: the default namespace and the marks of the release.
+/// Adds what Helm adds to each object: the default namespace, and the labels and annotations of the
+/// release.
 fn place(desired: &mut Desired, release: &ReleaseRef, is_namespaced: bool) {
     let namespace = desired.reference.namespace.take().filter(|_| is_namespaced);
     let namespace = namespace.or_else(|| is_namespaced.then(|| release.namespace.clone()));
@@ -134,7 +135,7 @@ pub fn hook_objects(hooks: &[Hook]) -> Outcome<Vec<(ObjectRef, Value)>> {
     Ok(objects)
 }
 
-/// Returns whether two lists of hooks differ in more than what changes at every render.
+/// Returns whether two lists of hooks differ in fields that do not change at every render.
 pub fn hooks_differ(before: &[Hook], after: (&[Hook], &[Hook])) -> Outcome<bool> {
     let (before, first) = (hook_objects(before)?, hook_objects(after.0)?);
     let second = hook_objects(after.1)?;

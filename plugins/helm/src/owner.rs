@@ -18,14 +18,15 @@ use crate::{
     settings::{Component, ReleaseRef},
 };
 
-/// Most inventories that are compared.
+/// Maximum number of inventories that are compared.
 const LIMIT: u32 = 500;
 
-/// Refuses another release than that of the last apply: the earlier one would stay without an owner.
+/// Refuses another release than that of the last apply, because the earlier release would remain
+/// without an owner.
 pub fn check_identity(details: &Details, wanted: &ReleaseRef) -> Outcome<()> {
     match &details.release {
         Some(earlier) if earlier != wanted => Err(Failure::refused(format!(
-            "the component has {earlier} with the storage driver {}, and its config names {wanted} \
+            "the component has {earlier} with the storage driver {}, but its config names {wanted} \
              with {}; restore chart_name, namespace and storage_driver, or tear down the component \
              first",
             earlier.driver.name(),
@@ -35,7 +36,7 @@ pub fn check_identity(details: &Details, wanted: &ReleaseRef) -> Outcome<()> {
     }
 }
 
-/// Refuses a release that exists and that the component did not make.
+/// Refuses an existing release that the component did not create.
 pub async fn check_release(
     component: &Component,
     access: &Access,
@@ -55,7 +56,7 @@ pub async fn check_release(
     match component.settings.take_ownership {
         true => Ok(()),
         false => Err(Failure::refused(format!(
-            "{release} exists, and this component did not make it; set take_ownership = true to \
+            "{release} exists, and this component did not create it; set take_ownership = true to \
              adopt it, or choose another chart_name"
         ))),
     }
@@ -99,7 +100,7 @@ pub async fn previous(
     let kinds = Kinds::load(cluster, versions).await?;
     for one in desired {
         let mut reference = one.reference;
-        // Without its kind, the object is gone.
+        // Without its kind, the object no longer exists.
         let Some(kind) = kinds.get(&reference) else { continue };
         reference.namespace = match kind.is_namespaced {
             true => reference.namespace.or_else(|| Some(release.namespace.clone())),

@@ -35,7 +35,7 @@ use crate::{
     version::{self, Version},
 };
 
-/// Makes the plan of an apply and writes it to `plan_file`.
+/// Creates the plan of an apply and writes it to `plan_file`.
 pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     let release = component.settings.release()?;
     let access = Access::open(component).await?;
@@ -140,7 +140,7 @@ async fn kinds_of(cluster: &Cluster, rendered: &Rendered) -> Outcome<Kinds> {
     Kinds::load(cluster, desired.iter().map(|one| one.reference.api_version.as_str())).await
 }
 
-/// Everything that the plans of all objects have in common.
+/// Common inputs of the plans of all objects.
 struct Context<'c> {
     /// Cluster with the field manager of Helm.
     cluster: &'c Cluster,

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stead_plugin_kubernetes::{
     decide::Change,
-    failure::{Failure, IoContext, Outcome},
+    failure::Outcome,
     object::ObjectRef,
-    plan_file::PlannedRemoval,
+    plan_file::{self, PlannedRemoval},
 };
 
 use crate::{chart::StaticChart, release::Record, render::Verb, settings::ReleaseRef};
@@ -37,9 +37,9 @@ pub struct PlanFile {
     pub change: Option<ReleaseChange>,
     /// Desired objects of the manifest, including unchanged ones.
     pub objects: Vec<ReleaseObject>,
-    /// Objects that the component gives up.
+    /// Objects that the component deletes or releases.
     pub removals: Vec<PlannedRemoval>,
-    /// Objects that stay although Helm would delete them.
+    /// Objects that the plan keeps, but Helm would delete.
     pub kept: Vec<ObjectRef>,
     /// Objects of `crds/`, which Helm never deletes.
     pub definitions: Vec<ObjectRef>,
@@ -55,7 +55,7 @@ pub struct ReleaseObject {
     /// Normalized object after the apply. Absent if only the apply can determine it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Value>,
-    /// Paths in `expected` that the server chooses at the creation, such as a cluster IP.
+    /// Paths in `expected` that the server sets at the creation, such as a cluster IP.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chosen: Vec<String>,
     /// Paths that change at every render.
@@ -105,23 +105,10 @@ impl PlanFile {
     }
 
     pub fn write(&self, path: &Path) -> Outcome<()> {
-        let content = serde_json::to_vec(self)
-            .map_err(std::io::Error::from)
-            .context(|| "serialize the plan".into())?;
-        std::fs::write(path, content).context(|| format!("write {}", path.display()))
+        plan_file::write(self, path)
     }
 
     pub fn read(path: &Path) -> Outcome<Self> {
-        let content = std::fs::read(path).context(|| format!("read {}", path.display()))?;
-        let plan: PlanFile = serde_json::from_slice(&content)
-            .map_err(|_| Failure::stale("the plan file is damaged; make a new plan"))?;
-        match plan.version == VERSION {
-            true => Ok(plan),
-            false => Err(Failure::stale(format!(
-                "the plan file has version {}, and this plugin writes version {VERSION}; make a \
-                 new plan",
-                plan.version
-            ))),
-        }
+        plan_file::read(path, VERSION)
     }
 }

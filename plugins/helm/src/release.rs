@@ -174,23 +174,23 @@ pub async fn records(cluster: &Cluster, release: &ReleaseRef) -> Outcome<Vec<Rec
 pub async fn stored(cluster: &Cluster, release: &ReleaseRef, version: u64) -> Outcome<Release> {
     let name = record_name(release, version);
     let object = cluster.get(&kind(release), Some(&release.namespace), &name).await?;
-    let damaged = || {
+    let corrupt = || {
         let namespace = &release.namespace;
         Failure::failed(format!(
-            "cannot read revision {version} of {release}: {namespace}/{name} is damaged; restore \
+            "cannot read revision {version} of {release}: {namespace}/{name} is corrupt; restore \
              it from a backup of the cluster, or delete it to continue from the revision before it"
         ))
     };
-    let object = object.ok_or_else(damaged)?;
-    let text = object["data"]["release"].as_str().ok_or_else(damaged)?;
-    let mut bytes = STANDARD.decode(text).map_err(|_| damaged())?;
+    let object = object.ok_or_else(corrupt)?;
+    let text = object["data"]["release"].as_str().ok_or_else(corrupt)?;
+    let mut bytes = STANDARD.decode(text).map_err(|_| corrupt())?;
     if release.driver == StorageDriver::Secret {
-        bytes = STANDARD.decode(bytes).map_err(|_| damaged())?;
+        bytes = STANDARD.decode(bytes).map_err(|_| corrupt())?;
     }
     let mut json = vec![];
     let read = GzDecoder::new(bytes.as_slice()).take(LIMIT).read_to_end(&mut json);
-    read.map_err(|_| damaged())?;
-    serde_json::from_slice(&json).map_err(|_| damaged())
+    read.map_err(|_| corrupt())?;
+    serde_json::from_slice(&json).map_err(|_| corrupt())
 }
 
 /// Deletes a stored revision.

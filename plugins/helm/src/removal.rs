@@ -1,4 +1,4 @@
-//! Removal of what Helm leaves: objects of interrupted operations.
+//! Removal of objects of interrupted operations, which Helm leaves.
 
 use stead_plugin_kubernetes::{
     cluster::Cluster,
@@ -13,8 +13,8 @@ use stead_plugin_kubernetes::{
 
 use crate::{decide, settings::ReleaseRef};
 
-/// Deletes the planned objects that still exist and belong to the release, and waits until they are
-/// gone.
+/// Deletes the planned objects that still exist and belong to the release, and waits until they
+/// no longer exist.
 ///
 /// # Errors
 /// Names the objects that still exist at the deadline.
@@ -28,7 +28,7 @@ pub async fn run(
     for removal in removals {
         waiting.check()?;
         let (reference, Some(uid)) = (&removal.reference, &removal.uid) else { continue };
-        // Without its kind, the object is gone.
+        // Without its kind, the object no longer exists.
         let Some(kind) = kinds.recorded(reference) else { continue };
         let Some(live) = cluster.live(kind, reference).await? else { continue };
         if metadata(&live, "uid") != Some(uid) {
@@ -45,7 +45,7 @@ pub async fn run(
             Err(error) => return Err(error.during(&format!("delete {reference}"))),
         }
     }
-    let left = wait::gone(cluster, &deleted, waiting).await?;
+    let left = wait::until_deleted(cluster, &deleted, waiting).await?;
     for removal in removals {
         if !left.iter().any(|(reference, _)| reference.is_same(&removal.reference)) {
             inventory.remove(&removal.reference);

@@ -1,5 +1,5 @@
-//! Rendering of a release against the cluster, twice: what differs between the two changes at every
-//! render.
+//! Rendering of a release against the cluster. Fields that differ between two renderings change at
+//! every render.
 
 use std::{
     ffi::OsString,
@@ -78,7 +78,7 @@ impl Source<'_> {
         command.push(self.chart.into());
         command.extend(args(["--dry-run=server", "--output", "json"]));
         if self.version.can_adopt() {
-            // Only the plan decides about ownership. It names all objects.
+            // The plan decides about ownership and names all objects.
             command.push("--take-ownership".into());
         }
         self.add_inputs(&mut command);

@@ -11,8 +11,6 @@ use stead_plugin_kubernetes::{
 /// Component of an install whose chart becomes a release.
 pub type Component = settings::Component<Settings>;
 
-/// Wait for objects to become ready, if the inputs have no limit.
-const READY_TIMEOUT: Duration = Duration::from_secs(600);
 /// Longest name of a release.
 const MAX_RELEASE: usize = 53;
 
@@ -119,7 +117,7 @@ impl Settings {
 
     /// Limit of all waits of an apply.
     pub fn ready_timeout(&self) -> Duration {
-        self.ready_timeout_ms.map_or(READY_TIMEOUT, Duration::from_millis)
+        settings::ready_timeout(self.ready_timeout_ms)
     }
 }
 

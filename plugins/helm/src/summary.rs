@@ -14,7 +14,7 @@ use crate::{
     settings::ReleaseRef,
 };
 
-/// Most attributes of one object in a summary.
+/// Maximum number of attributes of one object in a summary.
 const MAX_ATTRIBUTES: usize = 50;
 
 /// Adds a change of one object.
@@ -50,7 +50,7 @@ pub fn add_objects(changes: &mut Changes, planned: &[Planned]) {
             Change::None => {
                 if !attributes.is_empty() {
                     let fields = attributes.join(", ");
-                    report::log(format!("{reference} is not a change: {fields}"));
+                    report::log(format!("{reference} does not count as a change: {fields}"));
                 }
                 continue;
             }
@@ -102,7 +102,7 @@ pub fn add_hook(
     add(changes, Action::Create, &reference, attributes);
 }
 
-/// Returns why the release itself changes.
+/// Returns the reason why the release itself changes.
 pub fn release_change(
     current: &Current,
     rendered: &Rendered,

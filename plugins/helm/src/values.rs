@@ -13,7 +13,7 @@ use crate::settings::Settings;
 /// Writes the values into a directory. Returns the files in the order of their precedence.
 ///
 /// # Errors
-/// Names the file and the line of values that are no map.
+/// The file and the line of values that are not a map.
 pub fn write(settings: &Settings, dir: &Path) -> Outcome<Vec<PathBuf>> {
     let mut files = vec![];
     let mut add = |text: &str| {
@@ -47,7 +47,7 @@ pub fn check_all(settings: &Settings) -> Outcome<()> {
 /// Checks that a text is a YAML map.
 ///
 /// # Errors
-/// Names file and line.
+/// The file and the line of the first error.
 pub fn check(file: &str, text: &str) -> Outcome<()> {
     let mut options = serde_saphyr::Options::default();
     options.with_snippet = false;
@@ -61,7 +61,7 @@ pub fn check(file: &str, text: &str) -> Outcome<()> {
         Value::Object(_) | Value::Null => Ok(()),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
             Err(Failure::refused(format!(
-                "invalid values: {file}:1: the file is no map of values; write NAME: VALUE lines"
+                "invalid values: {file}:1: the file is not a map; write lines of the form NAME: VALUE"
             )))
         }
     }
@@ -73,7 +73,7 @@ fn set(tree: &mut Map<String, Value>, name: &str, value: Value) -> Outcome<()> {
     let refuse = |why: &str| Failure::refused(format!("invalid name of a value {name:?}: {why}"));
     let Some((last, parents)) = parts.split_last().filter(|_| !parts.contains(&String::new()))
     else {
-        return Err(refuse("a part of the path is empty; write NAME or NAME.NAME"));
+        return Err(refuse("a part of the path is empty; use NAME or NAME.NAME"));
     };
     let mut map = tree;
     for part in parents {
@@ -158,9 +158,9 @@ mod tests {
     #[test]
     fn invalid_values_are_named() {
         for (file, expected) in [
-            ("- a\n", "web.yaml:1: the file is no map"),
+            ("- a\n", "web.yaml:1: the file is not a map"),
             ("a: 1\nb: [\n", "web.yaml:"),
-            ("text", "web.yaml:1: the file is no map"),
+            ("text", "web.yaml:1: the file is not a map"),
         ] {
             let error = check_all(&settings(&[], &[file])).unwrap_err().message;
             assert!(error.contains(expected), "{error}");

@@ -318,7 +318,7 @@ async fn wait_for<'a>(
         kind: one.kind.clone(),
         can_end: wait::can_end(&one.planned.reference, &one.planned.object),
     });
-    wait::ready(cluster, objects.collect(), waiting, barrier).await
+    wait::until_ready(cluster, objects.collect(), waiting, barrier).await
 }
 
 /// Executes the planned change of one object and returns the resulting object.

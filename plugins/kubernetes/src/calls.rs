@@ -13,14 +13,13 @@ use crate::{
     settings::Component,
 };
 
-/// Component type.
-const NAME: &str = "kubernetes_manifest";
+const COMPONENT_TYPE: &str = "kubernetes_manifest";
 
 /// Answers a call of the runner.
 pub async fn respond(call: &Call, stop: &CancellationToken) -> Outcome<Value> {
     match call {
         Call::Describe { protocol, protocols } => {
-            serve::describe((NAME, env!("CARGO_PKG_VERSION")), *protocol, protocols)
+            serve::describe((COMPONENT_TYPE, env!("CARGO_PKG_VERSION")), *protocol, protocols)
         }
         Call::Health(context) => health(context),
         Call::Preflight(context) => Ok(json!(preflight::checks(context).await)),

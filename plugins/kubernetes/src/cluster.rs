@@ -187,7 +187,7 @@ impl Cluster {
     ) -> Outcome<Option<Value>> {
         let read = self.get_or_error(kind, namespace, name).await;
         read.map_err(|error| {
-            error.during(&format!("read {} {}", kind.name(), place(namespace, name)))
+            error.during(&format!("read {} {}", kind.name(), qualified_name(namespace, name)))
         })
     }
 
@@ -343,7 +343,7 @@ impl Cluster {
         .await
     }
 
-    /// Sends a request. Repeats it after an error that can pass, if a repetition has no other
+    /// Sends a request. Repeats it after a transient error, if a repetition has no other
     /// effect: reads, dry runs, applies, and deletions of one UID.
     pub async fn send(
         &self,
@@ -387,6 +387,6 @@ fn invalid(error: impl std::fmt::Display) -> RequestError {
     RequestError::Connection(format!("cannot build the request: {error}"))
 }
 
-fn place(namespace: Option<&str>, name: &str) -> String {
+fn qualified_name(namespace: Option<&str>, name: &str) -> String {
     namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
 }

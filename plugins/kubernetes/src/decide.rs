@@ -65,7 +65,7 @@ pub struct Candidate<'c> {
     pub desired: &'c Value,
     pub live: Option<&'c Value>,
     pub dry_run: &'c DryRun,
-    /// Paths whose values the server or a webhook chooses at each write.
+    /// Paths whose values the server or a webhook sets at each write.
     pub chosen: &'c [String],
     pub manager: &'c str,
     /// True if the inventory lists the live object. The managed fields of an object without fields

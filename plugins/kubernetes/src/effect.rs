@@ -134,7 +134,7 @@ impl Effects<'_> {
             Err(error) => return Err(error.during(&format!("delete {reference}"))),
         }
         let deleted = [(reference.clone(), kind.clone(), uid.to_owned())];
-        match wait::gone(self.cluster, &deleted, self.waiting).await?.first() {
+        match wait::until_deleted(self.cluster, &deleted, self.waiting).await?.first() {
             None => Ok(()),
             Some((object, finalizers)) => Err(Failure::failed(format!(
                 "cannot replace {object}: its deletion has not finished{finalizers}; remove the \

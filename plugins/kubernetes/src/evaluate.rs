@@ -57,7 +57,7 @@ impl Evaluated {
 pub async fn evaluate(cluster: &Cluster, subject: &Subject<'_>) -> Outcome<Evaluated> {
     let Subject { kind, reference, object, entry, take_ownership, .. } = *subject;
     let (live, mut dry_run) = dry_run(cluster, subject).await?;
-    let is_listed = entry.is_some_and(|entry| entry.is_of(live.as_ref()));
+    let is_listed = entry.is_some_and(|entry| entry.refers_to(live.as_ref()));
     let is_own = is_listed
         || live
             .as_ref()
@@ -111,7 +111,7 @@ fn differs(live: Option<&Value>, after: &Value) -> bool {
 }
 
 /// Reads an object, then applies it in a dry run. A webhook that does not respond is an error,
-/// unless the component itself brings it.
+/// unless the component itself contains it.
 pub async fn dry_run(cluster: &Cluster, subject: &Subject<'_>) -> Outcome<(Option<Value>, DryRun)> {
     let Subject { kind, reference, object, webhooks, .. } = *subject;
     let live = cluster.live(kind, reference).await?;

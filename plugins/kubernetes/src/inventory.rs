@@ -21,7 +21,7 @@ pub const NAMESPACE: &str = "stead";
 const SECRET_TYPE: &str = "stead.dev/inventory";
 /// Key of its content in the Secret.
 pub const KEY: &str = "inventory.json";
-/// Maximum number of attempts to write an inventory after errors that can pass.
+/// Maximum number of attempts to write an inventory after transient errors.
 const WRITE_ATTEMPTS: u32 = 5;
 
 /// Objects of one component, with the lineage and serial of this state.
@@ -74,7 +74,7 @@ pub enum EntryResult {
 impl Entry {
     /// Returns whether the entry refers to this live object. An entry without a UID refers to none:
     /// the apply ended before it reached the object, and another owner can have created it since.
-    pub fn is_of(&self, live: Option<&Value>) -> bool {
+    pub fn refers_to(&self, live: Option<&Value>) -> bool {
         let uid = live.and_then(|live| metadata(live, "uid"));
         uid.is_some() && self.uid.as_deref() == uid
     }
@@ -97,17 +97,17 @@ impl Inventory {
             };
             return Ok(Inventory { name, resource_version: None, content });
         };
-        let damaged = || {
+        let corrupt = || {
             Failure::failed(format!(
                 "cannot read the inventory: the Secret {NAMESPACE}/{name} is corrupt; restore it \
                  from a backup of the cluster"
             ))
         };
-        let text = secret["data"][KEY].as_str().ok_or_else(damaged)?;
-        let content = STANDARD.decode(text).map_err(|_| damaged())?;
-        let content: Content = serde_json::from_slice(&content).map_err(|_| damaged())?;
+        let text = secret["data"][KEY].as_str().ok_or_else(corrupt)?;
+        let content = STANDARD.decode(text).map_err(|_| corrupt())?;
+        let content: Content = serde_json::from_slice(&content).map_err(|_| corrupt())?;
         if content.install != component.install || content.component != component.name {
-            return Err(damaged());
+            return Err(corrupt());
         }
         let version = resource_version(&secret);
         Ok(Inventory { name, resource_version: version, content })

@@ -131,7 +131,7 @@ impl Kinds {
         waiting: &Waiting<'_>,
     ) -> Outcome<()> {
         let missing: Vec<&ObjectRef> = objects.filter(|one| self.get(one).is_none()).collect();
-        let mut pause = wait::SHORTEST_PAUSE;
+        let mut backoff = wait::MIN_BACKOFF;
         loop {
             let versions = missing.iter().map(|object| object.api_version.as_str());
             match waiting.bound(Kinds::load(cluster, versions)).await {
@@ -149,7 +149,7 @@ impl Kinds {
                      CustomResourceDefinition"
                 )));
             }
-            waiting.pause(&mut pause).await?;
+            waiting.back_off(&mut backoff).await?;
         }
     }
 

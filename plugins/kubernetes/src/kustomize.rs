@@ -117,10 +117,10 @@ fn copy(root: &Path, from: &Path, to: &Path) -> Outcome<()> {
             let linked = path.canonicalize();
             let linked = linked.map_err(|_| refuse("has no target; correct or remove it"))?;
             if !linked.starts_with(&inner) {
-                return Err(refuse("leaves the source; replace it with a copy"));
+                return Err(refuse("points outside the source; replace it with a copy"));
             }
             if !linked.is_file() {
-                return Err(refuse("is no link to a file; replace it with a copy"));
+                return Err(refuse("does not point to a file; replace it with a copy"));
             }
             fs::copy(linked, target).context(|| format!("copy {name}"))?;
         } else if kind.is_dir() {
@@ -232,7 +232,9 @@ mod tests {
         std::os::unix::fs::symlink("../shared.yaml", &link).unwrap();
         copy(&source, &source, &target).unwrap();
         assert_eq!(fs::read_to_string(target.join("base/linked.yaml")).unwrap(), "shared");
-        for (outside, part) in [("../../outside", "has no target"), ("/etc/hostname", "leaves")] {
+        for (outside, part) in
+            [("../../outside", "has no target"), ("/etc/hostname", "points outside")]
+        {
             fs::remove_file(&link).unwrap();
             std::os::unix::fs::symlink(outside, &link).unwrap();
             let message = copy(&source, &source, &target).unwrap_err().message;

@@ -10,7 +10,7 @@
 //! | `plan`, `resolve`, `evaluate`, `obsolete`, `content`, `plan_file` | a plan, from dry runs of each object |
 //! | `apply`, `effect`, `removal`, `wait` | execution of exactly that plan |
 //! | `inventory` | state: one Secret per component |
-//! | `serve`, `calls`, `preflight`, `report` | messages of the contract |
+//! | `serve`, `calls`, `preflight`, `report` | messages of the protocol |
 
 mod apply;
 pub mod calls;

@@ -84,8 +84,8 @@ pub fn project(owned: &Value, value: &Value) -> Value {
     Value::Object(projected)
 }
 
-/// Returns the paths of the manager's fields that an apply changes, sets or removes. Fields of other
-/// managers, defaults and chosen values do not count.
+/// Returns the paths of the manager's fields that an apply changes, sets or removes. Fields of
+/// other managers, defaults and chosen values do not count.
 pub fn changes(live: &Value, after: &Value, manager: &str, chosen: &[String]) -> BTreeSet<String> {
     let owned = [live, after].map(|object| applied_fields(object, manager));
     let (live, after) = (fields::normalize(live), fields::normalize(after));
@@ -107,7 +107,7 @@ fn has_keys(item: &Value, keys: &Value) -> bool {
     keys.into_iter().all(|(name, value)| item.get(name).is_none_or(|own| own == value))
 }
 
-/// Field managers of a person who uses kubectl without server-side apply. An adoption can release
+/// Field managers of a user of kubectl without server-side apply. An adoption can release
 /// their fields.
 const KUBECTL: [&str; 8] = [
     "kubectl-annotate",

@@ -215,7 +215,7 @@ async fn plan_unserved(
         Some(kind) => cluster.live(kind, &reference).await?,
         None => None,
     };
-    let is_listed = inventory.entry(&reference).is_some_and(|entry| entry.is_of(live.as_ref()));
+    let is_listed = inventory.entry(&reference).is_some_and(|entry| entry.refers_to(live.as_ref()));
     let uid = live.as_ref().and_then(|live| metadata(live, "uid")).map(str::to_owned);
     let change = match &live {
         None => Change::Create,

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use schemas::plugin::StateMark;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
@@ -78,23 +78,41 @@ impl PlanFile {
     }
 
     pub fn write(&self, path: &Path) -> Outcome<()> {
-        let content = serde_json::to_vec(self)
-            .map_err(std::io::Error::from)
-            .context(|| "serialize the plan".into())?;
-        std::fs::write(path, content).context(|| format!("write {}", path.display()))
+        write(self, path)
     }
 
     pub fn read(path: &Path) -> Outcome<Self> {
-        let content = std::fs::read(path).context(|| format!("read {}", path.display()))?;
-        let plan: PlanFile = serde_json::from_slice(&content)
-            .map_err(|_| Failure::stale("the plan file is corrupt; plan again"))?;
-        match plan.version == VERSION {
-            true => Ok(plan),
-            false => Err(Failure::stale(format!(
-                "the plan file has version {}, but this plugin requires version {VERSION}; plan \
-                 again",
-                plan.version
-            ))),
-        }
+        read(path, VERSION)
     }
+}
+
+/// Version of the format of a plan file.
+#[derive(Deserialize)]
+struct Format {
+    version: u32,
+}
+
+/// Writes the content of a plan file.
+pub fn write(plan: &impl Serialize, path: &Path) -> Outcome<()> {
+    let content = serde_json::to_vec(plan)
+        .map_err(std::io::Error::from)
+        .context(|| "serialize the plan".into())?;
+    std::fs::write(path, content).context(|| format!("write {}", path.display()))
+}
+
+/// Reads a plan file in this version of its format.
+///
+/// # Errors
+/// [`Failure::stale`] if the file is corrupt or has another version.
+pub fn read<P: DeserializeOwned>(path: &Path, version: u32) -> Outcome<P> {
+    let corrupt = |_| Failure::stale("the plan file is corrupt; plan again");
+    let content = std::fs::read(path).context(|| format!("read {}", path.display()))?;
+    let format: Format = serde_json::from_slice(&content).map_err(corrupt)?;
+    if format.version != version {
+        return Err(Failure::stale(format!(
+            "the plan file has version {}, but this plugin requires version {version}; plan again",
+            format.version
+        )));
+    }
+    serde_json::from_slice(&content).map_err(corrupt)
 }

@@ -50,7 +50,9 @@ pub fn readiness(reference: &ObjectRef, object: &Value, barrier: Barrier) -> Rea
         ("apiextensions.k8s.io", "CustomResourceDefinition") => definition(object),
         ("apiregistration.k8s.io", "APIService") => match condition(object, "Available") {
             Some(("True", ..)) => Readiness::Ready,
-            Some((_, _, message)) => Readiness::Progressing(named(message, "it is not available")),
+            Some((_, _, message)) => {
+                Readiness::Progressing(message_or(message, "it is not available"))
+            }
             None => progressing("it is not available"),
         },
         _ => generic(object),
@@ -72,18 +74,18 @@ fn condition<'v>(object: &'v Value, kind: &str) -> Option<(&'v str, &'v str, &'v
 /// Returns the readiness of an object whose kind has no specific rules.
 fn generic(object: &Value) -> Readiness {
     if let Some(("True", _, message)) = condition(object, "Stalled") {
-        return Readiness::Failed(named(message, "it is stalled"));
+        return Readiness::Failed(message_or(message, "it is stalled"));
     }
     if let Some(("True", _, message)) = condition(object, "Reconciling") {
-        return Readiness::Progressing(named(message, "it is reconciling"));
+        return Readiness::Progressing(message_or(message, "it is reconciling"));
     }
     match condition(object, "Ready") {
         Some(("True", ..)) | None => Readiness::Ready,
-        Some((_, _, message)) => Readiness::Progressing(named(message, "it is not ready")),
+        Some((_, _, message)) => Readiness::Progressing(message_or(message, "it is not ready")),
     }
 }
 
-fn named(message: &str, default: &str) -> String {
+fn message_or(message: &str, default: &str) -> String {
     if message.is_empty() { default.to_owned() } else { message.to_owned() }
 }
 
@@ -107,7 +109,7 @@ fn deployment(object: &Value) -> Readiness {
         return paused_deployment(object);
     }
     if let Some((_, "ProgressDeadlineExceeded", message)) = condition(object, "Progressing") {
-        return Readiness::Failed(named(message, "its progress deadline is exceeded"));
+        return Readiness::Failed(message_or(message, "its progress deadline is exceeded"));
     }
     let status = |key| count(object, &["status", key]);
     let desired = desired_replicas(object);
@@ -240,7 +242,9 @@ fn service(object: &Value) -> Readiness {
 /// result.
 fn job(object: &Value, barrier: Barrier) -> Readiness {
     match (condition(object, "Failed"), condition(object, "Complete")) {
-        (Some(("True", _, message)), _) => return Readiness::Failed(named(message, "it failed")),
+        (Some(("True", _, message)), _) => {
+            return Readiness::Failed(message_or(message, "it failed"));
+        }
         (_, Some(("True", ..))) => return Readiness::Ready,
         _ => {}
     }
@@ -258,7 +262,7 @@ fn job(object: &Value, barrier: Barrier) -> Readiness {
 
 fn definition(object: &Value) -> Readiness {
     if let Some(("False", _, message)) = condition(object, "NamesAccepted") {
-        return Readiness::Failed(named(message, "its names are not accepted"));
+        return Readiness::Failed(message_or(message, "its names are not accepted"));
     }
     match condition(object, "Established") {
         Some(("True", ..)) => Readiness::Ready,
@@ -385,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn rollout_that_nobody_continues_is_not_awaited() {
+    fn paused_rollout_is_not_awaited() {
         let paused = |updated: u32| {
             json!({ "spec": { "replicas": 2, "paused": true },
                     "status": { "observedGeneration": 1, "updatedReplicas": updated } })

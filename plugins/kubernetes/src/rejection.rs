@@ -144,7 +144,7 @@ pub fn absent_webhook(status: &Status) -> Option<AbsentWebhook> {
     Some(AbsentWebhook { name, service })
 }
 
-/// Webhooks and Services that the component itself brings.
+/// Webhooks and Services that the component contains.
 #[derive(Debug, Default)]
 pub struct OwnWebhooks {
     names: BTreeSet<String>,
@@ -175,7 +175,7 @@ impl OwnWebhooks {
         own
     }
 
-    /// Returns whether the component brings the webhook, so that it can respond after the apply.
+    /// Returns whether the component contains the webhook, so that it can respond after the apply.
     pub fn contain(&self, webhook: &AbsentWebhook) -> bool {
         self.names.contains(&webhook.name)
             || webhook.service.as_ref().is_some_and(|service| self.services.contains(service))

@@ -105,7 +105,7 @@ impl Removals<'_> {
                 Err(failure) => failures.push(failure),
             }
         }
-        match wait::gone(self.cluster, &deleted, self.waiting).await {
+        match wait::until_deleted(self.cluster, &deleted, self.waiting).await {
             Ok(left) => {
                 for (object, _, _) in deleted {
                     match left.iter().find(|(remaining, _)| *remaining == object) {
@@ -153,12 +153,12 @@ impl Removals<'_> {
             || obsolete::evaluate_one(self.cluster, self.kinds, entry, self.purpose, uids);
         let mut now = evaluate().await?;
         // Controllers delete what belonged to objects of earlier groups, such as Endpoints, soon.
-        let (settled, mut pause) = (Instant::now() + SETTLE_TIME, wait::SHORTEST_PAUSE);
+        let (settled, mut backoff) = (Instant::now() + SETTLE_TIME, wait::MIN_BACKOFF);
         while (object.is_namespace() || object.is_crd())
             && matches!(now.removal, Removal::Forget(_))
             && Instant::now() < settled
         {
-            self.waiting.pause(&mut pause).await?;
+            self.waiting.back_off(&mut backoff).await?;
             now = evaluate().await?;
         }
         match (&now.removal, now.uid()) {

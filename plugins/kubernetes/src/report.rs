@@ -24,7 +24,7 @@ fn send(message: &Message) -> io::Result<()> {
 
 /// Writes a line of the job's log.
 pub fn log(line: impl Into<String>) {
-    let _closed_pipe = send(&Message::Log { line: cut(line.into(), LINE_LIMIT) });
+    let _closed_pipe = send(&Message::Log { line: truncated(line.into(), LINE_LIMIT) });
 }
 
 /// Reports a new phase of the job.
@@ -35,17 +35,17 @@ pub fn phase(phase: &str) {
 /// Sends the response to a call. Writes a value that is too long for a message to a file in
 /// `work_dir`, which is `None` for a runner of version 1.
 pub fn answer(id: u64, result: Outcome<Value>, work_dir: Option<&Path>) -> io::Result<()> {
-    let message = match result.and_then(|value| sized(value, work_dir)) {
+    let message = match result.and_then(|value| to_file_if_long(value, work_dir)) {
         Ok((value, value_file)) => Message::Result { id, value, value_file },
         Err(Failure { code, message }) => {
-            Message::Error { id, code, message: cut(message, MESSAGE_LIMIT / 4) }
+            Message::Error { id, code, message: truncated(message, MESSAGE_LIMIT / 4) }
         }
     };
     send(&message)
 }
 
 /// Moves a long value to a file.
-fn sized(value: Value, work_dir: Option<&Path>) -> Outcome<(Value, Option<FileRef>)> {
+fn to_file_if_long(value: Value, work_dir: Option<&Path>) -> Outcome<(Value, Option<FileRef>)> {
     // Reserves space for the rest of the message.
     const LIMIT: usize = MESSAGE_LIMIT - 1024;
     let text = value.to_string();
@@ -54,8 +54,8 @@ fn sized(value: Value, work_dir: Option<&Path>) -> Outcome<(Value, Option<FileRe
     }
     let Some(work_dir) = work_dir else {
         return Err(Failure::refused(format!(
-            "the result is larger than {LIMIT} bytes, and this runner reads no larger one; split \
-             the component, or upgrade the runner"
+            "cannot return the result: it exceeds {LIMIT} bytes, the limit of this runner; split the \
+             component, or upgrade the runner"
         )));
     };
     let path = work_dir.join("kubernetes-result.json");
@@ -63,7 +63,7 @@ fn sized(value: Value, work_dir: Option<&Path>) -> Outcome<(Value, Option<FileRe
     Ok((Value::Null, Some(FileRef::of(path, text.as_bytes()))))
 }
 
-fn cut(mut text: String, limit: usize) -> String {
+fn truncated(mut text: String, limit: usize) -> String {
     if text.len() > limit {
         let end = (0..=limit).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
         text.truncate(end);
@@ -80,19 +80,19 @@ mod tests {
     fn long_value_moves_to_a_file() {
         let dir = tempfile::tempdir().unwrap();
         let long = Value::from("x".repeat(MESSAGE_LIMIT));
-        let (value, file) = sized(long.clone(), Some(dir.path())).unwrap();
+        let (value, file) = to_file_if_long(long.clone(), Some(dir.path())).unwrap();
         let file = file.unwrap();
         assert_eq!(value, Value::Null);
         let content = std::fs::read(&file.path).unwrap();
         assert_eq!(file.parse::<Value>(&content).unwrap(), long);
-        assert!(sized(long, None).is_err());
-        let (value, file) = sized(Value::from("short"), None).unwrap();
+        assert!(to_file_if_long(long, None).is_err());
+        let (value, file) = to_file_if_long(Value::from("short"), None).unwrap();
         assert_eq!((value, file), (Value::from("short"), None));
     }
 
     #[test]
     fn long_text_is_cut_at_a_character() {
-        assert_eq!(cut("grün".into(), 3), "gr…");
-        assert_eq!(cut("grün".into(), 5), "grün");
+        assert_eq!(truncated("grün".into(), 3), "gr…");
+        assert_eq!(truncated("grün".into(), 5), "grün");
     }
 }

@@ -105,7 +105,7 @@ fn parse(line: &str) -> Outcome<Request> {
     serde_json::from_str(line).map_err(|e| Failure::refused(format!("invalid call: {e}")))
 }
 
-/// Describes a plugin of this name and version, in the highest common version of the contract.
+/// Describes a plugin of this name and version, in the highest common version of the protocol.
 pub fn describe((name, version): (&str, &str), protocol: u32, protocols: &[u32]) -> Outcome<Value> {
     let common = schemas::plugin::highest_common(protocol, protocols, &PROTOCOLS);
     let protocol = common.ok_or_else(|| {

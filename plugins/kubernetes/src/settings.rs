@@ -130,6 +130,11 @@ impl<S> Component<S> {
 
 impl Component {
     pub fn ready_timeout(&self) -> Duration {
-        self.settings.ready_timeout_ms.map_or(READY_TIMEOUT, Duration::from_millis)
+        ready_timeout(self.settings.ready_timeout_ms)
     }
+}
+
+/// Returns the timeout of an apply for objects to become ready.
+pub fn ready_timeout(timeout_ms: Option<u64>) -> Duration {
+    timeout_ms.map_or(READY_TIMEOUT, Duration::from_millis)
 }

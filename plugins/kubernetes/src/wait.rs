@@ -17,9 +17,9 @@ use crate::{
     report,
 };
 
-/// Initial back-off between two attempts. Each attempt doubles it, up to the longest one.
-pub const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Initial back-off between two attempts. Each attempt doubles it, up to [`MAX_BACKOFF`].
+pub const MIN_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
 /// Limits of all waits of one apply.
 pub struct Waiting<'w> {
@@ -29,12 +29,12 @@ pub struct Waiting<'w> {
 
 impl Waiting<'_> {
     /// Waits for the back-off and doubles it.
-    pub async fn pause(&self, pause: &mut Duration) -> Outcome<()> {
+    pub async fn back_off(&self, backoff: &mut Duration) -> Outcome<()> {
         tokio::select! {
             () = self.stop.cancelled() => return Err(Failure::cancelled()),
-            () = sleep(*pause) => {}
+            () = sleep(*backoff) => {}
         }
-        *pause = (*pause * 2).min(LONGEST_PAUSE);
+        *backoff = (*backoff * 2).min(MAX_BACKOFF);
         Ok(())
     }
 
@@ -80,7 +80,7 @@ pub struct Waited<'o> {
 
 /// Waits until all objects are ready. Logs each change in the progress of an object. An API server
 /// that does not respond delays the result until the deadline.
-pub async fn ready<'o>(
+pub async fn until_ready<'o>(
     cluster: &Cluster,
     objects: Vec<Awaited<'o>>,
     waiting: &Waiting<'_>,
@@ -88,7 +88,7 @@ pub async fn ready<'o>(
 ) -> Waited<'o> {
     let (mut pending, mut ready) = (objects, vec![]);
     let mut progress: BTreeMap<String, String> = BTreeMap::new();
-    let mut pause = SHORTEST_PAUSE;
+    let mut backoff = MIN_BACKOFF;
     while !pending.is_empty() {
         let reads = stream::iter(pending).map(|one| async move {
             let live = cluster.live_or_error(&one.kind, one.object).await;
@@ -153,7 +153,7 @@ pub async fn ready<'o>(
             let failure = Failure::failed(listed("timeout: objects are not ready", &lines));
             return Waited { ready, failure: Some(failure) };
         }
-        if let Err(failure) = waiting.pause(&mut pause).await {
+        if let Err(failure) = waiting.back_off(&mut backoff).await {
             return Waited { ready, failure: Some(failure) };
         }
     }
@@ -181,12 +181,12 @@ pub type Deleted = (ObjectRef, Kind, String);
 
 /// Waits until deleted objects no longer exist. Returns those that still exist at the deadline,
 /// with their finalizers.
-pub async fn gone(
+pub async fn until_deleted(
     cluster: &Cluster,
     deleted: &[Deleted],
     waiting: &Waiting<'_>,
 ) -> Outcome<Vec<(ObjectRef, String)>> {
-    let mut pause = SHORTEST_PAUSE;
+    let mut backoff = MIN_BACKOFF;
     loop {
         let reads = stream::iter(deleted).map(|(object, kind, uid)| async move {
             match cluster.live_or_error(kind, object).await {
@@ -206,6 +206,6 @@ pub async fn gone(
         if left.is_empty() || waiting.is_over() {
             return Ok(left);
         }
-        waiting.pause(&mut pause).await?;
+        waiting.back_off(&mut backoff).await?;
     }
 }

@@ -31,7 +31,7 @@ pub struct Row {
     pub commit: Option<String>,
     /// Earlier build whose artifact this build uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reuses: Option<BuildId>,
+    pub reused_build: Option<BuildId>,
     /// Runs that waited for the artifact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiters: Vec<RunId>,
@@ -90,7 +90,7 @@ impl Projection for Builds {
                 state: State::Requested,
                 job: None,
                 commit: None,
-                reuses: None,
+                reused_build: None,
                 waiters: vec![],
                 requested_at: event.at,
                 ended_at: None,
@@ -107,7 +107,7 @@ impl Projection for Builds {
             BuildEvent::ArtifactReused { build, commit, artifact } => {
                 let row = ended(row, State::Succeeded { artifact: artifact.clone() });
                 let commit = Some(commit.clone());
-                row.map(|row| Row { commit, reuses: Some(*build), ..row })
+                row.map(|row| Row { commit, reused_build: Some(*build), ..row })
             }
             BuildEvent::Succeeded { artifact, .. } => {
                 ended(row, State::Succeeded { artifact: artifact.clone() })

@@ -271,9 +271,9 @@ fn unbuilt(build: &builds::Row) -> Option<String> {
             BuildSource::Bundle { .. } | BuildSource::Image(_) => {
                 Some(format!("the build of {name} has no job yet"))
             }
-            BuildSource::Git(GitSource { repo, reference, .. }) => {
-                Some(format!("the build of {name} waits for the commit of {repo} at {reference}"))
-            }
+            BuildSource::Git(GitSource { repo, reference, .. }) => Some(format!(
+                "the build of {name} waits for the resolution of {repo} at {reference}"
+            )),
         },
         BuildState::Building { job } => {
             Some(format!("the build of {name} is not finished; its job is {job}"))

@@ -113,8 +113,8 @@ pub(crate) struct Run {
     /// runner
     #[arg(long, conflicts_with = "policy")]
     pub(crate) no_policy: bool,
-    /// Public key of a publisher whose plugins this runner executes; may be repeated. The runner records
-    /// the key
+    /// Public key of a publisher whose plugins this runner executes; may be repeated. The runner
+    /// records the key
     #[arg(long, value_name = "KEY", value_parser = crate::policy::publishers::parse)]
     pub(crate) plugin_publisher: Vec<String>,
     /// Directory of stead-plugin-<name> executables [default: directory of stead-runner]
@@ -124,9 +124,9 @@ pub(crate) struct Run {
     /// builds use it
     #[arg(long, value_name = "HOST=URL", value_parser = parse_mirror)]
     pub(crate) registry_mirror: Vec<(String, Mirror)>,
-    /// Registry that the clusters of this install pull images from: oci://HOST/PREFIX, `sandbox` (the registry
-    /// that the sandbox returns, if there is one), or `none` (images stay on this host). The runner records
-    /// it [default: the recorded one, at first `sandbox`]
+    /// Registry that the clusters of this install pull images from: oci://HOST/PREFIX, `sandbox`
+    /// (the registry that the sandbox returns, if there is one), or `none` (images stay on this
+    /// host). The runner records it [default: the recorded one, else `sandbox`]
     #[arg(long, value_name = "REGISTRY", value_parser = RegistryChoice::parse)]
     pub(crate) registry: Option<RegistryChoice>,
     /// Maximum number of concurrent jobs
@@ -135,7 +135,8 @@ pub(crate) struct Run {
     /// Environment variable to pass to jobs; its value is redacted in their logs. May be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) pass_env: Vec<String>,
-    /// Disk budget of pulled artifacts. The two most recently used versions of each component are always kept
+    /// Disk budget of pulled artifacts. The two most recently used versions of each component are
+    /// always kept
     #[arg(long, value_name = "BYTES", default_value_t = Budgets::default().artifacts)]
     pub(crate) artifact_budget: u64,
     /// Disk budget for logs and files of finished jobs; the newest are kept

@@ -23,7 +23,7 @@ Examples:
     --restore /var/lib/stead-runner/state/database/errored-exe_01….tfstate \\
     --reason 'the disk was full'
   stead-runner state resolve database --keep-current --reason 'written by terraform state push'
-  stead-runner state resolve database --nothing-exists --reason 'removed by hand'";
+  stead-runner state resolve database --nothing-exists --reason 'removed manually'";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum StateCommand {

@@ -128,7 +128,10 @@ async fn credential(host: &str) -> Result<Option<DockerCredential>, RegistryErro
         }
         Ok(Ok(Err(error))) => Err(failed(error.to_string().to_lowercase())),
         Ok(Err(error)) => Err(failed(error.to_string())),
-        Err(_) => Err(failed(format!("the credential helper took longer than {TIMEOUT:?}"))),
+        Err(_) => Err(failed(format!(
+            "the credential helper did not finish within {} s",
+            TIMEOUT.as_secs()
+        ))),
     }
 }
 

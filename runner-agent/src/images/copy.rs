@@ -18,7 +18,7 @@ use super::{
     upload::{Uploaded, upload},
 };
 
-/// Number of blobs that are copied at the same time.
+/// Number of blobs that are copied concurrently.
 const PARALLEL: usize = 4;
 /// Number of retries of a blob with a wrong digest: a proxy may have sent its own page.
 const WRONG_RETRIES: u32 = 2;
@@ -30,7 +30,7 @@ pub(crate) struct Source {
     pub name: String,
 }
 
-/// Place to copy to.
+/// Destination of a copy.
 #[derive(Clone)]
 pub(crate) enum Target {
     Registry {
@@ -63,7 +63,7 @@ impl Progress {
         self.sent.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Takes back bytes that are sent again.
+    /// Subtracts bytes that are sent again.
     pub(super) fn rewind(&self, bytes: u64) {
         self.done.fetch_sub(bytes, Ordering::Relaxed);
     }

@@ -57,7 +57,7 @@ impl Endpoint {
         let invalid = |why: String| RegistryError::Unreachable { host: host.clone(), why };
         let base = Url::parse(&registry.base_url).map_err(|error| invalid(error.to_string()))?;
         let token = HeaderValue::try_from(format!("Bearer {}", registry.token));
-        let mut token = token.map_err(|_| invalid("the job token is not a token".into()))?;
+        let mut token = token.map_err(|_| invalid("the job token has an invalid format".into()))?;
         token.set_sensitive(true);
         Ok(Endpoint {
             http: registry.http.clone(),
@@ -346,7 +346,8 @@ fn error_text(body: &[u8]) -> Option<String> {
     Some(text[..text.floor_char_boundary(MAX_ERROR.1)].to_owned())
 }
 
-/// Returns true if a registry may refer to this address: never from TLS to an unencrypted connection.
+/// Returns true if a registry may refer to this address: never from TLS to an unencrypted
+/// connection.
 fn may_follow(from: &Url, to: &Url) -> bool {
     to.host_str().is_some()
         && (to.scheme() == "https" || (from.scheme(), to.scheme()) == ("http", "http"))

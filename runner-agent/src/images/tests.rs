@@ -151,7 +151,7 @@ async fn oversized_and_nested_manifests_are_rejected() {
     let many = from.document("many-manifest", MANIFEST, &many);
     from.document("many", INDEX, &index(entry(MANIFEST, &many)));
     for (tag, expected) in [
-        ("nested", "an index in an index"),
+        ("nested", "a nested index"),
         ("declared", "the nested index"),
         ("large", "exceeds"),
         ("many", "more than 2000 blobs"),

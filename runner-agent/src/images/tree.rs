@@ -49,8 +49,8 @@ struct Config {
     variant: Option<String>,
 }
 
-/// Reads an image by its reference, with only these platforms. Returns the digest of the reference with
-/// the tree. The tag is resolved once, and everything else is read by digest.
+/// Reads an image by its reference, with only these platforms. Returns the digest of the reference
+/// with the tree. The tag is resolved once, and everything else is read by digest.
 pub(crate) async fn resolve(
     endpoint: &Endpoint,
     name: &str,
@@ -83,7 +83,8 @@ pub(crate) async fn resolve(
                 unavailable(missing.to_string(), all.map(ToString::to_string).collect())
             })?;
             let mut received = manifests(endpoint, name, &found).await?;
-            // An image for one platform is its manifest, with the digest and the signatures of upstream.
+            // An image for one platform is its manifest, with the digest and the signatures of
+            // upstream.
             if let [_, _, ..] = received.as_slice() {
                 received.push(reduced(endpoint, &top, list, &found)?);
             }
@@ -111,8 +112,8 @@ pub(crate) async fn fetch(
     Tree::of(endpoint, received)
 }
 
-/// Returns the images of a list for these platforms, in the order of the list. The error is a platform
-/// without an image.
+/// Returns the images of a list for these platforms, in the order of the list. The error is a
+/// platform without an image.
 fn select<'l>(
     list: &'l ImageList,
     platforms: &[Platform],
@@ -137,7 +138,9 @@ async fn manifests(
         let digest = image.blob.digest.to_string();
         let manifest = endpoint.document(name, &digest).await?;
         if matches!(manifest.document, Document::List(_)) {
-            return Err(endpoint.invalid(&digest, "it is an index in an index".into()));
+            return Err(
+                endpoint.invalid(&digest, "it is a nested index, which is not supported".into())
+            );
         }
         received.push(manifest);
     }
@@ -194,7 +197,9 @@ impl Tree {
             for blob in manifest.blobs() {
                 let media_type = blob.media_type.to_string();
                 if media_type.contains("nondistributable") || media_type.contains(".foreign.") {
-                    return Err(invalid("it has a layer that registries do not distribute".into()));
+                    return Err(invalid(
+                        "it has a non-distributable layer, which cannot be copied".into(),
+                    ));
                 }
                 let known = blobs.entry(blob.digest.clone()).or_insert_with(|| blob.clone());
                 if known.size != blob.size {

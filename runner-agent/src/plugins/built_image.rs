@@ -36,7 +36,9 @@ pub(crate) async fn push(
     };
     if !is_archive(&layer.media_type) {
         let kind = &layer.media_type;
-        return Err(failed(format!("the media type {kind} of its layer is no tar archive")).into());
+        return Err(
+            failed(format!("the media type {kind} of its layer is not a tar archive")).into()
+        );
     }
     let layout = Layout::new(&work.job.artifacts_dir);
     let config = store(work, &layout, &image.config, CONFIG_LIMIT)?;

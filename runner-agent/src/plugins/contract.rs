@@ -44,7 +44,7 @@ pub struct JobContext {
     pub git_env: BTreeMap<String, String>,
     /// Features that the customer allows in the kubeconfig of a component.
     pub kubeconfig_allows: Allowed,
-    /// Redaction and log for tasks that run beside the plugin.
+    /// Redaction and log for tasks that run concurrently with the plugin.
     pub background: Arc<dyn Background>,
     /// Command that starts every child in a sandbox or with a limit; empty for none.
     pub wrapper: Vec<String>,
@@ -104,7 +104,7 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// Services of the shim for tasks that run beside a plugin.
+/// Services of the shim for tasks that run concurrently with a plugin.
 pub trait Background: std::fmt::Debug + Send + Sync {
     /// Registers a value to redact, before any process can print it.
     fn secret(&self, value: Zeroizing<String>);

@@ -12,7 +12,7 @@ use super::{
 const VALUE_BYTES: usize = 4 << 10;
 /// Longest address or path in bytes.
 const NAME_BYTES: usize = 1 << 10;
-/// Most attributes of one resource.
+/// Maximum number of attributes of one resource.
 const MAX_ATTRIBUTES: usize = 500;
 
 /// Returns the details without secret values and within the limits. `None` if output is withheld.
@@ -47,7 +47,7 @@ fn resource(details: ResourceDetails, sink: &mut dyn Sink) -> Option<ResourceDet
     Some(ResourceDetails { address: name(&address, sink)?, action, attributes: clean, omitted })
 }
 
-/// Redacts before cutting: a secret that was cut would not be found.
+/// Redacts before truncating, because a truncated secret would not be found.
 fn name(text: &str, sink: &mut dyn Sink) -> Option<String> {
     Some(cut(sink.redacted(text)?, NAME_BYTES).0)
 }

@@ -1,5 +1,6 @@
 //! Runs the steps of a job that are the same for every plugin.
 
+use domain::image::COMPONENT_TYPES;
 use schemas::{
     manifest::Manifest,
     runner::{Artifact, JobKind},
@@ -38,7 +39,7 @@ async fn work(manifest: &Manifest, job: &JobContext, sink: &mut dyn Sink) -> Res
     match manifest.plugin.name.as_str() {
         _ if manifest.kind == JobKind::Preflight => preflight::run(&work, sink).await,
         "terraform_module" => drive(&mut Terraform::default(), &mut work, sink).await,
-        "container_image" | "external_image" => image::run(&work, sink).await,
+        name if COMPONENT_TYPES.contains(&name) => image::run(&work, sink).await,
         "action" => {
             let access = cluster::prepare(&work, sink).await?;
             work.kubeconfig = access.as_ref().map(ClusterAccess::kubeconfig);
@@ -225,7 +226,7 @@ fn end_apply<P: Plugin>(
         (applied, Ok(())) => {
             for file in work.state.unresolved().unwrap_or_default() {
                 let line = format!(
-                    "cannot write the state: the runner saved it to {}; on the runner's host, choose the current state with \
+                    "cannot write the state: the runner saved it to {}; on the runner's host, select the current state with \
                      `stead-runner state resolve {} --reason TEXT` and one of --restore FILE, --keep-current and \
                      --nothing-exists",
                     file.display(),

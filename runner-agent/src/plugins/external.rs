@@ -43,7 +43,7 @@ pub(crate) struct External {
     described: Described,
     /// Parameters of every call about the component, without its source directory.
     context: CallContext,
-    /// Image that the build made.
+    /// Image that the build created.
     image: Option<BuiltImage>,
 }
 
@@ -60,7 +60,7 @@ impl External {
             let version = described.protocol;
             let known = PROTOCOLS.map(|version| version.to_string()).join(" and ");
             let failed = format!(
-                "it uses protocol {version}, but this runner uses {known}; install a matching version of the plugin"
+                "it uses protocol {version}, but this runner supports {known}; install a matching version of the plugin"
             );
             return Err(PluginError::PluginFailed(failed).into());
         }
@@ -168,7 +168,7 @@ impl Plugin for External {
             selected.map(|check| format!("{}: {}", check.check, check.message))
         };
         for line in lines(CheckStatus::Deferred) {
-            sink.line(Stream::Runner, format!("checked later: {line}").as_bytes());
+            sink.line(Stream::Runner, format!("deferred check: {line}").as_bytes());
         }
         let failed: Vec<String> = lines(CheckStatus::Failed).collect();
         match failed.is_empty() {

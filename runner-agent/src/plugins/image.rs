@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, fs, future::Future, io, sync::Arc, time::Durati
 use domain::{
     artifact::Upstream,
     digest::Digest,
-    image::{ImageReference, ImageSource, Platform},
+    image::{COMPONENT_TYPES, ImageReference, ImageSource, Platform},
 };
 use schemas::{
     manifest::ArtifactRef,
@@ -64,7 +64,7 @@ pub(super) async fn run(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt
         JobKind::Sync => sync(work, sink).await,
         kind @ (JobKind::Resolve | JobKind::Preflight | JobKind::Apply | JobKind::Action) => {
             let kinds = vec![JobKind::Build, JobKind::Plan, JobKind::Sync];
-            Err(Description { name: "container_image".into(), kinds }.unsupported(kind))
+            Err(Description { name: COMPONENT_TYPES[0].into(), kinds }.unsupported(kind))
         }
     }
 }
@@ -72,7 +72,8 @@ pub(super) async fn run(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt
 async fn build(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     let refused = |what: String| PluginError::Refused(format!("cannot build the image: {what}"));
     let image = serde_json::from_value::<ImageSource>(work.manifest.inputs["image"].clone());
-    let image = image.map_err(|error| refused(format!("the manifest names none: {error}")))?;
+    let image =
+        image.map_err(|error| refused(format!("the manifest names no valid image: {error}")))?;
     let repository = work
         .input("repository")
         .ok_or_else(|| refused("the manifest names no repository".into()))?;
@@ -86,7 +87,8 @@ async fn build(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     let endpoint = Endpoint::of_upstream(settings, reference.host(), reference.name());
     let (endpoint, name) = endpoint.map_err(registry_error)?;
     if settings.mirrors.contains_key(reference.host()) {
-        let line = format!("reads {} from its mirror {}", reference.host(), endpoint.host());
+        let line =
+            format!("reading images of {} from the mirror {}", reference.host(), endpoint.host());
         sink.line(Stream::Runner, line.as_bytes());
     }
     let (upstream, tree) =
@@ -164,8 +166,8 @@ async fn plan(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     }
 }
 
-/// Copies the image of an approved plan. A repeated sync sends only what is missing, so a lost job can
-/// run again.
+/// Copies the image of an approved plan. A repeated sync sends only what is missing, so a lost job
+/// can run again.
 async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     let no_plan = || PluginError::Refused("cannot sync: the manifest has no approved plan".into());
     let approved = work.manifest.plan.as_ref().ok_or_else(no_plan)?;
@@ -246,7 +248,7 @@ fn changes(work: &Work<'_>, destination: &Destination, image: &Digest, present: 
     Changes { add, change, resources, ..Changes::default() }
 }
 
-/// Logs where the image goes, and what that means for clusters.
+/// Logs the destination of the image, and a warning if clusters cannot pull it.
 fn explain(work: &Work<'_>, destination: &Destination, sink: &mut dyn Sink) {
     if let Some(line) = destination.warning(work) {
         sink.line(Stream::Runner, line.as_bytes());

@@ -122,7 +122,7 @@ pub(crate) fn store(
     })
 }
 
-/// Moves a plan to its place, unless it is stored already.
+/// Moves a plan into its directory, unless it is stored already.
 fn keep(
     plans: &Path,
     staging: tempfile::TempDir,

@@ -48,7 +48,7 @@ pub(crate) trait Plugin {
         Err(self.describe().unsupported(JobKind::Build))
     }
 
-    /// Returns the image that a build made instead of the content of [`Work::root`].
+    /// Returns the image that a build created instead of the content of [`Work::root`].
     fn built_image(&self) -> Option<&BuiltImage> {
         None
     }

@@ -8,6 +8,7 @@ use std::{
     io,
 };
 
+use domain::image::COMPONENT_TYPES;
 use oci_layout::Layout;
 use schemas::{
     cluster::CLUSTER_INPUT,
@@ -302,10 +303,8 @@ fn is_out_of_space(error: &PluginError) -> bool {
 }
 
 fn is_external(job: &PlannedJob) -> bool {
-    !matches!(
-        job.plugin.name.as_str(),
-        "terraform_module" | "container_image" | "external_image" | "action"
-    )
+    let name = job.plugin.name.as_str();
+    !matches!(name, "terraform_module" | "action") && !COMPONENT_TYPES.contains(&name)
 }
 
 /// Returns the environment variables of a job, and the input that names its cluster.

@@ -64,7 +64,7 @@ pub(crate) async fn sync(work: &mut Work<'_>, sink: &mut dyn Sink) -> Result<(),
     Ok(())
 }
 
-/// Returns a blob that matches its digest. Moves a damaged blob to quarantine and pulls it again.
+/// Returns a blob that matches its digest. Moves a corrupt blob to quarantine and pulls it again.
 /// Otherwise its artifact would stay unusable on this runner.
 pub(crate) async fn verified(
     work: &Work<'_>,

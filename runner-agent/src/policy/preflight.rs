@@ -167,7 +167,7 @@ fn deferred(rule: &str, jobs: BTreeSet<usize>, message: String) -> Finding {
 }
 
 fn remedy(line: &str) -> String {
-    format!("set this line of the policy, which must be above its tables: {line}")
+    format!("add this line to the policy, above its tables: {line}")
 }
 
 /// Returns one finding for all names that a list lacks.

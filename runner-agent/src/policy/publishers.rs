@@ -44,9 +44,9 @@ pub fn record(data: &Data, keys: &[String]) -> io::Result<bool> {
 pub fn parse(text: &str) -> Result<String, String> {
     match parse_publisher(text) {
         Some(_) => Ok(text.to_lowercase()),
-        None => {
-            Err(format!("{text:?} is not the public key of a publisher: 64 hexadecimal digits"))
-        }
+        None => Err(format!(
+            "{text:?} is not the public key of a publisher; pass 64 hexadecimal digits"
+        )),
     }
 }
 
@@ -59,9 +59,13 @@ impl Policy {
     ) -> Result<(), Refusal> {
         let Some(plugin) = &manifest.plugin.artifact else { return Ok(()) };
         let name = &manifest.plugin.name;
-        if plugin.repository != artifact::repository(name) {
+        let expected = artifact::repository(name);
+        if plugin.repository != expected {
             let (by, rule) = (RefusedBy::Verification, "malformed_name".into());
-            let detail = format!("the plugin {name} is not in the repository of this plugin");
+            let detail = format!(
+                "the manifest pulls the plugin {name} from the repository {}, not from {expected}",
+                plugin.repository
+            );
             return Err(Refusal { by, rule, detail });
         }
         let Ok(key) = parse(&plugin.publisher) else {
@@ -75,8 +79,8 @@ impl Policy {
         let line = names::line("plugin_publishers", &self.plugin_publishers, [&key]);
         let detail = format!(
             "the publisher of the plugin {name} is not trusted; to trust it, confirm its key {key} with the vendor, and \
-             restart the runner with --plugin-publisher {key}, or set this line of the policy, which must be above its \
-             tables: {line}"
+             restart the runner with --plugin-publisher {key}, or add this line to the policy, above its tables: \
+             {line}"
         );
         Err(Refusal::policy("plugin_publishers", detail))
     }

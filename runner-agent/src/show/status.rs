@@ -42,7 +42,7 @@ pub fn policy(data: &Data) -> String {
     let choice = match Choice::recorded(data) {
         Ok(Some(choice)) => choice,
         Ok(None) => return "not recorded: every job is refused; run `stead-runner policy set FILE` or `stead-runner policy none`".into(),
-        Err(error) => return format!("every job is refused: cannot read the recorded policy: {error}"),
+        Err(error) => return format!("cannot read the recorded policy: {error}; the runner refuses every job"),
     };
     match (choice.policy(), &choice) {
         (Err(error), _) => format!("every job is refused: {error}"),

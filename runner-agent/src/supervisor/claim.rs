@@ -258,7 +258,7 @@ fn allows(agent: &Agent, policy: &Policy, manifest: &Manifest) -> Result<(), Ref
         return Ok(());
     }
     let recorded = publishers::recorded(&agent.data).map_err(|error| {
-        let detail = format!("cannot read the recorded publishers of plugins: {error}");
+        let detail = format!("cannot read the recorded plugin publishers: {error}; correct plugin-publishers.json in the data directory");
         Refusal::policy("policy_unreadable", detail)
     })?;
     policy.allows_publisher(manifest, &recorded)

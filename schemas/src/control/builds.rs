@@ -48,10 +48,10 @@ pub struct Build {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// Earlier build whose artifact this build uses, because its commit, directory and component
-    /// type are the same. Absent if a job made the artifact.
+    /// type are the same. Absent if a job created the artifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    pub reuses: Option<BuildId>,
+    pub reused_build: Option<BuildId>,
     /// State: `requested`, `resolving` (the git reference has no commit yet), `queued`, `running`,
     /// `succeeded` or `failed`.
     pub state: String,

@@ -222,8 +222,8 @@ pub struct JobActivity {
     pub runner: Option<RunnerId>,
     /// Number of attempts so far.
     pub attempts: u32,
-    /// Outcome at the end point: `succeeded`, `failed`, `cancelled` or `lost`. Absent before the end
-    /// of the job.
+    /// Outcome at the end point: `succeeded`, `failed`, `cancelled` or `lost`. Absent before the
+    /// end of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
     /// Explanation of the failure for users. Absent without a failure.

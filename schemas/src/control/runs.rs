@@ -157,8 +157,8 @@ pub struct Step {
     /// Id of the step: `stp_` and a ULID.
     #[schema(value_type = String)]
     pub id: StepId,
-    /// Kind of the step: `sandbox` or `deploy` for an apply, `destroy`, `action`, or `check` for a plan
-    /// that is never applied. A check that succeeded found drift if its plan has changes.
+    /// Kind of the step: `sandbox` or `deploy` for an apply, `destroy`, `action`, or `check` for a
+    /// plan that is never applied. A check that succeeded found drift if its plan has changes.
     pub kind: String,
     /// Component or action of the step, or `sandbox`.
     pub name: String,

@@ -22,7 +22,8 @@ pub enum Role {
 }
 
 impl Role {
-    /// Describes the permissions of the role for users. A test of `api` compares it with the routes.
+    /// Describes the permissions of the role for users. A test of `api` compares it with the
+    /// routes.
     pub fn summary(self) -> &'static str {
         match self {
             Role::Owner => "Everything",

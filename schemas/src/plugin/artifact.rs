@@ -78,7 +78,7 @@ pub enum StatementError {
     #[error("invalid statement of the publisher: {0}")]
     Malformed(#[from] serde_json::Error),
     /// The statement cannot be serialized as JSON.
-    #[error("cannot write the statement: {0}")]
+    #[error("cannot serialize the statement: {0}")]
     Unwritable(#[from] proof::canonical::CanonicalError),
 }
 

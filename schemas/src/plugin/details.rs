@@ -1,7 +1,7 @@
 //! Details of a plan: the values that an apply would change, for the user who approves it.
 //!
-//! Details are optional, from version 2 of the contract. A plugin never sends the value of a sensitive
-//! attribute. The runner redacts and bounds what it receives.
+//! Details are optional, from version 2 of the protocol. A plugin never sends the value of a
+//! sensitive attribute. The runner redacts and bounds what it receives.
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -40,8 +40,8 @@ pub struct ResourceDetails {
 /// Change of one attribute.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AttributeDetails {
-    /// Path of the attribute, such as `tags.Name` or `spec.containers[name=web].image`. Empty for the
-    /// whole resource.
+    /// Path of the attribute, such as `tags.Name` or `spec.containers[name=web].image`. Empty for
+    /// the whole resource.
     pub path: String,
     /// Value before the apply. Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,8 +74,8 @@ pub enum DetailValue {
     Sensitive,
 }
 
-/// Size in bytes from which [`DetailValue::of`] cuts a value. The runner shows less: it cuts again after
-/// its redaction, so that no part of a secret at the end of a cut value is shown.
+/// Size in bytes from which [`DetailValue::of`] cuts a value. The runner shows less: it cuts again
+/// after its redaction, so that no part of a secret at the end of a cut value is shown.
 const VALUE_BYTES: usize = 16 << 10;
 
 impl DetailValue {

@@ -23,7 +23,7 @@ fn a_moved_branch_is_published_with_resolve() {
     assert_eq!(after["web"]["commit"], second.as_str());
     assert!(files(&server, &after["web"])["main.tf"].contains("two"));
     // The other repository has the same commit, so its build reuses the artifact without a job.
-    assert_eq!(after["db"]["reuses"], before["db"]["id"], "{:#}", after["db"]);
+    assert_eq!(after["db"]["reused_build"], before["db"]["id"], "{:#}", after["db"]);
     assert_eq!(after["db"]["artifact"], before["db"]["artifact"]);
     assert!(after["db"]["job"].is_null(), "{:#}", after["db"]);
     let diff = server.cli_json(&["apps", "diff", "shop", "--from", "1", "--to", "2"]);

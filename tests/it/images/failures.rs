@@ -1,4 +1,5 @@
-//! Images that cannot be built: each fails with its cause and the remedy, and stops no other component.
+//! Images that cannot be built: each fails with its cause and the remedy, without effect on other
+//! components.
 use serde_json::Value;
 use tests::Registry;
 

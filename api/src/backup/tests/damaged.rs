@@ -17,7 +17,7 @@ async fn changed_byte_is_reported_with_its_file() {
         flipped[middle] ^= 1;
         fs::write(&path, &flipped).unwrap();
         let message = refused(&out);
-        assert!(message.contains("is damaged") && message.contains(&name), "{name}: {message}");
+        assert!(message.contains("is corrupt") && message.contains(&name), "{name}: {message}");
         fs::write(&path, &original[..original.len() - 1]).unwrap();
         assert!(refused(&out).contains(&name), "{name} cut");
         fs::remove_file(&path).unwrap();
@@ -55,7 +55,7 @@ async fn tar_backup_is_restored_and_a_truncated_one_rejected() {
         fs::write(&path, &original[..cut]).unwrap();
         let message = refused(&path);
         let is_reported =
-            message.contains("is not a complete backup") || message.contains("damaged");
+            message.contains("is not a complete backup") || message.contains("is corrupt");
         assert!(is_reported, "{cut} of {}: {message}", original.len());
     }
     started.server.stop().await;

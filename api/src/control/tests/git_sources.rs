@@ -176,6 +176,6 @@ async fn an_unmoved_branch_reuses_the_artifact() {
     assert_eq!((again.version, again.unchanged), (2, false));
     run(&started, resolve_job(&started, app, 2, "main").await, commit(FIRST)).await;
     let second = build(&owner, "a", "succeeded").await;
-    assert_eq!((second.reuses, second.job), (Some(first.id), None));
+    assert_eq!((second.reused_build, second.job), (Some(first.id), None));
     assert_eq!(second.artifact.unwrap().size_bytes, 9);
 }

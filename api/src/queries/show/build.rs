@@ -25,7 +25,7 @@ pub(crate) async fn build(
         git: None,
         image: None,
         commit: row.commit.clone(),
-        reuses: row.reuses,
+        reused_build: row.reused_build,
         state: row.state_name().into(),
         job: row.job,
         artifact: None,

@@ -99,7 +99,7 @@ pub struct ValuesFile {
     source: Option<String>,
 }
 
-/// Kubernetes manifests as text, or with kustomize.
+/// Kubernetes manifests as inline YAML, or with kustomize.
 #[derive(JsonSchema)]
 pub struct KubernetesManifest {
     #[serde(flatten)]

@@ -73,12 +73,13 @@ fn runs_exclude_each_other_by_rule() {
     with_run(Provision, &[]).when(admit(TWO, Action, &[])).then_rejected(excluded(Provision));
     with_run(Action, &[]).when(admit(TWO, Deploy, &[])).then([admitted(TWO, Deploy, &[])]);
     with_run(Deploy, &[]).when(admit(TWO, Action, &[])).then([admitted(TWO, Action, &[])]);
-    // A drift check may run beside deploys, actions and other checks of the same components.
-    for beside in [Deploy, InputUpdate, Upgrade, Rollback, Action, Drift] {
+    // A drift check can run concurrently with deploys, actions and other checks of the same
+    // components.
+    for concurrent in [Deploy, InputUpdate, Upgrade, Rollback, Action, Drift] {
         let events = [admitted(TWO, Drift, &["api"])];
-        with_run(beside, &["api"]).when(admit(TWO, Drift, &["api"])).then(events);
-        let events = [admitted(TWO, beside, &["api"])];
-        with_run(Drift, &["api"]).when(admit(TWO, beside, &["api"])).then(events);
+        with_run(concurrent, &["api"]).when(admit(TWO, Drift, &["api"])).then(events);
+        let events = [admitted(TWO, concurrent, &["api"])];
+        with_run(Drift, &["api"]).when(admit(TWO, concurrent, &["api"])).then(events);
     }
     for alone in [Provision, Reprovision, Teardown, Deprovision] {
         let check = admit(TWO, Drift, &["api"]);

@@ -33,7 +33,7 @@ pub fn apply(
     }
     let plan: Plan = serde_json::from_slice(&fs::read(plan_file).context("read the plan file")?)
         .map_err(|_| {
-            Refusal::Refused("cannot apply: the plan file is damaged; make a new plan".into())
+            Refusal::Refused("cannot apply: the plan file is corrupt; plan again".into())
         })?;
     let mut state = state::load(parameters)?;
     if plan.state != *state.id() || plan.state != *expected {

@@ -44,7 +44,7 @@ impl Effect {
     /// Returns the desired content of the file.
     pub fn content(&self) -> Result<Vec<u8>, Refusal> {
         STANDARD.decode(self.content.as_deref().unwrap_or_default()).map_err(|_| {
-            Refusal::Refused("cannot apply: the plan file is damaged; make a new plan".into())
+            Refusal::Refused("cannot apply: the plan file is corrupt; plan again".into())
         })
     }
 }

@@ -90,7 +90,9 @@ impl Parameters {
         if let Some(file) = self.inputs_file.take() {
             let content = fs::read(&file.path).context("read the inputs")?;
             if state::digest(&content) != file.digest {
-                return Err(Refusal::Refused("the file of the inputs has another digest".into()));
+                return Err(Refusal::Refused(
+                    "cannot read the inputs: the digest of their file does not match".into(),
+                ));
             }
             self.inputs = serde_json::from_slice(&content)
                 .map_err(|why| Refusal::Refused(format!("invalid inputs: {why}")))?;

@@ -76,7 +76,7 @@ fn conflicts_and_immutable_fields_block_the_plan() {
     assert!(error.contains("spec.replicas (hpa)"), "{error}");
     let immutable = DryRun::Immutable(vec!["spec.selector".into()]);
     let error = decided(Some(&own), &immutable, &[], false).unwrap_err();
-    assert!(error.contains("(spec.selector)") && error.contains("by hand"), "{error}");
+    assert!(error.contains("(spec.selector)") && error.contains("manually"), "{error}");
 }
 
 #[test]

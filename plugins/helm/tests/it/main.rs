@@ -1,4 +1,4 @@
-//! Tests of the executable with the engine of Helm on a real cluster, through the contract of
+//! Tests of the executable with the engine of Helm on a real cluster, through the protocol of
 //! plugins.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "a failed test panics")]
 #![allow(clippy::disallowed_methods, reason = "tests create ids themselves")]

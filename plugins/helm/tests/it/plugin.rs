@@ -34,7 +34,7 @@ pub fn helm_or_skip() -> Option<PathBuf> {
     let in_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
     assert!(helm.is_some() || !in_ci, "CI must have Helm in STEAD_TEST_HELM");
     if helm.is_none() {
-        eprintln!("skipped: no Helm: set STEAD_TEST_HELM (scripts/test-tools)");
+        eprintln!("SKIPPED: no Helm: set STEAD_TEST_HELM (scripts/test-tools)");
     }
     helm
 }

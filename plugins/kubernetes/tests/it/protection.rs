@@ -356,7 +356,7 @@ fn webhook_of_the_cluster_that_is_down_fails_the_plan() {
     );
     let mut web = Component::new(&namespace.kubeconfig, ns, &config_map("a", "one"));
     let plan = web.plan();
-    // A component that brings the Service of the webhook can be planned.
+    // A component that contains the Service of the webhook can be planned.
     let service = "apiVersion: v1\nkind: Service\nmetadata: {name: hooks}\nspec:\n  \
                    selector: {app: hooks}\n  ports: [{port: 443}]\n---\n";
     web.set("manifest", format!("{service}{}", config_map("a", "one")));

@@ -11,46 +11,9 @@ use tokio::{
 
 use super::*;
 use crate::{
-    journal::Stop,
-    plugins::{Cancel, PlanRecord, Registry, contract::NoShim},
-    state::{KnownState, StateMark},
+    plugins::{Cancel, Registry, contract::NoShim, testing::TestSink},
+    state::KnownState,
 };
-
-/// Records the lines of the runner.
-#[derive(Default)]
-struct Lines(Vec<String>);
-
-impl Sink for Lines {
-    fn phase(&mut self, _: &str) {}
-    fn line(&mut self, _: Stream, bytes: &[u8]) {
-        self.0.push(String::from_utf8_lossy(bytes).into_owned());
-    }
-    fn child(&mut self, _: u32, _: Stop) -> std::io::Result<()> {
-        Ok(())
-    }
-    fn plan(&mut self, _: PlanRecord) -> std::io::Result<()> {
-        Ok(())
-    }
-    fn outputs(&mut self, _: serde_json::Map<String, Value>) -> std::io::Result<()> {
-        Ok(())
-    }
-    fn state(&mut self, _: &str, _: &StateMark) -> std::io::Result<()> {
-        Ok(())
-    }
-    fn state_accepted(
-        &mut self,
-        _: &str,
-        _: &schemas::manifest::AcceptedState,
-    ) -> std::io::Result<()> {
-        Ok(())
-    }
-    fn checks(&mut self, _: Vec<schemas::runner::Check>) -> std::io::Result<()> {
-        Ok(())
-    }
-    fn artifact(&mut self, _: schemas::runner::Artifact) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Job on a host with the state of a sandbox.
 struct Host {
@@ -87,13 +50,13 @@ impl Host {
         }))
         .unwrap();
         let work = Work::new(&manifest, &self.job).unwrap();
-        let mut lines = Lines::default();
-        let prepared = match prepare(&work, &mut lines).await {
+        let mut sink = TestSink::default();
+        let prepared = match prepare(&work, &mut sink).await {
             Ok(access) => Ok(access),
             Err(Halt::Error(PluginError::Refused(why))) => Err(why),
             Err(other) => panic!("{other:?}"),
         };
-        (prepared, lines.0.join("\n"))
+        (prepared, sink.lines.join("\n"))
     }
 }
 

@@ -68,7 +68,7 @@ impl TokenSource {
         }
     }
 
-    /// Remedy if no token can be made.
+    /// Remedy if no token can be created.
     pub(super) fn remedy(&self) -> &'static str {
         match self {
             TokenSource::Eks(_) => {

@@ -1,47 +1,12 @@
-use std::io;
-
-use schemas::{manifest::AcceptedState, plugin::Action, runner::Artifact};
-use serde_json::{Map, json};
+use schemas::plugin::Action;
+use serde_json::json;
 
 use super::*;
-use crate::{journal::Stop, plugins::PlanRecord, state::StateMark};
+use crate::plugins::testing::TestSink;
 
-/// Sink that redacts one secret.
-#[derive(Default)]
-struct Redacting {
-    withheld: bool,
-    lines: Vec<String>,
-}
-
-impl Sink for Redacting {
-    fn phase(&mut self, _: &str) {}
-    fn line(&mut self, _: Stream, bytes: &[u8]) {
-        self.lines.push(String::from_utf8_lossy(bytes).into_owned());
-    }
-    fn child(&mut self, _: u32, _: Stop) -> io::Result<()> {
-        Ok(())
-    }
-    fn redacted(&mut self, text: &str) -> Option<String> {
-        (!self.withheld).then(|| text.replace("hunter2", "***").replace("4711", "***"))
-    }
-    fn plan(&mut self, _: PlanRecord) -> io::Result<()> {
-        Ok(())
-    }
-    fn outputs(&mut self, _: Map<String, Value>) -> io::Result<()> {
-        Ok(())
-    }
-    fn state(&mut self, _: &str, _: &StateMark) -> io::Result<()> {
-        Ok(())
-    }
-    fn state_accepted(&mut self, _: &str, _: &AcceptedState) -> io::Result<()> {
-        Ok(())
-    }
-    fn checks(&mut self, _: Vec<schemas::runner::Check>) -> io::Result<()> {
-        Ok(())
-    }
-    fn artifact(&mut self, _: Artifact) -> io::Result<()> {
-        Ok(())
-    }
+/// Returns a sink that redacts two secrets.
+fn redacting() -> TestSink {
+    TestSink { secrets: &["hunter2", "4711"], ..TestSink::default() }
 }
 
 fn attribute(path: &str, after: Value) -> AttributeDetails {
@@ -67,11 +32,11 @@ fn a_secret_is_redacted_wherever_it_is() {
         outputs: vec![output],
         omitted: 0,
     };
-    let prepared = prepare(given.clone(), &mut Redacting::default()).unwrap();
+    let prepared = prepare(given.clone(), &mut redacting()).unwrap();
     let text = serde_json::to_string(&prepared).unwrap();
     assert!(!text.contains("hun") && !text.contains("4711"), "{text}");
     assert_eq!(text.matches("***").count(), 8, "{text}");
-    assert_eq!(prepare(given, &mut Redacting { withheld: true, lines: vec![] }), None);
+    assert_eq!(prepare(given, &mut TestSink { withheld: true, ..redacting() }), None);
 }
 
 #[test]
@@ -80,7 +45,7 @@ fn long_details_are_cut_with_a_mark() {
     let mut attributes = vec![attribute("long", long)];
     attributes.extend((0..MAX_ATTRIBUTES + 6).map(|n| attribute(&n.to_string(), json!(n))));
     let given = PlanDetails { resources: vec![details("a.b", attributes)], ..Default::default() };
-    let prepared = prepare(given, &mut Redacting::default()).unwrap();
+    let prepared = prepare(given, &mut redacting()).unwrap();
     let resource = &prepared.resources[0];
     assert_eq!((resource.attributes.len(), resource.omitted), (MAX_ATTRIBUTES, 7));
     let Some(DetailValue::Truncated { text, size_bytes }) = &resource.attributes[0].after else {
@@ -93,7 +58,7 @@ fn long_details_are_cut_with_a_mark() {
         details(&format!("a.{n}"), vec![attribute("x", value); 100])
     };
     let given = PlanDetails { resources: (0..5).map(full).collect(), ..Default::default() };
-    let mut sink = Redacting::default();
+    let mut sink = redacting();
     let prepared = prepare(given, &mut sink).unwrap();
     assert_eq!((prepared.resources.len(), prepared.omitted), (2, 3));
     assert!(proof::canonical::json(&prepared).unwrap().len() <= DETAILS_BYTES);

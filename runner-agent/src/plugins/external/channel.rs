@@ -95,7 +95,7 @@ impl Channel {
         sink: &mut dyn Sink,
     ) -> Result<T, Halt> {
         let name = call.name();
-        match self.respond(call, limit, work, sink).await? {
+        match self.exchange(call, limit, work, sink).await? {
             Response::Value(value) => parse(value, name),
             Response::Unsupported(message) => {
                 Err(PluginError::PluginFailed(format!("{name}: {message}")).into())
@@ -112,13 +112,13 @@ impl Channel {
         sink: &mut dyn Sink,
     ) -> Result<Option<T>, Halt> {
         let name = call.name();
-        match self.respond(call, limit, work, sink).await? {
+        match self.exchange(call, limit, work, sink).await? {
             Response::Value(value) => parse(value, name).map(Some),
             Response::Unsupported(_) => Ok(None),
         }
     }
 
-    async fn respond(
+    async fn exchange(
         &mut self,
         call: Call,
         limit: Option<Duration>,

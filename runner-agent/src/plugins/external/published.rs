@@ -39,10 +39,16 @@ pub(super) async fn executable(
         ))
     };
     let platform = host_platform().ok_or_else(|| {
-        refused(format!("plugins are not supported on {}", std::env::consts::ARCH))
+        refused(format!(
+            "plugins are not supported on {}; use a host with amd64 or arm64",
+            std::env::consts::ARCH
+        ))
     })?;
     let publisher = parse_publisher(&artifact.publisher)
-        .ok_or_else(|| refused("its publisher is not a public key".into()))?;
+        .ok_or_else(|| refused(format!(
+                "the publisher in the manifest is not a public key: {}; the vendor must sync the app again",
+                artifact.publisher
+            )))?;
     sink.phase("plugin");
     let layout = Layout::new(&work.job.artifacts_dir);
     let index = index(work, &layout, artifact).await?;
@@ -60,7 +66,7 @@ pub(super) async fn executable(
         or_cancelled(work, pull_manifest(registry, &layout, repository, &entry.digest)).await?;
     }
     let manifest = layout.manifest(&entry.digest).map_err(layout_error)?;
-    let (executable, envelope) = parts(&manifest, artifact.size).map_err(refused)?;
+    let (executable, envelope) = plugin_layers(&manifest, artifact.size).map_err(refused)?;
     if !layout.has(&envelope.digest) {
         let (digest, size) = (&envelope.digest, envelope.size);
         or_cancelled(work, pull_blob(registry, &layout, repository, digest, size)).await?;
@@ -117,7 +123,7 @@ async fn index(
 
 /// Returns the layers of a plugin: the executable and the envelope of its publisher. `size` is the
 /// size of the whole artifact in the manifest of the job.
-fn parts(manifest: &ArtifactManifest, size: u64) -> Result<(Blob, Blob), String> {
+fn plugin_layers(manifest: &ArtifactManifest, size: u64) -> Result<(Blob, Blob), String> {
     let kind = manifest.image().artifact_type().as_ref();
     match manifest.layers() {
         [executable, envelope]
@@ -133,11 +139,13 @@ fn parts(manifest: &ArtifactManifest, size: u64) -> Result<(Blob, Blob), String>
             }
             if executable.size + envelope.size > size {
                 return Err(format!(
-                    "it is larger than the {size} bytes in the manifest of the job"
+                    "it exceeds the {size} bytes in the manifest of the job; the vendor must publish it again"
                 ));
             }
             Ok((executable.clone(), envelope.clone()))
         }
-        _ => Err(format!("its manifest is not the one of a plugin, {ARTIFACT_TYPE}")),
+        _ => Err(format!(
+            "its OCI manifest does not have the artifact type {ARTIFACT_TYPE}; the vendor must publish the plugin again"
+        )),
     }
 }

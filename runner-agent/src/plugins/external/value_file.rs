@@ -26,7 +26,8 @@ pub(super) fn read(
     };
     if version < 2 || !matches!(call, "plan" | "outputs" | "build") {
         return Err(failed(
-            "only the results of plan, outputs and build can be files, from version 2 of the contract".into(),
+            "only results of plan, outputs and build can be files, from version 2 of the protocol"
+                .into(),
         ));
     }
     let opened = open(&file.path, FILE_LIMIT, work_dir).map_err(failed)?;
@@ -55,7 +56,7 @@ pub(in crate::plugins) fn open(path: &Path, limit: u64, work_dir: &Path) -> Resu
         return Err("it is not a regular file".into());
     }
     if metadata.len() > limit {
-        return Err(format!("it has more than {limit} bytes"));
+        return Err(format!("it exceeds the limit of {limit} bytes"));
     }
     Ok(opened)
 }
@@ -90,7 +91,7 @@ mod tests {
         // rejected
         for (path, call, version, why) in [
             (inside.clone(), "plan", 1, "from version 2"),
-            (inside.clone(), "state", 2, "only the results of plan"),
+            (inside.clone(), "state", 2, "only results of plan"),
             (outside.clone(), "plan", 2, "it is not in the work directory"),
             (work.path().join("dir/value"), "plan", 2, "it is not in the work directory"),
             (work.path().join("../value"), "plan", 2, "it is not in the work directory"),
@@ -108,6 +109,6 @@ mod tests {
         fs::write(&inside, b"").unwrap();
         fs::File::options().write(true).open(&inside).unwrap().set_len(FILE_LIMIT + 1).unwrap();
         let large = read_as(&inside, "plan", 2).unwrap_err();
-        assert!(large.contains("it has more than 7340032 bytes"), "{large}");
+        assert!(large.contains("it exceeds the limit of 7340032 bytes"), "{large}");
     }
 }

@@ -115,7 +115,7 @@ impl<'w, 'j> Git<'w, 'j> {
         sink: &mut dyn Sink,
     ) -> Result<Self, Halt> {
         if !work.manifest.env.is_empty() {
-            let refusal = "cannot run git: the manifest sets environment variables for it";
+            let refusal = "cannot run git: the manifest sets environment variables; the vendor must remove them";
             return Err(PluginError::Refused(refusal.into()).into());
         }
         let program = find(work)?;
@@ -132,8 +132,11 @@ impl<'w, 'j> Git<'w, 'j> {
         let effective = String::from_utf8_lossy(&effective).trim().to_owned();
         if effective != git.url {
             git.protocols = format!("{}:{}", git.protocols, protocol(&effective));
-            let line = format!("the git configuration of this runner reads {}", git.url);
-            sink.line(Stream::Runner, (line + " from another address").as_bytes());
+            let line = format!(
+                "the git configuration of this runner rewrites {} to another address",
+                git.url
+            );
+            sink.line(Stream::Runner, line.as_bytes());
         }
         Ok(git)
     }
@@ -166,7 +169,9 @@ impl<'w, 'j> Git<'w, 'j> {
         let file = self.output_file(args, input, sink).await?;
         let size = fs::metadata(&file).doing(|| "cannot read the output of git".into());
         if size.map_err(Halt::from)?.len() > OUTPUT_LIMIT {
-            let message = format!("the output of git is larger than {OUTPUT_LIMIT} bytes");
+            let message = format!(
+                "the output of git exceeds the limit of {OUTPUT_LIMIT} bytes; use a smaller repository"
+            );
             return Err(GitError::Failed(message));
         }
         let read = fs::read(&file).doing(|| "cannot read the output of git".into());

@@ -17,7 +17,7 @@ use super::{
     commit::fetch_commit,
     references,
     repository::{Disk, Repository},
-    submodules::{absolute, submodule_url},
+    submodules::{resolve_url, submodule_url},
     tree::{Entry, Kind, Selection, Tree, join},
 };
 use crate::plugins::{
@@ -56,14 +56,14 @@ pub(in crate::plugins) async fn fetch(
     sink: &mut dyn Sink,
 ) -> Result<String, Halt> {
     let source: Source = serde_json::from_value(work.manifest.inputs["git"].clone())
-        .map_err(|error| refusal(format!("the git source of the manifest is invalid: {error}")))?;
+        .map_err(|error| refusal(format!("the git source in the manifest is invalid: {error}")))?;
     let address = url(&source.repo).map_err(|error| refusal(error.to_string()))?;
     check_reference(&source.reference).map_err(|error| refusal(error.to_string()))?;
     if !is_commit(&source.commit) {
-        return Err(refusal("the commit of the manifest is not a commit id".into()));
+        return Err(refusal("the commit in the manifest is not a commit id".into()));
     }
     let directory = join("", &source.directory)
-        .ok_or_else(|| refusal("the directory of the manifest leaves its repository".into()))?;
+        .ok_or_else(|| refusal("the directory in the manifest is outside the repository".into()))?;
     let shown = without_userinfo(&source.repo);
     sink.line(
         Stream::Runner,
@@ -141,7 +141,7 @@ impl<'w, 'j> Fetch<'w, 'j> {
         let failed = |error: super::tree::PathError| Halt::exit(1, error.to_string());
         let mut steps = 0;
         for _ in 0..MAX_PASSES {
-            let mut selection = Selection::after(steps);
+            let mut selection = Selection::continued(steps);
             if !self.tree.select(directory, &mut selection).map_err(failed)? {
                 let (repo, commit) = (without_userinfo(&source.repo), &source.commit);
                 let detail = format!(
@@ -190,14 +190,19 @@ impl<'w, 'j> Fetch<'w, 'j> {
                 self.submodule(&path, sink).await?;
             }
         }
-        Err(Halt::exit(1, "the submodules of the source are nested too deeply".into()))
+        let detail = format!(
+            "cannot fetch the source: its submodules are nested more than {MAX_PASSES} levels deep; reduce the nesting"
+        );
+        Err(Halt::exit(1, detail))
     }
 
     /// Replaces a submodule of the tree with its files.
     async fn submodule(&mut self, path: &str, sink: &mut dyn Sink) -> Result<(), Halt> {
         self.submodules += 1;
         if self.submodules > MAX_SUBMODULES {
-            let detail = format!("the source has more than {MAX_SUBMODULES} submodules");
+            let detail = format!(
+                "cannot fetch the source: it has more than {MAX_SUBMODULES} submodules; choose a smaller directory"
+            );
             return Err(Halt::exit(1, detail));
         }
         let Some(entry) = self.tree.entries.get(path).cloned() else { return Ok(()) };
@@ -216,7 +221,8 @@ impl<'w, 'j> Fetch<'w, 'j> {
             if root.is_empty() { ".gitmodules".into() } else { format!("{root}/.gitmodules") };
         let own = path.strip_prefix(root).unwrap_or(path).trim_start_matches('/');
         let modules = self.tree.entries.get(&file).map(|modules| modules.id.clone());
-        let modules = modules.ok_or_else(|| failed("the repository has no .gitmodules".into()))?;
+        let modules = modules
+            .ok_or_else(|| failed("the repository has no .gitmodules; commit that file".into()))?;
         parent.load(vec![modules.clone()], &mut self.disk, sink).await?;
         let modules = parent.blobs.join(modules).display().to_string();
         let list = [
@@ -230,17 +236,17 @@ impl<'w, 'j> Fetch<'w, 'j> {
         let settings = parent.git.output(&list, None, sink).await;
         let settings = settings.map_err(|error| error.into_halt("cannot read .gitmodules"))?;
         let written = submodule_url(&settings, own)
-            .ok_or_else(|| failed("the file .gitmodules does not name it".into()))?;
-        let address = absolute(&parent.url, &written)
+            .ok_or_else(|| failed(".gitmodules does not contain it; correct .gitmodules".into()))?;
+        let address = resolve_url(&parent.url, &written)
             .ok_or_else(|| {
             failed(format!(
-                "its address {written:?} is not a URL and leads to no repository of the same server; correct .gitmodules"
+                "its address {written:?} is neither a URL nor a relative path to a repository on the same server; correct .gitmodules"
             ))
         })?;
         let address = url(&address).map_err(|error| failed(error.to_string()))?;
         let (repository, tree) = self.repository(&address, &entry.id, None, sink).await?;
         self.repositories.push(repository);
-        self.tree.graft(path, tree);
+        self.tree.insert_submodule(path, tree);
         Ok(())
     }
 
@@ -290,7 +296,7 @@ impl<'w, 'j> Fetch<'w, 'j> {
         let mut line = format!("fetched {files} files with {total} bytes");
         if skipped > 0 {
             line +=
-                &format!("; left out {skipped} Terraform state files, which may contain secrets");
+                &format!("; omitted {skipped} Terraform state files, which may contain secrets");
         }
         sink.line(Stream::Runner, line.as_bytes());
         Ok(())

@@ -14,7 +14,7 @@ pub(super) fn submodule_url(settings: &[u8], path: &str) -> Option<String> {
 
 /// Returns the absolute address of a submodule. An address that starts with `./` or `../` is
 /// relative to the address of its repository. `None` for any other path.
-pub(super) fn absolute(parent: &str, written: &str) -> Option<String> {
+pub(super) fn resolve_url(parent: &str, written: &str) -> Option<String> {
     if !written.starts_with("./") && !written.starts_with("../") {
         // `OWNER/NAME` is an address only in an app config. Git interprets it as a path.
         return written.contains(':').then(|| written.to_owned());
@@ -41,14 +41,14 @@ mod tests {
     #[test]
     fn relative_addresses_of_submodules_stay_on_their_server() {
         let parent = "https://host/acme/app";
-        let of = |written: &str| absolute(parent, written);
+        let of = |written: &str| resolve_url(parent, written);
         assert_eq!(of("../lib.git").as_deref(), Some("https://host/acme/lib.git"));
         assert_eq!(of("./lib").as_deref(), Some("https://host/acme/app/lib"));
         assert_eq!(of("../../x/y").as_deref(), Some("https://host/x/y"));
         assert_eq!(of("../../../x"), None);
         assert_eq!(of("libs/common"), None);
         assert_eq!(of("/srv/git/x"), None);
-        let short = absolute("git@host:acme/app", "../lib");
+        let short = resolve_url("git@host:acme/app", "../lib");
         assert_eq!(short.as_deref(), Some("git@host:acme/lib"));
         assert_eq!(of("file:///etc").as_deref(), Some("file:///etc"));
     }

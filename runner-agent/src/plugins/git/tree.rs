@@ -50,12 +50,12 @@ pub(super) struct Tree {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PathError {
     #[error(
-        "{at}: the {kind} {path:?} leads outside the repository; copy its target into the repository"
+        "{at}: the {kind} {path:?} points outside the repository; copy its target into the repository"
     )]
     Outside { at: String, kind: &'static str, path: String },
     #[error("{at}: the {kind} {path:?} does not exist in the repository; correct the path")]
     Missing { at: String, kind: &'static str, path: String },
-    #[error("{at}: the link leads back to one of its parent directories; remove the link")]
+    #[error("{at}: the link points to one of its parent directories; remove the link")]
     Loop { at: String },
     #[error("the source has more than {MAX_FILES} files; choose a smaller directory")]
     TooMany,
@@ -69,7 +69,7 @@ pub(super) enum PathError {
 enum Node {
     Directory(String),
     Entry(String),
-    Nothing,
+    Absent,
 }
 
 /// Files that a component needs, by their path in the artifact.
@@ -87,7 +87,7 @@ pub(super) struct Selection {
 
 impl Selection {
     /// Creates an empty selection that continues the step count of earlier selections.
-    pub(super) fn after(steps: usize) -> Selection {
+    pub(super) fn continued(steps: usize) -> Selection {
         Selection { steps, ..Selection::default() }
     }
 
@@ -102,7 +102,12 @@ impl Tree {
     pub(super) fn parse(listing: &[u8], repository: usize) -> Result<Tree, String> {
         let mut tree = Tree::default();
         for line in listing.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
-            let malformed = || format!("unexpected entry {:?}", String::from_utf8_lossy(line));
+            let malformed = || {
+                format!(
+                    "unexpected entry {:?} in the output of git ls-tree",
+                    String::from_utf8_lossy(line)
+                )
+            };
             let at = line.iter().position(|byte| *byte == b'\t').ok_or_else(malformed)?;
             let (meta, path) = line.split_at(at);
             let meta = std::str::from_utf8(meta).map_err(|_| malformed())?;
@@ -131,7 +136,7 @@ impl Tree {
     }
 
     /// Replaces a submodule with its files.
-    pub(super) fn graft(&mut self, path: &str, submodule: Tree) {
+    pub(super) fn insert_submodule(&mut self, path: &str, submodule: Tree) {
         self.entries.remove(path);
         for (below, entry) in submodule.entries {
             self.entries.insert(format!("{path}/{below}"), entry);
@@ -173,7 +178,7 @@ impl Tree {
         into: &mut Selection,
     ) -> Result<bool, PathError> {
         match self.resolve(from, into)? {
-            Node::Nothing => return Ok(false),
+            Node::Absent => return Ok(false),
             Node::Entry(real) => self.select_entry(&real, to, above, into)?,
             Node::Directory(real) => {
                 if !into.directories.insert(to.to_owned()) {
@@ -271,9 +276,9 @@ impl Tree {
                 Some(Kind::File { .. } | Kind::Link) if rest.is_empty() => {
                     return Ok(Node::Entry(next));
                 }
-                Some(Kind::File { .. } | Kind::Link) => return Ok(Node::Nothing),
+                Some(Kind::File { .. } | Kind::Link) => return Ok(Node::Absent),
                 None if self.below(&next).next().is_some() => current = next,
-                None => return Ok(Node::Nothing),
+                None => return Ok(Node::Absent),
             }
         }
         Ok(Node::Directory(current))

@@ -1,4 +1,4 @@
-//! Place that an image is copied to, and the outputs that name it.
+//! Destination of a copied image, and the outputs that name it.
 
 use std::{fs, io, path::PathBuf, sync::Arc};
 
@@ -52,8 +52,8 @@ enum SandboxRegistry {
 }
 
 impl Destination {
-    /// Returns the destination of a component: the customer's registry, the registry of the sandbox, or
-    /// the layout of the runner.
+    /// Returns the destination of a component: the customer's registry, the registry of the
+    /// sandbox, or the layout of the runner.
     pub(super) fn of(work: &Work<'_>) -> Result<Self, Halt> {
         let refused = |why: String| PluginError::Refused(format!("cannot copy the image: {why}"));
         if let RegistryChoice::Registry(registry) = &work.job.images.registry {
@@ -84,7 +84,7 @@ impl Destination {
         Ok(Destination::Registry { host: registry.host.clone(), name, tag })
     }
 
-    /// One repository has the images of all components, so their tags begin with the component.
+    /// Returns one repository for all components. The tags begin with the name of the component.
     fn in_repository(repository: &str, work: &Work<'_>, tag: &str) -> Result<Self, String> {
         let reference =
             ImageReference::new(repository, "latest").map_err(|error| error.to_string())?;
@@ -104,7 +104,7 @@ impl Destination {
         }
     }
 
-    /// Returns what clusters cannot do, and the remedy.
+    /// Returns a warning if clusters cannot pull the copied image, with the remedy.
     pub(super) fn warning(&self, work: &Work<'_>) -> Option<String> {
         let Destination::Layout { .. } = self else { return None };
         let why = match (&work.job.images.registry, named_by_sandbox(work)) {
@@ -165,8 +165,8 @@ impl SandboxRegistry {
         }
     }
 
-    /// Returns true if the host can only be that of a registry. A name without a dot is not one outside of
-    /// its network.
+    /// Returns true if the host can only be that of a registry. A name without a dot is not one
+    /// outside of its network.
     fn has_host(&self) -> bool {
         let address = self.address();
         let host = address.split('/').next().unwrap_or(address);
@@ -179,7 +179,7 @@ fn named_by_sandbox(work: &Work<'_>) -> Option<SandboxRegistry> {
     SandboxRegistry::deserialize(&work.manifest.inputs["registry"]).ok()
 }
 
-/// Returns the registry of the sandbox, if the customer's choice allows it and it is one.
+/// Returns the registry in the outputs of the sandbox, if it is valid and the customer allows it.
 fn of_sandbox(work: &Work<'_>) -> Option<SandboxRegistry> {
     match &work.job.images.registry {
         RegistryChoice::None | RegistryChoice::Registry(_) => None,
@@ -191,8 +191,8 @@ fn upstream(work: &Work<'_>) -> Option<Upstream> {
     serde_json::from_value(work.manifest.inputs["upstream"].clone()).ok()
 }
 
-/// Tag in the registry of the install: the upstream tag with the beginning of the digest. A tag that
-/// moved upstream is another tag here, so that registries with immutable tags accept it.
+/// Tag in the registry of the install: the upstream tag with the beginning of the digest. A tag
+/// that moved upstream is another tag here, so that registries with immutable tags accept it.
 fn tag(work: &Work<'_>) -> String {
     let digest = work.manifest.artifacts.first().map(|artifact| digits(&artifact.digest));
     let digest = digest.unwrap_or_default();
@@ -207,7 +207,7 @@ fn digits(digest: &Digest) -> String {
     text.trim_start_matches("sha256:").chars().take(TAG_DIGITS).collect()
 }
 
-/// Returns a valid tag of at most this length. Its end stays.
+/// Returns a valid tag of at most this length. Keeps the end of the text.
 fn shortened(text: &str, most: usize) -> String {
     let start = text.len().saturating_sub(most);
     let text: String = text.chars().skip(start).collect();

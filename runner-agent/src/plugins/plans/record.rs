@@ -34,7 +34,7 @@ pub(crate) struct PlanInputs {
     /// SHA-256 of the rendered part of the manifest, `{env, inputs, role}`, as RFC 8785 JSON.
     pub(super) inputs: Digest,
     pub(super) artifacts: Vec<Digest>,
-    /// Plugin that made the plan. Plans of earlier runners do not have it, and are stale.
+    /// Plugin that created the plan. Plans of earlier runners do not have it, and are stale.
     #[serde(default)]
     pub(super) plugin: Option<PlanPlugin>,
     pub(super) state: StateMark,

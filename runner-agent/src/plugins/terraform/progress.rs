@@ -114,59 +114,19 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
-    use schemas::runner::Artifact;
-    use serde_json::{Map, Value};
-
     use super::*;
-    use crate::{journal::Stop, plugins::PlanRecord};
-
-    #[derive(Default)]
-    struct Lines(Vec<Vec<u8>>);
-
-    impl Sink for Lines {
-        fn phase(&mut self, _: &str) {}
-        fn line(&mut self, _: Stream, bytes: &[u8]) {
-            self.0.push(bytes.to_vec());
-        }
-        fn child(&mut self, _: u32, _: Stop) -> io::Result<()> {
-            Ok(())
-        }
-        fn plan(&mut self, _: PlanRecord) -> io::Result<()> {
-            Ok(())
-        }
-        fn outputs(&mut self, _: Map<String, Value>) -> io::Result<()> {
-            Ok(())
-        }
-        fn state(&mut self, _: &str, _: &crate::state::StateMark) -> io::Result<()> {
-            Ok(())
-        }
-        fn state_accepted(
-            &mut self,
-            _: &str,
-            _: &schemas::manifest::AcceptedState,
-        ) -> io::Result<()> {
-            Ok(())
-        }
-        fn checks(&mut self, _: Vec<schemas::runner::Check>) -> io::Result<()> {
-            Ok(())
-        }
-        fn artifact(&mut self, _: Artifact) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::plugins::testing::TestSink;
 
     #[test]
     fn no_part_of_a_split_message_is_shown() {
-        let (mut progress, mut sink) = (Progress::default(), Lines::default());
+        let (mut progress, mut sink) = (Progress::default(), TestSink::default());
         let mut first = br#"{"type":"outputs","outputs":{"a":{"value":""#.to_vec();
         first.resize(LINE_LIMIT, b's');
         progress.line(&first, &mut sink);
         progress.line(&vec![b's'; LINE_LIMIT], &mut sink);
         progress.line(br#"the end of a value"}}}"#, &mut sink);
-        assert!(sink.0.is_empty());
+        assert!(sink.lines.is_empty());
         progress.line(b"output of a provider", &mut sink);
-        assert_eq!(sink.0, [b"output of a provider"]);
+        assert_eq!(sink.lines, ["output of a provider"]);
     }
 }

@@ -88,7 +88,7 @@ async fn protocol_errors_are_named() {
         (
             "echo '{\"type\":\"result\",\"id\":1,\"value\":{\"protocol\":3,\"name\":\"odd\",\
              \"version\":\"1\",\"kinds\":[]}}'",
-            "it uses protocol 3, but this runner uses 1 and 2",
+            "it uses protocol 3, but this runner supports 1 and 2",
         ),
         (
             "echo '{\"type\":\"error\",\"id\":1,\"code\":\"tool_missing\",\"message\":\"no kubectl\"}'",
@@ -191,7 +191,7 @@ done"#
     let unsupported = r#"{"type":"error","id":%s,"code":"unsupported","message":"no"}"#;
     let deferred = r#"{"type":"result","id":%s,"value":{"checks":[{"check":"cluster","status":"deferred","message":"the sandbox creates it"}]}}"#;
     for (response, line) in
-        [(unsupported, "odd 1"), (deferred, "checked later: cluster: the sandbox creates it")]
+        [(unsupported, "odd 1"), (deferred, "deferred check: cluster: the sandbox creates it")]
     {
         let runner = TestRunner::new();
         let (result, record) = runner.job(&odd_plugin(&runner, &script(response))).await;

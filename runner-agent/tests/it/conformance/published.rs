@@ -146,7 +146,7 @@ async fn an_artifact_that_exceeds_its_signed_size_is_refused() {
     plugin.artifact.as_mut().unwrap().size -= 1;
     let (result, record) = runner.job(&spec(plugin)).await;
     match result {
-        Err(PluginError::Refused(why)) => assert!(why.contains("it is larger than"), "{why}"),
+        Err(PluginError::Refused(why)) => assert!(why.contains("it exceeds the"), "{why}"),
         other => panic!("{other:?} {:?}", record.lines),
     }
     assert!(record.children.is_empty());

@@ -1,47 +1,15 @@
-use std::{io, path::PathBuf, process::Command};
+use std::{path::PathBuf, process::Command};
 
 use domain::ids::{ExecutionId, JobId};
-use schemas::{
-    manifest::{AcceptedState, Manifest},
-    runner::Artifact,
-};
-use serde_json::{Map, Value, json};
+use schemas::manifest::Manifest;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    journal::Stop,
-    plugins::{Cancel, JobContext, PlanRecord, Registry},
-    state::{KnownState, StateMark},
+    plugins::{Cancel, JobContext, Registry, testing::TestSink},
+    state::KnownState,
 };
-
-struct NoSink;
-
-impl Sink for NoSink {
-    fn phase(&mut self, _: &str) {}
-    fn line(&mut self, _: Stream, _: &[u8]) {}
-    fn child(&mut self, _: u32, _: Stop) -> io::Result<()> {
-        Ok(())
-    }
-    fn plan(&mut self, _: PlanRecord) -> io::Result<()> {
-        Ok(())
-    }
-    fn outputs(&mut self, _: Map<String, Value>) -> io::Result<()> {
-        Ok(())
-    }
-    fn state(&mut self, _: &str, _: &StateMark) -> io::Result<()> {
-        Ok(())
-    }
-    fn state_accepted(&mut self, _: &str, _: &AcceptedState) -> io::Result<()> {
-        Ok(())
-    }
-    fn checks(&mut self, _: Vec<schemas::runner::Check>) -> io::Result<()> {
-        Ok(())
-    }
-    fn artifact(&mut self, _: Artifact) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Repository on disk that the git configuration reads as `https://git.example.com/acme/app`.
 struct Remote {
@@ -112,7 +80,7 @@ impl Remote {
         }))
         .unwrap();
         let work = Work::new(&manifest, &job).unwrap();
-        super::fetch(&work, &mut NoSink).await?;
+        super::fetch(&work, &mut TestSink::default()).await?;
         Ok(fs::read_to_string(work.root.join("main.tf")).unwrap())
     }
 }

@@ -3,10 +3,10 @@ use super::{Reference, is_local};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Token<'t> {
-    Word(&'t str),
+    Identifier(&'t str),
     /// Content between the quotes, as written.
-    Text(&'t str),
-    Mark(u8),
+    Literal(&'t str),
+    Punctuation(u8),
 }
 
 /// Prefix of a path relative to the module's own directory.
@@ -21,21 +21,21 @@ pub(super) fn references(text: &str) -> Vec<Reference> {
             token.map(|(_, token)| token)
         };
         match token {
-            Token::Mark(b'{') => {
-                let has_label = matches!(before(1), Some(Token::Text(_) | Token::Word(_)));
+            Token::Punctuation(b'{') => {
+                let has_label = matches!(before(1), Some(Token::Literal(_) | Token::Identifier(_)));
                 depth += 1;
-                if depth == 1 && has_label && before(2) == Some(&Token::Word("module")) {
+                if depth == 1 && has_label && before(2) == Some(&Token::Identifier("module")) {
                     module_depth = Some(depth);
                 }
             }
-            Token::Mark(b'}') => {
+            Token::Punctuation(b'}') => {
                 depth = depth.saturating_sub(1);
                 module_depth = module_depth.filter(|of_module| *of_module <= depth);
             }
-            Token::Text(path) => {
+            Token::Literal(path) => {
                 let is_source = module_depth == Some(depth)
-                    && before(1) == Some(&Token::Mark(b'='))
-                    && before(2) == Some(&Token::Word("source"));
+                    && before(1) == Some(&Token::Punctuation(b'='))
+                    && before(2) == Some(&Token::Identifier("source"));
                 if is_source && is_local(path) {
                     let path = (*path).to_owned();
                     let kind = "module source";
@@ -44,7 +44,7 @@ pub(super) fn references(text: &str) -> Vec<Reference> {
                     found.push(Reference { line: *line, path, kind: "file", required: false });
                 }
             }
-            Token::Word(_) | Token::Mark(_) => {}
+            Token::Identifier(_) | Token::Punctuation(_) => {}
         }
     }
     found
@@ -151,18 +151,18 @@ impl<'t> Iterator for Tokens<'t> {
                 let length = Self::quoted(inner);
                 self.skip(1 + length);
                 let content = inner.get(..length).unwrap_or_default();
-                return Some((line, Token::Text(content.strip_suffix('"').unwrap_or(content))));
+                return Some((line, Token::Literal(content.strip_suffix('"').unwrap_or(content))));
             } else if self.skip_heredoc() {
                 continue;
             } else if first.is_alphabetic() || first == '_' {
                 let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
                 let length = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
                 self.skip(length);
-                return Some((line, Token::Word(rest.get(..length).unwrap_or_default())));
+                return Some((line, Token::Identifier(rest.get(..length).unwrap_or_default())));
             } else {
                 self.skip(first.len_utf8());
                 let mark = u8::try_from(first).unwrap_or(b'?');
-                return Some((line, Token::Mark(mark)));
+                return Some((line, Token::Punctuation(mark)));
             }
         }
     }

@@ -56,7 +56,7 @@ fn links_that_lead_out_or_nowhere_are_errors() {
     let error = |entries: &[(&str, &str)]| selected(&tree(entries), "app").unwrap_err().to_string();
     for target in ["/etc/passwd", "../../etc/passwd", ".."] {
         let error = error(&[("app/x", target), ("y", "")]);
-        let expected = if target == ".." { "leads back" } else { "leads outside the repository" };
+        let expected = if target == ".." { "leads back" } else { "points outside the repository" };
         assert!(error.starts_with("app/x:1: the link") && error.contains(expected), "{error}");
     }
     assert!(error(&[("app/x", "y")]).contains("\"y\" does not exist"));
@@ -76,7 +76,7 @@ fn references_are_relative_to_their_file() {
     assert_eq!(select("../../modules/vpc", true), Ok(vec!["modules/vpc/main.tf".to_owned()]));
     assert_eq!(select("../../m/vpc", true), Ok(vec!["m/vpc/main.tf".to_owned()]));
     let outside = select("../../../x", true).unwrap_err().to_string();
-    let expected = "a/b/main.tf:3: the module source \"../../../x\" leads outside the repository; copy its \
+    let expected = "a/b/main.tf:3: the module source \"../../../x\" points outside the repository; copy its \
                     target into the repository";
     assert_eq!(outside, expected);
     assert!(select("../x", true).unwrap_err().to_string().contains("does not exist"));
@@ -89,7 +89,7 @@ fn a_submodule_is_selected_after_its_files_are_known() {
     let mut selection = Selection::default();
     assert_eq!(tree.select("app/lib/x", &mut selection), Ok(true));
     assert_eq!(selection.submodules.iter().collect::<Vec<_>>(), ["app/lib"]);
-    tree.graft("app/lib", Tree::parse(b"100755 blob 1234\tx/run.sh\0", 1).unwrap());
+    tree.insert_submodule("app/lib", Tree::parse(b"100755 blob 1234\tx/run.sh\0", 1).unwrap());
     let files = selected(&tree, "app/lib/x").unwrap();
     assert_eq!(files, [("app/lib/x/run.sh".to_owned(), "1234".to_owned())]);
 }
@@ -121,7 +121,7 @@ fn links_that_multiply_directories_end_the_selection() {
 #[test]
 fn steps_of_earlier_selections_count() {
     let tree = tree(&[("app/main.tf", "")]);
-    assert_eq!(tree.select("app", &mut Selection::after(0)), Ok(true));
-    let exhausted = tree.select("app", &mut Selection::after(MAX_STEPS));
+    assert_eq!(tree.select("app", &mut Selection::continued(0)), Ok(true));
+    let exhausted = tree.select("app", &mut Selection::continued(MAX_STEPS));
     assert_eq!(exhausted, Err(PathError::TooManySteps));
 }
