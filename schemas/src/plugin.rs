@@ -4,18 +4,23 @@
 //! [`Request`] and reads [`Message`], and a plugin in Rust reads [`Request`] and writes
 //! [`Message`]. Both ignore unknown members.
 pub mod artifact;
+mod build;
+mod changes;
 pub mod details;
 pub mod details_text;
+mod file;
 
 use std::path::PathBuf;
 
-use domain::digest::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use sha2::Digest as _;
-use utoipa::ToSchema;
 
-pub use self::details::{AttributeDetails, DetailValue, PlanDetails, ResourceDetails};
+pub use self::{
+    build::{Built, BuiltBlob, BuiltImage},
+    changes::{Action, Changes, OutputChange, ResourceChange},
+    details::{AttributeDetails, DetailValue, PlanDetails, ResourceDetails},
+    file::{FileError, FileRef},
+};
 
 /// Protocol versions that these types implement, in ascending order.
 pub const PROTOCOLS: [u32; 2] = [1, 2];
@@ -153,68 +158,6 @@ pub enum Operation {
     Destroy,
 }
 
-/// Regular file in the work directory of the job that replaces a part of a message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileRef {
-    /// Absolute path.
-    pub path: PathBuf,
-    /// SHA-256 of the content.
-    pub digest: Digest,
-    /// Size of the content in bytes, at most [`FILE_LIMIT`].
-    pub size_bytes: u64,
-}
-
-impl FileRef {
-    /// Returns the reference of a file with this content.
-    pub fn of(path: PathBuf, content: &[u8]) -> Self {
-        FileRef { path, digest: digest_of(content), size_bytes: content.len() as u64 }
-    }
-
-    /// Parses the content of the file as JSON.
-    ///
-    /// # Errors
-    /// Fails if the content has another size or digest, or is not the expected JSON.
-    pub fn parse<T: serde::de::DeserializeOwned>(&self, content: &[u8]) -> Result<T, FileError> {
-        let size = content.len() as u64;
-        if size != self.size_bytes {
-            return Err(FileError::Size { found: size, expected: self.size_bytes });
-        }
-        let found = digest_of(content);
-        if found != self.digest {
-            return Err(FileError::Digest { found, expected: self.digest.clone() });
-        }
-        serde_json::from_slice(content).map_err(FileError::Json)
-    }
-}
-
-fn digest_of(content: &[u8]) -> Digest {
-    <[u8; 32]>::from(sha2::Sha256::digest(content)).into()
-}
-
-/// Reason why a file does not match its reference.
-#[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    /// Another size.
-    #[error("it has {found} bytes, but the message requires {expected}")]
-    Size {
-        /// Size of the content.
-        found: u64,
-        /// Size in the reference.
-        expected: u64,
-    },
-    /// Another digest.
-    #[error("its digest is {found}, but the message requires {expected}")]
-    Digest {
-        /// Digest of the content.
-        found: Digest,
-        /// Digest in the reference.
-        expected: Digest,
-    },
-    /// Invalid content.
-    #[error("it is not the expected JSON: {0}")]
-    Json(serde_json::Error),
-}
-
 /// Identity of one state: its lineage and serial. A component without a state has no lineage.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateMark {
@@ -322,101 +265,6 @@ pub enum CheckStatus {
     Failed,
     /// The plugin cannot check the requirement yet, because another component provides it.
     Deferred,
-}
-
-/// Result of `plan`: the planned changes. Only `details` contains values.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Changes {
-    /// True if the plan has no changes.
-    pub noop: bool,
-    /// Number of resources to create. A replacement counts here and in `destroy`.
-    pub add: u64,
-    /// Number of resources to change in place.
-    pub change: u64,
-    /// Number of resources to remove.
-    pub destroy: u64,
-    /// Changes of the resources.
-    #[serde(default)]
-    pub resources: Vec<ResourceChange>,
-    /// Changes of the outputs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub outputs: Vec<OutputChange>,
-    /// Values of the changes. The summary of a plan never contains them. From version 2.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub details: Option<PlanDetails>,
-}
-
-/// Planned change of one resource.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ResourceChange {
-    /// Name of the resource in its component.
-    pub address: String,
-    /// Planned action.
-    pub action: Action,
-    /// Names of the attributes that differ.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub attributes: Vec<String>,
-}
-
-/// Planned change of one output.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct OutputChange {
-    /// Name of the output.
-    pub name: String,
-    /// Planned action.
-    pub action: Action,
-}
-
-/// Planned action on a resource or an output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Action {
-    /// Creates it.
-    Create,
-    /// Changes it in place.
-    Update,
-    /// Removes it.
-    Delete,
-    /// Removes it and creates it again.
-    Replace,
-    /// Stops managing it without removing it.
-    Forget,
-    /// Starts managing an existing resource. From version 2.
-    Adopt,
-}
-
-/// Result of `build`. A plugin of version 1 returns any value.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Built {
-    /// Image that the runner pushes instead of the source. From version 2.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub image: Option<BuiltImage>,
-}
-
-/// OCI image whose contents are files in the work directory.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BuiltImage {
-    /// Config of the image.
-    pub config: BuiltBlob,
-    /// Layers of the image: exactly one.
-    pub layers: Vec<BuiltBlob>,
-}
-
-/// File that becomes a blob of an image.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BuiltBlob {
-    /// Media type of the content.
-    pub media_type: String,
-    /// File with the content.
-    #[serde(flatten)]
-    pub file: FileRef,
-}
-
-impl BuiltBlob {
-    /// Returns the reference of a file with this content.
-    pub fn of(media_type: &str, path: PathBuf, content: &[u8]) -> Self {
-        BuiltBlob { media_type: media_type.to_owned(), file: FileRef::of(path, content) }
-    }
 }
 
 /// Result of `outputs`.
