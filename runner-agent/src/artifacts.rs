@@ -33,7 +33,7 @@ pub enum ArtifactError {
     Unpackable { path: String, why: &'static str },
     #[error("cannot unpack {path:?}: {why}")]
     Hostile { path: String, why: &'static str },
-    #[error("cannot unpack the artifact: it exceeds the limit of {limit} {unit}")]
+    #[error("cannot use the artifact: it exceeds the limit of {limit} {unit}")]
     TooLarge { limit: u64, unit: &'static str },
     #[error(transparent)]
     Layout(#[from] LayoutError),

@@ -158,6 +158,12 @@ impl Policy {
             let why = format!("version {} is not supported; set `version = 1`", policy.version);
             return Err(PolicyError::Parse { path: name(), why });
         }
+        if let Some(window) = policy.windows.iter().find(|window| window.from == window.to) {
+            let at = window.from.format("%H:%M");
+            let why =
+                format!("a window from {at} to {at} is never open; set another `from` or `to`");
+            return Err(PolicyError::Parse { path: name(), why });
+        }
         for key in &mut policy.plugin_publishers {
             *key =
                 publishers::parse(key).map_err(|why| PolicyError::Parse { path: name(), why })?;
@@ -332,6 +338,7 @@ mod tests {
             "version = 1\nactions = [\"back*up\"]",
             "version = 1\nplugin_publishers = [\"key\"]",
             "version = 1\nkubeconfig_allows = [\"file\"]",
+            "version = 1\n[[windows]]\nfrom = \"00:00\"\nto = \"00:00\"",
             "version = 1\nmax_grace = \"10\"",
             "version = 1\nmax_grace = \"1.5h\"",
             "version = 1\nmax_duration = \"-1m\"",

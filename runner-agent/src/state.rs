@@ -21,9 +21,14 @@ mod rescue;
 mod resolve;
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
 };
+
+use serde::Deserialize;
+use serde_json::Value;
+use zeroize::Zeroizing;
 
 pub(crate) use self::dump::StateDump;
 pub use self::{
@@ -102,6 +107,28 @@ impl StateStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(StateMark::default()),
             Err(error) => Err(StateError::io(context())(error)),
         }
+    }
+
+    /// Returns the outputs in the state, also the sensitive ones. Empty without a state.
+    pub(crate) fn outputs(&self) -> io::Result<BTreeMap<String, Value>> {
+        #[derive(Deserialize)]
+        struct State {
+            #[serde(default)]
+            outputs: BTreeMap<String, Output>,
+        }
+        #[derive(Deserialize)]
+        struct Output {
+            #[serde(default)]
+            value: Value,
+        }
+        let bytes = match fs::read(self.file()) {
+            Ok(bytes) if bytes.is_empty() => return Ok(BTreeMap::new()),
+            Ok(bytes) => Zeroizing::new(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+            Err(error) => return Err(error),
+        };
+        let State { outputs } = serde_json::from_slice(&bytes)?;
+        Ok(outputs.into_iter().map(|(name, output)| (name, output.value)).collect())
     }
 
     /// Returns whether the marker says that the component has no resources.

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{helm::Helm, settings::Component};
 
 /// Field manager of Helm.
-const MANAGER: &str = "helm";
+pub const MANAGER: &str = "helm";
 
 /// Cluster and Helm of one job.
 pub struct Access {

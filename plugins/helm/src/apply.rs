@@ -7,14 +7,16 @@ use futures::{StreamExt, stream};
 use schemas::plugin::{ErrorCode, Operation, StateMark};
 use serde_json::{Value, json};
 use stead_plugin_kubernetes::{
-    cluster::CONCURRENCY,
-    decide::Change,
+    cluster::{CONCURRENCY, Cluster},
+    decide::{Change, Removal},
+    evaluate,
     failure::{Failure, Outcome, listed},
-    fields,
     inventory::{EntryResult, Inventory},
     kinds::Kinds,
+    managed,
     object::metadata,
     rejection::OwnWebhooks,
+    removal::stale_reason as stale_removal,
     report,
     wait::Waiting,
 };
@@ -22,17 +24,19 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    access::Access,
+    access::{self, Access},
     chart,
-    current::Details,
+    current::{Current, Details},
+    destroy,
     helm::{Limits, args, refs},
     keep,
-    plan::{Evaluated, Rules, evaluate_object},
+    plan::{self, Evaluated, Rules, evaluate_object},
     plan_file::{PlanFile, ReleaseChange, ReleaseObject},
     progress,
     release::{self, Release},
     removal,
     settings::Component,
+    version,
 };
 
 /// Applies a plan file, for both operations.
@@ -58,6 +62,13 @@ pub async fn run(
     if inventory.mark() != *state || inventory.mark() != plan.state {
         return Err(Failure::stale("the component changed after the plan; plan again"));
     }
+    let version = version::of(&access.helm).await?.to_string();
+    if plan.helm != version {
+        return Err(Failure::stale(format!(
+            "the plan was made by Helm {}, and this runner has Helm {version}; make a new plan",
+            plan.helm
+        )));
+    }
     report::phase("check");
     let records = release::records(cluster, &plan.release).await?;
     if records.last() != plan.last.as_ref() {
@@ -70,9 +81,12 @@ pub async fn run(
     let mut kinds = Kinds::load(cluster, versions).await?;
     let removed = plan.removals.iter().map(|one| &one.reference).chain(&plan.kept);
     kinds.extend(Kinds::load_recorded(cluster, removed).await?);
-    check(&access, &kinds, &plan, component.settings.take_ownership).await?;
-    waiting.check()?;
     let mut details = Details::of(&inventory);
+    let checked = async {
+        check(&access, &kinds, &plan, component.settings.take_ownership).await?;
+        check_removals(cluster, &inventory, &details, &plan).await
+    };
+    waiting.bound(checked).await?;
     details.release = Some(plan.release.clone());
     details.revision = plan.change.as_ref().map_or(details.revision, |change| change.revision);
     inventory.set_details(json!(details));
@@ -126,7 +140,55 @@ async fn check(
     }
 }
 
-/// Returns why an evaluation no longer matches the plan.
+/// Decides about every removal again. Helm deletes by name.
+///
+/// # Errors
+/// [`Failure::stale`] with the objects whose removal the plan would now decide differently.
+async fn check_removals(
+    cluster: &Cluster,
+    inventory: &Inventory,
+    details: &Details,
+    plan: &PlanFile,
+) -> Outcome<()> {
+    let release = &plan.release;
+    let decided = match plan.operation {
+        Operation::Apply => {
+            let current = Current::load(cluster, release, details).await?;
+            let removals = plan::removals(cluster, (inventory, &current), release, &plan.objects);
+            removals.await.map(|(removals, _)| removals)
+        }
+        Operation::Destroy => {
+            let current = destroy::current(cluster, release, details).await?;
+            destroy::removals(cluster, (inventory, &current), release).await
+        }
+    };
+    let now = match decided {
+        Err(failure) if failure.code == ErrorCode::Refused => {
+            return Err(Failure::stale(failure.message));
+        }
+        decided => decided?,
+    };
+    let reasons: Vec<String> = plan
+        .removals
+        .iter()
+        .filter_map(|planned| {
+            let now = now.iter().find(|one| one.reference.is_same(&planned.reference));
+            let removal = now.map(|one| match (&one.uid, &one.stays) {
+                (Some(_), _) => Removal::Delete,
+                (None, Some(reason)) => Removal::Forget(reason.clone()),
+                (None, None) => Removal::Gone,
+            });
+            stale_removal(planned, removal.as_ref(), now.and_then(|one| one.uid.as_deref()))
+        })
+        .collect();
+    match reasons.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::stale(listed("the cluster changed after the plan", &reasons))),
+    }
+}
+
+/// Returns why an evaluation no longer matches the plan. Fields of other managers can change at any
+/// time, such as the replicas of an autoscaled Deployment.
 fn stale_reason(planned: &ReleaseObject, expected: &Value, now: &Evaluated) -> Option<String> {
     let reference = &planned.reference;
     if now.decision.change != planned.change {
@@ -135,10 +197,11 @@ fn stale_reason(planned: &ReleaseObject, expected: &Value, now: &Evaluated) -> O
     if planned.change == Change::None {
         return None;
     }
-    let after = fields::normalize(now.after.as_ref()?);
-    let differing = fields::differences(expected, &after).into_iter();
-    let differing: Vec<String> =
-        differing.filter(|path| !fields::is_below(path, &planned.chosen)).collect();
+    let after = now.after.as_ref()?;
+    // The dry run returns the fields that Helm applies.
+    let all = Value::Null;
+    let owned = managed::applied_fields(after, access::MANAGER).unwrap_or(&all);
+    let differing = evaluate::unexpected(owned, expected, after, &planned.chosen);
     (!differing.is_empty())
         .then(|| format!("{reference} changed since the plan: {}", differing.join(", ")))
 }
@@ -309,5 +372,47 @@ fn differences(change: &ReleaseChange, installed: &Release) -> Outcome<()> {
             "outcome_differs: Helm applied other objects than the approved ones; report this as a \
              defect, and plan again",
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stead_plugin_kubernetes::{decide::Decision, fields, object::ObjectRef};
+
+    use super::*;
+
+    /// Deployment whose image Helm applies, and whose replicas an autoscaler sets.
+    fn web(image: &str, replicas: u32) -> Value {
+        json!({ "metadata": { "managedFields": [{ "manager": "helm", "operation": "Apply",
+            "fieldsV1": { "f:spec": { "f:image": {} } } }] },
+            "spec": { "image": image, "replicas": replicas } })
+    }
+
+    #[test]
+    fn only_fields_of_the_release_make_a_plan_stale() {
+        let expected = fields::normalize(&web("web:2", 3));
+        let planned = ReleaseObject {
+            reference: ObjectRef {
+                api_version: "apps/v1".into(),
+                kind: "Deployment".into(),
+                namespace: Some("shop".into()),
+                name: "web".into(),
+            },
+            change: Change::Update,
+            object: Value::Null,
+            expected: Some(expected.clone()),
+            chosen: vec![],
+            random: vec![],
+        };
+        let stale = |after: Value| {
+            let decision = Decision { change: Change::Update, attributes: vec![] };
+            let now = Evaluated { decision, live: None, after: Some(after) };
+            stale_reason(&planned, &expected, &now)
+        };
+        assert_eq!(stale(web("web:2", 5)), None, "an autoscaler");
+        assert!(stale(web("web:3", 3)).unwrap().ends_with("changed since the plan: spec.image"));
+        // Without managed fields, every field counts.
+        let bare = json!({ "spec": { "image": "web:2", "replicas": 5 } });
+        assert!(stale(bare).unwrap().ends_with("spec.replicas"));
     }
 }

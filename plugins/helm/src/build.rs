@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Read as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -28,6 +29,8 @@ const CHART_TYPE: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 /// File of the source that names a chart in a chart repository.
 const HELM_REPO: &str = "helm-repo.json";
 const TIMEOUT: Duration = Duration::from_secs(600);
+/// Largest size of an unpacked chart in bytes.
+const UNPACKED_LIMIT: u64 = 512 << 20;
 
 /// Chart in a chart repository.
 #[derive(Deserialize)]
@@ -97,6 +100,9 @@ impl Build<'_> {
         let reference: Reference = serde_json::from_slice(&text)
             .map_err(|e| Failure::refused(format!("invalid {HELM_REPO}: {e}")))?;
         let Reference { repo_url, chart, version } = reference;
+        if chart.starts_with('-') {
+            return Err(Failure::refused(format!("{chart:?} is not the name of a chart")));
+        }
         let mut command = args(["pull"]);
         if let Some(registry) = repo_url.strip_prefix("oci://") {
             command.push(format!("oci://{}/{chart}", registry.trim_end_matches('/')).into());
@@ -213,9 +219,23 @@ fn archive(out: &Path) -> Outcome<PathBuf> {
 /// Unpacks an archive of a chart, and returns the directory of the chart.
 fn unpack(bytes: &[u8], into: &Path) -> Outcome<PathBuf> {
     fs::create_dir_all(into).context(|| format!("create {}", into.display()))?;
-    let mut archive = tar::Archive::new(GzDecoder::new(bytes));
-    // Paths that leave the directory are skipped.
-    archive.unpack(into).context(|| "unpack the chart".into())?;
+    let mut archive = tar::Archive::new(GzDecoder::new(bytes).take(UNPACKED_LIMIT));
+    let unpacking = || "unpack the chart".to_owned();
+    for entry in archive.entries().context(unpacking)? {
+        let mut entry = entry.context(unpacking)?;
+        let kind = entry.header().entry_type();
+        if kind.is_pax_global_extensions() {
+            continue;
+        }
+        if !kind.is_file() && !kind.is_dir() {
+            let path = entry.path().context(unpacking)?.display().to_string();
+            return Err(Failure::refused(format!(
+                "invalid chart: {path} in its archive is neither a file nor a directory"
+            )));
+        }
+        // Paths that leave the directory are skipped.
+        entry.unpack_in(into).context(unpacking)?;
+    }
     crate::chart::locate(into)
 }
 
@@ -241,6 +261,23 @@ mod tests {
         let values =
             error(&[("Chart.yaml", "name: a\nversion: 1.0.0\n"), ("values.yaml", "- a\n")]);
         assert!(values.contains("values.yaml:1: the file is not a map"), "{values}");
+    }
+
+    #[test]
+    fn an_archive_with_a_link_is_refused() {
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(tar::EntryType::Symlink);
+        header.set_path("web/Chart.yaml").unwrap();
+        header.set_link_name("/etc/hostname").unwrap();
+        header.set_size(0);
+        header.set_cksum();
+        let gzip = flate2::write::GzEncoder::new(vec![], flate2::Compression::fast());
+        let mut archive = tar::Builder::new(gzip);
+        archive.append(&header, std::io::empty()).unwrap();
+        let bytes = archive.into_inner().unwrap().finish().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let error = unpack(&bytes, dir.path()).unwrap_err().message;
+        assert!(error.contains("web/Chart.yaml in its archive is neither"), "{error}");
     }
 
     #[test]

@@ -80,7 +80,7 @@ fn health(context: &CallContext) -> Outcome<Value> {
     Ok(json!({}))
 }
 
-/// Checks Helm, the cluster, and that the credentials can read the inventory and the releases.
+/// Checks Helm, the cluster, and that the credentials can write the inventory and read the releases.
 async fn preflight(context: &CallContext) -> Outcome<Value> {
     let component: Component = Component::read(context)?;
     let release = component.settings.release()?;
@@ -90,9 +90,14 @@ async fn preflight(context: &CallContext) -> Outcome<Value> {
         access.cluster.identity().await?;
         let inventory = Inventory::load(&access.cluster, &component).await?;
         let release = Details::of(&inventory).release.unwrap_or(release);
-        release::records(&access.cluster, &release).await.map(drop)
+        release::records(&access.cluster, &release).await?;
+        Ok::<_, Failure>(inventory)
     };
     let (tool, connected) = tokio::join!(tool, connected);
+    let (connected, inventory) = match connected {
+        Ok(inventory) => (Ok(()), Some(inventory.check_write(&access.cluster).await)),
+        Err(failure) => (Err(failure), None),
+    };
     let check = |name: &str, result: Outcome<()>| {
         let (status, message) = match result {
             Ok(()) => (CheckStatus::Ok, String::new()),
@@ -100,7 +105,9 @@ async fn preflight(context: &CallContext) -> Outcome<Value> {
         };
         PreflightCheck { check: name.into(), status, message }
     };
-    Ok(json!(Preflight { checks: vec![check("helm", tool), check("cluster", connected)] }))
+    let mut checks = vec![check("helm", tool), check("cluster", connected)];
+    checks.extend(inventory.map(|written| check("inventory", written)));
+    Ok(json!(Preflight { checks }))
 }
 
 /// Returns the outputs: the release, and fields of its objects.

@@ -41,6 +41,9 @@ pub struct Current {
     pub last: Option<Record>,
     /// Newest complete revision, with its objects.
     pub release: Option<Release>,
+    /// Another revision whose objects can exist: that from which Helm upgrades, or which an interrupted
+    /// upgrade did not replace completely.
+    pub other: Option<Release>,
     /// Revisions of interrupted operations, which the next apply removes.
     pub dropped: Vec<Record>,
 }
@@ -50,11 +53,29 @@ impl Current {
         let records = release::records(cluster, wanted).await?;
         let dropped = dropped(&records, wanted, details)?;
         let mut remaining = records.iter().filter(|record| !dropped.contains(record));
-        let release = match remaining.next_back() {
-            Some(record) => Some(release::stored(cluster, wanted, record.version).await?),
-            None => None,
-        };
-        Ok(Current { last: records.last().copied(), release, dropped })
+        let newest = remaining.next_back();
+        // After a failed upgrade, Helm compares with the last deployed revision.
+        let deployed = records.iter().rev().find(|record| record.status == Status::Deployed);
+        let other = deployed.filter(|deployed| Some(*deployed) != newest);
+        let (release, other) =
+            (read(cluster, wanted, newest).await?, read(cluster, wanted, other).await?);
+        Ok(Current { last: records.last().copied(), release, other, dropped })
+    }
+
+    /// Reads the release that `helm uninstall` removes: the newest revision, even an interrupted one.
+    pub async fn load_newest(
+        cluster: &Cluster,
+        wanted: &ReleaseRef,
+        details: &Details,
+    ) -> Outcome<Self> {
+        let records = release::records(cluster, wanted).await?;
+        let dropped = dropped(&records, wanted, details)?;
+        let last = records.last();
+        let complete = records.iter().rev().find(|record| !dropped.contains(record));
+        let other = complete.filter(|complete| Some(*complete) != last);
+        let (release, other) =
+            (read(cluster, wanted, last).await?, read(cluster, wanted, other).await?);
+        Ok(Current { last: last.copied(), release, other, dropped: vec![] })
     }
 
     /// Operation that brings the release to the desired state. A release that was never complete is
@@ -94,6 +115,17 @@ impl Current {
                 Some(format!("revision {} is {}", last.version, last.status.name()))
             }
         }
+    }
+}
+
+async fn read(
+    cluster: &Cluster,
+    wanted: &ReleaseRef,
+    record: Option<&Record>,
+) -> Outcome<Option<Release>> {
+    match record {
+        Some(record) => Ok(Some(release::stored(cluster, wanted, record.version).await?)),
+        None => Ok(None),
     }
 }
 

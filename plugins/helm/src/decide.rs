@@ -147,8 +147,17 @@ pub fn prune(
     })
 }
 
-/// Decides what `helm uninstall` does with an object. `is_kept` tells whether the manifest of the
-/// release keeps it.
+/// Part of an object in the manifest that `helm uninstall` executes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listed {
+    /// Helm does not know the object.
+    No,
+    /// Helm deletes the object by its name.
+    Deleted,
+    Kept,
+}
+
+/// Decides what the uninstall of a release does with an object.
 ///
 /// # Errors
 /// Returns the reason why the object blocks the plan.
@@ -156,18 +165,24 @@ pub fn uninstall(
     object: &ObjectRef,
     live: Option<&Value>,
     release: &ReleaseRef,
-    is_kept: bool,
+    listed: Listed,
 ) -> Result<Removal, String> {
     let Some(live) = live else { return Ok(Removal::Gone) };
-    if is_kept {
+    // An object that an upgrade marked as kept is not in the manifest any more.
+    if listed == Listed::Kept || (listed == Listed::No && is_kept(live)) {
         return Ok(Removal::Forget("it has helm.sh/resource-policy: keep".into()));
     }
-    match other_owner(live, release) {
-        Some(owner) => Err(format!(
-            "{object} belongs to {owner} now, and Helm would delete it; remove it from there, or \
-             uninstall the release by hand"
+    let other = match other_owner(live, release) {
+        Some(owner) => format!("belongs to {owner} now"),
+        None if belongs_to(live, release) => return Ok(Removal::Delete),
+        None => format!("has no marks of {release} any more"),
+    };
+    match listed {
+        Listed::Deleted => Err(format!(
+            "{object} {other}, and Helm would delete it; delete or rename it, or uninstall the \
+             release by hand"
         )),
-        None => Ok(Removal::Delete),
+        Listed::No | Listed::Kept => Ok(Removal::Forget(format!("it {other}"))),
     }
 }
 

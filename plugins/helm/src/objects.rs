@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use stead_plugin_kubernetes::{
     failure::{Failure, Outcome, listed},
-    fields,
+    fields, inventory,
     kinds::{self, Kind, Kinds},
     manifest::{self, Booleans, Desired},
     object::ObjectRef,
@@ -88,7 +88,15 @@ pub fn resolve(
             continue;
         };
         place(&mut desired, release, is_namespaced);
-        let Desired { reference, object, .. } = desired;
+        let Desired { reference, object, place } = desired;
+        if inventory::is_reserved(&reference) {
+            errors.push(format!(
+                "{place}: {reference} is in the namespace {}, where Stead stores its inventories; \
+                 use another namespace",
+                inventory::NAMESPACE
+            ));
+            continue;
+        }
         resolved.push(Resolved { reference, object, kind, random });
     }
     if !errors.is_empty() {

@@ -84,7 +84,7 @@ async fn component_of(cluster: &Cluster, release: &ReleaseRef) -> Outcome<Option
     Ok(owners.next())
 }
 
-/// Returns the objects of the component: those of its inventory, and those of the stored manifest,
+/// Returns the objects of the component: those of its inventory, and those of the stored manifests,
 /// which another program may have changed.
 pub async fn previous(
     cluster: &Cluster,
@@ -94,8 +94,10 @@ pub async fn previous(
 ) -> Outcome<Vec<ObjectRef>> {
     let mut all: Vec<ObjectRef> =
         inventory.entries().iter().map(|entry| entry.reference.clone()).collect();
-    let Some(stored) = &current.release else { return Ok(all) };
-    let desired = objects::parse(&stored.manifest)?;
+    let mut desired = vec![];
+    for stored in current.release.iter().chain(&current.other) {
+        desired.extend(objects::parse(&stored.manifest)?);
+    }
     let versions = desired.iter().map(|one| one.reference.api_version.as_str());
     let kinds = Kinds::load(cluster, versions).await?;
     for one in desired {

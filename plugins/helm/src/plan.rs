@@ -65,12 +65,12 @@ pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     summary::add_objects(&mut changes, &planned);
     definitions.new.iter().for_each(|one| summary::add(&mut changes, Action::Create, one, vec![]));
     let objects: Vec<ReleaseObject> = planned.into_iter().map(|one| one.object).collect();
-    let (removals, kept) =
-        removals(cluster, (&inventory, &current), &release, &objects, &mut changes).await?;
+    let (removals, kept) = removals(cluster, (&inventory, &current), &release, &objects).await?;
+    summary::add_removals(&mut changes, &removals);
     let chart_name = summary::chart_name(&rendered.release);
     let reasons = release_change(&current, &rendered, &details, &chart_name)?;
     let mut plan = PlanFile::new(
-        (cluster.manager.clone(), identity, inventory.mark()),
+        (cluster.manager.clone(), identity, version.to_string(), inventory.mark()),
         Operation::Apply,
         release.clone(),
         current.last,
@@ -226,7 +226,7 @@ pub struct Rules<'r> {
 /// Evaluation of one object.
 pub struct Evaluated {
     pub decision: Decision,
-    live: Option<Value>,
+    pub live: Option<Value>,
     /// Object after the apply, as the dry run returned it.
     pub after: Option<Value>,
 }
@@ -287,13 +287,13 @@ async fn definitions(
     Ok(found)
 }
 
-/// Plans the objects that the new release does not have.
-async fn removals(
+/// Decides about the objects that the new release does not have. Returns with the removals the objects
+/// that the apply must mark as kept.
+pub async fn removals(
     cluster: &Cluster,
     (inventory, current): (&Inventory, &Current),
     release: &ReleaseRef,
     objects: &[ReleaseObject],
-    changes: &mut Changes,
 ) -> Outcome<(Vec<PlannedRemoval>, Vec<ObjectRef>)> {
     let is_desired = |one: &ObjectRef| objects.iter().any(|own| own.reference.is_same(one));
     let previous = owner::previous(cluster, inventory, current, release).await?;
@@ -320,7 +320,6 @@ async fn removals(
                 (None, Some(reason))
             }
         };
-        summary::add_removal(changes, &reference, uid.is_some(), stays.as_deref());
         removals.push(PlannedRemoval { reference, wave: 0, uid, stays });
     }
     match errors.is_empty() {

@@ -16,7 +16,7 @@ use stead_plugin_kubernetes::{
 use crate::{chart::StaticChart, release::Record, render::Verb, settings::ReleaseRef};
 
 /// Version of the format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PlanFile {
@@ -25,6 +25,8 @@ pub struct PlanFile {
     pub manager: String,
     /// Identity of the cluster.
     pub cluster: String,
+    /// Version of Helm that made the plan.
+    pub helm: String,
     /// State that the plan was made from.
     pub state: StateMark,
     pub operation: Operation,
@@ -82,7 +84,7 @@ pub struct ReleaseChange {
 
 impl PlanFile {
     pub fn new(
-        (manager, cluster, state): (String, String, StateMark),
+        (manager, cluster, helm, state): (String, String, String, StateMark),
         operation: Operation,
         release: ReleaseRef,
         last: Option<Record>,
@@ -91,6 +93,7 @@ impl PlanFile {
             version: VERSION,
             manager,
             cluster,
+            helm,
             state,
             operation,
             release,

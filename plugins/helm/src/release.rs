@@ -1,6 +1,6 @@
 //! Releases: as Helm renders them, and as it stores them in the cluster.
 
-use std::io::Read;
+use std::{collections::BTreeSet, io::Read};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use flate2::read::GzDecoder;
@@ -14,6 +14,7 @@ use stead_plugin_kubernetes::{
     cluster::{Cluster, RequestError},
     failure::{Failure, Outcome},
     kinds::Kind,
+    object::metadata,
 };
 
 use crate::settings::{ReleaseRef, StorageDriver};
@@ -153,10 +154,7 @@ pub struct Record {
 
 /// Returns the stored revisions of a release, in ascending order.
 pub async fn records(cluster: &Cluster, release: &ReleaseRef) -> Outcome<Vec<Record>> {
-    let parameters = ListParams::default().labels(&format!("owner=helm,name={}", release.name));
-    let list = Request::new(kind(release).path(Some(&release.namespace)));
-    let list = cluster.send(list.list_metadata(&parameters)).await;
-    let list = list.map_err(|error| error.during(&format!("read the revisions of {release}")))?;
+    let list = list(cluster, release).await?;
     let labels = list["items"].as_array().into_iter().flatten();
     let labels = labels.map(|item| &item["metadata"]["labels"]);
     let mut records: Vec<Record> = labels
@@ -168,6 +166,20 @@ pub async fn records(cluster: &Cluster, release: &ReleaseRef) -> Outcome<Vec<Rec
         .collect();
     records.sort_by_key(|record| record.version);
     Ok(records)
+}
+
+/// Returns the UIDs of the objects in which Helm stores a release. An uninstall deletes them.
+pub async fn uids(cluster: &Cluster, release: &ReleaseRef) -> Outcome<BTreeSet<String>> {
+    let list = list(cluster, release).await?;
+    let items = list["items"].as_array().into_iter().flatten();
+    Ok(items.filter_map(|item| metadata(item, "uid").map(str::to_owned)).collect())
+}
+
+async fn list(cluster: &Cluster, release: &ReleaseRef) -> Outcome<Value> {
+    let parameters = ListParams::default().labels(&format!("owner=helm,name={}", release.name));
+    let list = Request::new(kind(release).path(Some(&release.namespace)));
+    let list = cluster.send(list.list_metadata(&parameters)).await;
+    list.map_err(|error| error.during(&format!("read the revisions of {release}")))
 }
 
 /// Reads a stored revision.

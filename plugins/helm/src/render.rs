@@ -119,7 +119,7 @@ impl Source<'_> {
         // A definition in `templates/` belongs to the release.
         let is_installed = |text: &&str| {
             let source = text.lines().find_map(|line| line.strip_prefix("# Source: "));
-            source.is_some_and(|path| path.contains("/crds"))
+            source.is_some_and(is_in_crds)
         };
         Ok(chart::documents(&text).into_iter().filter(is_installed).map(str::to_owned).collect())
     }
@@ -144,6 +144,21 @@ impl Source<'_> {
             | schemas::plugin::ErrorCode::Unsupported => failure,
         }
     }
+}
+
+/// Returns whether a source is in the directory `crds` of a chart or of one of its dependencies, as in
+/// `shop/charts/db/crds/a.yaml`. Some versions of Helm leave out the chart.
+fn is_in_crds(source: &str) -> bool {
+    let parts: Vec<&str> = source.trim().split('/').collect();
+    let mut rest = match parts.as_slice() {
+        ["crds", inner, ..] if !matches!(*inner, "templates" | "charts" | "crds") => return true,
+        [_, rest @ ..] => rest,
+        [] => return false,
+    };
+    while let ["charts", _, inner @ ..] = rest {
+        rest = inner;
+    }
+    rest.first() == Some(&"crds")
 }
 
 /// Builds a release from the output of `helm template`, in which hooks are ordinary documents.
@@ -196,6 +211,24 @@ fn hook(document: &str) -> Outcome<Option<Hook>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_files_of_crds_are_definitions() {
+        for source in
+            ["shop/crds/a.yaml", "shop/charts/db/crds/a.yaml", "crds/a.yaml", "crds/crds/a.yaml"]
+        {
+            assert!(is_in_crds(source), "{source}");
+        }
+        // cert-manager has its definitions in a template, which its release owns.
+        for source in [
+            "shop/charts/cert-manager/templates/crds.yaml",
+            "shop/templates/crds/a.yaml",
+            "crds/templates/a.yaml",
+            "shop/crdsx/a.yaml",
+        ] {
+            assert!(!is_in_crds(source), "{source}");
+        }
+    }
 
     #[test]
     fn hooks_are_found_in_the_text_of_a_template() {

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use serde::{Deserialize, Serialize};
 use stead_plugin_kubernetes::{
     failure::{Failure, Outcome},
+    manifest,
     settings::{self, OutputField},
 };
 
@@ -87,7 +88,7 @@ impl Settings {
     /// Returns the release of the component.
     ///
     /// # Errors
-    /// The name of the release or the storage driver is not valid.
+    /// The name of the release, its namespace or the storage driver is not valid.
     pub fn release(&self) -> Outcome<ReleaseRef> {
         let name = self.release.as_str();
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
@@ -100,6 +101,13 @@ impl Settings {
             return Err(Failure::refused(format!(
                 "chart_name {name:?} is not a valid name of a release: use at most {MAX_RELEASE} \
                  lower-case letters, digits, `-` and `.`, and a letter or digit at both ends"
+            )));
+        }
+        // The namespace becomes part of URLs.
+        if !manifest::is_name(&self.namespace) {
+            return Err(Failure::refused(format!(
+                "namespace {:?} is not the name of a namespace; correct `namespace`",
+                self.namespace
             )));
         }
         let driver = match self.storage_driver.as_deref().map(str::trim) {
@@ -140,6 +148,11 @@ mod tests {
         for name in ["", "Web", "-web", "web-", "a_b", "a b", &"a".repeat(54)] {
             let error = settings(name, None).release().unwrap_err().message;
             assert!(error.contains("not a valid name of a release"), "{name}: {error}");
+        }
+        for namespace in ["", "shop/secrets?x=", "a#b", ".."] {
+            let wrong = Settings { namespace: namespace.into(), ..settings("web", None) };
+            let error = wrong.release().unwrap_err().message;
+            assert!(error.contains("not the name of a namespace"), "{namespace}: {error}");
         }
         let error = settings("web", Some("sql")).release().unwrap_err().message;
         assert!(error.contains("use secret or configmap"), "{error}");

@@ -3,7 +3,9 @@
 use std::fmt::Display;
 
 use schemas::plugin::{Action, Changes, ResourceChange};
-use stead_plugin_kubernetes::{decide::Change, failure::Outcome, object::ObjectRef, report};
+use stead_plugin_kubernetes::{
+    decide::Change, failure::Outcome, object::ObjectRef, plan_file::PlannedRemoval, report,
+};
 
 use crate::{
     current::{Current, Details},
@@ -63,19 +65,16 @@ pub fn add_objects(changes: &mut Changes, planned: &[Planned]) {
     }
 }
 
-/// Adds an object that the component gives up, and logs the reason why it stays.
-pub fn add_removal(
-    changes: &mut Changes,
-    reference: &ObjectRef,
-    is_deleted: bool,
-    stays: Option<&str>,
-) {
-    if is_deleted {
-        add(changes, Action::Delete, reference, vec![]);
-    }
-    if let Some(reason) = stays {
-        report::log(format!("{reference} stays in the cluster: {reason}"));
-        add(changes, Action::Forget, reference, vec![format!("stays: {reason}")]);
+/// Adds the objects that the component gives up, and logs the reasons why some stay.
+pub fn add_removals(changes: &mut Changes, removals: &[PlannedRemoval]) {
+    for PlannedRemoval { reference, uid, stays, .. } in removals {
+        if uid.is_some() {
+            add(changes, Action::Delete, reference, vec![]);
+        }
+        if let Some(reason) = stays {
+            report::log(format!("{reference} stays in the cluster: {reason}"));
+            add(changes, Action::Forget, reference, vec![format!("stays: {reason}")]);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Version of Helm.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use stead_plugin_kubernetes::failure::{Failure, Outcome};
 use tokio::sync::OnceCell;
@@ -27,6 +27,12 @@ impl Version {
     /// Returns whether install and upgrade can adopt objects.
     pub fn can_adopt(self) -> bool {
         self >= Version(3, 17)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0, self.1)
     }
 }
 

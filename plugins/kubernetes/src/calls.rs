@@ -15,7 +15,7 @@ use crate::{
 
 const COMPONENT_TYPE: &str = "kubernetes_manifest";
 
-/// Answers a call of the runner.
+/// Responds to a call of the runner.
 pub async fn respond(call: &Call, stop: &CancellationToken) -> Outcome<Value> {
     match call {
         Call::Describe { protocol, protocols } => {

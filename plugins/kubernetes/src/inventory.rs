@@ -320,6 +320,12 @@ async fn create_namespace(cluster: &Cluster) -> Outcome<()> {
     }
 }
 
+/// Returns whether an object may be an inventory. No component brings one: it would decide about the
+/// objects of another component.
+pub fn is_reserved(object: &ObjectRef) -> bool {
+    object.is_secret() && object.namespace.as_deref() == Some(NAMESPACE)
+}
+
 /// Returns the name of the Secret. A digest keeps it unique, because names of Secrets allow fewer
 /// characters than names of components.
 fn secret_name(install: &str, component: &str) -> String {

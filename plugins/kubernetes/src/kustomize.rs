@@ -155,14 +155,7 @@ async fn run(directory: &Path, enable_helm: bool) -> Outcome<String> {
         let mut command = Command::new(program);
         command.arg(verb).arg(directory).stdin(Stdio::null()).kill_on_drop(true);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        // The source is complete. A fetch that `references` misses must fail.
-        command.env("GIT_ALLOW_PROTOCOL", "none");
-        for variable in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
-            command.env(variable, "http://127.0.0.1:9");
-        }
-        for variable in ["NO_PROXY", "no_proxy"] {
-            command.env_remove(variable);
-        }
+        isolate(&mut command, directory);
         if enable_helm {
             command.arg("--enable-helm");
         }
@@ -194,6 +187,19 @@ async fn run(directory: &Path, enable_helm: bool) -> Outcome<String> {
     Err(tool_missing())
 }
 
+/// Sets the environment of a tool. The tool reads it: a line without a value in an `envs` file of a
+/// kustomization takes the value of the variable, so a credential of the job could become part of an
+/// object.
+fn isolate(command: &mut Command, home: &Path) {
+    command.env_clear().env("HOME", home).env("LANG", "C.UTF-8");
+    command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    // The source is complete. A fetch that `references` misses must fail.
+    command.env("GIT_ALLOW_PROTOCOL", "none");
+    for variable in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
+        command.env(variable, "http://127.0.0.1:9");
+    }
+}
+
 /// Reads the output of a program up to its limits, and returns whether the program succeeded. Kills
 /// a program whose standard output exceeds its limit.
 async fn finish(mut child: Child) -> io::Result<(bool, Vec<u8>, Vec<u8>)> {
@@ -221,6 +227,16 @@ async fn finish(mut child: Child) -> io::Result<(bool, Vec<u8>, Vec<u8>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_tool_gets_no_variable_of_the_job() {
+        let mut command = Command::new("env");
+        isolate(&mut command, Path::new("/job"));
+        let output = String::from_utf8(command.output().await.unwrap().stdout).unwrap();
+        assert!(output.contains("HOME=/job\n") && output.contains("PATH="), "{output}");
+        // The test itself has variables of cargo.
+        assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some() && !output.contains("CARGO"));
+    }
 
     #[test]
     fn links_stay_inside_the_source() {

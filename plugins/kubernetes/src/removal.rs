@@ -201,7 +201,7 @@ struct GroupResult {
 
 /// Returns the reason why a removal no longer matches the plan. An object that was deleted in the
 /// meantime needs no new plan.
-fn stale_reason(
+pub fn stale_reason(
     planned: &PlannedRemoval,
     now: Option<&Removal>,
     uid: Option<&str>,

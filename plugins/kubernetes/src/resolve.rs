@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     cluster::{CONCURRENCY, Cluster},
     failure::{Failure, Outcome, listed},
+    inventory,
     kinds::{self, Kind, Kinds},
     manifest::{self, Desired},
     object::ObjectRef,
@@ -131,6 +132,13 @@ fn resolve_one(
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("namespace");
         }
+    }
+    if inventory::is_reserved(&reference) {
+        return Err(fail(format!(
+            "{reference} is in the namespace {}, where Stead stores its inventories; use another \
+             namespace",
+            inventory::NAMESPACE
+        )));
     }
     if is_bare(&object) {
         let metadata = object["metadata"].as_object_mut();

@@ -12,8 +12,11 @@ use tokio::time::timeout;
 use tokio_util::io::ReaderStream;
 
 use super::{ArtifactError, Context};
-use crate::plugins::Registry;
+use crate::{host, plugins::Registry};
 
+/// Largest size of an artifact in bytes. The files of a larger one would exceed the limits of
+/// `unpack`.
+const MAX_BYTES: u64 = 5 << 29;
 /// Number of retries after a response with a wrong digest.
 const WRONG_RETRIES: u32 = 3;
 /// Maximum initial back-off after a transient failure.
@@ -41,9 +44,15 @@ pub async fn pull(
     }
     pull_manifest(registry, layout, repository, digest).await?;
     let manifest = layout.manifest(digest)?;
+    let size = manifest.blobs().fold(0_u64, |size, blob| size.saturating_add(blob.size));
+    if size > MAX_BYTES {
+        return Err(ArtifactError::TooLarge { limit: MAX_BYTES, unit: "bytes" });
+    }
     for blob in manifest.blobs() {
-        if !layout.has(&blob.digest) {
-            pull_blob(registry, layout, repository, &blob.digest, blob.size).await?;
+        match layout.has(&blob.digest) {
+            // A cleanup deletes old blobs that no artifact of the index names.
+            true => layout.touch(&blob.digest, host::system_time()),
+            false => pull_blob(registry, layout, repository, &blob.digest, blob.size).await?,
         }
     }
     layout.add_to_index(repository, digest)?;

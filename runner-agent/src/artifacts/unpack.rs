@@ -1,6 +1,7 @@
 //! Unpacks an untrusted tar into one directory.
 
 use std::{
+    cell::Cell,
     fs::{self, OpenOptions},
     io::{self, Read},
     os::unix::fs::OpenOptionsExt,
@@ -8,6 +9,10 @@ use std::{
 };
 
 use super::{ArtifactError, Context};
+
+/// Largest size of the headers of one entry in bytes, with its long path and its extensions. They are
+/// read into memory.
+const MAX_HEADERS: u64 = 1 << 20;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -30,10 +35,20 @@ impl Default for Limits {
 /// Rejects links, devices, absolute paths, `..`, repeated files, and archives that exceed the
 /// limits.
 pub fn unpack(tar: impl Read, dir: &Path, limits: Limits) -> Result<(), ArtifactError> {
-    let mut archive = tar::Archive::new(tar);
+    let left = Cell::new(MAX_HEADERS);
+    let mut archive = tar::Archive::new(Metered { inner: tar, left: &left });
+    let reading = || "cannot read the archive of the artifact".to_owned();
+    let mut all = archive.entries().context(reading)?;
     let (mut bytes, mut entries) = (0_u64, 0_u64);
-    for entry in archive.entries().context(|| "cannot read the archive of the artifact".into())? {
-        let mut entry = entry.context(|| "cannot read the archive of the artifact".into())?;
+    loop {
+        left.set(MAX_HEADERS);
+        let next = all.next();
+        if left.get() == 0 {
+            return Err(ArtifactError::TooLarge { limit: MAX_HEADERS, unit: "bytes of headers" });
+        }
+        let Some(entry) = next else { return Ok(()) };
+        let mut entry = entry.context(reading)?;
+        left.set(u64::MAX);
         entries += 1;
         if entries > limits.entries {
             return Err(ArtifactError::TooLarge { limit: limits.entries, unit: "entries" });
@@ -75,7 +90,22 @@ pub fn unpack(tar: impl Read, dir: &Path, limits: Limits) -> Result<(), Artifact
             return Err(ArtifactError::TooLarge { limit: limits.bytes, unit: "bytes" });
         }
     }
-    Ok(())
+}
+
+/// Reader that ends after a number of bytes.
+struct Metered<'l, R> {
+    inner: R,
+    left: &'l Cell<u64>,
+}
+
+impl<R: Read> Read for Metered<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.left.get()).unwrap_or(usize::MAX);
+        let most = into.len().min(left);
+        let read = self.inner.read(&mut into[..most])?;
+        self.left.set(self.left.get() - read as u64);
+        Ok(read)
+    }
 }
 
 #[cfg(test)]
@@ -135,6 +165,14 @@ mod tests {
     #[test]
     fn rejects_archives_above_the_limits() {
         let too_large = rejection_of(&tar_of(tar::EntryType::Regular, "x", 101));
-        assert_eq!(too_large, "cannot unpack the artifact: it exceeds the limit of 100 bytes");
+        assert_eq!(too_large, "cannot use the artifact: it exceeds the limit of 100 bytes");
+    }
+
+    #[test]
+    fn rejects_headers_above_the_limit() {
+        for kind in [tar::EntryType::GNULongName, tar::EntryType::XHeader] {
+            let too_large = rejection_of(&tar_of(kind, "x", 2 << 20));
+            assert!(too_large.ends_with("1048576 bytes of headers"), "{kind:?}: {too_large}");
+        }
     }
 }

@@ -17,6 +17,7 @@ use super::{
     tree::TreeDocument,
     upload::{Uploaded, upload},
 };
+use crate::host;
 
 /// Number of blobs that are copied concurrently.
 const PARALLEL: usize = 4;
@@ -134,7 +135,11 @@ impl Target {
                     }
                 }
             }
-            Target::Layout { layout, .. } if layout.has(&blob.digest) => progress.skip(blob.size),
+            Target::Layout { layout, .. } if layout.has(&blob.digest) => {
+                // A cleanup deletes old blobs that no artifact of the index names.
+                layout.touch(&blob.digest, host::system_time());
+                progress.skip(blob.size);
+            }
             Target::Layout { layout, .. } => {
                 let mut writer = layout.writer(blob.size)?;
                 while let Some(chunk) = reader.next().await? {

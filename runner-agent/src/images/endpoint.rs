@@ -136,6 +136,11 @@ impl Endpoint {
         may_follow(response.url(), &url).then_some(url)
     }
 
+    /// Returns true for an address of the registry itself.
+    fn is_own(&self, url: &Url) -> bool {
+        url.origin() == self.base.origin()
+    }
+
     /// Sends a request until a response is not transient, and authenticates it where the registry
     /// requires it.
     pub(super) async fn send(
@@ -148,7 +153,12 @@ impl Endpoint {
         let mut has_answered = false;
         loop {
             match self.send_once(scope, build(&self.http)).await {
-                Ok(refused) if refused.status() == StatusCode::UNAUTHORIZED && !has_answered => {
+                // Another host, after a redirect, must not choose where the credential goes.
+                Ok(refused)
+                    if refused.status() == StatusCode::UNAUTHORIZED
+                        && !has_answered
+                        && self.is_own(refused.url()) =>
+                {
                     has_answered = true;
                     if !self.auth.answer(&self.http, &self.host, scope, &refused).await? {
                         return Ok(refused);
@@ -193,7 +203,7 @@ impl Endpoint {
     ) -> Result<Response, RegistryError> {
         let built = request.build();
         let mut request = built.map_err(|error| self.unreachable(reason(&error)))?;
-        if request.url().origin() == self.base.origin()
+        if self.is_own(request.url())
             && let Some(value) = self.auth.header(scope)
         {
             request.headers_mut().insert(header::AUTHORIZATION, value);

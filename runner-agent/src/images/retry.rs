@@ -11,23 +11,26 @@ use super::RegistryError;
 const FIRST: Duration = Duration::from_millis(200);
 /// Longest wait between two attempts.
 const LONGEST: Duration = Duration::from_secs(10);
+/// Longest wait that a registry can request.
+const LONGEST_REQUESTED: Duration = Duration::from_secs(5 * 60);
 
 /// Repeats attempts with growing waits, for a limited time without progress.
 pub(super) struct Retry {
     wait: Duration,
     limit: Option<Duration>,
-    since: Instant,
+    /// Time of the first failure of the series. A long attempt before it is no failure.
+    since: Option<Instant>,
 }
 
 impl Retry {
     /// Returns a series of attempts. Without a limit, the caller must stop it at the deadline.
     pub(super) fn new(limit: Option<Duration>) -> Self {
-        Retry { wait: FIRST, limit, since: Instant::now() }
+        Retry { wait: FIRST, limit, since: None }
     }
 
     /// Records progress: the next failure starts a new series.
     pub(super) fn reset(&mut self) {
-        (self.wait, self.since) = (FIRST, Instant::now());
+        (self.wait, self.since) = (FIRST, None);
     }
 
     /// Waits before the next attempt, at least as long as the registry requested.
@@ -40,12 +43,44 @@ impl Retry {
         error: RegistryError,
     ) -> Result<(), RegistryError> {
         let jitter = rand::thread_rng().gen_range(0.5..1.0);
-        let wait = self.wait.mul_f64(jitter).max(requested.unwrap_or_default());
-        if self.limit.is_some_and(|limit| self.since.elapsed() + wait > limit) {
+        let requested = requested.unwrap_or_default().min(LONGEST_REQUESTED);
+        let wait = self.wait.mul_f64(jitter).max(requested);
+        if self.is_over(Instant::now(), wait) {
             return Err(error);
         }
         tokio::time::sleep(wait).await;
         self.wait = (self.wait * 2).min(LONGEST);
         Ok(())
+    }
+
+    /// Returns true if a wait after a failure at this time exceeds the limit of the series.
+    fn is_over(&mut self, now: Instant, wait: Duration) -> bool {
+        let since = *self.since.get_or_insert(now);
+        self.limit.is_some_and(|limit| now.duration_since(since) + wait > limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_begins_with_the_first_failure() {
+        let (limit, wait) = (Duration::from_secs(40), Duration::from_secs(1));
+        let (mut retry, start) = (Retry::new(Some(limit)), Instant::now());
+        let failed_after = |seconds| start + Duration::from_secs(seconds);
+        // An upload breaks after ten minutes.
+        assert!(!retry.is_over(failed_after(600), wait));
+        assert!(!retry.is_over(failed_after(639), wait));
+        assert!(retry.is_over(failed_after(640), wait));
+        retry.reset();
+        assert!(!retry.is_over(failed_after(2000), wait));
+    }
+
+    #[tokio::test]
+    async fn the_longest_requested_wait_is_no_panic() {
+        let error = || RegistryError::Task("x".into());
+        let mut retry = Retry::new(Some(Duration::from_secs(40)));
+        assert!(retry.pause(Some(Duration::MAX), error()).await.is_err());
     }
 }

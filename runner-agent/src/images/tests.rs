@@ -1,6 +1,10 @@
 //! Tests of copies with a registry that fails.
 
-use std::{collections::HashMap, sync::Mutex, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::Mutex,
+    time::{Duration, SystemTime},
+};
 
 use domain::{digest::Digest, image::ImageReference};
 use oci_layout::{Layout, MANIFEST_LIMIT, sha256};
@@ -81,10 +85,16 @@ async fn a_layout_gets_complete_blobs_from_a_registry_without_ranges() {
     from.set(|state| state.failures = [500, 503, 429, 408].into());
     let dir = tempfile::tempdir().unwrap();
     let layout = Layout::new(dir.path());
+    // A blob of a removed artifact, which a cleanup could delete during the copy.
+    let known = layout.put(&layers()[0]).unwrap();
+    let long_ago = SystemTime::now() - Duration::from_secs(7200);
+    layout.touch(&known, long_ago);
     let target = Target::Layout { layout: layout.clone(), repository: "a/x".into() };
     let source = Source { endpoint: endpoint(&from).into(), name: "x".into() };
     copy(&source, &target, &tree, &Default::default()).await.unwrap();
     assert!(layout.complete(&tree.digest));
+    let used = std::fs::metadata(layout.path(&known)).unwrap().modified().unwrap();
+    assert!(used > long_ago, "a cleanup would delete the blob");
 }
 
 #[tokio::test]
@@ -193,6 +203,20 @@ async fn a_redirect_to_another_host_gets_no_credential() {
             copied(&from, &storage, &tree_with_new_blob(&from)).await.unwrap_err().to_string();
         assert!(error.contains("redirects"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_host_behind_a_redirect_names_no_token_server() {
+    let (from, storage) = (Fake::start(), Fake::start());
+    from.image("1", &layers());
+    let (_, tree) = resolved(&from, "1").await.unwrap();
+    from.set(|state| state.redirect = Some(format!("http://{}/v2/x/blobs", storage.host)));
+    let realm = format!("Bearer realm=\"http://{}/token\",service=\"x\"", storage.host);
+    storage.set(|state| state.challenge = Some(realm));
+    let error = copied(&from, &Fake::start(), &tree).await.unwrap_err();
+    assert!(matches!(error, RegistryError::Denied { .. }), "{error}");
+    assert!(storage.count(|request| request.path.contains("/blobs/")) > 0);
+    assert_eq!(storage.count(|request| request.path.starts_with("/token")), 0);
 }
 
 /// Returns a tree with one blob that no other registry has.

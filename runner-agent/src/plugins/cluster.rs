@@ -142,6 +142,19 @@ pub(crate) async fn prepare(
     }
 }
 
+/// Redacts the credentials in the output `kubeconfig` of the component itself. Terraform prints the
+/// output if the module does not mark it as sensitive.
+pub(crate) fn redact_output(work: &Work<'_>) -> Result<(), PluginError> {
+    let outputs = ClusterOutputs::read(&work.state);
+    let outputs = outputs.doing(|| format!("cannot read the state of {}", work.name))?;
+    let text = outputs.and_then(|outputs| outputs.kubeconfig);
+    let parsed = text.and_then(|text| kubeconfig::parse(&text).ok());
+    for secret in parsed.iter().flat_map(Kubeconfig::secrets) {
+        work.job.background.secret(secret);
+    }
+    Ok(())
+}
+
 async fn find(work: &Work<'_>, input: &ClusterInput) -> Result<ClusterAccess, NoAccess> {
     let component = &input.component;
     if !is_safe(component) {

@@ -44,6 +44,8 @@ use crate::{
 
 /// Interval of the lines about the progress of a copy.
 const PROGRESS: Duration = Duration::from_secs(5);
+/// Disk space that a copy to the runner's host leaves free, for states and logs.
+const RESERVE_BYTES: u64 = 512 << 20;
 /// Name and version of the tool in plans.
 const TOOL: &str = concat!("stead-runner ", env!("CARGO_PKG_VERSION"));
 
@@ -195,12 +197,31 @@ async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     let tree = or_cancelled(work, fetch(&source.endpoint, &source.name, image)).await?;
     let known = Arc::new(destination::known_blobs(work, &destination));
     let target = destination.target(work, known)?;
+    if let Target::Layout { layout, .. } = &target {
+        let missing = tree.blobs.iter().filter(|blob| !layout.has(&blob.digest));
+        let missing = missing.fold(0_u64, |size, blob| size.saturating_add(blob.size));
+        require_space(missing, host::disk_free(&work.job.work_dir))?;
+    }
     transfer(work, &source, &target, &tree, sink).await?;
     if let Target::Layout { layout, .. } = &target {
         layout.touch(image, host::system_time());
     }
     destination::record(work, &destination, &tree)?;
     report(destination.outputs(work, image)?, sink)
+}
+
+/// Refuses an image that would fill the disk of the runner.
+fn require_space(size: u64, free: u64) -> Result<(), PluginError> {
+    if size.saturating_add(RESERVE_BYTES) <= free {
+        return Ok(());
+    }
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    Err(PluginError::Refused(format!(
+        "cannot copy the image: it needs {} MiB, and {} MiB of the runner's disk are free; free disk space, or start the \
+         runner with --registry oci://HOST/PREFIX",
+        mib(size),
+        mib(free)
+    )))
 }
 
 /// Copies a tree, and logs its progress.
@@ -289,5 +310,18 @@ fn registry_error(error: RegistryError) -> Halt {
         | RegistryError::NoPlatform { .. }
         | RegistryError::WrongDigest { .. }
         | RegistryError::Task(_)) => PluginError::ArtifactUnavailable(other.to_string()).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_leaves_space_on_the_disk() {
+        assert!(require_space(1 << 20, RESERVE_BYTES + (1 << 20)).is_ok());
+        let error = require_space(1 << 20, RESERVE_BYTES).unwrap_err().to_string();
+        assert!(error.contains("needs 1 MiB") && error.contains("--registry oci://"), "{error}");
+        assert!(require_space(u64::MAX, u64::MAX - 1).is_err());
     }
 }

@@ -16,12 +16,13 @@
 use std::{
     collections::BTreeMap,
     fs, io,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use domain::digest::Digest;
-use oci_layout::{sha256, sha256_file};
+use oci_layout::sha256_file;
 use schemas::{plugin::PlanDetails, runner::PlanV2};
 use serde_json::Value;
 
@@ -256,15 +257,24 @@ fn plan_dir(plans: &Path, digest: &Digest) -> PathBuf {
 fn copy_private(from: &Path, to: &Path) -> Result<Digest, PluginError> {
     let copy = || format!("cannot copy {}", from.display());
     // A link could lead to a file that the plugin did not write.
-    if !fs::symlink_metadata(from).doing(copy)?.is_file() {
-        return Err(PluginError::PluginFailed(format!(
-            "cannot store {}: it is not a regular file",
-            from.display()
-        )));
+    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+    let other = || {
+        let from = from.display();
+        PluginError::PluginFailed(format!("cannot store {from}: it is not a regular file"))
+    };
+    let opened = fs::OpenOptions::new().read(true).custom_flags(flags).open(from);
+    let mut source = match opened {
+        Err(error) if error.raw_os_error() == Some(nix::libc::ELOOP) => return Err(other()),
+        opened => opened.doing(copy)?,
+    };
+    if !source.metadata().doing(copy)?.is_file() {
+        return Err(other());
     }
-    let bytes = fs::read(from).doing(copy)?;
-    write_private(to, &bytes)?;
-    Ok(sha256(&bytes))
+    write_private(to, b"")?;
+    let mut target = fs::OpenOptions::new().append(true).open(to).doing(copy)?;
+    io::copy(&mut source, &mut target).doing(copy)?;
+    target.sync_data().doing(copy)?;
+    sha256_file(to).doing(copy)
 }
 
 fn remove_old(plans: &Path) {
@@ -283,3 +293,5 @@ fn remove_old(plans: &Path) {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(in crate::plugins) use tests::context;

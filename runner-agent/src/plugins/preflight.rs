@@ -257,7 +257,7 @@ impl Preflight<'_> {
         let mut seen = BTreeSet::new();
         let missing = artifacts
             .filter(|(digest, _)| seen.insert(digest.to_string()) && !layout.complete(digest));
-        let pulled: u64 = missing.map(|(_, size)| size.saturating_mul(2)).sum();
+        let pulled = missing.map(|(_, size)| size.saturating_mul(2)).fold(0, u64::saturating_add);
         let required = pulled.saturating_add(APPLY_RESERVE_BYTES);
         let free = host::disk_free(&job.work_dir);
         let mib = |bytes: u64| bytes.div_ceil(1 << 20);

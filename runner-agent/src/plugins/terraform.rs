@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 
 use self::{progress::Progress, tool::Tool, workspace::Workspace};
 use super::{
-    cluster::OUTPUT as KUBECONFIG_OUTPUT,
+    cluster::{OUTPUT as KUBECONFIG_OUTPUT, redact_output},
     contract::{PluginError, Sink, Stream},
     plans::ApprovedPlan,
     plugin::{Changes, Description, Halt, IoContext, Operation, Outputs, Planned, Plugin, Work},
@@ -118,6 +118,7 @@ impl Plugin for Terraform {
 
     async fn plan(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<Planned, Halt> {
         let workspace = self.workspace(work)?;
+        redact_output(work)?;
         workspace.init(sink).await?;
         sink.phase("plan");
         let file = work.job.work_dir.join("tfplan");

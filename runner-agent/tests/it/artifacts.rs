@@ -5,7 +5,7 @@ use std::{
     collections::VecDeque,
     fs,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use domain::digest::Digest;
@@ -174,6 +174,30 @@ async fn a_blob_above_its_limit_and_rejections_are_not_retried() {
     assert!(matches!(large, ArtifactError::Layout(LayoutError::TooLarge { limit: 100 })));
     assert!(matches!(get().await, Err(ArtifactError::Missing { .. })));
     assert!(matches!(get().await, Err(ArtifactError::Registry { status: 401, .. })));
+}
+
+#[tokio::test]
+async fn an_artifact_that_cannot_be_unpacked_is_not_pulled() {
+    let layer = Blob { size: 3 << 30, ..Blob::of(LAYER_TYPE, b"the layer") };
+    let bytes = component(&layer, "").to_bytes().unwrap();
+    let digest = sha256(&bytes);
+    let server = Scripted::new(vec![("200 OK", PLAIN, bytes)]).await;
+    let large = pull(&server.registry, &server.layout, "shop/web", &digest).await.unwrap_err();
+    assert!(matches!(large, ArtifactError::TooLarge { .. }), "{large}");
+    assert_eq!(server.lines().len(), 1, "only the manifest");
+}
+
+#[tokio::test]
+async fn a_blob_of_a_removed_artifact_is_used_again() {
+    let (_, bytes, digest) = image();
+    let server =
+        Scripted::new(vec![("200 OK", PLAIN, bytes), ("200 OK", PLAIN, b"{}".to_vec())]).await;
+    let layer = server.layout.put(b"the layer").unwrap();
+    let long_ago = SystemTime::now() - Duration::from_secs(7200);
+    server.layout.touch(&layer, long_ago);
+    pull(&server.registry, &server.layout, "shop/web", &digest).await.unwrap();
+    let used = fs::metadata(server.layout.path(&layer)).unwrap().modified().unwrap();
+    assert!(used > long_ago, "a concurrent cleanup would delete the blob");
 }
 
 #[tokio::test]

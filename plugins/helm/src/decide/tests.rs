@@ -101,9 +101,25 @@ fn an_upgrade_never_deletes_protected_objects() {
 fn an_uninstall_keeps_what_the_manifest_keeps() {
     let own = live("web", json!({}));
     let of =
-        |live: Option<&Value>, is_kept| uninstall(&object("ConfigMap"), live, &release(), is_kept);
-    assert_eq!(of(Some(&own), false), Ok(Removal::Delete));
-    assert!(matches!(of(Some(&own), true), Ok(Removal::Forget(_))));
-    assert_eq!(of(None, false), Ok(Removal::Gone));
-    assert!(of(Some(&live("api", json!({}))), false).unwrap_err().contains("Helm would delete"));
+        |live: Option<&Value>, listed| uninstall(&object("ConfigMap"), live, &release(), listed);
+    assert_eq!(of(Some(&own), Listed::Deleted), Ok(Removal::Delete));
+    assert!(matches!(of(Some(&own), Listed::Kept), Ok(Removal::Forget(_))));
+    assert_eq!(of(None, Listed::Deleted), Ok(Removal::Gone));
+    let mut kept = own.clone();
+    kept["metadata"]["annotations"]["helm.sh/resource-policy"] = json!("keep");
+    assert!(matches!(of(Some(&kept), Listed::No), Ok(Removal::Forget(_))));
+}
+
+#[test]
+fn an_uninstall_takes_no_object_of_others() {
+    let of = |live: Value, listed| uninstall(&object("ConfigMap"), Some(&live), &release(), listed);
+    let (other, unowned) = (live("api", json!({})), json!({ "metadata": {} }));
+    for (live, part) in [(other, "the Helm release shop/api"), (unowned, "no marks of HelmRelease")]
+    {
+        let error = of(live.clone(), Listed::Deleted).unwrap_err();
+        assert!(error.contains(part) && error.contains("Helm would delete it"), "{error}");
+        // What Helm does not know stays.
+        let Ok(Removal::Forget(reason)) = of(live, Listed::No) else { panic!("deleted") };
+        assert!(reason.contains(part), "{reason}");
+    }
 }

@@ -66,6 +66,30 @@ fn a_killed_apply_is_completed_by_the_next_plan() {
 }
 
 #[test]
+fn an_uninstall_follows_the_newest_revision() {
+    let (Some(helm), Some(namespace)) = (helm_or_skip(), Namespace::create_or_skip()) else {
+        return;
+    };
+    let keep = "name: kept\n  annotations: {helm.sh/resource-policy: keep}\n";
+    let kept = config_map("kept", "x").replace("name: kept\n", keep);
+    let web = deployment("web", 1, true);
+    let files = [("templates/web.yaml", web.as_str()), ("templates/kept.yaml", kept.as_str())];
+    let mut web = Component::new(&namespace, helm, &files);
+    web.deploy();
+    let lines = changes(&web.plan_for("destroy").unwrap());
+    assert!(lines.iter().any(|line| line.starts_with("forget ConfigMap")), "{lines:?}");
+    // The revision of a killed upgrade no longer keeps the object.
+    web.write("templates/web.yaml", &deployment("web", 1, false));
+    web.write("templates/kept.yaml", &config_map("kept", "x"));
+    web.plan().unwrap();
+    kill_during_apply(&mut web);
+    let plan = web.destroy();
+    let lines = changes(&plan);
+    assert!(lines.iter().any(|line| line.starts_with("delete ConfigMap")), "{lines:?}");
+    assert_eq!(namespace.get("ConfigMap", "kept"), None);
+}
+
+#[test]
 fn releases_and_objects_of_others_are_refused_or_adopted() {
     let (Some(helm), Some(namespace)) = (helm_or_skip(), Namespace::create_or_skip()) else {
         return;

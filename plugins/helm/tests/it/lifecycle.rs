@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    cluster::Namespace,
+    cluster::{Namespace, config_map},
     plugin::{Component, changes, helm_or_skip},
 };
 
@@ -93,4 +93,63 @@ fn a_release_is_installed_upgraded_and_uninstalled() {
         ""
     );
     assert_eq!(web.plan_for("destroy").unwrap()["noop"], true);
+}
+
+#[test]
+fn removals_are_decided_again_before_the_first_effect() {
+    let (Some(helm), Some(namespace)) = (helm_or_skip(), Namespace::create_or_skip()) else {
+        return;
+    };
+    let (a, b) = (config_map("a", "x"), config_map("b", "x"));
+    let files = [("templates/a.yaml", a.as_str()), ("templates/b.yaml", &b)];
+    let mut web = Component::new(&namespace, helm, &files);
+    web.deploy();
+    let take_over = |release: &str| {
+        let owner = format!("meta.helm.sh/release-name={release}");
+        namespace.kubectl_ok(&["annotate", "configmap", "a", &owner, "--overwrite"]);
+    };
+    // Another release takes an object over after the plan of an uninstall.
+    web.plan_for("destroy").unwrap();
+    take_over("other");
+    let (code, message) = web.execute("destroy").unwrap_err();
+    assert_eq!(code, "plan_stale", "{message}");
+    assert!(message.contains("belongs to the Helm release"), "{message}");
+    assert!(namespace.get("ConfigMap", "a").is_some() && namespace.get("ConfigMap", "b").is_some());
+
+    // A user creates an object of the same name after the plan of an upgrade.
+    take_over("web");
+    web.remove("templates/b.yaml");
+    web.plan().unwrap();
+    namespace.kubectl_ok(&["delete", "configmap", "b"]);
+    namespace.kubectl_ok(&["create", "configmap", "b"]);
+    let (code, message) = web.execute("apply").unwrap_err();
+    assert_eq!(code, "plan_stale", "{message}");
+    assert!(message.contains("another object has taken its name"), "{message}");
+    assert!(namespace.get("ConfigMap", "b").is_some());
+}
+
+#[test]
+fn a_namespace_with_objects_of_others_is_not_uninstalled() {
+    let (Some(helm), Some(namespace)) = (helm_or_skip(), Namespace::create_or_skip()) else {
+        return;
+    };
+    let inner = format!("{}-inner", namespace.name);
+    let template = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {inner}}}\n");
+    let mut web = Component::new(&namespace, helm, &[("templates/inner.yaml", &template)]);
+    web.deploy();
+    let customer = |verb: &str| {
+        namespace.kubectl_ok(&[verb, "configmap", "customer", "--namespace", &inner]);
+    };
+    customer("create");
+    let (code, message) = web.plan_for("destroy").unwrap_err();
+    assert_eq!(code, "refused", "{message}");
+    assert!(message.contains(&format!("it contains ConfigMap {inner}/customer")), "{message}");
+    customer("delete");
+    web.plan_for("destroy").unwrap();
+    customer("create");
+    let (code, message) = web.execute("destroy").unwrap_err();
+    assert_eq!(code, "plan_stale", "{message}");
+    customer("delete");
+    web.destroy();
+    assert_eq!(namespace.get("Namespace", &inner), None);
 }

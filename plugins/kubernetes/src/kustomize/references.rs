@@ -5,7 +5,10 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::failure::{Failure, IoContext, Outcome, listed};
+use crate::{
+    failure::{Failure, IoContext, Outcome, listed},
+    manifest,
+};
 
 /// Names of a kustomization's file.
 const FILES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
@@ -36,14 +39,23 @@ fn visit(root: &Path, directory: &Path, enable_helm: bool, found: &mut Vec<Strin
         } else if FILES.iter().any(|name| entry.file_name() == *name) {
             let text = fs::read_to_string(&path).context(read)?;
             let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-            // The build reports a kustomization that it cannot parse.
-            let Ok(content) = serde_saphyr::from_str::<Value>(&text) else { continue };
-            let references = remote(&content, enable_helm).into_iter();
-            found.extend(references.map(|reference| {
-                let line = text.lines().position(|line| line.contains(&reference));
-                let line = line.map_or(1, |at| at + 1);
-                format!("{name}:{line}: {reference}; copy it into the source")
-            }));
+            for document in manifest::documents(&text) {
+                let mut options = serde_saphyr::Options::default();
+                options.with_snippet = false;
+                // The tool may parse what this parser does not, and find a reference in it.
+                let content = serde_saphyr::from_str_with_options(document.text, options);
+                let content: Value = content.map_err(|error| {
+                    let why = error.to_string();
+                    let why = why.lines().next().unwrap_or_default();
+                    Failure::refused(format!("invalid kustomization: {name}: {why}"))
+                })?;
+                let references = remote(&content, enable_helm).into_iter();
+                found.extend(references.map(|reference| {
+                    let line = text.lines().position(|line| line.contains(&reference));
+                    let line = line.map_or(1, |at| at + 1);
+                    format!("{name}:{line}: {reference}; copy it into the source")
+                }));
+            }
         }
     }
     Ok(())
@@ -117,6 +129,12 @@ mod tests {
             let part = format!("base/kustomization.yaml:4: {reference}; copy it");
             assert!(message.contains(&part), "{message}");
         }
+        // Two keys of one name are not valid, and a tool may read the second one.
+        for text in ["resources: []\nresources: ['http://127.0.0.1/x']\n", "resources: [\n"] {
+            let message = write(text).unwrap_err().message;
+            assert!(message.contains("base/kustomization.yaml: "), "{message}");
+        }
+        assert!(write("---\nresources: [web.yaml]\n---\n").is_ok());
         let chart = "helmCharts:\n- name: web\n  repo: https://charts.example.dev\n";
         assert!(write(chart).unwrap_err().message.contains("kustomization.yaml:3"));
         assert!(write("helmCharts:\n- name: web\n").is_ok());

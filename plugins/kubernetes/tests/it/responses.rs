@@ -101,6 +101,16 @@ fn aggregated_api_that_is_down_keeps_only_the_namespace() {
 }
 
 #[test]
+fn inventory_in_a_manifest_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = ApiServer::start(|_, _| None);
+    let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: inventory-x}\n";
+    let mut web = Component::new(&server.kubeconfig(dir.path()), "stead", secret);
+    let refusal = web.refusal();
+    assert!(refusal.contains("Secret stead/inventory-x is in the namespace stead"), "{refusal}");
+}
+
+#[test]
 fn value_of_a_secret_is_in_no_error() {
     let dir = tempfile::tempdir().unwrap();
     let server = ApiServer::start(|request, _| {

@@ -1,9 +1,8 @@
 //! Outputs of a component that describe its cluster, from its Terraform state on this host.
 
-use std::{collections::BTreeMap, fs, io};
+use std::io;
 
 use schemas::cluster::ClusterOutput;
-use serde::Deserialize;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
@@ -18,33 +17,15 @@ pub(super) struct ClusterOutputs {
     pub cluster: Option<ClusterOutput>,
 }
 
-#[derive(Deserialize)]
-struct State {
-    #[serde(default)]
-    outputs: BTreeMap<String, Output>,
-}
-
-#[derive(Deserialize)]
-struct Output {
-    #[serde(default)]
-    value: Value,
-}
-
 impl ClusterOutputs {
     /// Reads the outputs. `None` if the component has no state on this host.
     pub(super) fn read(state: &StateStore) -> io::Result<Option<Self>> {
-        let bytes = match fs::read(state.file()) {
-            Ok(bytes) if bytes.is_empty() => return Ok(None),
-            Ok(bytes) => Zeroizing::new(bytes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let mut state: State = serde_json::from_slice(&bytes)?;
+        let mut outputs = state.outputs()?;
         // A destroyed component keeps an empty state.
-        if state.outputs.is_empty() {
+        if outputs.is_empty() {
             return Ok(None);
         }
-        let mut take = |name: &str| state.outputs.remove(name).map(|output| output.value);
+        let mut take = |name: &str| outputs.remove(name);
         let kubeconfig = match take(super::OUTPUT) {
             Some(Value::String(text)) if !text.trim().is_empty() => Some(Zeroizing::new(text)),
             Some(object @ Value::Object(_)) => Some(Zeroizing::new(object.to_string())),
@@ -57,6 +38,8 @@ impl ClusterOutputs {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use serde_json::json;
 
     use super::*;

@@ -220,3 +220,29 @@ async fn a_cluster_of_aws_gets_a_token_under_the_credentials_of_the_job() {
     let token = fs::read_to_string(access.dir.join("token")).unwrap();
     assert!(token.starts_with("k8s-aws-v1."), "{token}");
 }
+
+/// Records the values to redact.
+#[derive(Debug, Default)]
+struct Secrets(std::sync::Mutex<Vec<String>>);
+
+impl crate::plugins::Background for Secrets {
+    fn secret(&self, value: Zeroizing<String>) {
+        self.0.lock().unwrap().push(value.to_string());
+    }
+    fn line(&self, _: &str) {}
+}
+
+#[test]
+fn terraform_prints_no_credential_of_its_own_kubeconfig() {
+    let mut host = Host::new(json!({ "kubeconfig": kubeconfig("{token: t-secret}") }));
+    let secrets = Arc::new(Secrets::default());
+    host.job.background = secrets.clone();
+    let manifest: Manifest = serde_json::from_value(json!({
+        "version": 1, "job": host.job.job, "kind": "plan", "class": "pure",
+        "plugin": {"name": "terraform_module", "version": "1"}, "inputs": {"component": "sandbox"},
+        "limits": {"output_bytes": 1}, "timeouts": {"deadline_ms": 1, "grace_ms": 1},
+    }))
+    .unwrap();
+    redact_output(&Work::new(&manifest, &host.job).unwrap()).unwrap();
+    assert_eq!(*secrets.0.lock().unwrap(), ["t-secret"]);
+}

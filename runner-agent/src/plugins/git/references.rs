@@ -153,6 +153,13 @@ resource "local_file" "x" {
     }
 
     #[test]
+    fn deeply_nested_strings_end_the_search() {
+        let nested = "\"${".repeat(300_000);
+        let text = format!("module \"a\" {{ source = \"../a\" }}\nlocals {{ x = {nested}");
+        assert_eq!(found("main.tf", &text), [(1, "../a".to_owned())]);
+    }
+
+    #[test]
     fn json_modules_are_found() {
         let text = "{\"module\":{\n\"a\":{\"source\":\"../a\"},\n\"b\":[{\"source\":\"x/y/z\"}]}}";
         assert_eq!(found("main.tf.json", text), [(2, "../a".to_owned())]);

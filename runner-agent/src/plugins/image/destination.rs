@@ -13,13 +13,18 @@ use serde_json::{Map, json};
 
 use super::super::{
     contract::PluginError,
-    plugin::{Halt, IoContext, Outputs, Work},
+    plugin::{Halt, IoContext, Operation, Outputs, Work},
     work::private_dir,
 };
-use crate::images::{Endpoint, InstallRegistry, RegistryChoice, Target, Tree, parse_registry};
+use crate::{
+    images::{Endpoint, InstallRegistry, RegistryChoice, Target, Tree, parse_registry},
+    state::StateStore,
+};
 
 /// Longest part of an upstream tag in a tag of the install, in bytes.
 const MAX_TAG: usize = 100;
+/// Name of the sandbox among the components of an install.
+const SANDBOX: &str = "sandbox";
 /// Number of digits of a digest in a tag.
 const TAG_DIGITS: usize = 12;
 
@@ -59,7 +64,14 @@ impl Destination {
         if let RegistryChoice::Registry(registry) = &work.job.images.registry {
             return Ok(Self::in_registry(registry, work.name, tag(work)).map_err(refused)?);
         }
-        match of_sandbox(work) {
+        let named = of_sandbox(work);
+        // A teardown sends nothing to a registry, and the sandbox may not have a state any more.
+        if work.operation == Operation::Apply
+            && let Some(named) = &named
+        {
+            require_in_state(work, named)?;
+        }
+        match named {
             Some(SandboxRegistry::Prefix(prefix)) => {
                 let registry = parse_registry(&format!("oci://{prefix}")).map_err(refused)?;
                 Ok(Self::in_registry(&registry, work.name, tag(work)).map_err(refused)?)
@@ -187,6 +199,31 @@ fn of_sandbox(work: &Work<'_>) -> Option<SandboxRegistry> {
     }
 }
 
+/// Refuses a registry that the state of the sandbox on this host does not name. Otherwise the server
+/// could choose the registry that gets the credentials of the runner.
+fn require_in_state(work: &Work<'_>, named: &SandboxRegistry) -> Result<(), Halt> {
+    let outputs = StateStore::new(&work.job.state_dir, SANDBOX).outputs();
+    let outputs = outputs.doing(|| "cannot read the state of the sandbox".into())?;
+    let keys: &[(&str, &str)] = match named {
+        SandboxRegistry::Repository(_) => &[("ecr", "repository_url")],
+        SandboxRegistry::Prefix(_) => &[("acr", "login_server"), ("gar", "repository_url")],
+    };
+    let is_named = keys.iter().any(|(cloud, key)| {
+        let address = outputs.get(*cloud).and_then(|output| output[key].as_str());
+        // The server shortens the address in the same way.
+        let address = address.map(|text| text.trim_start_matches("https://").trim_end_matches('/'));
+        address == Some(named.address())
+    });
+    match is_named {
+        true => Ok(()),
+        false => Err(PluginError::Refused(format!(
+            "cannot copy the image: the state of the sandbox on this host does not name the registry {}; reprovision the              sandbox, or start the runner with --registry oci://HOST/PREFIX",
+            named.address()
+        ))
+        .into()),
+    }
+}
+
 fn upstream(work: &Work<'_>) -> Option<Upstream> {
     serde_json::from_value(work.manifest.inputs["upstream"].clone()).ok()
 }
@@ -279,5 +316,47 @@ mod tests {
         let has_host = |address: &str| SandboxRegistry::Prefix(address.to_owned()).has_host();
         assert!(has_host("acme.azurecr.io") && has_host("127.0.0.1:5000/x"));
         assert!(!has_host("login-server-9970") && !has_host("") && !has_host("a.b c"));
+    }
+
+    #[test]
+    fn only_the_state_of_the_sandbox_names_its_registry() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = crate::plugins::plans::context(dir.path());
+        let state = StateStore::new(&job.state_dir, SANDBOX);
+        fs::create_dir_all(state.dir()).unwrap();
+        let outputs = json!({ "lineage": "a", "outputs": {
+            "ecr": { "value": { "repository_url": "1.dkr.ecr.example/acme" } },
+            "acr": { "value": { "login_server": "https://acme.azurecr.io/" } } } });
+        fs::write(state.file(), outputs.to_string()).unwrap();
+        let of = |operation: &str, registry: Value| {
+            let manifest = serde_json::from_value(json!({
+                "version": 1, "job": job.job, "kind": "plan", "class": "pure",
+                "plugin": {"name": "container_image", "version": "1"},
+                "inputs": {"component": "web", "operation": operation, "registry": registry},
+                "limits": {"output_bytes": 1}, "timeouts": {"deadline_ms": 1, "grace_ms": 1},
+            }))
+            .unwrap();
+            let work = Work::new(&manifest, &job).unwrap();
+            match Destination::of(&work) {
+                Ok(destination) => Ok(destination.address(&work)),
+                Err(Halt::Error(error)) => Err(error.to_string()),
+                Err(Halt::Outcome(outcome)) => panic!("{outcome:?}"),
+            }
+        };
+        let repository = json!({ "repository": "1.dkr.ecr.example/acme" });
+        assert_eq!(of("apply", repository).unwrap(), "1.dkr.ecr.example/acme");
+        assert_eq!(
+            of("apply", json!({ "prefix": "acme.azurecr.io" })).unwrap(),
+            "acme.azurecr.io/web"
+        );
+        for other in [
+            json!({ "repository": "ghcr.io/acme/shop" }),
+            json!({ "prefix": "127.0.0.1:2375" }),
+            json!({ "prefix": "1.dkr.ecr.example/acme" }),
+        ] {
+            let error = of("apply", other.clone()).unwrap_err();
+            assert!(error.contains("does not name the registry"), "{other}: {error}");
+            assert!(of("destroy", other).is_ok(), "a teardown sends nothing");
+        }
     }
 }

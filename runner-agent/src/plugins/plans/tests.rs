@@ -1,3 +1,4 @@
+use oci_layout::sha256;
 use schemas::manifest::Manifest;
 use serde_json::json;
 
@@ -5,7 +6,7 @@ use super::*;
 use crate::plugins::{Cancel, JobContext, Registry, plugin::Changes};
 use domain::ids::{ExecutionId, JobId};
 
-fn context(root: &Path) -> JobContext {
+pub(in crate::plugins) fn context(root: &Path) -> JobContext {
     // The first test of the process installs the TLS provider. Further calls fail, and the
     // tests ignore the error.
     let _first = rustls::crypto::ring::default_provider().install_default();
@@ -192,4 +193,19 @@ fn a_plan_of_version_1_stays_approvable() {
     fs::rename(&dir, plan_dir(&job.plans_dir, &digest)).unwrap();
     let (approved, _) = find(&work, &digest).unwrap();
     assert_eq!(approved.tool_digest, None);
+}
+
+#[test]
+fn only_a_regular_file_is_a_plan() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("plan"), "all of it").unwrap();
+    assert_eq!(copy_private(&at("plan"), &at("copy")).unwrap(), sha256(b"all of it"));
+    assert_eq!(fs::read(at("copy")).unwrap(), b"all of it");
+    std::os::unix::fs::symlink(at("plan"), at("link")).unwrap();
+    nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for name in ["link", "fifo", "."] {
+        let error = copy_private(&at(name), &at("other")).unwrap_err().to_string();
+        assert!(error.contains("not a regular file"), "{name}: {error}");
+    }
 }

@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::summary::{self, ChangeValues, ShownPlan};
-use crate::plugins::plugin::{Action, AttributeDetails, DetailValue, PlanDetails, ResourceDetails};
+use crate::plugins::{
+    cluster::OUTPUT as KUBECONFIG_OUTPUT,
+    plugin::{Action, AttributeDetails, DetailValue, PlanDetails, ResourceDetails},
+};
 
 /// Returns the details of all changes in the output of `show -json`.
 pub(super) fn details(shown: &ShownPlan) -> PlanDetails {
@@ -15,8 +18,24 @@ pub(super) fn details(shown: &ShownPlan) -> PlanDetails {
     let resources =
         managed.filter_map(|resource| of_change(&resource.address, &resource.change, &known));
     let outputs = shown.output_changes.iter();
-    let outputs = outputs.filter_map(|(name, change)| of_change(name, change, &known));
+    let outputs = outputs.filter_map(|(name, change)| {
+        let details = of_change(name, change, &known)?;
+        Some(if name == KUBECONFIG_OUTPUT { hidden(details) } else { details })
+    });
     PlanDetails { resources: resources.collect(), outputs: outputs.collect(), omitted: 0 }
+}
+
+/// Hides all values of an output. The runner never reports a kubeconfig, even if the module does not
+/// mark it as sensitive.
+fn hidden(mut details: ResourceDetails) -> ResourceDetails {
+    for attribute in &mut details.attributes {
+        for side in [&mut attribute.before, &mut attribute.after] {
+            if let Some(DetailValue::Value(_) | DetailValue::Truncated { .. }) = side {
+                *side = Some(DetailValue::Sensitive);
+            }
+        }
+    }
+    details
 }
 
 /// Shortest sensitive text that is also hidden elsewhere. Shorter ones, such as `no`, are in many
@@ -350,6 +369,20 @@ mod tests {
             one.unwrap().get("replaces") == Some(&json!(true))
         };
         assert!(replaces("ami") && replaces("disk[0].size") && !replaces("name"));
+    }
+
+    #[test]
+    fn a_kubeconfig_is_hidden_without_a_mark() {
+        for (before, after) in [
+            (json!("token: SECRET1"), json!("token: SECRET2")),
+            (Value::Null, json!({ "users": [{ "token": "SECRET" }] })),
+        ] {
+            let plan = json!({ "output_changes": { "kubeconfig": { "actions": ["update"],
+                "before": before, "after": after, "after_unknown": false } } });
+            let plan = summary::parse(plan.to_string().as_bytes()).unwrap();
+            let text = serde_json::to_string(&details(&plan)).unwrap();
+            assert!(!text.contains("SECRET") && text.contains("\"sensitive\""), "{text}");
+        }
     }
 
     #[test]

@@ -9,6 +9,8 @@ enum Token<'t> {
     Punctuation(u8),
 }
 
+/// Deepest nesting of strings in interpolations. A deeper one is not searched.
+const MAX_NESTING: usize = 64;
 /// Prefix of a path relative to the module's own directory.
 const MODULE_PATH: &str = "${path.module}/";
 
@@ -85,7 +87,10 @@ impl<'t> Tokens<'t> {
 
     /// Returns the length of a string with its closing quote. `rest` starts after the opening
     /// quote.
-    fn quoted(rest: &str) -> usize {
+    fn quoted(rest: &str, nesting: usize) -> usize {
+        if nesting > MAX_NESTING {
+            return rest.len();
+        }
         let bytes = rest.as_bytes();
         let (mut at, mut braces) = (0, 0_usize);
         while let Some(byte) = bytes.get(at) {
@@ -100,7 +105,8 @@ impl<'t> Tokens<'t> {
                 b'}' => braces = braces.saturating_sub(1),
                 // A string within an interpolation.
                 b'"' if braces > 0 => {
-                    at += 1 + Self::quoted(rest.get(at + 1..).unwrap_or_default());
+                    let inner = rest.get(at + 1..).unwrap_or_default();
+                    at += 1 + Self::quoted(inner, nesting + 1);
                     continue;
                 }
                 b'"' => return at + 1,
@@ -148,7 +154,7 @@ impl<'t> Iterator for Tokens<'t> {
                 self.skip_to("*/");
             } else if first == '"' {
                 let inner = rest.get(1..).unwrap_or_default();
-                let length = Self::quoted(inner);
+                let length = Self::quoted(inner, 0);
                 self.skip(1 + length);
                 let content = inner.get(..length).unwrap_or_default();
                 return Some((line, Token::Literal(content.strip_suffix('"').unwrap_or(content))));
