@@ -21,6 +21,9 @@ mod database;
 pub mod fleet;
 /// Commands over HTTP.
 pub mod http;
+/// Syncs of a container image, compared with skopeo.
+pub mod image;
+mod installs;
 /// Jobs from the queue to their end, compared with job queues.
 pub mod jobs;
 /// Random kills with SIGKILL, and a check that each effect happened exactly once.

@@ -16,7 +16,10 @@ use measure::Quantiles;
 use serde_json::{Value, json};
 use tests::{GitRepository, GitServer, Server, stdout_of};
 
-use crate::command_line::{BenchOptions, check_arguments};
+use crate::{
+    command_line::{BenchOptions, check_arguments},
+    installs,
+};
 
 const FILES: usize = 20_000;
 const FILES_PER_DIRECTORY: usize = 100;
@@ -110,12 +113,7 @@ fn build(server: &Server, app: &str) -> Duration {
     let synced = server.cli_json(&["apps", "sync", app, "--resolve", "--wait"]);
     let build = synced["builds"][0]["id"].as_str().unwrap();
     let build = server.cli_json(&["builds", "show", build]);
-    let job = server.cli_json(&["jobs", "show", build["job"].as_str().unwrap()]);
-    let moment = |value: &Value| -> chrono::DateTime<chrono::Utc> {
-        value.as_str().unwrap().parse().unwrap()
-    };
-    let attempt = &job["attempts"][0];
-    (moment(&attempt["ended_at"]) - moment(&attempt["claimed_at"])).to_std().unwrap()
+    installs::duration(server, &build["job"])
 }
 
 fn markdown(ways: [Way; 3]) -> String {
