@@ -34,6 +34,8 @@ pub mod load;
 pub mod logs;
 /// Faults around a log, and the oracle that checks it.
 pub mod nemesis;
+/// Preflight of a run.
+pub mod preflight;
 mod runner_pool;
 /// Cost after a long history.
 pub mod scale;
