@@ -21,6 +21,9 @@ mod database;
 pub mod fleet;
 /// Commands over HTTP.
 pub mod http;
+/// Syncs of a container image, compared with skopeo.
+pub mod image;
+mod installs;
 /// Jobs from the queue to their end, compared with job queues.
 pub mod jobs;
 /// Random kills with SIGKILL, and a check that each effect happened exactly once.
@@ -31,6 +34,8 @@ pub mod load;
 pub mod logs;
 /// Faults around a log, and the oracle that checks it.
 pub mod nemesis;
+/// Preflight of a run.
+pub mod preflight;
 mod runner_pool;
 /// Cost after a long history.
 pub mod scale;

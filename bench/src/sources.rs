@@ -14,14 +14,21 @@ use std::{
 
 use measure::Quantiles;
 use serde_json::{Value, json};
-use tests::{GitRepository, GitServer, Server, stdout_of};
+use tests::{GitRepository, GitServer, Server, stdout_of, until_some};
 
-use crate::command_line::{BenchOptions, check_arguments};
+use crate::{
+    command_line::{BenchOptions, check_arguments},
+    installs,
+};
 
 const FILES: usize = 20_000;
+/// Number of files in a quick run.
+const QUICK_FILES: usize = 2_000;
 const FILES_PER_DIRECTORY: usize = 100;
 /// Size of a file in bytes.
 const FILE_BYTES: usize = 2_048;
+/// Longest time of a build.
+const BUILD_TIMEOUT: Duration = Duration::from_secs(300);
 const REPOSITORY: &str = "acme/large";
 
 const USAGE: &str = "stead-bench-git [--quick] [--json] [--rounds N]";
@@ -38,7 +45,7 @@ pub fn main() {
     check_arguments(USAGE);
     let options = BenchOptions::read();
     let git = GitServer::start();
-    let repository = large_repository(&git);
+    let repository = large_repository(&git, options.choose(QUICK_FILES, FILES));
     let configuration = git.configuration("");
     // A search path without Terraform, which would take most of the time.
     let environment =
@@ -70,9 +77,9 @@ pub fn main() {
     }
 }
 
-fn large_repository(git: &GitServer) -> GitRepository {
+fn large_repository(git: &GitServer, files: usize) -> GitRepository {
     let repository = git.repository(REPOSITORY);
-    for number in 0..FILES {
+    for number in 0..files {
         let directory = repository.dir().join(format!("d{}", number / FILES_PER_DIRECTORY));
         fs::create_dir_all(&directory).unwrap();
         let line = format!("{:x}\n", number * 2_654_435_761);
@@ -107,15 +114,14 @@ fn clone(git: &GitServer, dir: &Path, options: &[&str]) -> Duration {
 
 /// Publishes the app with the newest commit. Returns the duration of the build job.
 fn build(server: &Server, app: &str) -> Duration {
-    let synced = server.cli_json(&["apps", "sync", app, "--resolve", "--wait"]);
+    let synced = server.cli_json(&["apps", "sync", app, "--resolve"]);
     let build = synced["builds"][0]["id"].as_str().unwrap();
-    let build = server.cli_json(&["builds", "show", build]);
-    let job = server.cli_json(&["jobs", "show", build["job"].as_str().unwrap()]);
-    let moment = |value: &Value| -> chrono::DateTime<chrono::Utc> {
-        value.as_str().unwrap().parse().unwrap()
-    };
-    let attempt = &job["attempts"][0];
-    (moment(&attempt["ended_at"]) - moment(&attempt["claimed_at"])).to_std().unwrap()
+    let build = until_some("the build", BUILD_TIMEOUT, || {
+        let build = server.cli_json(&["builds", "show", build]);
+        ["succeeded", "failed"].contains(&build["state"].as_str()?).then_some(build)
+    });
+    assert_eq!(build["state"], "succeeded", "{build:#}");
+    installs::duration(server, &build["job"])
 }
 
 fn markdown(operations: [Operation; 3]) -> String {

@@ -12,7 +12,7 @@ pub struct Registry {
     child: Child,
     port: u16,
     /// Directory of the storage and the log.
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Registry {
@@ -42,7 +42,7 @@ impl Registry {
             }
             std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
         });
-        let registry = Registry { child, port, _dir: dir };
+        let registry = Registry { child, port, dir };
         assert_eq!(call("GET", &format!("{}/v2/", registry.url()), &[], b"").status, 200);
         Some(registry)
     }
@@ -136,6 +136,14 @@ impl Registry {
         let url = format!("{}/v2/{name}/manifests/{reference}", self.url());
         let response = call("GET", &url, &accept, b"");
         (response.status == 200).then(|| response.json())
+    }
+
+    /// Returns the number of uploaded blobs so far, from the access log.
+    pub fn uploads(&self) -> usize {
+        let log = fs::read_to_string(self.dir.path().join("log")).unwrap();
+        let is_upload =
+            |line: &&str| line.contains("\"PUT /v2/") && line.contains("/blobs/uploads/");
+        log.lines().filter(is_upload).count()
     }
 
     /// Deletes a manifest.

@@ -41,13 +41,12 @@ pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     let access = Access::open(component).await?;
     let cluster = &access.cluster;
     let inventory = Inventory::load(cluster, component).await?;
-    let version = version::of(&access.helm).await?;
     let details = Details::of(&inventory);
     owner::check_identity(&details, &release)?;
     let identity = cluster.identity().await?;
     let current = Current::load(cluster, &release, &details).await?;
     owner::check_release(component, &access, &release, &details, &current).await?;
-    let rendered = render(component, &access, (&release, version), &current).await?;
+    let (version, rendered) = render_with_version(component, &access, &release, &current).await?;
     let kinds = kinds_of(cluster, &rendered).await?;
     let releases = (&rendered.release, &rendered.second);
     let resolved = objects::resolve(&release, &kinds, releases, &rendered.crds)?;
@@ -108,6 +107,25 @@ pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     (plan.definitions, plan.is_server_side) = (definitions.all, is_server_side);
     plan.write(plan_file)?;
     Ok(changes)
+}
+
+/// Renders the release and reads the version of Helm concurrently. The first rendering has the flags of
+/// the newest version. An older version can refuse them, so it renders again with its own flags.
+async fn render_with_version(
+    component: &Component,
+    access: &Access,
+    release: &ReleaseRef,
+    current: &Current,
+) -> Outcome<(Version, Rendered)> {
+    let newest = (release, Version::NEWEST);
+    let (version, rendered) =
+        tokio::join!(version::of(&access.helm), render(component, access, newest, current));
+    let version = version?;
+    let rendered = match version.can_adopt() {
+        true => rendered?,
+        false => render(component, access, (release, version), current).await?,
+    };
+    Ok((version, rendered))
 }
 
 /// Renders the release. A pending release, and a chart whose definitions do not exist yet, can only

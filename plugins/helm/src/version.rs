@@ -20,6 +20,9 @@ pub struct Version(u32, u32);
 const OLDEST: Version = Version(3, 14);
 
 impl Version {
+    /// Newest version whose flags the plugin knows.
+    pub const NEWEST: Version = Version(4, 0);
+
     pub fn has_server_side_apply(self) -> bool {
         self >= Version(4, 0)
     }

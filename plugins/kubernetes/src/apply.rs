@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cluster::{CONCURRENCY, Cluster},
     decide::{Change, Purpose},
-    effect::Effects,
-    evaluate::{self, Subject},
+    effect::{Checked, Effects},
+    evaluate::{self, Evaluated, Subject},
     failure::{Failure, Outcome, listed},
     fields,
     inventory::{EntryResult, Inventory},
@@ -69,18 +69,19 @@ pub async fn run(
     };
     let webhooks = OwnWebhooks::of(plan.objects.iter().map(|one| (&one.reference, &one.object)));
     let options = (component.settings.take_ownership, &webhooks);
-    let checked = async {
-        reject_stale(&cluster, &kinds, &inventory, &plan, options).await?;
-        removals.check(&inventory).await
+    let check = async {
+        let checked = reject_stale(&cluster, &kinds, &inventory, &plan, options).await?;
+        removals.check(&inventory).await?;
+        Ok(checked)
     };
-    waiting.bound(checked).await?;
+    let checked = waiting.bound(check).await?;
     let planned = plan.objects.iter().map(|one| {
         let wave = order::wave(&one.object).ok().flatten().unwrap_or_default();
         (one.reference.clone(), wave)
     });
     inventory.begin(&cluster, planned).await?;
     let mut execution =
-        Execution { cluster: &cluster, kinds, inventory, waiting: &waiting, options };
+        Execution { cluster: &cluster, kinds, inventory, checked, waiting: &waiting, options };
     let applied = execution.apply(&plan.objects).await?;
     if !plan.removals.is_empty() {
         // Replacements are ready before the apply removes anything.
@@ -96,45 +97,79 @@ pub async fn run(
     execution.finish(&applied).await
 }
 
-/// Evaluates every object again.
+/// Evaluates every object again. Returns the resource versions of the existing ones.
 ///
 /// # Errors
 /// [`Failure::stale`] with the objects that changed since the plan.
-async fn reject_stale(
+async fn reject_stale<'p>(
     cluster: &Cluster,
     kinds: &Kinds,
     inventory: &Inventory,
-    plan: &PlanFile,
+    plan: &'p PlanFile,
     (take_ownership, webhooks): (bool, &OwnWebhooks),
-) -> Outcome<()> {
-    let reasons: Vec<Outcome<Option<String>>> = stream::iter(&plan.objects)
+) -> Outcome<Checked<'p>> {
+    let results: Vec<Outcome<CheckResult<'p>>> = stream::iter(&plan.objects)
         .map(|planned| async move {
             // The apply evaluates other objects immediately before their effects.
             let was_evaluated = planned.expected.is_some() || planned.change == Change::Replace;
             if !was_evaluated {
-                return Ok(None);
+                return Ok(CheckResult::Unchecked);
             }
             let Some(kind) = kinds.get(&planned.reference) else {
-                return Ok(Some(format!("the cluster no longer serves {}", planned.reference)));
+                let reason = format!("the cluster no longer serves {}", planned.reference);
+                return Ok(CheckResult::Stale(reason));
             };
             let (reference, object) = (&planned.reference, &planned.object);
             let (entry, chosen) = (inventory.entry(reference), Some(planned.chosen.as_slice()));
             let subject =
                 Subject { kind, reference, object, entry, take_ownership, webhooks, chosen };
             match evaluate::evaluate(cluster, &subject).await {
-                Ok(now) => Ok(evaluate::stale_reason(planned, &now, &cluster.manager)),
-                Err(failure) if failure.code == ErrorCode::Refused => Ok(Some(failure.message)),
+                Ok(now) => Ok(CheckResult::of(planned, &now, &cluster.manager)),
+                Err(failure) if failure.code == ErrorCode::Refused => {
+                    Ok(CheckResult::Stale(failure.message))
+                }
                 Err(failure) => Err(failure),
             }
         })
         .buffered(CONCURRENCY)
         .collect()
         .await;
-    let reasons = reasons.into_iter().collect::<Outcome<Vec<_>>>()?;
-    let reasons: Vec<String> = reasons.into_iter().flatten().collect();
+    let (mut checked, mut reasons) = (Checked::new(), vec![]);
+    for result in results {
+        match result? {
+            CheckResult::Unchecked => {}
+            CheckResult::Current(reference, version) => {
+                checked.insert(reference, version);
+            }
+            CheckResult::Stale(reason) => reasons.push(reason),
+        }
+    }
     match reasons.is_empty() {
-        true => Ok(()),
+        true => Ok(checked),
         false => Err(Failure::stale(listed("the cluster changed after the plan", &reasons))),
+    }
+}
+
+/// Result of the check of one object.
+enum CheckResult<'p> {
+    /// The object does not exist, or only the apply can evaluate it.
+    Unchecked,
+    /// The object is that of the plan, and has this resource version.
+    Current(&'p ObjectRef, String),
+    /// Reason why the plan is stale.
+    Stale(String),
+}
+
+impl<'p> CheckResult<'p> {
+    fn of(planned: &'p PlannedObject, now: &Evaluated, manager: &str) -> Self {
+        if let Some(reason) = evaluate::stale_reason(planned, now, manager) {
+            return CheckResult::Stale(reason);
+        }
+        let version = now.live.as_ref().and_then(|live| metadata(live, "resourceVersion"));
+        match version {
+            Some(version) => CheckResult::Current(&planned.reference, version.to_owned()),
+            None => CheckResult::Unchecked,
+        }
     }
 }
 
@@ -153,6 +188,7 @@ struct Execution<'e> {
     cluster: &'e Cluster,
     kinds: Kinds,
     inventory: Inventory,
+    checked: Checked<'e>,
     waiting: &'e Waiting<'e>,
     /// `take_ownership`, and the webhooks that the component brings.
     options: (bool, &'e OwnWebhooks),
@@ -189,6 +225,7 @@ impl Execution<'_> {
         let effects = Effects {
             cluster: self.cluster,
             inventory: &self.inventory,
+            checked: &self.checked,
             take_ownership: self.options.0,
             webhooks: self.options.1,
             waiting: self.waiting,

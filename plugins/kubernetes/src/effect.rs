@@ -1,9 +1,11 @@
 //! Execution of the planned change of one object.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::{
-    cluster::Cluster,
+    cluster::{Cluster, RequestError, Response},
     decide::{Change, conflict_text, reason_to_stop},
     evaluate::{self, Subject},
     failure::{Failure, Outcome},
@@ -17,10 +19,15 @@ use crate::{
     wait::{self, Waiting},
 };
 
+/// Resource versions of the objects that the check of the plan read, by object.
+pub type Checked<'p> = BTreeMap<&'p ObjectRef, String>;
+
 /// Context that all changes of one apply share.
 pub struct Effects<'e> {
     pub cluster: &'e Cluster,
     pub inventory: &'e Inventory,
+    /// Objects that the check of the plan allows to update.
+    pub checked: &'e Checked<'e>,
     pub take_ownership: bool,
     pub webhooks: &'e OwnWebhooks,
     pub waiting: &'e Waiting<'e>,
@@ -31,6 +38,9 @@ impl Effects<'_> {
     /// or if the object is no longer that of the plan.
     pub async fn perform(&self, kind: &Kind, planned: &PlannedObject) -> Outcome<Value> {
         self.waiting.check()?;
+        if let Some(updated) = self.update_checked(kind, planned).await {
+            return Self::finish("updated", &planned.reference, updated);
+        }
         let (reference, object) = (&planned.reference, &planned.object);
         let live = self.cluster.live(kind, reference).await?;
         let is_deferred = planned.expected.is_none() && planned.change != Change::Replace;
@@ -69,6 +79,24 @@ impl Effects<'_> {
             }
             (_, None) => self.cluster.apply(kind, reference, object, false).await,
         };
+        Self::finish(verb, reference, applied)
+    }
+
+    /// Updates an object that nothing changed since the check of the plan, without another read: the
+    /// server refuses the update of another version. Returns `None` if the object must be read.
+    async fn update_checked(&self, kind: &Kind, planned: &PlannedObject) -> Option<Response> {
+        let (Change::Update, Some(uid)) = (planned.change, &planned.uid) else { return None };
+        let version = self.checked.get(&planned.reference)?;
+        let mut object = with_uid(&planned.object, uid);
+        object["metadata"]["resourceVersion"] = version.as_str().into();
+        match self.cluster.apply(kind, &planned.reference, &object, false).await {
+            Err(error) if is_outdated(&error) => None,
+            updated => Some(updated),
+        }
+    }
+
+    /// Logs a change, or converts its error.
+    fn finish(verb: &str, reference: &ObjectRef, applied: Response) -> Outcome<Value> {
         match applied {
             Ok(after) => {
                 report::log(format!("{verb} {reference}"));
@@ -142,6 +170,12 @@ impl Effects<'_> {
             ))),
         }
     }
+}
+
+/// Returns whether another version of the object exists than that of the request, or none.
+fn is_outdated(error: &RequestError) -> bool {
+    let has_conflicts = error.status().is_some_and(|one| !managed::conflicts(one).is_empty());
+    error.has_code(409) && !has_conflicts || error.has_code(404)
 }
 
 /// Adds the UID of the live object. The server refuses the change of an object with another UID.

@@ -11,9 +11,12 @@ use crate::{
 const SHOP: &str = "/api/v1/namespaces/shop";
 
 fn shop(kubeconfig: &std::path::Path) -> Component {
+    Component::new(kubeconfig, "shop", &manifest("one"))
+}
+
+fn manifest(value: &str) -> String {
     let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\n";
-    let manifest = format!("{namespace}{}", config_map("a", "one"));
-    Component::new(kubeconfig, "shop", &manifest)
+    format!("{namespace}{}", config_map("a", value))
 }
 
 #[test]
@@ -73,6 +76,35 @@ fn foreign_write_before_the_first_effect_makes_the_plan_stale() {
     let (code, message) = web.execute("apply").unwrap_err();
     assert_eq!(code, "plan_stale", "{message}");
     assert_eq!(server.count(&format!("PATCH {SHOP}/configmaps")), 0, "no effect");
+}
+
+#[test]
+fn object_that_changed_after_the_check_is_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    // Another program changes the object before the first update, and takes it before the second.
+    let mut updates = 0;
+    let server = ApiServer::start(move |request, objects| {
+        let is_update = request.method == "PATCH" && !request.query.contains("dryRun");
+        request.body["metadata"]["resourceVersion"].as_str().filter(|_| is_update)?;
+        updates += 1;
+        let live = objects.get_mut(&request.path).unwrap();
+        live["metadata"]["resourceVersion"] = json!("77");
+        if updates == 2 {
+            live["metadata"]["annotations"] = json!({ "meta.helm.sh/release-name": "shop" });
+        }
+        Some(error(409, "Conflict", "the object has been modified"))
+    });
+    let mut web = shop(&server.kubeconfig(dir.path()));
+    web.deploy();
+    web.set("manifest", manifest("two"));
+    web.deploy();
+    assert_eq!(web.plan().unwrap()["noop"], true);
+
+    web.set("manifest", manifest("three"));
+    web.plan().unwrap();
+    let (code, message) = web.execute("apply").unwrap_err();
+    assert_eq!(code, "failed", "{message}");
+    assert!(message.contains("now belongs to the Helm release shop; plan again"), "{message}");
 }
 
 #[test]

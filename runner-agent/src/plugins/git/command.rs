@@ -124,6 +124,7 @@ impl<'w, 'j> Git<'w, 'j> {
         let mut git = Git { work, program, directory, url, protocols };
         let failed = |error: GitError| error.into_halt("cannot create a git repository");
         git.run(&["init", "--quiet", "--bare"], sink).await.map_err(failed)?;
+        git.create_local_view().doing(|| "cannot create a git repository".into())?;
         let add = ["remote", "add", "--", "origin", &git.url.clone()];
         git.run(&add, sink).await.map_err(failed)?;
         // An `insteadOf` of the agent's configuration may select any protocol.
@@ -139,6 +140,19 @@ impl<'w, 'j> Git<'w, 'j> {
             sink.line(Stream::Runner, line.as_bytes());
         }
         Ok(git)
+    }
+
+    /// Creates a repository without remotes. Commands about objects use it with the objects of the
+    /// fetched one: some versions of git fail at an object that a partial clone lacks, and others fetch
+    /// it, one by one.
+    fn create_local_view(&self) -> std::io::Result<()> {
+        let view = self.local_view();
+        fs::create_dir_all(view.join("refs"))?;
+        fs::write(view.join("HEAD"), "ref: refs/heads/none\n")
+    }
+
+    fn local_view(&self) -> PathBuf {
+        self.directory.join("stead-local")
     }
 
     /// Returns true if the repository has commits without their history.
@@ -214,7 +228,7 @@ impl<'w, 'j> Git<'w, 'j> {
             program: "/bin/sh".into(),
             args: words,
             dir: self.work.job.work_dir.clone(),
-            env: self.environment(),
+            env: self.environment(args.first() == Some(&"cat-file")),
             stop: Signal::SIGTERM,
             limit: Some(Duration::from_secs(30 * 60)),
         };
@@ -236,10 +250,12 @@ impl<'w, 'j> Git<'w, 'j> {
         }
     }
 
-    fn environment(&self) -> BTreeMap<String, String> {
+    fn environment(&self, is_local: bool) -> BTreeMap<String, String> {
         let mut env = self.work.job.git_env.clone();
+        let directory = if is_local { &self.local_view() } else { &self.directory };
         let own = [
-            ("GIT_DIR", self.directory.display().to_string()),
+            ("GIT_DIR", directory.display().to_string()),
+            ("GIT_OBJECT_DIRECTORY", self.directory.join("objects").display().to_string()),
             ("GIT_ALLOW_PROTOCOL", self.protocols.clone()),
             ("GIT_CONFIG_NOSYSTEM", "1".into()),
             ("GIT_TERMINAL_PROMPT", "0".into()),

@@ -1,0 +1,4 @@
+//! Program of `scripts/bench image`.
+fn main() {
+    bench::image::main();
+}

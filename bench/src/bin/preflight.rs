@@ -1,0 +1,4 @@
+//! Program of `scripts/bench preflight`.
+fn main() {
+    bench::preflight::main();
+}
