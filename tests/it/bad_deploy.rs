@@ -325,7 +325,7 @@ fn an_apply_on_another_cluster_than_the_plan_changes_nothing() {
     let jobs = server.cli_json(&["jobs", "list", "--install", "acme"]);
     let apply = jobs.as_array().unwrap().iter().find(|job| job["kind"] == "apply").unwrap();
     let events = job_events(&server, apply["id"].as_str().unwrap());
-    let details = events.iter().filter_map(|event| event["payload"]["detail"].as_str());
+    let details = events.iter().filter_map(|event| event["readable_payload"]["detail"].as_str());
     let detail = details.into_iter().find(|detail| detail.contains("another cluster"));
     let detail = detail.unwrap_or_else(|| panic!("{events:#?}"));
     let input = ("a cluster that is not the one of the plan", "apply");

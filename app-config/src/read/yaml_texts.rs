@@ -172,7 +172,9 @@ fn parse(text: &str) -> Result<Value, (u64, String)> {
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let line = error.location().map_or(1, |at| at.line());
         let why = error.to_string();
-        (line, why.lines().next().unwrap_or_default().to_owned())
+        // The line of the parser is that of the document. The finding has the line of the file.
+        let why = why.lines().next().unwrap_or_default().split(" at line ").next();
+        (line, why.unwrap_or_default().to_owned())
     })
 }
 

@@ -88,6 +88,14 @@ impl From<Halt> for GitError {
 }
 
 impl GitError {
+    /// Adds a remedy to the message of git.
+    pub(super) fn with_remedy(self, remedy: &str) -> GitError {
+        match self {
+            GitError::Failed(message) => GitError::Failed(format!("{message}; {remedy}")),
+            GitError::Halt(halt) => GitError::Halt(halt),
+        }
+    }
+
     /// Converts the failure of a command into the failure of its job.
     pub(super) fn into_halt(self, what: &str) -> Halt {
         match self {
