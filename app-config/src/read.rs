@@ -42,6 +42,7 @@ mod undeployed_texts;
 mod unknown;
 mod usage;
 mod variables;
+mod yaml_texts;
 
 pub use self::content::remote_path;
 use self::reader::{Reader, ReaderResult};

@@ -1,6 +1,7 @@
 //! Command line of `stead-runner`.
 mod args;
 mod journal;
+mod publishers;
 mod state;
 
 use std::{env, process::ExitCode, time::Duration};
@@ -88,6 +89,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             decide(&look()?, execution, &ApprovalDecision { yes: false, reason })
         }
         Some(Command::Policy { command }) => choose_policy(&look()?, command),
+        Some(Command::Publishers { command }) => publishers::run(command, &look()?),
         Some(Command::Status) => show::status(&look()?),
         Some(Command::State { command }) => state::run(command, &look()?),
         Some(Command::Journal(args)) => journal::run(*args, look),

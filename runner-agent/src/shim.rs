@@ -302,13 +302,23 @@ fn result_report(
         }
         Ok(plugins::Outcome::Cancelled { forced }) => stop_report(cause, forced),
         Err(error) => {
+            let (by, rule) = match error {
+                PluginError::Unverified(_) => (RefusedBy::Verification, "plugin_signature"),
+                PluginError::Refused(_)
+                | PluginError::ToolMissing(_)
+                | PluginError::ArtifactUnavailable(_)
+                | PluginError::PlanStale(_)
+                | PluginError::PluginFailed(_)
+                | PluginError::SpawnFailed { .. }
+                | PluginError::TimedOut(_)
+                | PluginError::Io { .. } => (RefusedBy::Capability, "plugin"),
+            };
             let (reason, detail) = (error.reason(), format!("{:#}", anyhow::Error::new(error)));
             let mut writer = recorder.writer();
             let shown = writer.redacted(&detail);
             writer.write_shim_record(&shown);
             if reason == FailureReason::Refused {
-                let (by, rule) = (RefusedBy::Capability, "plugin".into());
-                let detail = writer.redacted(&detail);
+                let (rule, detail) = (rule.to_owned(), writer.redacted(&detail));
                 if let Err(error) = writer.report(ReportBody::Refused { by, rule, detail }) {
                     writer.write_shim_record(&format!("cannot report the refusal: {error}"));
                 }

@@ -34,7 +34,7 @@ fn replace(file: &Path, from: &str, to: &str) {
 type Change = fn(&Path);
 
 /// Changes that make an app directory invalid, each with parts of the expected error.
-const INVALID_APPS: [(&str, Change, &[&str]); 12] = [
+const INVALID_APPS: [(&str, Change, &[&str]); 13] = [
     (
         "malformed TOML",
         |app| fs::write(app.join("components/cache.toml"), "name = \"cache\"\ntype = ").unwrap(),
@@ -70,6 +70,11 @@ const INVALID_APPS: [(&str, Change, &[&str]); 12] = [
         &["components/cache.toml:3:22: ", "unknown component type `terafrom_module`", "try:"],
     ),
     (
+        "a NUL in a component type",
+        |app| replace(&app.join("components/cache.toml"), "terraform_module", "terra\\u0000form"),
+        &["components/cache.toml:3:22: ", "unknown component type", "try:"],
+    ),
+    (
         "a dependency cycle",
         |app| {
             let network = app.join("components/network.toml");
@@ -84,7 +89,7 @@ const INVALID_APPS: [(&str, Change, &[&str]); 12] = [
     (
         "a missing module",
         |app| fs::remove_dir_all(app.join("modules/cache")).unwrap(),
-        &["components/cache.toml: the module of `cache` (modules/cache in .) is missing", "try:"],
+        &["cache.toml:8:14: the module of `cache` (modules/cache in .) is missing", "try:"],
     ),
     (
         "an unknown function in a template",

@@ -9,8 +9,8 @@ use std::{
 
 use serde_json::{Value, json};
 use tests::{
-    Cluster, ClusterNamespace, Customer, Runner, Server, dump, ended, program, run_with_logs,
-    stdout_of, step, succeeded, terraform_or_skip, until, until_some,
+    Cluster, ClusterNamespace, Customer, Runner, Server, agreed_message, dump, ended, program,
+    run_with_logs, stdout_of, step, succeeded, terraform_or_skip, until, until_some,
 };
 
 use crate::secrets::{Search, files};
@@ -257,4 +257,7 @@ fn a_kubeconfig_that_runs_a_program_is_refused() {
     assert!(shown.contains(r#"kubeconfig_allows = ["exec"]"#), "{shown}");
     assert_eq!(step(&run, "page")["state"], "failed", "{shown}");
     assert!(!touched.exists(), "the program ran");
+    let detail = step(&run, "page")["reason"].as_str().unwrap_or_default();
+    let input = ("a kubeconfig with `exec`", "preflight, or plan after a new sandbox");
+    agreed_message("kubeconfig-exec", input, detail, &[]);
 }

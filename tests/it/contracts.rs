@@ -51,6 +51,40 @@ fn the_runners_dependencies_are_reviewed() {
     golden("runner-dependencies.txt", &(names.join("\n") + "\n"));
 }
 
+const BEGIN: &str =
+    "<!-- invalid inputs: made by the test invalid_inputs_table_matches_the_document -->\n";
+const END: &str = "<!-- end of invalid inputs -->\n";
+
+/// Compares the table with `docs/app-config.md`. `UPDATE_GOLDEN=1` rewrites the table first.
+#[test]
+fn invalid_inputs_table_matches_the_document() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let order = ["`validate`", "resolution", "build", "preflight", "plan", "apply"];
+    let files = std::fs::read_dir(root.join("schemas/bad-input")).unwrap();
+    let mut rows: Vec<(usize, String)> = files
+        .map(|file| {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            let mut lines = text.lines();
+            let (input, detection) = (lines.next().unwrap(), lines.next().unwrap());
+            let message: Vec<&str> = lines.map(str::trim).collect();
+            let message = message.join("; ").replace('|', "\\|").replace('`', "'");
+            let at = order.iter().position(|one| detection.starts_with(one)).unwrap();
+            (at, format!("| {input} | {detection} | `{message}` |\n"))
+        })
+        .collect();
+    rows.sort();
+    let rows: String = rows.into_iter().map(|(_, row)| row).collect();
+    let table = format!("| input | detected by | message |\n|---|---|---|\n{rows}");
+    let path = root.join("docs/app-config.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once(BEGIN).expect("the document has the markers");
+    let (agreed, after) = rest.split_once(END).unwrap();
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        return std::fs::write(&path, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
+    }
+    assert_eq!(agreed, table);
+}
+
 /// Returns a Postgres program from the path, or from a versioned directory of the distribution.
 fn postgres(name: &str) -> std::path::PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();

@@ -4,13 +4,13 @@ use std::{
     collections::BTreeMap,
     fs,
     io::Read as _,
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use serde_json::Value;
-use tests::{GitServer, Runner, Server, succeeded, terraform_or_skip, until};
+use tests::{GitServer, Runner, Server, agreed_message, succeeded, terraform_or_skip, until};
 
 mod failures;
 mod moved;

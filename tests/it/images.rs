@@ -1,11 +1,14 @@
 //! Tests the component type `container_image` with a real registry: from a tag in an upstream registry
 //! to the registry of the install.
 mod failures;
+mod registries;
 
 use std::{fs, path::PathBuf, time::Duration};
 
 use serde_json::Value;
 use tests::{Customer, Registry, Runner, Server, stdout_of, step, succeeded, until};
+
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// App with one image, and a consumer of its outputs without a plugin.
 struct ImageApp {

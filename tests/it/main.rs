@@ -7,6 +7,7 @@ mod architecture;
 mod archive;
 mod aws;
 mod backup;
+mod bad_deploy;
 mod bad_input;
 mod cli;
 mod cluster_access;

@@ -1,6 +1,11 @@
 //! Tests published plugins: a runner pulls the plugin of a component type from the vendor's server
 //! if the customer trusts its publisher.
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -195,6 +200,85 @@ fn the_server_publishes_the_plugins_that_are_installed_with_it() {
     server.stop();
     server.restart();
     assert_eq!(server.cli_json(&["plugins", "show", "files"]), shown);
+
+    // With a new key, a start publishes the plugin again, and a sync of the app warns.
+    server.stop();
+    fs::remove_file(server.data().join("keys/plugins.key")).unwrap();
+    server.restart();
+    let after = server.cli_json(&["plugins", "show", "files"]);
+    let versions = after["versions"].as_array().unwrap();
+    let publishers: Vec<&str> =
+        versions.iter().map(|version| version["publisher"].as_str().unwrap()).collect();
+    assert_eq!(publishers.len(), 2, "{after:#}");
+    assert_ne!(publishers[0], publishers[1]);
+    let synced = server.cli_json(&["apps", "sync", app.to_str().unwrap()]);
+    assert_eq!(synced["version"], 2, "{synced:#}");
+    let findings = synced["diagnostics"].as_array().unwrap();
+    let mut messages = findings.iter().filter_map(|one| one["message"].as_str());
+    let message = messages.find(|message| message.contains("has another publisher"));
+    let message = message.unwrap_or_else(|| panic!("{synced:#}"));
+    assert!(publishers.iter().all(|publisher| message.contains(publisher)), "{message}");
+}
+
+#[test]
+fn concurrent_pushes_publish_one_version_once() {
+    let (publisher, other) = (publisher(), publisher());
+    let server = server(&publisher);
+    let path = program("stead-plugin-files").display().to_string();
+    let push = |key: &str| {
+        let args = ["plugins", "push", "--key", key, &path];
+        server.stead().args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let pushes = [&publisher.file, &publisher.file, &other.file].map(|key| push(key));
+    let outputs = pushes.map(|push| push.wait_with_output().unwrap());
+    let shown = server.cli_json(&["plugins", "show", "files"]);
+    let versions = shown["versions"].as_array().unwrap();
+    assert_eq!(versions.len(), 1, "{shown:#}");
+    // The pushes of one publisher succeed, or that of the other one.
+    let codes = outputs.each_ref().map(|output| output.status.code());
+    let expected = match versions[0]["publisher"] == publisher.key.as_str() {
+        true => [Some(0), Some(0), Some(4)],
+        false => [Some(4), Some(4), Some(0)],
+    };
+    assert_eq!(codes, expected, "{outputs:?}");
+    let unchanged = outputs.iter().filter(|output| {
+        let pushed: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        pushed["unchanged"] == false
+    });
+    assert_eq!(unchanged.count(), 1, "{outputs:?}");
+}
+
+#[test]
+fn a_customer_lists_and_removes_publishers() {
+    let publisher = publisher();
+    let (server, key) = (server(&publisher), &publisher.key);
+    push(&server, &publisher.file, "stead-plugin-files");
+    let enrolment = install(&server);
+    let runner = customer(&server, &["--plugin-publisher", key])
+        .start(&server, enrolment["token"].as_str().unwrap());
+    assert_eq!(provisioned(&server)["state"], "succeeded");
+    let publishers = |args: &[&str]| {
+        let mut command = Command::new(program("stead-runner"));
+        command.arg("publishers").args(args).arg("--data").arg(runner.data());
+        command.output().unwrap()
+    };
+    let list = || String::from_utf8(publishers(&["list"]).stdout).unwrap();
+    assert_eq!(list(), format!("{key}  recorded\n"));
+
+    // A removed key counts for the next job, while the agent runs.
+    let removed = publishers(&["remove", key]);
+    assert_eq!(String::from_utf8_lossy(&removed.stdout), format!("Removed publisher {key}\n"));
+    assert!(list().contains("No publisher is trusted"), "{}", list());
+    let again = publishers(&["remove", key]);
+    assert!(String::from_utf8_lossy(&again.stderr).contains("it is not recorded"), "{again:?}");
+    let run = reprovisioned(&server, "after the removal");
+    assert_eq!(run["state"], "failed", "{run:#}");
+    assert!(run.to_string().contains("is not trusted"), "{run:#}");
+    append_to_policy(&runner, &format!("plugin_publishers = [\"{key}\"]"));
+    assert_eq!(list(), format!("{key}  policy\n"));
+    let in_policy = publishers(&["remove", key]);
+    let message = String::from_utf8_lossy(&in_policy.stderr);
+    assert!(message.contains("remove it from plugin_publishers of the policy"), "{message}");
 }
 
 fn largest(dir: &Path) -> std::path::PathBuf {

@@ -127,6 +127,12 @@ impl GitRepository {
         self.git(&["push", "--quiet", "--force", &bare, name]);
     }
 
+    /// Deletes all commits on the server that no branch or tag contains.
+    pub fn forget_old_commits(&self) {
+        self.bare(&["reflog", "expire", "--expire=now", "--all"]);
+        self.bare(&["gc", "--quiet", "--prune=now"]);
+    }
+
     /// Runs git in the working copy.
     pub fn git(&self, args: &[&str]) -> String {
         run(&self.work, args)
@@ -194,7 +200,7 @@ fn serve(
     Ok(response.len() as u64)
 }
 
-fn base64(text: &str) -> String {
+pub(crate) fn base64(text: &str) -> String {
     let mut command = Command::new("base64");
     let mut child =
         command.arg("-w0").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

@@ -18,6 +18,7 @@ mod example;
 mod git;
 mod http;
 mod launch;
+mod messages;
 mod moto;
 mod namespace;
 pub mod oracle;
@@ -44,6 +45,7 @@ pub use example::{
 };
 pub use git::{GitRepository, GitServer};
 pub use http::{HttpResponse, call};
+pub use messages::agreed_message;
 pub use moto::Moto;
 pub use namespace::{Namespace, Sockets};
 pub use outcome::{
@@ -53,7 +55,7 @@ pub use outcome::{
 pub use programs::{helm_or_skip, in_ci, program, stdout_of, terraform_or_skip};
 pub use provider::{for_customers, provider_config_for_customers_or_skip, provider_config_or_skip};
 pub use proxy::{InterceptingProxy, RecordedCall};
-pub use registry::{PushedImage, Registry};
+pub use registry::{PushedImage, REGISTRY_PASSWORD, REGISTRY_USER, Registry};
 pub use run::finish;
 pub use runner::Runner;
 pub use server::Server;

@@ -5,12 +5,21 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-use crate::{call, in_ci, launch::Launch, until};
+use crate::{HttpResponse, call, in_ci, launch::Launch, until};
+
+/// User of a private registry.
+pub const REGISTRY_USER: &str = "builder";
+/// Password of a private registry.
+pub const REGISTRY_PASSWORD: &str = "s3cr3t-helper";
+/// bcrypt hash of the password.
+const PASSWORD_HASH: &str = "$2b$04$tRdhcKpyD0WIiW9zbWQsnusxuyMr0wjjM2KRp7Ll1npgEGWWJXe5K";
 
 /// Running registry with an empty storage.
 pub struct Registry {
     child: Child,
     port: u16,
+    /// Header of the only user. Without one, the registry is public.
+    authorization: Option<String>,
     /// Directory of the storage and the log.
     dir: TempDir,
 }
@@ -19,6 +28,17 @@ impl Registry {
     /// Starts a registry. Without the program, the test prints a note and passes; in CI it fails.
     #[track_caller]
     pub fn start_or_skip() -> Option<Registry> {
+        Registry::start(false)
+    }
+
+    /// Starts a registry that requires [`REGISTRY_USER`] and [`REGISTRY_PASSWORD`].
+    #[track_caller]
+    pub fn private_or_skip() -> Option<Registry> {
+        Registry::start(true)
+    }
+
+    #[track_caller]
+    fn start(is_private: bool) -> Option<Registry> {
         let Some(program) = std::env::var_os("STEAD_TEST_REGISTRY").map(PathBuf::from) else {
             assert!(!in_ci(), "CI must have a registry program in STEAD_TEST_REGISTRY");
             eprintln!("SKIPPED: no registry: set STEAD_TEST_REGISTRY");
@@ -31,6 +51,13 @@ impl Registry {
             "version: 0.1\nlog: {{level: warn}}\nhttp: {{addr: \"127.0.0.1:{port}\"}}\n\
              storage: {{delete: {{enabled: true}}, filesystem: {{rootdirectory: {storage:?}}}}}\n"
         );
+        let users = dir.path().join("users");
+        fs::write(&users, format!("{REGISTRY_USER}:{PASSWORD_HASH}\n")).unwrap();
+        let auth = format!("auth: {{htpasswd: {{realm: test, path: {users:?}}}}}\n");
+        let config = if is_private { config + &auth } else { config };
+        let authorization = is_private.then(|| {
+            format!("Basic {}", crate::git::base64(&format!("{REGISTRY_USER}:{REGISTRY_PASSWORD}")))
+        });
         let config_file = dir.path().join("config.yml");
         fs::write(&config_file, config).unwrap();
         let mut launch = Launch::new(&program, dir.path().join("log"));
@@ -42,9 +69,16 @@ impl Registry {
             }
             std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
         });
-        let registry = Registry { child, port, dir };
-        assert_eq!(call("GET", &format!("{}/v2/", registry.url()), &[], b"").status, 200);
+        let registry = Registry { child, port, authorization, dir };
+        assert_eq!(registry.call("GET", &format!("{}/v2/", registry.url()), &[], b"").status, 200);
         Some(registry)
+    }
+
+    fn call(&self, method: &str, url: &str, headers: &[(&str, &str)], body: &[u8]) -> HttpResponse {
+        let authorization =
+            self.authorization.iter().map(|value| ("Authorization", value.as_str()));
+        let headers: Vec<_> = headers.iter().copied().chain(authorization).collect();
+        call(method, url, &headers, body)
     }
 
     /// Returns the host and port, as references of images contain them.
@@ -134,7 +168,7 @@ impl Registry {
             "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json",
         )];
         let url = format!("{}/v2/{name}/manifests/{reference}", self.url());
-        let response = call("GET", &url, &accept, b"");
+        let response = self.call("GET", &url, &accept, b"");
         (response.status == 200).then(|| response.json())
     }
 
@@ -155,12 +189,12 @@ impl Registry {
 
     fn push_blob(&self, name: &str, bytes: &[u8]) {
         let start = format!("{}/v2/{name}/blobs/uploads/", self.url());
-        let upload = call("POST", &start, &[], b"");
+        let upload = self.call("POST", &start, &[], b"");
         let mut headers = upload.headers.lines();
         let location = headers.find_map(|line| line.strip_prefix("Location: ")).unwrap();
         let kind = [("Content-Type", "application/octet-stream")];
         let digest = digest(bytes);
-        let put = call("PUT", &format!("{location}&digest={digest}"), &kind, bytes);
+        let put = self.call("PUT", &format!("{location}&digest={digest}"), &kind, bytes);
         assert_eq!(put.status, 201, "{}", put.body);
     }
 
@@ -173,7 +207,7 @@ impl Registry {
     ) -> PushedImage {
         let bytes = document.to_string().into_bytes();
         let url = format!("{}/v2/{name}/manifests/{tag}", self.url());
-        let put = call("PUT", &url, &[("Content-Type", media_type)], &bytes);
+        let put = self.call("PUT", &url, &[("Content-Type", media_type)], &bytes);
         assert_eq!(put.status, 201, "{}", put.body);
         PushedImage { digest: digest(&bytes), size: bytes.len(), media_type }
     }

@@ -24,7 +24,7 @@ use crate::{
     problem::{ApiResult, Code, Problem},
     queries::{apps as queries, show},
     state::App,
-    usecases::apps,
+    usecases::{apps, plugins},
 };
 
 /// Returns the route of `sync`, which needs a higher limit for its body.
@@ -115,12 +115,13 @@ fn sync_response(name: String, dry_run: bool, done: Done<apps::SyncResult>) -> S
         config,
         impact,
     } = done.value;
+    let changed = plugins::changed_publishers(before.as_deref(), &config);
     let before = before_version.zip(before.as_deref());
     let after = (!dry_run).then_some(version);
     let before = before.map(|(version, config)| (version, &config.app));
     let diff = show::with_impact(show::diff(before, after, &config.app), impact);
     let builds = builds.into_iter().map(|(component, id)| BuildRequested { id, component });
-    let diagnostics = config.warnings.iter().map(show::diagnostic).collect();
+    let diagnostics = config.warnings.iter().chain(&changed).map(show::diagnostic).collect();
     let (builds, position) = (builds.collect(), done.position);
     SyncReport {
         app,

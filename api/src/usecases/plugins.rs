@@ -1,6 +1,7 @@
 //! Publication of plugins, and the selection of plugins for a config version.
 use std::collections::BTreeSet;
 
+use app_config::Diagnostic;
 use axum::body::Body;
 use bytes::Bytes;
 use domain::{
@@ -16,6 +17,7 @@ use schemas::plugin::artifact::{
 };
 
 use crate::{
+    configs::Config,
     execute::{Call, Done},
     problem::{Code, Problem},
     registry::{ArtifactError, Repository},
@@ -208,6 +210,26 @@ pub(crate) async fn resolve(
         pins.extend(chosen(known, newest));
     }
     Ok(pins)
+}
+
+/// Returns a warning for each plugin with another publisher than in the previous version. Customers
+/// who do not trust the new key refuse the plugin.
+pub(crate) fn changed_publishers(before: Option<&Config>, config: &Config) -> Vec<Diagnostic> {
+    let before = before.map(|before| before.plugins.as_slice()).unwrap_or_default();
+    let changed = config.plugins.iter().filter_map(|plugin| {
+        let known = before.iter().find(|known| known.name == plugin.name)?;
+        if known.publisher == plugin.publisher {
+            return None;
+        }
+        let PinnedPlugin { name, version, publisher, .. } = plugin;
+        let message = format!(
+            "the plugin {name} {version} has another publisher than in the previous version: {publisher} instead of {}",
+            known.publisher
+        );
+        let remedy = "ask the customers to trust the new key, or publish the plugin with the former key";
+        Some(Diagnostic::warning("new_publisher", message, remedy))
+    });
+    changed.collect()
 }
 
 /// Returns the pin of the version with the same bundle, unless the publisher changed. Otherwise

@@ -1,5 +1,5 @@
 //! Checks across files: references of templates, targets of triggers, and cycles.
-use super::{names::Kind, platform, reader::Reader, undeployed_texts};
+use super::{names::Kind, platform, reader::Reader, undeployed_texts, yaml_texts};
 use crate::{
     diagnostic::{Diagnostic, Location, Severity},
     model::{AppConfig, Secret},
@@ -14,6 +14,7 @@ pub fn check(config: &AppConfig, reader: &Reader<'_>) {
     references(config, reader);
     cycles(config, reader);
     defaults(config, reader);
+    yaml_texts::check(config, reader);
 }
 
 /// Reports components that are enabled in a new install but require a disabled one.

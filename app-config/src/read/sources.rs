@@ -6,8 +6,9 @@ use serde_json::json;
 
 use crate::{
     diagnostic::{Diagnostic, Location, Severity},
-    model::{AppConfig, Module, Source, TERRAFORM_MODULE, is_deployable},
+    model::{AppConfig, HELM_CHART, Module, Source, TERRAFORM_MODULE, is_deployable},
     modules::Local,
+    text::Span,
     tree::{PluginPin, SANDBOX, SOURCE, Tree, sha256},
 };
 
@@ -49,8 +50,14 @@ pub fn predict_findings(app: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
             Some(source) if source.directory == "." => app.clone(),
             Some(source) => app.subtree(&source.directory),
         };
-        let (message, remedy) = missing(name, module, &source)?;
-        Some(finding("missing_module", file, message, remedy))
+        let (code, message, remedy) = missing(name, module, &source)?;
+        let is_connected = module.source.as_ref().is_some_and(|source| source.connected);
+        let key = if is_connected { "connected_repo" } else { "public_repo" };
+        let found = finding(code, file, message, remedy);
+        Some(match config.span(&module.at, &format!("{key}.directory")) {
+            Some(span) => found.at(file, location(span)),
+            None => found,
+        })
     });
     missing.collect()
 }
@@ -84,8 +91,8 @@ fn attach_module(
         module.git = module.source.as_ref().and_then(Source::git);
     }
     let missing = missing(name, module, &source).filter(|_| module.git.is_none());
-    if let Some((message, remedy)) = missing {
-        let mut finding = finding("missing_module", file, message, remedy);
+    if let Some((code, message, remedy)) = missing {
+        let mut finding = finding(code, file, message, remedy);
         if !is_deployable {
             finding.severity = Severity::Warning;
         }
@@ -130,25 +137,22 @@ pub fn invalid_repository(
     };
     let table = if source.connected { "connected_repo" } else { "public_repo" };
     let span = config.span(&module.at, &format!("{table}.{key}"));
-    let place = span.map_or(Location::default(), |span| {
-        let length = span.end_column.saturating_sub(span.column);
-        Location { line: span.line, column: span.column, length }
-    });
+    let place = span.map_or(Location::default(), location);
     let message = format!("the source of `{name}` is not valid: {error}");
     let remedy = "name a repository that git can fetch, or pass a local copy: --source REPO=PATH";
     Some(Diagnostic::error("bad_repository", message, remedy).at(file, place))
 }
 
-fn missing(name: &str, module: &Module, source: &Tree) -> Option<(String, String)> {
+/// Returns code, message and remedy for a module directory that is absent or of another type.
+fn missing(name: &str, module: &Module, source: &Tree) -> Option<(&'static str, String, String)> {
+    let code = "missing_module";
     let Some(place) = &module.source else {
         let needed = module.kind == TERRAFORM_MODULE;
         return needed.then(|| {
             let message = format!("`{name}` does not name its module");
-            (
-                message,
-                "add [public_repo] with repo and directory (repo = \".\" is this repository)"
-                    .into(),
-            )
+            let remedy =
+                "add [public_repo] with repo and directory (repo = \".\" is this repository)";
+            (code, message, remedy.into())
         });
     };
     let (repo, directory) = (&place.repo, &place.directory);
@@ -159,14 +163,18 @@ fn missing(name: &str, module: &Module, source: &Tree) -> Option<(String, String
         } else {
             format!("check the directory, or pass the path of the repository: --source {repo}=PATH")
         };
-        return Some((message, remedy));
+        return Some((code, message, remedy));
+    }
+    if module.kind == HELM_CHART && source.get("Chart.yaml").is_none() {
+        let message = format!("the chart of `{name}` ({directory} in {repo}) has no Chart.yaml");
+        return Some(("missing_chart", message, "correct `directory` of its repository".into()));
     }
     let terraform = |path: &str| path.ends_with(".tf") || path.ends_with(".tf.json");
     let top = |path: &str| !path.contains('/');
     let has_module = source.iter().any(|(path, _)| top(path) && terraform(path));
     (module.kind == TERRAFORM_MODULE && !has_module).then(|| {
         let message = format!("the module of `{name}` ({directory} in {repo}) has no .tf file");
-        (message, "check that this is the module's directory".to_string())
+        (code, message, "check that this is the module's directory".to_string())
     })
 }
 
@@ -195,6 +203,11 @@ pub fn unexpected_modules(bundle: &Tree, config: &AppConfig) -> Vec<Diagnostic> 
             )
         })
         .collect()
+}
+
+fn location(span: Span) -> Location {
+    let length = span.end_column.saturating_sub(span.column);
+    Location { line: span.line, column: span.column, length }
 }
 
 fn finding(code: &'static str, file: &str, message: String, remedy: String) -> Diagnostic {

@@ -27,3 +27,4 @@ mod spans;
 mod support;
 mod supporting_parts;
 mod warnings;
+mod yaml_texts;

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     apply,
     cluster::Cluster,
+    distinct::Checked,
     failure::{Failure, Outcome},
     inventory::Inventory,
     kubeconfig, manifest, outputs, plan, preflight, serve,
@@ -15,13 +16,18 @@ use crate::{
 
 const COMPONENT_TYPE: &str = "kubernetes_manifest";
 
-/// Responds to a call of the runner.
-pub async fn respond(call: &Call, stop: &CancellationToken) -> Outcome<Value> {
+/// Answers the calls of the runner until standard input ends.
+pub fn serve() -> std::io::Result<()> {
+    let checked = Checked::default();
+    serve::run(async |call: &Call, stop: &CancellationToken| respond(call, stop, &checked).await)
+}
+
+async fn respond(call: &Call, stop: &CancellationToken, checked: &Checked) -> Outcome<Value> {
     match call {
         Call::Describe { protocol, protocols } => {
             serve::describe((COMPONENT_TYPE, env!("CARGO_PKG_VERSION")), *protocol, protocols)
         }
-        Call::Health(context) => health(context),
+        Call::Health(context) => health(context, checked),
         Call::Preflight(context) => Ok(json!(preflight::checks(context).await)),
         // The runner packs the source unchanged. A build has no settings.
         Call::Build(_) => Ok(json!({})),
@@ -53,14 +59,17 @@ pub async fn respond(call: &Call, stop: &CancellationToken) -> Outcome<Value> {
 }
 
 /// Checks settings, manifest and kubeconfig without a connection.
-fn health(context: &CallContext) -> Outcome<Value> {
+fn health(context: &CallContext, checked: &Checked) -> Outcome<Value> {
     let is_build = context.inputs.as_ref().is_some_and(|inputs| inputs.get("settings").is_none());
     if is_build && context.inputs_file.is_none() {
         return Ok(json!({}));
     }
     let component: Component = Component::read(context)?;
     match component.operation {
-        Operation::Apply => manifest::check(&component.settings)?,
+        Operation::Apply => {
+            manifest::check(&component.settings)?;
+            checked.add(&component)?;
+        }
         // A destroy reads the inventory. An invalid manifest must not prevent it.
         Operation::Destroy => {}
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::{
     cluster::{CONCURRENCY, Cluster, RequestError},
     failure::{Failure, Outcome},
+    manifest::Desired,
     object::ObjectRef,
     wait::{self, Waiting},
 };
@@ -281,6 +282,16 @@ pub async fn namespaced(cluster: &Cluster) -> Outcome<Namespaced> {
         }
     }
     Ok(Namespaced { kinds, unavailable })
+}
+
+/// Describes an object whose kind neither the cluster nor the component has.
+pub fn unknown(object: &Desired) -> String {
+    let Desired { reference, place, .. } = object;
+    format!(
+        "{place}: the cluster does not serve the kind {} of {}; correct it, or deploy its \
+         CustomResourceDefinition first",
+        reference.kind, reference.api_version
+    )
 }
 
 /// Returns whether the kind of an object is namespaced. `None` if the CustomResourceDefinition does

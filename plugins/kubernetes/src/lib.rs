@@ -4,7 +4,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `manifest`, `kustomize` | desired objects |
+//! | `manifest`, `kustomize`, `distinct` | desired objects |
 //! | `cluster`, `kubeconfig`, `kinds` | access to the cluster |
 //! | `order`, `decide`, `fields`, `managed`, `readiness` | rules, without I/O |
 //! | `plan`, `resolve`, `evaluate`, `obsolete`, `content`, `plan_file` | a plan, from dry runs of each object |
@@ -18,6 +18,7 @@ pub mod cluster;
 pub mod content;
 pub mod decide;
 pub mod details;
+mod distinct;
 mod effect;
 pub mod evaluate;
 pub mod failure;

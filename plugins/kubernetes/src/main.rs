@@ -1,6 +1,6 @@
 //! `stead-plugin-kubernetes_manifest`: the plugin of the component type `kubernetes_manifest`.
-use stead_plugin_kubernetes::{calls, serve};
+use stead_plugin_kubernetes::calls;
 
 fn main() -> std::io::Result<()> {
-    serve::run(calls::respond)
+    calls::serve()
 }

@@ -167,7 +167,9 @@ pub fn parse_document(
         serde_saphyr::from_str_with_options(document.text, options).map_err(|e| {
             let line = e.location().map_or(line, |at| document.lines_before + at.line() as usize);
             let why = e.to_string();
-            format!("{file}:{line}: {}", why.lines().next().unwrap_or_default())
+            // The parser counts from the start of the document.
+            let why = why.lines().next().unwrap_or_default().split(" at line ").next();
+            format!("{file}:{line}: {}", why.unwrap_or_default())
         })?;
     let place = format!("{file}:{line}");
     if parsed.is_null() {

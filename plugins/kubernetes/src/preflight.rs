@@ -9,8 +9,9 @@ use crate::{
     cluster::{CONCURRENCY, Cluster},
     failure::{Failure, Outcome, listed},
     inventory::Inventory,
-    kinds::{Kind, Kinds},
-    kustomize, manifest,
+    kinds::{self, Kind, Kinds},
+    kustomize,
+    manifest::{self, Desired},
     settings::Component,
 };
 
@@ -42,9 +43,52 @@ pub async fn checks(context: &CallContext) -> Preflight {
         async { Inventory::load(&cluster, &component).await?.check_write(&cluster).await };
     checks.push(check("inventory", inventory.await));
     if let (Some(text), Operation::Apply) = (&component.settings.manifest, component.operation) {
-        checks.push(check("permissions", permissions(&cluster, &component, text).await));
+        match desired(&cluster, &component, text).await {
+            Ok((desired, kinds)) => {
+                checks.push(served(&desired, &kinds));
+                let permissions = permissions(&cluster, &component, &desired, &kinds);
+                checks.push(check("permissions", permissions.await));
+            }
+            Err(failure) => checks.push(check("kinds", Err(failure))),
+        }
     }
     Preflight { checks }
+}
+
+/// Returns the objects of the manifest, and the kinds that the cluster serves of their versions.
+async fn desired(
+    cluster: &Cluster,
+    component: &Component,
+    text: &str,
+) -> Outcome<(Vec<Desired>, Kinds)> {
+    let desired = manifest::parse(text, manifest::file_name(&component.settings))?;
+    let versions = desired.iter().map(|one| one.reference.api_version.as_str());
+    let kinds = Kinds::load(cluster, versions).await?;
+    Ok((desired, kinds))
+}
+
+/// Checks that the cluster serves the kinds of the objects. Another component may define the kinds
+/// of a group with a domain, such as `example.dev`, before this one is deployed.
+fn served(desired: &[Desired], kinds: &Kinds) -> PreflightCheck {
+    let definitions = || desired.iter().filter(|one| one.reference.is_crd());
+    let is_known = |one: &&Desired| {
+        kinds.get(&one.reference).is_some()
+            || definitions().any(|crd| kinds::defined_by(&crd.object, &one.reference).is_some())
+    };
+    let unknown: Vec<&Desired> = desired.iter().filter(|one| !is_known(one)).collect();
+    let is_fixed = |one: &&&Desired| !one.reference.group().contains('.');
+    let fixed: Vec<&Desired> = unknown.iter().filter(is_fixed).copied().collect();
+    let (status, named) = match (unknown.is_empty(), fixed.is_empty()) {
+        (true, _) => (CheckStatus::Ok, vec![]),
+        (false, true) => (CheckStatus::Deferred, unknown),
+        (false, false) => (CheckStatus::Failed, fixed),
+    };
+    let lines: Vec<String> = named.into_iter().map(kinds::unknown).collect();
+    let message = match lines.is_empty() {
+        true => String::new(),
+        false => listed("unknown kinds", &lines),
+    };
+    PreflightCheck { check: "kinds".to_owned(), status, message }
 }
 
 fn check(name: &str, result: Outcome<()>) -> PreflightCheck {
@@ -62,10 +106,12 @@ async fn connect(component: &Component) -> Outcome<Cluster> {
 }
 
 /// Checks the permissions for all kinds of a manifest that the cluster serves.
-async fn permissions(cluster: &Cluster, component: &Component, text: &str) -> Outcome<()> {
-    let desired = manifest::parse(text, manifest::file_name(&component.settings))?;
-    let versions = desired.iter().map(|one| one.reference.api_version.as_str());
-    let kinds = Kinds::load(cluster, versions).await?;
+async fn permissions(
+    cluster: &Cluster,
+    component: &Component,
+    desired: &[Desired],
+    kinds: &Kinds,
+) -> Outcome<()> {
     let default = component.settings.namespace.as_deref();
     let needed: BTreeSet<(&Kind, Option<&str>)> = desired
         .iter()

@@ -88,6 +88,10 @@ fn resolve_one(
     default: Option<&str>,
     manager: &str,
 ) -> Result<Resolved, String> {
+    let kind = kinds.get(&desired.reference).cloned();
+    let defined = || definitions.iter().find_map(|one| kinds::defined_by(one, &desired.reference));
+    let is_namespaced = kind.as_ref().map(|kind| kind.is_namespaced).or_else(defined);
+    let Some(is_namespaced) = is_namespaced else { return Err(kinds::unknown(&desired)) };
     let Desired { mut reference, mut object, place } = desired;
     let fail = |why: String| format!("{place}: {why}");
     if let Err(found) = order::wave(&object) {
@@ -96,16 +100,6 @@ fn resolve_one(
             order::WAVE_ANNOTATION
         )));
     }
-    let kind = kinds.get(&reference).cloned();
-    let defined = || definitions.iter().find_map(|one| kinds::defined_by(one, &reference));
-    let is_namespaced = kind.as_ref().map(|kind| kind.is_namespaced).or_else(defined);
-    let Some(is_namespaced) = is_namespaced else {
-        return Err(fail(format!(
-            "the cluster does not serve the kind {} of {}; correct it, or deploy its \
-             CustomResourceDefinition first",
-            reference.kind, reference.api_version
-        )));
-    };
     let own = reference.namespace.take();
     if is_namespaced {
         let namespace = match (own, default) {

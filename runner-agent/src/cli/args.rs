@@ -185,6 +185,11 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: Option<PolicyCommand>,
     },
+    /// List or remove the publishers whose plugins this runner executes
+    Publishers {
+        #[command(subcommand)]
+        command: PublishersCommand,
+    },
     /// Show the identity, policy, journal, disk usage and jobs of this runner
     Status,
     /// List jobs that need your approval (policy key `require_approval`)
@@ -239,6 +244,18 @@ pub(super) enum PolicyCommand {
     /// Use no policy: allow everything that the vendor's server signs, within the fixed limits of
     /// the runner
     None,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum PublishersCommand {
+    /// List the keys of trusted publishers, and where each is trusted
+    List,
+    /// Remove a recorded key. Running jobs continue
+    Remove {
+        /// Public key, from `stead-runner publishers list`
+        #[arg(value_parser = crate::policy::publishers::parse)]
+        key: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]

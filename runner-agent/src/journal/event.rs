@@ -143,7 +143,7 @@ pub enum JournalEvent {
     },
     /// The customer chose the policy of this runner.
     PolicyChosen { policy: String },
-    /// The customer trusted these plugin publishers with an option of the start command.
+    /// The customer added or removed a recorded publisher of plugins. Contains all recorded ones.
     PublishersTrusted { publishers: Vec<String> },
     /// Copy of an entry of the previous file. The entry belongs to an open claim or has the known
     /// state of a component. Readers of the current file get the original entry.

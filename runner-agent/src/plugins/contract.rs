@@ -213,6 +213,9 @@ pub enum PluginError {
     /// The manifest requests something that this plugin does not support, or is malformed.
     #[error("{0}")]
     Refused(String),
+    /// The publisher did not sign the plugin, or signed another one.
+    #[error("{0}")]
+    Unverified(String),
     /// A tool is missing. The message names the tool to install.
     #[error("{0}")]
     ToolMissing(String),
@@ -238,7 +241,7 @@ impl PluginError {
     /// Returns the failure reason for the report.
     pub fn reason(&self) -> FailureReason {
         match self {
-            PluginError::Refused(_) => FailureReason::Refused,
+            PluginError::Refused(_) | PluginError::Unverified(_) => FailureReason::Refused,
             PluginError::ToolMissing(_) => FailureReason::ToolMissing,
             PluginError::ArtifactUnavailable(_) => FailureReason::ArtifactUnavailable,
             PluginError::PlanStale(_) => FailureReason::PlanStale,

@@ -277,7 +277,9 @@ async fn report_state<P: Plugin>(
 /// Returns whether an error means that the plugin did not begin the apply, so nothing changed.
 fn means_unchanged(halt: &Halt) -> bool {
     match halt {
-        Halt::Error(PluginError::PlanStale(_) | PluginError::ToolMissing(_)) => true,
+        Halt::Error(
+            PluginError::PlanStale(_) | PluginError::ToolMissing(_) | PluginError::Unverified(_),
+        ) => true,
         Halt::Error(
             PluginError::Refused(_)
             | PluginError::ArtifactUnavailable(_)

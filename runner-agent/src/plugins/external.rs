@@ -50,7 +50,7 @@ pub(crate) struct External {
 impl External {
     /// Checks the digest, starts the plugin and reads its description.
     pub(crate) async fn start(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Self, Halt> {
-        let program = executable::verified_copy(work, sink).await?;
+        let (program, statement) = executable::verified_copy(work, sink).await?;
         let mut channel = Channel::open(program, work, sink).await?;
         let required = &work.manifest.plugin;
         // A plugin of version 1 ignores the unknown member `protocols` and responds with 1.
@@ -63,6 +63,9 @@ impl External {
                 "it uses protocol {version}, but this runner supports {known}; install a matching version of the plugin"
             );
             return Err(PluginError::PluginFailed(failed).into());
+        }
+        if let Some(statement) = &statement {
+            published::check_description(statement, &described)?;
         }
         channel.use_version(described.protocol);
         if described.name != required.name {

@@ -51,8 +51,10 @@ impl Plugin for GitPlugin {
         let shown = without_userinfo(work.name);
         let git = Git::new(work, "git", &address, sink).await?;
         let found = find(&git, reference, sink).await;
-        let found = found
-            .map_err(|error| error.into_halt(&format!("cannot read {shown} at {reference}")))?;
+        let what = format!("cannot read {shown} at {reference}");
+        let remedy =
+            "check the address, and the network and the git credentials of the build runner";
+        let found = found.map_err(|error| error.with_remedy(remedy).into_halt(&what))?;
         let Some((_, commit)) = found else {
             let detail = format!(
                 "{shown} has no branch and no tag {reference}; correct `branch` in the config"

@@ -40,6 +40,18 @@ pub fn record(data: &Data, keys: &[String]) -> io::Result<bool> {
     Ok(true)
 }
 
+/// Removes a recorded key, and journals the remaining ones. Returns whether the key was recorded.
+pub fn remove(data: &Data, key: &str) -> io::Result<bool> {
+    let all = recorded(data)?;
+    let remaining: Vec<String> = all.iter().filter(|known| *known != key).cloned().collect();
+    if remaining.len() == all.len() {
+        return Ok(false);
+    }
+    data::replace_json(&data.path(FILE), &remaining)?;
+    Journal::open(data)?.write(JournalEvent::PublishersTrusted { publishers: remaining })?;
+    Ok(true)
+}
+
 /// Parses the public key of a publisher and returns its canonical form, in lower case.
 pub fn parse(text: &str) -> Result<String, String> {
     match parse_publisher(text) {
@@ -51,6 +63,11 @@ pub fn parse(text: &str) -> Result<String, String> {
 }
 
 impl Policy {
+    /// Returns the keys that the policy trusts in addition to the recorded ones.
+    pub fn plugin_publishers(&self) -> &[String] {
+        &self.plugin_publishers
+    }
+
     /// Refuses a published plugin of a publisher that is neither in `recorded` nor in the policy.
     pub fn allows_publisher(
         &self,
@@ -158,6 +175,9 @@ mod tests {
             Some(publishers)
         });
         assert_eq!(trusted.collect::<Vec<_>>(), [vec![key(1)], vec![key(1), key(2)]]);
+        assert!(!remove(&data, &key(3)).unwrap());
+        assert!(remove(&data, &key(2)).unwrap());
+        assert_eq!(recorded(&data).unwrap(), [key(1)]);
         assert_eq!(parse(&key(1).to_uppercase()), Ok(key(1)));
         assert!(parse("sha256:00").is_err());
         let file = dir.path().join(FILE);

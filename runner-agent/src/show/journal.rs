@@ -176,9 +176,10 @@ fn description(event: &JournalEvent) -> String {
         JournalEvent::Disabled { reason } => format!("you disabled the runner: {reason}"),
         JournalEvent::Enabled {} => "you enabled the runner".into(),
         JournalEvent::PolicyChosen { policy } => format!("you chose the policy: {policy}"),
-        JournalEvent::PublishersTrusted { publishers } => {
-            format!("you trust the publishers of plugins: {}", publishers.join(", "))
-        }
+        JournalEvent::PublishersTrusted { publishers } => match publishers.is_empty() {
+            true => "you trust no recorded publisher of plugins".into(),
+            false => format!("you trust the publishers of plugins: {}", publishers.join(", ")),
+        },
         JournalEvent::CarriedOver { original } => description(&original.event),
         JournalEvent::Unknown => "entry of a later version: see --output json".into(),
     }

@@ -32,7 +32,11 @@ fn an_unreachable_repository_fails_only_its_components_and_can_be_retried() {
     let db = &builds_before["db"];
     assert_eq!((&db["state"], &db["reason"]), (&"failed".into(), &"source_unresolved".into()));
     assert!(detail(db).contains("cannot read acme/missing at HEAD"), "{db:#}");
+    let input = ("a repository that does not exist, or is not readable", "resolution");
+    agreed_message("repository-unreachable", input, detail(db), &[(&git.url(""), "URL")]);
     let cache = detail(&builds_before["cache"]);
+    let input = ("a branch or a tag that does not exist", "resolution");
+    agreed_message("reference-missing", input, cache, &[]);
     assert!(cache.contains("acme/web has no branch and no tag no-such-branch"), "{cache}");
     assert_eq!(version(&server)["state"], "unresolved");
 
@@ -93,9 +97,62 @@ fn a_broken_source_fails_its_build_with_file_and_line() {
         assert_eq!(builds[name]["state"], "failed", "{name}");
         assert!(detail(&builds[name]).contains(expected), "{}", detail(&builds[name]));
     }
+    for (name, input) in
+        [("outside", "a module outside its repository"), ("large", "a file in git LFS")]
+    {
+        let golden = format!("source-{name}");
+        agreed_message(&golden, (input, "build"), detail(&builds[name]), &[]);
+    }
     if terraform_or_skip() {
         assert!(detail(&builds["broken"]).contains("main.tf:2"), "{:#}", builds["broken"]);
     }
+}
+
+#[test]
+fn a_commit_that_is_gone_fails_its_build() {
+    let git = GitServer::start();
+    let modules = git.repository("acme/modules");
+    let first = modules.commit("main", &[("main.tf", MODULE)]);
+    modules.git(&["commit", "--quiet", "--amend", "--message", "Replace the commit"]);
+    modules.push("main");
+    modules.forget_old_commits();
+    let server = server(&git);
+    let app = app(&server, &[("web", "acme/modules", ".", Some(&first))]);
+
+    let builds = failed(&server, &app);
+
+    let detail = detail(&builds["web"]);
+    assert!(
+        detail.contains(&format!("cannot fetch {first} from https://github.com/acme/modules")),
+        "{detail}"
+    );
+    assert!(detail.contains("correct `branch`"), "{detail}");
+    let input = ("a commit that is gone", "build");
+    agreed_message("commit-gone", input, detail, &[(&first, "COMMIT")]);
+}
+
+#[test]
+fn an_old_git_is_named_with_the_remedy() {
+    let git = GitServer::start();
+    git.repository("acme/web").commit("main", &[("main.tf", MODULE)]);
+    let configuration = git.configuration("");
+    let bin = tempfile::tempdir().unwrap();
+    let old = bin.path().join("git");
+    fs::write(&old, "#!/bin/sh\necho git version 2.20.1\n").unwrap();
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").unwrap());
+    let server =
+        Server::up_in(&[("GIT_CONFIG_GLOBAL", configuration.to_str().unwrap()), ("PATH", &path)]);
+    let app = app(&server, &[("web", "acme/web", ".", None)]);
+
+    let builds = failed(&server, &app);
+
+    let detail = detail(&builds["web"]);
+    let input = ("a build runner with an old git", "resolution");
+    agreed_message("old-git", input, detail, &[]);
+    let expected =
+        "git version 2.20.1 on the PATH of this build runner is too old; install git 2.29";
+    assert!(detail.contains(expected), "{detail}");
 }
 
 #[test]

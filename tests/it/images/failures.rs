@@ -1,7 +1,7 @@
 //! Images that cannot be built: each fails with its cause and the remedy, without effect on other
 //! components.
 use serde_json::Value;
-use tests::Registry;
+use tests::{Registry, agreed_message};
 
 use super::{ImageApp, server};
 
@@ -40,6 +40,16 @@ fn builds_of_images_that_cannot_be_read_name_the_remedy() {
         let detail = build(name)["detail"].as_str().unwrap_or_default();
         assert_eq!(build(name)["state"], "failed", "{name}");
         assert!(detail.contains(expected), "{name}: {detail}");
+    }
+    for (name, golden, input) in [
+        ("foreign", "other-platform", "an image of another platform"),
+        ("gone", "image-gone", "a digest that is gone"),
+        ("unreachable", "registry-unreachable", "an unreachable registry"),
+    ] {
+        let detail = build(name)["detail"].as_str().unwrap();
+        let host = upstream.host();
+        let variable = [(host.as_str(), "REGISTRY"), (gone.digest.as_str(), "sha256:…")];
+        agreed_message(golden, (input, "build"), detail, &variable);
     }
     let unreachable = build("unreachable")["detail"].as_str().unwrap();
     assert!(unreachable.contains("--registry-mirror 127.0.0.1:1=URL"), "{unreachable}");

@@ -149,7 +149,7 @@ fn preflight_names_missing_permissions() {
     let ns = &namespace.name;
     let mut web = Component::new(&namespace.kubeconfig, ns, &config_map("a", "one"));
     let checks = web.preflight();
-    let all = ["cluster", "inventory", "permissions"];
+    let all = ["cluster", "inventory", "kinds", "permissions"];
     for (check, name) in checks.as_array().unwrap().iter().zip(all) {
         assert_eq!((&check["check"], &check["status"]), (&json!(name), &json!("ok")), "{check}");
     }
@@ -173,5 +173,50 @@ fn preflight_names_missing_permissions() {
     let message = |at: usize| checks[at]["message"].as_str().unwrap().to_owned();
     assert_eq!(checks[0]["status"], "ok");
     assert!(message(1).contains("stead"), "{checks}");
-    assert!(message(2).contains(&format!("delete configmaps in {ns}")), "{checks}");
+    assert!(message(3).contains(&format!("delete configmaps in {ns}")), "{checks}");
+}
+
+#[test]
+fn preflight_names_unknown_kinds() {
+    let Some(namespace) = Namespace::create_or_skip() else { return };
+    let check = |kinds: &[(&str, &str)]| {
+        let object = |(version, kind): &(&str, &str)| {
+            format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\n---\n")
+        };
+        let manifest: String = kinds.iter().map(object).collect();
+        let checks = Component::new(&namespace.kubeconfig, &namespace.name, &manifest).preflight();
+        let found = checks.as_array().unwrap().iter().find(|check| check["check"] == "kinds");
+        let found = found.unwrap_or_else(|| panic!("{checks}")).clone();
+        let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
+        (text("status"), text("message"))
+    };
+    let (status, message) = check(&[("apps/v1", "Deploymnt"), ("example.dev/v1", "Widget")]);
+    assert_eq!(status, "failed");
+    let part = "web.yaml:1: the cluster does not serve the kind Deploymnt of apps/v1";
+    assert!(message.contains(part) && !message.contains("Widget"), "{message}");
+    // Another component can define this kind.
+    let (status, message) = check(&[("apps/v1", "Deployment"), ("example.dev/v1", "Widget")]);
+    assert_eq!(status, "deferred");
+    assert!(
+        message.contains("web.yaml:5: the cluster does not serve the kind Widget"),
+        "{message}"
+    );
+}
+
+#[test]
+fn one_process_refuses_an_object_of_two_components() {
+    let dir = tempfile::tempdir().unwrap();
+    let kubeconfig = unreachable_cluster(dir.path());
+    let mut plugin = Plugin::start(Some(&kubeconfig));
+    let mut health = |component: &str| {
+        plugin.call(json!({ "call": "health", "component": component, "operation": "apply",
+            "inputs": { "install": "ins_1", "settings": { "namespace": "shop",
+                "manifest": config_map("a", "1"), "manifest_file": format!("{component}.yaml") } },
+            "source_dir": "/", "state_dir": "/", "work_dir": "/" }))
+    };
+    health("api").unwrap();
+    let (code, message) = health("web").unwrap_err();
+    assert_eq!(code, "refused");
+    let part = "web.yaml:1: ConfigMap shop/a is also in the component api (api.yaml:1)";
+    assert!(message.contains(part), "{message}");
 }

@@ -9,7 +9,7 @@ use std::{
 
 use domain::digest::Digest;
 use oci_layout::Hasher;
-use schemas::plugin::artifact::EXECUTABLE_LIMIT;
+use schemas::plugin::artifact::{EXECUTABLE_LIMIT, PluginStatement};
 
 use super::published;
 use crate::plugins::{
@@ -18,8 +18,12 @@ use crate::plugins::{
 };
 
 /// Copies the plugin into the work directory: the published artifact of the manifest, or the
-/// executable in the plugin directory. Returns the path of the copy if its digest matches.
-pub(super) async fn verified_copy(work: &Work<'_>, sink: &mut dyn Sink) -> Result<PathBuf, Halt> {
+/// executable in the plugin directory. Returns the path of the copy if its digest matches, and the
+/// statement of the publisher of a published plugin.
+pub(super) async fn verified_copy(
+    work: &Work<'_>,
+    sink: &mut dyn Sink,
+) -> Result<(PathBuf, Option<PluginStatement>), Halt> {
     let plugin = &work.manifest.plugin;
     let name = &plugin.name;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -39,9 +43,9 @@ pub(super) async fn verified_copy(work: &Work<'_>, sink: &mut dyn Sink) -> Resul
     let file = format!("stead-plugin-{name}");
     let path = work.job.work_dir.join(&file);
     if let Some(artifact) = &plugin.artifact {
-        let (executable, digest) = published::executable(work, artifact, sink).await?;
-        copy(executable, &file, &digest, &path)?;
-        return Ok(path);
+        let published = published::executable(work, artifact, sink).await?;
+        copy(published.file, &file, &published.digest, &path)?;
+        return Ok((path, Some(published.statement)));
     }
     let Some(expected) = &plugin.digest else {
         return Err(PluginError::Refused(format!(
@@ -63,7 +67,7 @@ pub(super) async fn verified_copy(work: &Work<'_>, sink: &mut dyn Sink) -> Resul
         from => from.doing(|| format!("cannot read {}", installed.display()))?,
     };
     copy(from, &installed.display().to_string(), expected, &path)?;
-    Ok(path)
+    Ok((path, None))
 }
 
 /// Copies an executable while computing its digest.

@@ -9,6 +9,7 @@ use domain::digest::Digest;
 use oci_layout::{ArtifactManifest, Blob, Layout, PlatformIndex};
 use schemas::{
     manifest::PluginArtifact,
+    plugin::Described,
     plugin::artifact::{
         ARTIFACT_TYPE, ENVELOPE_LIMIT, ENVELOPE_TYPE, EXECUTABLE_LIMIT, EXECUTABLE_TYPE,
         PluginStatement, host_platform, parse_publisher,
@@ -25,18 +26,30 @@ use crate::{
     },
 };
 
-/// Returns the verified executable for this platform, and its digest.
+/// Verified executable for this platform.
+pub(super) struct Published {
+    pub file: File,
+    pub digest: Digest,
+    /// Signed statement of the publisher about this executable.
+    pub statement: PluginStatement,
+}
+
+/// Returns the verified executable for this platform.
 pub(super) async fn executable(
     work: &Work<'_>,
     artifact: &PluginArtifact,
     sink: &mut dyn Sink,
-) -> Result<(File, Digest), Halt> {
+) -> Result<Published, Halt> {
     let plugin = &work.manifest.plugin;
     let refused = |why: String| {
         PluginError::Refused(format!(
             "cannot use the plugin {} {}: {why}",
             plugin.name, plugin.version
         ))
+    };
+    let unverified = |why: String| {
+        let (name, version) = (&plugin.name, &plugin.version);
+        PluginError::Unverified(format!("cannot use the plugin {name} {version}: {why}"))
     };
     let platform = host_platform().ok_or_else(|| {
         refused(format!(
@@ -77,7 +90,10 @@ pub(super) async fn executable(
     let read = envelope.take(ENVELOPE_LIMIT).read_to_end(&mut bytes);
     read.doing(|| "cannot read the signature of the plugin".into())?;
     let statement = PluginStatement::verify(&bytes, &publisher).map_err(|error| {
-        refused(format!("the publisher {} did not sign it: {error}", artifact.publisher))
+        unverified(format!(
+            "the publisher {} did not sign it: {error}; the vendor must publish it again with `stead plugins push`",
+            artifact.publisher
+        ))
     })?;
     let matches = statement.name == plugin.name
         && statement.version == plugin.version
@@ -86,7 +102,7 @@ pub(super) async fn executable(
         && statement.size_bytes == executable.size;
     if !matches {
         let (name, version, of) = (&statement.name, &statement.version, &statement.platform);
-        return Err(refused(format!(
+        return Err(unverified(format!(
             "its publisher signed {name} {version} for {of} with the digest {}; the vendor must publish the plugin again",
             statement.executable
         ))
@@ -101,7 +117,29 @@ pub(super) async fn executable(
     let blob = (repository, &executable.digest, executable.size);
     let file = verified(work, &layout, blob, sink).await?;
     layout.touch(&entry.digest, host::system_time());
-    Ok((file, executable.digest.clone()))
+    Ok(Published { file, digest: executable.digest.clone(), statement })
+}
+
+/// Compares the description of a started executable with the statement of its publisher. A
+/// published version can have a suffix of its publication: `+` and a text.
+pub(super) fn check_description(
+    statement: &PluginStatement,
+    described: &Described,
+) -> Result<(), PluginError> {
+    let suffix = statement.version.strip_prefix(&described.version);
+    let is_version = suffix.is_some_and(|rest| rest.is_empty() || rest.starts_with('+'));
+    if is_version && statement.protocols.contains(&described.protocol) {
+        return Ok(());
+    }
+    Err(PluginError::Unverified(format!(
+        "cannot use the plugin {}: its publisher signed version {} with the protocols {:?}, but the executable reports \
+         version {} with protocol {}; the vendor must publish it again with `stead plugins push`",
+        statement.name,
+        statement.version,
+        statement.protocols,
+        described.version,
+        described.protocol
+    )))
 }
 
 /// Returns the index of the plugin. Pulls it if the layout has no copy, or only a corrupt one.

@@ -40,8 +40,10 @@ const AGENT_VARIABLES: [&str; 14] = [
     "https_proxy",
     "no_proxy",
 ];
-/// Maximum size of a file that git writes, in units of 512 bytes: 2 GiB.
-const FILE_BLOCKS: &str = "4194304";
+/// Maximum size of a file that git writes, in bytes: 2 GiB.
+const FILE_LIMIT: u64 = 2 << 30;
+/// Oldest supported version of git: the first one with `fetch --stdin`.
+const MINIMUM: (u32, u32) = (2, 29);
 /// Maximum output of git that the runner reads into memory, in bytes.
 const OUTPUT_LIMIT: u64 = 64 << 20;
 /// Maximum number of lines in an error message.
@@ -86,6 +88,14 @@ impl From<Halt> for GitError {
 }
 
 impl GitError {
+    /// Adds a remedy to the message of git.
+    pub(super) fn with_remedy(self, remedy: &str) -> GitError {
+        match self {
+            GitError::Failed(message) => GitError::Failed(format!("{message}; {remedy}")),
+            GitError::Halt(halt) => GitError::Halt(halt),
+        }
+    }
+
     /// Converts the failure of a command into the failure of its job.
     pub(super) fn into_halt(self, what: &str) -> Halt {
         match self {
@@ -104,6 +114,8 @@ pub(super) struct Git<'w, 'j> {
     url: String,
     /// Protocols that git may use, separated by colons.
     protocols: String,
+    /// Maximum size of a file that the next commands write, in bytes.
+    file_limit: u64,
 }
 
 impl<'w, 'j> Git<'w, 'j> {
@@ -121,7 +133,8 @@ impl<'w, 'j> Git<'w, 'j> {
         let program = find(work)?;
         let directory = work.job.work_dir.join(name);
         let (url, protocols) = (url.to_owned(), "https:ssh".to_owned());
-        let mut git = Git { work, program, directory, url, protocols };
+        let mut git = Git { work, program, directory, url, protocols, file_limit: FILE_LIMIT };
+        git.check_version(sink).await?;
         let failed = |error: GitError| error.into_halt("cannot create a git repository");
         git.run(&["init", "--quiet", "--bare"], sink).await.map_err(failed)?;
         git.create_local_view().doing(|| "cannot create a git repository".into())?;
@@ -153,6 +166,31 @@ impl<'w, 'j> Git<'w, 'j> {
 
     fn local_view(&self) -> PathBuf {
         self.directory.join("stead-local")
+    }
+
+    /// Limits the files of the next commands to the disk space that the job may still use. A fetch
+    /// writes its objects to one file, so it stops at the limit.
+    pub(super) fn limit_files(&mut self, bytes: u64) {
+        self.file_limit = bytes.min(FILE_LIMIT);
+    }
+
+    /// Checks that git supports the options of the fetches.
+    async fn check_version(&self, sink: &mut dyn Sink) -> Result<(), Halt> {
+        let output = self.directory.with_extension("version");
+        let failed = |error: GitError| error.into_halt("cannot run git");
+        self.execute(&["version"], None, &output, sink).await.map_err(failed)?;
+        let text = fs::read_to_string(&output).doing(|| "cannot read the version of git".into())?;
+        match version(&text) {
+            Some(found) if found < MINIMUM => {
+                let (found, (major, minor)) = (text.trim(), MINIMUM);
+                Err(PluginError::ToolMissing(format!(
+                    "cannot fetch from git: {found} on the PATH of this build runner is too old; install git \
+                     {major}.{minor} or later"
+                ))
+                .into())
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Returns true if the repository has commits without their history.
@@ -218,7 +256,9 @@ impl<'w, 'j> Git<'w, 'j> {
             written.map_err(Halt::from)?;
         }
         let mut words: Vec<OsString> = ["-c", SCRIPT, "git"].map(OsString::from).into();
-        words.extend([from.into_os_string(), output.as_os_str().to_owned(), FILE_BLOCKS.into()]);
+        // `ulimit` counts blocks of 512 bytes.
+        let blocks = (self.file_limit / 512).to_string();
+        words.extend([from.into_os_string(), output.as_os_str().to_owned(), blocks.into()]);
         words.push(self.program.clone().into_os_string());
         for setting in SETTINGS {
             words.extend(["-c".into(), setting.into()]);
@@ -243,7 +283,7 @@ impl<'w, 'j> Git<'w, 'j> {
             ended @ ChildEnd::Exit(_) if message.lines.is_empty() => {
                 Err(GitError::Halt(ended.into_failure("git")))
             }
-            ChildEnd::Exit(_) => Err(GitError::Failed(message.text())),
+            ChildEnd::Exit(_) => Err(GitError::Failed(message.text(self.file_limit))),
             ended @ (ChildEnd::Signal(_) | ChildEnd::TimedOut) => {
                 Err(GitError::Halt(ended.into_failure("git")))
             }
@@ -296,15 +336,24 @@ impl Message {
         Some(text)
     }
 
-    fn text(&self) -> String {
+    fn text(&self, file_limit: u64) -> String {
         let mut text = self.lines.join("; ");
         if text.contains("signal 25") {
-            text += "; the repository is larger than the limit of 2 GiB";
+            text += &format!(
+                "; the objects exceed the limit of {file_limit} bytes; use a smaller repository, or pass a local \
+                 copy: --source REPO=PATH"
+            );
         }
         let end = (0..=MAX_MESSAGE.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
         text.truncate(end.unwrap_or_default());
         text
     }
+}
+
+/// Returns major and minor version from the output of `git version`.
+fn version(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.trim().strip_prefix("git version ")?.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 /// Returns the protocol of an address, as git names it.
@@ -357,12 +406,22 @@ mod tests {
     }
 
     #[test]
+    fn the_version_of_git_is_read_from_its_output() {
+        assert_eq!(version("git version 2.39.5\n"), Some((2, 39)));
+        assert_eq!(version("git version 2.20.1 (Apple Git-130)\n"), Some((2, 20)));
+        assert_eq!(version("git version unknown\n"), None);
+    }
+
+    #[test]
     fn a_message_has_no_progress_and_no_credential() {
         let mut message = Message::default();
         let shown =
             message.add(b"Receiving objects:  10% (1/9)\rReceiving objects: 100% (9/9), done.");
         assert_eq!(shown.as_deref(), Some("Receiving objects: 100% (9/9), done."));
         message.add(b"fatal: unable to access 'https://me:secret@host/x/': refused");
-        assert_eq!(message.text(), "fatal: unable to access 'https://***@host/x/': refused");
+        assert_eq!(
+            message.text(FILE_LIMIT),
+            "fatal: unable to access 'https://***@host/x/': refused"
+        );
     }
 }

@@ -86,8 +86,11 @@ pub(super) async fn fetch_commit(
     if has(git, commit, sink).await? {
         return Ok(());
     }
-    let missing = || "the repository does not have this commit any more".to_owned();
-    Err(GitError::Failed(refused.unwrap_or_else(missing)))
+    let refused = refused.map(|message| format!(" ({message})")).unwrap_or_default();
+    Err(GitError::Failed(format!(
+        "the repository does not have this commit any more{refused}; correct `branch` in the config, or resolve the \
+         branch again with `stead apps sync --resolve`"
+    )))
 }
 
 async fn fetch(

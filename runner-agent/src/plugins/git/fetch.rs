@@ -99,7 +99,8 @@ impl<'w, 'j> Fetch<'w, 'j> {
     ) -> Result<(Repository<'w, 'j>, Tree), Halt> {
         let shown = without_userinfo(address);
         let index = self.repositories.len();
-        let git = Git::new(self.work, &format!("git-{index}"), address, sink).await?;
+        let mut git = Git::new(self.work, &format!("git-{index}"), address, sink).await?;
+        git.limit_files(self.disk.left());
         fetch_commit(&git, commit, reference, sink)
             .await
             .map_err(|error| error.into_halt(&format!("cannot fetch {commit} from {shown}")))?;

@@ -1,6 +1,7 @@
 //! References of a source file to other directories of its repository: local Terraform modules and
 //! files, bases of a kustomization, and chart dependencies.
 mod hcl;
+mod yaml;
 
 use serde_json::Value;
 
@@ -70,11 +71,12 @@ fn json_modules(text: &str) -> Vec<Reference> {
 
 /// Returns the scalars of a kustomization that are paths outside its directory.
 fn kustomization(text: &str) -> Vec<Reference> {
-    let found = scalars(text).filter_map(|(line, scalar)| {
+    let found = yaml::texts(text).into_iter().filter_map(|scalar| {
         // A generator writes `name=path`.
-        let path = scalar.rsplit_once('=').map_or(scalar, |(_, path)| path);
+        let path = scalar.rsplit_once('=').map_or(scalar.as_str(), |(_, path)| path);
         let leads_out = path == ".." || path.starts_with("../") || path.starts_with("./../");
         let is_path = leads_out && !path.contains(char::is_whitespace) && !path.contains("{{");
+        let line = yaml::line_of(text, &scalar);
         is_path.then(|| Reference { line, path: path.into(), kind: "base", required: true })
     });
     found.collect()
@@ -82,25 +84,12 @@ fn kustomization(text: &str) -> Vec<Reference> {
 
 /// Returns the dependencies of a chart that have a `file://` repository.
 fn chart(text: &str) -> Vec<Reference> {
-    let found = scalars(text).filter_map(|(line, scalar)| {
-        let path = scalar.strip_prefix("file://")?;
-        Some(Reference { line, path: path.into(), kind: "chart dependency", required: true })
+    let found = yaml::texts(text).into_iter().filter_map(|scalar| {
+        let path = scalar.strip_prefix("file://")?.to_owned();
+        let line = yaml::line_of(text, &scalar);
+        Some(Reference { line, path, kind: "chart dependency", required: true })
     });
     found.collect()
-}
-
-/// Returns the plain and quoted scalars of a YAML file with their lines. Does not parse flow
-/// collections and block scalars. This is sufficient for lists of paths.
-fn scalars(text: &str) -> impl Iterator<Item = (u32, &str)> {
-    (1..).zip(text.lines()).filter_map(|(line, content)| {
-        let content = content.split(" #").next().unwrap_or_default().trim();
-        if content.starts_with('#') {
-            return None;
-        }
-        let item = content.trim_start_matches("- ").trim();
-        let value = item.split_once(": ").map_or(item, |(_, value)| value).trim();
-        Some((line, value.trim_matches(['"', '\''])))
-    })
 }
 
 /// Returns true if a module source is a path, not a registry address or a URL.
@@ -175,5 +164,16 @@ resource "local_file" "x" {
                     repository: https://charts.example.com\n";
         assert_eq!(found("charts/app/Chart.yaml", text), [(3, "../common".to_owned())]);
         assert_eq!(found("values.yaml", "a: ../x\n"), []);
+        // Flow collections, keys without a space, and text in a block that is no path.
+        let text = "# - ../../base\nresources: [\"../../base\", '../other', deployment.yaml]\n\
+                    patches:\n- path: ../patch.yaml\n- patch: |\n    - ../no\n    a: ../no\n\
+                    components:\n-   ../part   # x\n";
+        let expected = [(2, "../../base"), (2, "../other"), (4, "../patch.yaml"), (9, "../part")];
+        let expected = expected.map(|(line, path)| (line, path.to_owned()));
+        assert_eq!(found("overlays/a/kustomization.yml", text), expected);
+        let text = "dependencies: [{name: common, repository: 'file://../common'}]\n";
+        assert_eq!(found("charts/app/Chart.yaml", text), [(1, "../common".to_owned())]);
+        // The build rejects a file that is not YAML.
+        assert_eq!(found("kustomization.yaml", "resources: [\n- ../x\n"), []);
     }
 }

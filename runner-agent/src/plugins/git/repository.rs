@@ -22,6 +22,11 @@ const DISK_LIMIT: u64 = 4 << 30;
 pub(super) struct Disk(u64);
 
 impl Disk {
+    /// Number of bytes that the job may still use.
+    pub(super) fn left(&self) -> u64 {
+        DISK_LIMIT.saturating_sub(self.0)
+    }
+
     /// Adds used bytes.
     pub(super) fn add(&mut self, bytes: u64) -> Result<(), Halt> {
         self.0 = self.0.saturating_add(bytes);
@@ -80,6 +85,7 @@ impl Repository<'_, '_> {
                 "origin",
             ];
             let before = self.git.size()?;
+            self.git.limit_files(disk.left());
             let fetched = self.git.output(&fetch, Some(missing.as_bytes()), sink).await;
             fetched.map_err(failed)?;
             disk.add(self.git.size()?.saturating_sub(before))?;
@@ -160,8 +166,10 @@ mod tests {
     fn the_disk_of_a_job_has_one_limit() {
         let mut disk = Disk::default();
         assert!(disk.add(DISK_LIMIT - 1).is_ok());
+        assert_eq!(disk.left(), 1);
         assert!(disk.add(1).is_ok());
         assert!(disk.add(1).is_err());
+        assert_eq!(disk.left(), 0);
         assert!(Disk::default().add(u64::MAX).is_err());
     }
 }

@@ -95,6 +95,12 @@ async fn protocol_errors_are_named() {
             "no kubectl",
         ),
         (&format!("echo '{}'", DESCRIBED.replace("odd", "even")), "the plugin is named even"),
+        (
+            "echo '{\"type\":\"result\",\"id\":1,\"value\":{\"protocol\":1},\"value_file\":\
+             {\"path\":\"/etc/hosts\",\"digest\":\"sha256:0000000000000000000000000000000000000000000000000000000000000000\",\
+             \"size_bytes\":1}}'",
+            "its response to describe has both a value and a file",
+        ),
         (&format!("echo '{}'", DESCRIBED.replace("plan", "build")), "does not support plan jobs"),
     ] {
         let (failure, record) = run_failing(script).await;

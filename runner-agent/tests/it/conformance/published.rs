@@ -11,7 +11,8 @@ use runner_agent::plugins::{Outcome, PluginError};
 use schemas::{
     manifest::{PluginArtifact, PluginRef},
     plugin::artifact::{
-        ARTIFACT_TYPE, ENVELOPE_TYPE, EXECUTABLE_TYPE, PluginStatement, host_platform,
+        ARTIFACT_TYPE, ENVELOPE_LIMIT, ENVELOPE_TYPE, EXECUTABLE_TYPE, PluginStatement,
+        host_platform,
     },
     runner::JobKind,
 };
@@ -57,7 +58,6 @@ pub(super) fn published_as(
     platform: &str,
     change: impl FnOnce(&mut PluginStatement),
 ) -> PluginRef {
-    let layout = Layout::new(runner.at("artifacts"));
     let executable = Blob::of(EXECUTABLE_TYPE, script.as_bytes());
     let mut statement = PluginStatement {
         name: "odd".into(),
@@ -69,18 +69,25 @@ pub(super) fn published_as(
     };
     change(&mut statement);
     let envelope = statement.sign(signer).unwrap();
+    stored(runner, script, &envelope, platform)
+}
+
+/// Stores an artifact with an executable and an envelope.
+fn stored(runner: &TestRunner, script: &str, envelope: &[u8], platform: &str) -> PluginRef {
+    let layout = Layout::new(runner.at("artifacts"));
+    let executable = Blob::of(EXECUTABLE_TYPE, script.as_bytes());
     let image = ImageManifestBuilder::default()
         .schema_version(SCHEMA_VERSION)
         .media_type(MediaType::ImageManifest)
         .artifact_type(ARTIFACT_TYPE)
         .config(Blob::empty().descriptor())
-        .layers([executable.descriptor(), Blob::of(ENVELOPE_TYPE, &envelope).descriptor()])
+        .layers([executable.descriptor(), Blob::of(ENVELOPE_TYPE, envelope).descriptor()])
         .build()
         .unwrap();
     let manifest = ArtifactManifest::try_from(image).unwrap().to_bytes().unwrap();
     let listed = Blob::of(MediaType::ImageManifest.as_ref(), &manifest);
     let index = PlatformIndex::new(ARTIFACT_TYPE, vec![(platform.into(), listed)]);
-    for bytes in [script.as_bytes(), &envelope, EMPTY, &manifest] {
+    for bytes in [script.as_bytes(), envelope, EMPTY, &manifest] {
         layout.put(bytes).unwrap();
     }
     let digest = layout.put(&index.to_bytes().unwrap()).unwrap();
@@ -117,7 +124,7 @@ async fn an_executable_without_a_matching_signature_never_runs() {
         let (result, record) = runner.job(&spec(plugin)).await;
         assert!(record.children.is_empty());
         match result {
-            Err(PluginError::Refused(why)) => why,
+            Err(PluginError::Unverified(why)) => why,
             other => panic!("{other:?} {:?}", record.lines),
         }
     };
@@ -135,8 +142,64 @@ async fn an_executable_without_a_matching_signature_never_runs() {
     assert!(why.contains(&other), "{why}");
     let why = refusal(&key(1), &host, |statement| statement.platform = "plan9/mips".into()).await;
     assert!(why.contains("for plan9/mips"), "{why}");
-    let why = refusal(&key(1), "plan9/mips", |_| {}).await;
+    let runner = TestRunner::new();
+    let plugin = published(&runner, &key(1), "plan9/mips", |_| {});
+    let (result, record) = runner.job(&spec(plugin)).await;
+    assert!(record.children.is_empty());
+    let why = result.unwrap_err().to_string();
     assert!(why.contains("it has no executable for linux/"), "{why}");
+}
+
+#[tokio::test]
+async fn an_executable_reports_the_version_and_a_protocol_that_its_publisher_signed() {
+    let host = host_platform().unwrap();
+    let result = async |script: &str, version: &str, protocols: Vec<u32>| {
+        let runner = TestRunner::new();
+        let mut plugin = published_as(&runner, script, &key(1), &host, |statement| {
+            statement.version = version.into();
+            statement.protocols = protocols;
+        });
+        plugin.version = version.into();
+        runner.job(&spec(plugin)).await.0
+    };
+    // A publication can add a suffix to the version.
+    for version in ["1.0", "1.0+0a1b2c3d"] {
+        assert_eq!(result(SCRIPT, version, vec![1, 2]).await.unwrap(), Outcome::Succeeded);
+    }
+    for (script, version, protocols, part) in [
+        (SCRIPT.to_owned(), "1.0", vec![1], "with the protocols [1]"),
+        (
+            SCRIPT.replace("\"version\":\"1.0\"", "\"version\":\"1\""),
+            "1.0",
+            vec![2],
+            "reports version 1 ",
+        ),
+        (
+            SCRIPT.replace("\"version\":\"1.0\"", "\"version\":\"2.0\""),
+            "1.0",
+            vec![2],
+            "reports version 2.0",
+        ),
+    ] {
+        match result(&script, version, protocols).await {
+            Err(PluginError::Unverified(why)) => assert!(why.contains(part), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_gets_no_variable_of_the_agent() {
+    // given a variable in the environment of this process
+    let (runner, host) = (TestRunner::new(), host_platform().unwrap());
+    let script = SCRIPT.replacen("#!/bin/sh\n", "#!/bin/sh\nenv >&2\n", 1);
+    assert_ne!(script, SCRIPT);
+    assert!(std::env::var("CARGO_MANIFEST_DIR").is_ok());
+    let plugin = published_as(&runner, &script, &key(1), &host, |_| {});
+    let (result, record) = runner.job(&spec(plugin)).await;
+    assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
+    assert!(record.has("HOME=") && record.has("PATH="), "{:?}", record.lines);
+    assert!(!record.has("CARGO_MANIFEST_DIR"), "{:?}", record.lines);
 }
 
 #[tokio::test]
@@ -147,6 +210,19 @@ async fn an_artifact_that_exceeds_its_signed_size_is_refused() {
     let (result, record) = runner.job(&spec(plugin)).await;
     match result {
         Err(PluginError::Refused(why)) => assert!(why.contains("it exceeds the"), "{why}"),
+        other => panic!("{other:?} {:?}", record.lines),
+    }
+    assert!(record.children.is_empty());
+}
+
+#[tokio::test]
+async fn an_oversized_envelope_is_refused() {
+    let (runner, host) = (TestRunner::new(), host_platform().unwrap());
+    let envelope = vec![b' '; usize::try_from(ENVELOPE_LIMIT).unwrap() + 1];
+    let plugin = stored(&runner, SCRIPT, &envelope, &host);
+    let (result, record) = runner.job(&spec(plugin)).await;
+    match result {
+        Err(PluginError::Refused(why)) => assert!(why.contains("is too large"), "{why}"),
         other => panic!("{other:?} {:?}", record.lines),
     }
     assert!(record.children.is_empty());
