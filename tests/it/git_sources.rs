@@ -14,6 +14,7 @@ use tests::{GitServer, Runner, Server, succeeded, terraform_or_skip, until};
 
 mod failures;
 mod moved;
+mod scripts;
 
 const MODULE: &str = "output \"text\" { value = \"one\" }\n";
 
