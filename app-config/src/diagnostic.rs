@@ -84,7 +84,7 @@ impl Diagnostic {
 
     /// True if the finding is about something that this release reads but does not act on.
     pub fn is_about_ignored_setting(&self) -> bool {
-        ["no_plugin", "not_enforced", "not_yet", "script_elsewhere"].contains(&self.code)
+        ["no_plugin", "not_enforced", "not_yet"].contains(&self.code)
     }
 
     pub fn is_error(&self) -> bool {

@@ -17,6 +17,7 @@ use crate::{
 mod actions;
 mod inputs;
 mod kinds;
+mod scripts;
 mod stack;
 mod usage;
 
@@ -27,6 +28,7 @@ pub use self::{
         DockerBuild, Ecr, HelmChart, HelmRepo, Image, Job, KubernetesManifest, Kustomize,
         MAX_RETRIES, OperationRole, Options, OutputField, Pulumi, Spec, bounded_retries,
     },
+    scripts::{ACTION_SCRIPTS, ScriptSource, script_sources},
     stack::{
         CloudGrants, InstallFile, Metadata, NestedStack, Policy, Role, RolePolicy, RolePurpose,
         Runner, Secret, Stack, SyncTarget,
@@ -82,6 +84,9 @@ pub struct AppConfig {
     pub components: Vec<Component>,
     /// Actions, sorted by name.
     pub actions: Vec<Action>,
+    /// Directories with the scripts of action steps, sorted by name.
+    #[serde(skip)]
+    pub scripts: Vec<ScriptSource>,
     pub runbooks: Vec<Runbook>,
     /// Installs that the directory describes.
     pub installs: Vec<InstallFile>,
@@ -171,13 +176,24 @@ impl AppConfig {
 
     /// Returns the finding for a component (or the sandbox) whose source no build runner can fetch.
     pub fn invalid_repository(&self, name: &str) -> Option<crate::Diagnostic> {
+        if let Some(scripts) = self.scripts.iter().find(|scripts| scripts.name == name) {
+            let what = format!("the source of the scripts in {}", scripts.source.directory);
+            let place = (scripts.file.as_str(), &scripts.at);
+            return crate::read::invalid_repository(self, &what, place, &scripts.source);
+        }
         let base = self.sandbox.as_ref().filter(|_| name == crate::tree::SANDBOX);
         let (file, module) = match base {
             Some(base) => ("sandbox.toml", &base.module),
             None => self.component(name).map(|one| (one.file.as_str(), &one.module))?,
         };
-        let is_fetched = self.is_deployable(&module.kind);
-        is_fetched.then(|| crate::read::invalid_repository(self, name, file, module))?
+        let source = module.source.as_ref().filter(|_| self.is_deployable(&module.kind))?;
+        let what = format!("the source of `{name}`");
+        crate::read::invalid_repository(self, &what, (file, &module.at), source)
+    }
+
+    /// Returns the finding for a directory of scripts that does not exist.
+    pub fn missing_scripts(&self, scripts: &ScriptSource) -> crate::Diagnostic {
+        crate::read::missing_scripts(self, scripts)
     }
 
     /// Returns true if the component (or the sandbox) of this kind can be deployed.
@@ -191,13 +207,15 @@ impl AppConfig {
         self.spans.of(at, key)
     }
 
-    /// Module directories that a bundle needs, by component name and [`crate::tree::SANDBOX`].
+    /// Directories that a bundle needs: modules by component name and [`crate::tree::SANDBOX`], and
+    /// scripts by the names of their artifacts.
     pub fn sources(&self) -> BTreeMap<&str, &Source> {
         let sandbox = self.sandbox.iter().map(|s| (crate::tree::SANDBOX, &s.module));
         let components = self.components.iter().map(|c| (c.name.as_str(), &c.module));
         sandbox
             .chain(components)
             .filter_map(|(name, module)| module.source.as_ref().map(|source| (name, source)))
+            .chain(self.scripts.iter().map(|scripts| (scripts.name.as_str(), &scripts.source)))
             .collect()
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     diagnostic::{Diagnostic, Severity},
-    model::AppConfig,
+    model::{AppConfig, script_sources},
     modules,
     tree::{PluginPin, Tree, TreeError},
 };
@@ -46,7 +46,7 @@ mod yaml_texts;
 
 pub use self::content::remote_path;
 use self::reader::{Reader, ReaderResult};
-pub(crate) use self::sources::invalid_repository;
+pub(crate) use self::sources::{invalid_repository, missing_scripts};
 
 /// The config as far as it could be read, and all findings.
 #[derive(Debug, Clone, Default)]
@@ -117,6 +117,7 @@ fn directory_with(reader: &Reader<'_>) -> AppConfig {
         plugins: reader.plugins.to_vec(),
         ..AppConfig::default()
     };
+    config.scripts = script_sources(&config.actions);
     config.plugins.sort_by(|a, b| a.name.cmp(&b.name));
     (config.input_groups, config.inputs) = inputs::read(reader);
     config.roles.extend(break_glass::read(reader));

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use tests::Cluster;
 
 use crate::{
+    api_proxy::ApiProxy,
     caretaker::Caretaker,
+    cron_jobs,
     journey::Journey,
     manifests,
     pods::Pods,
@@ -39,6 +41,8 @@ pub(crate) struct TestCluster {
     /// Programs that complete the cluster while the app runs.
     _pods: Pods,
     _caretaker: Caretaker,
+    /// API for the app.
+    api: ApiProxy,
 }
 
 /// Identity of an object: resource, namespace and name.
@@ -58,15 +62,17 @@ impl TestCluster {
         };
         let (pods, caretaker) = (Pods::start(work.join(PODS)), Caretaker::start(second));
         let webhook = pods.configuration();
+        let api = ApiProxy::start(&cluster, work)?;
         let before = BTreeSet::new();
-        let mut found = TestCluster { cluster, before, _pods: pods, _caretaker: caretaker };
+        let mut found = TestCluster { cluster, before, _pods: pods, _caretaker: caretaker, api };
         found.before = found.objects()?.into_keys().collect();
         found.create(&webhook)?;
         Ok(found)
     }
 
+    /// Returns the kubeconfig for the app.
     pub(crate) fn kubeconfig(&self) -> &Path {
-        self.cluster.kubeconfig()
+        self.api.kubeconfig()
     }
 
     /// Creates the objects that the sandbox's real module would create: namespaces, and kinds of
@@ -93,6 +99,10 @@ impl TestCluster {
         let mut kinds = BTreeMap::new();
         for (group, version, kind) in manifests::kinds(&texts) {
             if self.serves(&group, &version, &kind) || manifests::defines(&texts, &group, &kind) {
+                continue;
+            }
+            if cron_jobs::is_converted(&group, &version, &kind) {
+                journey.rules.note("an older version of CronJob");
                 continue;
             }
             kinds.entry((group, kind)).or_insert_with(BTreeSet::new).insert(version);
@@ -180,8 +190,8 @@ impl TestCluster {
         for item in list["items"].as_array().into_iter().flatten() {
             let (metadata, kind) = (&item["metadata"], item["kind"].as_str().unwrap_or_default());
             let text = |key: &str| metadata[key].as_str().unwrap_or_default().to_owned();
-            let has_owner = metadata["ownerReferences"].is_array()
-                || text("name").starts_with("sh.helm.release.");
+            let has_owner = metadata["ownerReferences"].is_array();
+            let is_history = text("name").starts_with("sh.helm.release.");
             let is_made_in_each = ["default", "kube-root-ca.crt"].contains(&text("name").as_str())
                 || text("name").starts_with("default-token-");
             if has_owner
@@ -197,7 +207,7 @@ impl TestCluster {
             let group = item["apiVersion"].as_str().unwrap_or_default();
             let resource = manifests::resource(&resources, group, kind);
             let object = Object { resource, namespace: text("namespace"), name: text("name") };
-            objects.insert(object, is_owned || is_release);
+            objects.insert(object, (is_owned || is_release) && !is_history);
         }
         Ok(objects)
     }

@@ -13,6 +13,8 @@ pub(crate) fn install(dir: &Path) {
     for name in ["stead", "stead-runner"] {
         link(&program(name), &dir.join("bin").join(name));
     }
+    // A build can replace the running program.
+    link(&std::env::current_exe().unwrap(), &corpus(dir));
     let built = program("stead").parent().unwrap().to_owned();
     for entry in fs::read_dir(&built).unwrap().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -22,6 +24,11 @@ pub(crate) fn install(dir: &Path) {
             link(&entry.path(), &libexec.join(name));
         }
     }
+}
+
+/// Returns the program that runs one app.
+pub(crate) fn corpus(dir: &Path) -> PathBuf {
+    dir.join("bin/corpus")
 }
 
 /// Returns the installed `stead`.

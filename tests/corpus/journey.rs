@@ -19,7 +19,7 @@ use crate::{
     images::Images,
     report::Progress,
     rules::Rules,
-    second_version,
+    second_version, secrets,
     session::{Failure, Outcome, Session, short, steps},
     sources::Sources,
     web::Web,
@@ -55,7 +55,10 @@ pub(crate) struct Journey<'p> {
 /// Runs all steps. The progress names the current one.
 pub(crate) fn travel(place: &Place, rules: &Rules, progress: &Progress) -> Outcome {
     progress.begin("sources");
-    let app = read(place)?;
+    let mut app = read(&place.app)?;
+    if let Some(copy) = secrets::without(&app, &place.work, rules) {
+        app = read(&copy)?;
+    }
     let sources = Sources::of(&app, &place.repos, rules);
     rules.sensitive(sources.sensitive_outputs());
     let cluster = if app.needs_cluster() { Some(TestCluster::find(&place.work)?) } else { None };
@@ -93,13 +96,13 @@ pub(crate) fn travel(place: &Place, rules: &Rules, progress: &Progress) -> Outco
     traveled
 }
 
-fn read(place: &Place) -> Outcome<App> {
+fn read(dir: &Path) -> Outcome<App> {
     let mut inspect = Command::new(program("stead"));
-    inspect.args(["--output", "json", "apps", "inspect"]).arg(&place.app);
+    inspect.args(["--output", "json", "apps", "inspect"]).arg(dir);
     let output = inspect.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     match serde_json::from_str(&text) {
-        Ok(inspected) => Ok(App::read(&place.app, &inspected)),
+        Ok(inspected) => Ok(App::read(dir, &inspected)),
         Err(_) => {
             let message = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
             Err(Failure::new(short(&message)))
@@ -110,7 +113,7 @@ fn read(place: &Place) -> Outcome<App> {
 impl Journey<'_> {
     fn all_steps(&mut self, progress: &Progress) -> Outcome {
         progress.begin("publish");
-        self.sync(&self.place.app, &[])?;
+        self.sync(&self.app.dir, &[])?;
 
         progress.begin("provision");
         let runner = self.install("acme")?;

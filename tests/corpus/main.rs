@@ -2,11 +2,13 @@
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "a failed app panics")]
 #![allow(clippy::disallowed_methods, reason = "the harness starts processes and threads")]
 
+mod api_proxy;
 mod app;
 mod available;
 mod caretaker;
 mod chart_repositories;
 mod cluster;
+mod cron_jobs;
 mod drift;
 mod images;
 mod installed;
@@ -16,7 +18,9 @@ mod pods;
 mod report;
 mod rules;
 mod schedule;
+mod schema;
 mod second_version;
+mod secrets;
 mod session;
 mod sources;
 mod stand_in;

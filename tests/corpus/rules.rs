@@ -11,6 +11,7 @@ use serde_json::{Map, Value as Json};
 use toml::Table;
 
 use crate::{
+    api_proxy::FIELDS,
     app::{App, items, plain, text},
     cluster::PODS,
 };
@@ -50,14 +51,16 @@ impl Rules {
         let calls = fs::read_to_string(&self.calls).unwrap_or_default();
         let called: BTreeSet<&str> = calls.lines().collect();
         let mut used: Vec<String> = self.used.borrow().iter().cloned().collect();
-        let pods = fs::read_to_string(self.calls.with_file_name(PODS)).unwrap_or_default();
-        let images: BTreeSet<&str> = pods.lines().collect();
-        if !images.is_empty() {
-            used.push(format!("busybox in pods of {}", Vec::from_iter(images).join(", ")));
-        }
-        if !called.is_empty() {
-            used.push(format!("programs {}", Vec::from_iter(called).join(", ")));
-        }
+        let read = |name| fs::read_to_string(self.calls.with_file_name(name)).unwrap_or_default();
+        let (pods, fields) = (read(PODS), read(FIELDS));
+        let mut list = |what: &str, names: BTreeSet<&str>| {
+            if !names.is_empty() {
+                used.push(format!("{what} {}", Vec::from_iter(names).join(", ")));
+            }
+        };
+        list("busybox in pods of", pods.lines().collect());
+        list("without the fields", fields.lines().collect());
+        list("programs", called);
         used
     }
 

@@ -106,7 +106,7 @@ fn run(args: &Args, name: &str, work: &Path) -> Value {
     fs::create_dir_all(work).unwrap();
     let (started, log) = (Instant::now(), work.join("log"));
     let file = File::create(&log).unwrap();
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = Command::new(installed::corpus(work.parent().unwrap()));
     command.arg("--apps").arg(&args.apps).arg("--repos").arg(&args.repos);
     command.arg("--logs").arg(&args.logs).args(["--timeout", &args.timeout.to_string()]);
     if args.keep {

@@ -30,8 +30,11 @@ impl Sources {
         let components = app.components.iter().filter_map(|one| Some((one, one.source()?)));
         let components: Vec<_> = components.collect();
         let steps = app.actions.iter().flat_map(Action::steps);
-        let scripts: Vec<_> =
-            steps.filter_map(|step| Some((Source::of(&step)?, text(&step, "command")?))).collect();
+        let scripts: Vec<_> = steps
+            .filter_map(|step| {
+                Some((Source::of(&step)?, text(&step, "command").unwrap_or_default()))
+            })
+            .collect();
         let sandbox = app.sandbox.as_ref().and_then(Source::of);
         let mut sources: BTreeSet<Source> = BTreeSet::new();
         sources.extend(components.iter().map(|(_, source)| source.clone()));

@@ -39,12 +39,14 @@ pub(crate) fn component(
             chart(&component.name, "0.1.0", dir);
             Some("stand-in chart".into())
         }
-        "helm_chart" => {
-            let dependency = missing_dependency(dir)?;
-            fs::remove_dir_all(dir).unwrap();
-            chart(&component.name, "0.1.0", dir);
-            Some(format!("stand-in chart (needs {dependency})"))
-        }
+        "helm_chart" => match missing_dependency(dir) {
+            Some(dependency) => {
+                fs::remove_dir_all(dir).unwrap();
+                chart(&component.name, "0.1.0", dir);
+                Some(format!("stand-in chart (needs {dependency})"))
+            }
+            None => accept_any_cluster(dir).then(|| "any version of Kubernetes for chart".into()),
+        },
         "kubernetes_manifest" => {
             let kustomize = component.settings.get("kustomize")?.as_table()?;
             let dir = dir.join(text(kustomize, "path")?.trim_start_matches("./"));
@@ -78,7 +80,7 @@ fn terraform(
     let original = Module::read(dir);
     let exists = has_file(dir, ".tf");
     if exists && original.needs.is_none() {
-        let is_changed = complete_outputs(outputs, dir);
+        let is_changed = complete_outputs(outputs, &original, dir);
         return is_changed.then(|| "completed outputs of".into());
     }
     for name in &original.outputs {
@@ -97,10 +99,15 @@ fn terraform(
     }
 }
 
-/// Writes the script of an action, unless it exists.
+/// Writes the script that the command of an action calls, unless it exists. Without a script, only
+/// the directory is necessary.
 pub(crate) fn script(dir: &Path, command: &str) -> Option<String> {
-    let path = command.split_whitespace().next()?.strip_prefix("./")?;
-    let file = dir.join(path);
+    let is_script = |word: &&str| word.starts_with("./") || word.ends_with(".sh");
+    let script = command.split_whitespace().find(is_script);
+    if script.is_none() && dir.is_dir() {
+        return None;
+    }
+    let file = dir.join(script.unwrap_or("README"));
     if file.exists() {
         return None;
     }
@@ -119,6 +126,25 @@ pub(crate) fn chart(name: &str, version: &str, dir: &Path) {
     fs::write(dir.join("Chart.yaml"), text).unwrap();
     fs::write(dir.join("values.yaml"), "{}\n").unwrap();
     fs::write(templates.join("values.yaml"), CHART_TEMPLATE).unwrap();
+}
+
+/// Removes the condition on the version of Kubernetes from a chart and its subcharts. Returns true if
+/// there was one.
+pub(crate) fn accept_any_cluster(chart: &Path) -> bool {
+    let subcharts = fs::read_dir(chart.join("charts")).into_iter().flatten().flatten();
+    let mut is_changed = false;
+    for subchart in subcharts.filter(|entry| entry.path().is_dir()) {
+        is_changed |= accept_any_cluster(&subchart.path());
+    }
+    let file = chart.join("Chart.yaml");
+    let Ok(text) = fs::read_to_string(&file) else { return is_changed };
+    let kept = text.split_inclusive('\n').filter(|line| !line.starts_with("kubeVersion:"));
+    let kept: String = kept.collect();
+    if kept == text {
+        return is_changed;
+    }
+    fs::write(file, kept).unwrap();
+    true
 }
 
 fn kustomization(dir: &Path) {
@@ -150,13 +176,20 @@ fn module(settings: &Table, original: &Module, outputs: Map<String, Json>, dir: 
     fs::write(dir.join("main.tf"), module).unwrap();
 }
 
-/// Replaces an output that is a plain text, where the app reads members of an object. Returns true if
-/// there is such an output.
-fn complete_outputs(outputs: Map<String, Json>, dir: &Path) -> bool {
+/// Adds the outputs that the app reads and the module lacks. Replaces an output that is a plain text,
+/// where the app reads members of an object. Returns true if there is such an output.
+fn complete_outputs(outputs: Map<String, Json>, original: &Module, dir: &Path) -> bool {
     let file = dir.join("main.tf");
-    let Ok(module) = fs::read_to_string(&file) else { return false };
+    let module = fs::read_to_string(&file).unwrap_or_default();
     let mut completed = module.clone();
-    for (name, value) in outputs.into_iter().filter(|(_, value)| value.is_object()) {
+    for (name, value) in outputs {
+        if !original.outputs.contains(&name) {
+            completed += &format!("\noutput \"{name}\" {{\n  value = {value}\n}}\n");
+            continue;
+        }
+        if !value.is_object() {
+            continue;
+        }
         let start = format!("output \"{name}\" {{");
         let Some((before, rest)) = completed.split_once(&start) else { continue };
         let Some((block, after)) = rest.split_once("\n}") else { continue };
@@ -185,4 +218,64 @@ fn outputs(app: &App, prefixes: &[&str], owner: &str, rules: &Rules) -> Map<Stri
 fn has_file(dir: &Path, end: &str) -> bool {
     let files = fs::read_dir(dir).into_iter().flatten().flatten();
     files.into_iter().any(|file| file.file_name().to_string_lossy().ends_with(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn outputs_that_the_app_reads_are_completed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("main.tf");
+        let module = "output \"a\" {\n  value = \"a\"\n}\noutput \"b\" {\n  value = \"b\"\n}\n";
+        fs::write(&file, module).unwrap();
+        let complete = |outputs: Json| {
+            let outputs = outputs.as_object().unwrap().clone();
+            complete_outputs(outputs, &Module::read(dir.path()), dir.path())
+        };
+        assert!(!complete(json!({"a": "other"})));
+        assert!(complete(json!({"a": "other", "b": {"c": "d"}, "e": ["f"]})));
+        let completed = fs::read_to_string(&file).unwrap();
+        let expected = "output \"a\" {\n  value = \"a\"\n}\noutput \"b\" {\n  value = {\"c\":\"d\"}\n}\n\n\
+                        output \"e\" {\n  value = [\"f\"]\n}\n";
+        assert_eq!(completed, expected);
+    }
+
+    #[test]
+    fn a_chart_and_its_subcharts_accept_any_cluster() {
+        let dir = tempfile::tempdir().unwrap();
+        let sub = dir.path().join("charts/sub");
+        fs::create_dir_all(&sub).unwrap();
+        let text = "name: a\nkubeVersion: \">=1.25.0-0\"\nversion: 1.0.0\n";
+        for dir in [dir.path(), &sub] {
+            fs::write(dir.join("Chart.yaml"), text).unwrap();
+        }
+        assert!(accept_any_cluster(dir.path()));
+        for dir in [dir.path(), &sub] {
+            let kept = fs::read_to_string(dir.join("Chart.yaml")).unwrap();
+            assert_eq!(kept, "name: a\nversion: 1.0.0\n");
+        }
+        assert!(!accept_any_cluster(dir.path()));
+    }
+
+    #[test]
+    fn a_missing_script_is_written_where_the_command_finds_it() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("here.sh"), "").unwrap();
+        for (command, file, is_written) in [
+            ("./here.sh", "here.sh", false),
+            ("./in/check", "in/check", true),
+            ("bash later.sh --all", "later.sh", true),
+            ("echo a", "README", false),
+        ] {
+            assert_eq!(script(dir.path(), command).is_some(), is_written, "{command}");
+            assert_eq!(dir.path().join(file).exists(), file != "README", "{command}");
+        }
+        // without a script, the directory must exist
+        assert!(script(&dir.path().join("none"), "echo a").is_some());
+        assert!(dir.path().join("none/README").exists());
+    }
 }

@@ -14,6 +14,7 @@ use tests::{GitServer, Runner, Server, agreed_message, succeeded, terraform_or_s
 
 mod failures;
 mod moved;
+mod scripts;
 
 const MODULE: &str = "output \"text\" { value = \"one\" }\n";
 

@@ -13,7 +13,7 @@ use domain::{
 };
 use schemas::{
     cluster::CLUSTER_INPUT,
-    manifest::{ArtifactRef, Manifest, PluginRef},
+    manifest::{Manifest, PluginRef},
     preflight::{INPUTS_BYTES, PLUGIN, PlannedJob, PreflightInputs, Rendered as Parts},
     runner::JobKind,
 };
@@ -22,7 +22,7 @@ use serde_json::json;
 use super::{
     build::PLUGIN_CONTRACT,
     manifest,
-    step::{ManifestParts, StepContext},
+    step::{self, Artifacts, ManifestParts, StepContext, artifact_ref},
 };
 use crate::{configs::Config, execute::UnitOfWork, problem::Problem, state::App};
 
@@ -58,7 +58,8 @@ pub(crate) async fn render(
     let (mut jobs, mut size) = (vec![], 0);
     for step in planned {
         context.use_step(&install, step);
-        let parts = context.parts(step);
+        let artifacts = artifacts(app, unit, run, step).await?;
+        let parts = context.parts(step, &artifacts);
         let cluster = parts.as_ref().ok().and_then(|parts| cluster_of_run(parts, step, &changed));
         let reason = reads_of_run(context.config(), step, &changed).or(cluster);
         let mut parts = match (reason, parts) {
@@ -85,7 +86,7 @@ pub(crate) async fn render(
                 Operation::Execute => vec![JobKind::Action],
             },
             plugin: parts.0,
-            artifacts: artifact(unit, &step.spec.target).await?.into_iter().collect(),
+            artifacts: artifacts.values().map(artifact_ref).collect(),
             rendered: parts.1,
         });
     }
@@ -186,21 +187,22 @@ fn cluster_of_run(parts: &ManifestParts, step: &Step, changed: &BTreeSet<&str>) 
     is_changed.then(|| format!("its cluster depends on outputs of {owner}"))
 }
 
-/// Returns the artifact of the target, if its build has succeeded.
-async fn artifact(unit: &mut UnitOfWork, target: &Target) -> Result<Option<ArtifactRef>, Problem> {
-    let build = match target {
-        Target::Sandbox { build } | Target::Component { build, .. } => *build,
-        Target::Action { .. } => return Ok(None),
-    };
-    Ok(match &unit.load::<Build>(build).await?.state {
-        BuildState::Succeeded { artifact } => Some(ArtifactRef {
-            repository: artifact.repository.clone(),
-            digest: artifact.digest.clone(),
-            size: artifact.size_bytes,
-        }),
-        BuildState::NotCreated
-        | BuildState::Requested
-        | BuildState::Building { .. }
-        | BuildState::Failed { .. } => None,
-    })
+/// Returns the artifacts of a step whose builds have succeeded.
+async fn artifacts(
+    app: &App,
+    unit: &mut UnitOfWork,
+    run: RunId,
+    step: &Step,
+) -> Result<Artifacts, Problem> {
+    let mut artifacts = Artifacts::new();
+    for (name, build) in step::builds(app, unit, run, step).await? {
+        match &unit.load::<Build>(build).await?.state {
+            BuildState::Succeeded { artifact } => drop(artifacts.insert(name, artifact.clone())),
+            BuildState::NotCreated
+            | BuildState::Requested
+            | BuildState::Building { .. }
+            | BuildState::Failed { .. } => {}
+        }
+    }
+    Ok(artifacts)
 }

@@ -2,17 +2,20 @@
 //!
 //! The outer `Err` is an error of the server or the database. The inner `Err` is an error in the
 //! vendor's config, such as a template that cannot be rendered.
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use app_config::{
     Text,
-    model::{ActionStep, RolePurpose, Spec, TriggerKind},
+    model::{ActionStep, RolePurpose, Source, Spec, TriggerKind},
     tree::SANDBOX,
 };
 use domain::{
-    app::App as AppState,
+    app::{App as AppState, Published},
     artifact::Artifact,
-    ids::{InstallId, JobId, RunId},
+    ids::{BuildId, InstallId, JobId, RunId},
     install::Install,
     job::{Origin, Work},
     run::{Operation, Request, Run, Step, StepPlan, Target},
@@ -36,6 +39,9 @@ pub(crate) mod cluster;
 mod kubernetes;
 mod module;
 
+/// Artifacts of a step, by the names of their parts in the config version.
+pub(crate) type Artifacts = BTreeMap<String, Artifact>;
+
 /// Rendered job, or a message for the vendor.
 pub(crate) type RenderResult = Result<Work, String>;
 
@@ -46,14 +52,14 @@ pub(crate) async fn render_first_job(
     run: RunId,
     step: &Step,
     job: JobId,
-    artifact: Option<Artifact>,
+    artifacts: &Artifacts,
 ) -> Result<RenderResult, Problem> {
     let context = StepContext::load(app, unit, run, step).await?;
     let kind = match step.spec.operation {
         Operation::Apply | Operation::Destroy | Operation::Check => JobKind::Plan,
         Operation::Execute => JobKind::Action,
     };
-    context.work(app, step, job, artifact, kind, None).await
+    context.work(app, step, job, artifacts, kind, None).await
 }
 
 /// Renders the job that applies exactly the approved plan: a sync for an image, otherwise an apply.
@@ -63,12 +69,12 @@ pub(crate) async fn render_apply_job(
     run: RunId,
     step: &Step,
     job: JobId,
-    artifact: Option<Artifact>,
+    artifacts: &Artifacts,
     plan: &StepPlan,
 ) -> Result<RenderResult, Problem> {
     let context = StepContext::load(app, unit, run, step).await?;
     let kind = context.apply_kind(step);
-    context.work(app, step, job, artifact, kind, Some(plan)).await
+    context.work(app, step, job, artifacts, kind, Some(plan)).await
 }
 
 /// Name of the component whose state a step changes.
@@ -153,29 +159,25 @@ impl StepContext {
         app: &App,
         step: &Step,
         job: JobId,
-        artifact: Option<Artifact>,
+        artifacts: &Artifacts,
         kind: JobKind,
         plan: Option<&StepPlan>,
     ) -> Result<RenderResult, Problem> {
-        let mut parts = match self.parts(step) {
+        let mut parts = match self.parts(step, artifacts) {
             Ok(parts) => parts,
             Err(detail) => return Ok(Err(detail)),
         };
-        if let Some(upstream) = artifact.as_ref().and_then(|built| built.upstream.as_ref()) {
+        // Only the artifact of an image has an upstream.
+        if let Some(upstream) = artifacts.values().find_map(|built| built.upstream.as_ref()) {
             parts.inputs["upstream"] = json!(upstream);
         }
-        let artifacts = artifact.into_iter().map(|artifact| ArtifactRef {
-            repository: artifact.repository,
-            digest: artifact.digest,
-            size: artifact.size_bytes,
-        });
         let manifest = Manifest {
             version: 1,
             job,
             kind,
             class: kind.class(),
             plugin: parts.plugin,
-            artifacts: artifacts.collect(),
+            artifacts: artifacts.values().map(artifact_ref).collect(),
             inputs: parts.inputs,
             env: parts.env,
             role: parts.role,
@@ -188,7 +190,11 @@ impl StepContext {
         Ok(Ok(manifest::store(app, &manifest, origin).await?))
     }
 
-    pub(super) fn parts(&self, step: &Step) -> Result<ManifestParts, String> {
+    pub(super) fn parts(
+        &self,
+        step: &Step,
+        artifacts: &Artifacts,
+    ) -> Result<ManifestParts, String> {
         let operation = step.spec.operation;
         match &step.spec.target {
             Target::Sandbox { .. } => {
@@ -200,7 +206,7 @@ impl StepContext {
                 Some(component) => self.module(name, &component.module, operation),
                 None => Err(format!("the config has no component {name}")),
             },
-            Target::Action { name } => self.action(name),
+            Target::Action { name } => self.action(name, artifacts),
         }
     }
 
@@ -213,7 +219,7 @@ impl StepContext {
         }
     }
 
-    fn action(&self, name: &str) -> Result<ManifestParts, String> {
+    fn action(&self, name: &str, artifacts: &Artifacts) -> Result<ManifestParts, String> {
         let action = self.config.app.action(name);
         let action = action.ok_or_else(|| format!("the config has no action {name}"))?;
         let mut steps = vec![];
@@ -221,12 +227,20 @@ impl StepContext {
             check_script(step)?;
             let command = step.command.as_ref().map(|text| self.text(text)).transpose()?;
             let inline = step.inline_contents.as_ref().map(|text| self.text(text)).transpose()?;
-            steps.push(json!({
+            let mut rendered = json!({
                 "name": step.name,
                 "command": command,
                 "inline_contents": inline,
                 "env_vars": self.texts(&step.env_vars)?,
-            }));
+            });
+            if let Some(source) = &step.source {
+                let artifact = artifacts.get(&source.scripts_name()).ok_or_else(|| {
+                    let name = &step.name;
+                    format!("the scripts of step `{name}` are not built; sync the app again")
+                })?;
+                rendered["artifact"] = json!(artifact.digest);
+            }
+            steps.push(rendered);
         }
         let trigger = desired::trigger(self.request.kind).unwrap_or(TriggerKind::Manual).name();
         let mut inputs = json!({ "action": name, "trigger": trigger, "steps": steps });
@@ -291,16 +305,10 @@ impl StepContext {
     }
 }
 
-/// Rejects a step whose script is not in the bundle. Without its text the step would do nothing and
+/// Rejects a step whose script was not fetched. Without its text the step would do nothing and
 /// succeed.
 fn check_script(step: &ActionStep) -> Result<(), String> {
     let name = &step.name;
-    if step.source.is_some() {
-        return Err(format!(
-            "the script of step `{name}` is in a repository, which this release cannot fetch; \
-             write it in the step's inline_contents"
-        ));
-    }
     if step.command.is_none() && step.inline_contents.is_none() {
         return Err(format!(
             "the script of step `{name}` is a remote file that was not fetched; save it in the \
@@ -323,14 +331,45 @@ pub(crate) async fn missing_plugin(
         Target::Component { name, .. } => name.as_str(),
         Target::Action { .. } => return Ok(None),
     };
+    let (config, _) = config_of(app, unit, run, step).await?;
+    Ok(config.app.lacks_plugin(name))
+}
+
+/// Returns the builds of a step's artifacts, by their names in the config version.
+pub(crate) async fn builds(
+    app: &App,
+    unit: &mut UnitOfWork,
+    run: RunId,
+    step: &Step,
+) -> Result<Vec<(String, BuildId)>, Problem> {
+    let action = match &step.spec.target {
+        Target::Sandbox { build } => return Ok(vec![(SANDBOX.to_owned(), *build)]),
+        Target::Component { name, build, .. } => return Ok(vec![(name.clone(), *build)]),
+        Target::Action { name } => name,
+    };
+    let (config, published) = config_of(app, unit, run, step).await?;
+    let steps = config.app.action(action).into_iter().flat_map(|action| &action.steps);
+    let names: BTreeSet<String> =
+        steps.filter_map(|step| step.source.as_ref().map(Source::scripts_name)).collect();
+    let parts = published.components.iter().filter(|part| names.contains(&part.name));
+    Ok(parts.map(|part| (part.name.clone(), part.build)).collect())
+}
+
+/// Returns the config that a step is rendered from, and its published version.
+async fn config_of(
+    app: &App,
+    unit: &mut UnitOfWork,
+    run: RunId,
+    step: &Step,
+) -> Result<(Arc<Config>, Published), Problem> {
     let request = unit.load::<Run>(run).await?.request.clone();
     let request = request.ok_or_else(|| Problem::not_found(run))?;
     let install = unit.load::<Install>(request.install).await?.clone();
     let of = install.app.ok_or_else(|| Problem::not_found(request.install))?;
     let version = config_version(&request, &install, step);
-    let version = published(unit.load::<AppState>(of).await?, version)?;
-    let config = app.configs.get(&app.pool, version).await?;
-    Ok(config.app.lacks_plugin(name))
+    let version = published(unit.load::<AppState>(of).await?, version)?.clone();
+    let config = app.configs.get(&app.pool, &version).await?;
+    Ok((config, version))
 }
 
 /// Config version that a step is rendered from.
@@ -365,6 +404,15 @@ fn deployed_version(install: &Install, step: &Step) -> Option<u32> {
         Target::Sandbox { .. } => install.sandbox.as_ref().map(|has| has.config_version),
         Target::Component { name, .. } => install.components.get(name).map(|c| c.config_version),
         Target::Action { .. } => None,
+    }
+}
+
+/// Returns an artifact as a manifest names it.
+pub(super) fn artifact_ref(artifact: &Artifact) -> ArtifactRef {
+    ArtifactRef {
+        repository: artifact.repository.clone(),
+        digest: artifact.digest.clone(),
+        size: artifact.size_bytes,
     }
 }
 

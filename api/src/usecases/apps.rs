@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use app_config::{
     Tree,
-    model::{HelmChart, Module, Spec},
+    model::{ACTION_SCRIPTS, HelmChart, Module, Spec},
     tree::{File, SANDBOX},
 };
 use domain::{
@@ -323,7 +323,7 @@ struct ComponentSource {
     tar: Option<Vec<u8>>,
 }
 
-/// Sources of the components of a bundle, including the sandbox.
+/// Sources of the components of a bundle, including the sandbox, and of the scripts of its actions.
 fn sources(config: &Config) -> Result<BTreeMap<String, ComponentSource>, Problem> {
     let sandbox = config.app.sandbox.iter().map(|s| (SANDBOX, &s.module));
     let components = config.app.components.iter().map(|c| (c.name.as_str(), &c.module));
@@ -342,6 +342,17 @@ fn sources(config: &Config) -> Result<BTreeMap<String, ComponentSource>, Problem
         };
         let kind = module.kind.clone();
         sources.insert(name.to_string(), ComponentSource { kind, definition, source, tar });
+    }
+    for scripts in &config.app.scripts {
+        let tar = config.tree.source(&scripts.name).encode().map_err(Problem::internal)?;
+        let digest = event_log::blob::digest(&tar).map_err(Problem::internal)?;
+        let definition = scripts.digest.clone().unwrap_or_else(|| digest.clone());
+        let (source, tar) = match &scripts.git {
+            Some(git) => (BuildSource::Git(git.clone()), None),
+            None => (BuildSource::Bundle { digest }, Some(tar)),
+        };
+        let kind = ACTION_SCRIPTS.to_owned();
+        sources.insert(scripts.name.clone(), ComponentSource { kind, definition, source, tar });
     }
     Ok(sources)
 }

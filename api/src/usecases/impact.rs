@@ -1,7 +1,10 @@
 //! Impact of a config version: runs the planner for each install of the app.
 use std::{collections::BTreeMap, time::Duration};
 
-use app_config::{model::TriggerKind, tree::SANDBOX};
+use app_config::{
+    model::{ACTION_SCRIPTS, TriggerKind},
+    tree::SANDBOX,
+};
 use domain::{
     app::{App as AppState, Published, PublishedComponent},
     digest::Digest,
@@ -149,23 +152,27 @@ fn newest_commit(state: &AppState, git: &GitSource) -> Option<String> {
 pub(crate) fn preview_version(state: &AppState, config: &Config, bundle: &Digest) -> Published {
     let sandbox = config.app.sandbox.iter().map(|sandbox| (SANDBOX, &sandbox.module));
     let components = config.app.components.iter().map(|one| (one.name.as_str(), &one.module));
-    let part = |(name, module): (&str, &app_config::model::Module)| PublishedComponent {
-        component: state
-            .components
-            .get(name)
-            .copied()
-            .unwrap_or_else(|| ComponentId(ids::new_ulid())),
-        name: name.to_owned(),
-        kind: module.kind.clone(),
-        definition: module.digest.clone().unwrap_or_else(|| bundle.clone()),
-        build: BuildId(ids::new_ulid()),
-        git: module.git.clone(),
-        commit: module.git.as_ref().and_then(|git| newest_commit(state, git)),
+    let modules = sandbox
+        .chain(components)
+        .map(|(name, module)| (name, module.kind.as_str(), &module.digest, &module.git));
+    let scripts = config.app.scripts.iter();
+    let scripts = scripts.map(|one| (one.name.as_str(), ACTION_SCRIPTS, &one.digest, &one.git));
+    let part = |(name, kind, digest, git): (&str, &str, &Option<Digest>, &Option<GitSource>)| {
+        let known = state.components.get(name).copied();
+        PublishedComponent {
+            component: known.unwrap_or_else(|| ComponentId(ids::new_ulid())),
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            definition: digest.clone().unwrap_or_else(|| bundle.clone()),
+            build: BuildId(ids::new_ulid()),
+            git: git.clone(),
+            commit: git.as_ref().and_then(|git| newest_commit(state, git)),
+        }
     };
     Published {
         config_version: state.version() + 1,
         bundle: bundle.clone(),
-        components: sandbox.chain(components).map(part).collect(),
+        components: modules.chain(scripts).map(part).collect(),
         plugins: config.plugins.clone(),
     }
 }

@@ -1,6 +1,5 @@
 //! Advances runs step by step.
 use domain::{
-    artifact::Artifact,
     build::{Build, BuildCommand},
     ids::{BuildId, InstallId, JobId, RunId, StepId},
     install::{Install, InstallCommand, InstallError, Resource, ResourceChange},
@@ -14,7 +13,7 @@ use crate::{
     execute::{Call, Done, UnitOfWork},
     ids,
     problem::{Code, Problem},
-    render,
+    render::{self, step::Artifacts},
     state::App,
 };
 
@@ -150,9 +149,8 @@ async fn start(
     if let Some(detail) = render::step::missing_plugin(app, unit, run, step).await? {
         return fail(unit, run, id, StepFailure::RenderFailed, detail).await;
     }
-    let artifact = match artifact_of(unit, &step.spec.target).await? {
-        ArtifactState::Available(artifact) => Some(artifact),
-        ArtifactState::NotNeeded => None,
+    let artifacts = match artifacts_of(app, unit, run, step).await? {
+        ArtifactState::Available(artifacts) => artifacts,
         ArtifactState::Pending(build) => {
             unit.handle::<Build>(build, BuildCommand::AddWaiter { run }).await?;
             return Ok(());
@@ -171,7 +169,7 @@ async fn start(
         }
     }
     let job = JobId(ids::new_ulid());
-    match as_message(render::step::render_first_job(app, unit, run, step, job, artifact).await)? {
+    match as_message(render::step::render_first_job(app, unit, run, step, job, &artifacts).await)? {
         Ok(work) => {
             unit.create::<Job>(job, JobCommand::Queue(work)).await?;
             unit.handle::<Run>(run, RunCommand::StartStep { step: id, job }).await?;
@@ -191,13 +189,13 @@ async fn apply(
 ) -> Result<(), Problem> {
     let StepState::Approved { plan } = &step.state else { return Ok(()) };
     let id = step.spec.step;
-    let artifact = match artifact_of(unit, &step.spec.target).await? {
-        ArtifactState::Available(artifact) => Some(artifact),
-        ArtifactState::NotNeeded | ArtifactState::Pending(_) | ArtifactState::Failed(_) => None,
+    let artifacts = match artifacts_of(app, unit, run, step).await? {
+        ArtifactState::Available(artifacts) => artifacts,
+        ArtifactState::Pending(_) | ArtifactState::Failed(_) => Artifacts::new(),
     };
     let job = JobId(ids::new_ulid());
     match as_message(
-        render::step::render_apply_job(app, unit, run, step, job, artifact, plan).await,
+        render::step::render_apply_job(app, unit, run, step, job, &artifacts, plan).await,
     )? {
         Ok(work) => {
             unit.create::<Job>(job, JobCommand::Queue(work)).await?;
@@ -273,24 +271,31 @@ pub(crate) fn truncated(text: &str) -> String {
 }
 
 enum ArtifactState {
-    Available(Artifact),
-    NotNeeded,
+    Available(Artifacts),
     Pending(BuildId),
     Failed(BuildId),
 }
 
-async fn artifact_of(unit: &mut UnitOfWork, target: &Target) -> Result<ArtifactState, Problem> {
-    let id = match target {
-        Target::Sandbox { build } | Target::Component { build, .. } => *build,
-        Target::Action { .. } => return Ok(ArtifactState::NotNeeded),
-    };
-    Ok(match &unit.load::<Build>(id).await?.state {
-        domain::build::State::Succeeded { artifact } => ArtifactState::Available(artifact.clone()),
-        domain::build::State::Failed { .. } => ArtifactState::Failed(id),
-        domain::build::State::NotCreated
-        | domain::build::State::Requested
-        | domain::build::State::Building { .. } => ArtifactState::Pending(id),
-    })
+/// Returns the artifacts of a step, if all their builds have succeeded.
+async fn artifacts_of(
+    app: &App,
+    unit: &mut UnitOfWork,
+    run: RunId,
+    step: &Step,
+) -> Result<ArtifactState, Problem> {
+    let (mut artifacts, mut pending) = (Artifacts::new(), None);
+    for (name, id) in render::step::builds(app, unit, run, step).await? {
+        match &unit.load::<Build>(id).await?.state {
+            domain::build::State::Succeeded { artifact } => {
+                artifacts.insert(name, artifact.clone());
+            }
+            domain::build::State::Failed { .. } => return Ok(ArtifactState::Failed(id)),
+            domain::build::State::NotCreated
+            | domain::build::State::Requested
+            | domain::build::State::Building { .. } => pending = Some(id),
+        }
+    }
+    Ok(pending.map_or(ArtifactState::Available(artifacts), ArtifactState::Pending))
 }
 
 /// Sandbox or component that an apply of this step may leave incomplete. `None` for an action.

@@ -54,10 +54,6 @@ pub const CODES: &[(&str, &str)] = &[
         "The type of the runner is for another cloud or platform than the sandbox or the stack.",
     ),
     ("sandbox_first", "The sandbox reads a value that exists only after its deploy."),
-    (
-        "script_elsewhere",
-        "A step takes its script from a repository, which a bundle does not contain.",
-    ),
     ("secret_clash", "Two options of a secret exclude each other."),
     ("sensitive_value", "A file contains the value of a sensitive input in clear text."),
     ("template", "A template is invalid."),

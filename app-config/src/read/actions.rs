@@ -136,12 +136,6 @@ fn step(section: Section<'_>) -> ActionStep {
         let message = format!("the step `{}` has both `command` and `inline_contents`", step.name);
         section.error("command", "two_scripts", message, "keep one of them");
     }
-    if step.source.is_some() {
-        // A bundle does not contain scripts of repositories, so this step would find no script.
-        let keys = ["public_repo", "connected_repo"];
-        let key = keys.into_iter().find(|key| section.table.contains_key(*key));
-        section.ignored_setting(key.unwrap_or("name"), "script_elsewhere", "");
-    }
     section.ignore(&["enable_kube_config", "labels", "description"]);
     section.finish();
     step

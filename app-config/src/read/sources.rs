@@ -6,9 +6,9 @@ use serde_json::json;
 
 use crate::{
     diagnostic::{Diagnostic, Location, Severity},
-    model::{AppConfig, HELM_CHART, Module, Source, TERRAFORM_MODULE, is_deployable},
+    model::{AppConfig, HELM_CHART, Module, ScriptSource, Source, TERRAFORM_MODULE, is_deployable},
     modules::Local,
-    text::Span,
+    text::Origin,
     tree::{PluginPin, SANDBOX, SOURCE, Tree, sha256},
 };
 
@@ -33,7 +33,52 @@ pub fn attach(bundle: &Tree, config: &mut AppConfig) -> Vec<Diagnostic> {
     let components = config.components.iter().map(|one| (one.name.as_str(), &one.module));
     let from_git = sandbox.chain(components).filter(|(_, module)| module.git.is_some());
     findings.extend(from_git.filter_map(|(name, _)| config.invalid_repository(name)));
+    let mut scripts = std::mem::take(&mut config.scripts);
+    for one in &mut scripts {
+        findings.extend(attach_scripts(bundle, config, one));
+    }
+    config.scripts = scripts;
+    let from_git = config.scripts.iter().filter(|scripts| scripts.git.is_some());
+    findings.extend(from_git.filter_map(|scripts| config.invalid_repository(&scripts.name)));
     findings
+}
+
+/// Finds the files of scripts: in the bundle, or in git.
+fn attach_scripts(
+    bundle: &Tree,
+    config: &AppConfig,
+    scripts: &mut ScriptSource,
+) -> Option<Diagnostic> {
+    let files = bundle.source(&scripts.name);
+    let (repo, directory) = (&scripts.source.repo, &scripts.source.directory);
+    if files.is_empty() {
+        scripts.git = scripts.source.git();
+    }
+    let content = match (&scripts.git, files.digest()) {
+        (Some(git), _) => json!({ "git": git }),
+        (None, Ok(digest)) if !files.is_empty() => json!({ "source": digest }),
+        (None, Ok(_)) => return Some(missing_scripts(config, scripts)),
+        (None, Err(error)) => {
+            let message = format!("cannot pack the scripts of {directory} in {repo}: {error}");
+            let remedy = "shorten the path";
+            return Some(finding("malformed_bundle", &scripts.file, message, remedy.into()));
+        }
+    };
+    scripts.digest = Some(sha256(content.to_string().as_bytes()));
+    None
+}
+
+/// Returns the finding for a directory of scripts without files.
+pub fn missing_scripts(config: &AppConfig, scripts: &ScriptSource) -> Diagnostic {
+    let (repo, directory) = (&scripts.source.repo, &scripts.source.directory);
+    let message = format!("the directory of scripts {directory} in {repo} is missing");
+    let remedy = match repo.as_str() {
+        "." => "check that the directory exists in the app directory".to_owned(),
+        _ => "check the directory, or pass the local path of the repository: --source REPO=PATH"
+            .to_owned(),
+    };
+    let place = location(config, &scripts.at, &scripts.source, "directory");
+    Diagnostic::error("missing_module", message, remedy).at(&scripts.file, place)
 }
 
 /// Predicts the findings of [`attach`] before a sync. Covers modules in the app directory and
@@ -51,15 +96,17 @@ pub fn predict_findings(app: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
             Some(source) => app.subtree(&source.directory),
         };
         let (code, message, remedy) = missing(name, module, &source)?;
-        let is_connected = module.source.as_ref().is_some_and(|source| source.connected);
-        let key = if is_connected { "connected_repo" } else { "public_repo" };
-        let found = finding(code, file, message, remedy);
-        Some(match config.span(&module.at, &format!("{key}.directory")) {
-            Some(span) => found.at(file, location(span)),
-            None => found,
-        })
+        let mut found = finding(code, file, message, remedy);
+        if let Some(source) = &module.source {
+            found = found.at(file, location(config, &module.at, source, "directory"));
+        }
+        Some(found)
     });
-    missing.collect()
+    let scripts = config.scripts.iter().filter(|scripts| {
+        let Source { repo, directory, .. } = &scripts.source;
+        repo == "." && directory != "." && app.subtree(directory).is_empty()
+    });
+    missing.chain(scripts.map(|scripts| missing_scripts(config, scripts))).collect()
 }
 
 /// Modules in the app directory, by component.
@@ -120,14 +167,14 @@ fn attach_module(
     module.digest = Some(sha256(content.to_string().as_bytes()));
 }
 
-/// Returns the finding for a source that no build runner can fetch.
+/// Returns the finding for a source that no build runner can fetch. `what` describes it, and `at` is
+/// the location of its part.
 pub fn invalid_repository(
     config: &AppConfig,
-    name: &str,
-    file: &str,
-    module: &Module,
+    what: &str,
+    (file, at): (&str, &Origin),
+    source: &Source,
 ) -> Option<Diagnostic> {
-    let source = module.source.as_ref()?;
     let of_git = source.git()?;
     let checked = git::url(&of_git.repo).and_then(|_| git::check_reference(&of_git.reference));
     let error = checked.err()?;
@@ -135,12 +182,19 @@ pub fn invalid_repository(
         GitAddressError::Address(_) | GitAddressError::Credential(_) => "repo",
         GitAddressError::Reference(_) => "branch",
     };
-    let table = if source.connected { "connected_repo" } else { "public_repo" };
-    let span = config.span(&module.at, &format!("{table}.{key}"));
-    let place = span.map_or(Location::default(), location);
-    let message = format!("the source of `{name}` is not valid: {error}");
+    let message = format!("{what} is not valid: {error}");
     let remedy = "name a repository that git can fetch, or pass a local copy: --source REPO=PATH";
+    let place = location(config, at, source, key);
     Some(Diagnostic::error("bad_repository", message, remedy).at(file, place))
+}
+
+/// Returns the location of a key of a repository.
+fn location(config: &AppConfig, at: &Origin, source: &Source, key: &str) -> Location {
+    let table = if source.connected { "connected_repo" } else { "public_repo" };
+    config.span(at, &format!("{table}.{key}")).map_or(Location::default(), |span| {
+        let length = span.end_column.saturating_sub(span.column);
+        Location { line: span.line, column: span.column, length }
+    })
 }
 
 /// Returns code, message and remedy for a module directory that is absent or of another type.
@@ -187,7 +241,9 @@ pub fn unexpected_modules(bundle: &Tree, config: &AppConfig) -> Vec<Diagnostic> 
         .collect();
     names.dedup();
     let known = |name: &str| {
-        config.component(name).is_some() || (name == SANDBOX && config.sandbox.is_some())
+        config.component(name).is_some()
+            || (name == SANDBOX && config.sandbox.is_some())
+            || config.scripts.iter().any(|scripts| scripts.name == name)
     };
     names
         .into_iter()
@@ -203,11 +259,6 @@ pub fn unexpected_modules(bundle: &Tree, config: &AppConfig) -> Vec<Diagnostic> 
             )
         })
         .collect()
-}
-
-fn location(span: Span) -> Location {
-    let length = span.end_column.saturating_sub(span.column);
-    Location { line: span.line, column: span.column, length }
 }
 
 fn finding(code: &'static str, file: &str, message: String, remedy: String) -> Diagnostic {

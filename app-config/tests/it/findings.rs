@@ -59,6 +59,9 @@ fn each_rejection_has_its_location() {
         ("app/actions/x.toml", "name = \"x\"".into(), "no_steps", (1, 1), "has no steps"),
         ("app/actions/x.toml", "name = \"x\"\n[[triggers]]\ntype = \"post-deploy-component\"\ncomponent_name = \"q\"\n[[steps]]\nname = \"s\"\ncommand = \"c\"".into(), "unknown_component", (4, 19), "`q`"),
         ("app/components/b.toml", COMPONENT.into(), "duplicate_name", (1, 9), "also declared in components/a.toml:1"),
+        ("app/actions/x.toml", format!("{FETCHED}[steps.public_repo]\nrepo = \"../b\""), "bad_repository", (6, 9), "the source of the scripts in . is not valid: cannot fetch from \"../b\""),
+        ("app/actions/x.toml", format!("{FETCHED}[steps.connected_repo]\nrepo = \"a/b\"\nbranch = \"-x\""), "bad_repository", (7, 11), "the ref \"-x\""),
+        ("app/actions/x.toml", format!("{FETCHED}[steps.public_repo]\nrepo = \".\"\ndirectory = \"none\""), "missing_module", (7, 14), "the directory of scripts none in . is missing"),
     ];
     for (path, text, code, place, message) in cases {
         // Only a source that the bundle lacks is fetched from git.
@@ -97,7 +100,6 @@ fn settings_of_later_releases_are_warnings() {
     let a = "app/components/a.toml";
     let kind =
         |kind: &str, rest: &str| format!("{}{rest}", COMPONENT.replace("terraform_module", kind));
-    let step = |rest: &str| format!("{FETCHED}{rest}");
     let cases: Vec<Case> = vec![
         (
             a,
@@ -119,20 +121,6 @@ fn settings_of_later_releases_are_warnings() {
             "remote_content",
             (3, 13),
             "not fetched",
-        ),
-        (
-            "app/actions/x.toml",
-            step("[steps.public_repo]\nrepo = \"a/b\""),
-            "script_elsewhere",
-            (5, 8),
-            "1 x step with its script in a repository: the action is published",
-        ),
-        (
-            "app/actions/x.toml",
-            step("[steps.connected_repo]\nrepo = \"a/b\""),
-            "script_elsewhere",
-            (5, 8),
-            "in a repository",
         ),
         (
             "app/actions/x.toml",

@@ -111,6 +111,10 @@ fn missing_modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
         if in_other_repository || pack::is_here(source, module) {
             continue;
         }
+        if let Some(scripts) = config.scripts.iter().find(|scripts| scripts.name == name) {
+            findings.push(config.missing_scripts(scripts));
+            continue;
+        }
         let file = config.component(name).map_or("sandbox.toml", |component| &component.file);
         let message =
             format!("the module of `{name}` ({} in {}) is missing", module.directory, module.repo);

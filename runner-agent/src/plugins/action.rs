@@ -26,7 +26,7 @@ use super::{
     plugin::{Description, Halt, IoContext, Outputs, Plugin, Work},
     process::{self, ChildEnd, ChildSpec},
     source,
-    work::write_private,
+    work::{private_dir, write_private},
 };
 
 pub(crate) struct ActionPlugin;
@@ -48,7 +48,7 @@ struct Step {
     #[serde(default)]
     env_vars: BTreeMap<String, String>,
     /// Artifact whose directory is the working directory of the step. Without a value, it is the
-    /// directory of the job's only artifact, or an empty directory.
+    /// directory of the job's only artifact if no step names one, otherwise an empty directory.
     #[serde(default)]
     artifact: Option<Digest>,
     #[serde(default)]
@@ -93,7 +93,9 @@ fn read(work: &Work<'_>) -> Result<Inputs, Halt> {
             let why = "needs either a command or inline contents";
             return Err(refusal(format!("step {} {why}", step.name)));
         }
-        if step.artifact.as_ref().is_some_and(|digest| source::dir_of(work, digest).is_none()) {
+        let artifacts = &work.manifest.artifacts;
+        let has = |digest: &Digest| artifacts.iter().any(|artifact| artifact.digest == *digest);
+        if step.artifact.as_ref().is_some_and(|digest| !has(digest)) {
             return Err(refusal(format!(
                 "step {} names an artifact that the job does not have",
                 step.name
@@ -129,7 +131,16 @@ async fn run(
         env.insert(name.to_owned(), value.to_owned());
     }
     let dir = step.artifact.as_ref().and_then(|digest| source::dir_of(work, digest));
-    let dir = dir.unwrap_or_else(|| work.source.clone());
+    let dir = match dir {
+        Some(dir) => dir,
+        // The files of another step are not its own.
+        None if inputs.steps.iter().any(|step| step.artifact.is_some()) => {
+            let dir = at("dir");
+            private_dir(&dir)?;
+            dir
+        }
+        None => work.source.clone(),
+    };
     let limit = step.timeout_ms.map(Duration::from_millis);
     let spec = ChildSpec { program, args, dir, env, stop: Signal::SIGTERM, limit };
     let what = format!("step {}", step.name);

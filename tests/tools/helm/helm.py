@@ -96,11 +96,18 @@ def merged(low, high):
     return result
 
 
+class ValuesLoader(yaml.SafeLoader):
+    """Loader that reads a scalar with an unknown tag, such as `!!string 1`, as text, as the parser of Helm does."""
+
+
+ValuesLoader.add_constructor(None, lambda loader, node: loader.construct_scalar(node))
+
+
 def values_of(options):
     result = {}
     for path in options.values:
         with open(path) as file:
-            content = yaml.safe_load(file) or {}
+            content = yaml.load(file, ValuesLoader) or {}
         if not isinstance(content, dict):
             raise Failure(f"failed to parse {path}: cannot unmarshal {type(content).__name__} into a map of values")
         result = merged(result, content)
@@ -136,7 +143,7 @@ def lint(engine, options):
             path = shutil.copytree(path, os.path.join(directory, "chart"))
             with open(os.path.join(path, "values.yaml"), "a+") as file:
                 file.seek(0)
-                defaults = yaml.safe_load(file) or {}
+                defaults = yaml.load(file, ValuesLoader) or {}
                 file.truncate(0)
                 yaml.safe_dump(merged(defaults, values), file)
         engine.connect_to(DryRunApi(), options.namespace)

@@ -23,9 +23,9 @@ use crate::server::testing::Started;
 /// Chart from a remote repository.
 const CHART: &str = "name = \"front\"\ntype = \"helm_chart\"\nchart_name = \"front\"\n\
                      [public_repo]\nrepo = \"acme/charts\"\ndirectory = \"front\"\n";
-/// Action with a remote script.
+/// Action with a script at a URL, which the sync did not fetch.
 const SHELL: &str = "name = \"nightly\"\n[[triggers]]\ntype = \"manual\"\n[[steps]]\nname = \"go\"\n\
-                     command = \"./go.sh\"\n[steps.public_repo]\nrepo = \"acme/scripts\"\n";
+                     inline_contents = \"https://example.com/go.sh\"\n";
 
 fn failed(state: &StepState) -> Option<(StepFailure, String)> {
     let StepState::Failed { reason, detail, .. } = state else { return None };
@@ -129,6 +129,9 @@ async fn remote_script_fails_its_run() {
     };
     let run = wait_for(async || owner.request_run("acme", &request).await.ok()?.run).await;
     let (_, detail) = wait_for_step(app, run, failed).await;
-    assert!(detail.contains("the script of step `go` is in a repository"), "{detail}");
+    assert!(
+        detail.contains("the script of step `go` is a remote file that was not fetched"),
+        "{detail}"
+    );
     started.server.stop().await;
 }

@@ -1,5 +1,6 @@
 //! Converts rows of apps and of their config versions to the API types.
-use domain::app::{Resolution, VersionSource as Source};
+use app_config::model::ACTION_SCRIPTS;
+use domain::app::{Published, Resolution, VersionSource as Source};
 use projections::views::{apps, config_versions};
 use schemas::control::apps::{App, ConfigVersion, VersionComponent, VersionSource};
 
@@ -12,9 +13,14 @@ pub(crate) fn app(row: &apps::Row, newest: Option<&config_versions::Row>, instal
         name: row.name.clone(),
         version: row.version,
         published_at: newest.map(|newest| newest.published_at),
-        components: newest.map_or(0, |newest| newest.published.components.len() as u64),
+        components: newest.map_or(0, |newest| components(&newest.published)),
         installs,
     }
+}
+
+/// Number of the components of a version, including the sandbox, without scripts of actions.
+fn components(published: &Published) -> u64 {
+    published.components.iter().filter(|part| part.kind != ACTION_SCRIPTS).count() as u64
 }
 
 /// Converts a config version with its publisher.

@@ -148,7 +148,7 @@ fn script_environment_has_install_and_app_ids() {
         ("app/runner.toml", runner),
         ("app/actions/seed.toml", action),
     ]);
-    let env = context.action("seed").unwrap().env;
+    let env = context.action("seed", &Artifacts::new()).unwrap().env;
     let install = context.install.to_string();
     for (name, value) in [
         ("NUON_INSTALL_ID", install.to_lowercase().replace('_', "-").as_str()),
@@ -159,6 +159,28 @@ fn script_environment_has_install_and_app_ids() {
     ] {
         assert_eq!(env.get(name).map(String::as_str), Some(value), "{name}");
     }
+}
+
+#[test]
+fn step_has_the_artifact_of_its_scripts() {
+    let source = "repo = \"acme/actions\"\ndirectory = \"kube\"\n";
+    let action = format!(
+        "name = \"seed\"\n[[steps]]\nname = \"s\"\ncommand = \"./s.sh\"\n[steps.public_repo]\n{source}\
+         [[steps]]\nname = \"t\"\ncommand = \"true\"\n"
+    );
+    let context =
+        context(&[("app/metadata.toml", "version = \"v2\"\n"), ("app/actions/seed.toml", &action)]);
+    let digest: domain::digest::Digest = format!("sha256:{}", "1".repeat(64)).parse().unwrap();
+    let (repository, size_bytes) = ("shop/scripts".to_owned(), 1);
+    let artifact = Artifact { repository, digest: digest.clone(), size_bytes, upstream: None };
+    let [scripts] = context.config.app.scripts.as_slice() else { panic!() };
+    let artifacts = Artifacts::from([(scripts.name.clone(), artifact)]);
+
+    let inputs = context.action("seed", &artifacts).unwrap().inputs;
+    assert_eq!(inputs["steps"][0]["artifact"], json!(digest));
+    assert_eq!(inputs["steps"][1].get("artifact"), None);
+    let Err(message) = context.action("seed", &Artifacts::new()) else { panic!() };
+    assert!(message.contains("the scripts of step `s` are not built"), "{message}");
 }
 
 #[test]
@@ -219,7 +241,7 @@ fn role_rules_apply_to_components_sandbox_and_actions() {
             ("source/sandbox/main.tf", "#"),
         ]);
         let parts = match name {
-            "seed" => context.action(name),
+            "seed" => context.action(name, &Artifacts::new()),
             SANDBOX => context.module(
                 name,
                 &context.config.app.sandbox.as_ref().unwrap().module,

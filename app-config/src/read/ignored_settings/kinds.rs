@@ -191,15 +191,6 @@ pub const KINDS: &[Kind] = &[
         "the sandbox is always deployed",
         "remove sandbox.toml for an app without one",
     ),
-    Kind {
-        id: "script_elsewhere",
-        per: Per::Reader,
-        code: "script_elsewhere",
-        what: "step with its script in a repository",
-        behavior: "the action is published, but its run is rejected",
-        remedy: "write the script in the step's inline_contents",
-        is_secret: false,
-    },
     kind(
         "secret",
         Per::Part,

@@ -46,6 +46,31 @@ async fn steps_run_in_order_and_their_outputs_are_merged_and_kept_apart() {
 }
 
 #[tokio::test]
+async fn each_step_runs_in_the_directory_of_its_artifact() {
+    let runner = TestRunner::new();
+    let (one, two) = (runner.artifact(&[("text", "one")]), runner.artifact(&[("text", "two")]));
+    let mut spec = spec(json!([
+        { "name": "first", "command": "cat text", "artifact": one.digest },
+        { "name": "second", "inline_contents": "cat text; echo", "artifact": two.digest },
+        { "name": "own", "command": "ls | wc -l" },
+    ]));
+    spec.artifacts = vec![one.clone(), two];
+    let (result, record) = runner.job(&spec).await;
+    assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
+    assert_eq!(record.printed(), ["one", "two", "0"]);
+
+    // With a single artifact, a step of the same job without one has no files either.
+    spec.artifacts = vec![one.clone()];
+    spec.inputs["steps"] = json!([
+        { "name": "first", "command": "cat text", "artifact": one.digest },
+        { "name": "own", "command": "ls | wc -l" },
+    ]);
+    let (result, record) = runner.job(&spec).await;
+    assert_eq!(result.unwrap(), Outcome::Succeeded, "{:?}", record.lines);
+    assert_eq!(record.printed(), ["one", "0"]);
+}
+
+#[tokio::test]
 async fn no_step_runs_after_a_failed_step() {
     let runner = TestRunner::new();
     let (result, record) = runner

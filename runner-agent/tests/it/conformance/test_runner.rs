@@ -159,6 +159,12 @@ impl JobRecord {
     pub fn has(&self, text: &str) -> bool {
         self.lines.iter().any(|(_, line)| line.contains(text))
     }
+
+    /// Returns the lines on the standard output of the job's processes.
+    pub fn printed(&self) -> Vec<&str> {
+        let printed = self.lines.iter().filter(|(stream, _)| *stream == Stream::Out);
+        printed.map(|(_, line)| line.as_str()).collect()
+    }
 }
 
 impl TestRunner {
