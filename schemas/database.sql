@@ -2,7 +2,8 @@ CREATE SCHEMA stead;
 CREATE TABLE stead.blob (
     digest text NOT NULL COLLATE pg_catalog."C",
     bytes bytea NOT NULL,
-    created_at timestamp with time zone NOT NULL
+    created_at timestamp with time zone NOT NULL,
+    subject text COLLATE pg_catalog."C"
 );
 CREATE TABLE stead.blob_upload (
     execution text NOT NULL COLLATE pg_catalog."C",
@@ -376,6 +377,7 @@ ALTER TABLE ONLY stead.subject_key
     ADD CONSTRAINT subject_key_pkey PRIMARY KEY (subject);
 ALTER TABLE ONLY stead.upload_charge
     ADD CONSTRAINT upload_charge_pkey PRIMARY KEY (holder);
+CREATE INDEX blob_subject ON stead.blob USING btree (subject) WHERE (subject IS NOT NULL);
 CREATE INDEX blob_upload_created_at ON stead.blob_upload USING btree (created_at);
 CREATE INDEX blob_upload_runner ON stead.blob_upload USING btree (runner);
 CREATE INDEX log_command_expires ON stead.log_command USING brin (expires_at);

@@ -19,7 +19,6 @@ use domain::{
     erasure::ERASED,
     ids::{InstallId, PrincipalId},
     install::Install,
-    run::Run,
     subject::SubjectId,
 };
 use event_log::{
@@ -67,12 +66,11 @@ pub(crate) async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, 
     let before = erased_subjects(app).await?;
     let all: Vec<SubjectId> = before.iter().chain(subjects).copied().collect();
     let mut copies = Copies::of(app, &installs(&all)).await?;
-    let (executions, mut digests) = (copies.executions(None), deletable(app, &copies).await?);
+    let (executions, digests) = (copies.executions(None), deletable(app, &copies).await?);
     app.logs.mark_erased(&executions).await?;
     shred::wait_for_writers(app.owner(), &WRITABLE_TABLES)
         .await
         .map_err(|error| owner_problem(error.into()))?;
-    digests.extend(unreferenced_preflights(app, &copies, &installs(&all)).await?);
     // Snapshots contain decrypted data. They are created again when needed.
     sqlx::query("delete from log_snapshot").execute(&app.pool).await?;
     // Without a stored response, a repeated command gets its response from the log, in which the
@@ -84,9 +82,8 @@ pub(crate) async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, 
     let all_ids: Vec<String> = all.iter().map(ToString::to_string).collect();
     data::erase(&app.pool, &all_ids).await?;
     clear_dead_letter_reasons(app, &copies).await?;
-    blob::erase(app.owner(), &digests, &executions)
-        .await
-        .map_err(|error| owner_problem(error.into()))?;
+    let blobs = blob::Erased { subjects: &all_ids, digests: &digests, executions: &executions };
+    blob::erase(app.owner(), blobs).await.map_err(|error| owner_problem(error.into()))?;
     for principal in principals(&all) {
         names::remove(&app.pool, principal).await?;
     }
@@ -179,24 +176,6 @@ async fn deletable(app: &App, copies: &Copies) -> Result<Vec<String>, Problem> {
     Ok(deletable.fetch_all(&app.pool).await?)
 }
 
-/// Digests of the manifests of preflights that no event references. The server stores a manifest before
-/// the commit that queues its job, and the commit can fail. The manifest names its run.
-async fn unreferenced_preflights(
-    app: &App,
-    copies: &Copies,
-    of: &[InstallId],
-) -> Result<Vec<String>, Problem> {
-    let runs = copies.streams(of).into_iter().filter(|(kind, _)| kind == Run::NAME);
-    let members: Vec<Vec<u8>> =
-        runs.map(|(_, run)| format!("\"run\":\"{run}\"").into_bytes()).collect();
-    if members.is_empty() {
-        return Ok(vec![]);
-    }
-    let sql = "select distinct digest from blob, unnest($1::bytea[]) as member \
-         where position(member in bytes) > 0";
-    Ok(sqlx::query_scalar(sql).bind(members).fetch_all(&app.pool).await?)
-}
-
 /// Removes deleted rows from the disk. Only the owner of the tables may vacuum. For other roles,
 /// autovacuum removes the rows later.
 async fn vacuum(app: &App) {
@@ -284,7 +263,9 @@ async fn numbers(
 ) -> Result<[(i64, &'static str); 4], Problem> {
     let (executions, digests) = (copies.executions(of), copies.digests(of));
     let logs = app.logs.not_erased(&executions).await?;
-    let blobs = blob::not_erased(&app.pool, &digests, &executions).await?;
+    let subjects: Vec<String> = copies.installs(of).iter().map(ToString::to_string).collect();
+    let blobs = blob::Erased { subjects: &subjects, digests: &digests, executions: &executions };
+    let blobs = blob::not_erased(&app.pool, blobs).await?;
     let uploads = "select count(*) from blob_upload where execution = any($1)";
     let uploads = sqlx::query_scalar(uploads).bind(executions).fetch_one(&app.pool).await?;
     let letters = dead_letters(app, copies).await?.into_iter();

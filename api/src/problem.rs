@@ -74,6 +74,7 @@ codes! {
     LogDivergence = 409 "log_divergence", "The log bytes differ from the stored bytes";
     Cancelled = 410 "cancelled", "Job cancelled";
     Expired = 410 "expired", "The offer or deadline has expired";
+    Erased = 410 "erased", "The data was erased";
     Fenced = 412 "fenced", "The execution is not the current execution of its job";
     LogMismatch = 412 "log_mismatch", "The log does not match its announced digest";
     TooLarge = 413 "too_large", "The request is too large";

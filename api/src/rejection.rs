@@ -22,7 +22,9 @@ impl From<RunError> for Problem {
     fn from(error: RunError) -> Problem {
         let code = match &error {
             RunError::NotFound | RunError::NoSuchStep => Code::NotFound,
-            RunError::NoReason | RunError::NoSteps => Code::Invalid,
+            RunError::NoReason | RunError::NoSteps | RunError::NothingToPlan { .. } => {
+                Code::Invalid
+            }
             RunError::AnotherPlan { .. } | RunError::ApprovalExpired { .. } => Code::ApprovalStale,
             RunError::AlreadyRequested
             | RunError::StepsOutOfOrder
@@ -30,6 +32,7 @@ impl From<RunError> for Problem {
             | RunError::WrongPreflightState
             | RunError::PreflightNotPassed
             | RunError::PreflightFailed
+            | RunError::PlansMissing
             | RunError::WrongStepState
             | RunError::WrongJob
             | RunError::NothingToApprove

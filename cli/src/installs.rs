@@ -86,7 +86,10 @@ Examples:
   stead installs rollback acme --to 1 --reason 'p99 doubled' --wait")]
     Rollback(change::Rollback),
     /// Deploy components and their dependents, or all components
-    #[command(after_help = "Example:\n  stead installs deploy acme --component service --wait")]
+    #[command(after_help = "\
+Examples:
+  stead installs deploy acme --component service --wait
+  stead installs deploy acme --plan-all    then approve all plans that exist: stead runs approve acme --reason …")]
     Deploy {
         #[command(flatten)]
         operation: change::Operation,
@@ -107,12 +110,7 @@ Examples:
     Deprovision(change::Operation),
     /// Run an action
     #[command(after_help = "Example:\n  stead installs action acme smoke-test --wait")]
-    Action {
-        #[command(flatten)]
-        operation: change::Operation,
-        /// Name of the action
-        action: String,
-    },
+    Action(change::RunAction),
     /// Check the sandbox and all components for drift, without changes; exit code 6 if there is any
     #[command(after_help = "\
 Examples:
@@ -121,7 +119,8 @@ Examples:
   stead installs drift acme --output json || test $? -eq 6
 
 Each part is planned with the current config version and inputs, and the plan is never applied. Changes that are not
-deployed yet also count as drift. A check waits for a run that changes the same part. `stead runs cancel acme` cancels it.
+deployed yet also count as drift. A part waits for a run that changes it, and the command names that run. `stead runs
+cancel acme` cancels the check.
 Exit codes: 0 no drift, 6 drift, 1 a part could not be checked and no other part has drift.")]
     Drift(drift::Drift),
     /// Enable a component and deploy it
@@ -209,21 +208,19 @@ pub(crate) async fn run(verb: Installs, settings: &Settings) -> Result<(), Failu
         Installs::Upgrade(args) => change::upgrade(&context, args).await,
         Installs::Rollback(args) => change::rollback(&context, args).await,
         Installs::Deploy { operation, components } => {
-            change::operate(&context, operation, RequestedKind::Deploy, components, None).await
+            change::operate(&context, operation, RequestedKind::Deploy, components).await
         }
         Installs::Drift(args) => drift::check(&context, args).await,
         Installs::Reprovision(args) => {
-            change::operate(&context, args, RequestedKind::Reprovision, vec![], None).await
+            change::operate(&context, args, RequestedKind::Reprovision, vec![]).await
         }
         Installs::Teardown(args) => {
-            change::operate(&context, args, RequestedKind::Teardown, vec![], None).await
+            change::operate(&context, args, RequestedKind::Teardown, vec![]).await
         }
         Installs::Deprovision(args) => {
-            change::operate(&context, args, RequestedKind::Deprovision, vec![], None).await
+            change::operate(&context, args, RequestedKind::Deprovision, vec![]).await
         }
-        Installs::Action { operation, action } => {
-            change::operate(&context, operation, RequestedKind::Action, vec![], Some(action)).await
-        }
+        Installs::Action(args) => change::action(&context, args).await,
         Installs::EnableComponent(args) => change::toggle(&context, args, true).await,
         Installs::DisableComponent(args) => change::toggle(&context, args, false).await,
         Installs::AutoApprove(args) => change::auto_approve(&context, args).await,

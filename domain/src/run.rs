@@ -11,7 +11,8 @@
 //! a job fails with a known result, its step may start again automatically, after a back-off
 //! (`retry.rs`). The run finishes when no step can continue, and has one outcome.
 //!
-//! Applies and actions start only after the preflight of the run has passed (`preflight.rs`).
+//! Applies and actions start only after the preflight of the run has passed (`preflight.rs`). A run
+//! can also make its plans before its first change (`plan_all.rs`).
 use crate::{
     actor::Actor,
     decider::{Decider, Timestamp},
@@ -25,6 +26,7 @@ mod error;
 mod event;
 mod finish;
 pub mod plan;
+mod plan_all;
 mod preflight;
 mod remaining;
 mod retry;
@@ -111,8 +113,12 @@ impl Run {
         if !(0..steps.len()).all(in_order) {
             return Err(RunError::StepsOutOfOrder);
         }
-        let Request { install, kind, cause, by, config_version, reason } = request;
-        let requested = RunEvent::Requested { install, kind, cause, by, config_version, reason };
+        let Request { install, kind, cause, by, config_version, reason, plan_all } = request;
+        if plan_all && !kind.can_plan_all() {
+            return Err(RunError::NothingToPlan { kind });
+        }
+        let requested =
+            RunEvent::Requested { install, kind, cause, by, config_version, reason, plan_all };
         Ok(vec![requested, RunEvent::Planned { steps, position }])
     }
 

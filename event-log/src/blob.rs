@@ -49,21 +49,22 @@ pub async fn put(pool: &PgPool, bytes: &[u8]) -> Result<Digest, BlobError> {
     Ok(digest)
 }
 
-/// Stores bytes about a subject for an event that is appended afterwards. The commit of that
-/// event makes the bytes durable. If the subject's key was shredded, stores nothing.
+/// Stores bytes for an event that is appended afterwards. The commit of that event makes the bytes
+/// durable. An erasure of the subject, if there is one, deletes the bytes even if no event refers to
+/// them. If the key of the subject was shredded, stores nothing.
 ///
 /// # Errors
 /// [`BlobError`].
-pub async fn put_of_subject(
+pub async fn put_for_event(
     pool: &PgPool,
     bytes: &[u8],
-    subject: &str,
+    subject: Option<&str>,
 ) -> Result<Digest, BlobError> {
     let digest = digest(bytes)?;
     sqlx::query(
         "with asynchronous as (select set_config('synchronous_commit', 'off', true)) \
-         insert into blob (digest, bytes, created_at) \
-         select $1::text, $2::bytea, $3::timestamptz from asynchronous \
+         insert into blob (digest, bytes, created_at, subject) \
+         select $1::text, $2::bytea, $3::timestamptz, $4::text from asynchronous \
          where not exists (select from subject_key where subject = $4 and shredded_at is not null) \
          on conflict (digest) do nothing",
     )
@@ -121,29 +122,36 @@ pub async fn get(
     }
 }
 
-/// SQL condition: no execution outside the array `$2` has an upload that was moved to blob `b`. The
-/// report that references such an upload may not be in the log yet.
-const NOT_SHARED: &str = "not exists (select from blob_upload u \
-     where u.digest = b.digest and u.bytes is null and u.execution <> all($2))";
+/// Data whose blobs are erased.
+#[derive(Debug, Clone, Copy)]
+pub struct Erased<'e> {
+    /// Subjects of the blobs to erase.
+    pub subjects: &'e [String],
+    /// Digests of further blobs to erase.
+    pub digests: &'e [String],
+    /// Executions whose uploads are erased.
+    pub executions: &'e [String],
+}
 
-/// Deletes blobs of executions whose data is erased. Keeps a blob that another execution also
-/// uploaded.
+/// SQL condition on the erased blobs `b`. No execution outside the array `$3` has an upload that was
+/// moved to the blob. The report that references such an upload may not be in the log yet.
+const ERASED: &str = "(b.subject = any($1) or b.digest = any($2)) and not exists (select from blob_upload u \
+     where u.digest = b.digest and u.bytes is null and u.execution <> all($3))";
+
+/// Deletes blobs whose data is erased. Keeps a blob that another execution also uploaded.
 ///
 /// # Errors
 /// If a database operation fails, for example because concurrent uploads keep `blob_upload` locked
 /// for 2 s.
-pub async fn erase(
-    owner: &PgPool,
-    digests: &[String],
-    executions: &[String],
-) -> Result<(), sqlx::Error> {
+pub async fn erase(owner: &PgPool, erased: Erased<'_>) -> Result<(), sqlx::Error> {
     let mut tx = owner.begin().await?;
     // The lock waits for uploads that are being moved to these blobs. A later move finds the blob
     // missing and stores it again.
     let lock = "set local lock_timeout = '2s'; lock table blob_upload in share mode";
     sqlx::Executor::execute(&mut *tx, lock).await?;
-    let delete = format!("delete from blob b where b.digest = any($1) and {NOT_SHARED}");
-    sqlx::query(&delete).bind(digests).bind(executions).execute(&mut *tx).await?;
+    let delete = format!("delete from blob b where {ERASED}");
+    let Erased { subjects, digests, executions } = erased;
+    sqlx::query(&delete).bind(subjects).bind(digests).bind(executions).execute(&mut *tx).await?;
     tx.commit().await
 }
 
@@ -153,9 +161,10 @@ pub async fn erase(
 /// A database operation failed.
 pub async fn not_erased(
     executor: impl PgExecutor<'_>,
-    digests: &[String],
-    executions: &[String],
+    erased: Erased<'_>,
 ) -> Result<i64, sqlx::Error> {
-    let count = format!("select count(*) from blob b where b.digest = any($1) and {NOT_SHARED}");
-    sqlx::query_scalar(&count).bind(digests).bind(executions).fetch_one(executor).await
+    let count = format!("select count(*) from blob b where {ERASED}");
+    let Erased { subjects, digests, executions } = erased;
+    let count = sqlx::query_scalar(&count).bind(subjects).bind(digests).bind(executions);
+    count.fetch_one(executor).await
 }

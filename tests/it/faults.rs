@@ -4,8 +4,8 @@ use std::{path::Path, process::Command, time::Duration};
 
 use serde_json::Value;
 use tests::{
-    Runner, Server, each_effect_once, edge_api, ended, job_events, one_execution, succeeded,
-    terraform_or_skip, until, until_some,
+    Runner, Server, each_effect_once, edge_api, ended, job_events, one_execution, shim_of,
+    succeeded, terraform_or_skip, until, until_some,
 };
 
 const SHORT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -161,12 +161,6 @@ fn working_in(dir: &Path) -> Vec<String> {
         std::fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir))
     });
     inside.map(|process| process.file_name().to_string_lossy().into_owned()).collect()
-}
-
-/// Returns the pid of a job's shim.
-fn shim_of(job: &str) -> String {
-    let found = tests::stdout_of(Command::new("pgrep").args(["-f", &format!("shim.*{job}")]));
-    found.split_whitespace().next().unwrap().to_string()
 }
 
 fn signal(name: &str, pid: &str) {

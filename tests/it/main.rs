@@ -31,8 +31,10 @@ mod kubernetes;
 mod lifecycle;
 mod older_state;
 mod pentest;
+mod plan_all;
 mod plan_details;
 mod plugins;
+mod preflight;
 #[cfg(feature = "fault-injection")]
 mod rolling;
 mod runner_calls;

@@ -190,6 +190,46 @@ fn only_an_approver_sees_the_values_of_a_terraform_plan() {
 }
 
 #[test]
+fn the_plans_of_an_erased_install_are_reported_as_erased() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let server = Server::up();
+    let _runner = start(&server);
+    let run = planned(&server);
+    assert_eq!(finish(&server, "acme")["state"], "succeeded");
+    let (id, owner) = (run["id"].as_str().unwrap(), server.owner_token());
+    let install = run["install"].as_str().unwrap();
+
+    // The data of an install in use cannot be erased.
+    let shred = ["subjects", "shred", install, "--reason", "the contract ended"];
+    let (_, message) = server.refused(&shred);
+    assert!(message.contains("deprovision"), "{message}");
+    server.cli_json(&["installs", "deprovision", install, "--reason", "the contract ended"]);
+    assert_eq!(finish(&server, install)["state"], "succeeded");
+    assert_eq!(details(&server, &run, &owner).1["state"], "available");
+    server.cli_json(&shred);
+    until("the erasure", TIMEOUT, || {
+        server.cli_json(&["subjects", "show", install])["state"] == "erased"
+    });
+
+    // The details keep only their digest, and the summary is gone.
+    let (status, erased) = details(&server, &run, &owner);
+    assert_eq!((status, &erased["state"]), (200, &Value::from("erased")), "{erased:#}");
+    assert!(erased["details"].is_null() && erased["salt"].is_null(), "{erased:#}");
+    let step = step(&run, "network")["id"].as_str().unwrap();
+    let url = format!("{}/v1/runs/{id}/steps/{step}/plan", server.control());
+    let summary = call("GET", &url, &[("Authorization", &format!("Bearer {owner}"))], b"");
+    assert_eq!(summary.status, 410, "{}", summary.body);
+    let expected = format!("the data of {install} was erased");
+    assert!(summary.body.contains("\"erased\"") && summary.body.contains(&expected));
+    let (_, message) = server.refused(&["runs", "show", id, "--plans"]);
+    assert!(message.contains(&expected), "{message}");
+    let shown = stdout_of(server.stead_for_people().args(["runs", "show", id, "--plans"]));
+    assert!(shown.contains("plan of network\n  the plan was erased"), "{shown}");
+}
+
+#[test]
 fn the_digest_of_the_details_can_be_recomputed() {
     if !terraform_or_skip() {
         return;

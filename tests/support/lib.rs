@@ -57,6 +57,6 @@ pub use provider::{for_customers, provider_config_for_customers_or_skip, provide
 pub use proxy::{InterceptingProxy, RecordedCall};
 pub use registry::{PushedImage, REGISTRY_PASSWORD, REGISTRY_USER, Registry};
 pub use run::finish;
-pub use runner::Runner;
+pub use runner::{Runner, shim_of};
 pub use server::Server;
 pub use wait::{until, until_some};

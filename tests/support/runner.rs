@@ -80,6 +80,13 @@ impl Runner {
     }
 }
 
+/// Returns the pid of a job's shim.
+#[track_caller]
+pub fn shim_of(job: &str) -> String {
+    let found = crate::stdout_of(Command::new("pgrep").args(["-f", &format!("shim.*{job}")]));
+    found.split_whitespace().next().unwrap().to_string()
+}
+
 impl Drop for Runner {
     fn drop(&mut self) {
         let _gone = self.child.kill();

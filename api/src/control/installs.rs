@@ -123,6 +123,7 @@ pub(super) async fn update(
         components,
         auto_approve,
         reason,
+        plan_all,
     } = body;
     let is_about_nothing =
         inputs.is_none() && stack_outputs.is_none() && inputs_of.is_none() && components.is_empty();
@@ -149,6 +150,7 @@ pub(super) async fn update(
         inputs_of,
         auto_approve,
         reason,
+        plan_all,
     };
     let before = app.engine.load::<InstallOf>(id).await?.config_version;
     let back = config_version.filter(|version| inputs_of.is_none() && *version < before);
@@ -245,7 +247,7 @@ pub(super) async fn request(
 }
 
 fn run_request(request: RequestRun) -> Result<runs::RunRequest, Problem> {
-    let RequestRun { kind, components, action, reason } = request;
+    let RequestRun { kind, components, action, reason, plan_all } = request;
     if !components.is_empty() && kind != RequestedKind::Deploy {
         return Err(invalid_field("components", "are only valid for a deploy", "omit components"));
     }
@@ -257,6 +259,13 @@ fn run_request(request: RequestRun) -> Result<runs::RunRequest, Problem> {
         ));
     }
     let (kind, scope) = match kind {
+        RequestedKind::Action | RequestedKind::Drift if plan_all => {
+            return Err(invalid_field(
+                "plan_all",
+                "is not valid for this kind, which has no plans to approve",
+                "omit plan_all",
+            ));
+        }
         RequestedKind::Provision => (RunKind::Provision, Scope::Everything),
         RequestedKind::Reprovision => (RunKind::Reprovision, Scope::Everything),
         RequestedKind::Deploy if components.is_empty() => (RunKind::Deploy, Scope::Everything),
@@ -275,5 +284,6 @@ fn run_request(request: RequestRun) -> Result<runs::RunRequest, Problem> {
         action,
         cause: Cause::Requested,
         reason: optional_reason(reason)?,
+        plan_all,
     })
 }

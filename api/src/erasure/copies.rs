@@ -103,6 +103,11 @@ impl Copies {
         self.missing.iter().map(|missing| missing.last).max()
     }
 
+    /// Returns the installs whose copies are known, or only `of`.
+    pub(super) fn installs(&self, of: Option<InstallId>) -> Vec<InstallId> {
+        of.map_or_else(|| self.installs.keys().copied().collect(), |of| vec![of])
+    }
+
     /// Aggregate type and id of the streams that are about these installs.
     pub(super) fn streams(&self, of: &[InstallId]) -> Vec<(String, String)> {
         let meant = self.streams.iter().filter(|(_, (_, install))| of.contains(install));

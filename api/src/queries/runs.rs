@@ -1,6 +1,12 @@
 //! Runs, their steps and their plans.
-use domain::ids::{RunId, StepId};
-use event_log::encryption::data::{self, DataId, Read};
+use domain::{
+    digest::Digest,
+    ids::{RunId, StepId},
+};
+use event_log::encryption::{
+    data::{self, DataId, Read},
+    shred,
+};
 use projections::views::runs as views;
 use schemas::{
     control::{
@@ -12,7 +18,11 @@ use schemas::{
 use serde_json::Value;
 
 use super::{filter, lookup::Lookup, pagination::PageRequest, show};
-use crate::{extract::Caller, problem::Problem, state::App};
+use crate::{
+    extract::Caller,
+    problem::{Code, Problem},
+    state::App,
+};
 
 /// Lists runs, newest first.
 pub(crate) async fn list(
@@ -55,9 +65,28 @@ pub(crate) async fn plan(
     let row = views::run(&app.pool, run).await?.ok_or_else(|| Problem::not_found(run))?;
     let plan = row.plans.get(&step);
     let digest = &plan.ok_or_else(|| Problem::not_found(format!("a plan of {step}")))?.summary;
-    let bytes = event_log::blob::get(&app.pool, digest).await?;
-    let bytes = bytes.ok_or_else(|| Problem::internal(format!("blob {digest} is missing")))?;
-    serde_json::from_slice(&bytes).map_err(Problem::internal)
+    match event_log::blob::get(&app.pool, digest).await? {
+        Some(bytes) => serde_json::from_slice(&bytes).map_err(Problem::internal),
+        None => Err(missing_summary(app, &row, digest).await?),
+    }
+}
+
+/// Returns the problem of a summary that does not exist: it was erased with the data of its install.
+async fn missing_summary(
+    app: &App,
+    row: &views::Row,
+    digest: &Digest,
+) -> Result<Problem, sqlx::Error> {
+    let install = row.install().map(|install| install.to_string()).unwrap_or_default();
+    Ok(match shred::is_shredded(&app.pool, &install).await? {
+        true => Problem::new(
+            Code::Erased,
+            format!(
+                "cannot show the plan: the data of {install} was erased; `stead subjects show {install}` shows when and why"
+            ),
+        ),
+        false => Problem::internal(format!("blob {digest} is missing")),
+    })
 }
 
 /// Returns the details of a step's newest plan.

@@ -59,6 +59,7 @@ pub(super) fn classify(code: Code) -> FailureClass {
         | Code::ClockSkew
         | Code::ExecutionSuperseded
         | Code::Forbidden
+        | Code::Erased
         | Code::NotOffered
         | Code::MethodNotAllowed
         | Code::EnrolmentRedeemed

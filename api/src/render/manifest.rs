@@ -34,11 +34,12 @@ pub(crate) fn timeouts(class: JobClass, deadline_ms: u64) -> Timeouts {
 pub(crate) async fn store(app: &App, manifest: &Manifest, origin: Origin) -> Result<Work, Problem> {
     let payload = proof::canonical::json(manifest).map_err(Problem::internal)?;
     let subject = match origin {
-        Origin::Build { build, .. } => build.to_string(),
-        Origin::Source { app, .. } => app.to_string(),
-        Origin::Preflight { install, .. } | Origin::Step { install, .. } => install.to_string(),
+        Origin::Build { .. } | Origin::Source { .. } => None,
+        Origin::Preflight { install, .. } | Origin::Step { install, .. } => {
+            Some(install.to_string())
+        }
     };
-    let digest = blob::put_of_subject(&app.pool, &payload, &subject).await?;
+    let digest = blob::put_for_event(&app.pool, &payload, subject.as_deref()).await?;
     Ok(Work {
         kind: manifest.kind,
         class: manifest.class,

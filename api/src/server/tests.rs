@@ -180,6 +180,7 @@ async fn waits_for_approval(server: &Server, run: domain::ids::RunId, days: i64)
                 by: Actor::System,
                 config_version: 1,
                 reason: None,
+                plan_all: false,
             };
             let (component, build) = (ComponentId(Ulid::new()), BuildId(Ulid::new()));
             let (name, depends_on) = ("base".into(), Default::default());

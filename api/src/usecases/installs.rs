@@ -148,6 +148,8 @@ pub(crate) struct Update {
     pub auto_approve: Option<bool>,
     /// Reason given by the caller.
     pub reason: Option<String>,
+    /// True if the run makes all plans that it can before its first change.
+    pub plan_all: bool,
 }
 
 /// Changes an install. If the change requires a run, plans the run in the same commit and returns
@@ -187,6 +189,7 @@ async fn change(
         components,
         auto_approve,
         reason,
+        plan_all,
     } = update;
     let (set, unset) = match inputs_of {
         Some(version) => {
@@ -249,8 +252,8 @@ async fn change(
         Some(_) if goes_back => RunKind::Rollback,
         Some(_) => RunKind::Upgrade,
     };
-    let request =
-        RunRequest { kind, scope: Scope::Changed, action: None, cause: Cause::Requested, reason };
+    let (scope, cause) = (Scope::Changed, Cause::Requested);
+    let request = RunRequest { kind, scope, action: None, cause, reason, plan_all };
     runs::plan_and_admit(app, unit, install, request, by).await
 }
 

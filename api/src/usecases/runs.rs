@@ -35,6 +35,8 @@ pub(crate) struct RunRequest {
     pub cause: Cause,
     /// Reason given by the caller.
     pub reason: Option<String>,
+    /// True if the run makes all plans that it can before its first change.
+    pub plan_all: bool,
 }
 
 /// Requests a run. Rejects a run without changes, except for a deprovision: if nothing is left to
@@ -105,6 +107,7 @@ pub(crate) async fn provision(
                         action: None,
                         cause: Cause::RunnerEnrolled,
                         reason: None,
+                        plan_all: false,
                     };
                     plan_and_admit(&app, unit, install, request, by).await?;
                 }
@@ -146,6 +149,7 @@ pub(crate) async fn plan_and_admit(
         by,
         config_version: state.config_version,
         reason: requested.reason,
+        plan_all: requested.plan_all,
     };
     unit.create::<Run>(run, RunCommand::Request { request, steps, position }).await?;
     Ok(Some(run))
@@ -368,7 +372,8 @@ async fn retry_remaining(
     }
     let (cause, kind) = (Cause::Retry { run }, request.kind);
     let action = work.actions.first().cloned();
-    let remaining = RunRequest { kind, scope: Scope::Remaining(work), action, cause, reason };
+    let (scope, plan_all) = (Scope::Remaining(work), request.plan_all);
+    let remaining = RunRequest { kind, scope, action, cause, reason, plan_all };
     plan_and_admit(app, unit, request.install, remaining, by).await?.ok_or_else(done)
 }
 

@@ -83,6 +83,20 @@ pub(crate) struct Operation {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct RunAction {
+    /// Name or id of the install
+    install: String,
+    /// Name of the action
+    action: String,
+    /// Reason, recorded in the log
+    #[arg(long)]
+    reason: Option<String>,
+    /// Follow the run until it finishes
+    #[arg(long)]
+    wait: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct AutoApprove {
     /// Name or id of the install
     install: String,
@@ -116,6 +130,10 @@ pub(super) struct RunArgs {
     /// Reason, recorded in the log
     #[arg(long)]
     pub(super) reason: Option<String>,
+    /// Make all plans that depend on no change of the run before its first change, to approve them
+    /// together
+    #[arg(long)]
+    pub(super) plan_all: bool,
     /// Follow the run until it finishes
     #[arg(long)]
     pub(super) wait: bool,
@@ -184,14 +202,14 @@ pub(crate) async fn set_inputs(context: &CommandContext, args: SetInputs) -> Res
         let message = "cannot change the inputs: the command names none\n  try: --input NAME=VALUE, or --unset NAME";
         return Err(Failure::Usage(message.into()));
     }
-    let reason = args.then.reason;
-    let change = UpdateInstall { inputs, reason, ..UpdateInstall::default() };
+    let RunArgs { reason, plan_all, wait } = args.then;
+    let change = UpdateInstall { inputs, reason, plan_all, ..UpdateInstall::default() };
     let done = context.client.update_install(&args.install, &change).await?;
     let no_run_text = match done.changed {
         true => "Changed the inputs. No component reads them, so no run is needed.",
         false => "No changes: the inputs already have these values.",
     };
-    print_run_or_text(context, &done, done.run, no_run_text, args.then.wait).await
+    print_run_or_text(context, &done, done.run, no_run_text, wait).await
 }
 
 pub(crate) async fn toggle(
@@ -200,8 +218,8 @@ pub(crate) async fn toggle(
     enabled: bool,
 ) -> Result<(), Failure> {
     let components = args.components.into_iter().map(|name| (name, enabled)).collect();
-    let reason = args.then.reason;
-    let change = UpdateInstall { components, reason, ..UpdateInstall::default() };
+    let RunArgs { reason, plan_all, wait } = args.then;
+    let change = UpdateInstall { components, reason, plan_all, ..UpdateInstall::default() };
     let done = context.client.update_install(&args.install, &change).await?;
     let no_run_text = match (done.changed, enabled) {
         (true, true) => "Enabled. No deploy is needed.",
@@ -209,7 +227,7 @@ pub(crate) async fn toggle(
         (false, true) => "No changes: already enabled.",
         (false, false) => "No changes: already disabled.",
     };
-    print_run_or_text(context, &done, done.run, no_run_text, args.then.wait).await
+    print_run_or_text(context, &done, done.run, no_run_text, wait).await
 }
 
 pub(crate) async fn upgrade(context: &CommandContext, args: Move) -> Result<(), Failure> {
@@ -270,6 +288,7 @@ async fn to_version(
         inputs_of,
         config_version: Some(to),
         reason: then.reason,
+        plan_all: then.plan_all,
         ..UpdateInstall::default()
     };
     let done = context.client.update_install(install, &change).await?;
@@ -287,13 +306,21 @@ pub(crate) async fn operate(
     args: Operation,
     kind: RequestedKind,
     components: Vec<String>,
-    action: Option<String>,
 ) -> Result<(), Failure> {
-    let request = RequestRun { kind, components, action, reason: args.then.reason };
+    let RunArgs { reason, plan_all, wait } = args.then;
+    let request = RequestRun { kind, components, action: None, reason, plan_all };
     let requested = context.client.request_run(&args.install, &request).await?;
     // If no changes remain, the server accepts a deprovision and rejects the other operations.
     let no_run_text = format!("Deprovisioned {}. Nothing was left to destroy.", args.install);
-    print_run_or_text(context, &requested, requested.run, &no_run_text, args.then.wait).await
+    print_run_or_text(context, &requested, requested.run, &no_run_text, wait).await
+}
+
+pub(crate) async fn action(context: &CommandContext, args: RunAction) -> Result<(), Failure> {
+    let RunAction { install, action, reason, wait } = args;
+    let (kind, components, plan_all) = (RequestedKind::Action, vec![], false);
+    let request = RequestRun { kind, components, action: Some(action), reason, plan_all };
+    let requested = context.client.request_run(&install, &request).await?;
+    print_run_or_text(context, &requested, requested.run, "No changes.", wait).await
 }
 
 pub(crate) async fn auto_approve(

@@ -70,6 +70,7 @@ pub(crate) async fn check(context: &CommandContext, args: Drift) -> Result<(), F
         components: vec![],
         action: None,
         reason: args.reason,
+        plan_all: false,
     };
     let requested = context.client.request_run(&args.install, &request).await?;
     let run = requested.run.ok_or_else(|| {

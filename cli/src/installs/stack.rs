@@ -87,6 +87,7 @@ pub(crate) async fn set(context: &CommandContext, args: SetStackOutputs) -> Resu
     let change = UpdateInstall {
         stack_outputs: Some(changes),
         reason: then.reason,
+        plan_all: then.plan_all,
         ..UpdateInstall::default()
     };
     let done = context.client.update_install(&install, &change).await?;

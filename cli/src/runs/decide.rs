@@ -1,8 +1,8 @@
 //! `stead runs approve` and `stead runs deny`.
-use std::io::IsTerminal as _;
+use std::{io::IsTerminal as _, time::Duration};
 
 use clap::Args;
-use domain::digest::Digest;
+use domain::{digest::Digest, ids::RunId};
 use schemas::control::{
     ChangeResult,
     runs::{ApproveRun, DenyRun, Run, Step},
@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{
     find,
     follow::{self, Follow},
-    output,
+    outcome, output,
     plans::{self, DetailsMode},
     until_finished,
 };
@@ -87,40 +87,35 @@ pub(crate) async fn decide(
     decision: Decision,
     args: DecideArgs,
 ) -> Result<(), Failure> {
-    let run = context.client.run(find(context, &args.run).await?).await?;
+    let run = until_planned(context, find(context, &args.run).await?).await?;
     let steps = waiting_steps(&run, args.step.as_deref())?;
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let (id, mut results, mut declined) = (run.run.id, Vec::new(), Vec::new());
-    for (step, digest) in select_plans(&run, &steps, &args, asks)? {
-        let unread = !args.all && args.digests.is_empty();
-        let shown = (decision, &digest, args.details);
-        if unread && !confirmed(context, (&run, step), shown).await? {
-            declined.push(step.name.as_str());
+    let selected = select_plans(&run, &steps, &args, asks)?;
+    let unread = !args.all && args.digests.is_empty();
+    for group in groups(&run, selected) {
+        if unread && !confirmed(context, &run, &group, (decision, args.details)).await? {
+            declined.extend(group.iter().map(|(step, _)| step.name.as_str()));
             continue;
         }
-        let (step, reason) = (step, args.reason.clone());
-        let done = match decision {
-            Decision::Approve => {
-                let body = ApproveRun { step: step.id, digest: digest.clone(), reason };
-                context.client.approve(id, &body).await?
+        for (step, digest) in group {
+            let done = send(context, (id, step), (decision, &digest), &args.reason).await?;
+            let result =
+                DecisionResult { step: step.name.clone(), decision: decision.past(), digest, done };
+            match context.screen.output {
+                Output::Table | Output::Ndjson => {
+                    context.screen.print_one(&result, |_| line(step, &result))?
+                }
+                // JSON output is one document, printed at the end.
+                Output::Json => results.push(result),
             }
-            Decision::Deny => {
-                let body = DenyRun { step: step.id, digest: digest.clone(), reason };
-                context.client.deny(id, &body).await?
-            }
-        };
-        let result =
-            DecisionResult { step: step.name.clone(), decision: decision.past(), digest, done };
-        match context.screen.output {
-            Output::Table | Output::Ndjson => {
-                context.screen.print_one(&result, |_| line(step, &result))?
-            }
-            // JSON output is one document, printed at the end.
-            Output::Json => results.push(result),
         }
     }
     if context.screen.output == Output::Json && !(args.wait && declined.is_empty()) {
         context.screen.print_one(&results, |_| String::new())?;
+    }
+    if let Some(later) = later_text(&run) {
+        context.screen.remark(&later);
     }
     if !declined.is_empty() {
         let (past, names) = (decision.past(), declined.join(", "));
@@ -195,20 +190,81 @@ fn select_plans<'r>(
     Ok(planned)
 }
 
-/// Shows a plan and asks for confirmation. If the step is planned again meanwhile, the server
+/// Sends a decision on a plan.
+async fn send(
+    context: &CommandContext,
+    (run, step): (RunId, &Step),
+    (decision, digest): (Decision, &Digest),
+    reason: &str,
+) -> Result<ChangeResult, Failure> {
+    let (step, digest, reason) = (step.id, digest.clone(), reason.to_owned());
+    Ok(match decision {
+        Decision::Approve => {
+            context.client.approve(run, &ApproveRun { step, digest, reason }).await?
+        }
+        Decision::Deny => context.client.deny(run, &DenyRun { step, digest, reason }).await?,
+    })
+}
+
+/// Shows plans and asks for one confirmation. If a step is planned again meanwhile, the server
 /// rejects the old digest.
 async fn confirmed(
     context: &CommandContext,
-    (run, step): (&Run, &Step),
-    (decision, digest, details): (Decision, &Digest, Option<DetailsMode>),
+    run: &Run,
+    plans: &[(&Step, Digest)],
+    (decision, details): (Decision, Option<DetailsMode>),
 ) -> Result<bool, Failure> {
-    let text = plans::text(context, (run.run.id, step), details).await?;
-    let verb = decision.present();
-    write(&format!("{text}  plan {digest}\n{verb} {}? [y/N] ", step.name))?;
+    for (step, digest) in plans {
+        let text = plans::text(context, (run.run.id, step), details).await?;
+        write(&format!("{text}  plan {digest}\n"))?;
+    }
+    write(&prompt(run, decision.present(), plans))?;
     let mut input = String::new();
     let read = std::io::stdin().read_line(&mut input);
     read.map_err(|error| Failure::Usage(format!("cannot read the confirmation: {error}")))?;
     Ok(matches!(input.trim(), "y" | "Y" | "yes"))
+}
+
+/// Groups plans by prompt. A user decides once on all plans of a run with `plan_all`.
+pub(super) fn groups<T>(run: &Run, plans: Vec<T>) -> Vec<Vec<T>> {
+    match run.plan_all {
+        true if plans.is_empty() => vec![],
+        true => vec![plans],
+        false => plans.into_iter().map(|plan| vec![plan]).collect(),
+    }
+}
+
+/// Returns the prompt for a decision on these plans.
+pub(super) fn prompt(run: &Run, verb: &str, plans: &[(&Step, Digest)]) -> String {
+    match plans {
+        [(step, _)] => format!("{verb} {}? [y/N] ", step.name),
+        plans => {
+            let later = later_text(run).map(|text| format!("{text}\n")).unwrap_or_default();
+            format!("\n{later}{verb} these {} plans? [y/N] ", plans.len())
+        }
+    }
+}
+
+/// Lists the steps that are planned after a change of this run.
+pub(super) fn later_text(run: &Run) -> Option<String> {
+    let later = run.dag.iter().filter(|step| step.approval_later);
+    let names: Vec<&str> = later.map(|step| step.name.as_str()).collect();
+    let text = || format!("Approval later, after changes of this run: {}", names.join(", "));
+    (!names.is_empty()).then(text)
+}
+
+/// Returns the run, after a run with `plan_all` has made the plans before its first change.
+async fn until_planned(context: &CommandContext, run: RunId) -> Result<Run, Failure> {
+    let bar = context.screen.spinner("waiting for the plans of the run");
+    let planned = loop {
+        let now = context.client.run(run).await?;
+        if !now.awaits_plans || outcome(&now).is_some() {
+            break now;
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    };
+    bar.finish_and_clear();
+    Ok(planned)
 }
 
 /// Returns the steps that wait for approval, or the named step.

@@ -12,6 +12,7 @@ use schemas::control::runs::{ApproveRun, Run, Step};
 use tokio::sync::oneshot;
 
 use super::{
+    decide::{groups, prompt},
     plans::{self, DetailsMode},
     watch::{self, Hints},
 };
@@ -67,20 +68,25 @@ async fn decide(
     args: &Follow,
     decided: &mut HashSet<(StepId, Digest)>,
 ) -> Result<(), Failure> {
-    for step in run.dag.iter().filter(|step| step.state == "waiting_for_approval") {
-        let Some(digest) = step.plan.as_ref().map(|plan| plan.digest.clone()) else { continue };
-        if !decided.insert((step.id, digest.clone())) {
-            continue;
-        }
-        if !confirmed(context, (run, step), &digest, args).await? {
-            let id = run.run.id;
+    if run.awaits_plans {
+        return Ok(());
+    }
+    let waiting = run.dag.iter().filter(|step| step.state == "waiting_for_approval");
+    let mut plans: Vec<(&Step, Digest)> =
+        waiting.filter_map(|step| Some((step, step.plan.as_ref()?.digest.clone()))).collect();
+    plans.retain(|(step, digest)| decided.insert((step.id, digest.clone())));
+    for group in groups(run, plans) {
+        let is_confirmed = confirmed(context, run, &group, args).await?;
+        for (step, digest) in group {
+            if is_confirmed {
+                send_approval(context, run.run.id, step, digest, &args.reason).await?;
+                continue;
+            }
+            let (id, name) = (run.run.id, &step.name);
             context.screen.remark(&format!(
-                "Not approved: {}. Its plan still waits; to deny the plan: stead runs deny {id} --step {} --reason …",
-                step.name, step.name
+                "Not approved: {name}. Its plan still waits; to deny the plan: stead runs deny {id} --step {name} --reason …"
             ));
-            continue;
         }
-        send_approval(context, run.run.id, step, digest, &args.reason).await?;
     }
     Ok(())
 }
@@ -109,21 +115,22 @@ async fn send_approval(
     }
 }
 
-/// Shows the plan, and asks for confirmation unless `all` is set.
+/// Shows the plans, and asks for confirmation unless `all` is set.
 async fn confirmed(
     context: &CommandContext,
-    (run, step): (&Run, &Step),
-    digest: &Digest,
+    run: &Run,
+    waiting: &[(&Step, Digest)],
     args: &Follow,
 ) -> Result<bool, Failure> {
-    let plan = plans::text(context, (run.run.id, step), args.details).await?;
+    let shows = context.screen.output == Output::Table && !context.screen.is_quiet();
+    for (step, digest) in waiting.iter().filter(|_| shows || !args.all) {
+        let plan = plans::text(context, (run.run.id, step), args.details).await?;
+        write(&format!("{plan}  plan {digest}\n"))?;
+    }
     if args.all {
-        if context.screen.output == Output::Table && !context.screen.is_quiet() {
-            write(&format!("{plan}  plan {digest}\n"))?;
-        }
         return Ok(true);
     }
-    write(&format!("{plan}  plan {digest}\nApprove {}? [y/N] ", step.name))?;
+    write(&prompt(run, "Approve", waiting))?;
     discard_typed(std::io::stdin())?;
     let input = line().await?;
     Ok(matches!(input.trim(), "y" | "Y" | "yes"))

@@ -24,6 +24,9 @@ pub(crate) fn run_text(run: &Run, screen: &Screen) -> String {
     if let Some(earlier) = &run.retry_of {
         text += &format!("  retries {earlier}\n");
     }
+    if run.awaits_plans {
+        text += "  makes all plans that depend on none of its changes before the first change\n";
+    }
     if let Some(ended) = &of.ended_at {
         text += &format!("  finished {}\n", moment(ended));
     }
@@ -73,6 +76,9 @@ pub(crate) fn step_details(step: &Step, install: &str, screen: &Screen) -> Strin
     let asks = step.state == "waiting_for_approval";
     match &step.waiting {
         Some(_) if asks => {}
+        Some(waiting) if step.approval_later => {
+            lines.push((Tone::Faint, format!("approval later: {}", waiting.detail)));
+        }
         Some(waiting) if waiting.on == "dependency" => {
             lines.push((Tone::Faint, waiting.detail.clone()));
         }

@@ -32,7 +32,13 @@ pub(crate) async fn text(
     (run, step): (RunId, &Step),
     mode: Option<DetailsMode>,
 ) -> Result<String, Failure> {
-    let summary = context.client.plan(run, step.id).await?;
+    let summary = match context.client.plan(run, step.id).await {
+        Ok(summary) => summary,
+        Err(ClientError::Problem(problem)) if problem.code == "erased" => {
+            return Ok(erased_text(&step.name, &context.screen));
+        }
+        Err(error) => return Err(error.into()),
+    };
     let details = details(context, (run, step), mode).await?;
     Ok(plan_text(&step.name, &summary, details.as_ref(), mode, &context.screen))
 }
@@ -83,6 +89,12 @@ pub(crate) async fn details(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Formats a plan that was erased with the data of its install.
+pub(crate) fn erased_text(name: &str, screen: &Screen) -> String {
+    let title = screen.paint(Tone::Strong, &format!("plan of {name}"));
+    format!("\n{title}\n  {}\n", screen.paint(Tone::Faint, "the plan was erased"))
 }
 
 /// Formats a plan. A resource without details is shown with its name and attributes.

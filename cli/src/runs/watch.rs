@@ -1,5 +1,8 @@
 //! Follows a run: prints one line per change, and the whole run at its end.
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use crate::client::{ClientError, server_events};
 use domain::ids::{RunId, StepId};
@@ -45,12 +48,13 @@ pub(crate) async fn until_finished(context: &CommandContext, run: RunId) -> Resu
 }
 
 /// Waits for the end of a run and returns it, whatever its outcome. Shows only the number of finished
-/// steps.
+/// steps, and each step that waits for another run.
 pub(crate) async fn until_quietly_finished(
     context: &CommandContext,
     run: RunId,
 ) -> Result<Run, Failure> {
     let bar = context.screen.spinner("");
+    let mut held = HeldSteps::default();
     let waited = async {
         loop {
             match context.client.run(run).await {
@@ -62,6 +66,9 @@ pub(crate) async fn until_quietly_finished(
                     let (ended, steps) = (now.run.steps_ended, now.run.steps);
                     let waiting = waiting.unwrap_or_default();
                     bar.set_message(format!("{ended} of {steps} steps finished{waiting}"));
+                    for remark in held.new_remarks(context, &now).await? {
+                        bar.suspend(|| context.screen.remark(&remark));
+                    }
                 }
                 Err(unreachable @ ClientError::Unreachable { .. }) => {
                     bar.set_message(format!("{unreachable}; retrying"));
@@ -82,6 +89,49 @@ pub(crate) async fn until_quietly_finished(
     };
     bar.finish_and_clear();
     ended
+}
+
+/// Steps that waited for another run at the last poll, and those of them that were reported.
+#[derive(Default)]
+struct HeldSteps {
+    last: HashSet<(StepId, RunId)>,
+    reported: HashSet<(StepId, RunId)>,
+}
+
+impl HeldSteps {
+    /// Describes the steps that wait for another run since the last poll or longer, once per step
+    /// and run.
+    async fn new_remarks(
+        &mut self,
+        context: &CommandContext,
+        run: &Run,
+    ) -> Result<Vec<String>, Failure> {
+        let held = |step: &Step| {
+            let waiting = step.waiting.as_ref().filter(|waiting| waiting.on == "reservation")?;
+            Some(((step.id, waiting.run?), format!("{} waits: {}", step.name, waiting.detail)))
+        };
+        let held: Vec<_> = run.dag.iter().filter_map(held).collect();
+        let mut remarks = vec![];
+        for (key, text) in &held {
+            if !self.last.contains(key) || self.reported.contains(key) {
+                continue;
+            }
+            let other = match context.client.run(key.1).await {
+                Ok(other) => other.run,
+                // The next poll tries again.
+                Err(ClientError::Unreachable { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            self.reported.insert(*key);
+            let (operation, state) = (output::operation(&other), other.state.replace('_', " "));
+            remarks.push(format!(
+                "{text} ({operation}, {state})\n  try: `stead runs show {}`; to give up waiting: `stead runs cancel {} --reason …`",
+                other.id, run.run.id
+            ));
+        }
+        self.last = held.into_iter().map(|(key, _)| key).collect();
+        Ok(remarks)
+    }
 }
 
 /// Follows a run to its end, or to the first plan that waits for approval.
@@ -193,8 +243,9 @@ impl PrintedSteps {
         for step in &run.dag {
             let printed = self.steps.entry(step.id).or_default();
             let changed = printed.state != step.state;
-            // A wait for a dependency, the preflight or the server ends without an action of the user.
-            let ends_without_user = |on: &str| matches!(on, "dependency" | "server" | "preflight");
+            // A wait for a dependency, the preflight, a plan or the server ends without an action of the user.
+            let ends_without_user =
+                |on: &str| matches!(on, "dependency" | "server" | "preflight" | "plans");
             let waiting = step.waiting.as_ref().filter(|waiting| !ends_without_user(&waiting.on));
             let waiting = waiting.map(|w| w.detail.clone());
             // A wait that ends before the next poll is not printed.

@@ -185,11 +185,12 @@ impl RunBuilder {
                 position: event.position,
             };
         let intervention = match domain_event {
-            RunEvent::Requested { install, kind, cause, by, config_version, reason } => {
+            RunEvent::Requested { install, kind, cause, by, config_version, reason, plan_all } => {
                 let (install, kind, config_version) = (*install, *kind, *config_version);
                 let (cause, by, reason) = (cause.clone(), by.clone(), reason.clone());
+                let plan_all = *plan_all;
                 history.request =
-                    Some(Request { install, kind, cause, by, config_version, reason });
+                    Some(Request { install, kind, cause, by, config_version, reason, plan_all });
                 history.requested_at = Some(event.at);
                 return;
             }

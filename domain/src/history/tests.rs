@@ -94,6 +94,7 @@ fn requested(n: u128) -> [DomainEvent; 2] {
                 by: ann(),
                 config_version: 2,
                 reason: Some("CHG-1204".into()),
+                plan_all: false,
             },
         ),
         DomainEvent::Run(run(n), RunEvent::Planned { steps: vec![spec], position: 1 }),

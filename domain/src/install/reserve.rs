@@ -3,20 +3,24 @@
 use super::{
     Decision, Holder, Install, InstallError, InstallEvent, Resource, ResourceChange, StepResult,
 };
-use crate::ids::{RunId, StepId};
+use crate::{
+    ids::{RunId, StepId},
+    run::RunKind,
+};
 
 impl Install {
     /// Reserves a resource. A step cannot reserve the sandbox while another step holds a component,
-    /// or a component while another step holds the sandbox.
+    /// or a component while another step holds the sandbox. A drift check of the sandbox changes
+    /// nothing, so it can begin while other steps hold components.
     pub(super) fn reserve(&self, resource: Resource, run: RunId, step: StepId) -> Decision {
         let by = Holder { run, step };
-        if !self.runs.contains_key(&run) {
-            return Err(InstallError::NotAdmitted);
-        }
+        let Some(admitted) = self.runs.get(&run) else { return Err(InstallError::NotAdmitted) };
+        let is_check = admitted.kind == RunKind::Drift;
         let other = |holder: &&Holder| **holder != by;
         match resource {
             Resource::Sandbox => {
-                let held = self.sandbox_holder.iter().chain(self.holders.values()).find(other);
+                let components = self.holders.values().filter(|_| !is_check);
+                let held = self.sandbox_holder.iter().chain(components).find(other);
                 match held {
                     Some(by) => Err(InstallError::Held { by: *by }),
                     None if self.sandbox_holder == Some(by) => Ok(vec![]),

@@ -10,6 +10,10 @@ pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {
         | RunEvent::PreflightFailed { .. }
         | RunEvent::Approved { .. }
         | RunEvent::PlanInvalidated { .. }
+        // The last plan of a run with `plan_all`, or its failure, allows the first change.
+        | RunEvent::ApprovalRequested { .. }
+        | RunEvent::StepFailed { .. }
+        | RunEvent::StepSkipped { .. }
         | RunEvent::StepSucceeded { .. }
         | RunEvent::StepRetried { .. }
         | RunEvent::CancelRequested { .. } => Some(Reaction::AdvanceRun(*run)),
@@ -17,13 +21,10 @@ pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {
         | RunEvent::PreflightStarted { .. }
         | RunEvent::StepStarted { .. }
         | RunEvent::PlanProduced { .. }
-        | RunEvent::ApprovalRequested { .. }
         | RunEvent::Denied { .. }
         | RunEvent::ApprovalExpired { .. }
         | RunEvent::ApplyStarted { .. }
-        | RunEvent::StepFailed { .. }
         | RunEvent::StepRetryScheduled { .. }
-        | RunEvent::StepSkipped { .. }
         | RunEvent::Finished { .. } => None,
     }
 }

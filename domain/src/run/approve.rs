@@ -109,6 +109,7 @@ impl Run {
             StepState::Approved { .. } if !self.preflight.allows_changes() => {
                 Err(RunError::PreflightNotPassed)
             }
+            StepState::Approved { .. } if self.awaits_plans() => Err(RunError::PlansMissing),
             StepState::Approved { .. } => Ok(vec![RunEvent::ApplyStarted { step, job }]),
             StepState::Waiting
             | StepState::Planning { .. }

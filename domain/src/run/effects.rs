@@ -37,7 +37,7 @@ impl Run {
             | StepState::Applying { job, .. }
             | StepState::Executing { job } => stops.then_some(Effect::CancelJob(*job)),
             StepState::Waiting if !stops && self.is_ready(at) => Some(Effect::Start(at.spec.step)),
-            StepState::Approved { .. } if !stops && self.preflight.allows_changes() => {
+            StepState::Approved { .. } if !stops && self.allows_changes() => {
                 Some(Effect::Apply(at.spec.step))
             }
             StepState::Waiting
@@ -51,16 +51,25 @@ impl Run {
         preflight.into_iter().chain(self.steps.iter().filter_map(effect)).collect()
     }
 
-    /// Returns true if all dependencies of the step have succeeded. An action also needs a preflight
-    /// that passed, because it has no plan.
+    /// Returns true if all dependencies of the step have succeeded. An action has no plan, so it also
+    /// waits until the run allows changes.
     pub(super) fn is_ready(&self, at: &Step) -> bool {
+        let may_start = match at.spec.operation {
+            Operation::Apply | Operation::Destroy | Operation::Check => true,
+            Operation::Execute => self.allows_changes(),
+        };
+        may_start && self.dependencies_succeeded(at)
+    }
+
+    pub(super) fn dependencies_succeeded(&self, at: &Step) -> bool {
         let states = self.states();
         let has_succeeded =
             |dependency| matches!(states.get(dependency), Some(StepState::Succeeded { .. }));
-        let may_start = match at.spec.operation {
-            Operation::Apply | Operation::Destroy | Operation::Check => true,
-            Operation::Execute => self.preflight.allows_changes(),
-        };
-        may_start && at.spec.depends_on.iter().all(has_succeeded)
+        at.spec.depends_on.iter().all(has_succeeded)
+    }
+
+    /// Returns true if the preflight has passed and no plan must precede the first change.
+    pub fn allows_changes(&self) -> bool {
+        self.preflight.allows_changes() && !self.awaits_plans()
     }
 }

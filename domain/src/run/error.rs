@@ -1,4 +1,4 @@
-use super::Outcome;
+use super::{Outcome, RunKind};
 use crate::{decider::Timestamp, digest::Digest};
 
 /// Reason to reject a run command.
@@ -26,6 +26,13 @@ pub enum RunError {
         "cannot change anything: the preflight of the run has not passed; `stead runs show` shows its state"
     )]
     PreflightNotPassed,
+    /// A run with `plan_all` makes all plans that it can before its first change.
+    #[error(
+        "cannot change anything: the run first plans all steps that it can; `stead runs show` lists them"
+    )]
+    PlansMissing,
+    #[error("cannot request the run: {kind} has no plans to approve; request it without plan_all")]
+    NothingToPlan { kind: RunKind },
     /// A run whose preflight failed starts no jobs.
     #[error(
         "cannot change the run: its preflight failed; fix the failed checks, then retry the run"

@@ -25,6 +25,9 @@ pub enum RunEvent {
         /// Reason that the actor gave. Absent if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// True if the run makes all plans that it can before its first change. Absent if not.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        plan_all: bool,
     },
     /// The steps of the run were planned from the actual state of the install. Committed with
     /// `run.requested`.

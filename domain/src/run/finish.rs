@@ -127,7 +127,7 @@ impl Run {
     }
 
     /// Returns true if a direct or indirect dependency of the step has ended without success.
-    fn is_blocked(&self, at: &Step) -> bool {
+    pub(super) fn is_blocked(&self, at: &Step) -> bool {
         let states = self.states();
         at.spec.depends_on.iter().any(|dependency| match states.get(dependency) {
             Some(StepState::Failed { .. } | StepState::Skipped { .. }) => true,

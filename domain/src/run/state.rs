@@ -22,6 +22,9 @@ pub struct Run {
     pub preflight: Preflight,
     /// Steps of the run, each after its dependencies.
     pub steps: Vec<Step>,
+    /// True after the first apply or action of the run has started.
+    #[serde(default)]
+    pub has_changed: bool,
     /// Last cancel request.
     pub cancel: Option<Cancel>,
     /// Outcome of the run. `None` before the run finishes.
@@ -46,6 +49,9 @@ pub struct Request {
     /// Config version from which the steps are planned.
     pub config_version: u32,
     pub reason: Option<String>,
+    /// True if the run plans all that it can before its first change.
+    #[serde(default)]
+    pub plan_all: bool,
 }
 
 /// Operation of a run on an install.
@@ -73,6 +79,23 @@ pub enum RunKind {
     Action,
     /// Compare the sandbox and all components with the config, without changes.
     Drift,
+}
+
+impl RunKind {
+    /// Returns true if a run of this kind can make its plans before its first change.
+    pub fn can_plan_all(self) -> bool {
+        match self {
+            RunKind::Provision
+            | RunKind::Reprovision
+            | RunKind::Deploy
+            | RunKind::InputUpdate
+            | RunKind::Upgrade
+            | RunKind::Rollback
+            | RunKind::Teardown
+            | RunKind::Deprovision => true,
+            RunKind::Action | RunKind::Drift => false,
+        }
+    }
 }
 
 impl fmt::Display for RunKind {
@@ -265,9 +288,9 @@ impl Run {
 
     pub(super) fn apply(&mut self, event: RunEvent) {
         match event {
-            RunEvent::Requested { install, kind, cause, by, config_version, reason } => {
-                let request = Request { install, kind, cause, by, config_version, reason };
-                self.request = Some(request);
+            RunEvent::Requested { install, kind, cause, by, config_version, reason, plan_all } => {
+                self.request =
+                    Some(Request { install, kind, cause, by, config_version, reason, plan_all });
             }
             RunEvent::Planned { steps, .. } => {
                 let step = |spec| Step {
@@ -285,15 +308,19 @@ impl Run {
             RunEvent::PreflightFailed { job, reason, .. } => {
                 self.preflight = Preflight::Failed { job, reason };
             }
-            RunEvent::StepStarted { step, job } => self.set(step, |at| {
-                at.jobs.push(job);
-                at.state = match at.spec.operation {
-                    Operation::Apply | Operation::Destroy | Operation::Check => {
-                        StepState::Planning { job }
-                    }
-                    Operation::Execute => StepState::Executing { job },
-                };
-            }),
+            RunEvent::StepStarted { step, job } => {
+                self.set(step, |at| {
+                    at.jobs.push(job);
+                    at.state = match at.spec.operation {
+                        Operation::Apply | Operation::Destroy | Operation::Check => {
+                            StepState::Planning { job }
+                        }
+                        Operation::Execute => StepState::Executing { job },
+                    };
+                });
+                let is_action = |at: &Step| at.spec.operation == Operation::Execute;
+                self.has_changed |= self.step(step).is_some_and(is_action);
+            }
             RunEvent::PlanProduced { step, plan, .. } => self.set(step, |at| {
                 at.state = match at.spec.operation {
                     Operation::Apply | Operation::Destroy | Operation::Execute => {
@@ -319,12 +346,15 @@ impl Run {
                 at.voided += 1;
                 at.state = StepState::Waiting;
             }),
-            RunEvent::ApplyStarted { step, job } => self.set(step, |at| {
-                at.jobs.push(job);
-                if let StepState::Approved { plan } = at.state.clone() {
-                    at.state = StepState::Applying { job, plan };
-                }
-            }),
+            RunEvent::ApplyStarted { step, job } => {
+                self.set(step, |at| {
+                    at.jobs.push(job);
+                    if let StepState::Approved { plan } = at.state.clone() {
+                        at.state = StepState::Applying { job, plan };
+                    }
+                });
+                self.has_changed = true;
+            }
             RunEvent::StepSucceeded { step, noop } => {
                 self.set(step, |at| at.state = StepState::Succeeded { noop });
             }

@@ -11,6 +11,7 @@ mod cycles;
 mod drift;
 mod ending;
 mod examples;
+mod plan_all;
 mod planning;
 mod preflights;
 mod retries;
@@ -61,7 +62,15 @@ fn diamond() -> Vec<StepSpec> {
 
 fn request() -> Request {
     let (kind, cause) = (RunKind::Provision, Cause::RunnerEnrolled);
-    Request { install: INSTALL, kind, cause, by: ANN, config_version: 1, reason: None }
+    Request {
+        install: INSTALL,
+        kind,
+        cause,
+        by: ANN,
+        config_version: 1,
+        reason: None,
+        plan_all: false,
+    }
 }
 
 fn request_command(steps: Vec<StepSpec>) -> RunCommand {
@@ -69,9 +78,9 @@ fn request_command(steps: Vec<StepSpec>) -> RunCommand {
 }
 
 fn planned(steps: Vec<StepSpec>) -> Vec<RunEvent> {
-    let Request { install, kind, cause, by, config_version, reason } = request();
+    let Request { install, kind, cause, by, config_version, reason, plan_all } = request();
     vec![
-        RunEvent::Requested { install, kind, cause, by, config_version, reason },
+        RunEvent::Requested { install, kind, cause, by, config_version, reason, plan_all },
         RunEvent::Planned { steps, position: 7 },
     ]
 }

@@ -35,6 +35,19 @@ pub async fn unfinished(executor: impl PgExecutor<'_>) -> Result<Vec<String>, sq
     sqlx::query_scalar(decided).fetch_all(executor).await
 }
 
+/// Returns true if the key of the subject was deleted.
+///
+/// # Errors
+/// If a database operation fails.
+pub async fn is_shredded(
+    executor: impl PgExecutor<'_>,
+    subject: &str,
+) -> Result<bool, sqlx::Error> {
+    let shredded =
+        "select exists (select from subject_key where subject = $1 and shredded_at is not null)";
+    sqlx::query_scalar(shredded).bind(subject).fetch_one(executor).await
+}
+
 /// A due erasure of a subject's copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueErasure {

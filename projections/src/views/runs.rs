@@ -123,6 +123,7 @@ impl Row {
             None if self.state.cancel.is_some() => "cancelling",
             None if self.state.preflight.running_job().is_some() => "running",
             None if any(|state| state.job().is_some()) => "running",
+            None if self.state.awaits_plans() => "running",
             None if any(|state| matches!(state, StepState::AwaitingApproval { .. })) => {
                 "waiting_for_approval"
             }

@@ -20,7 +20,7 @@ use super::{
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waiting {
     /// Code of the condition: `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`,
-    /// `preflight`, `server`, `retry` or `resolution`.
+    /// `preflight`, `plans`, `server`, `retry` or `resolution`.
     pub on: &'static str,
     /// Sentence for the user, with the required action if there is one.
     pub detail: String,
@@ -169,6 +169,7 @@ pub fn of_step(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
         StepState::Approved { .. } if !context.run.state.preflight.allows_changes() => {
             of_preflight(context)
         }
+        StepState::Approved { .. } if context.run.state.awaits_plans() => Some(of_plans()),
         // The server continues such a step immediately. If it does not, the policies are delayed.
         StepState::Approved { .. } if context.run.state.outcome.is_none() => {
             let detail = "the plan is approved; the server queues its apply within seconds (if not, \
@@ -187,6 +188,11 @@ fn of_preflight(context: WaitContext<'_>) -> Option<Waiting> {
     let job = context.run.state.preflight.running_job();
     let detail = "the preflight of the run must pass first";
     Some(Waiting { job, ..Waiting::of("preflight", detail) })
+}
+
+/// Returns the reason why changes of a run wait for its plans.
+fn of_plans() -> Waiting {
+    Waiting::of("plans", "the run first makes all plans that depend on none of its changes")
 }
 
 /// Returns the reason why the preflight of a run waits.
@@ -217,6 +223,9 @@ fn of_waiting(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
     if step.spec.operation == Operation::Execute && !run.state.preflight.allows_changes() {
         return of_preflight(context);
     }
+    if step.spec.operation == Operation::Execute && run.state.awaits_plans() {
+        return Some(of_plans());
+    }
     let build = build(&step.spec.target).and_then(|build| builds.get(&build));
     if let Some((build, detail)) = build.and_then(|build| Some((build, unbuilt(build)?))) {
         return Some(Waiting { job: build.job, ..Waiting::of("build", detail) });
@@ -233,7 +242,9 @@ fn of_waiting(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
     let other = |holder: &&Holder| holder.step != step.spec.step;
     match &step.spec.target {
         Target::Sandbox { .. } => {
-            let component = state.holders.iter().find(|(_, holder)| other(holder));
+            let is_check = step.spec.operation == Operation::Check;
+            let mut holders = state.holders.iter().filter(|_| !is_check);
+            let component = holders.find(|(_, holder)| other(holder));
             let sandbox = state.sandbox_holder.as_ref().filter(other);
             sandbox
                 .map(|holder| held(holder, "the sandbox"))

@@ -83,6 +83,7 @@ fn run(later: Vec<RunEvent>) -> runs::Row {
         by: Actor::System,
         config_version: 1,
         reason: None,
+        plan_all: false,
     };
     let component = ComponentId(Ulid(10));
     let web = Target::Component {

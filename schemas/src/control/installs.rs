@@ -237,6 +237,10 @@ pub struct UpdateInstall {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 2000)]
     pub reason: Option<String>,
+    /// True to make all plans of the requested run that depend on none of its changes before its
+    /// first change.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plan_all: bool,
 }
 
 /// Request to accept a state version of a component, even if a newer state or a state of another

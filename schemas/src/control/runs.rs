@@ -28,6 +28,10 @@ pub struct RequestRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 2000)]
     pub reason: Option<String>,
+    /// True to make all plans that depend on no change of the run before its first change. Not
+    /// allowed for `action` and `drift`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plan_all: bool,
 }
 
 /// Operation that a user can request directly. Input updates and moves to another config version
@@ -114,6 +118,12 @@ pub struct Run {
     /// Checks of the requirements before the first change. Absent for a run that applies nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preflight: Option<Preflight>,
+    /// True if the run makes all plans that depend on none of its changes before its first change.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plan_all: bool,
+    /// True if the first change of a run with `plan_all` waits for plans.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_plans: bool,
     /// Steps in topological order: each step follows its dependencies.
     pub dag: Vec<Step>,
     /// Id of the earlier run whose unfinished work this run repeats: `run_` and a ULID. Absent for
@@ -183,6 +193,9 @@ pub struct Step {
     /// Resolution of an unknown outcome of the last job. Absent if the job has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<super::jobs::Resolution>,
+    /// True if a dependency changes in this run, so that the step is planned and approved later.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approval_later: bool,
     /// Condition that the step waits for. Absent if the step does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,

@@ -27,6 +27,7 @@ use serde_json::{Value, json};
 use ulid::Ulid;
 
 mod archived;
+mod failed_commit;
 mod pentest;
 
 use super::{bundle, client, new_install, owner, rejection};
@@ -111,9 +112,8 @@ async fn install_with_personal_data(app: &App, owner: &Client) -> (InstallId, Jo
     (install, job)
 }
 
-/// Deprovisions an install. First cancels the provision that its enrolment started, so nothing
-/// remains to destroy.
-async fn deprovision(app: &App, owner: &Client, install: InstallId) {
+/// Cancels the provision that the enrolment of an install started, and every other run.
+async fn cancel_runs(app: &App, owner: &Client, install: InstallId) {
     let mut cancelled = false;
     for _ in 0..400 {
         let runs = app.engine.load::<Install>(install).await.unwrap().runs;
@@ -126,6 +126,11 @@ async fn deprovision(app: &App, owner: &Client, install: InstallId) {
         }
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
+}
+
+/// Deprovisions an install. First cancels its runs, so nothing remains to destroy.
+async fn deprovision(app: &App, owner: &Client, install: InstallId) {
+    cancel_runs(app, owner, install).await;
     let call = call();
     let done = app.engine.transact(&call, move |unit| {
         Box::pin(async move { unit.handle::<Install>(install, InstallCommand::Deprovision).await })

@@ -92,6 +92,7 @@ async fn incomplete_component_is_planned_and_deprovisioned() {
         components: vec![],
         action: None,
         reason: Some("over".into()),
+        plan_all: false,
     };
     let over = owner.request_run("acme", &request).await.unwrap().run.unwrap();
     assert_eq!(names(over).await, ["shop"]);
@@ -194,7 +195,8 @@ async fn queued_apply(started: &Started, install: InstallId, name: &'static str)
             };
             let digest: Digest = format!("sha256:{:064x}", 1).parse().unwrap();
             let (cause, by, reason) = (Cause::Requested, Actor::System, None);
-            let request = Request { install, kind, cause, by, config_version, reason };
+            let plan_all = false;
+            let request = Request { install, kind, cause, by, config_version, reason, plan_all };
             let target = Target::Component { component, name, build, depends_on };
             let (operation, fingerprint) = (Operation::Apply, Some(digest.clone()));
             let steps = vec![StepSpec {

@@ -105,6 +105,7 @@ async fn component_without_a_plugin_is_displayed_but_not_deployed() {
         components: components.iter().map(|name| (*name).to_owned()).collect(),
         action: None,
         reason: None,
+        plan_all: false,
     };
     let error = owner.request_run("acme", &request(&["front"])).await.unwrap_err();
     let ClientError::Problem(problem) = error else { panic!("{error}") };
@@ -126,6 +127,7 @@ async fn remote_script_fails_its_run() {
         components: vec![],
         action: Some("nightly".into()),
         reason: None,
+        plan_all: false,
     };
     let run = wait_for(async || owner.request_run("acme", &request).await.ok()?.run).await;
     let (_, detail) = wait_for_step(app, run, failed).await;

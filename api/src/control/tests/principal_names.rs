@@ -49,7 +49,8 @@ async fn plan_waiting_for_approval(
                 unit.handle::<Install>(install, command).await?;
             }
             let (cause, by) = (Cause::Requested, Actor::Principal(by));
-            let request = Request { install, kind, cause, by, config_version: 2, reason: None };
+            let (config_version, reason, plan_all) = (2, None, false);
+            let request = Request { install, kind, cause, by, config_version, reason, plan_all };
             let (component, build) = (ComponentId(Ulid::new()), BuildId(Ulid::new()));
             let target = Target::Component {
                 component,

@@ -118,6 +118,7 @@ async fn disabled_component_is_not_planned_and_cannot_be_deployed_by_name() {
         components: vec!["cache".into()],
         action: None,
         reason: None,
+        plan_all: false,
     };
     let text = rejection_messages(owner.request_run("acme", &request).await);
     assert!(text.contains("disabled on this install: cache"), "{text}");

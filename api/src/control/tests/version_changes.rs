@@ -135,6 +135,7 @@ async fn retry_requires_that_the_install_follows_the_same_version() {
         components: vec!["shop".into()],
         action: None,
         reason: Some("first".into()),
+        plan_all: false,
     };
     let first = owner.request_run("acme", &request).await.unwrap().run.unwrap();
     let hurry = Cancel { reason: "at once".into(), force: true };
@@ -209,6 +210,7 @@ async fn empty_install_deprovisions_without_a_run_and_releases_its_name() {
         components: vec![],
         action: None,
         reason: None,
+        plan_all: false,
     };
     assert_eq!(owner.request_run("acme", &request).await.unwrap().run, None);
     let deprovisioned = owner.install("acme").await.unwrap();
@@ -230,6 +232,7 @@ async fn run_without_changes_is_rejected_every_time() {
         components: vec![],
         action: None,
         reason: Some("the end".into()),
+        plan_all: false,
     };
     for _ in 0..2 {
         let rejected = rejection(owner.request_run("acme", &teardown).await);

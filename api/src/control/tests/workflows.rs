@@ -89,6 +89,7 @@ async fn install_is_created_displayed_and_updated() {
         components: vec![],
         action: None,
         reason: None,
+        plan_all: false,
     };
     assert_eq!(rejection(owner.request_run("acme", &request).await), (409, "no_runner".into()));
     assert!(owner.runs(&RunsQuery::default()).await.unwrap().items.is_empty());

@@ -80,6 +80,7 @@ pub(crate) async fn run(
             plan: row.plans.get(&spec.step).map(plan),
             decision: row.decisions.get(&spec.step).map(|recorded| decision(lookup, recorded)),
             resolution: resolution(at),
+            approval_later: row.state.is_approved_later(at),
             waiting: waits.get(&spec.step).cloned(),
             reason: reason(at),
         });
@@ -89,7 +90,9 @@ pub(crate) async fn run(
         Cause::Requested | Cause::RunnerEnrolled => None,
     });
     let preflight = preflight(row, preflight_waits);
-    Ok(Some(Run { run: head, preflight, dag, retry_of, position }))
+    let plan_all = row.state.request.as_ref().is_some_and(|request| request.plan_all);
+    let awaits_plans = row.state.awaits_plans();
+    Ok(Some(Run { run: head, preflight, plan_all, awaits_plans, dag, retry_of, position }))
 }
 
 /// Converts the preflight of a run. Returns `None` if the run needs none.

@@ -40,6 +40,7 @@ fn destroy_uses_the_config_that_deployed_the_component() {
         by: Actor::System,
         config_version: 3,
         reason: None,
+        plan_all: false,
     };
     let api =
         Target::Component { component, name: "api".into(), build, depends_on: Default::default() };
@@ -96,6 +97,7 @@ fn context(files: &[(&str, &str)]) -> StepContext {
         by: Actor::System,
         config_version: 1,
         reason: None,
+        plan_all: false,
     };
     let nuon = json!({ "nuon": {
         "app": { "id": "app_1" },

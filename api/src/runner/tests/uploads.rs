@@ -207,8 +207,9 @@ mod pentest {
         }
         let (one, both) = (vec!["exe_1".to_owned()], vec!["exe_1".to_owned(), "exe_2".to_owned()]);
         for (executions, left) in [(one, 0), (both, 1)] {
-            assert_eq!(blob::not_erased(&pool, &digests, &executions).await.unwrap(), left);
-            blob::erase(&pool, &digests, &executions).await.unwrap();
+            let erased = blob::Erased { subjects: &[], digests: &digests, executions: &executions };
+            assert_eq!(blob::not_erased(&pool, erased).await.unwrap(), left);
+            blob::erase(&pool, erased).await.unwrap();
             let blobs = "select count(*) from blob";
             let blobs: i64 = sqlx::query_scalar(blobs).fetch_one(&pool).await.unwrap();
             assert_eq!(blobs, 1 - left);

@@ -78,3 +78,21 @@ fn digest_or_all_is_required_without_a_terminal() {
     let none = on(&args(Some("dns"), &[], true), false).unwrap_err();
     assert!(none.text().contains("no plan exists yet for dns"), "{}", none.text());
 }
+
+#[test]
+fn plans_of_a_run_with_plan_all_have_one_prompt_that_lists_later_approvals() {
+    let mut run = run();
+    let numbers = |run: &Run| groups(run, vec![1, 2]);
+    assert_eq!(numbers(&run), [vec![1], vec![2]]);
+    assert_eq!(later_text(&run), None);
+    run.plan_all = true;
+    run.dag[2].approval_later = true;
+    assert_eq!(numbers(&run), [vec![1, 2]]);
+    assert_eq!(groups(&run, Vec::<u8>::new()), Vec::<Vec<u8>>::new());
+    let later = "Approval later, after changes of this run: dns";
+    assert_eq!(later_text(&run).as_deref(), Some(later));
+    let plans: Vec<_> = run.dag.iter().take(2).map(|step| (step, digest(1))).collect();
+    let both = prompt(&run, "Approve", &plans);
+    assert_eq!(both, format!("\n{later}\nApprove these 2 plans? [y/N] "));
+    assert_eq!(prompt(&run, "Deny", &plans[..1]), "Deny api? [y/N] ");
+}

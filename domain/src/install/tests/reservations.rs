@@ -26,6 +26,22 @@ fn the_sandbox_excludes_every_component() {
 }
 
 #[test]
+fn a_drift_check_of_the_sandbox_waits_only_for_the_sandbox() {
+    let check = InstallCommand::Reserve { resource: Resource::Sandbox, run: TWO, step: S2 };
+    let reserved = InstallEvent::SandboxReserved { run: TWO, step: S2 };
+    let both = and(deploying(), [admitted(TWO, RunKind::Drift, &["api"])]);
+    let held = and(both.clone(), [component_reserved("api", ONE, S1)]);
+    install(held.clone()).when(check.clone()).then([reserved.clone()]);
+    // The check of the component waits, and a change of a component waits for the check.
+    let by = |run, step| InstallError::Held { by: Holder { run, step } };
+    install(held.clone()).when(reserve("api", TWO, S2)).then_rejected(by(ONE, S1));
+    let checking = and(held, [reserved]);
+    install(checking).when(reserve("web", ONE, S2)).then_rejected(by(TWO, S2));
+    let sandbox = and(both, [InstallEvent::SandboxReserved { run: ONE, step: S1 }]);
+    install(sandbox).when(check).then_rejected(by(ONE, S1));
+}
+
+#[test]
 fn a_resource_is_released_once() {
     let release = InstallCommand::Release { run: ONE, step: S1 };
     let held = and(deploying(), [component_reserved("api", ONE, S1)]);
