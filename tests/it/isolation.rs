@@ -1,5 +1,7 @@
 //! Tests the customer's side as customers run it: another user on another network with no
 //! listeners. Only the Runner listener is reachable, with TLS from a private CA.
+mod cluster;
+
 use std::{
     collections::BTreeSet,
     fs,
@@ -31,6 +33,15 @@ struct Vendor {
 
 impl Vendor {
     fn at(namespace: &Namespace) -> Vendor {
+        Vendor::with_builder(namespace, &[], &[])
+    }
+
+    /// Starts the vendor with further options and environment variables of its build runner.
+    fn with_builder(
+        namespace: &Namespace,
+        options: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Vendor {
         let certificates = Certificates::for_ip(&namespace.server_ip());
         let (chain, key) = (certificates.chain(), certificates.key());
         let tls = ["--tls-cert", chain.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
@@ -41,7 +52,8 @@ impl Vendor {
         assert!(server.runner().starts_with("https://198.18."), "{}", server.runner());
         // The vendor's build runner uses the same listener.
         let ca = certificates.ca();
-        let builder = server.build_runner(&["--ca-file", ca.to_str().unwrap()]);
+        let options = [&["--ca-file", ca.to_str().unwrap()], options].concat();
+        let builder = server.build_runner_in(&options, environment);
         Vendor { _builder: builder, server, postgres, certificates }
     }
 

@@ -14,15 +14,16 @@ mod cluster_access;
 mod contracts;
 mod corpus_app;
 mod customer;
+mod demo;
 mod descendants;
 mod drift;
 mod engines;
 mod faults;
 mod files_plugin;
 mod git_sources;
-#[cfg(feature = "fault-injection")]
 mod helm;
 mod images;
+#[cfg(feature = "fault-injection")]
 mod injected_faults;
 mod isolation;
 mod job_logs;

@@ -15,13 +15,13 @@ use tests::{
 };
 
 /// Publisher of plugins: the directory of its key, its key file and its public key.
-struct Publisher {
+pub(crate) struct Publisher {
     _dir: TempDir,
-    file: String,
-    key: String,
+    pub(crate) file: String,
+    pub(crate) key: String,
 }
 
-fn publisher() -> Publisher {
+pub(crate) fn publisher() -> Publisher {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("publisher.key").display().to_string();
     let mut keygen = Command::new(program("stead"));
@@ -36,7 +36,7 @@ fn server(publisher: &Publisher) -> Server {
     Server::up_with("127.0.0.1:0", &["--plugin-publisher", &publisher.key])
 }
 
-fn push(server: &Server, key: &str, name: &str) -> Value {
+pub(crate) fn push(server: &Server, key: &str, name: &str) -> Value {
     server.cli_json(&["plugins", "push", "--key", key, program(name).to_str().unwrap()])
 }
 

@@ -10,7 +10,12 @@ pub struct Builder {
 }
 
 impl Builder {
-    pub(crate) fn start(server: &Server, token: &str, more: &[&str]) -> Builder {
+    pub(crate) fn start(
+        server: &Server,
+        token: &str,
+        more: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Builder {
         let dir = server.dir().join("builder");
         fs::create_dir_all(&dir).unwrap();
         let (token_file, data) = (dir.join("enrolment.token"), dir.join("data"));
@@ -20,6 +25,7 @@ impl Builder {
         launch.with(["--server-key", server.fingerprint()]);
         launch.with(["--data", data.to_str().unwrap()]);
         launch.with(["--token-file", token_file.to_str().unwrap()]);
+        environment.iter().for_each(|(name, value)| launch.env(name, value));
         Builder { child: launch.start(more), launch }
     }
 }

@@ -63,6 +63,11 @@ impl GitServer {
         format!("http://127.0.0.1:{}/{name}", self.port)
     }
 
+    /// Returns the port on loopback.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Writes a git configuration that reads `https://github.com/` from this server.
     pub fn configuration(&self, more: &str) -> PathBuf {
         let file = self.dir.path().join("gitconfig");

@@ -47,7 +47,7 @@ pub use git::{GitRepository, GitServer};
 pub use http::{HttpResponse, call};
 pub use messages::agreed_message;
 pub use moto::Moto;
-pub use namespace::{Namespace, Sockets};
+pub use namespace::{Forward, Namespace, Sockets};
 pub use outcome::{
     each_effect_once, ended, job_events, one_execution, position, run_with_logs, settled_position,
     step, succeeded,

@@ -2,12 +2,17 @@
 use std::{
     collections::BTreeSet,
     fs,
+    net::TcpListener,
     path::Path,
-    process::{Command, Output},
+    process::{Child, Command, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
 };
 
-use crate::{in_ci, stdout_of};
+use crate::{in_ci, stdout_of, until};
+
+/// Time limit for the start of a forwarder.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Number of namespaces that this process created.
 static CREATED_COUNT: AtomicU32 = AtomicU32::new(0);
@@ -106,6 +111,52 @@ impl Namespace {
         let mut args = self.command();
         args.extend(["timeout", "5", "bash", "-c", &connect].map(String::from));
         Command::new(&args[0]).args(&args[1..]).output().unwrap().status.success()
+    }
+}
+
+/// Port on loopback inside a namespace that leads to the same port on loopback outside. No other
+/// port becomes reachable.
+pub struct Forward {
+    ends: [Child; 2],
+    /// Port on the server's address of the link.
+    link_port: u16,
+}
+
+impl Namespace {
+    /// Forwards a port with two `socat` processes, one at each end of the link.
+    pub fn forward(&self, port: u16) -> Forward {
+        let free = TcpListener::bind((self.server_ip().as_str(), 0)).unwrap();
+        let link_port = free.local_addr().unwrap().port();
+        drop(free);
+        let socat = |before: &[String], listen: &str, to: String| {
+            let args =
+                [before, &["socat".into(), format!("TCP-LISTEN:{listen},fork,reuseaddr"), to]];
+            let args = args.concat();
+            Command::new(&args[0]).args(&args[1..]).stderr(Stdio::null()).spawn().unwrap()
+        };
+        let listen = format!("{link_port},bind={}", self.server_ip());
+        let outside = socat(&[], &listen, format!("TCP:127.0.0.1:{port}"));
+        let to = format!("TCP:{}:{link_port}", self.server_ip());
+        let inside = socat(&self.enter(), &format!("{port},bind=127.0.0.1"), to);
+        until("the forwarded port", TIMEOUT, || self.reaches("127.0.0.1", &port.to_string()));
+        Forward { ends: [inside, outside], link_port }
+    }
+}
+
+impl Forward {
+    /// Returns the port on the server's address of the link.
+    pub fn link_port(&self) -> u16 {
+        self.link_port
+    }
+}
+
+impl Drop for Forward {
+    fn drop(&mut self) {
+        // Processes of open connections end with their connections.
+        for end in &mut self.ends {
+            let _killed = end.kill();
+            let _ended = end.wait();
+        }
     }
 }
 

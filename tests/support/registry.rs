@@ -86,6 +86,11 @@ impl Registry {
         format!("127.0.0.1:{}", self.port)
     }
 
+    /// Returns the port on loopback.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// Returns the URL for clients.
     pub fn url(&self) -> String {
         format!("http://{}", self.host())

@@ -138,8 +138,14 @@ impl Server {
 
     /// Starts another build runner. It enrols with a token that the CLI created.
     pub fn build_runner(&self, more: &[&str]) -> Builder {
+        self.build_runner_in(more, &[])
+    }
+
+    /// Starts another build runner with further environment variables.
+    pub fn build_runner_in(&self, more: &[&str], environment: &[(&str, &str)]) -> Builder {
         let issued = self.cli_json(&["runners", "create-enrolment-token"]);
-        Builder::start(self, issued["enrolment"]["token"].as_str().unwrap(), more)
+        let token = issued["enrolment"]["token"].as_str().unwrap();
+        Builder::start(self, token, more, environment)
     }
 
     /// Returns a directory for the test's own files.

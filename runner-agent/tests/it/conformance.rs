@@ -3,6 +3,7 @@
 //! one plugin.
 
 mod actions;
+mod cluster_subjects;
 mod external;
 mod full_disk;
 mod older_state;
@@ -12,3 +13,4 @@ mod scenario;
 mod subjects;
 mod terraform;
 mod test_runner;
+mod vendor;

@@ -8,8 +8,10 @@ use schemas::runner::{FailureReason, JobKind};
 use serde_json::{Value, json};
 
 use super::{
+    cluster_subjects::{Wrap, helm, kubernetes},
     subjects::{Subject, files, files_v1, terraform},
     test_runner::{JobRecord, JobSpec, TestRunner},
+    vendor::described,
 };
 
 struct Fixture {
@@ -22,6 +24,12 @@ impl Fixture {
         let (plugin, artifacts) =
             (self.subject.plugin.clone(), vec![self.subject.artifact.clone()]);
         JobSpec { kind, plugin, artifacts, inputs, plan, state: None }
+    }
+
+    /// Makes the next applies slow, and returns their inputs.
+    fn slow(&mut self) -> Value {
+        self.runner.env.extend(self.subject.slow_env.clone());
+        self.subject.slow.clone()
     }
 
     fn inputs(&self, text: &str) -> Value {
@@ -143,17 +151,34 @@ async fn assert_refuses_other_plans(fixture: &Fixture) {
     assert_eq!((plan.add, plan.noop), (unchanged.add, false));
 }
 
-async fn assert_stops_at_a_cancel(fixture: &Fixture, slow: Value) {
+async fn assert_stops_at_a_cancel(fixture: &mut Fixture) {
+    let slow = fixture.slow();
     let plan = fixture.plan(slow.clone()).await;
     let spec = fixture.spec(JobKind::Apply, slow.clone(), Some(plan.digest.clone()));
-    let (result, record) = fixture.runner.job_until(&spec, fixture.subject.text_during_apply).await;
+    let (result, record) =
+        fixture.runner.job_until(&spec, &fixture.subject.text_during_apply).await;
     assert_eq!(result.unwrap(), Outcome::Cancelled { forced: false }, "{:?}", record.lines);
     assert!(record.outputs.is_none());
     // The state has the changes before the stop, so this plan cannot be applied again.
     fixture.stale_reason(slow, &plan.digest).await;
 }
 
-/// Checks a runner that replaced a lost runner and has no state of the deployed components.
+/// Checks a runner that replaced a lost runner: a state outside its host is found again.
+async fn assert_finds_its_state(fixture: &Fixture) {
+    let inputs = fixture.inputs("one");
+    let plan = fixture.plan(inputs.clone()).await;
+    fixture.apply(inputs, &plan.digest).await;
+    let state = fixture.runner.at("state");
+    fs::remove_dir_all(&state).unwrap();
+    fs::create_dir(&state).unwrap();
+    let mut inputs = [fixture.inputs("one"), fixture.removal()];
+    inputs.iter_mut().for_each(|inputs| inputs["present"] = json!(true));
+    let [unchanged, removal] = inputs;
+    assert!(fixture.plan(unchanged).await.noop);
+    assert!(fixture.plan(removal).await.destroy >= 1);
+}
+
+/// Checks the same for a state on the host, of which the new runner has nothing.
 async fn assert_refuses_a_missing_state(fixture: &Fixture) {
     let inputs = fixture.inputs("one");
     let plan = fixture.plan(inputs.clone()).await;
@@ -182,6 +207,67 @@ async fn assert_refuses_a_missing_state(fixture: &Fixture) {
     assert!(removal.destroy >= 1, "{removal:?}");
 }
 
+/// Runs the whole scenario. Each part starts with an empty runner and component.
+async fn assert_conforms(subject: impl Fn(&mut TestRunner) -> Option<Subject>) {
+    let fixture = || {
+        let mut runner = TestRunner::new();
+        let subject = subject(&mut runner)?;
+        Some(Fixture { runner, subject })
+    };
+    let Some(first) = fixture() else { return };
+    assert_applies_the_approved_plan(&first).await;
+    assert_refuses_other_plans(&fixture().unwrap()).await;
+    assert_stops_at_a_cancel(&mut fixture().unwrap()).await;
+    assert_not_applied_twice(&mut fixture().unwrap()).await;
+    if first.subject.state_on_host {
+        assert_refuses_a_missing_state(&fixture().unwrap()).await;
+    } else {
+        assert_finds_its_state(&fixture().unwrap()).await;
+    }
+}
+
+#[tokio::test]
+async fn terraform_conforms() {
+    assert_conforms(terraform).await;
+}
+
+#[tokio::test]
+async fn files_conforms() {
+    assert_conforms(|runner| Some(files(runner))).await;
+}
+
+/// Executable of version 1 that never changes.
+#[tokio::test]
+async fn the_frozen_plugin_of_version_1_conforms() {
+    assert_conforms(|runner| Some(files_v1(runner))).await;
+}
+
+#[tokio::test]
+async fn kubernetes_manifest_conforms() {
+    assert_conforms(|runner| kubernetes(runner, Wrap::Newest)).await;
+}
+
+#[tokio::test]
+async fn kubernetes_manifest_conforms_to_version_1() {
+    assert_conforms(|runner| kubernetes(runner, Wrap::Version1)).await;
+}
+
+#[tokio::test]
+async fn helm_chart_conforms() {
+    assert_conforms(|runner| helm(runner, Wrap::Newest)).await;
+}
+
+#[tokio::test]
+async fn helm_chart_conforms_to_version_1() {
+    assert_conforms(|runner| helm(runner, Wrap::Version1)).await;
+}
+
+/// Plugin of `STEAD_CONFORMANCE`, else the example as its file describes it.
+#[tokio::test]
+async fn a_described_plugin_conforms() {
+    assert_conforms(|runner| Some(described(runner))).await;
+}
+
 /// An apply whose program never started blocks nothing, even if the component has no state yet.
 #[tokio::test]
 async fn an_apply_of_terraform_that_did_not_start_blocks_no_plan() {
@@ -206,58 +292,18 @@ async fn an_apply_of_terraform_that_did_not_start_blocks_no_plan() {
 
 /// Kills the child during an apply. The state may look unchanged, but the plan cannot be applied
 /// again.
-async fn assert_not_applied_twice(fixture: &Fixture, slow: Value) {
+async fn assert_not_applied_twice(fixture: &mut Fixture) {
+    let slow = fixture.slow();
     let plan = fixture.plan(slow.clone()).await;
     let spec = fixture.spec(JobKind::Apply, slow.clone(), Some(plan.digest.clone()));
     let (result, record) =
-        fixture.runner.job_killed(&spec, fixture.subject.text_during_apply).await;
+        fixture.runner.job_killed(&spec, &fixture.subject.text_during_apply).await;
     let Outcome::Failed { reason, signal, .. } = result.unwrap() else {
         panic!("{:?}", record.lines)
     };
     assert_eq!((reason, signal), (FailureReason::Signal, Some(9)), "{:?}", record.lines);
     let why = fixture.stale_reason(slow, &plan.digest).await;
     assert!(why.contains("has begun to apply it"), "{why}");
-}
-
-#[tokio::test]
-async fn terraform_that_was_killed_does_not_apply_its_plan_again() {
-    let mut runner = TestRunner::new();
-    let Some(subject) = terraform(&mut runner) else { return };
-    let mut slow = (subject.inputs)("one");
-    slow["var_files"] = json!(["pause = \"30\""]);
-    assert_not_applied_twice(&Fixture { runner, subject }, slow).await;
-}
-
-#[tokio::test]
-async fn an_external_plugin_that_was_killed_does_not_apply_its_plan_again() {
-    let mut runner = TestRunner::new();
-    let subject = files(&mut runner);
-    runner.env.insert("STEAD_FILES_PAUSE_MS".into(), "30000".into());
-    let slow = (subject.inputs)("one");
-    assert_not_applied_twice(&Fixture { runner, subject }, slow).await;
-}
-
-#[tokio::test]
-async fn terraform_applies_the_approved_plan() {
-    let mut runner = TestRunner::new();
-    let Some(subject) = terraform(&mut runner) else { return };
-    assert_applies_the_approved_plan(&Fixture { runner, subject }).await;
-}
-
-#[tokio::test]
-async fn terraform_refuses_other_plans() {
-    let mut runner = TestRunner::new();
-    let Some(subject) = terraform(&mut runner) else { return };
-    assert_refuses_other_plans(&Fixture { runner, subject }).await;
-}
-
-#[tokio::test]
-async fn terraform_stops_at_a_cancel_and_keeps_its_state() {
-    let mut runner = TestRunner::new();
-    let Some(subject) = terraform(&mut runner) else { return };
-    let mut slow = (subject.inputs)("one");
-    slow["var_files"] = json!(["pause = \"30\""]);
-    assert_stops_at_a_cancel(&Fixture { runner, subject }, slow).await;
 }
 
 #[tokio::test]
@@ -269,26 +315,6 @@ async fn an_external_plugin_applies_the_approved_plan() {
     let ledger = fixture.runner.at("ledger");
     // Two files were created, one was changed and two were removed. Each effect happened once.
     assert_eq!(fs::read_to_string(ledger).unwrap().lines().count(), 5);
-}
-
-#[tokio::test]
-async fn a_plugin_of_version_1_passes_the_scenario() {
-    let fixture = || {
-        let mut runner = TestRunner::new();
-        let subject = files_v1(&mut runner);
-        Fixture { runner, subject }
-    };
-    assert_applies_the_approved_plan(&fixture()).await;
-    assert_refuses_other_plans(&fixture()).await;
-    assert_refuses_a_missing_state(&fixture()).await;
-    let mut slow = fixture();
-    slow.runner.env.insert("STEAD_FILES_PAUSE_MS".into(), "30000".into());
-    let inputs = slow.inputs("one");
-    assert_stops_at_a_cancel(&slow, inputs).await;
-    let mut killed = fixture();
-    killed.runner.env.insert("STEAD_FILES_PAUSE_MS".into(), "30000".into());
-    let inputs = killed.inputs("one");
-    assert_not_applied_twice(&killed, inputs).await;
 }
 
 /// From version 2 on, inputs and results above the limit of a message are files. The runner refuses
@@ -342,29 +368,6 @@ async fn an_external_plugin_refuses_other_plans() {
     let fixture = Fixture { runner, subject };
     assert_refuses_other_plans(&fixture).await;
     assert!(!fixture.runner.at("account").exists());
-}
-
-#[tokio::test]
-async fn an_external_plugin_stops_at_a_cancel_and_keeps_its_state() {
-    let mut runner = TestRunner::new();
-    let subject = files(&mut runner);
-    runner.env.insert("STEAD_FILES_PAUSE_MS".into(), "30000".into());
-    let slow = (subject.inputs)("one");
-    assert_stops_at_a_cancel(&Fixture { runner, subject }, slow).await;
-}
-
-#[tokio::test]
-async fn terraform_refuses_a_component_whose_state_is_missing() {
-    let mut runner = TestRunner::new();
-    let Some(subject) = terraform(&mut runner) else { return };
-    assert_refuses_a_missing_state(&Fixture { runner, subject }).await;
-}
-
-#[tokio::test]
-async fn an_external_plugin_refuses_a_component_whose_state_is_missing() {
-    let mut runner = TestRunner::new();
-    let subject = files(&mut runner);
-    assert_refuses_a_missing_state(&Fixture { runner, subject }).await;
 }
 
 #[tokio::test]

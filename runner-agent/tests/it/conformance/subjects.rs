@@ -1,6 +1,8 @@
 //! Plugins that run the scenario.
 
 use std::{
+    any::Any,
+    collections::BTreeMap,
     path::PathBuf,
     process::{Command, Stdio},
 };
@@ -10,15 +12,26 @@ use serde_json::{Map, Value, json};
 
 use super::test_runner::TestRunner;
 
-/// Plugin with a component. `text` is the value that a deploy sets.
+/// Function that reads one value from the outputs of a job.
+type ReadOutputs = dyn Fn(&Map<String, Value>) -> Option<String>;
+
+/// Plugin with a component.
 pub struct Subject {
     pub plugin: PluginRef,
     pub artifact: ArtifactRef,
-    pub inputs: fn(&str) -> Value,
+    /// Returns the inputs that set this value.
+    pub inputs: Box<dyn Fn(&str) -> Value>,
+    /// Inputs and further environment variables of an apply that does not end within 20 seconds.
+    pub slow: Value,
+    pub slow_env: BTreeMap<String, String>,
     /// Returns the deployed value from the outputs.
-    pub deployed_value: fn(&Map<String, Value>) -> Option<String>,
+    pub deployed_value: Box<ReadOutputs>,
     /// Text in the output of a slow apply before its end.
-    pub text_during_apply: &'static str,
+    pub text_during_apply: String,
+    /// Whether the state directory contains the state. Otherwise it is elsewhere.
+    pub state_on_host: bool,
+    /// Namespace in a cluster, deleted with the subject.
+    pub _cluster: Option<Box<dyn Any>>,
 }
 
 /// Returns real Terraform, or `None` with a message. Under CI a missing Terraform is a failure.
@@ -38,20 +51,25 @@ pub fn terraform(runner: &mut TestRunner) -> Option<Subject> {
         digest: None,
         artifact: None,
     };
+    let inputs = |text: &str, pause: u32| {
+        json!({
+            "component": "web",
+            "operation": "apply",
+            "vars": { "text": text },
+            "var_files": [format!("pause = \"{pause}\""), "{\"unused_elsewhere\": \"x\"}"],
+            "terraform_version": "",
+        })
+    };
     Some(Subject {
         plugin,
         artifact: runner.artifact(&[("main.tf", MODULE)]),
-        inputs: |text| {
-            json!({
-                "component": "web",
-                "operation": "apply",
-                "vars": { "text": text },
-                "var_files": ["pause = \"0\"", "{\"unused_elsewhere\": \"x\"}"],
-                "terraform_version": "",
-            })
-        },
-        deployed_value: |outputs| Some(outputs.get("text")?.as_str()?.to_owned()),
-        text_during_apply: "in the middle",
+        inputs: Box::new(move |text| inputs(text, 0)),
+        slow: inputs("one", 30),
+        slow_env: BTreeMap::new(),
+        deployed_value: Box::new(|outputs| Some(outputs.get("text")?.as_str()?.to_owned())),
+        text_during_apply: "in the middle".into(),
+        state_on_host: true,
+        _cluster: None,
     })
 }
 
@@ -75,12 +93,12 @@ output "password" {
 }
 "#;
 
-/// Returns the example plugin, after building it.
+/// Returns the example plugin.
 pub fn files(runner: &mut TestRunner) -> Subject {
     files_of(runner, "stead-plugin-files")
 }
 
-/// Builds and returns the frozen example plugin of protocol version 1.
+/// Returns the frozen example plugin of protocol version 1.
 pub fn files_v1(runner: &mut TestRunner) -> Subject {
     files_of(runner, "frozen-plugin-v1")
 }
@@ -88,29 +106,28 @@ pub fn files_v1(runner: &mut TestRunner) -> Subject {
 fn files_of(runner: &mut TestRunner, package: &str) -> Subject {
     runner.env.insert("STEAD_FILES_ROOT".into(), runner.at("account").display().to_string());
     runner.env.insert("STEAD_LEDGER".into(), runner.at("ledger").display().to_string());
+    let inputs = |text: &str| json!({ "component": "web", "operation": "apply", "vars": { "motd.txt": text } });
     Subject {
         plugin: runner.plugin("files", &built(package)),
         artifact: runner.artifact(&[("static/robots.txt", "none")]),
-        inputs: |text| json!({ "component": "web", "operation": "apply", "vars": { "motd.txt": text } }),
-        deployed_value: |outputs| {
+        inputs: Box::new(inputs),
+        slow: inputs("one"),
+        slow_env: [("STEAD_FILES_PAUSE_MS".into(), "30000".into())].into(),
+        deployed_value: Box::new(|outputs| {
             let root = PathBuf::from(outputs.get("root")?.as_str()?);
             outputs.get("files")?.get("motd.txt")?;
             std::fs::read_to_string(root.join("motd.txt")).ok()
-        },
-        text_during_apply: "created",
+        }),
+        text_during_apply: "created".into(),
+        state_on_host: true,
+        _cluster: None,
     }
 }
 
-/// Builds the executable of a package of this workspace in the profile of this test.
-fn built(package: &str) -> PathBuf {
+/// Returns the executable of a package, as `cargo build` built it in the profile of this test.
+pub fn built(package: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let profile_dir = test.parent().unwrap().parent().unwrap();
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--package", package, "--target-dir"]);
-    cargo.arg(profile_dir.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
-    if profile_dir.ends_with("release") {
-        cargo.arg("--release");
-    }
-    assert!(cargo.status().unwrap().success(), "{package} does not build");
-    profile_dir.join(package)
+    let program = test.ancestors().nth(2).unwrap().join(package);
+    assert!(program.exists(), "{package} is not built: cargo build --workspace --bins");
+    program
 }

@@ -107,7 +107,7 @@ impl Sink for JobRecord {
             Some((text, Action::KillChild)) if line.contains(text) => {
                 let child = i32::try_from(*self.children.last().unwrap()).unwrap();
                 let child = nix::unistd::Pid::from_raw(child);
-                nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL).unwrap();
+                nix::sys::signal::killpg(child, nix::sys::signal::Signal::SIGKILL).unwrap();
             }
             Some(_) | None => {}
         }
@@ -240,7 +240,7 @@ impl TestRunner {
         self.run(spec, context, Some((text.to_owned(), action))).await
     }
 
-    /// Runs a job and kills its child at a line that contains this text.
+    /// Runs a job and kills the process group of its child at a line that contains this text.
     pub async fn job_killed(
         &self,
         spec: &JobSpec,
