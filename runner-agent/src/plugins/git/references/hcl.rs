@@ -87,23 +87,26 @@ impl<'t> Tokens<'t> {
     /// quote.
     fn quoted(rest: &str) -> usize {
         let bytes = rest.as_bytes();
-        let (mut at, mut braces) = (0, 0_usize);
-        while let Some(byte) = bytes.get(at) {
+        // Number of open braces of this string, and of each string within an interpolation. A stack
+        // on the heap, because a hostile file can nest strings to any depth.
+        let (mut at, mut open) = (0, vec![0_usize]);
+        while let (Some(byte), Some(braces)) = (bytes.get(at), open.last_mut()) {
             let next = bytes.get(at + 1);
             match byte {
-                b'\\' if braces == 0 => at += 1,
+                b'\\' if *braces == 0 => at += 1,
                 b'$' | b'%' if next == Some(&b'{') => {
-                    braces += 1;
+                    *braces += 1;
                     at += 1;
                 }
-                b'{' if braces > 0 => braces += 1,
-                b'}' => braces = braces.saturating_sub(1),
-                // A string within an interpolation.
-                b'"' if braces > 0 => {
-                    at += 1 + Self::quoted(rest.get(at + 1..).unwrap_or_default());
-                    continue;
+                b'{' if *braces > 0 => *braces += 1,
+                b'}' => *braces = braces.saturating_sub(1),
+                b'"' if *braces > 0 => open.push(0),
+                b'"' => {
+                    open.pop();
+                    if open.is_empty() {
+                        return at + 1;
+                    }
                 }
-                b'"' => return at + 1,
                 _ => {}
             }
             at += 1;
