@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{
     find,
-    follow::{self, Follow},
+    follow::{self, Follow, discard_typed},
     output,
     plans::{self, DetailsMode},
     until_finished,
@@ -205,6 +205,7 @@ async fn confirmed(
     let text = plans::text(context, (run.run.id, step), details).await?;
     let verb = decision.present();
     write(&format!("{text}  plan {digest}\n{verb} {}? [y/N] ", step.name))?;
+    discard_typed(std::io::stdin())?;
     let mut input = String::new();
     let read = std::io::stdin().read_line(&mut input);
     read.map_err(|error| Failure::Usage(format!("cannot read the confirmation: {error}")))?;
