@@ -16,6 +16,7 @@ mod break_glass;
 mod components;
 mod content;
 mod cross_checks;
+mod helm_repo;
 mod ignored_settings;
 mod image;
 mod inputs;

@@ -68,7 +68,8 @@ pub fn url(repo: &str) -> Result<String, GitAddressError> {
         return Err(error());
     }
     if let Some((scheme, rest)) = repo.split_once("://") {
-        let is_allowed = ["https", "ssh"].iter().any(|name| scheme.eq_ignore_ascii_case(name));
+        // Git has no transport of the name `HTTPS`.
+        let is_allowed = ["https", "ssh"].contains(&scheme);
         let authority = rest.split('/').next().unwrap_or_default();
         let (user, host) = match authority.rsplit_once('@') {
             Some((user, host)) => (Some(user), host),
@@ -178,6 +179,7 @@ mod tests {
             "/srv/git/x",
             "file:///srv/git/x",
             "FILE:///srv/git/x",
+            "HTTPS://host/x",
             "http://host/x",
             "git://host/x",
             "ext::sh -c touch% /tmp/x",

@@ -98,6 +98,14 @@ impl Cache {
         self.lock().take(stream);
     }
 
+    /// Removes a state from before this version.
+    pub(crate) fn remove_older(&self, stream: &StreamId, version: u64) {
+        let mut cached = self.lock();
+        if cached.find(stream).is_some_and(|entry| entry.version < version) {
+            cached.take(stream);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, CacheState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,5 @@
 //! Publication of plugins, and the selection of plugins for a config version.
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use app_config::Diagnostic;
 use axum::body::Body;
@@ -27,9 +27,13 @@ use crate::{
 /// Maximum number of platforms of a plugin.
 const MAX_PLATFORMS: usize = 16;
 
+/// Plugins that the runner implements.
+const BUILT_IN: [&str; 6] =
+    ["action", "container_image", "external_image", "git", "preflight", "terraform_module"];
+
 /// Validates the name of a plugin and returns its repository.
 pub(crate) fn repository(name: &str) -> Result<Repository, Problem> {
-    if !domain::name::is_valid(name) || ["terraform_module", "action"].contains(&name) {
+    if !domain::name::is_valid(name) || BUILT_IN.contains(&name) {
         let detail = format!(
             "{name:?} is not a valid plugin name: use lower-case letters, digits, - and _, at most {} characters, and \
              no name of a built-in plugin",
@@ -196,17 +200,22 @@ pub(crate) async fn resolve(
     if types.is_empty() {
         return Ok(vec![]);
     }
-    let owner = app.engine.load::<Name>(domain::name::stream("app", app_name)).await?.owner;
+    // The selection is a decision, so it must not use cached states: another server may have published
+    // a plugin, for example with the new key of its publisher.
+    let log = app.log();
+    let name = domain::name::stream("app", app_name);
+    let owner = log.reload::<Name>(&name).await?.state.owner.clone();
     let state = match owner {
-        Some(id) => app.engine.load::<AppState>(id).await?,
-        None => AppState::default(),
+        Some(id) => log.reload::<AppState>(&id).await?.state,
+        None => Arc::default(),
     };
     let same = state.latest().filter(|latest| latest.bundle == *bundle);
     let mut pins = Vec::new();
     // Skips invalid names: they have no plugin, and the log may not be able to store them.
     for name in types.into_iter().filter(|name| domain::name::is_valid(name)) {
         let known = same.and_then(|latest| latest.plugins.iter().find(|pin| pin.name == name));
-        let newest = app.engine.load::<Plugin>(&name).await?.newest().map(PluginVersion::pin);
+        let plugin = log.reload::<Plugin>(&name).await?;
+        let newest = plugin.state.newest().map(PluginVersion::pin);
         pins.extend(chosen(known, newest));
     }
     Ok(pins)

@@ -9,7 +9,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("bad_manifest", "A document of a manifest is not valid YAML, or no object."),
     ("bad_module", "A file of a local module is neither valid HCL nor valid JSON."),
     ("bad_name", "A name cannot be used in a path or a template."),
-    ("bad_repository", "The address or the branch of a repository cannot be fetched."),
+    ("bad_repository", "The address, the branch or the chart of a repository cannot be fetched."),
     ("bad_timeout", "The timeout of an action is not a duration above 0 and up to 60m."),
     ("bad_value", "A value is not one of those that its key accepts."),
     ("bad_values", "A values file of a chart is not valid YAML, or no map."),

@@ -1,11 +1,11 @@
 //! Settings of each kind of component.
 use std::collections::BTreeMap;
 
-use super::{image, names::Kind, section::Section};
+use super::{helm_repo, image, names::Kind, section::Section};
 use crate::{
     diagnostic::Severity,
     model::{
-        DockerBuild, HELM_CHART, HelmChart, HelmRepo, Job, KUBERNETES_MANIFEST, KubernetesManifest,
+        DockerBuild, HELM_CHART, HelmChart, Job, KUBERNETES_MANIFEST, KubernetesManifest,
         Kustomize, MAX_RETRIES, OperationRole, Options, OutputField, Pulumi, SANDBOX_CONTEXTS,
         Spec, TERRAFORM_MODULE, is_built_in,
     },
@@ -51,15 +51,7 @@ fn plugin(section: &Section<'_>) -> Spec {
 }
 
 fn helm_chart(section: &Section<'_>) -> HelmChart {
-    let helm_repo = section.section("helm_repo").map(|inner| {
-        let repo = HelmRepo {
-            repo_url: inner.required("repo_url"),
-            chart: inner.required("chart"),
-            version: inner.string("version"),
-        };
-        inner.finish();
-        repo
-    });
+    let helm_repo = section.section("helm_repo").map(helm_repo::read);
     let has_source =
         ["public_repo", "connected_repo"].iter().any(|key| section.entry(key).is_some());
     if has_source && helm_repo.is_some() {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{
     find,
-    follow::{self, Follow},
+    follow::{self, Follow, discard_typed},
     outcome, output,
     plans::{self, DetailsMode},
     until_finished,
@@ -219,6 +219,7 @@ async fn confirmed(
         write(&format!("{text}  plan {digest}\n"))?;
     }
     write(&prompt(run, decision.present(), plans))?;
+    discard_typed(std::io::stdin())?;
     let mut input = String::new();
     let read = std::io::stdin().read_line(&mut input);
     read.map_err(|error| Failure::Usage(format!("cannot read the confirmation: {error}")))?;

@@ -136,8 +136,8 @@ async fn confirmed(
     Ok(matches!(input.trim(), "y" | "Y" | "yes"))
 }
 
-/// Discards input that the user typed before the prompt.
-fn discard_typed(terminal: impl AsFd) -> std::io::Result<()> {
+/// Discards input that the user typed before the prompt, without having seen its plan.
+pub(super) fn discard_typed(terminal: impl AsFd) -> std::io::Result<()> {
     Ok(tcflush(terminal, FlushArg::TCIFLUSH)?)
 }
 

@@ -128,9 +128,14 @@ pub(crate) fn plan(name: &str, summary: &Value, screen: &Screen) -> String {
         text += &changed(resource, screen);
     }
     for output in list("outputs").unwrap_or_default() {
-        text += &changed(&output, screen).replacen("  ", "  output ", 1);
+        text += &changed_output(&output, screen);
     }
     text
+}
+
+/// Formats a change of an output as `output + name`.
+pub(crate) fn changed_output(output: &Value, screen: &Screen) -> String {
+    changed(output, screen).replacen("  ", "  output ", 1)
 }
 
 /// Formats a change as `+ address (attribute, attribute)`.

@@ -1,13 +1,16 @@
 //! Text of a plan for a user who decides on it: the names of its changes, or the changed values.
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use domain::ids::RunId;
 use schemas::{
     control::runs::{DetailsState, Step, StepPlanDetails},
-    plugin::details_text::{Fold, LineKind, lines},
+    plugin::{
+        ResourceDetails,
+        details_text::{Fold, LineKind, lines},
+    },
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::output;
 use crate::{
@@ -120,11 +123,6 @@ pub(crate) fn plan_text(
         Some(DetailsMode::Names) | None => Fold::Long,
     };
     let mut text = format!("\n{}\n", screen.paint(Tone::Strong, &format!("plan of {name}")));
-    let shown: BTreeSet<&str> = details.resources.iter().map(|one| one.address.as_str()).collect();
-    let listed = summary.get("resources").and_then(Value::as_array).into_iter().flatten();
-    let unlisted = listed.filter(|one| {
-        one.get("address").and_then(Value::as_str).is_none_or(|address| !shown.contains(address))
-    });
     for line in lines(details, fold) {
         let tone = match line.kind {
             LineKind::Added => Tone::Good,
@@ -134,11 +132,67 @@ pub(crate) fn plan_text(
         };
         text += &format!("  {}\n", screen.paint(tone, &line.text));
     }
-    for one in unlisted {
+    for one in without_details(summary, "resources", &details.resources) {
         text += &output::changed(one, screen);
     }
-    if shown.is_empty() && details.outputs.is_empty() && details.omitted == 0 {
+    for one in without_details(summary, "outputs", &details.outputs) {
+        text += &output::changed_output(one, screen);
+    }
+    if details.resources.is_empty() && details.outputs.is_empty() && details.omitted == 0 {
         text += "  no changes\n";
     }
     text
+}
+
+/// Returns the changes of a summary that have no details. A plan can have several changes of one
+/// address: Terraform updates a resource and deletes its deposed object.
+fn without_details<'s>(
+    summary: &'s Value,
+    key: &str,
+    details: &[ResourceDetails],
+) -> Vec<&'s Value> {
+    let mut shown: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for one in details {
+        *shown.entry((one.address.clone(), json!(one.action).to_string())).or_default() += 1;
+    }
+    let listed = summary.get(key).and_then(Value::as_array).into_iter().flatten();
+    let has_none = |one: &&Value| {
+        let address = ["address", "name"].into_iter().find_map(|key| one.get(key)?.as_str());
+        let action = one.get("action").map(Value::to_string).unwrap_or_default();
+        match address.and_then(|address| shown.get_mut(&(address.to_owned(), action))) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                false
+            }
+            Some(_) | None => true,
+        }
+    };
+    listed.filter(has_none).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_without_details_is_shown_beside_another_one_of_its_address() {
+        let change = |address: &str, action: &str| json!({"address": address, "action": action});
+        let summary = json!({
+            "resources": [change("a.web", "update"), change("a.web", "delete"), change("a.web", "delete")],
+            "outputs": [{"name": "url", "action": "create"}, {"name": "ip", "action": "delete"}],
+        });
+        let details = json!({
+            "resources": [change("a.web", "update"), change("a.web", "delete")],
+            "outputs": [change("url", "create")], "omitted": 2,
+        });
+        let details: StepPlanDetails = serde_json::from_value(json!({
+            "plan": format!("sha256:{:064x}", 1), "state": "available", "details": details,
+        }))
+        .unwrap();
+        let screen = Screen::new(Output::Table, true, true);
+        let text = plan_text("network", &summary, Some(&details), None, &screen);
+        let lines = |line: &str| text.lines().filter(|shown| shown.trim() == line).count();
+        assert_eq!((lines("~ a.web"), lines("- a.web")), (1, 2), "{text}");
+        assert_eq!((lines("+ output url"), lines("output - ip")), (1, 1), "{text}");
+    }
 }

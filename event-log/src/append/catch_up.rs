@@ -63,6 +63,10 @@ impl Appender {
             ForeignWrites::Events(events) => {
                 self.versions.record_events(&events);
                 self.apply_shredding(&events);
+                // A reader that waits for a position must not get a state from before it.
+                for event in &events {
+                    self.cache.remove_older(&event.stream, event.sequence);
+                }
                 let streams: Vec<_> = events.iter().map(|event| event.stream.clone()).collect();
                 self.invalidate_projections(Invalidate::Streams(&streams));
                 events

@@ -76,6 +76,23 @@ async fn raised_epoch_is_adopted() {
     assert_eq!((log.epoch(), log.head().epoch), (9, 9));
 }
 
+#[tokio::test]
+async fn a_cached_state_is_not_older_than_the_known_position() {
+    let database = database().await;
+    let (one, two) = (server(&database).await, server(&database).await);
+    let follow = async || {
+        let known = two.wait_for(one.position());
+        tokio::time::timeout(Duration::from_secs(5), known).await.unwrap().unwrap();
+        let version = two.load::<Counter>("c").await.unwrap().version;
+        assert_eq!(version, one.load::<Counter>("c").await.unwrap().version);
+        version
+    };
+    handle(&one, CounterCommand::Add(2)).await.unwrap();
+    let before = follow().await;
+    handle(&one, CounterCommand::Close).await.unwrap();
+    assert!(follow().await > before);
+}
+
 async fn handle(
     log: &EventLog,
     command: CounterCommand,

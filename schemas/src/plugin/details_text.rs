@@ -40,6 +40,8 @@ pub struct DetailLine {
 const FOLDED_LINES: usize = 12;
 /// Most characters of a value in a folded text.
 const FOLDED_CHARS: usize = 80;
+/// Number of equal characters that a folded text shows before a difference.
+const CONTEXT_CHARS: usize = 20;
 
 /// Returns the lines of all details.
 pub fn lines(details: &PlanDetails, fold: Fold) -> Vec<DetailLine> {
@@ -111,11 +113,13 @@ fn attribute_lines(attribute: &AttributeDetails, fold: Fold) -> Vec<DetailLine> 
         lines.extend(changed);
         return lines;
     }
-    let shown = |value: &DetailValue| value_text(value, fold);
-    let values = match (before, after) {
-        (Some(before), Some(after)) => format!("{} → {}", shown(before), shown(after)),
-        (Some(before), None) => format!("{} → (none)", shown(before)),
-        (None, Some(after)) => shown(after),
+    let values = match (before.as_ref().map(value_text), after.as_ref().map(value_text)) {
+        (Some(before), Some(after)) => {
+            let same = common_start(&before, &after, fold);
+            format!("{} → {}", before.folded(same, fold), after.folded(same, fold))
+        }
+        (Some(before), None) => format!("{} → (none)", before.folded(0, fold)),
+        (None, Some(after)) => after.folded(0, fold),
         (None, None) => String::new(),
     };
     vec![DetailLine { kind, text: format!("    {name}{values}{forces}") }]
@@ -139,7 +143,10 @@ fn changed_lines(
     let (before, after) = (text(before)?, text(after)?);
     // The CLI receives sanitized text, in which `⏎` stands for a line feed.
     let split = |text: &str| -> Vec<String> {
-        text.split(['\n', '⏎']).map(str::to_owned).filter(|line| !line.is_empty()).collect()
+        let mut lines: Vec<String> = text.split(['\n', '⏎']).map(str::to_owned).collect();
+        // A text ends with a line feed, or is empty.
+        lines.pop_if(|last| last.is_empty());
+        lines
     };
     let (before, after) = (split(&before), split(&after));
     if before.len().max(after.len()) < 2 {
@@ -159,30 +166,56 @@ fn changed_lines(
     Some(removed.chain(added.map(|text| line(LineKind::Added, "+", text))).collect())
 }
 
-fn value_text(value: &DetailValue, fold: Fold) -> String {
-    let quoted = |value: &Value| match value {
-        Value::String(text) => format!("\"{}\"", sanitize(text)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            sanitize(&value.to_string())
+/// Sanitized text of a value, and a remark after it.
+struct ValueText {
+    text: String,
+    remark: String,
+}
+
+fn value_text(value: &DetailValue) -> ValueText {
+    let (text, remark) = match value {
+        DetailValue::Value(Value::String(text)) => {
+            (format!("\"{}\"", sanitize(text)), String::new())
         }
-    };
-    match value {
-        DetailValue::Value(value) => folded(quoted(value), fold),
+        DetailValue::Value(
+            value @ (Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::Array(_)
+            | Value::Object(_)),
+        ) => (sanitize(&value.to_string()), String::new()),
         DetailValue::Truncated { text, size_bytes } => {
-            format!("{} ({size_bytes} bytes)", folded(format!("\"{}…\"", sanitize(text)), fold))
+            (format!("\"{}…\"", sanitize(text)), format!(" ({size_bytes} bytes)"))
         }
-        DetailValue::KnownAfterApply => "(known after apply)".into(),
-        DetailValue::Sensitive => "(sensitive)".into(),
+        DetailValue::KnownAfterApply => ("(known after apply)".into(), String::new()),
+        DetailValue::Sensitive => ("(sensitive)".into(), String::new()),
+    };
+    ValueText { text, remark }
+}
+
+impl ValueText {
+    /// Returns the text without its first characters. A long text is folded.
+    fn folded(&self, skipped: usize, fold: Fold) -> String {
+        let rest: String = self.text.chars().skip(skipped).collect();
+        let rest = if skipped > 0 { format!("…{rest}") } else { rest };
+        let shown = match fold {
+            Fold::Long if rest.chars().count() > FOLDED_CHARS => {
+                let start: String = rest.chars().take(FOLDED_CHARS - 1).collect();
+                format!("{start}…")
+            }
+            Fold::Long | Fold::Nothing => rest,
+        };
+        shown + &self.remark
     }
 }
 
-fn folded(text: String, fold: Fold) -> String {
-    match fold {
-        Fold::Long if text.chars().count() > FOLDED_CHARS => {
-            let start: String = text.chars().take(FOLDED_CHARS - 1).collect();
-            format!("{start}…")
-        }
-        Fold::Long | Fold::Nothing => text,
+/// Returns the number of equal characters to leave out, so that a folded text shows the first
+/// difference. 0 if the difference is within the shown start.
+fn common_start(before: &ValueText, after: &ValueText, fold: Fold) -> usize {
+    let same = before.text.chars().zip(after.text.chars()).take_while(|(one, other)| one == other);
+    match (fold, same.count()) {
+        (Fold::Long, same) if same + 1 >= FOLDED_CHARS => same - CONTEXT_CHARS,
+        (Fold::Long | Fold::Nothing, _) => 0,
     }
 }
 
@@ -245,6 +278,25 @@ mod tests {
     }
 
     #[test]
+    fn a_folded_value_shows_its_first_difference() {
+        let change = |before: &str, after: &str| {
+            json!({ "resources": [{ "address": "a", "action": "update", "attributes": [
+                { "path": "p", "before": { "value": before }, "after": { "value": after } }] }] })
+        };
+        let start = "x".repeat(100);
+        let details = change(&format!("{start}-allow"), &format!("{start}-deny"));
+        let context = "x".repeat(19);
+        let expected = format!("    p: …{context}-allow\" → …{context}-deny\"");
+        assert_eq!(text(details, Fold::Long)[1], expected);
+        // Equal starts that are shown stay.
+        let details = change(&format!("one{start}"), &format!("two{start}"));
+        assert!(text(details, Fold::Long)[1].starts_with("    p: \"one"));
+        let grown = change(&start, &format!("{start}{start}"));
+        let shown = &text(grown, Fold::Long)[1];
+        assert!(shown.starts_with(&format!("    p: …{context}x\" → …{context}x")), "{shown}");
+    }
+
+    #[test]
     fn full_text_shows_the_changed_lines_of_a_value() {
         let details = |before: &str, after: &str| {
             json!({ "resources": [{ "address": "a", "action": "update", "attributes": [
@@ -253,6 +305,8 @@ mod tests {
         let expected = ["~ a", "    data: ", "      - two", "      + 2", "      + 2b"];
         assert_eq!(text(details("one\ntwo\nend", "one\n2\n2b\nend"), Fold::Nothing), expected);
         assert_eq!(text(details("one⏎two⏎end", "one⏎2⏎2b⏎end"), Fold::Nothing), expected);
+        let removed = text(details("one\n\ntwo\n", "one\ntwo\n"), Fold::Nothing);
+        assert_eq!(removed, ["~ a", "    data: ", "      - "]);
     }
 
     #[test]

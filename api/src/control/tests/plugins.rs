@@ -13,7 +13,7 @@ use schemas::control::{
     tokens::Role,
 };
 
-use super::{bundle_of_files, client_with_role, owner, rejection};
+use super::{bundle_of_files, client, client_with_role, owner, rejection};
 use crate::server::testing::Started;
 
 fn key(seed: u8) -> SigningKey {
@@ -112,7 +112,7 @@ async fn an_artifact_that_is_not_complete_and_signed_is_rejected() {
         owner.store_plugin_blob("other", digest, bytes.clone()).await.unwrap();
     }
     assert_eq!(publish("other", &request(&plugin)).await.0, 422);
-    for name in ["terraform_module", "action", "Vault", "a.b"] {
+    for name in ["terraform_module", "action", "container_image", "git", "Vault", "a.b"] {
         assert_eq!(publish(name, &request(&plugin)).await.0, 422, "{name}");
     }
     // A manifest is not an index.
@@ -187,4 +187,27 @@ async fn a_missing_plugin_is_added_by_the_next_sync() {
     assert_eq!((first.version, second.version, second.unchanged), (1, 2, false));
     assert!(owner.sync("web", chart, false).await.unwrap().unchanged);
     started.server.stop().await;
+}
+
+/// A server that has read a plugin keeps its state in memory, without the versions that another server
+/// publishes later.
+#[tokio::test]
+async fn a_sync_uses_the_version_that_another_server_published() {
+    let first = Started::new().await;
+    let second = Started::beside(&first).await;
+    let (owner, dir) = (owner(&first), tempfile::tempdir().unwrap());
+    let of_second = client(&second, &first.owner_token());
+    push(&owner, &packed(dir.path(), "1.0", &key(1)).await).await;
+    let synced = of_second.sync("shop", app("1"), false).await.unwrap();
+    let newest = packed(dir.path(), "1.1", &key(2)).await;
+    push(&owner, &newest).await;
+
+    let next = of_second.sync("shop", app("2"), false).await.unwrap();
+
+    let id = synced.app.unwrap().to_string();
+    let state = first.app().log().reload::<AppState>(&id).await.unwrap().state;
+    let pin = &state.versions[&next.version].plugins[0];
+    assert_eq!((&pin.version, &pin.publisher), (&"1.1".to_owned(), &newest.publisher));
+    second.server.stop().await;
+    first.server.stop().await;
 }

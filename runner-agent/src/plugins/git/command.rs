@@ -198,12 +198,11 @@ impl<'w, 'j> Git<'w, 'j> {
         self.directory.join("shallow").exists()
     }
 
-    /// Returns the size of the fetched objects in bytes.
+    /// Returns the size of the fetched objects in bytes. A server without git sends objects one by one,
+    /// outside of packs.
     pub(super) fn size(&self) -> Result<u64, PluginError> {
         let what = || "cannot read the objects of the repository".to_owned();
-        let packs = fs::read_dir(self.directory.join("objects/pack")).doing(what)?;
-        let sizes = packs.map(|entry| Ok(entry?.metadata()?.len()));
-        sizes.sum::<std::io::Result<u64>>().doing(what)
+        files_size(self.directory.join("objects")).doing(what)
     }
 
     /// Runs a command and writes its messages to the job log.
@@ -309,6 +308,22 @@ impl<'w, 'j> Git<'w, 'j> {
     }
 }
 
+/// Returns the size of all files below a directory in bytes.
+fn files_size(directory: PathBuf) -> std::io::Result<u64> {
+    let (mut size, mut open) = (0_u64, vec![directory]);
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            match metadata.is_dir() {
+                true => open.push(entry.path()),
+                false => size = size.saturating_add(metadata.len()),
+            }
+        }
+    }
+    Ok(size)
+}
+
 /// Last lines of git's messages.
 #[derive(Default)]
 struct Message {
@@ -410,6 +425,17 @@ mod tests {
         assert_eq!(version("git version 2.39.5\n"), Some((2, 39)));
         assert_eq!(version("git version 2.20.1 (Apple Git-130)\n"), Some((2, 20)));
         assert_eq!(version("git version unknown\n"), None);
+    }
+
+    #[test]
+    fn objects_outside_of_packs_have_a_size_too() {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in [("pack/a.pack", "four"), ("ab/cd", "three"), ("info/packs", "")] {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        assert_eq!(files_size(dir.path().to_owned()).unwrap(), 9);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Fetches one commit of a repository, even from servers that reject partial fetches or fetches by
 //! commit id.
+use std::collections::BTreeSet;
+
 use domain::git::{HEAD, is_commit};
 
 use super::command::{Git, GitError};
@@ -117,6 +119,19 @@ async fn has(git: &Git<'_, '_>, commit: &str, sink: &mut dyn Sink) -> Result<boo
     let check = ["cat-file", "--batch-check"];
     let known = git.output(&check, Some(format!("{commit}\n").as_bytes()), sink).await?;
     Ok(known.starts_with(format!("{commit} commit ").as_bytes()))
+}
+
+/// Returns the ids of the blobs of a commit that the repository lacks. Other commands of git before
+/// version 2.44 fetch each missing blob in a request of its own.
+pub(super) async fn missing_blobs(
+    git: &Git<'_, '_>,
+    commit: &str,
+    sink: &mut dyn Sink,
+) -> Result<BTreeSet<String>, GitError> {
+    let list = ["rev-list", "--objects", "--no-object-names", "--missing=print", "--no-walk"];
+    let listed = git.output(&[&list[..], &[commit, "--"]].concat(), None, sink).await?;
+    let listed = String::from_utf8_lossy(&listed);
+    Ok(listed.lines().filter_map(|line| line.strip_prefix('?')).map(str::to_owned).collect())
 }
 
 /// Returns true if the server rejected this request but may accept another one.

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::{
     command::{Git, GitError},
-    commit::fetch_commit,
+    commit::{fetch_commit, missing_blobs},
     references,
     repository::{Disk, Repository},
     submodules::{resolve_url, submodule_url},
@@ -107,6 +107,7 @@ impl<'w, 'j> Fetch<'w, 'j> {
         self.disk.add(git.size()?)?;
         let failed =
             |error: GitError| error.into_halt(&format!("cannot list the files of {shown}"));
+        let missing = missing_blobs(&git, commit, sink).await.map_err(failed)?;
         let list = ["ls-tree", "-r", "-z", "--full-tree", commit];
         let listing = git.output(&list, None, sink).await.map_err(failed)?;
         let mut tree = Tree::parse(&listing, index)
@@ -114,7 +115,7 @@ impl<'w, 'j> Fetch<'w, 'j> {
         let blobs = self.work.job.work_dir.join(format!("blobs-{index}"));
         private_dir(&blobs)?;
         let url = address.to_owned();
-        let mut repository = Repository { git, url, blobs, read: BTreeSet::new() };
+        let mut repository = Repository { git, url, blobs, read: BTreeSet::new(), missing };
         let links = tree.entries.iter().filter(|(_, entry)| entry.kind == Kind::Link);
         let links: Vec<(String, String)> =
             links.map(|(path, entry)| (path.clone(), entry.id.clone())).collect();

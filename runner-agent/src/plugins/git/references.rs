@@ -142,10 +142,13 @@ resource "local_file" "x" {
     }
 
     #[test]
-    fn deeply_nested_strings_end_the_search() {
-        let nested = "\"${".repeat(300_000);
-        let text = format!("module \"a\" {{ source = \"../a\" }}\nlocals {{ x = {nested}");
-        assert_eq!(found("main.tf", &text), [(1, "../a".to_owned())]);
+    fn deeply_nested_strings_do_not_exhaust_the_stack() {
+        let module = "module \"a\" {\n  source = \"../a\"\n}\n";
+        let closed = |depth: usize| format!("{}{}", "\"${".repeat(depth), "}\"".repeat(depth));
+        let nested = format!("x = {}\n{module}", closed(200_000));
+        assert_eq!(found("main.tf", &nested), [(3, "../a".to_owned())]);
+        let open = format!("{module}x = {}", "\"${".repeat(300_000));
+        assert_eq!(found("main.tf", &open), [(2, "../a".to_owned())]);
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub(super) struct Repository<'w, 'j> {
     /// Directory with one file per loaded blob, named by its id.
     pub blobs: PathBuf,
     pub read: BTreeSet<String>,
+    /// Blobs of the commit that are not fetched yet.
+    pub missing: BTreeSet<String>,
 }
 
 impl Repository<'_, '_> {
@@ -66,9 +68,7 @@ impl Repository<'_, '_> {
         let shown = without_userinfo(&self.url);
         let failed = |error: GitError| error.into_halt(&format!("cannot fetch files of {shown}"));
         let list: String = new.iter().map(|id| format!("{id}\n")).collect();
-        let known = self.sizes(&list, sink).await.map_err(failed)?;
-        let missing: String =
-            new.iter().filter(|id| !known.contains_key(*id)).map(|id| format!("{id}\n")).collect();
+        let missing: String = new.intersection(&self.missing).map(|id| format!("{id}\n")).collect();
         if !missing.is_empty() {
             let fetch = [
                 "-c",
@@ -89,6 +89,7 @@ impl Repository<'_, '_> {
             let fetched = self.git.output(&fetch, Some(missing.as_bytes()), sink).await;
             fetched.map_err(failed)?;
             disk.add(self.git.size()?.saturating_sub(before))?;
+            self.missing.retain(|id| !new.contains(id));
         }
         // Checks the disk limit before git writes the blobs to a file.
         let sizes = self.sizes(&list, sink).await.map_err(failed)?;

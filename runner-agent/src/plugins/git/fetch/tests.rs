@@ -14,11 +14,13 @@ use crate::{
 /// Repository on disk that the git configuration reads as `https://git.example.com/acme/app`.
 struct Remote {
     dir: TempDir,
+    /// Environment of the build job.
+    env: BTreeMap<String, String>,
 }
 
 impl Remote {
     fn new() -> Remote {
-        let remote = Remote { dir: tempfile::tempdir().unwrap() };
+        let remote = Remote { dir: tempfile::tempdir().unwrap(), env: BTreeMap::new() };
         remote.git(&["init", "--quiet", "--initial-branch", "main"]);
         let text = format!(
             "[url \"file://{}\"]\n  insteadOf = https://git.example.com/acme/app\n",
@@ -67,6 +69,7 @@ impl Remote {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join("work")).unwrap();
         let job = context(root.path(), &self.configuration(), cancel);
+        let job = JobContext { env: self.env.clone(), ..job };
         let git = json!({
             "repo": "https://git.example.com/acme/app", "directory": ".",
             "ref": reference, "commit": commit,
@@ -196,4 +199,35 @@ async fn an_overlong_link_fails_the_fetch() {
         panic!("the link was accepted");
     };
     assert!(format!("{outcome:?}").contains("longer than 4096 bytes"), "{outcome:?}");
+}
+
+/// Git before version 2.44 ignores `GIT_NO_LAZY_FETCH`, and fetches a missing object when a command asks
+/// for it.
+#[tokio::test]
+async fn the_files_of_a_component_are_fetched_together_even_by_an_older_git() {
+    let mut remote = Remote::new();
+    for setting in ["uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"] {
+        remote.git(&["config", setting, "true"]);
+    }
+    for file in 0..20 {
+        fs::write(remote.path().join(format!("{file}.txt")), format!("file {file}")).unwrap();
+    }
+    let commit = remote.commit("main.tf", "one");
+    let trace = remote.path().join(".git/trace");
+    let (bin, path) = (remote.path().join(".git/bin"), std::env::var("PATH").unwrap());
+    fs::create_dir(&bin).unwrap();
+    let script = format!(
+        "#!/bin/sh\nunset GIT_NO_LAZY_FETCH\nPATH='{path}'\nGIT_TRACE='{}' exec git \"$@\"\n",
+        trace.display()
+    );
+    fs::write(bin.join("git"), script).unwrap();
+    fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+    remote.env = [("PATH".to_owned(), format!("{}:{path}", bin.display()))].into();
+
+    assert_eq!(remote.fetch("main", &commit).await.unwrap(), "one");
+
+    let trace = fs::read_to_string(trace).unwrap();
+    let fetches = trace.lines().filter(|line| line.contains("built-in: git fetch")).count();
+    // The commit, the file that may have references, and all other files.
+    assert_eq!(fetches, 3, "{trace}");
 }

@@ -9,8 +9,6 @@ enum Token<'t> {
     Punctuation(u8),
 }
 
-/// Deepest nesting of strings in interpolations. A deeper one is not searched.
-const MAX_NESTING: usize = 64;
 /// Prefix of a path relative to the module's own directory.
 const MODULE_PATH: &str = "${path.module}/";
 
@@ -87,29 +85,28 @@ impl<'t> Tokens<'t> {
 
     /// Returns the length of a string with its closing quote. `rest` starts after the opening
     /// quote.
-    fn quoted(rest: &str, nesting: usize) -> usize {
-        if nesting > MAX_NESTING {
-            return rest.len();
-        }
+    fn quoted(rest: &str) -> usize {
         let bytes = rest.as_bytes();
-        let (mut at, mut braces) = (0, 0_usize);
-        while let Some(byte) = bytes.get(at) {
+        // Number of open braces of this string, and of each string within an interpolation. A stack
+        // on the heap, because a hostile file can nest strings to any depth.
+        let (mut at, mut open) = (0, vec![0_usize]);
+        while let (Some(byte), Some(braces)) = (bytes.get(at), open.last_mut()) {
             let next = bytes.get(at + 1);
             match byte {
-                b'\\' if braces == 0 => at += 1,
+                b'\\' if *braces == 0 => at += 1,
                 b'$' | b'%' if next == Some(&b'{') => {
-                    braces += 1;
+                    *braces += 1;
                     at += 1;
                 }
-                b'{' if braces > 0 => braces += 1,
-                b'}' => braces = braces.saturating_sub(1),
-                // A string within an interpolation.
-                b'"' if braces > 0 => {
-                    let inner = rest.get(at + 1..).unwrap_or_default();
-                    at += 1 + Self::quoted(inner, nesting + 1);
-                    continue;
+                b'{' if *braces > 0 => *braces += 1,
+                b'}' => *braces = braces.saturating_sub(1),
+                b'"' if *braces > 0 => open.push(0),
+                b'"' => {
+                    open.pop();
+                    if open.is_empty() {
+                        return at + 1;
+                    }
                 }
-                b'"' => return at + 1,
                 _ => {}
             }
             at += 1;
@@ -154,7 +151,7 @@ impl<'t> Iterator for Tokens<'t> {
                 self.skip_to("*/");
             } else if first == '"' {
                 let inner = rest.get(1..).unwrap_or_default();
-                let length = Self::quoted(inner, 0);
+                let length = Self::quoted(inner);
                 self.skip(1 + length);
                 let content = inner.get(..length).unwrap_or_default();
                 return Some((line, Token::Literal(content.strip_suffix('"').unwrap_or(content))));
