@@ -10,6 +10,7 @@ mod backup;
 mod bad_input;
 mod cli;
 mod cluster_access;
+mod cluster_faults;
 mod contracts;
 mod corpus_app;
 mod customer;
