@@ -11,6 +11,7 @@ mod bad_deploy;
 mod bad_input;
 mod cli;
 mod cluster_access;
+mod cluster_faults;
 mod contracts;
 mod corpus_app;
 mod customer;

@@ -202,7 +202,7 @@ fn the_plans_of_an_erased_install_are_reported_as_erased() {
     let install = run["install"].as_str().unwrap();
 
     // The data of an install in use cannot be erased.
-    let shred = ["subjects", "shred", install, "--reason", "the contract ended"];
+    let shred = ["subjects", "shred", install, "--yes", "--reason", "the contract ended"];
     let (_, message) = server.refused(&shred);
     assert!(message.contains("deprovision"), "{message}");
     server.cli_json(&["installs", "deprovision", install, "--reason", "the contract ended"]);
