@@ -46,6 +46,9 @@ pub const CONTAINER_IMAGE: [&str; 2] = domain::image::COMPONENT_TYPES;
 pub const KUBERNETES_MANIFEST: &str = "kubernetes_manifest";
 pub const HELM_CHART: &str = "helm_chart";
 
+/// Kinds whose jobs cannot do their work without a cluster.
+pub const NEED_CLUSTER: [&str; 2] = [KUBERNETES_MANIFEST, HELM_CHART];
+
 /// Kinds of the format that require a plugin, and what that plugin handles.
 pub(crate) const PLUGIN_KINDS: [(&str, &str); 7] = [
     (HELM_CHART, "Kubernetes"),

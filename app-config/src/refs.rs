@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     graph::{Edges, layers},
-    model::{AppConfig, Component},
+    model::{AppConfig, Component, NEED_CLUSTER},
     template::{
         Template, TemplateError, is_template,
         reads::{ANY, Path},
@@ -193,6 +193,10 @@ pub struct Node {
     /// Declared dependencies and those that templates imply.
     pub dependencies: BTreeSet<String>,
     pub reads: Reads,
+    /// Component that creates the cluster of this one. `None` for the cluster of the sandbox, and for
+    /// a type that works without a cluster.
+    #[serde(skip)]
+    pub cluster: Option<String>,
 }
 
 /// Reads of a config's parts, and the dependencies and deploy order of its components.
@@ -257,7 +261,9 @@ fn build(config: &AppConfig, clusters: Clusters) -> Graph {
         if clusters == Clusters::Ordered {
             dependencies.extend(config.cluster_of(component).map(str::to_owned));
         }
-        graph.components.insert(component.name.clone(), Node { dependencies, reads });
+        let needs_cluster = NEED_CLUSTER.contains(&component.module.kind.as_str());
+        let cluster = config.cluster_of(component).filter(|_| needs_cluster).map(str::to_owned);
+        graph.components.insert(component.name.clone(), Node { dependencies, reads, cluster });
     }
     deploy_order::add(&mut graph.components);
     for input in &config.inputs {
@@ -294,6 +300,7 @@ impl Graph {
         let node = self.components.get(&component.name);
         let mut required: BTreeSet<String> = component.dependencies.iter().cloned().collect();
         required.extend(node.into_iter().flat_map(|node| node.reads.needed_components.clone()));
+        required.extend(node.and_then(|node| node.cluster.clone()));
         required.remove(&component.name);
         required
     }

@@ -1,5 +1,5 @@
-//! Programs that measure the whole product: speed (`http`, `jobs`, `logs`, `load`, `start`), number
-//! of runners (`fleet`), effect of history (`scale`), and correctness after random kills (`kills`)
+//! Programs that measure the whole product: speed (`http`, `image`, `jobs`, `logs`, `load`,
+//! `preflight`, `sources`, `start`), number of runners (`fleet`), effect of history (`scale`), and correctness after random kills (`kills`)
 //! and faults (`nemesis`).
 //!
 //! `scripts/bench`, `scripts/kills` and `scripts/nemesis` build and run them.

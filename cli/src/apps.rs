@@ -8,15 +8,16 @@ mod plugin;
 mod remote;
 mod text;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use crate::client::{Client, ClientError};
 use app_config::tree::PluginPin;
 use clap::{Args, Subcommand};
+use domain::ids::BuildId;
 use schemas::control::{
     PageQuery,
     apps::{ConfigVersion, DiffQuery, SyncReport},
-    builds::BuildsQuery,
+    builds::Build,
 };
 
 pub(crate) use text::{diff_text, ignored_settings_text};
@@ -223,39 +224,32 @@ async fn sync(context: &CommandContext, args: Sync) -> Result<(), Failure> {
 async fn wait(context: &CommandContext, synced: &SyncReport) -> Result<(), Failure> {
     let total = synced.builds.len();
     let bar = context.screen.bar(total as u64, "builds");
+    let mut failed = vec![];
+    for (ended, build) in (1..).zip(&synced.builds) {
+        let build = wait_for_build(context, build.id).await?;
+        bar.set_position(ended);
+        if build.state != "succeeded" {
+            failed.push(format!("{} (stead builds show {})", build.component_name, build.id));
+        }
+    }
+    bar.finish_and_clear();
+    if !failed.is_empty() {
+        return Err(Failure::Outcome(format!("builds failed: {}", failed.join(", "))));
+    }
+    context.screen.remark(&format!("{} succeeded.", count(total as u64, "build")));
+    Ok(())
+}
+
+async fn wait_for_build(context: &CommandContext, id: BuildId) -> Result<Build, Failure> {
     loop {
-        let app = Some(synced.name.clone());
-        let query = BuildsQuery { app, limit: Some(200), ..BuildsQuery::default() };
-        let builds = match context.client.builds(&query).await {
-            Ok(page) => page.items,
+        let pause = match context.client.build(id).await {
+            Ok(build) if build.ended_at.is_some() => return Ok(build),
+            Ok(_) => Duration::from_millis(300),
             // The server may be restarting. The builds continue.
-            Err(ClientError::Unreachable { .. }) => {
-                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-                continue;
-            }
+            Err(ClientError::Unreachable { .. }) => Duration::from_secs(1),
             Err(error) => return Err(error.into()),
         };
-        let synced_builds =
-            builds.iter().filter(|b| synced.builds.iter().any(|build| build.id == b.id));
-        let ended: Vec<_> = synced_builds.filter(|b| b.ended_at.is_some()).collect();
-        bar.set_position(ended.len() as u64);
-        if ended.len() < total {
-            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-            continue;
-        }
-        bar.finish_and_clear();
-        let failed: Vec<_> = ended.iter().filter(|b| b.state != "succeeded").collect();
-        let names: Vec<_> = failed
-            .iter()
-            .map(|b| format!("{} (stead builds show {})", b.component_name, b.id))
-            .collect();
-        return match names.is_empty() {
-            true => {
-                context.screen.remark(&format!("{} succeeded.", count(total as u64, "build")));
-                Ok(())
-            }
-            false => Err(Failure::Outcome(format!("builds failed: {}", names.join(", ")))),
-        };
+        tokio::time::sleep(pause).await;
     }
 }
 

@@ -61,7 +61,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("proof", &["sqlx", "axum", "tokio", "cqrs-es"]),
     ("app-config", &["sqlx", "axum", "tokio", "cqrs-es"]),
     ("oci-layout", &["sqlx", "axum", "tokio", "cqrs-es"]),
-    ("runner-agent", &["sqlx", "axum", "cqrs-es"]),
+    ("runner-agent", &["sqlx", "axum", "cqrs-es", "kube", "k8s-openapi"]),
     ("projections", &["cqrs-es", "axum"]),
     ("schemas", &["sqlx", "axum", "tokio", "cqrs-es"]),
     ("api", &["cqrs-es", "clap"]),

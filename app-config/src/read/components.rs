@@ -1,7 +1,11 @@
 //! `components/**/*.toml`: one component per file. The `name` key, not the file name, is the name
 //! of the component.
 use super::{kinds, module, names::Kind, reader::Reader, section::Section};
-use crate::{diagnostic::Severity, model::Component, tree::SANDBOX};
+use crate::{
+    diagnostic::Severity,
+    model::{Component, Module, is_built_in},
+    tree::SANDBOX,
+};
 
 pub fn read(reader: &Reader<'_>) -> Vec<Component> {
     let documents = reader.documents("components");
@@ -27,6 +31,11 @@ fn component(section: Section<'_>) -> Component {
         module: module::read(&section, kind),
         name,
     };
+    let Module { kind, options, .. } = &component.module;
+    if options.kubernetes_context.is_some() && is_built_in(kind) {
+        let message = format!("`kubernetes_context` has no effect: a `{kind}` uses no cluster");
+        section.warning("kubernetes_context", "no_effect", message, "remove the key");
+    }
     section.finish();
     component
 }

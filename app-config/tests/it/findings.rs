@@ -29,10 +29,18 @@ fn each_rejection_has_its_location() {
     let vars = |text: &str| format!("{COMPONENT}[vars]\nx = \"{text}\"\n");
     let a = "app/components/a.toml";
     let with_repository = |repo: &str| COMPONENT.replace("x/y", repo);
+    let chart = |url: &str, name: &str| {
+        format!(
+            "name = \"a\"\ntype = \"helm_chart\"\nchart_name = \"a\"\n[helm_repo]\nrepo_url = \"{url}\"\nchart = \"{name}\"\n"
+        )
+    };
     let cases: Vec<Case> = vec![
         (a, "name = \"a\"\ntype = ".into(), "malformed_file", (2, 8), "invalid TOML"),
         (a, COMPONENT.replace("terraform_module", "typo"), "unknown_kind", (2, 9), "unknown component type `typo`"),
         (a, COMPONENT.replace("\"a\"", "\"a-b\""), "bad_name", (1, 9), "not a valid name for a component"),
+        (a, chart("https://me:pw@h/x", "web"), "bad_repository", (5, 13), "\"https://***@h/x\": the URL contains a credential"),
+        (a, chart("http://h/x", "web"), "bad_repository", (5, 13), "not an https:// or oci:// URL"),
+        (a, chart("https://h/x", "--untar"), "bad_repository", (6, 10), "not the name of a chart"),
         (a, with("dependencies = [\"b\"]"), "unknown_component", (1, 18), "unknown component `b`"),
         (a, with("dependencies = [\"a\"]"), "cycle", (2, 9), "cycle: a → a"),
         (a, with("dependencies = 3"), "wrong_type", (1, 16), "must be a list of strings"),

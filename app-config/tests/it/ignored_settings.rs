@@ -95,3 +95,19 @@ fn a_default_component_may_not_require_a_disabled_component() {
     assert_eq!(finding.code, "disabled_dependency");
     assert!(finding.message.contains("`a` requires `b`"), "{finding}");
 }
+
+#[test]
+fn a_default_component_requires_the_component_that_creates_its_cluster() {
+    let cluster = format!("default_enabled = false\n{COMPONENT}");
+    let manifest = "name = \"b\"\ntype = \"kubernetes_manifest\"\nkubernetes_context = \"edge\"\n\
+                    manifest = \"kind: ConfigMap\"\n";
+    let contexts = "[[kubernetes_context]]\nname = \"edge\"\ncomponent = \"a\"\n";
+    let files = [
+        ("app/components/a.toml", cluster.as_str()),
+        ("app/components/b.toml", manifest),
+        ("app/kubernetes_contexts.toml", contexts),
+    ];
+    let finding = rejection(&files);
+    assert_eq!(finding.code, "disabled_dependency");
+    assert!(finding.message.contains("`b` requires `a`"), "{finding}");
+}

@@ -34,6 +34,13 @@ fn each_warning_has_its_location() {
             (3, 10),
             "unknown input group `g`",
         ),
+        (
+            "app/components/a.toml",
+            "name = \"a\"\ntype = \"terraform_module\"\nkubernetes_context = \"sandbox\"\n[public_repo]\nrepo = \"x/y\"\n",
+            "no_effect",
+            (3, 23),
+            "a `terraform_module` uses no cluster",
+        ),
         ("app/inputs.toml", " \n# nothing\n", "empty_file", (0, 0), "is empty"),
         (
             "app/input.toml",

@@ -244,3 +244,16 @@ fn a_source_that_no_component_uses_is_refused() {
     }
     assert_eq!(server.cli_json(&["apps", "list"]).as_array().unwrap().len(), 0);
 }
+
+/// The app has more builds than one page of a list.
+#[test]
+fn a_sync_waits_for_every_build_of_a_large_app() {
+    let git = GitServer::start();
+    let server = server(&git);
+    let names: Vec<String> = (0..201).map(|n| format!("c{n}")).collect();
+    let components: Vec<Component<'_>> =
+        names.iter().map(|name| (name.as_str(), "acme/missing", ".", None)).collect();
+    let app = app(&server, &components);
+    let (code, message) = server.refused(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
+    assert_eq!((code, message.matches("stead builds show").count()), (1, 201), "{message}");
+}

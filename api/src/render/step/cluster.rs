@@ -3,7 +3,7 @@
 //! The server renders only what it knows: no credential, and no sensitive output. The runner finds
 //! both in its own state.
 use app_config::{
-    model::{Action, Component, KUBERNETES_MANIFEST, TERRAFORM_MODULE},
+    model::{Action, Component, NEED_CLUSTER, TERRAFORM_MODULE},
     tree::SANDBOX,
 };
 use schemas::cluster::{ClusterInput, ClusterOutput, Platform};
@@ -11,8 +11,6 @@ use serde_json::Value;
 
 use super::StepContext;
 
-/// Types whose jobs cannot do their work without a cluster.
-const NEED_CLUSTER: [&str; 2] = [KUBERNETES_MANIFEST, "helm_chart"];
 /// Types whose jobs use no cluster.
 const USE_NO_CLUSTER: [&str; 5] =
     [TERRAFORM_MODULE, "container_image", "docker_build", "external_image", "pulumi"];

@@ -96,8 +96,8 @@ pub const KINDS: &[Kind] = &[
         "helm_driver",
         Per::Key,
         "`helm_driver`",
-        "this release deploys no charts itself",
-        "configure it in your plugin for charts",
+        "each chart has its own storage driver",
+        "set `storage_driver` of the component",
     ),
     kind(
         "input_visibility",

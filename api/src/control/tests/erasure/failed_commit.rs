@@ -53,7 +53,8 @@ async fn manifests_whose_commit_failed_are_erased_with_their_install() {
     }
     assert!(found > 0, "no manifest was stored before its commit failed");
     sqlx::raw_sql("drop trigger fail_preflight on log_event").execute(&app.pool).await.unwrap();
-    let kept = blob::put_for_event(&app.pool, b"of another install", Some(&other.to_string()));
+    let subject = other.to_string();
+    let kept = blob::put_for_event(&app.pool, b"of another install", Some(&subject));
     let kept = kept.await.unwrap();
 
     // when the install is erased

@@ -2,7 +2,7 @@ use std::{path::PathBuf, process::Command};
 
 use domain::ids::{ExecutionId, JobId};
 use schemas::manifest::Manifest;
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
