@@ -6,6 +6,7 @@ mod cluster;
 mod double;
 mod faults;
 mod lifecycle;
+mod outages;
 mod ownership;
 mod plugin;
 mod protection;
