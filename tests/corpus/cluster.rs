@@ -45,6 +45,13 @@ pub(crate) struct TestCluster {
     api: ApiProxy,
 }
 
+/// Cleans the cluster, also after a panic.
+impl Drop for TestCluster {
+    fn drop(&mut self) {
+        self.clean();
+    }
+}
+
 /// Identity of an object: resource, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Object {
@@ -62,6 +69,17 @@ impl TestCluster {
         };
         let (pods, caretaker) = (Pods::start(work.join(PODS)), Caretaker::start(second));
         let webhook = pods.configuration();
+        // An app whose process was killed leaves its webhook.
+        let name = webhook["metadata"]["name"].as_str().unwrap_or_default();
+        let kubectl = cluster
+            .kubectl()
+            .args(["delete", "mutatingwebhookconfiguration", name])
+            .arg("--ignore-not-found")
+            .output()
+            .unwrap();
+        if !kubectl.status.success() {
+            return Err(Failure::new(short(&String::from_utf8_lossy(&kubectl.stderr))));
+        }
         let api = ApiProxy::start(&cluster, work)?;
         let before = BTreeSet::new();
         let mut found = TestCluster { cluster, before, _pods: pods, _caretaker: caretaker, api };
@@ -151,7 +169,7 @@ impl TestCluster {
     }
 
     /// Deletes everything that was created since the start.
-    pub(crate) fn clean(&self) {
+    fn clean(&self) {
         for _ in 0..3 {
             let Ok(objects) = self.objects() else { return };
             let mut new: Vec<_> =

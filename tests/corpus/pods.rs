@@ -189,6 +189,14 @@ fn volume_of(volume: &mut Map<String, Value>) {
             source["optional"] = true.into();
         }
     }
+    let sources = volume.get_mut("projected").and_then(|one| one["sources"].as_array_mut());
+    for source in sources.into_iter().flatten() {
+        for kind in ["secret", "configMap"] {
+            if let Some(source) = source.get_mut(kind) {
+                source["optional"] = true.into();
+            }
+        }
+    }
     for kind in ["hostPath", "csi"] {
         if volume.remove(kind).is_some() {
             volume.insert("emptyDir".into(), json!({}));
