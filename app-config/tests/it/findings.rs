@@ -57,7 +57,7 @@ fn each_rejection_has_its_location() {
         (a, COMPONENT.replace("x/y\"", "x/y\"\ndirectory = \"../z\""), "path_escape", (5, 14), "leaves its repository"),
         ("app/metadata.toml", "-".into(), "no_metadata", (0, 0), "this directory has no metadata.toml"),
         ("app/nuon.toml", "x = 1".into(), "legacy_format", (0, 0), "older one-file format"),
-        (a, with_repository("file:///srv/x"), "bad_repository", (4, 9), "\"file:///srv/x\": it is not a repository"),
+        (a, with_repository("file:///srv/x"), "bad_repository", (4, 9), "\"file:///srv/x\": it is not the address of a repository"),
         (a, with_repository("https://me:secret@h/x"), "bad_repository", (4, 9), "\"https://***@h/x\": the URL contains a credential"),
         (a, with_repository("x/z\"\nbranch = \"-x"), "bad_repository", (5, 11), "the ref \"-x\""),
         ("source/b/main.tf", "".into(), "malformed_bundle", (0, 0), "`b`, but no such component exists"),

@@ -130,6 +130,13 @@ impl Server {
             tables(&pool).await?;
             partitions::create_missing(&pool, partitions::SIZE, partitions::AHEAD).await?;
             pool.close().await;
+            // On the server, a connection can outlive its end on the client, and prevents the rename.
+            sqlx::query(
+                "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1",
+            )
+            .bind(&making)
+            .execute(&mut admin)
+            .await?;
             admin.execute(&*format!("alter database {making} rename to {template}")).await?;
         }
         sweep(&mut admin).await?;

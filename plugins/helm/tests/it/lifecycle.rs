@@ -124,7 +124,7 @@ fn removals_are_decided_again_before_the_first_effect() {
     namespace.kubectl_ok(&["create", "configmap", "b"]);
     let (code, message) = web.execute("apply").unwrap_err();
     assert_eq!(code, "plan_stale", "{message}");
-    assert!(message.contains("another object has taken its name"), "{message}");
+    assert!(message.contains("another object now has its name"), "{message}");
     assert!(namespace.get("ConfigMap", "b").is_some());
 }
 

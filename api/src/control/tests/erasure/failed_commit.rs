@@ -3,9 +3,12 @@ use schemas::control::runs::{RequestRun, RequestedKind};
 
 use super::*;
 
-/// Makes every commit fail that queues the job of a preflight, as if the database refused it.
-const FAIL: &str = "create function fail_preflight() returns trigger language plpgsql as $$ begin \
-       if new.event_type = 'job.queued' and new.payload::text like '%preflight%' then \
+/// Makes every commit fail that queues the job of a preflight while `injected_failure` has a row, as if the
+/// database refused it. A row takes no lock on the log, unlike a new trigger.
+const TRIGGER: &str = "create table injected_failure (one int); \
+     create function fail_preflight() returns trigger language plpgsql as $$ begin \
+       if new.event_type = 'job.queued' and new.payload::text like '%preflight%' \
+           and exists (select from injected_failure) then \
          raise exception 'injected failure'; end if; \
        return new; end $$; \
      create trigger fail_preflight before insert on log_event \
@@ -27,6 +30,7 @@ async fn stored(app: &App, install: InstallId) -> i64 {
 async fn manifests_whose_commit_failed_are_erased_with_their_install() {
     let (started, owner) = started().await;
     let app = started.app();
+    sqlx::raw_sql(TRIGGER).execute(&app.pool).await.unwrap();
     let (install, _) = install_with_personal_data(app, &owner).await;
     cancel_runs(app, &owner, install).await;
     let inputs = BTreeMap::from([("size".to_owned(), INPUT.to_owned())]);
@@ -34,7 +38,7 @@ async fn manifests_whose_commit_failed_are_erased_with_their_install() {
     let other = owner.create_install(&other).await.unwrap().id;
 
     // given manifests that are stored, and whose commits failed
-    sqlx::raw_sql(FAIL).execute(&app.pool).await.unwrap();
+    sqlx::raw_sql("insert into injected_failure values (1)").execute(&app.pool).await.unwrap();
     let request = RequestRun {
         kind: RequestedKind::Reprovision,
         components: vec![],
@@ -52,7 +56,7 @@ async fn manifests_whose_commit_failed_are_erased_with_their_install() {
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
     assert!(found > 0, "no manifest was stored before its commit failed");
-    sqlx::raw_sql("drop trigger fail_preflight on log_event").execute(&app.pool).await.unwrap();
+    sqlx::raw_sql("delete from injected_failure").execute(&app.pool).await.unwrap();
     let subject = other.to_string();
     let kept = blob::put_for_event(&app.pool, b"of another install", Some(&subject));
     let kept = kept.await.unwrap();
