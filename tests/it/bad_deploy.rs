@@ -217,11 +217,7 @@ fn the_preflight_lists_all_invalid_inputs_and_changes_nothing() {
             "is also in the component",
         ),
         ("unknown-kind", "an unknown kind", "does not serve the kind Deploymnt"),
-        (
-            "rendered-values",
-            "values that are no map, from a template",
-            "the file is no map of values",
-        ),
+        ("rendered-values", "values that are no map, from a template", "the file is not a map"),
     ] {
         let message = messages.iter().find(|message| message.contains(part));
         let message = message.unwrap_or_else(|| panic!("{name}: {run:#}"));

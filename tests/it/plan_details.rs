@@ -223,8 +223,9 @@ fn the_plans_of_an_erased_install_are_reported_as_erased() {
     assert_eq!(summary.status, 410, "{}", summary.body);
     let expected = format!("the data of {install} was erased");
     assert!(summary.body.contains("\"erased\"") && summary.body.contains(&expected));
-    let (_, message) = server.refused(&["runs", "show", id, "--plans"]);
-    assert!(message.contains(&expected), "{message}");
+    let json = server.stead().args(["runs", "show", id, "--plans"]).output().unwrap();
+    let message = String::from_utf8_lossy(&json.stderr);
+    assert!(!json.status.success() && message.contains(&expected), "{message}");
     let shown = stdout_of(server.stead_for_people().args(["runs", "show", id, "--plans"]));
     assert!(shown.contains("plan of network\n  the plan was erased"), "{shown}");
 }

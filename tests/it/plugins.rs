@@ -165,7 +165,7 @@ fn damaged_bytes_of_a_plugin_never_run() {
     let args = ["plugins", "push", "--key", &publisher.file, &path];
     let rejected = server.stead_for_people().args(args).output().unwrap();
     assert_eq!(rejected.status.code(), Some(4), "{rejected:?}");
-    assert!(String::from_utf8_lossy(&rejected.stderr).contains("raise the version"));
+    assert!(String::from_utf8_lossy(&rejected.stderr).contains("increase the version"));
 
     // when a later version of the app is published, then it uses the newest plugin
     let app = notes_files_v2(server.dir());

@@ -65,7 +65,7 @@ pub async fn run(
     let version = version::of(&access.helm).await?.to_string();
     if plan.helm != version {
         return Err(Failure::stale(format!(
-            "the plan was made by Helm {}, and this runner has Helm {version}; make a new plan",
+            "the plan was made by Helm {}, and this runner has Helm {version}; plan again",
             plan.helm
         )));
     }

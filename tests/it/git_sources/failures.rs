@@ -87,11 +87,11 @@ fn a_broken_source_fails_its_build_with_file_and_line() {
     for (name, expected) in [
         (
             "outside",
-            "outside/main.tf:4: the module source \"../../elsewhere\" leads outside the repository",
+            "outside/main.tf:4: the module source \"../../elsewhere\" points outside the repository",
         ),
         ("missing", "missing/main.tf:2: the module source \"../nothing\" does not exist"),
         ("large", "large/model.bin:1: the content of the file is in git LFS"),
-        ("link", "link/passwd:1: the link \"/etc/passwd\" leads outside the repository"),
+        ("link", "link/passwd:1: the link \"/etc/passwd\" points outside the repository"),
         ("absent", "the directory \"absent\" does not exist in acme/modules"),
     ] {
         assert_eq!(builds[name]["state"], "failed", "{name}");

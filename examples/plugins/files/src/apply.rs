@@ -38,7 +38,7 @@ pub fn apply(
     let mut state = state::load(parameters)?;
     if plan.state != *state.id() || plan.state != *expected {
         return Err(Refusal::Stale(
-            "cannot apply: the files changed after the plan was made; make a new plan".into(),
+            "cannot apply: the files changed after the plan was made; plan again".into(),
         ));
     }
     // Save a new serial before the first effect, so that this plan is never applied a second time.
