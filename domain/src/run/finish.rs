@@ -1,4 +1,6 @@
 //! Completion, failure and retry of steps, and the end of the run.
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{
     Decision, Outcome, Preflight, PreflightFailure, Run, RunError, RunEvent, Skip, Step,
     StepFailure, StepState,
@@ -128,23 +130,39 @@ impl Run {
 
     /// Returns true if a direct or indirect dependency of the step has ended without success.
     pub(super) fn is_blocked(&self, at: &Step) -> bool {
-        let states = self.states();
-        at.spec.depends_on.iter().any(|dependency| match states.get(dependency) {
-            Some(StepState::Failed { .. } | StepState::Skipped { .. }) => true,
-            Some(StepState::Waiting) => {
-                self.step(*dependency).is_some_and(|at| self.is_blocked(at))
-            }
-            Some(
-                StepState::Planning { .. }
-                | StepState::AwaitingApproval { .. }
-                | StepState::Approved { .. }
-                | StepState::Applying { .. }
-                | StepState::Executing { .. }
-                | StepState::RetryScheduled { .. }
-                | StepState::Succeeded { .. },
-            )
-            | None => false,
+        self.follows(at, |state| match state {
+            StepState::Failed { .. } | StepState::Skipped { .. } => true,
+            StepState::Waiting
+            | StepState::Planning { .. }
+            | StepState::AwaitingApproval { .. }
+            | StepState::Approved { .. }
+            | StepState::Applying { .. }
+            | StepState::Executing { .. }
+            | StepState::RetryScheduled { .. }
+            | StepState::Succeeded { .. } => false,
         })
+    }
+
+    /// Returns true if a dependency of the step has such a state, or a dependency of a waiting one.
+    ///
+    /// Visits each step once: the number of paths through dependencies is exponential in the number of
+    /// steps.
+    pub(super) fn follows(&self, at: &Step, has_state: impl Fn(&StepState) -> bool) -> bool {
+        let steps: BTreeMap<StepId, &Step> =
+            self.steps.iter().map(|step| (step.spec.step, step)).collect();
+        let (mut open, mut visited) = (vec![at], BTreeSet::new());
+        while let Some(step) = open.pop() {
+            for dependency in step.spec.depends_on.iter().filter_map(|id| steps.get(id)) {
+                if has_state(&dependency.state) {
+                    return true;
+                }
+                let waits = matches!(dependency.state, StepState::Waiting);
+                if waits && visited.insert(dependency.spec.step) {
+                    open.push(dependency);
+                }
+            }
+        }
+        false
     }
 
     fn final_outcome(&self) -> Outcome {

@@ -37,14 +37,13 @@ impl Run {
 
     /// Returns true if a direct or indirect dependency of the step has changes that are not applied.
     fn follows_change(&self, at: &Step) -> bool {
-        let dependencies = at.spec.depends_on.iter().filter_map(|id| self.step(*id));
-        dependencies.into_iter().any(|dependency| match dependency.state {
+        self.follows(at, |state| match state {
             StepState::AwaitingApproval { .. }
             | StepState::Approved { .. }
             | StepState::Applying { .. }
             | StepState::Executing { .. } => true,
-            StepState::Waiting => self.follows_change(dependency),
-            StepState::Planning { .. }
+            StepState::Waiting
+            | StepState::Planning { .. }
             | StepState::RetryScheduled { .. }
             | StepState::Succeeded { .. }
             | StepState::Failed { .. }

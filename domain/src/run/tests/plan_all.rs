@@ -100,6 +100,17 @@ fn no_approval_comes_later_if_the_step_is_blocked_or_the_run_stops() {
 }
 
 #[test]
+fn dependencies_are_searched_once_not_once_per_path() {
+    // 2⁶³ paths lead from the first step to the last one, whose state a search of each path never returns.
+    let ids: Vec<StepId> = (0..64_u128).map(|n| StepId(ulid::Ulid(1_000 + n))).collect();
+    let steps = (0..ids.len()).map(|n| step(ids[n], &ids[..n])).collect();
+    let history = and(plan_all(preflights::passed_run(steps)), [started(ids[0], J1)]);
+    assert_eq!(later(history.clone()), []);
+    let changes = [produced(ids[0], J1, 1), approval_requested(ids[0], 1)];
+    assert_eq!(later(and(history, changes)), ids[1..]);
+}
+
+#[test]
 fn a_run_without_plans_to_approve_cannot_plan_all() {
     for (kind, can) in [(RunKind::Action, false), (RunKind::Drift, false), (RunKind::Upgrade, true)]
     {
