@@ -176,8 +176,8 @@ fn module(settings: &Table, original: &Module, outputs: Map<String, Json>, dir: 
     fs::write(dir.join("main.tf"), module).unwrap();
 }
 
-/// Adds the outputs that the app reads and the module lacks. Replaces an output that is a plain text,
-/// where the app reads members of an object. Returns true if there is such an output.
+/// Adds the outputs that the app reads and the module lacks. Replaces a text output if the app
+/// reads members of it. Returns true if an output was added or replaced.
 fn complete_outputs(outputs: Map<String, Json>, original: &Module, dir: &Path) -> bool {
     let file = dir.join("main.tf");
     let module = fs::read_to_string(&file).unwrap_or_default();

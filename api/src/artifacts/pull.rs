@@ -26,8 +26,8 @@ pub(super) async fn base(_: Permit) -> Json<Value> {
 }
 
 /// Returns an image manifest or an image index that the job's manifest references, a manifest that
-/// such an index lists, or the index of its plugin. HEAD also finds manifests in the repository to
-/// which a build job may push.
+/// such an index lists, or the index of its plugin. HEAD also finds manifests in the repository
+/// that a build job may push to.
 pub(super) async fn manifest(
     State(app): State<App>,
     permit: Permit,

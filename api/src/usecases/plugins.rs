@@ -221,8 +221,8 @@ pub(crate) async fn resolve(
     Ok(pins)
 }
 
-/// Returns a warning for each plugin with another publisher than in the previous version. Customers
-/// who do not trust the new key refuse the plugin.
+/// Returns a warning for each plugin with another publisher than in the previous version. A runner
+/// that does not trust the new key refuses the plugin.
 pub(crate) fn changed_publishers(before: Option<&Config>, config: &Config) -> Vec<Diagnostic> {
     let before = before.map(|before| before.plugins.as_slice()).unwrap_or_default();
     let changed = config.plugins.iter().filter_map(|plugin| {

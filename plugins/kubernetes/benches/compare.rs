@@ -40,7 +40,7 @@ struct Row {
 
 /// Durations of all operations and rounds.
 pub struct Comparison {
-    /// What the operations work on.
+    /// Objects of the operations, such as a chart.
     subject: &'static str,
     /// Name of the other program.
     other: &'static str,

@@ -11,7 +11,7 @@ use tests::{
 use super::{LONG_TIMEOUT, SHORT_TIMEOUT, Vendor, port, wait_until_inside};
 use crate::plugins::{publisher, push};
 
-/// What the customer reaches besides the Runner API, as ports on its own loopback address.
+/// Services that the customer reaches besides the Runner API, as ports on its own loopback address.
 struct Reachable {
     cluster: Forward,
     registry: Forward,

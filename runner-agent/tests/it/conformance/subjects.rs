@@ -28,7 +28,7 @@ pub struct Subject {
     pub deployed_value: Box<ReadOutputs>,
     /// Text in the output of a slow apply before its end.
     pub text_during_apply: String,
-    /// Whether the state directory contains the state. Otherwise it is elsewhere.
+    /// True if the state directory contains the state, false if it is elsewhere.
     pub state_on_host: bool,
     /// Namespace in a cluster, deleted with the subject.
     pub _cluster: Option<Box<dyn Any>>,

@@ -45,7 +45,7 @@ struct Description {
     slow_inputs: Value,
     /// Text of a line that the plugin logs in the middle of the slow deploy.
     slow_line: String,
-    /// Whether the state directory contains the state. False: it is elsewhere.
+    /// True if the state directory contains the state, false if it is elsewhere.
     state_on_host: bool,
 }
 
