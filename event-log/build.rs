@@ -10,7 +10,8 @@ use sha2::{Digest, Sha256};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = env::var("CARGO_MANIFEST_DIR")?;
     let directory = Path::new(&root).join("../schemas/migrations");
-    println!("cargo::rerun-if-changed={}", directory.display());
+    // Relative paths, so that a copied target directory is not rebuilt in another checkout.
+    println!("cargo::rerun-if-changed=../schemas/migrations");
     let mut files = fs::read_dir(&directory)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<Vec<_>, _>>()?;
@@ -29,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     fs::write(Path::new(&env::var("OUT_DIR")?).join("migrations.rs"), list)?;
 
     let domain = Path::new(&root).join("../domain/src");
-    println!("cargo::rerun-if-changed={}", domain.display());
+    println!("cargo::rerun-if-changed=../domain/src");
     let mut sources = Vec::new();
     collect(&domain, &mut sources)?;
     sources.sort();
