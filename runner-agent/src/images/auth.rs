@@ -12,6 +12,7 @@ use domain::image::DOCKER_HUB;
 use reqwest::{Response, Url, header::HeaderValue};
 use serde::Deserialize;
 use tokio::time::timeout;
+use zeroize::Zeroizing;
 
 use super::RegistryError;
 
@@ -74,7 +75,7 @@ impl Auth {
     pub(super) async fn answer(
         &self,
         http: &reqwest::Client,
-        host: &str,
+        (host, login): (&str, &Option<(String, Zeroizing<String>)>),
         scope: &Scope,
         refused: &Response,
     ) -> Result<bool, RegistryError> {
@@ -86,7 +87,10 @@ impl Auth {
         let Some(challenge) = challenges.filter_map(Challenge::parse).next() else {
             return Ok(false);
         };
-        let credential = credential(host).await?;
+        let login = login.as_ref().map(|(user, password)| {
+            DockerCredential::UsernamePassword(user.clone(), password.as_str().to_owned())
+        });
+        let credential = credential(host).await?.or(login);
         let header = match challenge {
             Challenge::Basic => match credential {
                 Some(DockerCredential::UsernamePassword(user, password)) => basic(&user, &password),
@@ -111,7 +115,7 @@ impl Auth {
 
 /// Returns the credential for a registry, if Docker's config.json has one. A credential helper can
 /// wait for the network, so it runs on a blocking thread.
-async fn credential(host: &str) -> Result<Option<DockerCredential>, RegistryError> {
+pub(super) async fn credential(host: &str) -> Result<Option<DockerCredential>, RegistryError> {
     let key = if host == DOCKER_HUB { DOCKER_HUB_KEY } else { host }.to_owned();
     let found = timeout(TIMEOUT, tokio::task::spawn_blocking(move || get_credential(&key))).await;
     let failed = |why: String| RegistryError::Credentials { host: host.to_owned(), why };

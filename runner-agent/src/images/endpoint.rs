@@ -12,10 +12,11 @@ use reqwest::{
 use schemas::sanitize::sanitize;
 use serde_json::Value;
 use tokio::time::timeout;
+use zeroize::Zeroizing;
 
 use super::{
     ImageSettings, RegistryError,
-    auth::{Auth, Scope},
+    auth::{self, Auth, Scope},
     retry::Retry,
 };
 use crate::plugins::Registry;
@@ -39,6 +40,8 @@ pub(crate) struct Endpoint {
     /// Name of the registry in references and in Docker's config.json.
     host: String,
     pub(super) auth: Auth,
+    /// User and password, if Docker's config.json has no credential.
+    login: Option<(String, Zeroizing<String>)>,
     pub(super) patience: Option<Duration>,
     pub(super) idle_timeout: Duration,
 }
@@ -64,6 +67,7 @@ impl Endpoint {
             base,
             host,
             auth: Auth::Job(token),
+            login: None,
             patience: None,
             idle_timeout: registry.idle_timeout,
         })
@@ -110,9 +114,20 @@ impl Endpoint {
             base: Url::parse(base).map_err(|error| unusable(error.to_string()))?,
             host: host.to_owned(),
             auth: Auth::Challenge(Mutex::new(HashMap::new())),
+            login: None,
             patience: Some(PATIENCE),
             idle_timeout: IDLE_TIMEOUT,
         })
+    }
+
+    /// Returns true if Docker's config.json has a credential for the registry.
+    pub(crate) async fn has_credential(&self) -> Result<bool, RegistryError> {
+        Ok(auth::credential(&self.host).await?.is_some())
+    }
+
+    /// Uses this user and password, because Docker's config.json has no credential.
+    pub(crate) fn with_login(self, login: (String, Zeroizing<String>)) -> Endpoint {
+        Endpoint { login: Some(login), ..self }
     }
 
     pub(crate) fn host(&self) -> &str {
@@ -160,7 +175,8 @@ impl Endpoint {
                         && self.is_own(refused.url()) =>
                 {
                     has_answered = true;
-                    if !self.auth.answer(&self.http, &self.host, scope, &refused).await? {
+                    let registry = (self.host.as_str(), &self.login);
+                    if !self.auth.answer(&self.http, registry, scope, &refused).await? {
                         return Ok(refused);
                     }
                 }

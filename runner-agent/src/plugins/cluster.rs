@@ -10,9 +10,11 @@
 //! receives a credential.
 
 mod aws;
+mod ecr;
 mod kubeconfig;
 mod metadata;
 mod outputs;
+pub(super) mod registry_login;
 mod sigv4;
 mod token;
 

@@ -26,6 +26,7 @@ use tokio::time::MissedTickBehavior;
 
 use self::destination::Destination;
 use super::{
+    cluster::registry_login::CloudRegistry,
     contract::{PluginError, Sink, Stream},
     dispatch::report,
     plans,
@@ -88,6 +89,7 @@ async fn build(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     let settings = &work.job.images;
     let endpoint = Endpoint::of_upstream(settings, reference.host(), reference.name());
     let (endpoint, name) = endpoint.map_err(registry_error)?;
+    let endpoint = logged_in(endpoint, work, sink).await?;
     if settings.mirrors.contains_key(reference.host()) {
         let line =
             format!("reading images of {} from the mirror {}", reference.host(), endpoint.host());
@@ -127,7 +129,7 @@ async fn plan(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
             let image = artifact(work)?;
             sink.phase("plan");
             explain(work, &destination, sink);
-            let target = destination.target(work, Arc::default())?;
+            let target = destination.target(work, Arc::default(), sink).await?;
             let present = or_cancelled(work, target.has(&image.digest)).await?;
             let changes = changes(work, &destination, &image.digest, present);
             let image = Some(image.digest.clone());
@@ -196,7 +198,7 @@ async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     let source = Source { endpoint: server(work)?, name: artifact.repository.clone() };
     let tree = or_cancelled(work, fetch(&source.endpoint, &source.name, image)).await?;
     let known = Arc::new(destination::known_blobs(work, &destination));
-    let target = destination.target(work, known)?;
+    let target = destination.target(work, known, sink).await?;
     if let Target::Layout { layout, .. } = &target {
         let missing = tree.blobs.iter().filter(|blob| !layout.has(&blob.digest));
         let missing = missing.fold(0_u64, |size, blob| size.saturating_add(blob.size));
@@ -295,6 +297,38 @@ async fn or_cancelled<T>(
         biased;
         () = work.job.cancel.requested.cancelled() => Err(Halt::cancelled(false)),
         done = doing => done.map_err(registry_error),
+    }
+}
+
+/// Adds a login to the registry of a cloud, unless Docker's config.json has a credential for it.
+async fn logged_in(
+    endpoint: Endpoint,
+    work: &Work<'_>,
+    sink: &mut dyn Sink,
+) -> Result<Endpoint, Halt> {
+    let host = endpoint.host().to_owned();
+    let Some(registry) = CloudRegistry::of_host(&host) else { return Ok(endpoint) };
+    if endpoint.has_credential().await.map_err(registry_error)? {
+        return Ok(endpoint);
+    }
+    match or_cancelled(work, async { Ok(registry.login(&work.job.env).await) }).await? {
+        Ok((user, password)) => {
+            work.job.background.secret(password.clone());
+            let line = format!("logged in to {host} with the job's cloud credentials");
+            sink.line(Stream::Runner, line.as_bytes());
+            Ok(endpoint.with_login((user, password)))
+        }
+        Err(why) if registry.allows_anonymous() => {
+            let line = format!("continuing without a login to {host}: {why}");
+            sink.line(Stream::Runner, line.as_bytes());
+            Ok(endpoint)
+        }
+        Err(why) => {
+            let failed = format!(
+                "cannot log in to {host}: {why}, or configure a credential helper in Docker's config.json"
+            );
+            Err(PluginError::ArtifactUnavailable(failed).into())
+        }
     }
 }
 

@@ -77,7 +77,7 @@ impl EksCluster {
 }
 
 /// A region becomes part of a host name.
-fn is_region(text: &str) -> bool {
+pub(super) fn is_region(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=32).contains(&text.len()) && text.bytes().all(allowed)
 }

@@ -17,7 +17,7 @@ const RESPONSE_LIMIT: usize = 64 << 10;
 const GOOGLE: &str = "metadata.google.internal";
 const AZURE: &str = "http://169.254.169.254";
 /// Application id of the API servers of Azure Kubernetes Service.
-const AZURE_KUBERNETES: &str = "6dae42f8-4368-4678-94ff-3960e28e3630";
+pub(super) const AZURE_KUBERNETES: &str = "6dae42f8-4368-4678-94ff-3960e28e3630";
 
 /// Client of metadata services. They are on the host's link, so no proxy is used and no redirect is
 /// followed.
@@ -91,8 +91,9 @@ pub(super) async fn google(
     token(&metadata.get(&url, &[("Metadata-Flavor", "Google")]).await?, now)
 }
 
-/// Returns a token of the managed identity of the instance.
+/// Returns a token of the managed identity of the instance for this resource.
 pub(super) async fn azure(
+    resource: &str,
     env: &Environment,
     metadata: &Metadata,
     now: DateTime<Utc>,
@@ -100,8 +101,9 @@ pub(super) async fn azure(
     let base = env.get("AZURE_POD_IDENTITY_AUTHORITY_HOST").map_or(AZURE, String::as_str);
     let client = env.get("AZURE_CLIENT_ID").map(|id| format!("&client_id={}", encoded(id)));
     let url = format!(
-        "{}/metadata/identity/oauth2/token?api-version=2018-02-01&resource={AZURE_KUBERNETES}{}",
+        "{}/metadata/identity/oauth2/token?api-version=2018-02-01&resource={}{}",
         base.trim_end_matches('/'),
+        encoded(resource),
         client.unwrap_or_default()
     );
     token(&metadata.get(&url, &[("Metadata", "true")]).await?, now)

@@ -1,4 +1,4 @@
-//! Presigned URLs of AWS (Signature Version 4).
+//! Presigned URLs and signed requests of AWS (Signature Version 4).
 
 use chrono::{DateTime, Utc};
 use ring::hmac;
@@ -78,6 +78,53 @@ pub(super) fn presigned(
         "https://{}{}?{}&X-Amz-Signature={signature}",
         request.host, request.path, *query
     ))
+}
+
+/// POST request with a JSON body to sign.
+pub(super) struct Post<'a> {
+    pub host: &'a str,
+    pub content_type: &'a str,
+    /// Operation of the service, as in `x-amz-target`.
+    pub target: &'a str,
+    pub body: &'a [u8],
+    pub region: &'a str,
+    pub service: &'a str,
+}
+
+/// Returns the headers of a signed request to the path `/`, without `host`.
+pub(super) fn signed_headers(
+    request: &Post<'_>,
+    credentials: &Credentials,
+    now: DateTime<Utc>,
+) -> Vec<(&'static str, Zeroizing<String>)> {
+    let (day, time) = (now.format("%Y%m%d").to_string(), now.format("%Y%m%dT%H%M%SZ").to_string());
+    let scope = format!("{day}/{}/{}/aws4_request", request.region, request.service);
+    let own = |text: &str| Zeroizing::new(text.to_owned());
+    // Sorted by name.
+    let mut headers = vec![
+        ("content-type", own(request.content_type)),
+        ("host", own(request.host)),
+        ("x-amz-date", own(&time)),
+    ];
+    headers.extend(credentials.session_token.iter().map(|t| ("x-amz-security-token", own(t))));
+    headers.push(("x-amz-target", own(request.target)));
+    let names: Vec<&str> = headers.iter().map(|(name, _)| *name).collect();
+    let names = names.join(";");
+    let lines = headers.iter().map(|(name, value)| format!("{name}:{}\n", value.as_str()));
+    let lines = Zeroizing::new(lines.collect::<String>());
+    let body = hex::encode(proof::sha256(request.body));
+    let canonical = Zeroizing::new(format!("POST\n/\n\n{}\n{names}\n{body}", *lines));
+    let hash = hex::encode(proof::sha256(canonical.as_bytes()));
+    let to_sign = format!("{ALGORITHM}\n{time}\n{scope}\n{hash}");
+    let key = signing_key(credentials, &day, request.region, request.service);
+    let signature = hex::encode(sign(&key, to_sign.as_bytes()));
+    let authorization = format!(
+        "{ALGORITHM} Credential={}/{scope}, SignedHeaders={names}, Signature={signature}",
+        credentials.access_key_id
+    );
+    headers.retain(|(name, _)| *name != "host");
+    headers.push(("authorization", Zeroizing::new(authorization)));
+    headers
 }
 
 fn signing_key(

@@ -58,7 +58,9 @@ impl TokenSource {
                 Ok(cluster.token(&credentials, host::now()))
             }
             TokenSource::Google => metadata::google(env, metadata, host::now()).await,
-            TokenSource::Azure => metadata::azure(env, metadata, host::now()).await,
+            TokenSource::Azure => {
+                metadata::azure(metadata::AZURE_KUBERNETES, env, metadata, host::now()).await
+            }
             TokenSource::Pod => {
                 let value = fs::read_to_string(POD_TOKEN);
                 let value = value.map_err(|e| format!("cannot read the token of the pod: {e}"))?;

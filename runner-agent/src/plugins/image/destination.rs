@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 
 use super::super::{
-    contract::PluginError,
+    contract::{PluginError, Sink},
     plugin::{Halt, IoContext, Operation, Outputs, Work},
     work::private_dir,
 };
@@ -133,14 +133,16 @@ impl Destination {
         ))
     }
 
-    pub(super) fn target(
+    pub(super) async fn target(
         &self,
         work: &Work<'_>,
         known: Arc<Vec<(String, Vec<Digest>)>>,
+        sink: &mut dyn Sink,
     ) -> Result<Target, Halt> {
         Ok(match self {
             Destination::Registry { host, name, tag } => {
                 let endpoint = Endpoint::of_host(host).map_err(super::registry_error)?;
+                let endpoint = super::logged_in(endpoint, work, sink).await?;
                 let (endpoint, tag) = (Arc::new(endpoint), Some(tag.clone()));
                 Target::Registry { endpoint, name: name.clone(), tag, known }
             }
