@@ -292,6 +292,13 @@ CREATE TABLE stead.subject_key (
     fence bigint,
     erasure_requests bigint DEFAULT 0 NOT NULL
 );
+CREATE TABLE stead.ui_session (
+    secret_sha256 bytea NOT NULL,
+    principal text NOT NULL COLLATE pg_catalog."C",
+    token text NOT NULL COLLATE pg_catalog."C",
+    created_at timestamp with time zone NOT NULL,
+    used_at timestamp with time zone NOT NULL
+);
 CREATE TABLE stead.upload_charge (
     holder text NOT NULL COLLATE pg_catalog."C",
     bytes bigint NOT NULL
@@ -375,6 +382,8 @@ ALTER TABLE ONLY stead.subject_data
     ADD CONSTRAINT subject_data_pkey PRIMARY KEY (subject, digest);
 ALTER TABLE ONLY stead.subject_key
     ADD CONSTRAINT subject_key_pkey PRIMARY KEY (subject);
+ALTER TABLE ONLY stead.ui_session
+    ADD CONSTRAINT ui_session_pkey PRIMARY KEY (secret_sha256);
 ALTER TABLE ONLY stead.upload_charge
     ADD CONSTRAINT upload_charge_pkey PRIMARY KEY (holder);
 CREATE INDEX blob_subject ON stead.blob USING btree (subject) WHERE (subject IS NOT NULL);
@@ -409,6 +418,7 @@ CREATE INDEX projection_tokens_sha256 ON stead.projection_tokens USING btree (sh
 CREATE INDEX projection_tokens_token ON stead.projection_tokens USING btree (token);
 CREATE INDEX subject_key_fence ON stead.subject_key USING btree (fence) WHERE (fence IS NOT NULL);
 CREATE INDEX subject_key_open ON stead.subject_key USING btree (shredded_at) WHERE ((shredded_at IS NOT NULL) AND (erased_at IS NULL));
+CREATE INDEX ui_session_created_at ON stead.ui_session USING btree (created_at);
 ALTER INDEX stead.job_log_pkey ATTACH PARTITION stead.job_log_default_pkey;
 ALTER INDEX stead.log_event_pkey ATTACH PARTITION stead.log_event_default_pkey;
 GRANT USAGE ON SCHEMA stead TO stead_app;
@@ -451,4 +461,5 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_journal TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_session TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.subject_data TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.subject_key TO stead_app;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.ui_session TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.upload_charge TO stead_app;

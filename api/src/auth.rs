@@ -15,6 +15,7 @@ mod pentest;
 mod principals;
 pub(crate) mod roles;
 pub(crate) mod secret;
+pub(crate) mod sessions;
 mod tokens;
 
 pub use self::bootstrap::OWNER_TOKEN;

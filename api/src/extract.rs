@@ -15,7 +15,7 @@ use schemas::problem::FieldProblem;
 use serde::de::DeserializeOwned;
 
 pub(crate) use self::{
-    caller::{Caller, guard, require_current},
+    caller::{Caller, guard, identify, require_current},
     runner_caller::{JobCaller, RunnerCaller},
 };
 use crate::problem::{Code, Problem};

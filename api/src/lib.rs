@@ -43,6 +43,7 @@ mod runner;
 pub mod server;
 mod state;
 mod tasks;
+mod ui;
 mod usecases;
 mod write_behind;
 

@@ -130,6 +130,17 @@ impl Problem {
         Problem::new(Code::Internal, "internal server error: see the server's log")
     }
 
+    /// 422 for one field of the body.
+    pub fn invalid_field(name: &str, message: &str, remedy: &str) -> Self {
+        let error = FieldProblem {
+            field: Some(name.into()),
+            message: format!("{name} {message}"),
+            remedy: Some(remedy.into()),
+            ..FieldProblem::default()
+        };
+        Problem::invalid(format!("{name} {message}"), vec![error])
+    }
+
     /// 422 with all errors.
     pub fn invalid(detail: impl Into<String>, errors: Vec<FieldProblem>) -> Self {
         Problem { errors, ..Problem::new(Code::Invalid, detail) }

@@ -36,6 +36,7 @@ pub(crate) mod audit;
 pub(crate) mod blobs;
 pub(crate) mod builds;
 pub(crate) mod changes;
+pub(crate) mod earlier_change;
 mod filter;
 pub(crate) mod installs;
 pub(crate) mod jobs;

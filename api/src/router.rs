@@ -15,6 +15,7 @@ use crate::{
     problem::{Code, Problem},
     runner,
     state::App,
+    ui,
 };
 
 /// Default limit of a request body, in bytes.
@@ -57,7 +58,8 @@ pub(crate) fn control(app: &App) -> Router {
         ))
         .route_layer(from_fn_with_state(app.clone(), extract::guard))
         .route_layer(from_fn_with_state(app.clone(), extract::require_current));
-    let all = api.merge(docs::routes(document)).merge(docs::schemas()).merge(ops::routes(true));
+    let all = api.merge(ui::routes(app)).merge(docs::routes(document)).merge(docs::schemas());
+    let all = all.merge(ops::routes(true));
     finish(app, all, &app.config.control_url)
 }
 

@@ -128,6 +128,7 @@ impl Server {
             principals,
             tokens,
             assertions: Assertions::default(),
+            login_codes: Default::default(),
             dispatch,
             grants,
             responses,
@@ -151,6 +152,14 @@ impl Server {
         let listeners = serve(&app, &options, control, runner)?;
         info!(control = %ready.control, runner = %ready.runner, "Accepting connections");
         Ok(Server { app, ready, listeners, loops })
+    }
+
+    /// Creates a one-time code that logs in the owner whose token is in the data directory. `None` if
+    /// the directory has no valid token.
+    pub async fn login_code(&self) -> Option<String> {
+        let token = std::fs::read_to_string(self.ready.owner_token_file.as_ref()?).ok()?;
+        let identity = crate::extract::identify(&self.app, token.trim()).await.ok()?;
+        Some(self.app.login_codes.issue(identity, self.app.now()))
     }
 
     /// Waits until a background task has failed permanently, after which the process should end.

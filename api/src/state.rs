@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    auth::{Assertions, PrincipalCache, Tokens},
+    auth::{Assertions, PrincipalCache, Tokens, sessions::LoginCodes},
     changed_installs::ChangedInstallsCache,
     clock::Clock,
     configs::ConfigCache,
@@ -49,6 +49,8 @@ pub struct Inner {
     pub(crate) tokens: Tokens,
     /// Recently used assertions of runners, to detect replays.
     pub(crate) assertions: Assertions,
+    /// One-time codes of the dashboard.
+    pub(crate) login_codes: LoginCodes,
     /// Dispatcher of jobs, which also tracks the contact with runners.
     pub(crate) dispatch: Dispatch,
     /// Queue of issued grants to store.

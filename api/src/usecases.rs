@@ -9,6 +9,7 @@ pub(crate) mod jobs;
 pub(crate) mod journal_heads;
 pub(crate) mod plugins;
 mod preflight;
+pub(crate) mod reason;
 pub(crate) mod rebuild;
 pub(crate) mod runners;
 pub(crate) mod runs;

@@ -118,6 +118,15 @@ impl Up {
             BuildRunner::start(server.app.clone(), certificate, format, mirrors, publishers)
         };
         self.common.announce(&server.ready, output)?;
+        if output == Output::Table
+            && let Some(code) = server.login_code().await
+        {
+            // A browser does not send the part after `#`, so no log contains the code.
+            println!(
+                "Dashboard:\n  {}/ui/login#code={code}\n  (valid once, for 5 min, on this machine)",
+                server.ready.control
+            );
+        }
         if output == Output::Table && build_runner.is_none() && !self.no_build_runner {
             println!(
                 "No build runner: stead-runner is neither next to stead nor on PATH; install it there and start stead again"

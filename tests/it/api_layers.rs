@@ -42,7 +42,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("reactions and maintenance", &["maintenance", "reactions"]),
     ("extraction of requests", &["extract"]),
     ("reads", &["queries"]),
-    ("front ends", &["artifacts", "control", "docs", "ops", "runner"]),
+    ("front ends", &["artifacts", "control", "docs", "ops", "runner", "ui"]),
     ("routes", &["router"]),
     ("server", &["server"]),
     ("operator commands", &["archives", "backup"]),

@@ -24,6 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "api",
         &[
             "app-config",
+            "dashboard",
             "domain",
             "event-log",
             "postgres-supervisor",
@@ -33,6 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "schemas",
         ],
     ),
+    ("dashboard", &["schemas"]),
     ("cli", &["app-config", "domain", "oci-layout", "proof", "schemas"]),
     ("stead", &["api", "cli", "event-log", "schemas", "domain"]),
     (
@@ -64,6 +66,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("runner-agent", &["sqlx", "axum", "cqrs-es", "kube", "k8s-openapi"]),
     ("projections", &["cqrs-es", "axum"]),
     ("schemas", &["sqlx", "axum", "tokio", "cqrs-es"]),
+    ("dashboard", &["sqlx", "axum", "tokio", "cqrs-es"]),
     ("api", &["cqrs-es", "clap"]),
     ("cli", &["cqrs-es", "axum", "sqlx"]),
     ("stead", &["cqrs-es", "axum"]),

@@ -15,6 +15,7 @@ mod cluster_faults;
 mod contracts;
 mod corpus_app;
 mod customer;
+mod dashboard;
 mod demo;
 mod descendants;
 mod drift;

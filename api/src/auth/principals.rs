@@ -241,6 +241,25 @@ impl PrincipalCache {
         Ok(Identity { principal, roles: access.roles.clone(), token: id })
     }
 
+    /// Returns the principal of a token by its id.
+    ///
+    /// # Errors
+    /// 401 if the token is unknown, expired or revoked. 503 if an event of its principal is
+    /// unreadable.
+    pub(crate) fn identity(
+        &self,
+        (principal, token): (PrincipalId, TokenId),
+        now: Timestamp,
+    ) -> Result<Identity, Problem> {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let known = tables.principals.get(&principal).ok_or_else(|| {
+            Problem::new(Code::TokenUnknown, format!("{principal} does not exist; log in again"))
+        })?;
+        tables.unreadable.check(principal)?;
+        check_token(&known.access, token, now)?;
+        Ok(Identity { principal, roles: known.access.roles.clone(), token })
+    }
+
     /// Checks that a token is still valid, and that its principal still has all of these roles.
     /// Streaming responses repeat this check.
     ///

@@ -34,7 +34,8 @@ pub(crate) fn matches(secret: &str, stored: &Digest) -> bool {
     actual.as_bytes().ct_eq(stored.to_string().as_bytes()).into()
 }
 
-fn random() -> String {
+/// Creates a secret without a prefix.
+pub(super) fn random() -> String {
     let mut bytes = [0; 32];
     rand::rngs::OsRng.fill_bytes(&mut bytes);
     URL_SAFE_NO_PAD.encode(bytes)

@@ -14,10 +14,7 @@ use schemas::control::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{
-    MAX_BUNDLE_BYTES,
-    change_request::{ChangeRequest, invalid_field},
-};
+use super::{MAX_BUNDLE_BYTES, change_request::ChangeRequest};
 use crate::{
     execute::Done,
     extract::{Caller, Path, Query, Raw},
@@ -57,14 +54,14 @@ pub(super) async fn sync(
     }
     let tar = decompress(body).await?;
     if how.against.is_some() && !how.dry_run {
-        return Err(invalid_field(
+        return Err(Problem::invalid_field(
             "against",
             "requires dry_run=true",
             "send dry_run=true or omit against",
         ));
     }
     if how.resolve && how.dry_run {
-        return Err(invalid_field(
+        return Err(Problem::invalid_field(
             "resolve",
             "is not possible with dry_run=true",
             "omit resolve or dry_run",

@@ -4,18 +4,18 @@ use axum::{
     http::{HeaderMap, header, request::Parts},
 };
 use event_log::{IdempotencyKey, Meta};
-use schemas::problem::FieldProblem;
 
+pub(super) use crate::usecases::reason::{
+    optional as optional_reason, required as required_reason,
+};
 use crate::{
     execute::{Call, Done},
     extract::Caller,
     ids,
-    problem::{Code, Problem},
+    problem::Problem,
     state::App,
 };
 
-/// Maximum length of a reason, in characters.
-const MAX_REASON_CHARACTERS: usize = 2000;
 /// Maximum length of the stored `User-Agent`.
 const MAX_CLIENT_BYTES: usize = 120;
 
@@ -60,35 +60,4 @@ fn is_traceparent(value: &str) -> bool {
 /// Returns the position of a change, and `changed: false` if it recorded no event.
 pub(super) fn change_result<T>(done: &Done<T>) -> schemas::control::ChangeResult {
     schemas::control::ChangeResult { position: done.position, changed: done.events > 0 }
-}
-
-/// Returns a mandatory reason, or a problem if the reason is empty or too long.
-pub(super) fn required_reason(reason: &str) -> Result<String, Problem> {
-    if reason.trim().is_empty() {
-        return Err(invalid_field("reason", "is empty", "give a reason; the log records it"));
-    }
-    optional_reason(Some(reason.to_owned())).map(Option::unwrap_or_default)
-}
-
-/// Returns an optional reason, or a problem if the reason is too long. An empty reason counts as
-/// `None`.
-pub(super) fn optional_reason(reason: Option<String>) -> Result<Option<String>, Problem> {
-    if reason.as_ref().is_some_and(|reason| reason.chars().count() > MAX_REASON_CHARACTERS) {
-        return Err(invalid_field(
-            "reason",
-            "is longer than 2,000 characters",
-            "shorten the reason",
-        ));
-    }
-    Ok(reason.filter(|reason| !reason.trim().is_empty()))
-}
-
-pub(super) fn invalid_field(name: &str, message: &str, remedy: &str) -> Problem {
-    let error = FieldProblem {
-        field: Some(name.into()),
-        message: format!("{name} {message}"),
-        remedy: Some(remedy.into()),
-        ..FieldProblem::default()
-    };
-    Problem { errors: vec![error], ..Problem::new(Code::Invalid, format!("{name} {message}")) }
 }

@@ -16,9 +16,7 @@ use schemas::control::{
     runs::{RequestRun, RequestedKind, RunRequested},
 };
 
-use super::change_request::{
-    ChangeRequest, change_result, invalid_field, optional_reason, required_reason,
-};
+use super::change_request::{ChangeRequest, change_result, optional_reason, required_reason};
 use crate::{
     extract::{self, Caller, Path, Query},
     problem::{ApiResult, Code, Problem},
@@ -249,10 +247,14 @@ pub(super) async fn request(
 fn run_request(request: RequestRun) -> Result<runs::RunRequest, Problem> {
     let RequestRun { kind, components, action, reason, plan_all } = request;
     if !components.is_empty() && kind != RequestedKind::Deploy {
-        return Err(invalid_field("components", "are only valid for a deploy", "omit components"));
+        return Err(Problem::invalid_field(
+            "components",
+            "are only valid for a deploy",
+            "omit components",
+        ));
     }
     if action.is_some() != (kind == RequestedKind::Action) {
-        return Err(invalid_field(
+        return Err(Problem::invalid_field(
             "action",
             "is required for the kind action and invalid for other kinds",
             "name the action, or omit it for another kind",
@@ -260,7 +262,7 @@ fn run_request(request: RequestRun) -> Result<runs::RunRequest, Problem> {
     }
     let (kind, scope) = match kind {
         RequestedKind::Action | RequestedKind::Drift if plan_all => {
-            return Err(invalid_field(
+            return Err(Problem::invalid_field(
                 "plan_all",
                 "is not valid for this kind, which has no plans to approve",
                 "omit plan_all",

@@ -10,11 +10,11 @@ use schemas::control::{
     tokens::{self as wire, CreateToken, RenamePrincipal, Token, TokenCreated},
 };
 
-use super::change_request::{ChangeRequest, change_result, invalid_field};
+use super::change_request::{ChangeRequest, change_result};
 use crate::{
     auth::names,
     extract::{self, Caller, Path, Query},
-    problem::ApiResult,
+    problem::{ApiResult, Problem},
     queries::tokens as queries,
     state::App,
     usecases::access,
@@ -49,7 +49,7 @@ pub(super) async fn create(
         Some(seconds) => {
             let lives = i64::try_from(seconds).ok().and_then(TimeDelta::try_seconds);
             Some(lives.ok_or_else(|| {
-                invalid_field("expires_in_s", "is too large", "send fewer seconds")
+                Problem::invalid_field("expires_in_s", "is too large", "send fewer seconds")
             })?)
         }
         None => None,

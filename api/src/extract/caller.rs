@@ -69,21 +69,7 @@ pub(crate) async fn guard(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let token = bearer(request.headers())?;
-    if token.starts_with(secret::ENROLMENT_PREFIX) || !token.starts_with(secret::PREFIX) {
-        let detail = "token rejected: the Control API accepts only tokens of users and services (stead_…); \
-             send such a token";
-        return Err(Problem::new(Code::TokenTypeMismatch, detail));
-    }
-    let now = app.now();
-    let identity = match app.principals.identify(token, now) {
-        // The token may be new: wait until the cache includes the current head.
-        Err(problem) if problem.code == Code::TokenUnknown => {
-            app.principals.wait_for_position(app.log().position()).await;
-            app.principals.identify(token, now)?
-        }
-        known => known?,
-    };
+    let identity = identify(&app, bearer(request.headers())?).await?;
     if let Some(connection) = request.extensions().get::<Ticket>() {
         connection.authenticate();
     }
@@ -91,6 +77,27 @@ pub(crate) async fn guard(
     who.authorize(request.method().as_str(), route.as_str())?;
     request.extensions_mut().insert(who);
     Ok(next.run(request).await)
+}
+
+/// Returns the principal of a token of a user or a service.
+///
+/// # Errors
+/// 401 if the token is unknown, expired or revoked, or is of another type.
+pub(crate) async fn identify(app: &App, token: &str) -> Result<Identity, Problem> {
+    if token.starts_with(secret::ENROLMENT_PREFIX) || !token.starts_with(secret::PREFIX) {
+        let detail = "token rejected: the Control API accepts only tokens of users and services (stead_…); \
+             send such a token";
+        return Err(Problem::new(Code::TokenTypeMismatch, detail));
+    }
+    let now = app.now();
+    match app.principals.identify(token, now) {
+        // The token may be new: wait until the cache includes the current head.
+        Err(problem) if problem.code == Code::TokenUnknown => {
+            app.principals.wait_for_position(app.log().position()).await;
+            app.principals.identify(token, now)
+        }
+        known => known,
+    }
 }
 
 /// Middleware that rejects every request while this server's last read of the log is too old.

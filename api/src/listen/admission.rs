@@ -109,7 +109,7 @@ impl Admission {
         inner.by_address.entry(address).or_default().insert(id);
         self.log(&mut inner, now);
         drop(inner);
-        Some(Ticket(Arc::new(Admitted { id, admission: Arc::clone(self), progress })))
+        Some(Ticket(Arc::new(Admitted { id, peer, admission: Arc::clone(self), progress })))
     }
 
     fn log(&self, inner: &mut Inner, now: Instant) {
@@ -195,6 +195,7 @@ pub(crate) struct Ticket(Arc<Admitted>);
 
 struct Admitted {
     id: u64,
+    peer: IpAddr,
     admission: Arc<Admission>,
     progress: Arc<Progress>,
 }
@@ -206,6 +207,11 @@ impl Ticket {
         if self.0.progress.authenticate() {
             self.0.admission.inner().forget(self.0.id);
         }
+    }
+
+    /// Address of the peer, which is the proxy if there is one.
+    pub(crate) fn peer(&self) -> IpAddr {
+        self.0.peer
     }
 
     pub(crate) fn progress(&self) -> &Arc<Progress> {

@@ -1,5 +1,6 @@
 //! Log bytes of an attempt, as a range of bytes or record by record.
 mod follow;
+mod page;
 
 use std::ops::Range;
 
@@ -8,7 +9,10 @@ use domain::ids::{ExecutionId, JobId};
 use futures::Stream;
 use projections::views::jobs;
 
-pub(crate) use follow::{LogUpdate, follow};
+pub(crate) use self::{
+    follow::{Growth, LogUpdate, follow, growth},
+    page::LogRecords,
+};
 
 use crate::{extract::Caller, problem::Problem, state::App};
 

@@ -108,6 +108,50 @@ pub(crate) async fn follow(
     })
 }
 
+/// Change of a followed log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Growth {
+    /// The log has more bytes.
+    Grown,
+    /// The log is complete.
+    Finalized,
+}
+
+/// Streams the growth of an attempt's log, at most one item per interval. If the token becomes
+/// invalid, the stream ends.
+pub(crate) async fn growth(
+    app: App,
+    caller: Caller,
+    (job, attempt): (JobId, u32),
+    interval: Duration,
+) -> Result<impl Stream<Item = Growth>, Problem> {
+    caller.authorize("GET", "/v1/jobs/{job}/attempts/{attempt}/log")?;
+    let execution = super::execution(&app, job, attempt).await?;
+    let mut have = app.logs.follow(execution);
+    let tailed = TailGuard::of(&app, job);
+    Ok(async_stream::stream! {
+        let _tailed = tailed;
+        let mut known = None;
+        while caller.recheck(&app).is_ok() {
+            let finalized = is_finalized(&app, job, execution).await;
+            let Ok(length) = app.logs.length(execution).await else { break };
+            if known.replace(length) != Some(length) {
+                yield Growth::Grown;
+                tokio::time::sleep(interval).await;
+            }
+            if finalized {
+                yield Growth::Finalized;
+                break;
+            }
+            tokio::select! {
+                _ = have.changed() => {}
+                () = tokio::time::sleep(IDLE_CHECK) => {}
+                () = app.stopping.cancelled() => break,
+            }
+        }
+    })
+}
+
 /// Registers a reader of the job's log until the guard is dropped. Meanwhile, the runner sends log
 /// bytes more often.
 struct TailGuard {

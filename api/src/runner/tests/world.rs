@@ -137,6 +137,7 @@ impl World {
             principals: people,
             tokens,
             assertions: Assertions::default(),
+            login_codes: Default::default(),
             dispatch: Dispatch::new(server, timing, Arc::clone(&clock)),
             grants: evidence,
             responses,

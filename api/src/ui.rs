@@ -1,0 +1,58 @@
+//! The dashboard: pages of `dashboard`, filled with the same queries and use cases as the Control
+//! API. The Control API never accepts the cookie of a session.
+//!
+//! ```text
+//! require_current ─▶ guard (cookie, Host, Origin) ─▶ page ─▶ query ─▶ dashboard::pages
+//!                                                └─▶ form ─▶ use case ─▶ 303 to a page
+//! ```
+mod assets;
+mod change;
+mod decisions;
+mod guard;
+mod live;
+mod log;
+mod login;
+mod pages;
+mod response;
+#[cfg(test)]
+mod tests;
+
+use axum::{
+    Router,
+    middleware::from_fn_with_state,
+    response::Redirect,
+    routing::{get, post},
+};
+
+use crate::{extract, state::App};
+
+/// Routes of the dashboard.
+pub(crate) fn routes(app: &App) -> Router<App> {
+    let pages = Router::new()
+        .route("/ui/", get(pages::home))
+        .route("/ui/installs", get(pages::installs))
+        .route("/ui/installs/{install}", get(pages::install))
+        .route("/ui/runs", get(pages::runs))
+        .route("/ui/runs/{run}", get(pages::run))
+        .route("/ui/runs/{run}/decide", post(decisions::decide))
+        .route("/ui/runs/{run}/cancel", post(decisions::cancel))
+        .route("/ui/runs/{run}/retry", post(decisions::retry))
+        .route("/ui/jobs/{job}", get(log::job))
+        .route("/ui/jobs/{job}/attempts/{attempt}/log", get(log::download))
+        .route("/ui/jobs/{job}/attempts/{attempt}/live", get(live::log))
+        .route("/ui/apps", get(pages::apps))
+        .route("/ui/apps/{app}", get(pages::app))
+        .route("/ui/runners", get(pages::runners))
+        .route("/ui/audit", get(pages::audit))
+        .route("/ui/live", get(live::live))
+        .route("/ui/logout", post(login::logout))
+        .route_layer(from_fn_with_state(app.clone(), guard::guard))
+        .route_layer(from_fn_with_state(app.clone(), extract::require_current));
+    let open = Router::new()
+        .route("/", get(|| async { Redirect::to("/ui/") }))
+        .route("/ui", get(|| async { Redirect::permanent("/ui/") }))
+        .route("/ui/login", get(login::page).post(login::login))
+        .route_layer(from_fn_with_state(app.clone(), guard::same_host))
+        .route_layer(from_fn_with_state(app.clone(), extract::require_current));
+    pages.merge(open).merge(assets::routes())
+}

@@ -1,0 +1,71 @@
+//! Context of a form that changes something.
+use event_log::{IdempotencyKey, Meta};
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    auth::sessions::Session,
+    execute::{Call, Done},
+    extract::Caller,
+    ids,
+    problem::{Code, Problem},
+    queries::earlier_change,
+    state::App,
+};
+
+/// Name of the dashboard in the metadata of events.
+const CLIENT: &str = "dashboard";
+
+/// Field that proves that the form comes from a page of the session.
+#[derive(Debug, Deserialize)]
+pub(super) struct FormToken {
+    form_token: String,
+}
+
+impl FormToken {
+    /// # Errors
+    /// 403 if another site or an earlier session made the form.
+    pub(super) fn check(&self, session: &Session) -> Result<(), Problem> {
+        if session.accepts(&self.form_token) {
+            return Ok(());
+        }
+        let detail = "request rejected: the form is from an earlier session; open the page again";
+        Err(Problem::new(Code::Forbidden, detail))
+    }
+}
+
+/// Makes the change of a form once, and returns its position. A repeated submission changes
+/// nothing, and has the position of the first one.
+pub(super) async fn once<T>(
+    app: &App,
+    caller: &Caller,
+    (route, key, content): (&str, &str, String),
+    change: impl AsyncFnOnce(&Call) -> Result<Done<T>, Problem>,
+) -> Result<u64, Problem> {
+    caller.authorize("POST", route)?;
+    if key.is_empty() || key.len() > 64 {
+        return Err(Problem::new(
+            Code::BadRequest,
+            "form rejected: its key is invalid; open the page again",
+        ));
+    }
+    let principal = caller.principal.to_string();
+    if let Some(position) = earlier_change::position(app, &principal, key).await? {
+        return Ok(position);
+    }
+    let mut meta = Meta::new(caller.actor.clone(), ids::new_ulid().to_string());
+    meta.route = Some(format!("POST {route}"));
+    meta.client = Some(CLIENT.to_owned());
+    let mut call = Call::of(meta);
+    let request_hash = Sha256::digest(format!("{route}\n{content}")).into();
+    let stored = IdempotencyKey { principal, key: key.to_owned(), request_hash, response: None };
+    call.key = Some(stored.clone());
+    match change(&call).await {
+        Ok(done) => Ok(done.position),
+        // The first submission may have been committed in the meantime.
+        Err(problem) => match earlier_change::position(app, &stored.principal, key).await? {
+            Some(position) => Ok(position),
+            None => Err(problem),
+        },
+    }
+}

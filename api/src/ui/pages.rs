@@ -1,0 +1,263 @@
+//! Pages that only read. Each calls the queries of the Control API and passes on their responses.
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use chrono::{DateTime, Utc};
+use dashboard::pages::{self, Attention, RunPage};
+use domain::ids::RunId;
+use schemas::control::{
+    PageQuery,
+    audit::EventsQuery,
+    installs::{InstallsQuery, StateQuery},
+    jobs::JobsQuery,
+    runners::Runner,
+    runs::{Run, RunsQuery, StepPlanDetails},
+};
+use serde::Deserialize;
+
+use super::response::{Page, PageResult, Ui};
+use crate::{
+    auth::sessions::Session,
+    extract::{Caller, Path, Query},
+    ids,
+    problem::{Code, Problem},
+    queries::{apps, audit, installs, jobs, min_position, runners, runs, tokens},
+    state::App,
+};
+
+/// Maximum number of entries in each list of the home page.
+const ATTENTION: u32 = 10;
+/// Number of runners in each read of the home page, which looks for disconnected ones.
+const RUNNERS: u32 = 200;
+/// Maximum number of such reads.
+const RUNNER_READS: u64 = 5;
+/// Number of events on the audit page.
+const EVENTS: u64 = 50;
+
+/// Position that a page must include: the change that the user just made.
+#[derive(Deserialize)]
+pub(super) struct Freshness {
+    min_position: Option<u64>,
+}
+
+/// Returns what the frame of a page shows about its caller.
+pub(super) async fn caller_of(
+    app: &App,
+    caller: &Caller,
+    session: &Session,
+) -> Result<dashboard::Caller, Problem> {
+    let who = tokens::whoami(app, caller).await?;
+    Ok(dashboard::Caller {
+        name: who.name.unwrap_or_else(|| who.principal.to_string()),
+        roles: who.roles,
+        form_token: session.form_token(),
+        idempotency_key: ids::new_ulid().to_string(),
+        position: app.projections.position(),
+        version: who.version,
+        now: app.now(),
+    })
+}
+
+/// An empty field of a search form is no filter.
+fn set(field: &mut Option<String>) {
+    field.take_if(|text| text.trim().is_empty());
+}
+
+pub(super) async fn home(State(app): State<App>, caller: Caller, session: Session) -> PageResult {
+    min_position::wait(&app, None).await?;
+    let frame = caller_of(&app, &caller, &session).await?;
+    let of = |state: Option<&str>| RunsQuery {
+        state: state.map(str::to_owned),
+        limit: Some(ATTENTION),
+        ..RunsQuery::default()
+    };
+    let unknown = JobsQuery {
+        state: Some("outcome_unknown".into()),
+        limit: Some(ATTENTION),
+        ..JobsQuery::default()
+    };
+    let (disconnected, compared_runners) = disconnected(&app, &caller).await?;
+    let attention = Attention {
+        waiting: runs::list(&app, &caller, of(Some("waiting_for_approval"))).await?.items,
+        failed: runs::list(&app, &caller, of(Some("failed"))).await?.items,
+        unknown: jobs::list(&app, &caller, unknown).await?.items,
+        disconnected,
+        compared_runners,
+        newest: runs::list(&app, &caller, of(None)).await?.items,
+    };
+    Ok(Page(pages::home(&frame, &attention)))
+}
+
+/// Returns the disconnected runners, and the number of compared runners if there are more.
+async fn disconnected(app: &App, caller: &Caller) -> Result<(Vec<Runner>, Option<u64>), Problem> {
+    let (mut disconnected, mut cursor, mut compared) = (Vec::new(), None, 0);
+    for _ in 0..RUNNER_READS {
+        let query = PageQuery { limit: Some(RUNNERS), cursor, ..PageQuery::default() };
+        let page = runners::list(app, caller, query).await?;
+        compared += page.items.len() as u64;
+        disconnected.extend(page.items.into_iter().filter(|at| at.state == "disconnected"));
+        cursor = page.next;
+        if cursor.is_none() {
+            return Ok((disconnected, None));
+        }
+    }
+    Ok((disconnected, Some(compared)))
+}
+
+pub(super) async fn installs(
+    State(app): State<App>,
+    Ui(Query(mut query)): Ui<Query<InstallsQuery>>,
+    caller: Caller,
+    session: Session,
+) -> PageResult {
+    set(&mut query.app);
+    min_position::wait(&app, query.min_position).await?;
+    let page = installs::list(&app, &caller, query.clone()).await?;
+    Ok(Page(pages::installs(&caller_of(&app, &caller, &session).await?, &query, &page)))
+}
+
+/// Time or position as of which a page shows an install.
+#[derive(Deserialize)]
+pub(super) struct AsOf {
+    as_of: Option<String>,
+    min_position: Option<u64>,
+}
+
+pub(super) async fn install(
+    State(app): State<App>,
+    Ui(Path(name)): Ui<Path<String>>,
+    Ui(Query(query)): Ui<Query<AsOf>>,
+    caller: Caller,
+    session: Session,
+) -> PageResult {
+    min_position::wait(&app, query.min_position).await?;
+    let install = installs::get(&app, &caller, &name).await?;
+    let frame = caller_of(&app, &caller, &session).await?;
+    if let Some(when) = query.as_of.as_deref() {
+        let earlier = installs::state(&app, &caller, &name, point(when)?).await?;
+        let at = audit::point_at(&app, earlier.position).await?.recorded_at;
+        return Ok(Page(pages::install_as_of(&frame, &install, &earlier, at)));
+    }
+    let of = RunsQuery {
+        install: Some(install.id.to_string()),
+        limit: Some(ATTENTION),
+        ..RunsQuery::default()
+    };
+    let newest = runs::list(&app, &caller, of).await?.items;
+    Ok(Page(pages::install(&frame, &install, &newest)))
+}
+
+/// Parses a time or a position of the log.
+fn point(text: &str) -> Result<StateQuery, Problem> {
+    if let Ok(position) = text.trim().parse() {
+        return Ok(StateQuery { position: Some(position), ..StateQuery::default() });
+    }
+    let time = DateTime::parse_from_rfc3339(text.trim()).map(|time| time.with_timezone(&Utc));
+    let invalid = |_| {
+        let detail =
+            "invalid as_of: it is neither a time nor a position; use 2026-01-31T09:00:00Z or 1234";
+        Problem::new(Code::BadRequest, detail)
+    };
+    Ok(StateQuery { time: Some(time.map_err(invalid)?), ..StateQuery::default() })
+}
+
+pub(super) async fn runs(
+    State(app): State<App>,
+    Ui(Query(mut query)): Ui<Query<RunsQuery>>,
+    caller: Caller,
+    session: Session,
+) -> PageResult {
+    set(&mut query.install);
+    set(&mut query.state);
+    min_position::wait(&app, query.min_position).await?;
+    let page = runs::list(&app, &caller, query.clone()).await?;
+    Ok(Page(pages::runs(&caller_of(&app, &caller, &session).await?, &query, &page)))
+}
+
+pub(super) async fn run(
+    State(app): State<App>,
+    Ui(Path(id)): Ui<Path<RunId>>,
+    Ui(Query(query)): Ui<Query<Freshness>>,
+    caller: Caller,
+    session: Session,
+) -> PageResult {
+    min_position::wait(&app, query.min_position).await?;
+    let run = runs::get(&app, &caller, id).await?;
+    let details = details(&app, &caller, &run).await?;
+    let frame = caller_of(&app, &caller, &session).await?;
+    Ok(Page(pages::run(&frame, &RunPage { run, details })))
+}
+
+/// Details of the plans that wait for an approval. A caller without the role gets none.
+async fn details(
+    app: &App,
+    caller: &Caller,
+    run: &Run,
+) -> Result<BTreeMap<String, StepPlanDetails>, Problem> {
+    let mut details = BTreeMap::new();
+    for step in &run.dag {
+        let waits = step.state == "waiting_for_approval";
+        if waits && step.plan.as_ref().is_some_and(|plan| plan.has_details) {
+            match runs::details(app, caller, (run.run.id, step.id)).await {
+                Ok(of) => drop(details.insert(step.id.to_string(), of)),
+                Err(problem) if problem.code == Code::Forbidden => {}
+                Err(problem) => return Err(problem),
+            }
+        }
+    }
+    Ok(details)
+}
+
+pub(super) async fn apps(
+    State(app): State<App>,
+    Ui(Query(query)): Ui<Query<PageQuery>>,
+    caller: Caller,
+    session: Session,
+) -> PageResult {
+    min_position::wait(&app, query.min_position).await?;
+    let page = apps::list(&app, &caller, query).await?;
+    Ok(Page(pages::apps(&caller_of(&app, &caller, &session).await?, &page)))
+}
+
+pub(super) async fn app(
+    State(app): State<App>,
+    Ui(Path(name)): Ui<Path<String>>,
+    Ui(Query(query)): Ui<Query<PageQuery>>,
+    caller: Caller,
+    session: Session,
+) -> PageResult {
+    min_position::wait(&app, query.min_position).await?;
+    let shown = apps::get(&app, &caller, &name).await?;
+    let versions = apps::versions(&app, &caller, &name, query).await?;
+    Ok(Page(pages::app(&caller_of(&app, &caller, &session).await?, &shown, &versions)))
+}
+
+pub(super) async fn runners(
+    State(app): State<App>,
+    Ui(Query(query)): Ui<Query<PageQuery>>,
+    caller: Caller,
+    session: Session,
+) -> PageResult {
+    min_position::wait(&app, query.min_position).await?;
+    let page = runners::list(&app, &caller, query).await?;
+    Ok(Page(pages::runners(&caller_of(&app, &caller, &session).await?, &page)))
+}
+
+pub(super) async fn audit(
+    State(app): State<App>,
+    Ui(Query(mut query)): Ui<Query<EventsQuery>>,
+    caller: Caller,
+    session: Session,
+) -> PageResult {
+    set(&mut query.stream);
+    set(&mut query.event_type);
+    set(&mut query.actor);
+    min_position::wait(&app, query.min_position).await?;
+    let is_filtered =
+        [&query.stream, &query.event_type, &query.actor].iter().any(|of| of.is_some());
+    if query.after.is_none() && !is_filtered {
+        query.after = Some(app.log().position().saturating_sub(EVENTS));
+    }
+    let events = audit::events(&app, &caller, &query).await?;
+    Ok(Page(pages::audit(&caller_of(&app, &caller, &session).await?, &query, &events)))
+}

@@ -1,0 +1,201 @@
+//! Tests of the dashboard on a real server.
+use axum::{body::Body, extract::Request};
+use reqwest::{StatusCode, header, redirect::Policy};
+use tower::ServiceExt as _;
+
+use crate::server::testing::Started;
+
+/// Browser without a session.
+struct Browser {
+    http: reqwest::Client,
+    base: String,
+    cookie: Option<String>,
+}
+
+impl Browser {
+    fn new(started: &Started) -> Browser {
+        let http = reqwest::Client::builder().redirect(Policy::none()).build().unwrap();
+        Browser { http, base: started.server.ready.control.clone(), cookie: None }
+    }
+
+    async fn logged_in(started: &Started) -> Browser {
+        let mut browser = Browser::new(started);
+        let response = browser.post("/ui/login", &[("secret", &started.owner_token())]).await;
+        assert_eq!(response.status(), StatusCode::SEE_OTHER);
+        let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap();
+        assert!(cookie.contains("; HttpOnly; SameSite=Lax"), "{cookie}");
+        browser.cookie = cookie.split(';').next().map(str::to_owned);
+        browser
+    }
+
+    async fn get(&self, path: &str) -> reqwest::Response {
+        let request = self.http.get(format!("{}{path}", self.base));
+        self.send(request).await
+    }
+
+    async fn post(&self, path: &str, form: &[(&str, &str)]) -> reqwest::Response {
+        let url = format!("{}{path}", self.base);
+        self.send(self.http.post(url).header(header::ORIGIN, &self.base).form(form)).await
+    }
+
+    async fn send(&self, request: reqwest::RequestBuilder) -> reqwest::Response {
+        let cookie = self.cookie.iter();
+        let request =
+            cookie.fold(request, |request, cookie| request.header(header::COOKIE, cookie));
+        request.send().await.unwrap()
+    }
+}
+
+fn form_token(page: &str) -> &str {
+    let (_, rest) = page.split_once("name=\"form_token\" value=\"").unwrap();
+    rest.split('"').next().unwrap()
+}
+
+#[tokio::test]
+async fn every_page_needs_a_session_and_has_the_security_policy() {
+    let started = Started::new().await;
+    let (stranger, owner) = (Browser::new(&started), Browser::logged_in(&started).await);
+    for path in ["/ui/", "/ui/installs", "/ui/runs", "/ui/apps", "/ui/runners", "/ui/audit"] {
+        let response = stranger.get(path).await;
+        assert_eq!(response.status(), StatusCode::SEE_OTHER, "{path}");
+        let next = path.replace('/', "%2F");
+        let login =
+            if path == "/ui/" { "/ui/login".into() } else { format!("/ui/login?next={next}") };
+        assert_eq!(response.headers()[header::LOCATION], login, "{path}");
+        let response = owner.get(path).await;
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        let policy = response.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
+        assert_eq!(policy, dashboard::CONTENT_SECURITY_POLICY, "{path}");
+        assert!(response.text().await.unwrap().starts_with("<!DOCTYPE html>"), "{path}");
+    }
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn the_control_api_does_not_accept_the_cookie() {
+    let started = Started::new().await;
+    let response = Browser::logged_in(&started).await.get("/v1/whoami").await;
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn forms_of_other_sites_and_sessions_are_rejected() {
+    let started = Started::new().await;
+    let owner = Browser::logged_in(&started).await;
+    let page = owner.get("/ui/").await.text().await.unwrap();
+    let token = form_token(&page);
+    let url = format!("{}/ui/logout", owner.base);
+    for origin in [None, Some("https://elsewhere.example")] {
+        let request = owner.http.post(&url).form(&[("form_token", token)]);
+        let request = match origin {
+            Some(origin) => request.header(header::ORIGIN, origin),
+            None => request,
+        };
+        assert_eq!(owner.send(request).await.status(), StatusCode::FORBIDDEN, "{origin:?}");
+    }
+    let forged = owner.post("/ui/logout", &[("form_token", "0")]).await;
+    assert_eq!(forged.status(), StatusCode::FORBIDDEN);
+    let request = owner.http.get(format!("{}/ui/", owner.base));
+    let rebound = owner.send(request.header(header::HOST, "rebound.example")).await;
+    assert_eq!(rebound.status(), StatusCode::FORBIDDEN);
+    // The session still exists, and its own form ends it.
+    assert_eq!(owner.get("/ui/").await.status(), StatusCode::OK);
+    let left = owner.post("/ui/logout", &[("form_token", token)]).await;
+    assert_eq!(left.status(), StatusCode::SEE_OTHER);
+    assert_eq!(owner.get("/ui/").await.status(), StatusCode::SEE_OTHER);
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_wrong_secret_starts_no_session() {
+    let started = Started::new().await;
+    let response = Browser::new(&started).post("/ui/login", &[("secret", "stead_wrong")]).await;
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    assert!(response.headers().get(header::SET_COOKIE).is_none());
+    assert!(response.text().await.unwrap().contains("token rejected"));
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_ends_after_two_hours_without_a_request() {
+    let started = Started::new().await;
+    let owner = Browser::logged_in(&started).await;
+    sqlx::query("update ui_session set used_at = used_at - interval '3 hours'")
+        .execute(&started.app().pool)
+        .await
+        .unwrap();
+    assert_eq!(owner.get("/ui/").await.status(), StatusCode::SEE_OTHER);
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn an_open_page_that_refreshes_itself_is_no_activity() {
+    let started = Started::new().await;
+    let owner = Browser::logged_in(&started).await;
+    let used_at = async |ago: &str| {
+        let update = format!("update ui_session set used_at = now() - interval '{ago}'");
+        sqlx::query(&update).execute(&started.app().pool).await.unwrap();
+    };
+    let idle = async || {
+        let select = "select now() - used_at > interval '30 minutes' from ui_session";
+        sqlx::query_scalar::<_, bool>(select).fetch_one(&started.app().pool).await.unwrap()
+    };
+    used_at("1 hour").await;
+    let request = owner.http.get(format!("{}/ui/", owner.base)).header("stead-refresh", "1");
+    assert_eq!(owner.send(request).await.status(), StatusCode::OK);
+    assert!(idle().await);
+    assert_eq!(owner.get("/ui/").await.status(), StatusCode::OK);
+    assert!(!idle().await);
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_login_over_plain_http_to_another_machine_is_rejected() {
+    let url = Some("http://stead.example".to_string());
+    let started = Started::with(|options| options.control_url = url).await;
+    let request = Request::post("/ui/login")
+        .header(header::HOST, "stead.example")
+        .header(header::ORIGIN, "http://stead.example")
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(Body::from(format!("secret={}", started.owner_token())))
+        .unwrap();
+    let response = crate::router::control(started.app()).oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    assert!(response.headers().get(header::SET_COOKIE).is_none());
+    let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    let text = String::from_utf8_lossy(&body);
+    assert!(text.contains("the connection is not encrypted; open it by https"), "{text}");
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_login_over_tls_sets_a_cookie_of_this_host_only() {
+    let url = Some("https://stead.example".to_string());
+    let started = Started::with(|options| options.control_url = url).await;
+    let request = Request::post("/ui/login")
+        .header(header::HOST, "stead.example")
+        .header(header::ORIGIN, "https://stead.example")
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(Body::from(format!("secret={}&next=%2F%2Fevil.example", started.owner_token())))
+        .unwrap();
+    let response = crate::router::control(started.app()).oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::SEE_OTHER);
+    assert_eq!(response.headers()[header::LOCATION], "/ui/");
+    let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap();
+    assert!(cookie.starts_with("__Host-stead-"), "{cookie}");
+    assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Lax; Secure"), "{cookie}");
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_login_code_works_once() {
+    let started = Started::new().await;
+    let code = started.server.login_code().await.unwrap();
+    let browser = Browser::new(&started);
+    let first = browser.post("/ui/login", &[("secret", &code)]).await;
+    assert_eq!(first.status(), StatusCode::SEE_OTHER);
+    let second = browser.post("/ui/login", &[("secret", &code)]).await;
+    assert_eq!(second.status(), StatusCode::UNAUTHORIZED);
+    started.server.stop().await;
+}

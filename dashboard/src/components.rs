@@ -1,0 +1,12 @@
+//! Parts that several pages share.
+mod badge;
+mod graph;
+mod plan;
+mod text;
+
+pub(crate) use self::{
+    badge::{Tone, badge, tone},
+    graph::{Node, graph},
+    plan::{counts, details},
+    text::{command, count, empty, encoded, exact, id, kind, run_link, time, value},
+};

@@ -1,0 +1,105 @@
+//! Home: what needs attention, then the newest runs.
+use maud::{Markup, html};
+use schemas::control::{jobs::Job, runners::Runner, runs::RunSummary};
+
+use super::{runners, runs};
+use crate::{
+    components,
+    frame::{self, Caller, Section, Updates},
+};
+
+/// What the home page shows.
+#[derive(Debug, Clone, Default)]
+pub struct Attention {
+    /// Runs that wait for an approval.
+    pub waiting: Vec<RunSummary>,
+    /// Newest failed runs.
+    pub failed: Vec<RunSummary>,
+    /// Jobs whose outcome is unknown.
+    pub unknown: Vec<Job>,
+    /// Runners without contact.
+    pub disconnected: Vec<Runner>,
+    /// Number of runners that the page compared, if there are more.
+    pub compared_runners: Option<u64>,
+    /// Newest runs.
+    pub newest: Vec<RunSummary>,
+}
+
+/// Home page.
+#[must_use]
+pub fn home(caller: &Caller, attention: &Attention) -> Markup {
+    let Attention { waiting, failed, unknown, disconnected, compared_runners, newest } = attention;
+    let calm = waiting.is_empty() && unknown.is_empty() && disconnected.is_empty();
+    let table = |id: &str, rows: &[RunSummary]| runs::table(caller, id, rows);
+    let content = html! {
+        (frame::title(caller, &Updates::Events, "Home", &html! {}))
+        div.stack id="attention" data-rows="sections" {
+            @if calm { p.note.ok id="calm" { "Nothing needs attention." } }
+            @if !waiting.is_empty() {
+                (panel("waiting", "Waiting for approval", Some("/ui/runs?state=waiting_for_approval"), &table("waiting", waiting)))
+            }
+            @if !unknown.is_empty() { (panel("unknown", "Unknown outcomes", None, &jobs(caller, unknown))) }
+            @if !disconnected.is_empty() {
+                (panel("disconnected", "Disconnected runners", Some("/ui/runners"), &runners::table(caller, "disconnected", disconnected)))
+            }
+            @if let Some(compared) = compared_runners {
+                p.muted id="compared" { "Home compares only the first " (compared) " runners." }
+            }
+            @if !failed.is_empty() {
+                (panel("failed", "Newest failed runs", Some("/ui/runs?state=failed"), &table("failed", failed)))
+            }
+            @if newest.is_empty() {
+                section.panel id="newest" {
+                    (components::empty("No run exists yet. Publish an app, then create an install.", &["stead", "apps", "sync", "DIRECTORY"]))
+                }
+            } @else {
+                (panel("newest", "Newest runs", Some("/ui/runs"), &table("newest", newest)))
+            }
+        }
+    };
+    frame::page(caller, Section::Home, "Home", &content)
+}
+
+fn panel(id: &str, heading: &str, more: Option<&str>, table: &Markup) -> Markup {
+    html! {
+        section.panel id=(id) aria-labelledby={ (id) "-heading" } {
+            header {
+                h2 id={ (id) "-heading" } { (heading) }
+                @if let Some(more) = more {
+                    a.more href=(more) { "View all" span.visually-hidden { ": " (heading) } }
+                }
+            }
+            (table)
+        }
+    }
+}
+
+fn jobs(caller: &Caller, jobs: &[Job]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Jobs with an unknown outcome" {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { "Job" }
+                        th scope="col" { "Component" }
+                        th scope="col" { "Run" }
+                        th scope="col" { "Queued" }
+                    }
+                }
+                tbody id="unknown-rows" data-rows="rows" {
+                    @for job in jobs {
+                        tr id={ "unknown-" (job.id) } {
+                            td.name {
+                                a href={ "/ui/jobs/" (job.id) } { (components::kind(&job.kind)) } " "
+                                span.muted { (components::id(&job.id.to_string())) }
+                            }
+                            td { (job.name.as_deref().unwrap_or("–")) }
+                            td.fit { @if let Some(run) = &job.run { (components::run_link(run)) } }
+                            td.fit { (components::time(caller.now, job.queued_at)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

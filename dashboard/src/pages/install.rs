@@ -1,0 +1,236 @@
+//! One install: its state, components, inputs and runs, now or as of an earlier position.
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use maud::{Markup, html};
+use schemas::control::{
+    installs::{Install, InstallComponent, InstallState},
+    runs::RunSummary,
+};
+use serde_json::{Map, Value};
+
+use super::runs;
+use crate::{
+    components,
+    frame::{self, Caller, Section, Updates},
+};
+
+/// Install page.
+#[must_use]
+pub fn install(caller: &Caller, install: &Install, newest: &[RunSummary]) -> Markup {
+    let content = html! {
+        nav.crumbs aria-label="Breadcrumbs" { a href="/ui/installs" { "Installs" } }
+        (frame::title(caller, &Updates::Events, &install.name, &components::badge(&install.state)))
+        div.columns {
+            div.stack {
+                section.panel aria-label="Components" {
+                    header { h2 { "Components" } }
+                    @if install.sandbox.is_none() && install.components.is_empty() {
+                        (components::empty("The config version has no components.", &[]))
+                    } @else { (component_table(install)) }
+                }
+                section.panel aria-label="Runs" {
+                    header { h2 { "Runs" } a.more href={ "/ui/runs?install=" (install.id) } { "View all" } }
+                    @if newest.is_empty() {
+                        (components::empty(
+                            "No run exists yet. The first run starts when the runner enrols. This command creates another enrolment token.",
+                            &["stead", "installs", "create-enrolment-token", &install.name],
+                        ))
+                    } @else { (runs::table(caller, "runs", newest)) }
+                }
+            }
+            div.stack {
+                (facts(caller, install))
+                (values("Inputs", &install.inputs))
+                (values("Stack outputs", &install.stack_outputs))
+                (as_of(&install.id.to_string(), None))
+            }
+        }
+    };
+    frame::page(caller, Section::Installs, &install.name, &content)
+}
+
+/// Install as of an earlier position: the state that its templates read then.
+#[must_use]
+pub fn install_as_of(
+    caller: &Caller,
+    install: &Install,
+    earlier: &InstallState,
+    recorded_at: Option<DateTime<Utc>>,
+) -> Markup {
+    let state = &earlier.state["stead"];
+    let present = format!("/ui/installs/{}", install.id);
+    let heading = format!("{} at position {}", install.name, earlier.position);
+    let components = state["components"].as_object();
+    let content = html! {
+        nav.crumbs aria-label="Breadcrumbs" {
+            a href="/ui/installs" { "Installs" } span { "/" } a href=(present) { (install.name) }
+        }
+        (frame::title(caller, &Updates::None, &install.name, &html! {}))
+        section.note.wait aria-label="Earlier state" {
+            p {
+                strong { "Earlier state." } " This page shows the install as of position " (earlier.position)
+                @if let Some(at) = recorded_at { ", " (components::exact(at)) } "."
+            }
+            p { a href=(present) { "Show the present state" } }
+        }
+        div.columns {
+            section.panel aria-label="Components" {
+                header { h2 { "Components" } }
+                div.scroll tabindex="0" role="region" aria-label="Components" {
+                    table {
+                        thead { tr { th scope="col" { "Component" } th scope="col" { "State" } th scope="col" { "Outputs" } } }
+                        tbody {
+                            (earlier_component("sandbox", &state["sandbox"]))
+                            @for (name, component) in components.into_iter().flatten() { (earlier_component(name, component)) }
+                        }
+                    }
+                }
+            }
+            div.stack {
+                (members("Inputs", &state["inputs"]["inputs"]))
+                (members("Stack outputs", &state["install_stack"]["outputs"]))
+                (as_of(&install.id.to_string(), Some(earlier.position)))
+            }
+        }
+    };
+    frame::page(caller, Section::Installs, &heading, &content)
+}
+
+fn earlier_component(name: &str, component: &Value) -> Markup {
+    let none = Map::new();
+    html! {
+        tr {
+            td.name { (name) }
+            td.fit {
+                (components::badge(match component["status"].as_str() {
+                    Some("active") => "deployed",
+                    Some(_) | None => "not deployed",
+                }))
+            }
+            td { (outputs(name, component["outputs"].as_object().unwrap_or(&none))) }
+        }
+    }
+}
+
+fn outputs<'v>(
+    component: &str,
+    values: impl IntoIterator<Item = (&'v String, &'v Value), IntoIter: ExactSizeIterator>,
+) -> Markup {
+    let values = values.into_iter();
+    html! {
+        @if values.len() > 0 {
+            details id={ "outputs-" (component) } {
+                summary { (components::count(values.len() as u64, "output")) }
+                (list(values))
+            }
+        }
+    }
+}
+
+fn list<'v>(values: impl Iterator<Item = (&'v String, &'v Value)>) -> Markup {
+    html! {
+        dl.facts.wide {
+            @for (name, value) in values {
+                div { dt { (name) } dd { code { (components::value(value)) } } }
+            }
+        }
+    }
+}
+
+fn component_table(install: &Install) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Components" {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { "Component" }
+                        th scope="col" { "Type" }
+                        th scope="col" { "State" }
+                        th.number scope="col" { "Version" }
+                        th scope="col" { "Outputs" }
+                    }
+                }
+                tbody {
+                    @for component in install.sandbox.iter().chain(&install.components) { (component_row(component)) }
+                }
+            }
+        }
+    }
+}
+
+fn component_row(component: &InstallComponent) -> Markup {
+    html! {
+        tr {
+            td.name {
+                (component.name)
+                @if let Some(run) = &component.reserved_by {
+                    div.muted { "reserved by " (components::run_link(run)) }
+                }
+            }
+            td { code { (component.kind) } }
+            td.fit { (components::badge(if component.disabled { "disabled" } else { &component.state })) }
+            td.number { @if let Some(version) = component.config_version { "v" (version) } }
+            td { (outputs(&component.name, &component.outputs)) }
+        }
+    }
+}
+
+fn facts(caller: &Caller, install: &Install) -> Markup {
+    html! {
+        section.panel aria-label="Details" {
+            header { h2 { "Details" } }
+            div.body {
+                dl.facts {
+                    div { dt { "App" } dd { a href={ "/ui/apps/" (install.app) } { (install.app_name) } " v" (install.config_version) } }
+                    div { dt { "Approval" } dd { @if install.auto_approve { "automatic" } @else { "required" } } }
+                    div { dt { "Runner" } dd { @match &install.runner_state { Some(state) => (components::badge(state)), None => "not enrolled" } } }
+                    @if let Some(at) = install.runner_last_contact { div { dt { "Last contact" } dd { (components::time(caller.now, at)) } } }
+                    div { dt { "Created" } dd { (components::time(caller.now, install.created_at)) } }
+                    div { dt { "Id" } dd { (components::id(&install.id.to_string())) } }
+                }
+                @for ignored in &install.ignored_settings {
+                    p.note.wait { span { code { (ignored.file) @if let Some(line) = ignored.line { ":" (line) } } ": " (ignored.message) } }
+                }
+            }
+        }
+    }
+}
+
+fn values(heading: &str, values: &BTreeMap<String, Value>) -> Markup {
+    value_panel(heading, values.is_empty(), &list(values.iter()))
+}
+
+fn members(heading: &str, object: &Value) -> Markup {
+    let none = Map::new();
+    let values = object.as_object().unwrap_or(&none);
+    value_panel(heading, values.is_empty(), &list(values.iter()))
+}
+
+fn value_panel(heading: &str, is_empty: bool, list: &Markup) -> Markup {
+    html! {
+        @if !is_empty {
+            section.panel aria-label=(heading) {
+                header { h2 { (heading) } }
+                div.body { (list) }
+            }
+        }
+    }
+}
+
+fn as_of(install: &str, position: Option<u64>) -> Markup {
+    html! {
+        section.panel aria-label="Earlier state" {
+            header { h2 { "Earlier state" } }
+            div.body {
+                form.inline method="get" action={ "/ui/installs/" (install) } {
+                    label {
+                        "Time (UTC) or log position"
+                        input type="text" name="as_of" required value=[position] placeholder="2026-01-31T09:00:00Z";
+                    }
+                    button type="submit" { "Show" }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! One run: its preflight, its graph, and the steps with their plans and decisions.
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+use schemas::control::runs::{Decision, Preflight, Run, Step, StepPlanDetails};
+
+use crate::{
+    components::{self, Node},
+    frame::{self, Caller, Section, Updates},
+};
+
+/// What a run page shows.
+#[derive(Debug, Clone)]
+pub struct RunPage {
+    /// The run.
+    pub run: Run,
+    /// Details of the plans that wait for an approval, by the id of the step. Empty if the caller may
+    /// not read them.
+    pub details: BTreeMap<String, StepPlanDetails>,
+}
+
+/// States after which a run changes no more.
+const ENDED: [&str; 5] = ["succeeded", "failed", "denied", "expired", "cancelled"];
+/// States of a run with unfinished steps, which a retry plans again.
+const RETRYABLE: [&str; 4] = ["failed", "denied", "expired", "cancelled"];
+
+/// Run page.
+#[must_use]
+pub fn run(caller: &Caller, page: &RunPage) -> Markup {
+    let run = &page.run.run;
+    let heading = format!("{} of {}", components::kind(&run.kind), run.install_name);
+    let content = html! {
+        nav.crumbs aria-label="Breadcrumbs" {
+            a href="/ui/installs" { "Installs" } span { "/" } a href={ "/ui/installs/" (run.install) } { (run.install_name) }
+        }
+        (frame::title(caller, &Updates::Events, &heading, &components::badge(&run.state)))
+        (facts(caller, &page.run))
+        @if let Some(preflight) = &page.run.preflight { (preflight_panel(preflight)) }
+        @if page.run.dag.len() > 1 {
+            section.panel aria-label="Graph" {
+                header { h2 { "Graph" } }
+                (components::graph("Graph of the steps; the list of steps below has the same content", &nodes(&page.run.dag)))
+            }
+        }
+        section.panel aria-label="Steps" {
+            header { h2 { "Steps" } span.muted { (run.steps_ended) " of " (run.steps) " ended" } }
+            @if page.run.dag.is_empty() {
+                @if ENDED.contains(&run.state.as_str()) { (components::empty("The run has no steps.", &[])) }
+                @else { (components::empty("The run is not planned yet.", &[])) }
+            }
+            @for step in &page.run.dag { (step_row(caller, page, step)) }
+        }
+    };
+    frame::page(caller, Section::Runs, &heading, &content)
+}
+
+fn facts(caller: &Caller, run: &Run) -> Markup {
+    let summary = &run.run;
+    html! {
+        section.panel aria-label="Details" {
+            div.body {
+                dl.facts {
+                    div { dt { "Requested by" } dd { (summary.requested_by_name.as_deref().unwrap_or(&summary.requested_by)) } }
+                    div { dt { "Requested" } dd { (components::time(caller.now, summary.requested_at)) } }
+                    @if let Some(at) = summary.ended_at { div { dt { "Ended" } dd { (components::time(caller.now, at)) } } }
+                    @if let Some(version) = summary.config_version { div { dt { "Config version" } dd { "v" (version) } } }
+                    @if let Some(action) = &summary.action { div { dt { "Action" } dd { (action) } } }
+                    @if let Some(of) = &run.retry_of { div { dt { "Retry of" } dd { (components::run_link(of)) } } }
+                    div { dt { "Id" } dd { (components::id(&summary.id.to_string())) } }
+                }
+                @if let Some(reason) = &summary.reason { p { span.muted { "Reason: " } (reason) } }
+                @if run.awaits_plans {
+                    p.muted { "Each plan is made before the first change. Decide when all plans are shown." }
+                }
+                (actions(caller, run))
+            }
+        }
+    }
+}
+
+fn nodes(dag: &[Step]) -> Vec<Node<'_>> {
+    let subtitle = |step: &Step| {
+        format!("{} · {}", components::kind(&step.kind), components::kind(&step.state))
+    };
+    let depends_on = |step: &Step| step.depends_on.iter().map(ToString::to_string).collect();
+    let nodes = dag.iter().map(|step| Node {
+        key: step.id.to_string(),
+        name: step.name.as_str(),
+        subtitle: subtitle(step),
+        tone: components::tone(&step.state),
+        layer: step.layer as usize,
+        depends_on: depends_on(step),
+        href: format!("#{}", step.id),
+    });
+    nodes.collect()
+}
+
+/// Cancel and retry, which only owners may request.
+fn actions(caller: &Caller, run: &Run) -> Markup {
+    let state = run.run.state.as_str();
+    let has_failed_step = run.dag.iter().any(|step| step.state == "failed");
+    let retryable = RETRYABLE.contains(&state) || has_failed_step;
+    html! {
+        @if caller.may(&[]) && retryable {
+            form.inline id="retry" method="post" action={ "/ui/runs/" (run.run.id) "/retry" } {
+                (frame::change_fields(caller))
+                label { "Reason of the retry (optional)" input type="text" name="reason" maxlength="2000"; }
+                button type="submit" { "Retry" }
+            }
+        }
+        @if caller.may(&[]) && !ENDED.contains(&state) && state != "cancelling" {
+            details id="cancel" {
+                summary { "Cancel this run" }
+                form.inline method="post" action={ "/ui/runs/" (run.run.id) "/cancel" } {
+                    (frame::change_fields(caller))
+                    label { "Reason of the cancellation" input type="text" name="reason" required maxlength="2000"; }
+                    button.danger type="submit" { "Cancel the run" }
+                }
+            }
+        }
+    }
+}
+
+fn preflight_panel(preflight: &Preflight) -> Markup {
+    html! {
+        section.panel aria-label="Preflight" {
+            header {
+                h2 { "Preflight" }
+                (components::badge(&preflight.state))
+                @if let Some(job) = &preflight.job { a.more href={ "/ui/jobs/" (job) } { "Log of the preflight" } }
+            }
+            @if preflight.reason.is_some() || preflight.waiting.is_some() || !preflight.checks.is_empty() {
+                div.body {
+                    @if let Some(reason) = &preflight.reason { p { (reason) } }
+                    @if let Some(waiting) = &preflight.waiting { p { "Waits: " (waiting.detail) } }
+                    @if !preflight.checks.is_empty() {
+                        details id="preflight-checks" open[preflight.state == "failed"] {
+                            summary { (components::count(preflight.checks.len() as u64, "check")) }
+                            ul.checks {
+                                @for check in &preflight.checks {
+                                    li {
+                                        (components::badge(check.status.as_str()))
+                                        span {
+                                            @if let Some(component) = &check.component { (component) " · " }
+                                            (check.check) " " span.muted { (check.message) }
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn step_row(caller: &Caller, page: &RunPage, step: &Step) -> Markup {
+    html! {
+        article.step id=(step.id) aria-label=(step.name) {
+            div.line {
+                span.name { (step.name) }
+                span.muted { (components::kind(&step.kind)) }
+                (components::badge(&step.state))
+                @if let Some(plan) = &step.plan { (components::counts(plan)) }
+                @if let Some(job) = &step.job {
+                    a.end href={ "/ui/jobs/" (job) } { "Log" span.visually-hidden { " of " (step.name) } }
+                }
+            }
+            @if let Some(waiting) = &step.waiting { p.muted { "Waits: " (waiting.detail) } }
+            @if let Some(reason) = &step.reason { p { (reason) } }
+            @if let Some(decision) = &step.decision { (decided(caller, decision)) }
+            @if let Some(resolution) = &step.resolution {
+                p.muted {
+                    "resolved as " (resolution.resolution) " by " (resolution.by_name.as_deref().unwrap_or(&resolution.by))
+                    " " (components::time(caller.now, resolution.at)) ": " (resolution.reason)
+                }
+            }
+            @if let Some(details) = page.details.get(&step.id.to_string()) { (components::details(&step.id.to_string(), details)) }
+            @if step.state == "waiting_for_approval" && !page.run.awaits_plans { (decision_form(caller, page, step)) }
+        }
+    }
+}
+
+fn decided(caller: &Caller, decision: &Decision) -> Markup {
+    html! {
+        p.muted {
+            (decision.decision) " by " (decision.by_name.as_deref().unwrap_or(&decision.by)) " "
+            (components::time(caller.now, decision.at))
+            @if let Some(reason) = &decision.reason { ": " (reason) }
+        }
+    }
+}
+
+/// Form that approves or denies exactly the plan that the page shows.
+fn decision_form(caller: &Caller, page: &RunPage, step: &Step) -> Markup {
+    html! {
+        @if let Some(plan) = &step.plan {
+            p.muted { "Plan " code { (plan.digest) } }
+            @if caller.may(&["approver"]) {
+                form.inline method="post" action={ "/ui/runs/" (page.run.run.id) "/decide" } data-plan=(plan.digest) id={ "decide-" (step.id) } {
+                    (frame::change_fields(caller))
+                    input type="hidden" name="step" value=(step.id);
+                    input type="hidden" name="digest" value=(plan.digest);
+                    label { "Reason" input type="text" name="reason" required maxlength="2000"; }
+                    button.primary type="submit" name="decision" value="approve" { "Approve" span.visually-hidden { " the plan of " (step.name) } }
+                    button.danger type="submit" name="decision" value="deny" { "Deny" span.visually-hidden { " the plan of " (step.name) } }
+                }
+            } @else { p.muted { "An approver decides about this plan." } }
+        }
+    }
+}

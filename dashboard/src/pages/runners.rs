@@ -1,0 +1,74 @@
+//! List of runners.
+use maud::{Markup, html};
+use schemas::control::{Page, runners::Runner};
+
+use super::runs::next_page;
+use crate::{
+    components,
+    frame::{self, Caller, Section, Updates},
+};
+
+/// Runners page, in the order of their enrolment.
+#[must_use]
+pub fn runners(caller: &Caller, page: &Page<Runner>) -> Markup {
+    let content = html! {
+        (frame::title(caller, &Updates::Events, "Runners", &html! {}))
+        section.panel aria-label="Runners" {
+            @if page.items.is_empty() {
+                (components::empty("No runner is enrolled yet. This command creates a token for the runner of an install.", &["stead", "installs", "create-enrolment-token", "INSTALL"]))
+            } @else { (table(caller, "runners", &page.items)) }
+            (next_page("/ui/runners", &[], page.next.as_deref()))
+        }
+    };
+    frame::page(caller, Section::Runners, "Runners", &content)
+}
+
+/// Table of runners. `id` makes the ids of the rows unique.
+pub(super) fn table(caller: &Caller, id: &str, runners: &[Runner]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Runners" {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { "Runner" }
+                        th scope="col" { "State" }
+                        th scope="col" { "Install" }
+                        th scope="col" { "Version" }
+                        th scope="col" { "Host" }
+                        th.number scope="col" { "Jobs" }
+                        th scope="col" { "Last contact" }
+                    }
+                }
+                tbody id={ (id) "-rows" } data-rows="rows" {
+                    @for runner in runners { (row(caller, id, runner)) }
+                }
+            }
+        }
+    }
+}
+
+fn row(caller: &Caller, id: &str, runner: &Runner) -> Markup {
+    html! {
+        tr id={ (id) "-" (runner.id) } {
+            td.fit { (components::id(&runner.id.to_string())) }
+            td.fit {
+                (components::badge(&runner.state))
+                @if let Some(reason) = &runner.reason { div.muted.reason { (reason) } }
+            }
+            td {
+                @match (&runner.install, &runner.install_name) {
+                    (Some(id), Some(name)) => a href={ "/ui/installs/" (id) } { (name) },
+                    (Some(_) | None, Some(_) | None) => span.muted { "builds" },
+                }
+            }
+            td.fit { (runner.version) }
+            td { (runner.host) }
+            td.number { (runner.jobs.len()) }
+            td.fit {
+                @if let Some(at) = runner.last_contact.or(runner.disconnected_since) {
+                    (components::time(caller.now, at))
+                }
+            }
+        }
+    }
+}

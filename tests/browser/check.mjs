@@ -1,0 +1,254 @@
+// Tests the dashboard in Chromium as a user works with it. The argument is JSON with the URL of a server, a login code
+// and the token of its owner, and the directory of the tools. With `screenshots`, writes pictures of the pages there.
+import { createRequire } from "node:module";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+
+const setup = JSON.parse(process.argv[2]);
+const require = createRequire(join(setup.tools, "index.js"));
+const { chromium } = require("playwright-core");
+const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+const { base } = setup;
+
+const problems = [];
+let cases = 0;
+async function test(name, body) {
+  cases += 1;
+  const started = Date.now();
+  try {
+    await body();
+    console.log(`ok ${name} (${Date.now() - started} ms)`);
+  } catch (error) {
+    problems.push(`${name}: ${error.message}`);
+    console.log(`FAILED ${name}: ${error.stack}`);
+  }
+}
+function check(condition, message) { if (!condition) throw new Error(message); }
+async function until(what, body, limit = 30_000) {
+  const end = Date.now() + limit;
+  for (;;) {
+    const value = await body();
+    if (value) return value;
+    check(Date.now() < end, `timeout: ${what}`);
+    await new Promise((resume) => setTimeout(resume, 100));
+  }
+}
+async function api(method, path, body) {
+  const headers = { authorization: `Bearer ${setup.token}`, "content-type": "application/json" };
+  const response = await fetch(base + path, { method, headers, body: body && JSON.stringify(body) });
+  check(response.ok, `${method} ${path}: ${response.status} ${await response.clone().text()}`);
+  return response.json();
+}
+
+const args = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+  "--disable-component-update", "--disable-sync"];
+const browser = await chromium.launch({ executablePath: setup.chromium ?? "/usr/bin/chromium", args });
+
+// A page that records script errors, violations of the security policy, and requests elsewhere.
+async function open(options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...options });
+  await context.addInitScript(() => {
+    document.addEventListener("securitypolicyviolation", (e) => console.error(`CSP: ${e.violatedDirective} ${e.blockedURI}`));
+  });
+  const page = await context.newPage();
+  page.on("pageerror", (error) => problems.push(`script error: ${error.message}`));
+  page.on("console", (message) => {
+    const expected = page.expected?.some((text) => message.text().includes(text));
+    if (message.type() === "error" && !expected) problems.push(`console: ${message.text()} (${page.url()})`);
+  });
+  page.on("request", (request) => { if (!request.url().startsWith(base)) problems.push(`request elsewhere: ${request.url()}`); });
+  page.on("dialog", (dialog) => { problems.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
+  return page;
+}
+
+const page = await open();
+const newestRun = async () => (await api("GET", "/v1/runs?limit=1")).items[0];
+const runOf = async (id) => api("GET", `/v1/runs/${id}`);
+const isLive = () => page.locator(".status[data-state=live]").waitFor();
+
+await test("the link of stead up logs in and leaves no code in the address", async () => {
+  await page.goto(`${base}/ui/login#code=${setup.code}`);
+  await page.waitForURL(`${base}/ui/`);
+  await page.getByRole("heading", { name: "Home" }).waitFor();
+  check(!(await page.evaluate(() => document.cookie)), "a script can read the cookie");
+});
+if (problems.length > 0) process.exit(1);
+
+await test("the first Tab reaches the link to the content", async () => {
+  await page.keyboard.press("Tab");
+  const focused = await page.evaluate(() => document.activeElement.textContent);
+  check(focused === "Skip to content", focused);
+  await page.keyboard.press("Enter");
+  check((await page.evaluate(() => document.activeElement.id)) === "main", "the focus is not in the content");
+});
+
+let run;
+await test("a waiting plan is approved from Home with three activations", async () => {
+  run = (await newestRun()).id;
+  const waiting = page.getByRole("region", { name: "Waiting for approval" });
+  await waiting.getByRole("link", { name: "provision" }).first().click();
+  const form = page.locator("form[data-plan]").first();
+  await form.getByLabel("Reason").fill("reviewed in the browser");
+  await form.getByRole("button", { name: /^Approve/ }).click();
+  await page.getByText("reviewed in the browser").waitFor();
+  check(page.url().includes(`/ui/runs/${run}?min_position=`), page.url());
+});
+
+await test("the page follows the run without a reload", async () => {
+  await page.evaluate(() => { window.marker = 1; });
+  await isLive();
+  await until("the next plan", async () => (await page.locator("form[data-plan]").count()) > 0, 60_000);
+  check(await page.evaluate(() => window.marker), "the page was loaded again");
+});
+
+await test("typed input and focus survive an update of the page", async () => {
+  const reason = page.locator("form[data-plan] input[name=reason]").first();
+  await reason.click();
+  await page.keyboard.type("half a rea");
+  const before = await page.locator("main").getAttribute("data-position");
+  await api("POST", "/v1/tokens", { name: "Another event", role: "viewer" });
+  await until("the update", async () => (await page.locator("main").getAttribute("data-position")) !== before);
+  await page.keyboard.type("son");
+  check((await reason.inputValue()) === "half a reason", await reason.inputValue());
+});
+
+await test("a plan that was decided elsewhere disables its form and keeps the text", async () => {
+  const form = page.locator("form[data-plan]").first();
+  const [step, digest] = await form.evaluate((form) => [form.elements.step.value, form.elements.digest.value]);
+  await api("POST", `/v1/runs/${run}/approve`, { step, digest, reason: "decided by another user" });
+  await page.getByText("The plan has changed or was decided").waitFor();
+  const reason = form.locator("input[name=reason]");
+  check((await reason.isDisabled()) && (await reason.inputValue()) === "half a reason", "the form is enabled or empty");
+});
+
+await test("rows that enter a list wait for the user", async () => {
+  const list = await page.context().newPage();
+  await list.goto(`${base}/ui/installs`);
+  await list.locator(".status[data-state=live]").waitFor();
+  await api("POST", "/v1/installs", { app: "edge-api", name: "globex", inputs: { company: "Globex" } });
+  await list.getByRole("button", { name: /Show \d+ change/ }).waitFor();
+  check((await list.getByRole("link", { name: "globex" }).count()) === 0, "the row entered by itself");
+  await list.getByRole("button", { name: /Show \d+ change/ }).click();
+  await list.getByRole("link", { name: "globex" }).waitFor();
+  await list.close();
+});
+
+await test("ten tabs stay live over plain HTTP", async () => {
+  const tabs = [];
+  for (let n = 0; n < 10; n += 1) tabs.push(await page.context().newPage());
+  for (const tab of tabs) await tab.goto(`${base}/ui/runs`);
+  for (const tab of tabs) await tab.locator(".status[data-state=live]").waitFor();
+  for (const tab of tabs) await tab.close();
+});
+
+// Approves each plan by the API until a job of this kind runs, or the run ends.
+async function approveUntil(done) {
+  await until("the run", async () => {
+    const now = await runOf(run);
+    for (const step of now.dag.filter((step) => step.state === "waiting_for_approval")) {
+      await api("POST", `/v1/runs/${run}/approve`, { step: step.id, digest: step.plan.digest, reason: "test" }).catch(() => {});
+    }
+    return done(now);
+  }, 120_000);
+}
+
+let job;
+await test("the log of a running job grows without a reload", async () => {
+  await approveUntil(async () => {
+    const running = await api("GET", `/v1/jobs?run=${run}&state=running`);
+    job = running.items.find((job) => job.kind === "apply")?.id;
+    return job;
+  });
+  await page.goto(`${base}/ui/jobs/${job}`);
+  await page.evaluate(() => { window.marker = 1; });
+  await page.locator(".badge", { hasText: "succeeded" }).waitFor({ timeout: 60_000 });
+  await until("output", async () => (await page.locator("#log .record").count()) > 3);
+  check(await page.evaluate(() => window.marker), "the page was loaded again");
+});
+
+const { position: created } = (await api("GET", "/v1/audit/events?type=install.created&limit=1")).items[0];
+await test("the install is shown as of an earlier position", async () => {
+  await approveUntil((now) => now.state === "succeeded");
+  await page.goto(`${base}/ui/installs/acme`);
+  await page.getByLabel(/log position/).fill(String(created));
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  await page.getByText("Earlier state.").waitFor();
+});
+
+const install = (await api("GET", "/v1/installs/acme")).id;
+const application = (await api("GET", "/v1/apps")).items[0].id;
+const pages = {
+  home: "/ui/", installs: "/ui/installs", install: `/ui/installs/${install}`, "install-as-of": `/ui/installs/${install}?as_of=${created + 60}`,
+  runs: "/ui/runs", run: `/ui/runs/${run}`, job: `/ui/jobs/${job}`, apps: "/ui/apps", app: `/ui/apps/${application}`,
+  runners: "/ui/runners", audit: "/ui/audit", login: "/ui/login", problem: "/ui/runs/run_1",
+};
+for (const [name, path] of Object.entries(pages)) {
+  for (const colorScheme of ["light", "dark"]) {
+    await test(`${name} has no accessibility findings (${colorScheme})`, async () => {
+      await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+      page.expected = name === "problem" ? ["404"] : [];
+      await page.goto(base + path);
+      for (const details of await page.locator("main details").all()) await details.evaluate((e) => { e.open = true; });
+      // The security policy forbids the script in the page, so it runs as if the browser did.
+      const client = await page.context().newCDPSession(page);
+      await client.send("Runtime.evaluate", { expression: axe });
+      const run = "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] })";
+      const { result } = await client.send("Runtime.evaluate", { expression: `${run}.then((r) => JSON.stringify(r.violations))`, awaitPromise: true });
+      const found = JSON.parse(result.value).map((v) => `${v.id}: ${v.nodes.map((n) => `${n.html} ${n.failureSummary}`).slice(0, 3).join(" | ")}`);
+      check(found.length === 0, found.join("\n"));
+    });
+  }
+}
+await page.emulateMedia({ colorScheme: "light" });
+
+await test("no page is wider than a telephone", async () => {
+  await page.setViewportSize({ width: 390, height: 800 });
+  for (const [name, path] of Object.entries(pages)) {
+    page.expected = ["404"];
+    await page.goto(base + path);
+    const width = await page.evaluate(() => document.documentElement.scrollWidth);
+    check(width <= 390, `${name} is ${width} px wide`);
+  }
+  await page.setViewportSize({ width: 1280, height: 800 });
+});
+
+await test("a hostile input is text", async () => {
+  await page.goto(base + pages.install);
+  await page.getByText("<img src=x onerror=alert(1)>").first().waitFor();
+});
+
+await test("a user without script logs in, denies a plan and logs out", async () => {
+  const plain = await open({ javaScriptEnabled: false });
+  await plain.goto(`${base}/ui/runs`);
+  await plain.getByLabel("Token or one-time code").fill(setup.token);
+  await plain.getByRole("button", { name: "Log in" }).click();
+  await plain.getByRole("heading", { name: "Runs" }).waitFor();
+  ({ run } = await api("PATCH", "/v1/installs/acme", { inputs: { tls: "false" }, reason: "test" }));
+  await until("a plan", async () => (await runOf(run)).dag.some((step) => step.state === "waiting_for_approval"), 60_000);
+  await plain.goto(`${base}/ui/runs/${run}`);
+  await plain.getByLabel("Reason", { exact: true }).first().fill("not now");
+  await plain.getByRole("button", { name: /^Deny/ }).first().click();
+  await plain.getByText("not now").first().waitFor();
+  await plain.getByRole("button", { name: "Log out" }).click();
+  await plain.getByRole("heading", { name: "Log in to Stead" }).waitFor();
+  await plain.goto(`${base}/ui/runs`);
+  await plain.getByText("your session has ended").waitFor();
+});
+
+if (setup.screenshots) {
+  await page.setViewportSize({ width: 1440, height: 900 });
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    for (const [name, path] of Object.entries({ ...pages, ...(setup.more ?? {}) })) {
+      await page.goto(base + path);
+      await page.waitForTimeout(300);
+      await page.screenshot({ path: join(setup.screenshots, `${name}-${colorScheme}.png`), fullPage: name !== "audit" });
+    }
+  }
+}
+
+await browser.close();
+const unique = [...new Set(problems)];
+console.log(`${cases} cases, ${unique.length} problems`);
+for (const problem of unique) console.log(problem);
+process.exit(unique.length === 0 ? 0 : 1);

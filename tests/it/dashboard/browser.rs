@@ -1,0 +1,37 @@
+//! Tests the dashboard in Chromium. `.ci/run` installs the tools and sets `STEAD_TEST_BROWSER`.
+use std::{path::Path, process::Command};
+
+use serde_json::json;
+use tests::{Runner, Server, edge_api, terraform_or_skip, until};
+
+use super::{TIMEOUT, code};
+
+#[test]
+fn a_user_approves_a_run_and_follows_its_log_in_chromium() {
+    let Some(tools) = std::env::var_os("STEAD_TEST_BROWSER") else {
+        return eprintln!("SKIPPED: no browser: set STEAD_TEST_BROWSER (docs/testing.md)");
+    };
+    if !terraform_or_skip() {
+        return;
+    }
+    let server = Server::up();
+    server.cli_json(&["apps", "sync", edge_api(server.dir()).to_str().unwrap(), "--wait"]);
+    let hostile = "company=<img src=x onerror=alert(1)>";
+    let create = ["installs", "create", "edge-api", "acme", "--input", hostile];
+    let created = server.cli_json(&[&create[..], &["--input", "pace_seconds=1"]].concat());
+    let _runner =
+        Runner::start(&server, "customer", created["enrolment"]["token"].as_str().unwrap());
+    until("the first plan", TIMEOUT, || {
+        let run = server.stead().args(["runs", "show", "acme"]).output().unwrap();
+        String::from_utf8_lossy(&run.stdout).contains("waiting_for_approval")
+    });
+    let setup = json!({
+        "base": server.control(), "code": code(&server), "token": server.owner_token(),
+        "tools": Path::new(&tools),
+    });
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("browser/check.mjs");
+    let output = Command::new("node").arg(script).arg(setup.to_string()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    eprintln!("{text}");
+}
