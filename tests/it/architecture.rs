@@ -12,6 +12,7 @@ use tests::stdout_of;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("proof", &[]),
+    ("install-keys", &["domain"]),
     ("postgres-supervisor", &[]),
     ("app-config", &["domain"]),
     ("oci-layout", &["domain"]),
@@ -19,7 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("event-log", &["domain", "postgres-supervisor", "proof"]),
     ("projections", &["domain", "event-log"]),
     ("measure", &["domain", "event-log", "proof"]),
-    ("runner-agent", &["domain", "oci-layout", "proof", "schemas"]),
+    ("runner-agent", &["domain", "install-keys", "oci-layout", "proof", "schemas"]),
     (
         "api",
         &[
@@ -35,7 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("dashboard", &["schemas"]),
-    ("cli", &["app-config", "domain", "oci-layout", "proof", "schemas"]),
+    ("cli", &["app-config", "domain", "install-keys", "oci-layout", "proof", "schemas"]),
     ("stead", &["api", "cli", "event-log", "schemas", "domain"]),
     (
         "bench",
@@ -61,6 +62,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const FORBIDDEN: &[(&str, &[&str])] = &[
     ("domain", &["sqlx", "axum", "tokio", "cqrs-es"]),
     ("proof", &["sqlx", "axum", "tokio", "cqrs-es"]),
+    ("install-keys", &["sqlx", "axum", "tokio", "cqrs-es"]),
     ("app-config", &["sqlx", "axum", "tokio", "cqrs-es"]),
     ("oci-layout", &["sqlx", "axum", "tokio", "cqrs-es"]),
     ("runner-agent", &["sqlx", "axum", "cqrs-es", "kube", "k8s-openapi"]),
