@@ -10,17 +10,13 @@ use serde_json::{Value, json};
 use tests::Cluster;
 
 use crate::{
-    api_proxy::ApiProxy,
+    api_proxy::{ApiProxy, PODS},
     caretaker::Caretaker,
-    cron_jobs,
     journey::Journey,
     manifests,
     pods::Pods,
     session::{Failure, Outcome, short},
 };
-
-/// File of the images that pods do not run.
-pub(crate) const PODS: &str = "pods";
 
 /// Objects that Kubernetes itself creates and changes.
 const NOISE: [&str; 8] = [
@@ -116,11 +112,10 @@ impl TestCluster {
         }
         let mut kinds = BTreeMap::new();
         for (group, version, kind) in manifests::kinds(&texts) {
-            if self.serves(&group, &version, &kind) || manifests::defines(&texts, &group, &kind) {
-                continue;
-            }
-            if cron_jobs::is_converted(&group, &version, &kind) {
-                journey.rules.note("an older version of CronJob");
+            let is_served = self.serves(&group, &version, &kind)
+                || self.api.converts(&group, &version, &kind)
+                || manifests::defines(&texts, &group, &kind);
+            if is_served {
                 continue;
             }
             kinds.entry((group, kind)).or_insert_with(BTreeSet::new).insert(version);

@@ -1,17 +1,14 @@
-//! Pods of an app, without the app's programs: a webhook replaces containers that the node cannot
-//! run.
+//! Pods of an app, without the app's programs: containers that the node cannot run are replaced. A
+//! webhook does this for the pods of controllers, and the proxy of the API for the app's own pods.
 use std::{
+    collections::BTreeSet,
     fs,
-    io::{BufReader, Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    io::Write as _,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::Arc,
 };
 
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use ::tests::{Admission, Webhook};
 use serde_json::{Map, Value, json};
-use tests::Certificates;
 
 /// Image that is on the node.
 const IMAGE: &str = "localhost/busybox:1";
@@ -36,40 +33,24 @@ const CONTAINER_PARTS: [&str; 8] = [
     "workingDir",
 ];
 
-/// Webhook server, until the process ends.
-pub(crate) struct Pods {
-    certificates: Certificates,
-    port: u16,
-}
+/// Webhook for pods, until the process ends.
+pub(crate) struct Pods(Webhook);
 
 impl Pods {
-    /// Starts the server. It appends the image of each replaced container to a file.
+    /// Starts the webhook. It appends the image of each replaced container to a file.
     pub(crate) fn start(replaced: PathBuf) -> Pods {
-        let certificates = Certificates::for_ip("127.0.0.1");
-        let config = certificates.server_config();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (config, replaced) = (Arc::clone(&config), replaced.clone());
-                std::thread::spawn(move || serve(stream, config, &replaced));
-            }
-        });
-        Pods { certificates, port }
+        Pods(Webhook::start(move |request| admission(&request["object"], &replaced)))
     }
 
     /// Returns the configuration that makes the API server call the webhook.
     pub(crate) fn configuration(&self) -> Value {
-        let mut encode = Command::new("base64");
-        encode.arg("-w0").arg(self.certificates.ca()).stdin(Stdio::null());
-        let ca = tests::stdout_of(&mut encode);
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "MutatingWebhookConfiguration",
             "metadata": {"name": "stead-corpus"},
             "webhooks": [{
                 "name": "pods.corpus.stead.dev",
-                "clientConfig": {"url": format!("https://127.0.0.1:{}/", self.port), "caBundle": ca},
+                "clientConfig": self.0.client_config(),
                 "rules": [{
                     "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
                     "resources": ["pods"],
@@ -81,62 +62,32 @@ impl Pods {
     }
 }
 
-/// Responds to the reviews of one connection.
-fn serve(stream: TcpStream, config: Arc<ServerConfig>, replaced: &Path) -> Option<()> {
-    let connection = ServerConnection::new(config).ok()?;
-    let mut stream = BufReader::new(StreamOwned::new(connection, stream));
-    loop {
-        let length = head(&mut stream)?;
-        let mut body = vec![0; length];
-        stream.read_exact(&mut body).ok()?;
-        let review: Value = serde_json::from_slice(&body).ok()?;
-        let answer = answer(&review, replaced).to_string();
-        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ";
-        write!(stream.get_mut(), "{head}{}\r\n\r\n{answer}", answer.len()).ok()?;
-        stream.get_mut().flush().ok()?;
-    }
-}
-
-/// Reads the head of a request, and returns the length of its body.
-fn head(stream: &mut impl std::io::BufRead) -> Option<usize> {
-    let mut length = None;
-    loop {
-        let mut line = String::new();
-        if stream.read_line(&mut line).ok()? == 0 {
-            return None;
+fn admission(pod: &Value, replaced: &Path) -> Admission {
+    let is_of_controller = pod["metadata"]["ownerReferences"].is_array();
+    match substitute(pod).filter(|_| is_of_controller) {
+        Some(spec) => {
+            note_images(pod, replaced);
+            Admission::Patch(json!([{"op": "replace", "path": "/spec", "value": spec}]))
         }
-        if line.trim().is_empty() {
-            return length;
-        }
-        let (name, value) = line.split_once(':').unwrap_or_default();
-        if name.eq_ignore_ascii_case("content-length") {
-            length = value.trim().parse().ok();
-        }
+        None => Admission::Allow,
     }
-}
-
-fn answer(review: &Value, replaced: &Path) -> Value {
-    let pod = &review["request"]["object"];
-    let mut response = json!({"uid": review["request"]["uid"], "allowed": true});
-    if let Some(spec) = substitute(pod) {
-        note_images(pod, replaced);
-        let patch = json!([{"op": "replace", "path": "/spec", "value": spec}]).to_string();
-        response["patch"] = base64(patch.as_bytes()).into();
-        response["patchType"] = "JSONPatch".into();
-    }
-    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
 }
 
 /// Appends the images of a pod to the file of replaced images.
 fn note_images(pod: &Value, replaced: &Path) {
-    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
-    let images: Vec<&str> = containers.filter_map(|one| one["image"].as_str()).collect();
     let file = fs::File::options().create(true).append(true).open(replaced);
-    let _best_effort = file.map(|mut file| writeln!(file, "{}", images.join("\n")));
+    let images = Vec::from_iter(images(pod)).join("\n");
+    let _best_effort = file.map(|mut file| writeln!(file, "{images}"));
+}
+
+/// Returns the images of a pod.
+pub(crate) fn images(pod: &Value) -> BTreeSet<String> {
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    containers.filter_map(|one| Some(one["image"].as_str()?.to_owned())).collect()
 }
 
 /// Returns a spec that the node can run, unless the pod is one of a test.
-fn substitute(pod: &Value) -> Option<Value> {
+pub(crate) fn substitute(pod: &Value) -> Option<Value> {
     let mut spec = pod["spec"].as_object()?.clone();
     let has_local_images = spec["containers"].as_array()?.iter().all(|container| {
         container["image"].as_str().is_some_and(|image| image.starts_with("localhost/"))
@@ -145,8 +96,8 @@ fn substitute(pod: &Value) -> Option<Value> {
         return None;
     }
     POD_PARTS.iter().for_each(|part| drop(spec.remove(*part)));
-    let mut owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-    let ends = owners.any(|owner| owner["kind"] == "Job");
+    // Pods of Jobs and hooks end. All others always restart.
+    let ends = spec.get("restartPolicy").is_some_and(|policy| policy != "Always");
     let command = if ends { json!(["true"]) } else { json!(["sleep", "1000000"]) };
     for (list, command) in [("containers", command), ("initContainers", json!(["true"]))] {
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
@@ -204,10 +155,45 @@ fn volume_of(volume: &mut Map<String, Value>) {
     }
 }
 
-fn base64(bytes: &[u8]) -> String {
-    let mut child = Command::new("base64");
-    child.arg("-w0").stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = child.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(bytes).unwrap();
-    String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(restart: &str) -> Value {
+        json!({
+            "restartPolicy": restart, "nodeSelector": {"a": "b"},
+            "containers": [{"name": "a", "image": "acme/a:1", "args": ["b"]}],
+            "volumes": [{"name": "v", "hostPath": {"path": "/v"}}],
+        })
+    }
+
+    #[test]
+    fn a_replaced_pod_runs_on_the_node_and_ends_if_it_does_not_restart() {
+        let command = |restart: &str| {
+            let pod = json!({"spec": spec(restart)});
+            let spec = substitute(&pod).unwrap();
+            assert_eq!(
+                (&spec["nodeSelector"], &spec["containers"][0]["args"]),
+                (&Value::Null, &Value::Null)
+            );
+            assert_eq!(spec["containers"][0]["image"], IMAGE);
+            assert_eq!(spec["volumes"][0], json!({"name": "v", "emptyDir": {}}));
+            spec["containers"][0]["command"].clone()
+        };
+        assert_eq!(
+            (command("Always"), command("Never")),
+            (json!(["sleep", "1000000"]), json!(["true"]))
+        );
+    }
+
+    #[test]
+    fn the_webhook_leaves_the_pods_of_manifests() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let admission = |owners: Value| {
+            let pod = json!({"metadata": {"ownerReferences": owners}, "spec": spec("Always")});
+            admission(&pod, file.path())
+        };
+        assert!(matches!(admission(json!([{"kind": "ReplicaSet"}])), Admission::Patch(_)));
+        assert_eq!(admission(Value::Null), Admission::Allow);
+    }
 }

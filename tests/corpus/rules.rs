@@ -11,9 +11,8 @@ use serde_json::{Map, Value as Json};
 use toml::Table;
 
 use crate::{
-    api_proxy::FIELDS,
+    api_proxy::{FIELDS, PODS, VERSIONS},
     app::{App, items, plain, text},
-    cluster::PODS,
 };
 
 const FILE: &str = include_str!("substitutions.toml");
@@ -52,13 +51,14 @@ impl Rules {
         let called: BTreeSet<&str> = calls.lines().collect();
         let mut used: Vec<String> = self.used.borrow().iter().cloned().collect();
         let read = |name| fs::read_to_string(self.calls.with_file_name(name)).unwrap_or_default();
-        let (pods, fields) = (read(PODS), read(FIELDS));
+        let (pods, fields, versions) = (read(PODS), read(FIELDS), read(VERSIONS));
         let mut list = |what: &str, names: BTreeSet<&str>| {
             if !names.is_empty() {
                 used.push(format!("{what} {}", Vec::from_iter(names).join(", ")));
             }
         };
         list("busybox in pods of", pods.lines().collect());
+        list("older versions of", versions.lines().collect());
         list("without the fields", fields.lines().collect());
         list("programs", called);
         used

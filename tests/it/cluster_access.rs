@@ -3,6 +3,8 @@
 //! for one that creates a cluster.
 use std::{
     fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpListener,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -26,6 +28,17 @@ resource "terraform_data" "cluster" { input = "cluster" }
 output "kubeconfig" {
   value     = file(var.file)
   sensitive = true
+}
+"#;
+
+/// Sandbox whose output describes a cluster, without credentials.
+const CLUSTER_SANDBOX: &str = r#"
+variable "file" { type = string }
+
+resource "terraform_data" "cluster" { input = "cluster" }
+
+output "cluster" {
+  value = jsondecode(file(var.file))
 }
 "#;
 
@@ -226,6 +239,68 @@ fn manifests_and_actions_use_the_sensitive_kubeconfig_of_the_sandbox() {
     let log = stdout_of(server.stead_for_people().args(["jobs", "logs", job]));
     assert!(log.contains("access to the cluster of sandbox"), "{log}");
     assert!(log.contains(r#""token":"[redacted]""#), "{log}");
+    assert_stays_at_the_customer(&server, &runner, &account.token, &source);
+}
+
+/// Starts a double of the metadata service of Google Cloud, whose token is that of the account. Returns
+/// its address.
+fn metadata_double(token: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let body = json!({ "access_token": token, "expires_in": 3599 }).to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let head: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+            let head = head.join("\n").to_lowercase();
+            let is_valid = head.contains("service-accounts/default/token")
+                && head.contains("metadata-flavor: google");
+            let status = if is_valid { "200 OK" } else { "403 Forbidden" };
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n");
+            let _sent = write!(&stream, "{head}Connection: close\r\n\r\n{body}");
+        }
+    });
+    address
+}
+
+#[test]
+fn manifests_and_actions_use_the_token_of_the_cloud_for_the_cluster_of_the_sandbox() {
+    if !terraform_or_skip() {
+        return;
+    }
+    let Some(cluster) = Cluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace();
+    let account = Account::new(&cluster, &namespace);
+    let server = Server::up();
+    let source = server.dir().join("cluster.json");
+    let described = json!({
+        "name": "main", "endpoint": account.server,
+        "certificate_authority_data": account.authority,
+    });
+    fs::write(&source, described.to_string()).unwrap();
+    let app = app(&server, namespace.name(), CLUSTER_SANDBOX);
+    fs::write(app.join("runner.toml"), "runner_type = \"gcp\"\n").unwrap();
+    sync(&server, &app);
+
+    let token = install(&server, "acme", &source);
+    let runner = customer(&server, "customer")
+        .pass("GCE_METADATA_HOST", &metadata_double(&account.token))
+        .start(&server, &token);
+    wait_for_run(&server, "acme");
+    let run = succeeded(&server, "acme");
+
+    let get = ["get", "configmap", "page", "--output", "jsonpath={.data.text}"];
+    assert_eq!(stdout_of(namespace.kubectl().args(get)), "deployed");
+    let state = server.cli_json(&["installs", "state", "acme"]);
+    let outputs = &state["nuon"]["actions"]["workflows"]["look"]["outputs"];
+    assert_eq!(outputs["text"], "deployed", "{state:#}");
+    let endpoint = &state["nuon"]["sandbox"]["outputs"]["cluster"]["endpoint"];
+    assert_eq!(*endpoint, account.server.as_str(), "{state:#}");
+    // The kubeconfig names a file with the token, which the runner can replace.
+    let job = step(&run, "look")["job"].as_str().unwrap();
+    let log = stdout_of(server.stead_for_people().args(["jobs", "logs", job]));
+    assert!(log.contains("\"tokenFile\":") && !log.contains("\"token\":"), "{log}");
     assert_stays_at_the_customer(&server, &runner, &account.token, &source);
 }
 

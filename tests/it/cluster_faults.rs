@@ -1,5 +1,7 @@
 //! Tests that a killed agent, server or shim in the middle of an apply to a cluster loses no result
-//! and repeats no effect, for manifests and for charts.
+//! and repeats no effect, and webhooks of the cluster, for manifests and for charts.
+mod webhooks;
+
 use std::{fs, path::PathBuf, process::Command, time::Duration};
 
 use tests::{
@@ -18,14 +20,14 @@ const SLOW: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: slow
      image: localhost/busybox:1\n        command: [sh, -c, sleep 20; touch /ready; sleep 100000]\n        \
      readinessProbe: {exec: {command: [test, -e, /ready]}, periodSeconds: 1}\n";
 
-/// Component type of the slow Deployment.
+/// Component type of the object.
 #[derive(Clone, Copy)]
 enum Kind {
     Manifest,
     Chart,
 }
 
-/// Install whose apply waits for the Deployment.
+/// Install of an app with one component, `web`.
 struct Fixture<'c> {
     server: Server,
     runner: Runner,
@@ -33,22 +35,22 @@ struct Fixture<'c> {
     namespace: ClusterNamespace<'c>,
 }
 
-fn app(server: &Server, namespace: &str, kind: Kind) -> PathBuf {
+fn app(server: &Server, namespace: &str, kind: Kind, object: &str) -> PathBuf {
     let dir = server.dir().join("shop");
     let component = match kind {
         Kind::Manifest => {
-            format!("type = \"kubernetes_manifest\"\nmanifest = '''\n{SLOW}'''\n")
+            format!("type = \"kubernetes_manifest\"\nmanifest = '''\n{object}'''\n")
         }
-        Kind::Chart => "type = \"helm_chart\"\nchart_name = \"slow\"\n\
+        Kind::Chart => "type = \"helm_chart\"\nchart_name = \"web\"\n\
              [public_repo]\nrepo = \".\"\ndirectory = \"chart\"\n"
             .into(),
     };
-    let component = format!("name = \"slow\"\nnamespace = \"{namespace}\"\n{component}");
+    let component = format!("name = \"web\"\nnamespace = \"{namespace}\"\n{component}");
     for (file, text) in [
         ("metadata.toml", "version = \"v2\"\n"),
-        ("components/slow.toml", &component),
-        ("chart/Chart.yaml", "apiVersion: v2\nname: slow\nversion: 1.0.0\n"),
-        ("chart/templates/slow.yaml", SLOW),
+        ("components/web.toml", &component),
+        ("chart/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+        ("chart/templates/web.yaml", object),
     ] {
         let path = dir.join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -57,8 +59,13 @@ fn app(server: &Server, namespace: &str, kind: Kind) -> PathBuf {
     dir
 }
 
-/// Provisions an install until its apply waits for the Deployment. Returns the job.
-fn applying(cluster: &Cluster, kind: Kind) -> Option<(Fixture<'_>, String)> {
+/// Creates an install with these options, and starts its runner.
+fn installed<'c>(
+    cluster: &'c Cluster,
+    kind: Kind,
+    object: &str,
+    options: &[&str],
+) -> Option<Fixture<'c>> {
     let helm = helm_or_skip()?;
     let path = format!("{}:{}", helm.parent().unwrap().display(), std::env::var("PATH").unwrap());
     let namespace = cluster.namespace();
@@ -67,25 +74,32 @@ fn applying(cluster: &Cluster, kind: Kind) -> Option<(Fixture<'_>, String)> {
     for plugin in ["stead-plugin-helm_chart", "stead-plugin-kubernetes_manifest"] {
         push(&server, &publisher.file, plugin);
     }
-    let app = app(&server, namespace.name(), kind);
+    let app = app(&server, namespace.name(), kind, object);
     server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
-    let created = server.cli_json(&["installs", "create", "shop", "acme", "--auto-approve"]);
+    let created = server.cli_json(&[&["installs", "create", "shop", "acme"], options].concat());
     let runner = Customer::new(&server, "customer")
         .pass("KUBECONFIG", cluster.kubeconfig().to_str().unwrap())
         .pass("PATH", &path)
         .with(&["--plugin-publisher", &publisher.key])
         .start(&server, created["enrolment"]["token"].as_str().unwrap());
+    Some(Fixture { server, runner, _publisher: publisher, namespace })
+}
+
+/// Provisions an install until its apply waits for the Deployment. Returns the job.
+fn applying(cluster: &Cluster, kind: Kind) -> Option<(Fixture<'_>, String)> {
+    let fixture = installed(cluster, kind, SLOW, &["--auto-approve"])?;
+    let server = &fixture.server;
     let job = until_some("an apply", TIMEOUT, || {
         let jobs = server.cli_json(&["jobs", "list", "--install", "acme", "--state", "running"]);
         let job = jobs.as_array()?.iter().find(|job| job["kind"] == "apply")?.clone();
         Some(job["id"].as_str()?.to_owned())
     });
-    let execution = one_execution(&server, &job);
-    let log = runner.data().join("jobs").join(execution).join("log.ndjson");
+    let execution = one_execution(server, &job);
+    let log = fixture.runner.data().join("jobs").join(execution).join("log.ndjson");
     until("the wait for the Deployment", TIMEOUT, || {
         fs::read_to_string(&log).is_ok_and(|log| log.contains("waiting for Deployment"))
     });
-    Some((Fixture { server, runner, _publisher: publisher, namespace }, job))
+    Some((fixture, job))
 }
 
 /// Returns how often the Deployment was changed.
@@ -109,7 +123,7 @@ fn survives_a_killed_agent_and_server(kind: Kind) {
     assert_eq!(generation(&fixture.namespace), "1");
     fixture.server.cli_json(&["installs", "deploy", "acme", "--reason", "again"]);
     let run = succeeded(&fixture.server, "acme");
-    assert_eq!(tests::step(&run, "slow")["plan"]["noop"], true, "{run:#}");
+    assert_eq!(tests::step(&run, "web")["plan"]["noop"], true, "{run:#}");
 }
 
 fn needs_a_resolution_after_a_killed_shim(kind: Kind) {

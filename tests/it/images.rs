@@ -1,6 +1,7 @@
 //! Tests the component type `container_image` with a real registry: from a tag in an upstream registry
 //! to the registry of the install.
 mod failures;
+mod killed;
 mod registries;
 
 use std::{fs, path::PathBuf, time::Duration};

@@ -31,6 +31,7 @@ mod run;
 mod runner;
 mod server;
 mod wait;
+mod webhook;
 
 pub use balancer::Balancer;
 pub use builder::Builder;
@@ -60,3 +61,4 @@ pub use run::finish;
 pub use runner::{Runner, shim_of};
 pub use server::Server;
 pub use wait::{until, until_some};
+pub use webhook::{Admission, Webhook};

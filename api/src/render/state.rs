@@ -5,8 +5,8 @@ use app_config::{AppConfig, tree::SANDBOX};
 use domain::{
     app::App as AppState,
     digest::Digest,
-    ids::{AppId, InstallId},
-    install::{Install, Outputs},
+    ids::{AppId, ComponentId, InstallId},
+    install::{Deployed, Install, Outputs},
 };
 use serde_json::{Map, Value, json};
 
@@ -24,15 +24,18 @@ pub(crate) fn template_state(
     let (install_id, install) = install;
     let name = app.name.clone().unwrap_or_default();
     let sandbox = sandbox(install, config);
+    let id = install_name(install_id);
+    let component = |name: &String| {
+        component(&id, app.components.get(name).copied(), install.components.get(name))
+    };
     let components: Map<String, Value> =
-        config.app.components.iter().map(|c| (c.name.clone(), component(install, c))).collect();
+        config.app.components.iter().map(|c| (c.name.clone(), component(&c.name))).collect();
     let workflows: Map<String, Value> =
         config.app.actions.iter().map(|a| (a.name.clone(), action(install, &a.name))).collect();
     let stack = install.stack_outputs();
     let stack_status = if install.stack.is_some() { "active" } else { "pending" };
     let runner = install.stack.as_ref().map(|stack| stack.runner.to_string());
     let domain = |key: &str| value_at(&sandbox, &["outputs", "nuon_dns", key, "name"]);
-    let id = install_name(install_id);
     let nuon = json!({
         "id": id,
         "name": install.name,
@@ -65,7 +68,11 @@ pub(crate) fn template_state(
 /// Returns the id of an install in the alphabet of DNS. Apps use it in names of Kubernetes objects,
 /// buckets, clusters and domains, none of which allow upper-case letters or `_`.
 pub(crate) fn install_name(id: InstallId) -> String {
-    id.to_string().to_lowercase().replace('_', "-")
+    dns_label(&id.to_string())
+}
+
+fn dns_label(id: &str) -> String {
+    id.to_lowercase().replace('_', "-")
 }
 
 fn sandbox(install: &Install, config: &Config) -> Value {
@@ -77,8 +84,10 @@ fn sandbox(install: &Install, config: &Config) -> Value {
     json!({ "name": SANDBOX, "type": kind, "version": build, "status": status, "outputs": outputs })
 }
 
-fn component(install: &Install, component: &app_config::model::Component) -> Value {
-    match install.components.get(&component.name) {
+/// Returns the state of a component. Its `install_component_id` stays the same over deploys and
+/// teardowns of this install.
+fn component(install: &str, of_app: Option<ComponentId>, has: Option<&Deployed>) -> Value {
+    let mut state = match has {
         Some(has) => json!({
             "id": has.component.to_string(),
             "component_id": has.component.to_string(),
@@ -87,7 +96,11 @@ fn component(install: &Install, component: &app_config::model::Component) -> Val
             "outputs": has.outputs,
         }),
         None => json!({ "status": "pending", "outputs": {} }),
+    };
+    if let Some(id) = of_app {
+        state["install_component_id"] = format!("{install}-{}", dns_label(&id.to_string())).into();
     }
+    state
 }
 
 /// Returns `active` only after a complete apply, because only then does the target have a
@@ -147,5 +160,16 @@ mod tests {
         assert!(name.starts_with("ins-"), "{name}");
         let is_allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         assert!(name.bytes().all(is_allowed), "{name}");
+    }
+
+    #[test]
+    fn the_id_of_a_component_of_an_install_exists_before_its_deploy() {
+        let (install, id) = (install_name(InstallId(ulid::Ulid(1))), ComponentId(ulid::Ulid(2)));
+        let state = component(&install, Some(id), None);
+        let shown = state["install_component_id"].as_str().unwrap();
+        assert!(shown.starts_with(&format!("{install}-cmp-")) && shown.len() <= 63, "{shown}");
+        // and differs between installs
+        let other = component("ins-other", Some(id), None);
+        assert_ne!(other["install_component_id"], state["install_component_id"]);
     }
 }

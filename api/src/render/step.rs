@@ -10,6 +10,7 @@ use std::{
 use app_config::{
     Text,
     model::{ActionStep, RolePurpose, Source, Spec, TriggerKind},
+    refs::Reads,
     tree::SANDBOX,
 };
 use domain::{
@@ -301,7 +302,24 @@ impl StepContext {
     }
 
     fn text(&self, text: &Text) -> Result<String, String> {
-        app_config::template::render_text(text, &self.nuon).map_err(|error| error.to_string())
+        let rendered = app_config::template::render_text(text, &self.nuon);
+        rendered.map_err(|error| match self.action_not_run(text) {
+            Some(action) => {
+                let install = self.nuon["nuon"]["name"].as_str().unwrap_or_default();
+                format!(
+                    "{error}; action {action} has not run: run `stead installs action {install} \
+                     {action}`, then deploy again"
+                )
+            }
+            None => error.to_string(),
+        })
+    }
+
+    /// Returns the first action without outputs that a text reads.
+    fn action_not_run(&self, text: &Text) -> Option<String> {
+        let workflows = &self.nuon["nuon"]["actions"]["workflows"];
+        let mut read = Reads::of([text]).actions.into_iter();
+        read.find(|name| workflows[name]["status"] == "pending")
     }
 }
 

@@ -30,6 +30,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("missing_key", "A required key is absent."),
     ("missing_module", "The module directory of a component or the sandbox is absent."),
     ("missing_variable", "Nothing sets a variable that a module requires."),
+    ("mixed_cluster_access", "The steps of an action differ in their access to the cluster."),
     ("never_fires", "A trigger or a schedule can never fire."),
     ("new_publisher", "A plugin has another publisher than in the previous version of the app."),
     ("no_effect", "A value has no effect where it is set."),

@@ -37,16 +37,17 @@ fn action(section: Section<'_>) -> Action {
     section.mentioned("role", Kind::Role, Severity::Warning);
     section.mentioned("break_glass_role", Kind::Role, Severity::Warning);
     let (role, break_glass) = (section.text("role"), section.text("break_glass_role"));
+    let steps = section.steps();
     let action = Action {
         at: section.place(),
         name,
         file: section.file().to_string(),
         timeout_ms: timeout(&section),
         triggers: section.sections("triggers").into_iter().filter_map(trigger).collect(),
-        steps: section.steps().into_iter().map(step).collect(),
+        uses_cluster: uses_cluster(&section, &steps),
+        steps: steps.into_iter().map(step).collect(),
         dependencies: section.mentions("dependencies", Kind::Component, Severity::Error),
         role: role.or(break_glass),
-        uses_cluster: section.flag("enable_kube_config").unwrap_or(true),
         kubernetes_context: spec::context(&section),
         max_auto_retries: bounded_retries(spec::retries(&section)),
         settings,
@@ -60,6 +61,26 @@ fn action(section: Section<'_>) -> Action {
     section.ignore(&["labels", "label", "description", "inputs", "display_name"]);
     section.finish();
     action
+}
+
+/// Returns true if the action gets access to the cluster. Its steps run in one job, so they have the
+/// same access.
+fn uses_cluster(section: &Section<'_>, steps: &[Section<'_>]) -> bool {
+    const KEY: &str = "enable_kube_config";
+    let of_action = section.flag(KEY).unwrap_or(true);
+    let of_steps: Vec<Option<bool>> = steps.iter().map(|step| step.flag(KEY)).collect();
+    let differs = |flag: &Option<bool>| *flag == Some(!of_action);
+    let Some(first) = of_steps.iter().position(differs) else { return of_action };
+    if !of_steps.iter().all(differs)
+        && let Some(step) = steps.get(first)
+    {
+        let message = "the steps of an action have the same access to the cluster, and this one \
+                       differs"
+            .to_string();
+        let remedy = "set enable_kube_config for the action, or move the step to its own action";
+        step.error(KEY, "mixed_cluster_access", message, remedy);
+    }
+    !of_action
 }
 
 fn timeout(section: &Section<'_>) -> u64 {
@@ -136,7 +157,7 @@ fn step(section: Section<'_>) -> ActionStep {
         let message = format!("the step `{}` has both `command` and `inline_contents`", step.name);
         section.error("command", "two_scripts", message, "keep one of them");
     }
-    section.ignore(&["enable_kube_config", "labels", "description"]);
+    section.ignore(&["labels", "description"]);
     section.finish();
     step
 }

@@ -85,6 +85,26 @@ fn a_step_has_one_script_and_a_trigger_has_only_known_keys() {
     assert_eq!(unknown.remedy, "did you mean `index`?");
 }
 
+#[test]
+fn all_steps_of_an_action_have_the_same_access_to_the_cluster() {
+    let mixed = |action: &str, first: &str, second: &str| {
+        let step = |flag: &str| format!("[[steps]]\nname = \"q\"\ncommand = \"x\"\n{flag}\n");
+        let text = format!("name = \"x\"\n{action}\n{}{}", step(first), step(second));
+        let found = findings(&[("app/actions/x.toml", &text)]);
+        places(&found, "mixed_cluster_access")
+            .into_iter()
+            .map(|(line, ..)| line)
+            .collect::<Vec<_>>()
+    };
+    let (on, off) = ("enable_kube_config = true", "enable_kube_config = false");
+    for (action, first, second) in [("", "", ""), ("", off, off), (off, on, on), (off, off, "")] {
+        assert!(mixed(action, first, second).is_empty(), "{action} {first} {second}");
+    }
+    assert_eq!(mixed("", on, off), [10]);
+    assert_eq!(mixed("", off, ""), [6]);
+    assert_eq!(mixed(off, "", on), [10]);
+}
+
 /// A component that iterates over all others is deployed after them. Several such components form
 /// no cycle.
 #[test]

@@ -332,3 +332,21 @@ fn kustomization_gets_its_rendered_files() {
                             "files": files });
     assert_eq!(inputs["settings"]["kustomize"], kustomize);
 }
+
+#[test]
+fn error_of_a_missing_action_output_names_the_action_to_run() {
+    let mut context = context(&[("app/metadata.toml", "version = \"v2\"\n")]);
+    let workflows = json!({ "probe": { "status": "pending", "outputs": {} } });
+    context.nuon["nuon"]["name"] = "acme".into();
+    context.nuon["nuon"]["actions"] = json!({ "workflows": workflows });
+    let value = "{{ .nuon.actions.workflows.probe.outputs.address }}".to_owned();
+    let text = Text { value, ..Text::default() };
+    let error = context.text(&text).unwrap_err();
+    let advice = "; action probe has not run: run `stead installs action acme probe`, then deploy \
+                  again";
+    assert!(error.ends_with(advice), "{error}");
+    // and the error of an action that ran names only the missing output
+    context.nuon["nuon"]["actions"]["workflows"]["probe"]["status"] = "active".into();
+    let error = context.text(&text).unwrap_err();
+    assert!(!error.contains("has not run"), "{error}");
+}

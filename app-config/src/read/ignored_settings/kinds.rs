@@ -67,9 +67,9 @@ pub const KINDS: &[Kind] = &[
     kind(
         "cluster_access",
         Per::Key,
-        "access of a single step or of the sandbox to a cluster (`enable_kube_config`, `kubernetes_context`)",
-        "all steps of an action have the same access, and the sandbox creates its cluster itself",
-        "set it for the action or the component",
+        "`kubernetes_context` of the sandbox",
+        "the sandbox creates its cluster itself",
+        "set it for a component or an action",
     ),
     kind(
         "directory_install",
