@@ -272,7 +272,9 @@ impl From<RunnerError> for Problem {
             RunnerError::NotFound => Code::NotFound,
             RunnerError::Revoked => Code::RunnerRevoked,
             RunnerError::InstallRequired | RunnerError::InstallNotAllowed => Code::Invalid,
-            RunnerError::AlreadyEnrolled | RunnerError::KeyWasReplaced => Code::Rejected,
+            RunnerError::AlreadyEnrolled
+            | RunnerError::KeyWasReplaced
+            | RunnerError::GenerationNotLater { .. } => Code::Rejected,
         };
         Problem::new(code, error.to_string())
     }

@@ -24,6 +24,7 @@ pub(crate) mod events;
 mod execution;
 mod finalize;
 mod grant;
+mod install_keys;
 pub(crate) mod log;
 pub(crate) mod poll;
 mod reconnect;

@@ -1,6 +1,8 @@
 //! Compares the text output of commands with the golden files in `schemas/cli-output`.
 use std::{fs, path::Path};
 
+use ed25519_dalek::SigningKey;
+use schemas::control::installs::Install;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -11,6 +13,7 @@ use crate::{
         drift::{Part, Report},
     },
     jobs,
+    pins::{Pins, fingerprint},
     render::{Output, Screen},
     runners,
     runs::{
@@ -49,6 +52,26 @@ fn digest(n: u8) -> String {
     format!("sha256:{n:064x}")
 }
 
+/// Formats the keys of an install that is not pinned, is pinned, and differs from its pin.
+fn shown_with_pins(install: &Install) -> (String, String) {
+    let text = |install: &Install, pins: &Pins| {
+        let shown = installs::output::ShownInstall::new(install, pins);
+        installs::output::install_text(&shown, &screen())
+    };
+    let mut pins = Pins::default();
+    let unpinned = text(install, &pins);
+    pins.pin(install, fingerprint(install).unwrap());
+    let mut other = install.clone();
+    other.keys.as_mut().unwrap().generation = 2;
+    let mut without_keys = install.clone();
+    without_keys.keys = None;
+    let pinned = [install, &other, &without_keys].map(|install| {
+        let shown = text(install, &pins);
+        format!("{}\n", shown.lines().find(|line| line.starts_with("  keys")).unwrap())
+    });
+    (unpinned, pinned.concat())
+}
+
 #[test]
 fn install_matches_golden_file() {
     let component = |name: &str, state: &str, outputs: Value| {
@@ -59,11 +82,13 @@ fn install_matches_golden_file() {
     reserved["reserved_by"] = json!(id("run"));
     let mut cache = component("cache", "absent", json!({}));
     cache["disabled"] = json!(true);
-    let install = read(json!({
+    let install: Install = read(json!({
         "id": id("ins"), "name": "acme", "app": id("app"), "app_name": "shop", "config_version": 2,
         "state": "provisioning", "auto_approve": false, "inputs": {"size": "2", "domain": "acme.example"},
         "stack_outputs": {"account": "123456789012"}, "runner": id("rnr"), "runs": [id("run")],
         "runner_state": "stopped", "runner_last_contact": AT,
+        "keys": {"log_id": "01LOG", "generation": 1, "encryption_key": "11".repeat(32),
+                 "signing_key": hex::encode(SigningKey::from_bytes(&[9; 32]).verifying_key().as_bytes())},
         "sandbox": component("sandbox", "deployed", json!({"zones": ["a", "b"]})),
         "components": [reserved, cache, component("network", "deployed", json!({"id": "net-1"}))],
         "ignored_settings": [
@@ -74,7 +99,9 @@ fn install_matches_golden_file() {
         ],
         "created_at": AT, "position": 9,
     }));
-    golden("installs-show.txt", &installs::output::install_text(&install, &screen()));
+    let (shown, pinned) = shown_with_pins(&install);
+    golden("installs-show.txt", &shown);
+    golden("installs-show-pinned.txt", &pinned);
     let enrolment = read(json!({
         "id": id("tok"), "token": "stead_enrol_x", "expires_at": AT, "server_key": digest(7),
         "runner_url": "https://stead.example:7071", "command": "stead-runner --data … --token-file -",

@@ -3,6 +3,7 @@ mod accept_state;
 mod change;
 pub(crate) mod drift;
 pub(crate) mod output;
+mod pin;
 mod stack;
 
 use clap::{Args, Subcommand};
@@ -15,6 +16,7 @@ pub(crate) use output::issued;
 
 use crate::{
     failure::Failure,
+    pins::Pins,
     render::{Table, moment},
     settings::{CommandContext, PageArgs, Settings},
 };
@@ -151,6 +153,14 @@ Example: the customer restored the runner's state from a backup, and this state 
 
 The accepted state lacks resources that were created after it. The next apply creates them a second time.")]
     AcceptState(accept_state::AcceptStateArgs),
+    /// Pin the public keys of an install, so that a server cannot substitute them
+    #[command(after_help = "\
+Example: the customer ran `stead-runner fingerprint` and sent the fingerprint by phone or signed mail
+  stead installs pin acme sha256:4f0c…
+  stead installs pin acme sha256:91aa… --replace    after the customer replaced the keys
+
+`stead installs show` compares the keys with the pinned fingerprint.")]
+    Pin(pin::PinArgs),
     /// Create another enrolment token, for example after the first one expired or the runner was
     /// revoked
     #[command(after_help = "\
@@ -192,7 +202,8 @@ pub(crate) async fn run(verb: Installs, settings: &Settings) -> Result<(), Failu
         Installs::List { app, part } => list(&context, app, part).await,
         Installs::Show { install } => {
             let install = context.client.install(&install).await?;
-            context.screen.print_one(&install, |screen| output::install_text(&install, screen))
+            let shown = output::ShownInstall::new(&install, &Pins::read()?);
+            context.screen.print_one(&shown, |screen| output::install_text(&shown, screen))
         }
         Installs::State { install, at } => {
             let (position, time) = at.map_or((None, None), |at| at.parts());
@@ -225,6 +236,7 @@ pub(crate) async fn run(verb: Installs, settings: &Settings) -> Result<(), Failu
         Installs::DisableComponent(args) => change::toggle(&context, args, false).await,
         Installs::AutoApprove(args) => change::auto_approve(&context, args).await,
         Installs::AcceptState(args) => accept_state::run(&context, args).await,
+        Installs::Pin(args) => pin::run(&context, args).await,
         Installs::CreateEnrolmentToken { install } => {
             let issued = context.client.create_enrolment_token(&install).await?;
             context.screen.print_one(&issued, |screen| output::issued(&issued, screen))

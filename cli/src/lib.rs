@@ -8,6 +8,7 @@ pub mod failure;
 mod installs;
 mod jobs;
 mod login;
+mod pins;
 pub mod plugins;
 mod point_in_time;
 mod projections;

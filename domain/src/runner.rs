@@ -17,7 +17,7 @@ mod tests;
 pub use command::RunnerCommand;
 pub use error::RunnerError;
 pub use event::RunnerEvent;
-pub use state::{Host, Identity, Refusal, RefusedBy, Runner, RunnerMode, Side};
+pub use state::{Host, Identity, InstallPublicKeys, Refusal, RefusedBy, Runner, RunnerMode, Side};
 
 type Decision = Result<Vec<RunnerEvent>, RunnerError>;
 
@@ -36,6 +36,7 @@ impl Decider for Runner {
                     Ok(vec![RunnerEvent::Enrolled(identity)])
                 }
                 Rekey { .. }
+                | ReplaceInstallKeys(_)
                 | RequestRekey { .. }
                 | Disconnect { .. }
                 | Reconnect
@@ -61,6 +62,7 @@ impl Decider for Runner {
                 RunnerEvent::Disconnected { last_contact_at, stopped },
             ),
             Rekey { .. }
+            | ReplaceInstallKeys(_)
             | RequestRekey { .. }
             | Reconnect
             | Drain { .. }
@@ -81,6 +83,17 @@ impl Decider for Runner {
                 self.key() == Some(&identity_key),
                 RunnerEvent::Rekeyed { identity_key },
             ),
+            ReplaceInstallKeys(_) if identity.install.is_none() => {
+                Err(RunnerError::InstallNotAllowed)
+            }
+            ReplaceInstallKeys(keys) => match &identity.install_keys {
+                Some(recorded) if recorded.is_same(&keys) => Ok(vec![]),
+                Some(recorded) if keys.generation <= recorded.generation => {
+                    let (generation, recorded) = (keys.generation, recorded.generation);
+                    Err(RunnerError::GenerationNotLater { generation, recorded })
+                }
+                Some(_) | None => Ok(vec![RunnerEvent::InstallKeysReplaced(keys)]),
+            },
             RequestRekey { by, reason } => {
                 unless_done(self.rekey_requested, RunnerEvent::RekeyRequested { by, reason })
             }
@@ -115,6 +128,11 @@ impl Decider for Runner {
                 if let Some(identity) = &mut self.identity {
                     let former_key = std::mem::replace(&mut identity.identity_key, identity_key);
                     self.former_keys.insert(former_key);
+                }
+            }
+            RunnerEvent::InstallKeysReplaced(keys) => {
+                if let Some(identity) = &mut self.identity {
+                    identity.install_keys = Some(keys);
                 }
             }
             RunnerEvent::RekeyRequested { .. } => self.rekey_requested = true,

@@ -187,7 +187,7 @@ pub fn examples<D: Decider>(first: D::Event, after: impl Fn(&D::Event) -> Option
 
 /// Numbers without a unit. Apart from [`CODES`], the name of every other number ends with its unit,
 /// for example `_ms`.
-const UNITLESS: [&str; 11] = [
+const UNITLESS: [&str; 12] = [
     "attempt",
     "attempts",
     "version",
@@ -196,6 +196,7 @@ const UNITLESS: [&str; 11] = [
     "position",
     "sessions",
     "calls",
+    "generation",
     "add",
     "change",
     "destroy",

@@ -20,6 +20,7 @@ use crate::{
     journal::{Journal, JournalEvent},
     keys::Keys,
     policy::Choice,
+    seed,
     shim::redact_socket,
     show, start,
     witness::Witness,
@@ -65,14 +66,15 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         None => start::serve(&open()?, cli.run).await,
         Some(Command::Enrol(run)) => {
             let data = open()?;
-            let keys = Keys::open(&data)?;
-            let identity = start::identity(&data, &keys, &run).await?;
+            let mut keys = Keys::open(&data)?;
+            let identity = start::identity(&data, &mut keys, &run).await?;
             if let Some(policy) = Choice::recorded(&data)? {
                 let data = data.root().display();
                 eprintln!("start the runner: stead-runner --data {data} {policy}");
             }
             show::print(&format!("{}\n", identity.runner))
         }
+        Some(Command::Fingerprint) => fingerprint(&look()?),
         Some(Command::Disable { reason, stop_jobs }) => {
             disable::disable(&open()?, &reason, stop_jobs)?;
             show::print("Disabled: the runner accepts no jobs until `stead-runner enable`\n")
@@ -124,6 +126,22 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Prints the fingerprint of the install's public keys. Standard error has the instructions.
+fn fingerprint(data: &Data) -> anyhow::Result<ExitCode> {
+    let missing = "cannot print the fingerprint: the runner is not enrolled, or has not started since the update; start it";
+    let identity = enrol::stored_identity(data)?.context(missing)?;
+    let Some(install) = identity.install else {
+        bail!("cannot print the fingerprint: a build runner has no keys of an install");
+    };
+    let keys = seed::open(data)?.context(missing)?;
+    let fingerprint = seed::fingerprint(&keys, &identity).context(missing)?;
+    eprintln!(
+        "Send this fingerprint to the vendor over a channel that the vendor's server does not control, for example by \
+         phone. The vendor pins it: stead installs pin {install} {fingerprint}"
+    );
+    show::print(&format!("{fingerprint}\n"))
 }
 
 fn choose_policy(data: &Data, command: Option<PolicyCommand>) -> anyhow::Result<ExitCode> {

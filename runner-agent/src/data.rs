@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! runner.json        identity, server, log                          keys/identity[.next]
-//! keys/sealing server-keys.json   trusted keys of the server                     checkpoint
-//! newest verified head journal.ndjson     claims, starts, results, refusals              disabled
+//! keys/install       seed of the install's keys  server-keys.json   trusted keys of the server
+//! checkpoint         newest verified head        journal.ndjson     claims, starts, results, refusals              disabled
 //! disable file agent.json         process of the running agent                   disabled.reserve
 //! blocks for that file budgets.json       disk budgets
 //! policy.json  choice of the policy plugin-publishers.json  keys of trusted plugin publishers

@@ -92,7 +92,7 @@ pub async fn enrol(
         token: options.token.to_string(),
         mode: options.mode,
         identity_key: keys.identity_hex(),
-        encryption_key: install.then(|| keys.encryption_hex()),
+        install_keys: keys.signed_install_keys().filter(|_| install),
         version: env!("CARGO_PKG_VERSION").into(),
         host: this_host(),
         stack_outputs: options.stack_outputs.clone(),

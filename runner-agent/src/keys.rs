@@ -1,9 +1,8 @@
-//! Keys of the runner: its identity key, and the key that decrypts the secrets of its install.
+//! Keys of the runner: its identity key, and the keys of its install.
 //!
 //! The identity key belongs to the agent, which replaces it from time to time. The former and the
-//! new identity key are stored until the server has confirmed the new one. The encryption key
-//! belongs to the install and outlives agents: a backup of it can be restored before the first
-//! start.
+//! new identity key are stored until the server has confirmed the new one. The keys of the install
+//! are in [`crate::seed`].
 use std::{
     fs, io,
     path::Path,
@@ -12,15 +11,18 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use ed25519_dalek::SigningKey;
-use rand::{RngCore as _, rngs::OsRng};
-use schemas::token::{self, TokenError};
+use install_keys::InstallKeys;
+use rand::rngs::OsRng;
+use schemas::{
+    runner::InstallPublicKeys,
+    token::{self, TokenError},
+};
 use serde::Serialize;
-use x25519_dalek::{PublicKey, StaticSecret};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::{
     data::{self, Data},
-    host,
+    host, seed,
 };
 
 const IDENTITY: &str = "keys/identity";
@@ -30,8 +32,8 @@ const NEXT: &str = "keys/identity.next";
 pub struct Keys {
     /// Ed25519 key that signs statements, journal heads and requests for tokens.
     pub identity: IdentityKey,
-    /// X25519 key that decrypts the secrets of the install.
-    pub encryption: StaticSecret,
+    /// Keys of the install. `None` for a build runner, and before the first start.
+    pub install: Option<InstallKeys>,
 }
 
 /// Current identity key. It may be replaced while other tasks sign with it.
@@ -52,17 +54,13 @@ impl std::fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// Opens the keys of this directory, and creates them at the first start.
+    /// Opens the keys of this directory, and creates the identity key at the first start.
     pub fn open(data: &Data) -> io::Result<Self> {
         let identity = match read(&data.path(IDENTITY))? {
             Some(identity) => identity,
             None => create(&data.path(IDENTITY))?,
         };
-        let encryption = read_or_create_seed(&data.path("keys/sealing"))?;
-        Ok(Keys {
-            identity: IdentityKey::of(identity),
-            encryption: StaticSecret::from(*encryption),
-        })
+        Ok(Keys { identity: IdentityKey::of(identity), install: seed::open(data)? })
     }
 
     /// Returns the public identity key in hexadecimal.
@@ -70,9 +68,9 @@ impl Keys {
         self.identity.now().public_hex()
     }
 
-    /// Returns the public encryption key in hexadecimal.
-    pub fn encryption_hex(&self) -> String {
-        hex::encode(PublicKey::from(&self.encryption).as_bytes())
+    /// Returns the public keys of the install, signed by the current identity key.
+    pub fn signed_install_keys(&self) -> Option<InstallPublicKeys> {
+        self.install.as_ref().map(|keys| seed::signed(keys, &self.identity.now().key))
     }
 
     /// Returns the next identity key, if a replacement began. The server may know it already.
@@ -150,29 +148,6 @@ fn create(path: &Path) -> io::Result<Dated> {
     Ok(Dated { key, made_at })
 }
 
-/// Reads 32 secret bytes in hexadecimal, and creates the file if it does not exist.
-fn read_or_create_seed(path: &Path) -> io::Result<Zeroizing<[u8; 32]>> {
-    let mut seed = Zeroizing::new([0; 32]);
-    match fs::read_to_string(path) {
-        Ok(mut text) => {
-            let read = hex::decode_to_slice(text.trim(), seed.as_mut());
-            text.zeroize();
-            read.map_err(|_| {
-                io::Error::other(format!(
-                    "cannot read {}: the file is not a key; restore it from a backup",
-                    path.display()
-                ))
-            })?;
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            OsRng.fill_bytes(seed.as_mut());
-            data::replace(path, Zeroizing::new(hex::encode(*seed)).as_bytes())?;
-        }
-        Err(error) => return Err(error),
-    }
-    Ok(seed)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,7 +158,7 @@ mod tests {
         let data = Data::open(dir.path()).unwrap();
         let (first, again) = (Keys::open(&data).unwrap(), Keys::open(&data).unwrap());
         assert_eq!(first.identity_hex(), again.identity_hex());
-        assert_eq!(first.encryption_hex(), again.encryption_hex());
+        assert!(again.install.is_none());
         let secret = hex::encode(first.identity.now().key.to_bytes());
         assert!(!format!("{first:?}").contains(&secret));
         let age = host::server_now() - again.identity.now().made_at;

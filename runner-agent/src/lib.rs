@@ -11,9 +11,9 @@
 //! └────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Reading order: [`data`] [`keys`] [`journal`] [`disable`] [`policy`] [`approval`] [`witness`]
-//! belong to the customer; [`client`] [`enrol`] [`supervisor`] communicate with the server;
-//! [`shim`] [`plugins`] [`artifacts`] run the jobs.
+//! Reading order: [`data`] [`keys`] [`seed`] [`journal`] [`disable`] [`policy`] [`approval`]
+//! [`witness`] belong to the customer; [`client`] [`enrol`] [`supervisor`] communicate with the
+//! server; [`shim`] [`plugins`] [`artifacts`] run the jobs.
 
 #![cfg_attr(
     test,
@@ -37,6 +37,7 @@ pub mod plugins;
 pub mod policy;
 mod processes;
 mod program;
+pub mod seed;
 pub mod shim;
 pub mod show;
 mod start;

@@ -22,6 +22,7 @@ use crate::{
     images::{ImageSettings, record_registry},
     keys::Keys,
     policy::{self, Choice, publishers},
+    seed,
     supervisor::{self, ExitReason, Settings},
     tls::Trust,
 };
@@ -38,8 +39,8 @@ pub(crate) async fn serve(data: &Data, run: Run) -> anyhow::Result<ExitCode> {
              dedicated user"
         );
     }
-    let keys = Keys::open(data)?;
-    let identity = identity(data, &keys, &run).await?;
+    let mut keys = Keys::open(data)?;
+    let identity = identity(data, &mut keys, &run).await?;
     let program_dir =
         std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
     let plugin_dir = run.plugin_dir.or(program_dir).unwrap_or_else(|| "/usr/lib/stead".into());
@@ -99,7 +100,7 @@ async fn lock(data: &Data) -> anyhow::Result<fs::File> {
 }
 
 /// Returns the stored identity. Enrols the runner if there is none.
-pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Result<Identity> {
+pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow::Result<Identity> {
     let trust = Trust::of(run.ca_file.as_deref(), run.ca_fingerprint.as_deref())?;
     let choice = Choice::from_args(run.policy.as_deref(), run.no_policy)?;
     if let Some(mut stored) = enrol::stored_identity(data)? {
@@ -111,6 +112,7 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
             stored.trust = trust;
         }
         check_url(&stored.server, run.allow_http)?;
+        open_install_keys(data, keys, stored.mode, true)?;
         publishers::record(data, &run.plugin_publisher)?;
         enrol::store_identity(data, &stored)?;
         if !run.stack_output.is_empty() || run.stack_outputs_file.is_some() {
@@ -140,11 +142,26 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
             .with_context(|| format!("cannot enrol: --server-key is {needed}"))?,
         stack_outputs: stack_outputs(run)?,
     };
+    open_install_keys(data, keys, mode, false)?;
     policy::begin(data, choice)?;
     publishers::record(data, &run.plugin_publisher)?;
     let identity = enrol::enrol(data, keys, &options).await?;
     info!(runner.id = %identity.runner, "Enrolled");
     Ok(identity)
+}
+
+/// Opens the keys of the install, or creates them. A build runner has none.
+fn open_install_keys(
+    data: &Data,
+    keys: &mut Keys,
+    mode: RunnerMode,
+    is_enrolled: bool,
+) -> anyhow::Result<()> {
+    keys.install = match mode {
+        RunnerMode::Install => Some(seed::open_or_create(data, is_enrolled)?),
+        RunnerMode::Build => None,
+    };
+    Ok(())
 }
 
 /// Returns the stack outputs of the file, overridden by those of the command line.

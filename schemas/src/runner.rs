@@ -5,6 +5,7 @@
 //! Uploads of logs and blobs have the execution id in the header [`EXECUTION`], and reports have it
 //! in the body. The server rejects a call of a superseded execution with 412.
 pub mod identity;
+pub mod install_keys;
 pub mod log;
 pub mod session;
 pub mod signed;
@@ -14,11 +15,12 @@ pub use domain::{
     artifact::Artifact,
     check::{Check, CheckStatus},
     job::{FailureReason, JobClass, JobKind, PlanReport, PlanV2},
-    runner::{Host, RefusedBy, RunnerMode},
+    runner::{Host, InstallPublicKeys, RefusedBy, RunnerMode},
 };
 
 pub use self::{
     identity::{Enrol, Enrolled, RekeyRequest, Rekeyed, TokenRequest, TokenResponse},
+    install_keys::{INSTALL_KEYS_TYPE, install_keys_are_signed, sign_install_keys},
     log::{LogRecord, LogResponse, LogSettings, LogStream},
     session::{
         Directive, DiskUsage, ExecutionState, Exit, JournalEntry, Lease, OpenSession, Poll,

@@ -27,6 +27,7 @@ mod helm;
 mod images;
 #[cfg(feature = "fault-injection")]
 mod injected_faults;
+mod install_keys;
 mod isolation;
 mod job_logs;
 mod keys;

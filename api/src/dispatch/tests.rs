@@ -44,7 +44,7 @@ fn enrolled(install: Option<u128>) -> Runner {
         mode: if install.is_some() { RunnerMode::Install } else { RunnerMode::Build },
         install: install.map(|n| InstallId(id(n))),
         identity_key: "00".repeat(32),
-        encryption_key: install.map(|_| "00".repeat(32)),
+        install_keys: None,
         version: "1.0.0".into(),
         host: Host { os: "linux".into(), arch: "x86_64".into(), hostname: None },
         enrolment: "tok_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap(),

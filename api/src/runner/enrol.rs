@@ -9,14 +9,16 @@ use domain::{
     install::{Install, InstallCommand},
     runner::{Identity, Runner, RunnerCommand},
 };
-use ed25519_dalek::VerifyingKey;
 use event_log::Meta;
 use schemas::{
     problem::FieldProblem,
     runner::{Enrol, Enrolled, RunnerMode},
 };
 
-use super::caller;
+use super::{
+    caller,
+    install_keys::{check, is_ed25519_key},
+};
 use crate::{
     auth::secret,
     configs::published,
@@ -121,7 +123,7 @@ fn identity(body: &Enrol, install: Option<InstallId>, enrolment: TokenId) -> Ide
         mode: body.mode,
         install,
         identity_key: body.identity_key.clone(),
-        encryption_key: body.encryption_key.clone(),
+        install_keys: body.install_keys.clone(),
         version: body.version.clone(),
         host: body.host.clone(),
         enrolment,
@@ -157,24 +159,20 @@ fn validate(body: &Enrol) -> Result<(), Problem> {
         let (field, message) = (Some(field.to_string()), message.to_string());
         errors.push(FieldProblem { field, message, ..FieldProblem::default() });
     };
-    let key = |text: &str| -> Option<[u8; 32]> {
-        hex::decode(text).ok()?.try_into().ok().filter(|key| hex::encode(key) == text)
-    };
-    if key(&body.identity_key).and_then(|key| VerifyingKey::from_bytes(&key).ok()).is_none() {
+    if !is_ed25519_key(&body.identity_key) {
         wrong("identity_key", "must be an Ed25519 public key: 64 lower-case hexadecimal digits");
     }
-    match (body.mode, &body.encryption_key) {
-        (RunnerMode::Install, Some(sealing)) if key(sealing).is_some() => {}
+    match (body.mode, &body.install_keys) {
+        (RunnerMode::Install, Some(keys)) => {
+            if let Err(message) = check(keys, &body.identity_key) {
+                wrong("install_keys", message);
+            }
+        }
         (RunnerMode::Build, None) => {}
-        (RunnerMode::Install, _) => {
-            wrong(
-                "encryption_key",
-                "must be an X25519 public key: 64 lower-case hexadecimal digits",
-            );
+        (RunnerMode::Install, None) => {
+            wrong("install_keys", "must be present; install a newer stead-runner");
         }
-        (RunnerMode::Build, Some(_)) => {
-            wrong("encryption_key", "must be absent for a build runner")
-        }
+        (RunnerMode::Build, Some(_)) => wrong("install_keys", "must be absent for a build runner"),
     }
     if body.mode == RunnerMode::Build && !body.stack_outputs.is_empty() {
         wrong("stack_outputs", "must be empty for a build runner; start it without --stack-output");

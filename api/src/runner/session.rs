@@ -14,7 +14,7 @@ use schemas::{
 use sqlx::Row as _;
 use tokio::time::Instant;
 
-use super::{caller, reconnect, resume, token::Signer};
+use super::{caller, install_keys, reconnect, resume, token::Signer};
 use crate::{
     auth::{ACCESS_SECONDS, Assertions},
     dispatch::{Session, SessionError},
@@ -70,6 +70,7 @@ pub(crate) async fn open(
     if let Some(Extension(connection)) = connection {
         connection.authenticate();
     }
+    install_keys::record(&app, &signer, body.install_keys.as_ref()).await?;
     caller::ensure_loaded(&app, signer.id).await?;
     let (id, row) = (opening.session, write_row(&app, &opening).await?);
     let (generation, (mode, install)) = (row.generation, signer.scope());

@@ -1,14 +1,61 @@
 //! Text output of an install.
 use schemas::control::installs::{Enrolment, EnrolmentIssued, Install, InstallComponent};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
     apps::ignored_settings_text,
+    pins::{PinStatus, Pins, fingerprint},
     render::{Screen, Table, Tone, moment},
 };
 
+/// Install with the comparison of its keys and the pinned ones.
+#[derive(Serialize)]
+pub(crate) struct ShownInstall<'a> {
+    #[serde(flatten)]
+    install: &'a Install,
+    /// Fingerprint of the install's keys. Absent without valid keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_fingerprint: Option<String>,
+    /// `pinned`, `not_pinned` or `differs`.
+    key_pin: &'static str,
+    #[serde(skip)]
+    status: PinStatus,
+}
+
+impl<'a> ShownInstall<'a> {
+    pub(crate) fn new(install: &'a Install, pins: &Pins) -> Self {
+        let status = pins.status(install);
+        let key_pin = match status {
+            PinStatus::Pinned => "pinned",
+            PinStatus::NotPinned => "not_pinned",
+            PinStatus::Differs { .. } => "differs",
+        };
+        let key_fingerprint = fingerprint(install).map(|fingerprint| fingerprint.to_string());
+        ShownInstall { install, key_fingerprint, key_pin, status }
+    }
+
+    /// Fingerprint of the keys, and whether it is pinned. Empty before the runner reported keys.
+    fn keys(&self) -> String {
+        let shown = self.key_fingerprint.as_deref();
+        match (&self.status, shown) {
+            (PinStatus::Pinned, shown) => format!("{} (pinned)", shown.unwrap_or_default()),
+            (PinStatus::NotPinned, None) => String::new(),
+            (PinStatus::NotPinned, Some(shown)) => format!(
+                "{shown} (not pinned; get the fingerprint from the customer: stead installs pin {} FINGERPRINT)",
+                self.install.name
+            ),
+            (PinStatus::Differs { pinned }, shown) => format!(
+                "{} (DIFFERS from the pinned {pinned}: the customer replaced the keys, or the server returned others)",
+                shown.unwrap_or("none")
+            ),
+        }
+    }
+}
+
 /// Formats an install with its components and inputs.
-pub(crate) fn install_text(install: &Install, screen: &Screen) -> String {
+pub(crate) fn install_text(shown: &ShownInstall<'_>, screen: &Screen) -> String {
+    let install = shown.install;
     let mut text = format!(
         "{}  {} of {}, version {}: {}\n",
         install.id,
@@ -33,6 +80,7 @@ pub(crate) fn install_text(install: &Install, screen: &Screen) -> String {
             ),
         ),
     }
+    line("keys", &shown.keys());
     line("approval", if install.auto_approve { "automatic" } else { "required for each plan" });
     for run in &install.runs {
         line("run", &format!("{run} (stead runs show {run})"));

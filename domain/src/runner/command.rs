@@ -1,4 +1,4 @@
-use super::{Identity, Refusal, Side};
+use super::{Identity, InstallPublicKeys, Refusal, Side};
 use crate::{
     actor::Actor,
     decider::Timestamp,
@@ -14,6 +14,8 @@ pub enum RunnerCommand {
         /// New Ed25519 public key, hexadecimal.
         identity_key: String,
     },
+    /// Record other public keys of the install: the first ones, or those of a later generation.
+    ReplaceInstallKeys(InstallPublicKeys),
     /// Request that the runner replaces its identity key.
     RequestRekey {
         by: Actor,

@@ -1,7 +1,7 @@
 //! Events of a runner. The log stores their names: add events, never rename them.
 use serde::{Deserialize, Serialize};
 
-use super::{Identity, Refusal, Side};
+use super::{Identity, InstallPublicKeys, Refusal, Side};
 use crate::{
     actor::Actor,
     decider::{Event, Timestamp},
@@ -19,6 +19,8 @@ pub enum RunnerEvent {
         /// New Ed25519 public key, hexadecimal.
         identity_key: String,
     },
+    /// The runner reported other public keys of its install.
+    InstallKeysReplaced(InstallPublicKeys),
     /// An actor requested that the runner replaces its identity key.
     RekeyRequested {
         /// Actor of the change.
@@ -104,6 +106,7 @@ impl Event for RunnerEvent {
         match self {
             RunnerEvent::Enrolled(_) => "runner.enrolled",
             RunnerEvent::Rekeyed { .. } => "runner.rekeyed",
+            RunnerEvent::InstallKeysReplaced(_) => "runner.install_keys_replaced",
             RunnerEvent::RekeyRequested { .. } => "runner.rekey_requested",
             RunnerEvent::Disconnected { .. } => "runner.disconnected",
             RunnerEvent::Reconnected => "runner.reconnected",

@@ -32,7 +32,7 @@ pub struct Runner {
     pub refusals: Vec<Refusal>,
 }
 
-/// Identity of a runner since its enrolment. Only the identity key can change.
+/// Identity of a runner since its enrolment. Only the keys can change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Identity {
@@ -43,14 +43,30 @@ pub struct Identity {
     pub install: Option<InstallId>,
     /// Ed25519 public key of the runner, hexadecimal.
     pub identity_key: String,
-    /// X25519 public key to encrypt secrets of the install, hexadecimal. Absent for a build runner.
+    /// Public keys of the install. Absent for a build runner, and for a runner that enrolled before
+    /// installs had them, until it reports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub encryption_key: Option<String>,
+    pub install_keys: Option<InstallPublicKeys>,
     /// Version of `stead-runner` at the enrolment.
     pub version: String,
     pub host: Host,
     /// Id of the redeemed enrolment token.
     pub enrolment: TokenId,
+}
+
+/// Public keys of an install, signed by the runner that has the secret ones. The keys of a
+/// generation never change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode, ToSchema)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct InstallPublicKeys {
+    /// Generation of the keys, from 1.
+    pub generation: u32,
+    /// X25519 public key to encrypt data for the install, 64 lower-case hexadecimal digits.
+    pub encryption_key: String,
+    /// Ed25519 public key that verifies data of the install, 64 lower-case hexadecimal digits.
+    pub signing_key: String,
+    /// Signature of the other fields by the identity key of the runner, base64.
+    pub signature: String,
 }
 
 /// Mode of a runner, which determines the jobs that it accepts.
@@ -136,10 +152,26 @@ impl Runner {
         self.identity.as_ref().map(|identity| &identity.identity_key)
     }
 
+    /// Returns the public keys of the install.
+    pub fn install_keys(&self) -> Option<&InstallPublicKeys> {
+        self.identity.as_ref().and_then(|identity| identity.install_keys.as_ref())
+    }
+
     pub(super) fn store_refusal(&mut self, refusal: Refusal) {
         if self.refusals.len() >= REFUSALS {
             self.refusals.remove(0);
         }
         self.refusals.push(refusal);
+    }
+}
+
+impl InstallPublicKeys {
+    /// Returns true if both have the same keys of the same generation. A later signature of the
+    /// same keys can differ.
+    pub fn is_same(&self, other: &InstallPublicKeys) -> bool {
+        let keys = |of: &InstallPublicKeys| {
+            (of.generation, of.encryption_key.clone(), of.signing_key.clone())
+        };
+        keys(self) == keys(other)
     }
 }

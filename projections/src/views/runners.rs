@@ -82,6 +82,7 @@ impl Projection for Runners {
             RunnerEvent::Enabled { .. } => row.reason = None,
             RunnerEvent::Enrolled(_)
             | RunnerEvent::Rekeyed { .. }
+            | RunnerEvent::InstallKeysReplaced(_)
             | RunnerEvent::RekeyRequested { .. }
             | RunnerEvent::Disconnected { .. }
             | RunnerEvent::Reconnected

@@ -137,7 +137,7 @@ fn runner(later: Vec<RunnerEvent>) -> runners::Row {
         mode: RunnerMode::Install,
         install: Some(INSTALL),
         identity_key: "aa".into(),
-        encryption_key: Some("bb".into()),
+        install_keys: None,
         version: "0.1.0".into(),
         host: Host { os: "linux".into(), arch: "x86_64".into(), hostname: None },
         enrolment: TokenId(Ulid(13)),

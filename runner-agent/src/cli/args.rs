@@ -169,6 +169,11 @@ pub(crate) enum Output {
 pub(super) enum Command {
     /// Enrol with the server and exit
     Enrol(Box<Run>),
+    /// Print the fingerprint of the install's public keys, for the vendor
+    #[command(after_help = "\
+The vendor encrypts data for this install only after it has pinned this fingerprint. Send it over a channel that the \
+vendor's server does not control: a server could show the vendor other keys.")]
+    Fingerprint,
     /// Stop accepting jobs; running jobs continue
     Disable {
         /// Reason; the vendor sees it

@@ -53,6 +53,7 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), ServerRejection> {
         journal,
         checkpoint: agent.witness.last().map_err(|error| local_error(&error))?,
         journal_head: agent.sign_journal(),
+        install_keys: agent.keys.signed_install_keys(),
     };
     let request = || {
         let assertion = sign_request(agent, &journal_id)?;

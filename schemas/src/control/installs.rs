@@ -131,6 +131,9 @@ pub struct Install {
     /// Time of the runner's last call. Absent if the server knows no call.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::optional")]
     pub runner_last_contact: Option<DateTime<Utc>>,
+    /// Public keys of the install, which its runner reported. Absent before a runner reported them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<InstallKeys>,
     /// Sandbox of the install. Absent if neither the config version nor the install has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<InstallComponent>,
@@ -149,6 +152,20 @@ pub struct Install {
     pub created_at: DateTime<Utc>,
     /// Last log position that the response includes.
     pub position: u64,
+}
+
+/// Public keys of an install. Compare their fingerprint with the one that the customer's
+/// `stead-runner fingerprint` prints: the server could return other keys.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct InstallKeys {
+    /// Id of the server's log, which the fingerprint covers.
+    pub log_id: String,
+    /// Generation of the keys, from 1.
+    pub generation: u32,
+    /// X25519 public key to encrypt data for the install, 64 lower-case hexadecimal digits.
+    pub encryption_key: String,
+    /// Ed25519 public key that verifies data of the install, 64 lower-case hexadecimal digits.
+    pub signing_key: String,
 }
 
 /// State, deployed build and outputs of one component in an install.

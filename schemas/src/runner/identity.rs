@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Host, RunnerMode};
+use super::{Host, InstallPublicKeys, RunnerMode};
 use crate::moment;
 
 /// Request of `POST /runner/v1/enrol`.
@@ -24,10 +24,9 @@ pub struct Enrol {
     pub mode: RunnerMode,
     /// Ed25519 public key of the runner, 64 lower-case hexadecimal digits.
     pub identity_key: String,
-    /// X25519 public key for the secrets of the install, 64 lower-case hexadecimal digits. Absent
-    /// for a build runner.
+    /// Public keys of the install. Absent for a build runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub encryption_key: Option<String>,
+    pub install_keys: Option<InstallPublicKeys>,
     /// Version of `stead-runner`.
     pub version: String,
     /// Host of the runner.

@@ -5,14 +5,16 @@ use proof::dsse::Envelope;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::{FailureReason, JobKind, LogSettings, Outcome};
+use super::{FailureReason, InstallPublicKeys, JobKind, LogSettings, Outcome};
 use crate::moment;
 
 /// Request of `POST /runner/v1/sessions`. A repeated request with the same session id returns the
 /// same session.
 ///
 /// Responses: 200 [`SessionOpened`]. 401 for an invalid signature, and for an assertion outside its
-/// validity. 403 if the runner was revoked. 426 with the supported range in `protocol`.
+/// validity. 403 if the runner was revoked. 409 `rejected` for other keys of the install that belong
+/// to no later generation than the recorded ones. 422 for invalid keys. 426 with the supported range
+/// in `protocol`.
 ///
 /// The newest session of a runner replaces all earlier ones. The next call of an earlier session
 /// gets 409 `session_superseded`. `DELETE /runner/v1/sessions/{id}` closes a session.
@@ -44,6 +46,10 @@ pub struct OpenSession {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub journal_head: Option<Envelope>,
+    /// Public keys of the install. The server records them if they are the first ones or belong to
+    /// a later generation. Absent for a build runner, and for a runner without such keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install_keys: Option<InstallPublicKeys>,
 }
 
 fn known_job_kinds<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<JobKind>, D::Error> {

@@ -137,7 +137,7 @@ async fn runner(app: &App, commands: Vec<RunnerCommand>) -> RunnerId {
         mode: RunnerMode::Build,
         install: None,
         identity_key: hex::encode(proof::sha256(runner.to_string().as_bytes())),
-        encryption_key: None,
+        install_keys: None,
         version: "1".into(),
         host: Host { os: "linux".into(), arch: "x86_64".into(), hostname: None },
         enrolment: TokenId(Ulid::new()),

@@ -5,11 +5,14 @@ use cli::client::{Client, server_events};
 use domain::ids::{PrincipalId, TokenId};
 use ed25519_dalek::SigningKey;
 use futures::StreamExt as _;
-use schemas::control::{
-    PageQuery, ReasonBody,
-    audit::ChangesQuery,
-    installs::UpdateInstall,
-    tokens::{CreateToken, Role},
+use schemas::{
+    control::{
+        PageQuery, ReasonBody,
+        audit::ChangesQuery,
+        installs::UpdateInstall,
+        tokens::{CreateToken, Role},
+    },
+    runner::sign_install_keys,
 };
 use serde_json::{Value, json};
 use ulid::Ulid;
@@ -120,9 +123,11 @@ async fn revoked_enrolment_token_is_rejected() {
     let why = ReasonBody { reason: Some("sent to the wrong person".into()) };
     assert!(owner.revoke_enrolment_token(enrolment.id, &why).await.unwrap().changed);
     assert!(!owner.revoke_enrolment_token(enrolment.id, &why).await.unwrap().changed);
+    let key = SigningKey::from_bytes(&[7; 32]);
+    let public = hex::encode(key.verifying_key().as_bytes());
     let body = json!({"token": enrolment.token, "mode": "install", "version": "1.0.0",
-        "identity_key": hex::encode(SigningKey::from_bytes(&[7; 32]).verifying_key().as_bytes()),
-        "encryption_key": "11".repeat(32), "host": {"os": "linux", "arch": "x86_64"}});
+        "install_keys": sign_install_keys(1, "11".repeat(32), public.clone(), &key),
+        "identity_key": public, "host": {"os": "linux", "arch": "x86_64"}});
     let enrol = async |body: &Value| {
         let url = started.runner("/runner/v1/enrol");
         let response = started.http.post(url).json(body).send().await.unwrap();

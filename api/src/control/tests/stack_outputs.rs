@@ -8,7 +8,10 @@ use domain::{
     run::{Run, RunKind, Target},
 };
 use ed25519_dalek::SigningKey;
-use schemas::control::installs::{CreateInstall, InstallCreated, StateQuery, UpdateInstall};
+use schemas::{
+    control::installs::{CreateInstall, InstallCreated, StateQuery, UpdateInstall},
+    runner::sign_install_keys,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -60,9 +63,11 @@ async fn with_stack(outputs: Value) -> (Started, Client, InstallCreated) {
 
 async fn enrol(started: &Started, token: &str, outputs: Value) -> (u16, Value) {
     let key = SigningKey::generate(&mut rand::rngs::OsRng);
+    let public = hex::encode(key.verifying_key().as_bytes());
     let body = json!({
-        "token": token, "mode": "install", "version": "1.0.0", "encryption_key": "11".repeat(32),
-        "identity_key": hex::encode(key.verifying_key().as_bytes()),
+        "token": token, "mode": "install", "version": "1.0.0",
+        "install_keys": sign_install_keys(1, "11".repeat(32), public.clone(), &key),
+        "identity_key": public,
         "host": {"os": "linux", "arch": "x86_64"}, "stack_outputs": outputs,
     });
     let url = started.runner("/runner/v1/enrol");

@@ -8,7 +8,7 @@ use domain::{
 use projections::views::{installs, waiting::Contact};
 use schemas::control::{
     Diagnostic,
-    installs::{Enrolment, Install, InstallComponent},
+    installs::{Enrolment, Install, InstallComponent, InstallKeys},
 };
 use serde_json::Value;
 
@@ -75,6 +75,13 @@ pub(crate) async fn install(
         None => None,
     };
     let contact = row.runner().and_then(|runner| lookup.contact(runner));
+    let keys = runner.as_ref().and_then(|runner| runner.state.install_keys());
+    let keys = keys.map(|keys| InstallKeys {
+        log_id: app.engine.log().log_id().to_string(),
+        generation: keys.generation,
+        encryption_key: keys.encryption_key.clone(),
+        signing_key: keys.signing_key.clone(),
+    });
     Ok(Some(Install {
         id: row.install,
         name: state.name.clone(),
@@ -93,6 +100,7 @@ pub(crate) async fn install(
         runner_last_contact: contact
             .and_then(|contact| contact.last)
             .or_else(|| runner?.state.disconnected_since),
+        keys,
         sandbox,
         components: components.into_values().collect(),
         ignored_settings: vec![],

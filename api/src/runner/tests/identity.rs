@@ -3,14 +3,14 @@ use axum::http::Method;
 use domain::{
     actor::Actor,
     enrolment::Purpose,
-    ids::RunnerId,
+    ids::{RunnerId, SessionId},
     job::{JobClass, JobKind},
     runner::{Runner, RunnerCommand},
 };
 use ed25519_dalek::SigningKey;
 use serde_json::json;
 
-use super::world::{Agent, World};
+use super::world::{Agent, World, install_keys};
 
 fn key() -> SigningKey {
     SigningKey::generate(&mut rand::rngs::OsRng)
@@ -127,4 +127,62 @@ async fn revoked_runner_is_rejected_with_its_earlier_token() {
     world.poll(&agent, 0, json!({})).await.rejected(403, "runner_revoked");
     let body = json!({"assertion": world.assertion(agent.id, &agent.key)});
     world.call(Method::POST, "/runner/v1/token", "", &body).await.rejected(403, "runner_revoked");
+}
+
+#[tokio::test]
+async fn install_keys_need_the_signature_of_the_identity_key() {
+    let world = World::new().await;
+    let install = world.install().await;
+    let token = world.enrolment(Purpose::Install { install }).await;
+    let identity = key();
+    let enrol = |keys: serde_json::Value| {
+        let body = json!({"token": token, "mode": "install", "version": "1.0.0", "install_keys": keys,
+            "identity_key": hex::encode(identity.verifying_key().as_bytes()),
+            "host": {"os": "linux", "arch": "x86_64"}});
+        let world = &world;
+        async move { world.call(Method::POST, "/runner/v1/enrol", "", &body).await }
+    };
+    let mut changed = json!(install_keys(1, &identity));
+    changed["encryption_key"] = "22".repeat(32).into();
+    let mut weak = json!(install_keys(1, &identity));
+    weak["signing_key"] = "zz".into();
+    let none = json!(install_keys(0, &identity));
+    let foreign = json!(install_keys(1, &key()));
+    for keys in [serde_json::Value::Null, foreign, changed, weak, none] {
+        let problem = enrol(keys).await.rejected(422, "invalid");
+        assert_eq!(problem["errors"][0]["field"], "install_keys", "{problem}");
+    }
+    let enrolled = enrol(json!(install_keys(1, &identity))).await.ok();
+    let stored = world.events("runner", enrolled["runner"].as_str().unwrap()).await;
+    let event: serde_json::Value = serde_json::from_str(&stored[0].payload).unwrap();
+    assert_eq!(event["install_keys"]["generation"], 1);
+}
+
+#[tokio::test]
+async fn a_session_records_keys_of_a_later_generation_only() {
+    let world = World::new().await;
+    let (agent, _) = world.agent().await;
+    let open = |generation: u32, signer: SigningKey| {
+        let (world, agent) = (&world, &agent);
+        async move {
+            let session = SessionId(ulid::Ulid::new());
+            let assertion = world.opening(agent, session, ("boot", "j"));
+            let body = json!({
+                "assertion": assertion, "pid": 1, "version": "1.0.0", "slots": 4, "journal": [],
+                "protocol": {"min": 1, "max": 1}, "capabilities": ["plan"],
+                "install_keys": install_keys(generation, &signer),
+            });
+            world.call(Method::POST, "/runner/v1/sessions", "", &body).await
+        }
+    };
+    open(1, agent.key.clone()).await.ok();
+    open(2, key()).await.rejected(422, "invalid");
+    open(2, agent.key.clone()).await.ok();
+    open(2, agent.key.clone()).await.ok();
+    let problem = open(1, agent.key.clone()).await.rejected(409, "rejected");
+    assert!(problem["detail"].as_str().unwrap().contains("not later"), "{problem}");
+    let types: Vec<_> =
+        world.events("runner", agent.id).await.into_iter().map(|e| e.event_type).collect();
+    let replaced = types.iter().filter(|name| *name == "runner.install_keys_replaced").count();
+    assert_eq!(replaced, 1, "{types:?}");
 }

@@ -62,7 +62,7 @@ fn seated(world: &World) -> Agent {
         mode: RunnerMode::Install,
         install: Some(install),
         identity_key: "00".repeat(32),
-        encryption_key: Some("00".repeat(32)),
+        install_keys: None,
         version: "1".into(),
         host: Host { os: "linux".into(), arch: "x86_64".into(), hostname: None },
         enrolment: domain::ids::TokenId(Ulid::new()),

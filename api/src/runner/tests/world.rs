@@ -40,7 +40,7 @@ use crate::{
 
 mod agent;
 
-pub(super) use agent::Agent;
+pub(super) use agent::{Agent, install_keys};
 
 /// Server with its database.
 pub(super) struct World {

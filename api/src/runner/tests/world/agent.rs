@@ -5,7 +5,10 @@ use domain::{
     ids::{InstallId, JobId, RunnerId, SessionId},
 };
 use ed25519_dalek::SigningKey;
-use schemas::token::{AUD_SESSION, AUD_TOKEN, SessionAssertion, TokenAssertion, sign};
+use schemas::{
+    runner::{InstallPublicKeys, sign_install_keys},
+    token::{AUD_SESSION, AUD_TOKEN, SessionAssertion, TokenAssertion, sign},
+};
 use serde_json::{Value, json};
 use ulid::Ulid;
 
@@ -20,6 +23,12 @@ pub(crate) struct Agent {
     /// Id of the agent's process, which changes with a restart.
     pub process_id: String,
     pub session: Option<(SessionId, u64)>,
+}
+
+/// Public keys of an install, signed by the identity key.
+pub(crate) fn install_keys(generation: u32, identity: &SigningKey) -> InstallPublicKeys {
+    let signing = SigningKey::from_bytes(&[9; 32]).verifying_key();
+    sign_install_keys(generation, "11".repeat(32), hex::encode(signing.as_bytes()), identity)
 }
 
 impl World {
@@ -51,7 +60,7 @@ impl World {
         });
         if matches!(purpose, Purpose::Install { .. }) {
             body["mode"] = "install".into();
-            body["encryption_key"] = "11".repeat(32).into();
+            body["install_keys"] = json!(install_keys(1, key));
             body["stack_outputs"] = json!({"region": "eu-central-1"});
         }
         self.call(Method::POST, "/runner/v1/enrol", "", &body).await
