@@ -16,7 +16,8 @@ pub(crate) struct Pins(BTreeMap<InstallId, Pin>);
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Pin {
-    /// Name of the install when it was pinned, for readers of the file.
+    /// Name of the install when it was pinned. A response with another name is not the pinned
+    /// install, whatever its id is.
     name: String,
     fingerprint: String,
 }
@@ -68,11 +69,13 @@ impl Pins {
 
     /// Compares the keys that the server returned with the pinned ones.
     pub(crate) fn status(&self, install: &Install) -> PinStatus {
-        let Some(Pin { fingerprint: pinned, .. }) = self.0.get(&install.id) else {
+        let Some(Pin { name, fingerprint: pinned }) = self.0.get(&install.id) else {
             return PinStatus::NotPinned;
         };
         match fingerprint(install) {
-            Some(shown) if shown.to_string() == *pinned => PinStatus::Pinned,
+            Some(shown) if shown.to_string() == *pinned && *name == install.name => {
+                PinStatus::Pinned
+            }
             Some(_) | None => PinStatus::Differs { pinned: pinned.clone() },
         }
     }

@@ -124,7 +124,9 @@ function open(url, onEvent) {
   events.addEventListener("error", () => {
     show("reconnecting");
     // The browser does not retry after a rejection: the session has ended, or the server restarts.
-    if (events.readyState === EventSource.CLOSED) setTimeout(() => { if (source) refresh(); }, 2000);
+    if (events.readyState === EventSource.CLOSED) setTimeout(() => {
+      if (source?.events === events) { disconnect(); connect(); refresh(); }
+    }, 2000);
   });
   events.addEventListener("position", (event) => onEvent(Number(event.data)));
   events.addEventListener("log", refresh);

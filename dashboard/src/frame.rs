@@ -142,10 +142,11 @@ pub(crate) fn form_token(caller: &Caller) -> Markup {
 }
 
 /// Hidden fields of a form that changes something.
-pub(crate) fn change_fields(caller: &Caller) -> Markup {
+/// `form` makes the key differ between the forms of a page.
+pub(crate) fn change_fields(caller: &Caller, form: &str) -> Markup {
     html! {
         (form_token(caller))
-        input type="hidden" name="idempotency_key" value=(caller.idempotency_key);
+        input type="hidden" name="idempotency_key" value={ (caller.idempotency_key) "-" (form) };
     }
 }
 

@@ -7,14 +7,16 @@
 //! - keys for digests that reveal nothing to a party without the key
 //!
 //! Each key belongs to a *generation*, a number that the recovery of an install on another host
-//! advances. A holder of the seed derives the keys of every earlier generation.
+//! advances. A holder of the seed derives the keys of every generation, also of later ones: a
+//! generation identifies the current host, and does not protect data from a former one.
 //!
 //! [`InstallKeys`] stay with the runner. A job gets [`ComponentKeys`]: keys of one component, which
-//! decrypt nothing of another component.
+//! decrypt nothing of another component. This separates honest jobs. A job that runs as the user of
+//! the agent can read the seed.
 //!
 //! Ciphertext is bound to its purpose by associated data ([`ComponentData`], [`Value`]). The reader
-//! builds them from what it expects, so ciphertext that a server moves, swaps or rolls back is an
-//! error. The format is described in [`format`](mod@format).
+//! builds them from what it expects, so ciphertext that a server moves or swaps is an error. An
+//! earlier version is an error if the reader knows the expected serial and fence. The format is described in [`format`](mod@format).
 //!
 //! This crate has no I/O and no clock. The caller passes the source of randomness, usually
 //! [`OsRng`].

@@ -66,6 +66,8 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         None => start::serve(&open()?, cli.run).await,
         Some(Command::Enrol(run)) => {
             let data = open()?;
+            // Two first starts at once would create two seeds.
+            let _lock = start::lock(&data).await?;
             let mut keys = Keys::open(&data)?;
             let identity = start::identity(&data, &mut keys, &run).await?;
             if let Some(policy) = Choice::recorded(&data)? {

@@ -86,7 +86,7 @@ fn no_protocol(server: Option<ProtocolRange>) -> String {
 }
 
 /// Takes the agent's lock. Retries, because `stead-runner status` holds the lock for a moment.
-async fn lock(data: &Data) -> anyhow::Result<fs::File> {
+pub(crate) async fn lock(data: &Data) -> anyhow::Result<fs::File> {
     for _ in 0..5 {
         if let Some(lock) = data.lock()? {
             return Ok(lock);
@@ -118,7 +118,7 @@ pub(crate) async fn identity(data: &Data, keys: &mut Keys, run: &Run) -> anyhow:
         if !run.stack_output.is_empty() || run.stack_outputs_file.is_some() {
             warn!(
                 "Ignoring the stack outputs: this runner sent its stack outputs when it enrolled. To change them, revoke the \
-                 runner and enrol another runner in a new directory"
+                 runner, copy keys/install to a new directory, and enrol another runner there"
             );
         }
         return Ok(stored);

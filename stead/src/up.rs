@@ -121,7 +121,7 @@ impl Up {
         if output == Output::Table
             && let Some(code) = server.login_code().await
         {
-            // A browser does not send the part after `#`, so no log contains the code.
+            // A browser does not send the part after `#`, so no access log contains the code.
             println!(
                 "Dashboard:\n  {}/ui/login#code={code}\n  (valid once, for 5 min, on this machine)",
                 server.ready.control

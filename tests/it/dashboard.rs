@@ -168,7 +168,7 @@ fn a_plan_is_approved_without_script_and_only_once() {
     let (path, page) = page;
     // A viewer has no form, and the server rejects one that the viewer sends.
     let seen = viewer.get(&path).text;
-    assert!(seen.contains("An approver decides") && !seen.contains("/decide\""), "{seen}");
+    assert!(seen.contains("Only approvers and owners") && !seen.contains("/decide\""), "{seen}");
     let form = |html: &str, owner_of_token: &str| -> Vec<(&'static str, String)> {
         let at = "/decide\"";
         let of = |name| field(html, at, name);
@@ -208,6 +208,11 @@ fn a_plan_is_approved_without_script_and_only_once() {
     let events: Vec<_> = events.as_array().unwrap().iter().filter(of_step).collect();
     assert_eq!(events.len(), 1);
     assert_eq!(events[0]["metadata"]["client"], "dashboard");
+    // Another decision with the key of the first one is an error, and not a silent success.
+    let mut changed = own.clone();
+    changed[5].1 = "deny".to_owned();
+    let rejected = send(&mut approver, &changed);
+    assert!(rejected.status.is_client_error(), "{} {}", rejected.status, rejected.text);
 
     // The run ends; its jobs have logs, and the install has an earlier state.
     finish(&server, "acme");

@@ -50,20 +50,20 @@ pub(super) async fn once<T>(
         ));
     }
     let principal = caller.principal.to_string();
-    if let Some(position) = earlier_change::position(app, &principal, key).await? {
+    let request_hash = Sha256::digest(format!("{route}\n{content}")).into();
+    let stored = IdempotencyKey { principal, key: key.to_owned(), request_hash, response: None };
+    if let Some(position) = earlier_change::position(app, &stored).await? {
         return Ok(position);
     }
     let mut meta = Meta::new(caller.actor.clone(), ids::new_ulid().to_string());
     meta.route = Some(format!("POST {route}"));
     meta.client = Some(CLIENT.to_owned());
     let mut call = Call::of(meta);
-    let request_hash = Sha256::digest(format!("{route}\n{content}")).into();
-    let stored = IdempotencyKey { principal, key: key.to_owned(), request_hash, response: None };
     call.key = Some(stored.clone());
     match change(&call).await {
         Ok(done) => Ok(done.position),
         // The first submission may have been committed in the meantime.
-        Err(problem) => match earlier_change::position(app, &stored.principal, key).await? {
+        Err(problem) => match earlier_change::position(app, &stored).await? {
             Some(position) => Ok(position),
             None => Err(problem),
         },

@@ -44,7 +44,9 @@ pub(super) async fn guard(
 async fn authenticate(app: &App, headers: &HeaderMap) -> Result<(Session, Caller), Problem> {
     let missing = || Problem::new(Code::TokenMissing, "request rejected: log in");
     let secret = cookie(headers, &cookie_name(app)).ok_or_else(missing)?;
-    let request = match headers.contains_key(REFRESH_HEADER) {
+    // An event source cannot send a header of its own.
+    let is_stream = headers.get(header::ACCEPT).is_some_and(|accept| accept == "text/event-stream");
+    let request = match is_stream || headers.contains_key(REFRESH_HEADER) {
         true => sessions::Request::Refresh,
         false => sessions::Request::User,
     };

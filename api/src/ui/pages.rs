@@ -255,9 +255,11 @@ pub(super) async fn audit(
     min_position::wait(&app, query.min_position).await?;
     let is_filtered =
         [&query.stream, &query.event_type, &query.actor].iter().any(|of| of.is_some());
-    if query.after.is_none() && !is_filtered {
-        query.after = Some(app.log().position().saturating_sub(EVENTS));
+    // The form keeps the fields of the user, so that a filter searches from the start of the log.
+    let mut read = query.clone();
+    if read.after.is_none() && !is_filtered {
+        read.after = Some(app.log().position().saturating_sub(EVENTS));
     }
-    let events = audit::events(&app, &caller, &query).await?;
+    let events = audit::events(&app, &caller, &read).await?;
     Ok(Page(pages::audit(&caller_of(&app, &caller, &session).await?, &query, &events)))
 }

@@ -20,7 +20,7 @@ pub fn audit(caller: &Caller, query: &EventsQuery, events: &Events) -> Markup {
             button type="submit" { "Filter" }
         }
         section.panel aria-label="Events" {
-            @if events.items.is_empty() { (components::empty("No event matches.", &[])) }
+            @if events.items.is_empty() { (components::empty("No events match.", &[])) }
             @else {
                 div.scroll tabindex="0" role="region" aria-label="Events" {
                     table {

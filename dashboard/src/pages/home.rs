@@ -50,7 +50,7 @@ pub fn home(caller: &Caller, attention: &Attention) -> Markup {
             }
             @if newest.is_empty() {
                 section.panel id="newest" {
-                    (components::empty("No run exists yet. Publish an app, then create an install.", &["stead", "apps", "sync", "DIRECTORY"]))
+                    (components::empty("No runs yet. Publish an app, then create an install.", &["stead", "apps", "sync", "DIRECTORY"]))
                 }
             } @else {
                 (panel("newest", "Newest runs", Some("/ui/runs"), &table("newest", newest)))

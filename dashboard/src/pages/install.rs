@@ -33,7 +33,7 @@ pub fn install(caller: &Caller, install: &Install, newest: &[RunSummary]) -> Mar
                     header { h2 { "Runs" } a.more href={ "/ui/runs?install=" (install.id) } { "View all" } }
                     @if newest.is_empty() {
                         (components::empty(
-                            "No run exists yet. The first run starts when the runner enrols. This command creates another enrolment token.",
+                            "No runs yet. The first run starts when the runner enrols. This command creates another enrolment token.",
                             &["stead", "installs", "create-enrolment-token", &install.name],
                         ))
                     } @else { (runs::table(caller, "runs", newest)) }
@@ -72,7 +72,7 @@ pub fn install_as_of(
                 strong { "Earlier state." } " This page shows the install as of position " (earlier.position)
                 @if let Some(at) = recorded_at { ", " (components::exact(at)) } "."
             }
-            p { a href=(present) { "Show the present state" } }
+            p { a href=(present) { "Show the current state" } }
         }
         div.columns {
             section.panel aria-label="Components" {

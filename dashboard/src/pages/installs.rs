@@ -22,7 +22,7 @@ pub fn installs(caller: &Caller, query: &InstallsQuery, page: &Page<Install>) ->
         }
         section.panel aria-label="Installs" {
             @if page.items.is_empty() {
-                (components::empty("No install matches.", &["stead", "installs", "create", "APP", "NAME"]))
+                (components::empty("No installs match.", &["stead", "installs", "create", "APP", "NAME"]))
             } @else { (table(caller, &page.items)) }
             (next_page("/ui/installs", &[("app", query.app.as_deref())], page.next.as_deref()))
         }

@@ -44,7 +44,7 @@ pub fn job(caller: &Caller, job: &Job, log: &LogPage) -> Markup {
         section.panel aria-label="Details" {
             div.body {
                 (facts(caller, job, log))
-                @if let Some(waiting) = &job.waiting { p { "Waits: " (waiting.detail) } }
+                @if let Some(waiting) = &job.waiting { p { "Waiting: " (waiting.detail) } }
                 @if let Some(reason) = &job.reason {
                     p.note.fail { span { code { (reason) } @if let Some(detail) = &job.detail { " " (detail) } } }
                 }
@@ -55,7 +55,7 @@ pub fn job(caller: &Caller, job: &Job, log: &LogPage) -> Markup {
                     }
                 }
                 @if job.state == "outcome_unknown" && caller.may(&[]) {
-                    (components::command(&["stead", "jobs", "resolve", &job.id.to_string(), "--as", "failed", "--reason", "REASON"]))
+                    (components::command(&["stead", "jobs", "resolve", &job.id.to_string(), "--resolution", "failed", "--reason", "REASON"]))
                 }
             }
         }

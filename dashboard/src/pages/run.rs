@@ -70,7 +70,7 @@ fn facts(caller: &Caller, run: &Run) -> Markup {
                 }
                 @if let Some(reason) = &summary.reason { p { span.muted { "Reason: " } (reason) } }
                 @if run.awaits_plans {
-                    p.muted { "Each plan is made before the first change. Decide when all plans are shown." }
+                    p.muted { "This run creates all plans before its first change. Approve or deny them when all are complete." }
                 }
                 (actions(caller, run))
             }
@@ -103,8 +103,8 @@ fn actions(caller: &Caller, run: &Run) -> Markup {
     html! {
         @if caller.may(&[]) && retryable {
             form.inline id="retry" method="post" action={ "/ui/runs/" (run.run.id) "/retry" } {
-                (frame::change_fields(caller))
-                label { "Reason of the retry (optional)" input type="text" name="reason" maxlength="2000"; }
+                (frame::change_fields(caller, "retry"))
+                label { "Reason for the retry (optional)" input type="text" name="reason" maxlength="2000"; }
                 button type="submit" { "Retry" }
             }
         }
@@ -112,8 +112,8 @@ fn actions(caller: &Caller, run: &Run) -> Markup {
             details id="cancel" {
                 summary { "Cancel this run" }
                 form.inline method="post" action={ "/ui/runs/" (run.run.id) "/cancel" } {
-                    (frame::change_fields(caller))
-                    label { "Reason of the cancellation" input type="text" name="reason" required maxlength="2000"; }
+                    (frame::change_fields(caller, "cancel"))
+                    label { "Reason for the cancellation" input type="text" name="reason" required maxlength="2000"; }
                     button.danger type="submit" { "Cancel the run" }
                 }
             }
@@ -132,7 +132,7 @@ fn preflight_panel(preflight: &Preflight) -> Markup {
             @if preflight.reason.is_some() || preflight.waiting.is_some() || !preflight.checks.is_empty() {
                 div.body {
                     @if let Some(reason) = &preflight.reason { p { (reason) } }
-                    @if let Some(waiting) = &preflight.waiting { p { "Waits: " (waiting.detail) } }
+                    @if let Some(waiting) = &preflight.waiting { p { "Waiting: " (waiting.detail) } }
                     @if !preflight.checks.is_empty() {
                         details id="preflight-checks" open[preflight.state == "failed"] {
                             summary { (components::count(preflight.checks.len() as u64, "check")) }
@@ -167,7 +167,7 @@ fn step_row(caller: &Caller, page: &RunPage, step: &Step) -> Markup {
                     a.end href={ "/ui/jobs/" (job) } { "Log" span.visually-hidden { " of " (step.name) } }
                 }
             }
-            @if let Some(waiting) = &step.waiting { p.muted { "Waits: " (waiting.detail) } }
+            @if let Some(waiting) = &step.waiting { p.muted { "Waiting: " (waiting.detail) } }
             @if let Some(reason) = &step.reason { p { (reason) } }
             @if let Some(decision) = &step.decision { (decided(caller, decision)) }
             @if let Some(resolution) = &step.resolution {
@@ -199,14 +199,14 @@ fn decision_form(caller: &Caller, page: &RunPage, step: &Step) -> Markup {
             p.muted { "Plan " code { (plan.digest) } }
             @if caller.may(&["approver"]) {
                 form.inline method="post" action={ "/ui/runs/" (page.run.run.id) "/decide" } data-plan=(plan.digest) id={ "decide-" (step.id) } {
-                    (frame::change_fields(caller))
+                    (frame::change_fields(caller, &step.id.to_string()))
                     input type="hidden" name="step" value=(step.id);
                     input type="hidden" name="digest" value=(plan.digest);
                     label { "Reason" input type="text" name="reason" required maxlength="2000"; }
                     button.primary type="submit" name="decision" value="approve" { "Approve" span.visually-hidden { " the plan of " (step.name) } }
                     button.danger type="submit" name="decision" value="deny" { "Deny" span.visually-hidden { " the plan of " (step.name) } }
                 }
-            } @else { p.muted { "An approver decides about this plan." } }
+            } @else { p.muted { "Only approvers and owners can approve or deny this plan." } }
         }
     }
 }

@@ -42,7 +42,7 @@ pub fn runs(caller: &Caller, query: &RunsQuery, page: &Page<RunSummary>) -> Mark
         }
         section.panel aria-label="Runs" {
             @if page.items.is_empty() {
-                (components::empty("No run matches.", &["stead", "installs", "deploy", "INSTALL"]))
+                (components::empty("No runs match.", &["stead", "installs", "deploy", "INSTALL"]))
             } @else { (table(caller, "runs", &page.items)) }
             (next_page("/ui/runs", &[("install", query.install.as_deref()), ("state", query.state.as_deref())], page.next.as_deref()))
         }

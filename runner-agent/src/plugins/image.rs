@@ -308,7 +308,7 @@ async fn logged_in(
 ) -> Result<Endpoint, Halt> {
     let host = endpoint.host().to_owned();
     let Some(registry) = CloudRegistry::of_host(&host) else { return Ok(endpoint) };
-    if endpoint.has_credential().await.map_err(registry_error)? {
+    if or_cancelled(work, endpoint.has_credential()).await? {
         return Ok(endpoint);
     }
     match or_cancelled(work, async { Ok(registry.login(&work.job.env).await) }).await? {
@@ -325,7 +325,7 @@ async fn logged_in(
         }
         Err(why) => {
             let failed = format!(
-                "cannot log in to {host}: {why}, or configure a credential helper in Docker's config.json"
+                "cannot log in to {host}: {why}; or configure a credential helper in Docker's config.json"
             );
             Err(PluginError::ArtifactUnavailable(failed).into())
         }

@@ -164,11 +164,11 @@ fn webhooks_after_the_approval(kind: Kind) {
 }
 
 #[test]
-fn webhooks_change_no_manifest_without_an_approval() {
+fn webhooks_that_dry_runs_show_change_no_manifest_without_an_approval() {
     webhooks_after_the_approval(Kind::Manifest);
 }
 
 #[test]
-fn webhooks_change_no_chart_without_an_approval() {
+fn webhooks_that_dry_runs_show_change_no_chart_without_an_approval() {
     webhooks_after_the_approval(Kind::Chart);
 }

@@ -26,6 +26,8 @@ pub(super) struct Metadata(reqwest::Client);
 
 impl Metadata {
     pub(super) fn new() -> Result<Self, String> {
+        // A second call fails, because the first one installed the same provider.
+        let _already = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
