@@ -155,8 +155,12 @@ impl Server {
     }
 
     /// Creates a one-time code that logs in the owner whose token is in the data directory. `None` if
-    /// the directory has no valid token.
+    /// the directory has no valid token, or if the URL of the Control API is not on this machine: the
+    /// code would be rejected.
     pub async fn login_code(&self) -> Option<String> {
+        if !crate::ui::has_loopback_url(&self.app) {
+            return None;
+        }
         let token = std::fs::read_to_string(self.ready.owner_token_file.as_ref()?).ok()?;
         let identity = crate::extract::identify(&self.app, token.trim()).await.ok()?;
         Some(self.app.login_codes.issue(identity, self.app.now()))

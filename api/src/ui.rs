@@ -17,6 +17,8 @@ mod response;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::login::has_loopback_url;
+
 use axum::{
     Router,
     middleware::from_fn_with_state,

@@ -37,14 +37,16 @@ function keep(old, fresh) {
     return false;
   }
   if (!(old instanceof HTMLFormElement)) return true;
-  if (!old.contains(document.activeElement) && ![...old.elements].some(isChanged)) return true;
+  // A changed plan never takes the place of the one that the user has read.
+  const isReplaced = old.dataset.plan && fresh?.dataset?.plan && fresh.dataset.plan !== old.dataset.plan;
+  if (!isReplaced && !old.contains(document.activeElement) && ![...old.elements].some(isChanged)) return true;
   if (old.dataset.plan && fresh?.dataset?.plan !== old.dataset.plan) {
     for (const element of old.elements) element.disabled = true;
     if (!old.querySelector(".stale")) {
       const note = document.createElement("p");
       note.className = "stale";
       note.setAttribute("role", "alert");
-      note.textContent = "The plan has changed or was decided. Reload the page to see it.";
+      note.textContent = "This plan changed, or was approved or denied. Reload the page to see it.";
       old.append(note);
     }
   }

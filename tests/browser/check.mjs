@@ -116,7 +116,7 @@ await test("a plan that was decided elsewhere disables its form and keeps the te
   const form = page.locator("form[data-plan]").first();
   const [step, digest] = await form.evaluate((form) => [form.elements.step.value, form.elements.digest.value]);
   await api("POST", `/v1/runs/${run}/approve`, { step, digest, reason: "decided by another user" });
-  await page.getByText("The plan has changed or was decided").waitFor();
+  await page.getByText("This plan changed, or was approved or denied").waitFor();
   const reason = form.locator("input[name=reason]");
   check((await reason.isDisabled()) && (await reason.inputValue()) === "half a reason", "the form is enabled or empty");
 });

@@ -22,6 +22,8 @@ use super::{Identity, secret};
 const IDLE_LIMIT: TimeDelta = TimeDelta::hours(2);
 /// Maximum lifetime of a session.
 const LIFETIME: TimeDelta = TimeDelta::hours(12);
+/// Maximum number of sessions of a token. A further login ends the one that was unused for the longest time.
+const SESSIONS_PER_TOKEN: i64 = 20;
 /// Interval at which the time of the last request is stored.
 const TOUCH_INTERVAL: TimeDelta = TimeDelta::minutes(1);
 /// Lifetime of a one-time code.
@@ -57,8 +59,15 @@ pub(crate) async fn start(
     identity: &Identity,
     now: Timestamp,
 ) -> Result<String, sqlx::Error> {
-    sqlx::query("delete from ui_session where created_at < $1")
+    // A token could otherwise fill the database with sessions.
+    let delete = "delete from ui_session where created_at < $1 or used_at < $2 \
+                  or secret_sha256 in (select secret_sha256 from ui_session where token = $3 \
+                                       order by used_at desc offset $4)";
+    sqlx::query(delete)
         .bind(now - LIFETIME)
+        .bind(now - IDLE_LIMIT)
+        .bind(identity.token.to_string())
+        .bind(SESSIONS_PER_TOKEN - 1)
         .execute(pool)
         .await?;
     let secret = secret::random();

@@ -26,7 +26,11 @@ pub(super) async fn guard(
     next: Next,
 ) -> Result<Response, PageProblem> {
     check_origin(&app.config.control_url, &request)?;
-    let page = (request.method() == Method::GET).then(|| request.uri().clone());
+    // A form is sent to a path below its page.
+    let page = match *request.method() {
+        Method::GET => request.uri().path_and_query().map(|path| path.as_str().to_owned()),
+        _ => request.uri().path().rsplit_once('/').map(|(page, _)| page.to_owned()),
+    };
     match authenticate(&app, request.headers()).await {
         Ok((session, caller)) => {
             if let Some(connection) = request.extensions().get::<Ticket>() {
@@ -36,7 +40,7 @@ pub(super) async fn guard(
             request.extensions_mut().insert(session);
             Ok(next.run(request).await)
         }
-        Err(problem) if problem.code.status() == 401 => Ok(login_page(page.as_ref())),
+        Err(problem) if problem.code.status() == 401 => Ok(login_page(page.as_deref())),
         Err(problem) => Err(problem.into()),
     }
 }
@@ -79,7 +83,7 @@ fn check_origin(url: &str, request: &Request) -> Result<(), Problem> {
     if own.is_none() || host.and_then(of).and_then(|url| origin(&url)) != own {
         return rejected(format!("request rejected: it names another host; open {url}"));
     }
-    if request.method() == Method::GET {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
         return Ok(());
     }
     let sent = text(header::ORIGIN).and_then(|sent| sent.parse::<Uri>().ok());

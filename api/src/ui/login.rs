@@ -110,11 +110,19 @@ fn check_encryption(app: &App, peer: Option<IpAddr>) -> Result<(), Problem> {
 /// Returns true if both the address of the server and the peer are on this machine. A proxy on this
 /// machine has another address for its clients.
 fn is_loopback(app: &App, peer: Option<IpAddr>) -> bool {
+    has_loopback_url(app) && peer.is_some_and(is_local)
+}
+
+/// Returns true if the URL of the Control API is on this machine.
+pub(crate) fn has_loopback_url(app: &App) -> bool {
     let url: Option<Uri> = app.config.control_url.parse().ok();
     let host = url.as_ref().and_then(Uri::host).unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let is_local = |address: IpAddr| address.to_canonical().is_loopback();
-    (host == "localhost" || host.parse().is_ok_and(is_local)) && peer.is_some_and(is_local)
+    host == "localhost" || host.parse().is_ok_and(is_local)
+}
+
+fn is_local(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
 }
 
 /// Ends the session.

@@ -25,6 +25,8 @@ use crate::{
     state::App,
 };
 
+/// Maximum number of plans whose details a run page shows. A runner determines their size.
+const DETAILED_PLANS: usize = 8;
 /// Maximum number of entries in each list of the home page.
 const ATTENTION: u32 = 10;
 /// Number of runners in each read of the home page, which looks for disconnected ones.
@@ -40,7 +42,7 @@ pub(super) struct Freshness {
     min_position: Option<u64>,
 }
 
-/// Returns what the frame of a page shows about its caller.
+/// Returns the caller's part of the page frame.
 pub(super) async fn caller_of(
     app: &App,
     caller: &Caller,
@@ -88,7 +90,7 @@ pub(super) async fn home(State(app): State<App>, caller: Caller, session: Sessio
     Ok(Page(pages::home(&frame, &attention)))
 }
 
-/// Returns the disconnected runners, and the number of compared runners if there are more.
+/// Returns the first disconnected runners, and the number of compared runners if there are more.
 async fn disconnected(app: &App, caller: &Caller) -> Result<(Vec<Runner>, Option<u64>), Problem> {
     let (mut disconnected, mut cursor, mut compared) = (Vec::new(), None, 0);
     for _ in 0..RUNNER_READS {
@@ -98,9 +100,11 @@ async fn disconnected(app: &App, caller: &Caller) -> Result<(Vec<Runner>, Option
         disconnected.extend(page.items.into_iter().filter(|at| at.state == "disconnected"));
         cursor = page.next;
         if cursor.is_none() {
+            disconnected.truncate(ATTENTION as usize);
             return Ok((disconnected, None));
         }
     }
+    disconnected.truncate(ATTENTION as usize);
     Ok((disconnected, Some(compared)))
 }
 
@@ -196,7 +200,7 @@ async fn details(
 ) -> Result<BTreeMap<String, StepPlanDetails>, Problem> {
     let mut details = BTreeMap::new();
     for step in &run.dag {
-        let waits = step.state == "waiting_for_approval";
+        let waits = step.state == "waiting_for_approval" && details.len() < DETAILED_PLANS;
         if waits && step.plan.as_ref().is_some_and(|plan| plan.has_details) {
             match runs::details(app, caller, (run.run.id, step.id)).await {
                 Ok(of) => drop(details.insert(step.id.to_string(), of)),
@@ -243,15 +247,39 @@ pub(super) async fn runners(
     Ok(Page(pages::runners(&caller_of(&app, &caller, &session).await?, &page)))
 }
 
+/// Filters of the audit page. A form sends its empty fields, too.
+#[derive(Deserialize)]
+pub(super) struct AuditFilters {
+    after: Option<String>,
+    stream: Option<String>,
+    #[serde(rename = "type")]
+    event_type: Option<String>,
+    actor: Option<String>,
+    min_position: Option<u64>,
+}
+
+impl AuditFilters {
+    fn query(self) -> Result<EventsQuery, Problem> {
+        let AuditFilters { mut after, mut stream, mut event_type, mut actor, min_position } = self;
+        for field in [&mut after, &mut stream, &mut event_type, &mut actor] {
+            set(field);
+        }
+        let after = after.map(|text| text.trim().parse()).transpose().map_err(|_| {
+            let detail = "page rejected: `after` is not a log position; pass a number";
+            Problem::new(Code::BadRequest, detail)
+        })?;
+        let others = EventsQuery::default();
+        Ok(EventsQuery { after, stream, event_type, actor, min_position, ..others })
+    }
+}
+
 pub(super) async fn audit(
     State(app): State<App>,
-    Ui(Query(mut query)): Ui<Query<EventsQuery>>,
+    Ui(Query(filters)): Ui<Query<AuditFilters>>,
     caller: Caller,
     session: Session,
 ) -> PageResult {
-    set(&mut query.stream);
-    set(&mut query.event_type);
-    set(&mut query.actor);
+    let query = filters.query()?;
     min_position::wait(&app, query.min_position).await?;
     let is_filtered =
         [&query.stream, &query.event_type, &query.actor].iter().any(|of| of.is_some());

@@ -1,7 +1,7 @@
 //! Responses of the dashboard: pages, redirects, and problems as pages.
 use axum::{
     extract::{FromRequest, FromRequestParts, Request, rejection::FormRejection},
-    http::{HeaderValue, StatusCode, Uri, header, request::Parts},
+    http::{HeaderValue, StatusCode, header, request::Parts},
     response::{Html, IntoResponse, Redirect, Response},
 };
 use dashboard::{CONTENT_SECURITY_POLICY, Markup, pages};
@@ -52,9 +52,8 @@ impl IntoResponse for PageProblem {
 pub(super) type PageResult = Result<Page, PageProblem>;
 
 /// Redirect to the login, which then opens `next`.
-pub(super) fn login_page(next: Option<&Uri>) -> Response {
-    let path = next.and_then(Uri::path_and_query).map(|path| path.as_str());
-    let url = match path.filter(|path| is_page(path) && *path != "/ui/") {
+pub(super) fn login_page(next: Option<&str>) -> Response {
+    let url = match next.filter(|path| is_page(path) && *path != "/ui/") {
         Some(path) => {
             format!("/ui/login?next={}", utf8_percent_encode(path, NON_ALPHANUMERIC))
         }

@@ -126,11 +126,50 @@ async fn a_session_ends_after_two_hours_without_a_request() {
         .await
         .unwrap();
     assert_eq!(owner.get("/ui/").await.status(), StatusCode::SEE_OTHER);
+    // A form of an ended session leads back to its page after the login.
+    let sent = owner.post("/ui/runs/run_1/decide", &[("reason", "reviewed")]).await;
+    assert_eq!(sent.headers()[header::LOCATION], "/ui/login?next=%2Fui%2Fruns%2Frun%5F1");
     started.server.stop().await;
 }
 
 #[tokio::test]
-async fn an_open_page_that_refreshes_itself_is_no_activity() {
+async fn the_oldest_sessions_of_a_token_end_after_twenty_logins() {
+    let started = Started::new().await;
+    let first = Browser::logged_in(&started).await;
+    let second = Browser::logged_in(&started).await;
+    sqlx::query("update ui_session set used_at = used_at - interval '1 minute'")
+        .execute(&started.app().pool)
+        .await
+        .unwrap();
+    assert_eq!(second.get("/ui/").await.status(), StatusCode::OK);
+    for _ in 0..19 {
+        Browser::logged_in(&started).await;
+    }
+    assert_eq!(first.get("/ui/").await.status(), StatusCode::SEE_OTHER);
+    assert_eq!(second.get("/ui/").await.status(), StatusCode::OK);
+    let count = sqlx::query_scalar::<_, i64>("select count(*) from ui_session");
+    assert_eq!(count.fetch_one(&started.app().pool).await.unwrap(), 20);
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn filters_of_the_audit_page_may_be_empty() {
+    let started = Started::new().await;
+    let owner = Browser::logged_in(&started).await;
+    let page = owner.get("/ui/audit").await.text().await.unwrap();
+    let after = page.split_once("name=\"after\"").unwrap().1.split_once('>').unwrap().0;
+    assert!(!after.contains("value="), "a filter would search only the last events: {after}");
+    let response = owner.get("/ui/audit?stream=&type=access.role_granted&actor=&after=").await;
+    assert_eq!(response.status(), StatusCode::OK);
+    assert!(response.text().await.unwrap().contains("access.role_granted</a>"));
+    let response = owner.get("/ui/audit?after=x").await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    assert!(response.text().await.unwrap().contains("not a log position"));
+    started.server.stop().await;
+}
+
+#[tokio::test]
+async fn an_automatic_refresh_does_not_count_as_activity() {
     let started = Started::new().await;
     let owner = Browser::logged_in(&started).await;
     let used_at = async |ago: &str| {
@@ -144,7 +183,12 @@ async fn an_open_page_that_refreshes_itself_is_no_activity() {
     used_at("1 hour").await;
     let request = owner.http.get(format!("{}/ui/", owner.base)).header("stead-refresh", "1");
     assert_eq!(owner.send(request).await.status(), StatusCode::OK);
+    // An event source cannot send this header.
+    let request = owner.http.get(format!("{}/ui/live", owner.base));
+    let stream = owner.send(request.header(header::ACCEPT, "text/event-stream")).await;
+    assert_eq!(stream.status(), StatusCode::OK);
     assert!(idle().await);
+    drop(stream);
     assert_eq!(owner.get("/ui/").await.status(), StatusCode::OK);
     assert!(!idle().await);
     started.server.stop().await;
@@ -166,6 +210,7 @@ async fn a_login_over_plain_http_to_another_machine_is_rejected() {
     let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
     let text = String::from_utf8_lossy(&body);
     assert!(text.contains("the connection is not encrypted; open it by https"), "{text}");
+    assert_eq!(started.server.login_code().await, None);
     started.server.stop().await;
 }
 

@@ -2,7 +2,7 @@
 use maud::{Markup, html};
 use schemas::{
     control::runs::{DetailsState, Plan, StepPlanDetails},
-    plugin::{AttributeDetails, DetailValue, ResourceDetails},
+    plugin::{Action, AttributeDetails, DetailValue, ResourceDetails},
 };
 
 use super::text;
@@ -56,15 +56,15 @@ fn resource_details(id: &str, resource: &ResourceDetails) -> Markup {
     }
 }
 
-fn action(resource: &ResourceDetails) -> (&'static str, String) {
-    let word =
-        serde_json::to_value(resource.action).map(|value| text::value(&value)).unwrap_or_default();
-    let class = match word.as_str() {
-        "create" | "adopt" => "add",
-        "delete" | "replace" | "forget" => "destroy",
-        _ => "change",
-    };
-    (class, word)
+fn action(resource: &ResourceDetails) -> (&'static str, &'static str) {
+    match resource.action {
+        Action::Create => ("add", "create"),
+        Action::Adopt => ("add", "adopt"),
+        Action::Update => ("change", "update"),
+        Action::Delete => ("destroy", "delete"),
+        Action::Replace => ("destroy", "replace"),
+        Action::Forget => ("destroy", "forget"),
+    }
 }
 
 fn attribute_row(attribute: &AttributeDetails) -> Markup {

@@ -20,7 +20,9 @@ pub fn audit(caller: &Caller, query: &EventsQuery, events: &Events) -> Markup {
             button type="submit" { "Filter" }
         }
         section.panel aria-label="Events" {
-            @if events.items.is_empty() { (components::empty("No events match.", &[])) }
+            @if events.items.is_empty() && events.scanned_through < events.head {
+                (components::empty(&format!("No events up to position {} match. The next page continues there.", events.scanned_through), &[]))
+            } @else if events.items.is_empty() { (components::empty("No events match.", &[])) }
             @else {
                 div.scroll tabindex="0" role="region" aria-label="Events" {
                     table {

@@ -8,7 +8,7 @@ use crate::{
     frame::{self, Caller, Section, Updates},
 };
 
-/// What the home page shows.
+/// Content of the home page.
 #[derive(Debug, Clone, Default)]
 pub struct Attention {
     /// Runs that wait for an approval.
@@ -19,7 +19,7 @@ pub struct Attention {
     pub unknown: Vec<Job>,
     /// Runners without contact.
     pub disconnected: Vec<Runner>,
-    /// Number of runners that the page compared, if there are more.
+    /// Number of checked runners, if more exist.
     pub compared_runners: Option<u64>,
     /// Newest runs.
     pub newest: Vec<RunSummary>,
@@ -43,7 +43,7 @@ pub fn home(caller: &Caller, attention: &Attention) -> Markup {
                 (panel("disconnected", "Disconnected runners", Some("/ui/runners"), &runners::table(caller, "disconnected", disconnected)))
             }
             @if let Some(compared) = compared_runners {
-                p.muted id="compared" { "Home compares only the first " (compared) " runners." }
+                p.muted id="compared" { "Only the first " (compared) " runners are checked for contact." }
             }
             @if !failed.is_empty() {
                 (panel("failed", "Newest failed runs", Some("/ui/runs?state=failed"), &table("failed", failed)))

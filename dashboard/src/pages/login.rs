@@ -12,7 +12,7 @@ pub fn login(next: Option<&str>, error: Option<&str>) -> Markup {
             h1 { "Log in to Stead" }
             @if let Some(error) = error { p.note.fail role="alert" { (error) } }
             @if error.is_none() && next.is_some() {
-                p.note { "You are not logged in, or your session has ended." }
+                p.note { "You are not logged in, or your session has ended. If you sent a form, it had no effect: send it again after the login." }
             }
             @if let Some(next) = next { input type="hidden" name="next" value=(next); }
             label {

@@ -9,13 +9,13 @@ use crate::{
     frame::{self, Caller, Section, Updates},
 };
 
-/// What a run page shows.
+/// Content of a run page.
 #[derive(Debug, Clone)]
 pub struct RunPage {
     /// The run.
     pub run: Run,
-    /// Details of the plans that wait for an approval, by the id of the step. Empty if the caller may
-    /// not read them.
+    /// Details of plans that wait for an approval, by the id of the step. Empty if the caller may not
+    /// read them. Not all of them if many plans wait.
     pub details: BTreeMap<String, StepPlanDetails>,
 }
 
@@ -177,9 +177,19 @@ fn step_row(caller: &Caller, page: &RunPage, step: &Step) -> Markup {
                 }
             }
             @if let Some(details) = page.details.get(&step.id.to_string()) { (components::details(&step.id.to_string(), details)) }
+            @if caller.may(&["approver"]) && hides_details(page, step) {
+                p.note.warn { "This page does not show the details of this plan, because many plans wait. Review them before you decide:" }
+                (components::command(&["stead", "runs", "show", &page.run.run.id.to_string(), "--plans", "--details=full"]))
+            }
             @if step.state == "waiting_for_approval" && !page.run.awaits_plans { (decision_form(caller, page, step)) }
         }
     }
+}
+
+fn hides_details(page: &RunPage, step: &Step) -> bool {
+    let has_details = step.plan.as_ref().is_some_and(|plan| plan.has_details);
+    let waits = step.state == "waiting_for_approval";
+    waits && has_details && !page.details.contains_key(&step.id.to_string())
 }
 
 fn decided(caller: &Caller, decision: &Decision) -> Markup {

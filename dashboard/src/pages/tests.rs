@@ -307,6 +307,10 @@ fn ids_of_a_page_are_unique_and_forms_post_only_to_this_server() {
                 let is_step = id.contains("stp_");
                 assert!(seen.insert(id) || is_step, "{name} for {role}: {id}");
             }
+        }
+        let texts = HOSTILE.iter().copied().chain(["plain"]);
+        for (name, page) in texts.flat_map(|text| pages_with(role, text)) {
+            let html = page.into_string();
             for action in html.split(" action=\"").skip(1) {
                 assert!(action.starts_with("/ui/"), "{name}: {action:.40}");
             }

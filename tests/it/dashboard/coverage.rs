@@ -74,6 +74,12 @@ fn each_suggested_command_exists() {
                 let words: Vec<_> = suggested.split('"').skip(1).step_by(2).take(2).collect();
                 let command = format!("stead {}", words.join(" "));
                 assert!(commands.contains(&command), "{command}");
+                let (suggested, _) = suggested.split_once(']').unwrap();
+                let help = read(&format!("schemas/cli/{}.txt", words[0]));
+                for option in suggested.split('"').filter(|word| word.starts_with("--")) {
+                    let name = option.split('=').next().unwrap();
+                    assert!(help.contains(&format!("{name} ")), "{command} {option}");
+                }
                 checked += 1;
             }
         }

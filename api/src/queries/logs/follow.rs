@@ -144,7 +144,11 @@ pub(crate) async fn growth(
                 break;
             }
             tokio::select! {
-                _ = have.changed() => {}
+                moved = have.changed() => {
+                    if moved.is_err() {
+                        tokio::time::sleep(IDLE_CHECK).await;
+                    }
+                }
                 () = tokio::time::sleep(IDLE_CHECK) => {}
                 () = app.stopping.cancelled() => break,
             }
