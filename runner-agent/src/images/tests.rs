@@ -77,6 +77,17 @@ async fn a_copy_succeeds_although_every_transfer_is_cut() {
 }
 
 #[tokio::test]
+async fn an_upload_that_is_cut_after_one_byte_begins_again() {
+    let (from, to) = (Fake::start(), Fake::start());
+    from.image("1", &layers());
+    let (_, tree) = resolved(&from, "1").await.unwrap();
+    to.set(|state| (state.cuts, state.first_cut) = (true, Some(1)));
+    copied(&from, &to, &tree).await.unwrap();
+    let copy = to.state.lock().unwrap();
+    assert!(tree.blobs.iter().all(|blob| copy.blobs[&blob.digest].len() as u64 == blob.size));
+}
+
+#[tokio::test]
 async fn a_layout_gets_complete_blobs_from_a_registry_without_ranges() {
     let from = Fake::start();
     from.image("1", &layers());

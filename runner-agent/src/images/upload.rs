@@ -156,8 +156,9 @@ async fn received(endpoint: &Endpoint, name: &str, upload: &Url) -> Option<(Url,
     }
     let range = response.headers().get(header::RANGE)?.to_str().ok()?;
     let last: u64 = range.trim_start_matches("bytes=").strip_prefix("0-")?.parse().ok()?;
-    // An empty upload has the range `0-0`, as an upload of one byte has.
-    let received = if last == 0 { 0 } else { last + 1 };
+    // An empty upload has the range `0-0`, as an upload of one byte has. To continue the latter at 0
+    // would store its first byte twice.
+    let received = (last > 0).then_some(last + 1)?;
     Some((endpoint.location(&response).unwrap_or_else(|| upload.clone()), received))
 }
 

@@ -29,6 +29,8 @@ pub(super) struct State {
     uploads: HashMap<String, Vec<u8>>,
     /// Cuts every download and upload at a random byte.
     pub cuts: bool,
+    /// Number of bytes after which the first upload is cut. Default: a random one.
+    pub first_cut: Option<usize>,
     /// Ignores ranges.
     pub ignores_ranges: bool,
     /// Statuses of the next requests.
@@ -153,7 +155,8 @@ fn respond(
     let upload = request.path.contains("/blobs/uploads/") && request.method == "PUT";
     let (mut received, mut broken) = (vec![0; length], false);
     if upload && state.lock().unwrap().cuts && length > 1 {
-        received.truncate(rand::thread_rng().gen_range(1..length));
+        let first = state.lock().unwrap().first_cut.take();
+        received.truncate(first.unwrap_or_else(|| rand::thread_rng().gen_range(1..length)));
         broken = true;
     }
     body.read_exact(&mut received).ok()?;
