@@ -50,8 +50,10 @@ async fn copied(from: &Fake, to: &Fake, tree: &Tree) -> Result<Progress, Registr
     Ok(std::sync::Arc::into_inner(progress).unwrap())
 }
 
+/// Layers whose bytes depend on their position, so that a shifted or repeated byte changes a digest.
 fn layers() -> Vec<Vec<u8>> {
-    (1..7_u8).map(|n| vec![n; 40_000 * usize::from(n)]).collect()
+    let bytes = |n: u32| (0..40_000 * n).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8);
+    (1..7).map(|n| bytes(n).collect()).collect()
 }
 
 #[tokio::test]
