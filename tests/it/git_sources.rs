@@ -10,7 +10,10 @@ use std::{
 };
 
 use serde_json::Value;
-use tests::{GitServer, Runner, Server, agreed_message, succeeded, terraform_or_skip, until};
+use tests::{
+    GitServer, Runner, Server, agreed_message, kubectl_or_skip, stdout_of, succeeded,
+    terraform_or_skip, until,
+};
 
 mod failures;
 mod moved;

@@ -51,3 +51,13 @@ pub fn helm_or_skip() -> Option<PathBuf> {
     }
     helm
 }
+
+/// Returns the path of kubectl. Without it, the test prints a note and passes; in CI it fails.
+pub fn kubectl_or_skip() -> Option<PathBuf> {
+    let kubectl = std::env::var_os("STEAD_TEST_KUBECTL").map(PathBuf::from);
+    if kubectl.is_none() {
+        assert!(!in_ci(), "CI must have kubectl in STEAD_TEST_KUBECTL");
+        eprintln!("SKIPPED: no kubectl: set STEAD_TEST_KUBECTL");
+    }
+    kubectl
+}

@@ -1,5 +1,6 @@
 //! Renders the manifest of a build job, which packs one directory of the bundle or of a git
 //! repository, or copies an image.
+use app_config::model::KUBERNETES_MANIFEST;
 use domain::{
     app::Published,
     build::{BuildRequest, BuildSource},
@@ -10,7 +11,7 @@ use schemas::{
     manifest::{Manifest, PluginRef},
     runner::JobKind,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     manifest::{self, DEFAULT_DEADLINE_MS},
@@ -44,6 +45,9 @@ pub(crate) async fn work(
         }
         BuildSource::Image(image) => inputs["image"] = json!(image),
     }
+    if let Some(kustomization) = kustomization(app, order, version).await? {
+        inputs["kustomization"] = kustomization;
+    }
     // A build runner has no executable that a bundle pins by digest: customers install it on their
     // runners. Such a build packs the source unchanged, like one without a plugin.
     let plugin = version.and_then(|version| plugin::published(&version.plugins, &order.kind));
@@ -70,6 +74,34 @@ pub(crate) async fn work(
     };
     let origin = Origin::Build { app: order.app, component: order.component, build };
     manifest::store(app, &manifest, origin).await
+}
+
+/// Returns the kustomization of a component, which the build checks. `None` if it contains templates:
+/// only an install has their values.
+async fn kustomization(
+    app: &App,
+    order: &BuildRequest,
+    version: Option<&Published>,
+) -> Result<Option<Value>, Problem> {
+    let Some(version) = version.filter(|_| order.kind == KUBERNETES_MANIFEST) else {
+        return Ok(None);
+    };
+    let config = app.configs.get(&app.pool, version).await?;
+    let mut components = config.app.components.iter();
+    let component = components.find(|part| part.name == order.component_name);
+    let Some(kustomize) = component.and_then(|part| part.module.spec.kustomize()) else {
+        return Ok(None);
+    };
+    let files = kustomize.files.values().map(|text| text.value.as_str());
+    let mut texts = files.chain(kustomize.patches.iter().map(String::as_str));
+    if texts.any(|text| text.contains("{{")) {
+        return Ok(None);
+    }
+    Ok(Some(json!({
+        "path": kustomize.path,
+        "patches": kustomize.patches,
+        "enable_helm": kustomize.enable_helm,
+    })))
 }
 
 /// Repository of a component's artifacts below `/v2/`.

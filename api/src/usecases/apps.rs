@@ -255,7 +255,7 @@ async fn define_component(
     (source, plugin): (ComponentSource, Option<&PinnedPlugin>),
 ) -> Result<DefinedComponent, Problem> {
     let known = state.components.get(name).copied();
-    let ComponentSource { kind, definition, source, .. } = source;
+    let ComponentSource { kind, definition, source, is_kustomization, .. } = source;
     let publish = ComponentCommand::Publish(Definition {
         app,
         name: name.into(),
@@ -276,6 +276,8 @@ async fn define_component(
     };
     let earlier = before
         .and_then(|before| before.components.iter().find(|part| part.name == name))
+        // The build of a kustomization also checks its settings.
+        .filter(|part| !is_kustomization || part.definition == definition)
         .map(|part| part.build);
     let git = match &source {
         BuildSource::Bundle { .. } | BuildSource::Image(_) => None,
@@ -321,6 +323,7 @@ struct ComponentSource {
     source: BuildSource,
     /// Archive of the source. `None` for a git source and for an image.
     tar: Option<Vec<u8>>,
+    is_kustomization: bool,
 }
 
 /// Sources of the components of a bundle, including the sandbox, and of the scripts of its actions.
@@ -341,7 +344,9 @@ fn sources(config: &Config) -> Result<BTreeMap<String, ComponentSource>, Problem
             (None, _) => (BuildSource::Bundle { digest }, Some(tar)),
         };
         let kind = module.kind.clone();
-        sources.insert(name.to_string(), ComponentSource { kind, definition, source, tar });
+        let is_kustomization = module.spec.kustomize().is_some();
+        let part = ComponentSource { kind, definition, source, tar, is_kustomization };
+        sources.insert(name.to_string(), part);
     }
     for scripts in &config.app.scripts {
         let tar = config.tree.source(&scripts.name).encode().map_err(Problem::internal)?;
@@ -352,7 +357,9 @@ fn sources(config: &Config) -> Result<BTreeMap<String, ComponentSource>, Problem
             None => (BuildSource::Bundle { digest }, Some(tar)),
         };
         let kind = ACTION_SCRIPTS.to_owned();
-        sources.insert(scripts.name.clone(), ComponentSource { kind, definition, source, tar });
+        let is_kustomization = false;
+        let part = ComponentSource { kind, definition, source, tar, is_kustomization };
+        sources.insert(scripts.name.clone(), part);
     }
     Ok(sources)
 }

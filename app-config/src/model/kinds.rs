@@ -23,6 +23,22 @@ pub enum Spec {
     Plugin,
 }
 
+impl Spec {
+    /// Returns the kustomization of a `kubernetes_manifest`.
+    pub fn kustomize(&self) -> Option<&Kustomize> {
+        match self {
+            Spec::KubernetesManifest(manifest) => manifest.kustomize.as_ref(),
+            Spec::TerraformModule
+            | Spec::HelmChart(_)
+            | Spec::Image(_)
+            | Spec::DockerBuild(_)
+            | Spec::Pulumi(_)
+            | Spec::Job(_)
+            | Spec::Plugin => None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct HelmChart {
     pub chart_name: String,

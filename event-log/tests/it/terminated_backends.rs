@@ -102,6 +102,26 @@ async fn backend_terminated_before_its_commit_writes_nothing() {
     check_responses(&database, &responses).await;
 }
 
+/// Waits until commits wait for the replica. A backend shows the new setting before the checkpointer
+/// has enabled these waits, so the setting itself proves nothing.
+async fn wait_for_waiting_commits(database: &Database) {
+    let mut connection = database.pool.acquire().await.unwrap().detach();
+    let commits = async {
+        loop {
+            // Takes no lock, which this backend would hold until its commit ends.
+            let write = "select pg_logical_emit_message(true, 'probe', '')";
+            sqlx::raw_sql(write).execute(&mut connection).await.unwrap();
+        }
+    };
+    let waiting = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
+    let wait = async {
+        while count(database, waiting).await == 0 {
+            pause(5).await;
+        }
+    };
+    futures::future::select(Box::pin(commits), Box::pin(wait)).await;
+}
+
 /// A commit that waits for a replica is on disk, but not acknowledged yet.
 #[tokio::test]
 async fn batch_is_not_retried_if_the_backend_was_terminated_after_its_commit() {
@@ -113,9 +133,7 @@ async fn batch_is_not_retried_if_the_backend_was_terminated_after_its_commit() {
     let mut responses = append(&log, 0..5).await;
     run(&database, "alter system set synchronous_standby_names = 'nobody'").await;
     run(&database, "select pg_reload_conf()").await;
-    while count(&database, "select count(*) from pg_settings where name = 'synchronous_standby_names' and setting = ''").await > 0 {
-        pause(5).await;
-    }
+    wait_for_waiting_commits(&database).await;
     let nemesis = async {
         terminate_waiting(&database.pool, "SyncRep").await;
         run(&database, "alter system reset synchronous_standby_names").await;

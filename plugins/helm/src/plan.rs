@@ -1,6 +1,6 @@
 //! Plans of an install or an upgrade. Makes no change.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use futures::{StreamExt, stream};
 use schemas::plugin::{Action, Changes, ErrorCode, Operation};
@@ -50,7 +50,8 @@ pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     let kinds = kinds_of(cluster, &rendered).await?;
     let releases = (&rendered.release, &rendered.second);
     let resolved = objects::resolve(&release, &kinds, releases, &rendered.crds)?;
-    let is_new_namespace = cluster.namespace(&release.namespace).await?.is_none();
+    let new_namespaces = new_namespaces(cluster, &release, &resolved).await?;
+    let is_new_namespace = new_namespaces.contains(&release.namespace);
     let verb = current.verb();
     let is_server_side = current.is_server_side(version);
     let manager = access.helm_manager(is_server_side);
@@ -58,7 +59,7 @@ pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     let webhooks = OwnWebhooks::of(resolved.iter().map(|one| (&one.reference, &one.object)));
     let context =
         Context { cluster: &manager, release: &release, take_ownership, webhooks: &webhooks };
-    let planned = context.plan_objects(resolved, is_new_namespace).await?;
+    let planned = context.plan_objects(resolved, &new_namespaces).await?;
     let definitions = definitions(cluster, &rendered.crds, &inventory).await?;
     let mut changes = Changes::default();
     summary::add_objects(&mut changes, &planned);
@@ -107,6 +108,24 @@ pub async fn make(component: &Component, plan_file: &Path) -> Outcome<Changes> {
     (plan.definitions, plan.is_server_side) = (definitions.all, is_server_side);
     plan.write(plan_file)?;
     Ok(changes)
+}
+
+/// Returns the namespaces that the apply creates: that of the release, and those of the chart.
+async fn new_namespaces(
+    cluster: &Cluster,
+    release: &ReleaseRef,
+    objects: &[Resolved],
+) -> Outcome<BTreeSet<String>> {
+    let of_chart = objects.iter().filter(|one| one.reference.is_namespace());
+    let mut names: BTreeSet<String> = of_chart.map(|one| one.reference.name.clone()).collect();
+    names.insert(release.namespace.clone());
+    let mut absent = BTreeSet::new();
+    for name in names {
+        if cluster.namespace(&name).await?.is_none() {
+            absent.insert(name);
+        }
+    }
+    Ok(absent)
 }
 
 /// Renders the release and reads the version of Helm concurrently. The first rendering has the flags of
@@ -177,10 +196,10 @@ impl Context<'_> {
     async fn plan_objects(
         &self,
         resolved: Vec<Resolved>,
-        is_new_namespace: bool,
+        new_namespaces: &BTreeSet<String>,
     ) -> Outcome<Vec<Planned>> {
         let planned: Vec<Outcome<Planned>> = stream::iter(resolved)
-            .map(|one| self.plan_object(one, is_new_namespace))
+            .map(|one| self.plan_object(one, new_namespaces))
             .buffered(CONCURRENCY)
             .collect()
             .await;
@@ -201,10 +220,15 @@ impl Context<'_> {
         Err(Failure { code: code.unwrap_or(ErrorCode::Refused), message })
     }
 
-    async fn plan_object(&self, resolved: Resolved, is_new_namespace: bool) -> Outcome<Planned> {
+    async fn plan_object(
+        &self,
+        resolved: Resolved,
+        new_namespaces: &BTreeSet<String>,
+    ) -> Outcome<Planned> {
         let Resolved { reference, object, kind, random } = resolved;
-        let is_in_new = reference.namespace.as_deref() == Some(self.release.namespace.as_str());
-        let Some(kind) = kind.filter(|_| !(is_new_namespace && is_in_new)) else {
+        let namespace = reference.namespace.as_ref();
+        let is_in_new = namespace.is_some_and(|namespace| new_namespaces.contains(namespace));
+        let Some(kind) = kind.filter(|_| !is_in_new) else {
             let change = Change::Create;
             let object =
                 ReleaseObject { reference, change, object, expected: None, chosen: vec![], random };

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    apply,
+    apply, build,
     cluster::Cluster,
     distinct::Checked,
     failure::{Failure, Outcome},
@@ -29,8 +29,10 @@ async fn respond(call: &Call, stop: &CancellationToken, checked: &Checked) -> Ou
         }
         Call::Health(context) => health(context, checked),
         Call::Preflight(context) => Ok(json!(preflight::checks(context).await)),
-        // The runner packs the source unchanged. A build has no settings.
-        Call::Build(_) => Ok(json!({})),
+        Call::Build(context) => tokio::select! {
+            built = build::run(context) => built.map(|()| json!({})),
+            () = stop.cancelled() => Err(Failure::cancelled()),
+        },
         Call::State(context) => {
             let component: Component = Component::read(context)?;
             let cluster = Cluster::connect(&component).await?;

@@ -18,7 +18,7 @@ use crate::{
     failure::{Failure, IoContext, Outcome},
     manifest::{self, Desired},
     report,
-    settings::{Component, Kustomize},
+    settings::Kustomize,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -32,10 +32,14 @@ const TOOLS: [(&str, &str); 2] = [("kustomize", "build"), ("kubectl", "kustomize
 const FILE: &str = "kustomization.yaml";
 
 /// Builds a kustomization from a copy of the source in which rendered files replace templates.
-pub async fn build(component: &Component, kustomize: &Kustomize) -> Outcome<Vec<Desired>> {
+pub async fn build(
+    source_dir: &Path,
+    work_dir: &Path,
+    kustomize: &Kustomize,
+) -> Outcome<Vec<Desired>> {
     report::phase("kustomize");
-    let root = component.work_dir.join("kustomize");
-    copy(&component.source_dir, &component.source_dir, &root.join("source"))?;
+    let root = work_dir.join("kustomize");
+    copy(source_dir, source_dir, &root.join("source"))?;
     for (path, text) in &kustomize.files {
         let file = below(&root.join("source"), path)?;
         if let Some(dir) = file.parent() {

@@ -10,9 +10,10 @@
 //! | `plan`, `resolve`, `evaluate`, `obsolete`, `content`, `plan_file` | a plan, from dry runs of each object |
 //! | `apply`, `effect`, `removal`, `wait` | execution of exactly that plan |
 //! | `inventory` | state: one Secret per component |
-//! | `serve`, `calls`, `preflight`, `report` | messages of the protocol |
+//! | `serve`, `calls`, `preflight`, `build`, `report` | messages of the protocol |
 
 mod apply;
+mod build;
 pub mod calls;
 pub mod cluster;
 pub mod content;

@@ -72,7 +72,9 @@ async fn desired(component: &Component) -> Outcome<Vec<manifest::Desired>> {
     manifest::check(settings)?;
     match (&settings.manifest, &settings.kustomize) {
         (Some(text), _) => manifest::parse(text, manifest::file_name(settings)),
-        (None, Some(kustomize)) => kustomize::build(component, kustomize).await,
+        (None, Some(kustomize)) => {
+            kustomize::build(&component.source_dir, &component.work_dir, kustomize).await
+        }
         (None, None) => Ok(vec![]),
     }
 }

@@ -84,20 +84,7 @@ pub struct OutputField {
 impl<S: Default + DeserializeOwned> Component<S> {
     /// Reads the inputs of a call.
     pub fn read(context: &CallContext) -> Outcome<Self> {
-        let invalid = |e: &dyn std::fmt::Display| {
-            let name = &context.component;
-            Failure::refused(format!("invalid settings of the component {name}: {e}"))
-        };
-        let inputs: Inputs<S> = match (&context.inputs, &context.inputs_file) {
-            (_, Some(file)) => {
-                let content = std::fs::read(&file.path).context(|| "read the inputs".into())?;
-                file.parse(&content).map_err(|e| invalid(&e))?
-            }
-            (Some(inputs), None) => {
-                serde_json::from_value(inputs.clone()).map_err(|e| invalid(&e))?
-            }
-            (None, None) => return Err(invalid(&"the call has no inputs")),
-        };
+        let inputs: Inputs<S> = read_inputs(context)?;
         let install = inputs.install.filter(|install| !install.is_empty()).ok_or_else(|| {
             Failure::refused("invalid inputs: `install` is missing; upgrade the server")
         })?;
@@ -118,6 +105,22 @@ impl<S: Default + DeserializeOwned> Component<S> {
             )));
         }
         Ok(component)
+    }
+}
+
+/// Reads the inputs of a call, from its message or from a file.
+pub fn read_inputs<I: DeserializeOwned>(context: &CallContext) -> Outcome<I> {
+    let invalid = |e: &dyn std::fmt::Display| {
+        let name = &context.component;
+        Failure::refused(format!("invalid settings of the component {name}: {e}"))
+    };
+    match (&context.inputs, &context.inputs_file) {
+        (_, Some(file)) => {
+            let content = std::fs::read(&file.path).context(|| "read the inputs".into())?;
+            file.parse(&content).map_err(|e| invalid(&e))
+        }
+        (Some(inputs), None) => serde_json::from_value(inputs.clone()).map_err(|e| invalid(&e)),
+        (None, None) => Err(invalid(&"the call has no inputs")),
     }
 }
 

@@ -108,6 +108,53 @@ fn a_broken_source_fails_its_build_with_file_and_line() {
     }
 }
 
+/// Kustomization that names this file.
+fn kustomization(file: &str) -> String {
+    format!("resources: [{file}]\n")
+}
+
+#[test]
+fn a_broken_kustomization_fails_its_build() {
+    let Some(kubectl) = kubectl_or_skip() else { return };
+    let git = GitServer::start();
+    let object = "{apiVersion: v1, kind: ConfigMap, metadata: {name: web}}\n";
+    git.repository("acme/manifests").commit(
+        "main",
+        &[
+            ("base/kustomization.yaml", &kustomization("web.yaml")),
+            ("base/web.yaml", object),
+            ("broken/kustomization.yaml", &kustomization("missing.yaml")),
+        ],
+    );
+    let configuration = git.configuration("");
+    let bin = tempfile::tempdir().unwrap();
+    symlink(kubectl, bin.path().join("kubectl")).unwrap();
+    let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").unwrap());
+    let server =
+        Server::up_in(&[("GIT_CONFIG_GLOBAL", configuration.to_str().unwrap()), ("PATH", &path)]);
+    let dir = app(&server, &[]);
+    let component = |name: &str, path: &str, rest: &str| {
+        let text = format!(
+            "name = \"{name}\"\ntype = \"kubernetes_manifest\"\n\
+             [kustomize]\npath = \"{path}\"\n{rest}"
+        );
+        fs::write(dir.join(format!("components/{name}.toml")), text).unwrap();
+    };
+    let of_git = "[public_repo]\nrepo = \"acme/manifests\"\ndirectory = \".\"\n";
+    component("web", "base", of_git);
+    component("broken", "broken", of_git);
+
+    let builds = failed(&server, &dir);
+
+    assert_eq!(builds["web"]["state"], "succeeded", "{:#}", builds["web"]);
+    let job = builds["web"]["job"].as_str().unwrap_or_else(|| panic!("{:#}", builds["web"]));
+    let log = stdout_of(server.stead_for_people().args(["jobs", "logs", job]));
+    assert!(log.contains("the kustomization base contains 1 object"), "{log}");
+    let broken = detail(&builds["broken"]);
+    assert!(broken.contains("cannot build the kustomization: kubectl:"), "{broken}");
+    assert!(broken.contains("missing.yaml"), "{broken}");
+}
+
 #[test]
 fn a_commit_that_is_gone_fails_its_build() {
     let git = GitServer::start();

@@ -153,3 +153,32 @@ fn a_namespace_with_objects_of_others_is_not_uninstalled() {
     web.destroy();
     assert_eq!(namespace.get("Namespace", &inner), None);
 }
+
+#[test]
+fn a_chart_creates_a_namespace_and_objects_in_it() {
+    let (Some(helm), Some(namespace)) = (helm_or_skip(), Namespace::create_or_skip()) else {
+        return;
+    };
+    let inner = format!("{}-inner", namespace.name);
+    let template = format!(
+        "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {inner}}}\n---\n\
+         apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a, namespace: {inner}}}\n\
+         data: {{color: red}}\n"
+    );
+    let mut web = Component::new(&namespace, helm, &[("templates/inner.yaml", &template)]);
+    let plan = web.plan().unwrap();
+    assert_eq!(
+        shown(&plan, &namespace),
+        [
+            format!("create Namespace {inner}"),
+            format!("create ConfigMap {inner}/a [known after apply]"),
+            "create HelmRelease web".to_owned()
+        ]
+    );
+    web.execute("apply").unwrap();
+    let get = ["get", "configmap", "a", "--namespace", &inner, "--output=jsonpath={.data.color}"];
+    assert_eq!(namespace.kubectl_ok(&get), "red");
+    assert_eq!(web.plan().unwrap()["noop"], true);
+    web.destroy();
+    assert_eq!(namespace.get("Namespace", &inner), None);
+}
