@@ -11,8 +11,8 @@ use std::{
 
 use serde_json::Value;
 use tests::{
-    GitServer, Runner, Server, agreed_message, kubectl_or_skip, stdout_of, succeeded,
-    terraform_or_skip, until,
+    GitServer, Runner, Server, agreed_message, kubectl_or_skip, server_with_plugin, stdout_of,
+    succeeded, terraform_or_skip, until,
 };
 
 mod failures;

@@ -1,28 +1,12 @@
 //! Tests an app of Helm charts on a cluster: first version, change, no drift, teardown.
-use std::{path::PathBuf, process::Command, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use serde_json::Value;
-use tempfile::TempDir;
 use tests::{
-    Cluster, Customer, Server, helm_app, helm_app_v2, helm_or_skip, program, stdout_of, step,
+    Cluster, Customer, helm_app, helm_app_v2, helm_or_skip, server_with_plugin, stdout_of, step,
     succeeded, until,
 };
 use ulid::Ulid;
-
-/// Publishes the plugin with a new key on a server whose build runner trusts it. The build runner
-/// and the customer find Helm on this path.
-fn server_with_plugin(path: &str) -> (Server, String, TempDir) {
-    let keys = tempfile::tempdir().unwrap();
-    let file = keys.path().join("publisher.key").display().to_string();
-    let mut keygen = Command::new(program("stead"));
-    let created = stdout_of(keygen.args(["--output", "json", "plugins", "keygen", &file]));
-    let created: Value = serde_json::from_str(&created).unwrap();
-    let key = created["publisher"].as_str().unwrap().to_owned();
-    let server = Server::up_in(&[("PATH", path), ("STEAD_PLUGIN_PUBLISHER", &key)]);
-    let plugin = program("stead-plugin-helm_chart");
-    server.cli_json(&["plugins", "push", "--key", &file, plugin.to_str().unwrap()]);
-    (server, key, keys)
-}
 
 #[test]
 fn an_app_of_charts_is_deployed_changed_and_removed() {
@@ -38,7 +22,7 @@ fn an_app_of_charts_is_deployed_changed_and_removed() {
     };
 
     // given an app whose parts are all charts
-    let (server, key, _keys) = server_with_plugin(&path);
+    let (server, key) = server_with_plugin("helm_chart", &[("PATH", &path)]);
     let sync = |app: PathBuf| server.cli_json(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
     sync(helm_app(server.dir()));
     let inputs = [format!("namespace={namespace}"), "image=localhost/busybox:1".to_owned()];

@@ -130,19 +130,17 @@ fn a_broken_kustomization_fails_its_build() {
     let bin = tempfile::tempdir().unwrap();
     symlink(kubectl, bin.path().join("kubectl")).unwrap();
     let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").unwrap());
-    let server =
-        Server::up_in(&[("GIT_CONFIG_GLOBAL", configuration.to_str().unwrap()), ("PATH", &path)]);
+    let variables = [("GIT_CONFIG_GLOBAL", configuration.to_str().unwrap()), ("PATH", &path)];
+    let (server, _key) = server_with_plugin("kubernetes_manifest", &variables);
     let dir = app(&server, &[]);
-    let component = |name: &str, path: &str, rest: &str| {
+    for (name, path) in [("web", "base"), ("broken", "broken")] {
         let text = format!(
             "name = \"{name}\"\ntype = \"kubernetes_manifest\"\n\
-             [kustomize]\npath = \"{path}\"\n{rest}"
+             [kustomize]\npath = \"{path}\"\n\
+             [public_repo]\nrepo = \"acme/manifests\"\ndirectory = \".\"\n"
         );
         fs::write(dir.join(format!("components/{name}.toml")), text).unwrap();
-    };
-    let of_git = "[public_repo]\nrepo = \"acme/manifests\"\ndirectory = \".\"\n";
-    component("web", "base", of_git);
-    component("broken", "broken", of_git);
+    }
 
     let builds = failed(&server, &dir);
 
