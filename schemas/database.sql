@@ -275,6 +275,16 @@ CREATE TABLE stead.runner_session (
     recent_sessions text[] NOT NULL
 )
 WITH (fillfactor='70');
+CREATE TABLE stead.sensitive_value (
+    install text NOT NULL COLLATE pg_catalog."C",
+    id text NOT NULL COLLATE pg_catalog."C",
+    name text NOT NULL COLLATE pg_catalog."C",
+    consumers jsonb NOT NULL,
+    signed boolean NOT NULL,
+    json boolean NOT NULL,
+    ciphertext bytea,
+    created_at timestamp with time zone NOT NULL
+);
 CREATE TABLE stead.subject_data (
     subject text NOT NULL COLLATE pg_catalog."C",
     digest text NOT NULL COLLATE pg_catalog."C",
@@ -376,6 +386,8 @@ ALTER TABLE ONLY stead.runner_journal
     ADD CONSTRAINT runner_journal_pkey PRIMARY KEY (runner, journal_id);
 ALTER TABLE ONLY stead.runner_session
     ADD CONSTRAINT runner_session_pkey PRIMARY KEY (runner);
+ALTER TABLE ONLY stead.sensitive_value
+    ADD CONSTRAINT sensitive_value_pkey PRIMARY KEY (install, id);
 ALTER TABLE ONLY stead.subject_data
     ADD CONSTRAINT subject_data_execution_key UNIQUE (execution);
 ALTER TABLE ONLY stead.subject_data
@@ -416,6 +428,7 @@ CREATE INDEX projection_timers_due ON stead.projection_timers USING btree (due_a
 CREATE INDEX projection_tokens_principal ON stead.projection_tokens USING btree (principal);
 CREATE INDEX projection_tokens_sha256 ON stead.projection_tokens USING btree (sha256);
 CREATE INDEX projection_tokens_token ON stead.projection_tokens USING btree (token);
+CREATE INDEX sensitive_value_name ON stead.sensitive_value USING btree (install, name);
 CREATE INDEX subject_key_fence ON stead.subject_key USING btree (fence) WHERE (fence IS NOT NULL);
 CREATE INDEX subject_key_open ON stead.subject_key USING btree (shredded_at) WHERE ((shredded_at IS NOT NULL) AND (erased_at IS NULL));
 CREATE INDEX ui_session_created_at ON stead.ui_session USING btree (created_at);
@@ -459,6 +472,7 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_timers TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.projection_tokens TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_journal TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.runner_session TO stead_app;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.sensitive_value TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.subject_data TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.subject_key TO stead_app;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE stead.ui_session TO stead_app;

@@ -134,6 +134,21 @@ pub(crate) fn resolved_inputs(
         .map_err(|problems| invalid_inputs(&problems))
 }
 
+/// Resolves all inputs of a config for display, or before the install is deployed. Sensitive inputs
+/// that the install waits for are empty.
+pub(crate) fn chosen_inputs(
+    config: &Config,
+    inputs: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, Problem> {
+    app_config::choose_inputs(&config.app, &known(config, inputs))
+        .map_err(|problems| invalid_inputs(&problems))
+}
+
+/// Returns the sensitive inputs that the install waits for.
+pub(crate) fn awaited_inputs(config: &Config, inputs: &BTreeMap<String, String>) -> Vec<String> {
+    app_config::awaited_inputs(&config.app, &known(config, inputs))
+}
+
 /// Selects the stored inputs that the config declares. The install keeps the other inputs, because
 /// another version may declare them.
 pub(crate) fn known(config: &Config, inputs: &BTreeMap<String, String>) -> BTreeMap<String, Value> {

@@ -55,6 +55,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(installs::list, installs::create))
         .routes(routes!(installs::show, installs::update))
         .routes(routes!(installs::state))
+        .routes(routes!(installs::sensitive_inputs))
         .routes(routes!(installs::accept_state))
         .routes(routes!(installs::enrol))
         .routes(routes!(installs::request))

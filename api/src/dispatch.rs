@@ -252,6 +252,13 @@ impl Dispatch {
         Some(state.runners.get(runner)?.session.as_ref()?.capabilities.contains(&kind))
     }
 
+    /// Returns true if the runner's session has declared that it inserts no sensitive values.
+    pub(crate) fn lacks_secret_references(&self, runner: RunnerId) -> bool {
+        let state = self.state();
+        let session = state.runners.get(runner).and_then(|known| known.session.as_ref());
+        session.is_some_and(|session| !session.secret_references)
+    }
+
     pub(crate) fn generation_of(&self, runner: RunnerId) -> Option<u64> {
         Some(self.state().runners.get(runner)?.session.as_ref()?.generation)
     }

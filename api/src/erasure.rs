@@ -32,11 +32,12 @@ use self::copies::Copies;
 use crate::{
     auth::names,
     problem::{Code, Problem},
+    sensitive,
     state::App,
 };
 
 /// Tables to which a concurrent writer could still write copies.
-const WRITABLE_TABLES: [&str; 7] = [
+const WRITABLE_TABLES: [&str; 8] = [
     "log_snapshot",
     "log_command",
     "job_log",
@@ -44,6 +45,7 @@ const WRITABLE_TABLES: [&str; 7] = [
     "blob_upload",
     "principal_name",
     "subject_data",
+    "sensitive_value",
 ];
 
 /// Result of an erasure.
@@ -81,6 +83,7 @@ pub(crate) async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, 
     upload::erase(&app.pool, &executions).await?;
     let all_ids: Vec<String> = all.iter().map(ToString::to_string).collect();
     data::erase(&app.pool, &all_ids).await?;
+    sensitive::erase(&app.pool, &all_ids).await?;
     clear_dead_letter_reasons(app, &copies).await?;
     let blobs = blob::Erased { subjects: &all_ids, digests: &digests, executions: &executions };
     blob::erase(app.owner(), blobs).await.map_err(|error| owner_problem(error.into()))?;
@@ -179,7 +182,7 @@ async fn deletable(app: &App, copies: &Copies) -> Result<Vec<String>, Problem> {
 /// Removes deleted rows from the disk. Only the owner of the tables may vacuum. For other roles,
 /// autovacuum removes the rows later.
 async fn vacuum(app: &App) {
-    let tables = "subject_key, log_snapshot, log_command, principal_name, blob, blob_upload, subject_data, job_log";
+    let tables = "subject_key, log_snapshot, log_command, principal_name, blob, blob_upload, subject_data, sensitive_value, job_log";
     if let Err(why) = projections::erase::vacuum(app.owner(), tables).await {
         tracing::warn!(error = %why, "Cannot vacuum; deleted rows stay on the disk until autovacuum");
     }
@@ -260,7 +263,7 @@ async fn numbers(
     app: &App,
     copies: &Copies,
     of: Option<InstallId>,
-) -> Result<[(i64, &'static str); 4], Problem> {
+) -> Result<[(i64, &'static str); 5], Problem> {
     let (executions, digests) = (copies.executions(of), copies.digests(of));
     let logs = app.logs.not_erased(&executions).await?;
     let subjects: Vec<String> = copies.installs(of).iter().map(ToString::to_string).collect();
@@ -268,12 +271,14 @@ async fn numbers(
     let blobs = blob::not_erased(&app.pool, blobs).await?;
     let uploads = "select count(*) from blob_upload where execution = any($1)";
     let uploads = sqlx::query_scalar(uploads).bind(executions).fetch_one(&app.pool).await?;
+    let values = sensitive::not_erased(&app.pool, &subjects).await?;
     let letters = dead_letters(app, copies).await?.into_iter();
     let reasons = letters.filter(|(_, install)| of.is_none_or(|of| of == *install)).count();
     Ok([
         (logs, "job logs"),
         (blobs, "manifests and plan summaries"),
         (uploads, "uploads"),
+        (values, "sensitive values"),
         (i64::try_from(reasons).unwrap_or(i64::MAX), "dead letters"),
     ])
 }

@@ -40,6 +40,7 @@ mod rejection;
 mod render;
 mod router;
 mod runner;
+mod sensitive;
 pub mod server;
 mod state;
 mod tasks;

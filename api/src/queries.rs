@@ -13,6 +13,7 @@
 //! | `/v1/apps/{app}/diff` | `apps::diff` | `Diff` |
 //! | `/v1/builds`, `/v1/builds/{build}` | `builds::list`, `builds::get` | `Page<Build>`, `Build` |
 //! | `/v1/installs`, `/v1/installs/{install}` | `installs::list`, `installs::get` | `Page<Install>`, `Install` |
+//! | `/v1/installs/{install}/sensitive-inputs` | `installs::sensitive_inputs` | `SensitiveInputs` |
 //! | `/v1/installs/{install}/state` | `installs::state` | `InstallState` |
 //! | `/v1/runs`, `/v1/runs/{run}` | `runs::list`, `runs::get` | `Page<RunSummary>`, `Run` |
 //! | `/v1/runs/{run}/steps/{step}/plan` | `runs::plan` | JSON of the plan summary |

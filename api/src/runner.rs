@@ -19,6 +19,7 @@ mod anomalies;
 pub(crate) mod blob;
 mod caller;
 pub(crate) mod claim;
+mod customer_values;
 pub(crate) mod enrol;
 pub(crate) mod events;
 mod execution;

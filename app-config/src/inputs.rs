@@ -1,6 +1,7 @@
 //! Checks the inputs of an install against the inputs that the app declares.
 use std::collections::BTreeMap;
 
+use domain::secret::{of_placeholder, placeholder};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -23,9 +24,13 @@ pub enum InputProblem {
     },
     #[error("the input `{name}` is required but was not given")]
     Missing { name: String },
+    #[error("the install waits for the sensitive input `{name}`")]
+    MissingSensitive { name: String },
     #[error("invalid value of the input `{name}`: must be {expected}, not {found}")]
     IllTyped { name: String, expected: &'static str, found: String },
-    #[error("the input `{name}` is sensitive: this release does not support sensitive inputs")]
+    #[error(
+        "the input `{name}` is sensitive: its value must be encrypted to the keys of the install"
+    )]
     Sensitive { name: String },
     #[error("cannot render the default of the input `{name}`: {why}")]
     DefaultFailed { name: String, why: String },
@@ -36,6 +41,7 @@ impl InputProblem {
         match self {
             InputProblem::Unknown { name, .. }
             | InputProblem::Missing { name }
+            | InputProblem::MissingSensitive { name }
             | InputProblem::IllTyped { name, .. }
             | InputProblem::Sensitive { name }
             | InputProblem::DefaultFailed { name, .. } => name,
@@ -48,14 +54,18 @@ impl InputProblem {
                 format!("did you mean `{nearest}`?")
             }
             InputProblem::Unknown { nearest: None, .. } => "omit the input".to_string(),
+            InputProblem::MissingSensitive { name } => format!(
+                "`stead installs set-inputs INSTALL --secret {name}=FILE` encrypts it, or the customer sets it \
+                 with `stead-runner secret set {name}`"
+            ),
             InputProblem::Missing { name } | InputProblem::DefaultFailed { name, .. } => {
                 format!("add --input {name}=…")
             }
             InputProblem::IllTyped { name, expected, .. } => {
                 format!("set {expected}: --input {name}=…")
             }
-            InputProblem::Sensitive { .. } => {
-                "read the value inside the customer's account, in the module".to_string()
+            InputProblem::Sensitive { name } => {
+                format!("`stead installs set-inputs INSTALL --secret {name}=FILE` encrypts it")
             }
         }
     }
@@ -67,11 +77,43 @@ fn suggestion(nearest: &Option<String>) -> String {
 
 /// Resolves every declared input to a string: the given value, else the default, else an empty
 /// string. Templates see all declared inputs, always as strings (`"8"`, `"true"`, `["a"]`). A
-/// default that is a template may read only inputs whose values are not templates.
+/// default that is a template may read only inputs whose values are not templates. The value of a
+/// sensitive input is `encrypted:` and its id, or the default of the config in clear text.
 ///
 /// # Errors
 /// All problems with given values and with defaults.
 pub fn resolve_inputs(
+    config: &AppConfig,
+    given: &BTreeMap<String, Value>,
+) -> Result<BTreeMap<String, String>, Vec<InputProblem>> {
+    let resolved = choose_inputs(config, given);
+    let missing: Vec<InputProblem> = awaited_inputs(config, given)
+        .into_iter()
+        .map(|name| InputProblem::MissingSensitive { name })
+        .collect();
+    match resolved {
+        Ok(resolved) if missing.is_empty() => Ok(resolved),
+        resolved => Err(resolved.err().into_iter().flatten().chain(missing).collect()),
+    }
+}
+
+/// Returns the required sensitive inputs that have no value yet. The install waits for them: before
+/// it has a runner, no key exists to encrypt them.
+pub fn awaited_inputs(config: &AppConfig, given: &BTreeMap<String, Value>) -> Vec<String> {
+    let is_awaited = |input: &&Input| {
+        let default = input.default.as_ref().is_some_and(|text| !text.is_empty());
+        let given = given.get(&input.name).is_some_and(|value| !value.is_null());
+        input.sensitive && input.required && !default && !given
+    };
+    config.inputs.iter().filter(is_awaited).map(|input| input.name.clone()).collect()
+}
+
+/// Resolves inputs when a user chooses a version or its inputs, as [`resolve_inputs`]. The inputs of
+/// [`awaited_inputs`] may be given later.
+///
+/// # Errors
+/// All problems with given values and with defaults.
+pub fn choose_inputs(
     config: &AppConfig,
     given: &BTreeMap<String, Value>,
 ) -> Result<BTreeMap<String, String>, Vec<InputProblem>> {
@@ -93,7 +135,11 @@ pub fn resolve_inputs(
             Err(problem) => problems.push(problem),
         }
     }
-    let state = json!({"nuon": {"inputs": {"inputs": resolved}, "install": {"inputs": resolved}}});
+    // A default must not contain the id of a sensitive value in place of the value.
+    let is_plain = |name: &&String| config.input(name).is_none_or(|input| !input.sensitive);
+    let readable: BTreeMap<&String, &String> =
+        resolved.iter().filter(|(name, _)| is_plain(name)).collect();
+    let state = json!({"nuon": {"inputs": {"inputs": readable}, "install": {"inputs": readable}}});
     for (input, template) in derived {
         let name = input.name.clone();
         match render(&template, &state, &Origin::default()) {
@@ -111,35 +157,6 @@ pub fn resolve_inputs(
     if problems.is_empty() { Ok(resolved) } else { Err(problems) }
 }
 
-/// Resolves inputs when a user chooses a version or its inputs. Rejects every value of a sensitive
-/// input, including a default: templates would render it in clear text. A required sensitive input
-/// is rejected, too, because no value can be given. [`resolve_inputs`] accepts the default of a
-/// sensitive input, so that an install that uses it can be destroyed.
-///
-/// # Errors
-/// As [`resolve_inputs`], but with exactly one problem for each sensitive input that has a value or
-/// is required.
-pub fn choose_inputs(
-    config: &AppConfig,
-    given: &BTreeMap<String, Value>,
-) -> Result<BTreeMap<String, String>, Vec<InputProblem>> {
-    let resolved = resolve_inputs(config, given);
-    let has_value = |input: &&Input| {
-        let default = input.default.as_ref().is_some_and(|text| !text.is_empty());
-        let given = given.get(&input.name).is_some_and(|value| !value.is_null());
-        input.sensitive && (default || given || input.required)
-    };
-    let sensitive: Vec<&Input> = config.inputs.iter().filter(has_value).collect();
-    if sensitive.is_empty() {
-        return resolved;
-    }
-    let mut problems = resolved.err().unwrap_or_default();
-    problems.retain(|problem| sensitive.iter().all(|input| input.name != problem.name()));
-    let refused = |input: &&Input| InputProblem::Sensitive { name: input.name.clone() };
-    problems.extend(sensitive.iter().map(refused));
-    Err(problems)
-}
-
 enum Resolved {
     Text(String),
     /// Default that is a template. It is rendered after the other inputs are resolved.
@@ -155,12 +172,15 @@ fn resolve_input(input: &Input, given: Option<&Value>) -> Result<Resolved, Input
             Some(default) if is_template(&default) => Ok(Resolved::Template(default)),
             Some(default) if accepts(input.kind, &default) => Ok(Resolved::Text(default)),
             Some(default) => Err(type_error(input, &default)),
-            None if input.required => missing(name),
+            // See `awaited_inputs`.
+            None if input.required && !input.sensitive => missing(name),
             None => Ok(Resolved::Text(String::new())),
         };
     };
     if input.sensitive {
-        return Err(InputProblem::Sensitive { name });
+        let id = value.as_str().and_then(of_placeholder);
+        let id = id.ok_or(InputProblem::Sensitive { name })?;
+        return Ok(Resolved::Text(placeholder(id)));
     }
     let text = match value {
         Value::String(text) => text.clone(),
@@ -201,7 +221,7 @@ fn type_error(input: &Input, text: &str) -> InputProblem {
 }
 
 /// True if a string is a valid value of this kind.
-pub(crate) fn accepts(kind: InputKind, text: &str) -> bool {
+pub fn accepts(kind: InputKind, text: &str) -> bool {
     match kind {
         InputKind::String => true,
         // Parsed as JSON: `1e3` is a number; ` 1`, `0x1` and `NaN` are not.

@@ -30,7 +30,7 @@ mod graph;
 pub use self::{
     diagnostic::{Diagnostic, Severity},
     diff::{Change, Difference, diff},
-    inputs::{InputProblem, choose_inputs, resolve_inputs},
+    inputs::{InputProblem, accepts, awaited_inputs, choose_inputs, resolve_inputs},
     inspect::inspect,
     model::AppConfig,
     read::{Reading, read, read_with, remote_path, survey, unpinned_plugin_types},

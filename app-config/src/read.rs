@@ -35,6 +35,7 @@ mod runner;
 mod sandbox;
 mod secrets;
 mod section;
+mod sensitive;
 mod sources;
 mod spec;
 mod stack;

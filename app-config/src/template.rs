@@ -5,6 +5,8 @@
 //! Rendering is strict: a missing field is an error with a location. `index` and `dig` tolerate a
 //! missing key. Only Go's own functions and the sprig functions that real configs use exist; an
 //! unknown function is a parse error. Limits bound the time and memory of every template.
+use std::sync::Arc;
+
 use serde_json::Value as Json;
 
 use crate::text::{Origin, Text};
@@ -26,9 +28,9 @@ mod operand;
 mod parse;
 mod pipeline;
 mod printf;
-mod quote;
 pub mod reads;
 mod real;
+pub mod secret;
 mod sprig;
 mod token;
 mod value;
@@ -124,6 +126,7 @@ pub fn is_template(text: &str) -> bool {
 /// Prepared state for many templates. A template that may change the state gets a copy.
 pub struct State<'j> {
     json: &'j Json,
+    prefix: Option<Arc<str>>,
     data: value::Value,
     named_twice: value::Value,
 }
@@ -131,9 +134,11 @@ pub struct State<'j> {
 impl<'j> State<'j> {
     /// Prepares an object with the key `nuon` or `stead`. Data under one key is available under the
     /// other, too.
+    /// Strings that are marks with the prefix under [`secret::PREFIX_KEY`] are sensitive values.
     pub fn new(json: &'j Json) -> Self {
-        let data = value::from_json(json);
-        State { json, named_twice: value::named_twice(&data), data }
+        let prefix = json.get(secret::PREFIX_KEY).and_then(Json::as_str).map(Arc::from);
+        let data = data(json, prefix.as_ref());
+        State { json, prefix, named_twice: value::named_twice(&data), data }
     }
 
     /// Data for a template. Adds the second name only if the template uses it, so that a template
@@ -142,11 +147,19 @@ impl<'j> State<'j> {
         let needs_both_names =
             template.source.contains(".stead") || self.json.get("nuon").is_none();
         if template.parsed.changes {
-            let fresh = value::from_json(self.json);
+            let fresh = data(self.json, self.prefix.as_ref());
             return if needs_both_names { value::named_twice(&fresh) } else { fresh };
         }
         if needs_both_names { &self.named_twice } else { &self.data }.clone()
     }
+}
+
+fn data(json: &Json, prefix: Option<&Arc<str>>) -> value::Value {
+    let data = value::with_secrets(json, prefix);
+    if let (Some(_), value::Value::Map(entries)) = (prefix, &data) {
+        entries.borrow_mut().remove(secret::PREFIX_KEY);
+    }
+    data
 }
 
 #[derive(Debug, Clone)]

@@ -75,6 +75,7 @@ pub async fn queue(app: &App) -> JobId {
         timeouts: Timeouts { deadline_ms: 3_600_000, grace_ms: 10_000, no_output_ms: None },
         plan: None,
         state: None,
+        secrets: vec![],
     };
     let manifest = proof::canonical::json(&manifest).unwrap();
     event_log::blob::put_unflushed(&app.pool, &[&manifest]).await.unwrap();

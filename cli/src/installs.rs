@@ -2,9 +2,12 @@
 mod accept_state;
 mod change;
 pub(crate) mod drift;
+mod encrypt;
 pub(crate) mod output;
 mod pin;
 mod stack;
+
+use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 use schemas::control::{
@@ -67,6 +70,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   stead installs set-inputs acme --input size=3 --wait
+  stead installs set-inputs acme --secret api_token=token.txt --wait    encrypted on this computer
   stead installs set-inputs acme --unset size --wait")]
     SetInputs(change::SetInputs),
     /// Set outputs of the customer's stack; plans the components that read them, and their dependents
@@ -247,6 +251,7 @@ pub(crate) async fn run(verb: Installs, settings: &Settings) -> Result<(), Failu
 async fn create(context: &CommandContext, create: Create) -> Result<(), Failure> {
     let Create { app, name, inputs, stack, auto_approve, auto_approve_first, version } = create;
     let (inputs, stack_outputs) = (inputs.read()?, stack.read()?);
+    check_sensitive(context, &app, version, &inputs).await?;
     let config_version = version;
     let request = CreateInstall {
         app,
@@ -271,6 +276,36 @@ async fn create(context: &CommandContext, create: Create) -> Result<(), Failure>
         }
         text
     })
+}
+
+/// Rejects values of sensitive inputs before they leave this computer: a new install has no key.
+async fn check_sensitive(
+    context: &CommandContext,
+    app: &str,
+    version: Option<u32>,
+    inputs: &BTreeMap<String, String>,
+) -> Result<(), Failure> {
+    if inputs.is_empty() {
+        return Ok(());
+    }
+    let version = match version {
+        Some(version) => version,
+        None => context.client.app(app).await?.version,
+    };
+    if version == 0 {
+        // The server explains that the app has no version.
+        return Ok(());
+    }
+    let config = context.client.version(app, version).await?.config;
+    let sensitive = config["inputs"]["sensitive"].as_array().into_iter().flatten();
+    let mut sensitive = sensitive.filter_map(serde_json::Value::as_str);
+    match sensitive.find(|name| inputs.contains_key(*name)) {
+        Some(name) => Err(Failure::Outcome(format!(
+            "cannot encrypt {name}: {}\n  or: create the install without {name}",
+            encrypt::no_key("the install")
+        ))),
+        None => Ok(()),
+    }
 }
 
 async fn list(

@@ -85,6 +85,8 @@ ids! {
     TokenId = "tok_";
     /// Event of the log.
     EventId = "evt_";
+    /// Sensitive value of an install, which the server knows only encrypted.
+    ValueId = "val_";
     /// Policy. Reserved: no object has such an id yet.
     PolicyId = "pol_";
 }
@@ -144,9 +146,10 @@ mod tests {
             PrincipalId::PREFIX,
             TokenId::PREFIX,
             EventId::PREFIX,
+            ValueId::PREFIX,
             PolicyId::PREFIX,
         ];
-        let expected = "app_ cmp_ bld_ ins_ run_ stp_ job_ exe_ rnr_ ses_ prn_ tok_ evt_ pol_";
+        let expected = "app_ cmp_ bld_ ins_ run_ stp_ job_ exe_ rnr_ ses_ prn_ tok_ evt_ val_ pol_";
         assert_eq!(prefixes.join(" "), expected);
     }
 }

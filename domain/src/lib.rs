@@ -13,6 +13,7 @@ pub mod enrolment;
 pub mod environment;
 pub mod erasure;
 pub mod git;
+pub mod go_text;
 pub mod history;
 pub mod ids;
 pub mod image;
@@ -28,6 +29,7 @@ pub mod run;
 pub mod runner;
 #[cfg(test)]
 mod schema;
+pub mod secret;
 pub mod state_version;
 pub mod stream;
 pub mod subject;

@@ -56,6 +56,11 @@ impl KeyedDigest {
         KeyedDigest { generation, mac: mac.finalize().into_bytes().into() }
     }
 
+    /// Returns the bytes of the MAC.
+    pub fn bytes(&self) -> [u8; 32] {
+        self.mac
+    }
+
     /// Compares in constant time.
     pub(crate) fn matches(&self, other: &KeyedDigest) -> bool {
         self.generation == other.generation && self.mac.ct_eq(&other.mac).into()

@@ -2,6 +2,7 @@
 mod args;
 mod journal;
 mod publishers;
+mod secret;
 mod state;
 
 use std::{env, process::ExitCode, time::Duration};
@@ -94,6 +95,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Some(Command::Policy { command }) => choose_policy(&look()?, command),
         Some(Command::Publishers { command }) => publishers::run(command, &look()?),
+        Some(Command::Secret { command }) => secret::run(command, &look()?),
         Some(Command::Status) => show::status(&look()?),
         Some(Command::State { command }) => state::run(command, &look()?),
         Some(Command::Journal(args)) => journal::run(*args, look),

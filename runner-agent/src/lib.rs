@@ -45,4 +45,5 @@ pub mod state;
 pub mod supervisor;
 mod tasks;
 pub mod tls;
+pub mod values;
 pub mod witness;

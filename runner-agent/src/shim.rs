@@ -51,6 +51,7 @@ use crate::{
     policy::{Policy, publishers},
     processes, program,
     state::{self, KnownState},
+    values,
 };
 
 /// Runs one job to its end. The files report its result; the returned error is only for the shim's
@@ -106,8 +107,20 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
         (Err(error), _, _) => {
             Err(anyhow::Error::new(error).context("cannot write a report to the runner's disk"))
         }
-        (Ok(()), Ok(order), Some(Ok(manifest))) => {
-            work(data, &dir, order, manifest, &recorder, cgroup.as_ref()).await
+        (Ok(()), Ok(order), Some(Ok(mut manifest))) => {
+            match values::fill::fill(&mut manifest, &order.values) {
+                Ok(inserted) => {
+                    recorder.writer().add_secrets(inserted);
+                    match values::encrypt::Encrypter::open(data, &manifest) {
+                        Ok(encrypter) => recorder.writer().encrypt_with(encrypter),
+                        Err(error) => recorder.writer().write_shim_record(&format!(
+                            "cannot encrypt sensitive outputs: {error}"
+                        )),
+                    }
+                    work(data, &dir, order, manifest, &recorder, cgroup.as_ref()).await
+                }
+                Err(why) => Err(anyhow::Error::msg(why)),
+            }
         }
         (Ok(()), Ok(_), Some(Err(error))) => {
             Err(anyhow::Error::new(error).context("cannot read the manifest"))

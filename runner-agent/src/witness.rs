@@ -16,7 +16,7 @@ use ed25519_dalek::VerifyingKey;
 use proof::{Hash, checkpoint::Checkpoint, dsse, leaf::Leaf, tree};
 use schemas::{
     keys::{KeyList, KeyUse},
-    manifest::{GRANT_TYPE, Grant, MANIFEST_TYPE, Manifest},
+    manifest::{GRANT_TYPE, Grant, MANIFEST_TYPE, MANIFEST_V2_TYPE, Manifest},
     runner::{Claimed, Consistency, Inclusion, JobKind, RefusedBy},
 };
 
@@ -186,12 +186,19 @@ fn verify_signatures(
     now: DateTime<Utc>,
 ) -> Result<Verified, Refusal> {
     let signers = of(keys, KeyUse::Manifests, now);
-    let manifest_bytes = dsse::verify_as(MANIFEST_TYPE, &claimed.manifest, &signers)
+    // The type of the payload decides how it is read, and the signature covers it.
+    let is_v2 = claimed.manifest.payload_type == MANIFEST_V2_TYPE;
+    let manifest_type = if is_v2 { MANIFEST_V2_TYPE } else { MANIFEST_TYPE };
+    let manifest_bytes = dsse::verify_as(manifest_type, &claimed.manifest, &signers)
         .map_err(|error| refusal("manifest_signature", error))?;
     let grant_bytes = dsse::verify_as(GRANT_TYPE, &claimed.grant, &signers)
         .map_err(|error| refusal("grant_signature", error))?;
-    let manifest =
+    let manifest: Manifest =
         serde_json::from_slice(&manifest_bytes).map_err(|error| refusal("manifest", error))?;
+    if manifest.payload_type() != manifest_type {
+        let why = "only a manifest of version 2 can refer to sensitive values, and it must";
+        return Err(refusal("manifest", why));
+    }
     let grant = serde_json::from_slice(&grant_bytes).map_err(|error| refusal("grant", error))?;
     let digest = proof::digest_text(&proof::sha256(&manifest_bytes));
     let digest = digest.parse().map_err(|error| refusal("manifest", error))?;

@@ -10,6 +10,7 @@
 //! | [`plugin`] | messages between a runner and a plugin executable |
 //! | [`problem`] | error response, RFC 9457 |
 //! | [`sanitize`] | untrusted text for terminals |
+//! | [`secret`] | encrypted values, and their places in a manifest |
 //! | [`control`] | requests and responses of the Control API |
 //! | [`moment`] | format of timestamps |
 //!
@@ -28,4 +29,5 @@ pub mod preflight;
 pub mod problem;
 pub mod runner;
 pub mod sanitize;
+pub mod secret;
 pub mod token;

@@ -17,10 +17,14 @@ use utoipa::ToSchema;
 use crate::{
     moment,
     runner::{JobClass, JobKind},
+    secret::SecretReference,
 };
 
 /// DSSE payload type of a manifest.
 pub const MANIFEST_TYPE: &str = "application/vnd.stead.manifest.v1+json";
+/// DSSE payload type of a manifest with secret references. Runners that cannot insert sensitive
+/// values refuse it.
+pub const MANIFEST_V2_TYPE: &str = "application/vnd.stead.manifest.v2+json";
 /// DSSE payload type of a grant.
 pub const GRANT_TYPE: &str = "application/vnd.stead.grant.v1+json";
 
@@ -66,6 +70,17 @@ pub struct Manifest {
     /// another lineage. Absent if no version is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<KnownState>,
+    /// Places in which the runner inserts sensitive values: sorted by pointer and start, without
+    /// overlap.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<SecretReference>,
+}
+
+impl Manifest {
+    /// Returns the DSSE payload type of this manifest.
+    pub fn payload_type(&self) -> &'static str {
+        if self.secrets.is_empty() { MANIFEST_TYPE } else { MANIFEST_V2_TYPE }
+    }
 }
 
 /// Known state version of a component.

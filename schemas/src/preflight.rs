@@ -78,6 +78,7 @@ impl PlannedJob {
             role,
             limits: of.limits.clone(),
             timeouts: of.timeouts.clone(),
+            secrets: vec![],
             plan: None,
             state: None,
         }

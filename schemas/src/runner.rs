@@ -23,14 +23,15 @@ pub use self::{
     install_keys::{INSTALL_KEYS_TYPE, install_keys_are_signed, sign_install_keys},
     log::{LogRecord, LogResponse, LogSettings, LogStream},
     session::{
-        Directive, DiskUsage, ExecutionState, Exit, JournalEntry, Lease, OpenSession, Poll,
-        PollResponse, PollTiming, ProtocolRange, Resume, ResumeAction, Running, SentDirective,
-        SessionOpened,
+        CustomerValue, Directive, DiskUsage, ExecutionState, Exit, JournalEntry, Lease,
+        OpenSession, Poll, PollResponse, PollTiming, ProtocolRange, Resume, ResumeAction, Running,
+        SentDirective, SessionOpened,
     },
     signed::{JOURNAL_HEAD_TYPE, JournalHead, STATEMENT_TYPE, SignedLog, Statement},
     work::{
         Claim, Claimed, Consistency, DETAILS_BYTES, Finished, Inclusion, NOT_ENDED, OUTPUTS_BYTES,
         Outcome, PendingCancel, Report, ReportBody, ReportResponse, SaltedDetails, SignedEnd,
+        VALUES_BYTES,
     },
 };
 

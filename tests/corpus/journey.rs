@@ -61,7 +61,6 @@ pub(crate) fn travel(place: &Place, rules: &Rules, progress: &Progress) -> Outco
         app = read(&copy)?;
     }
     let sources = Sources::of(&app, &place.repos, rules);
-    rules.sensitive(sources.sensitive_outputs());
     let cluster = if app.needs_cluster() { Some(TestCluster::find(&place.work)?) } else { None };
     progress.begin("server");
     let git = sources.configuration();
@@ -199,9 +198,56 @@ impl Journey<'_> {
         }
         let token = created["enrolment"]["token"].as_str().unwrap();
         let runner = self.customer(name, &created).start(&self.session.server, token);
+        let sensitive = self.rules.sensitive_inputs(&self.app);
+        if !sensitive.is_empty() {
+            self.pin(name, &runner)?;
+        }
+        let (required, optional): (Vec<_>, Vec<_>) =
+            sensitive.into_iter().partition(|(_, _, is_required)| *is_required);
+        // The first provision waits for the required ones.
+        self.set_sensitive(name, &required)?;
         let run = self.session.ended(name, None)?;
         self.complete(name, run)?;
+        if let Some(run) = self.set_sensitive(name, &optional)? {
+            self.session.require_success(run)?;
+        }
         Ok(runner)
+    }
+
+    /// Pins the keys of an install, as the vendor does with the fingerprint of the customer.
+    fn pin(&self, name: &str, runner: &Runner) -> Outcome {
+        self.session.wait("the keys of the install", || {
+            let shown = self.session.stead(&["installs", "show", name]).ok()?;
+            shown["keys"].is_object().then_some(())
+        })?;
+        let fingerprint = stdout_of(&mut runner.local(&["fingerprint"]));
+        self.session.stead(&["installs", "pin", name, fingerprint.trim()]).map(drop)
+    }
+
+    /// Sets sensitive inputs, which the command encrypts. Returns the run that it started, if it is
+    /// not the first one.
+    fn set_sensitive(
+        &self,
+        name: &str,
+        inputs: &[(String, String, bool)],
+    ) -> Outcome<Option<Value>> {
+        if inputs.is_empty() {
+            return Ok(None);
+        }
+        let mut args = vec!["installs".to_owned(), "set-inputs".into(), name.into()];
+        for (input, value, _) in inputs {
+            let file = self.place.work.join(format!("{name}-{input}"));
+            fs::write(&file, value).unwrap();
+            args.extend(["--secret".into(), format!("{input}={}", file.display())]);
+        }
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let is_first = self.session.newest(name).is_none();
+        let run = if is_first {
+            self.session.stead(&args)?
+        } else {
+            self.session.finished(name, &args)?
+        };
+        Ok(Some(run).filter(|run| !is_first && run.get("run").is_none_or(|run| !run.is_null())))
     }
 
     /// Requires that the first run of an install succeeds. If a component reads the outputs of an

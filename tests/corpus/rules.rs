@@ -24,20 +24,12 @@ pub(crate) struct Rules {
     used: RefCell<BTreeSet<String>>,
     /// File to which programs append their names.
     calls: PathBuf,
-    /// Outputs that a module declares as sensitive.
-    sensitive: RefCell<BTreeSet<String>>,
 }
 
 impl Rules {
     pub(crate) fn load(dir: &Path) -> Rules {
         let file = FILE.parse().expect("substitutions.toml is invalid");
-        let (used, sensitive) = (RefCell::default(), RefCell::default());
-        Rules { file, used, calls: dir.join("calls"), sensitive }
-    }
-
-    /// Records the sensitive outputs of modules, whose values no part of an app can read yet.
-    pub(crate) fn sensitive(&self, outputs: BTreeSet<String>) {
-        *self.sensitive.borrow_mut() = outputs;
+        Rules { file, used: RefCell::default(), calls: dir.join("calls") }
     }
 
     /// Records a substitution for the result.
@@ -69,11 +61,7 @@ impl Rules {
         let rules = items(&self.file, "waits").into_iter();
         let mut matching =
             rules.filter(|rule| text(rule, "message").is_some_and(|part| message.contains(&part)));
-        let on = matching.next().and_then(|rule| text(&rule, "on"));
-        let sensitive = self.sensitive.borrow();
-        let is_read = |name: &String| message.contains(&format!(".outputs.{name}"));
-        let name = sensitive.iter().find(|name| message.contains("cannot") && is_read(name));
-        on.or_else(|| Some(format!("the sensitive output {}", name?)))
+        matching.next().and_then(|rule| text(&rule, "on"))
     }
 
     /// Returns values for all inputs without a default: those of the app's own install, or
@@ -103,6 +91,25 @@ impl Rules {
             self.note(format!("inputs {}", generated.join(", ")));
         }
         values
+    }
+
+    /// Returns values for the sensitive inputs without a default, and whether each is required.
+    pub(crate) fn sensitive_inputs(&self, app: &App) -> Vec<(String, String, bool)> {
+        let flag =
+            |input: &Table, key: &str| input.get(key).and_then(toml::Value::as_bool) == Some(true);
+        let value = |input: &Table| {
+            let kind = text(input, "type").unwrap_or_else(|| "string".into());
+            let value = self.file["inputs"].get(&kind).or(self.file["inputs"].get("string"));
+            Some((text(input, "name")?, plain(value?), flag(input, "required")))
+        };
+        let sensitive = app.inputs.iter().filter(|input| flag(input, "sensitive"));
+        let sensitive: Vec<_> =
+            sensitive.filter(|input| !input.contains_key("default")).filter_map(value).collect();
+        if !sensitive.is_empty() {
+            let names: Vec<&str> = sensitive.iter().map(|(name, ..)| name.as_str()).collect();
+            self.note(format!("inputs {}", names.join(", ")));
+        }
+        sensitive
     }
 
     /// Returns outputs of a stack for the app's platform, with every output that the app reads.

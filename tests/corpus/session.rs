@@ -36,6 +36,8 @@ impl Session {
     /// Runs a `stead` command, and returns its JSON output.
     pub(crate) fn stead(&self, args: &[&str]) -> Outcome<Value> {
         let mut command = self.server.stead();
+        // The pins of this server, not those of the user.
+        command.env("XDG_CONFIG_HOME", self.server.dir().join("config"));
         command.envs(self.web.iter().flat_map(Web::environment));
         let output = command.args(args).output().unwrap();
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));

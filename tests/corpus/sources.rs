@@ -11,7 +11,6 @@ use tests::{GitRepository, GitServer, stdout_of};
 
 use crate::{
     app::{Action, App, Source, text},
-    available::Module,
     rules::Rules,
     stand_in,
 };
@@ -85,12 +84,6 @@ impl Sources {
     pub(crate) fn directory(&self, source: &Source) -> Option<PathBuf> {
         let found = self.repositories.iter().find(|(name, _)| *name == source.repo)?;
         Some(found.1.dir().join(&source.directory))
-    }
-
-    /// Returns the names of outputs that a module declares as sensitive.
-    pub(crate) fn sensitive_outputs(&self) -> BTreeSet<String> {
-        let directories = self.sources.iter().filter_map(|source| self.directory(source));
-        directories.flat_map(|dir| Module::read(&dir).sensitive).collect()
     }
 
     /// Writes a git configuration that reads every host from the server.

@@ -32,6 +32,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "logs",
             "registry",
             "rejection",
+            "sensitive",
             "write_behind",
         ],
     ),

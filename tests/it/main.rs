@@ -43,5 +43,6 @@ mod preflight;
 mod rolling;
 mod runner_calls;
 mod secrets;
+mod sensitive_values;
 mod terraform_tools;
 mod unavailable;

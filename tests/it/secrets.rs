@@ -101,6 +101,11 @@ impl Search {
         Search { names, automaton: AhoCorasick::new(texts).unwrap() }
     }
 
+    /// Returns whether the bytes contain one of the secrets.
+    pub(crate) fn finds(&self, bytes: &[u8]) -> bool {
+        self.automaton.is_match(bytes)
+    }
+
     #[track_caller]
     pub(crate) fn is_clean(&self, what: &str, bytes: &[u8]) {
         if let Some(found) = self.automaton.find(bytes) {

@@ -35,6 +35,13 @@ fn psql(url: &str, says: &str) {
     stdout_of(psql.args(["-X", "-q", "-d", url, "-c", says]));
 }
 
+/// Executes SQL in the server's database as the owner of its tables.
+#[track_caller]
+pub fn execute_sql(server: &Server, says: &str) {
+    let url = server.database().replace("stead_app@", "stead_owner@");
+    psql(&url, &format!("set search_path to stead; {says}"));
+}
+
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }

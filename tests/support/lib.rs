@@ -40,7 +40,7 @@ pub use callers::Callers;
 pub use certificates::Certificates;
 pub use cluster::{Cluster, ClusterNamespace};
 pub use customer::Customer;
-pub use database::{Postgres, dump};
+pub use database::{Postgres, dump, execute_sql};
 pub use example::{
     edge_api, edge_api_v2, helm_app, helm_app_v2, kubernetes_app, kubernetes_app_v2, notes_files,
     notes_files_v2,

@@ -64,6 +64,7 @@ pub(crate) const ROUTES: &[(&str, &str, RequiredRole)] = &[
     ("GET", "/v1/installs", RequiredRole::Viewer),
     ("POST", "/v1/installs", RequiredRole::Owner),
     ("GET", "/v1/installs/{install}", RequiredRole::Viewer),
+    ("GET", "/v1/installs/{install}/sensitive-inputs", RequiredRole::Viewer),
     ("GET", "/v1/installs/{install}/state", RequiredRole::Viewer),
     ("PATCH", "/v1/installs/{install}", RequiredRole::Owner),
     ("POST", "/v1/installs/{install}/components/{component}/accepted-state", RequiredRole::Owner),

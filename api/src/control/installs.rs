@@ -11,7 +11,8 @@ use schemas::control::{
     ChangeResult, Page,
     installs::{
         AcceptState, CreateInstall, EnrolmentIssued, Install, InstallCreated, InstallState,
-        InstallUpdated, InstallsQuery, StateQuery, UpdateInstall,
+        InstallUpdated, InstallsQuery, SensitiveInputs, SensitiveInputsQuery, StateQuery,
+        UpdateInstall,
     },
     runs::{RequestRun, RequestedKind, RunRequested},
 };
@@ -115,6 +116,7 @@ pub(super) async fn update(
     let id = installs::find(&app, &name).await?;
     let UpdateInstall {
         inputs,
+        encrypted,
         stack_outputs,
         config_version,
         inputs_of,
@@ -125,7 +127,11 @@ pub(super) async fn update(
     } = body;
     let is_about_nothing =
         inputs.is_none() && stack_outputs.is_none() && inputs_of.is_none() && components.is_empty();
-    if is_about_nothing && config_version.is_none() && auto_approve.is_none() {
+    if is_about_nothing
+        && encrypted.is_empty()
+        && config_version.is_none()
+        && auto_approve.is_none()
+    {
         let detail = "invalid request: it changes nothing; send at least one of inputs, inputs_of, stack_outputs, \
                       config_version, components and auto_approve";
         return Err(Problem::new(Code::Invalid, detail));
@@ -140,6 +146,7 @@ pub(super) async fn update(
     let reason = optional_reason(reason)?;
     let stack_outputs = stack_outputs.unwrap_or_default();
     let update = installs::Update {
+        encrypted,
         set,
         unset,
         stack_outputs,
@@ -177,6 +184,26 @@ pub(super) async fn state(
     Query(query): Query<StateQuery>,
 ) -> ApiResult<InstallState> {
     queries::state(&app, &caller, &name, query).await.map(Json)
+}
+
+/// List the sensitive inputs of an install, and the jobs that read them
+///
+/// A client encrypts a value of such an input to the keys of the install, for the jobs that read the
+/// input. The server does not know the values.
+#[utoipa::path(
+    get, path = "/v1/installs/{install}/sensitive-inputs", tag = "installs",
+    params(
+        ("install" = String, Path, description = "The install's name or id"), SensitiveInputsQuery,
+    ),
+    responses((status = 200, body = SensitiveInputs)),
+)]
+pub(super) async fn sensitive_inputs(
+    State(app): State<App>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Query(query): Query<SensitiveInputsQuery>,
+) -> ApiResult<SensitiveInputs> {
+    queries::sensitive_inputs(&app, &caller, &name, query).await.map(Json)
 }
 
 /// Accept a state of a component

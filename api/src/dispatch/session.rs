@@ -34,6 +34,8 @@ pub(crate) struct Session {
     pub process_id: Option<String>,
     /// Kinds of jobs that the session accepts.
     pub capabilities: Vec<JobKind>,
+    /// True if the runner inserts sensitive values into manifests.
+    pub secret_references: bool,
     /// Maximum number of concurrent jobs.
     pub slots: u32,
     /// Free slots that the runner last reported. Zero before its first poll.
@@ -109,6 +111,9 @@ impl Session {
             server_epoch,
             process_id: None,
             capabilities: Vec::new(),
+            // A session that another server opened does not say so here. Its runner refuses such a
+            // manifest if it does not know its type.
+            secret_references: true,
             slots: 0,
             free: 0,
             drained: false,

@@ -1,14 +1,25 @@
 //! Installs, and the state that their templates read.
-use domain::{app::App as AppState, erasure::ERASED, install::Install as InstallAggregate};
+use app_config::{Reads, model::Spec, tree::SANDBOX};
+use domain::{
+    app::App as AppState,
+    erasure::ERASED,
+    install::Install as InstallAggregate,
+    job::JobKind,
+    secret::{Consumer, of_placeholder},
+};
 use projections::views::installs as views;
 use schemas::control::{
     Page,
-    installs::{Install, InstallState, InstallsQuery, StateQuery},
+    installs::{
+        Install, InstallState, InstallsQuery, SensitiveInput, SensitiveInputs,
+        SensitiveInputsQuery, StateQuery,
+    },
 };
+use schemas::secret::action_consumer;
 
 use super::{audit, filter, lookup::Lookup, pagination::PageRequest, show};
 use crate::{
-    configs::{published, resolved_inputs},
+    configs::{Config, chosen_inputs, published},
     extract::Caller,
     problem::Problem,
     render::state as templates,
@@ -67,11 +78,65 @@ pub(crate) async fn state(
     let of = app.engine.load::<AppState>(app_id).await?;
     let version = published(&of, install.config_version)?;
     let config = app.configs.get(&app.pool, version).await?;
-    let inputs = match resolved_inputs(&config, &install.inputs) {
+    let inputs = match chosen_inputs(&config, &install.inputs) {
         // An erased value may not match the type of its input, so the inputs are shown unchecked.
         Err(_) if install.inputs.values().any(|value| value == ERASED) => install.inputs.clone(),
-        resolved_inputs => resolved_inputs?,
+        inputs => inputs?,
     };
     let state = templates::template_state((app_id, &of), (id, &install), &config, &inputs);
     Ok(InstallState { id, position, state })
+}
+
+/// Returns the sensitive inputs of a config version, and their values in an install.
+pub(crate) async fn sensitive_inputs(
+    app: &App,
+    caller: &Caller,
+    name: &str,
+    query: SensitiveInputsQuery,
+) -> Result<SensitiveInputs, Problem> {
+    caller.authorize("GET", "/v1/installs/{install}/sensitive-inputs")?;
+    let id = installs::find(app, name).await?;
+    let install = app.engine.load::<InstallAggregate>(id).await?;
+    let app_id = install.app.ok_or_else(|| Problem::not_found(name))?;
+    let of = app.engine.load::<AppState>(app_id).await?;
+    let config_version = query.config_version.unwrap_or(install.config_version);
+    let config = app.configs.get(&app.pool, published(&of, config_version)?).await?;
+    let sensitive = config.app.inputs.iter().filter(|input| input.sensitive);
+    let inputs = sensitive.map(|input| SensitiveInput {
+        name: input.name.clone(),
+        kind: input.kind.name().into(),
+        required: input.required,
+        has_default: input.default.as_ref().is_some_and(|text| !text.is_empty()),
+        value: install.inputs.get(&input.name).and_then(|text| of_placeholder(text)),
+        readers: readers(&config, &input.name),
+    });
+    Ok(SensitiveInputs { config_version, inputs: inputs.collect() })
+}
+
+/// Jobs whose templates read an input.
+fn readers(config: &Config, input: &str) -> Vec<Consumer> {
+    let by_all = config.graph.runner.reads_input(input);
+    let reads = |reads: &Reads| by_all || reads.reads_input(input);
+    let mut readers = vec![];
+    let mut add = |component: &str, kinds: &[JobKind]| {
+        readers.extend(kinds.iter().map(|kind| Consumer {
+            component: component.to_owned(),
+            job_kind: kind.as_str().to_owned(),
+        }));
+    };
+    if config.app.sandbox.is_some() && reads(&config.graph.sandbox) {
+        add(SANDBOX, &[JobKind::Plan, JobKind::Apply]);
+    }
+    for component in &config.app.components {
+        let node = config.graph.components.get(&component.name);
+        if node.is_some_and(|node| reads(&node.reads)) {
+            let is_image = matches!(component.module.spec, Spec::Image(_));
+            let last = if is_image { JobKind::Sync } else { JobKind::Apply };
+            add(&component.name, &[JobKind::Plan, last]);
+        }
+    }
+    for action in config.app.actions.iter().filter(|action| reads(&Reads::of(&action.texts))) {
+        add(&action_consumer(&action.name), &[JobKind::Action]);
+    }
+    readers
 }

@@ -71,6 +71,7 @@ pub(crate) async fn work(
         timeouts: manifest::timeouts(kind.class(), DEFAULT_DEADLINE_MS),
         plan: None,
         state: None,
+        secrets: vec![],
     };
     let origin = Origin::Build { app: order.app, component: order.component, build };
     manifest::store(app, &manifest, origin).await

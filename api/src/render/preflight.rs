@@ -59,9 +59,19 @@ pub(crate) async fn render(
     for step in planned {
         context.use_step(&install, step);
         let artifacts = artifacts(app, unit, run, step).await?;
-        let parts = context.parts(step, &artifacts);
+        let parts = context.parts(step, &artifacts).and_then(|mut parts| {
+            let kind = match step.spec.operation {
+                Operation::Apply | Operation::Destroy | Operation::Check => JobKind::Plan,
+                Operation::Execute => JobKind::Action,
+            };
+            let is_sensitive = !context.references(step, kind, &mut parts)?.is_empty();
+            Ok((parts, is_sensitive))
+        });
+        let sensitive = parts.as_ref().ok().filter(|(_, is_sensitive)| *is_sensitive);
+        let sensitive = sensitive.map(|_| "its inputs contain sensitive values".to_owned());
+        let parts = parts.map(|(parts, _)| parts);
         let cluster = parts.as_ref().ok().and_then(|parts| cluster_of_run(parts, step, &changed));
-        let reason = reads_of_run(context.config(), step, &changed).or(cluster);
+        let reason = reads_of_run(context.config(), step, &changed).or(cluster).or(sensitive);
         let mut parts = match (reason, parts) {
             (Some(reason), Ok(parts)) => (parts.plugin, Parts::Deferred(reason)),
             (None, Ok(ManifestParts { plugin, inputs, env, role, .. })) => {
@@ -110,6 +120,7 @@ pub(crate) async fn render(
         timeouts: manifest::timeouts(kind.class(), DEADLINE_MS),
         plan: None,
         state: None,
+        secrets: vec![],
     };
     let origin = Origin::Preflight { install: install_id, run };
     Ok(Ok(Rendered::Work(manifest::store(app, &manifest, origin).await?)))

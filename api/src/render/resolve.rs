@@ -44,6 +44,7 @@ pub(crate) async fn work(
         timeouts: manifest::timeouts(kind.class(), DEADLINE_MS),
         plan: None,
         state: None,
+        secrets: vec![],
     };
     let (repo, reference) = (repo.into(), reference.into());
     let origin = Origin::Source { app: of, config_version, repo, reference };

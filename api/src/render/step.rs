@@ -25,9 +25,11 @@ use schemas::{
     cluster::CLUSTER_INPUT,
     manifest::{AcceptedState, ArtifactRef, KnownState, Manifest, PluginRef},
     runner::JobKind,
+    secret::{Consumer, SecretReference, action_consumer},
 };
 use serde_json::{Value, json};
 
+use self::sensitive::SensitiveValues;
 use super::{build::PLUGIN_CONTRACT, desired, manifest, plugin, state};
 use crate::{
     configs::{Config, published, resolved_inputs},
@@ -39,6 +41,7 @@ use crate::{
 pub(crate) mod cluster;
 mod kubernetes;
 mod module;
+mod sensitive;
 
 /// Artifacts of a step, by the names of their parts in the config version.
 pub(crate) type Artifacts = BTreeMap<String, Artifact>;
@@ -104,6 +107,7 @@ pub(super) struct StepContext {
     request: Request,
     config: Arc<Config>,
     nuon: Value,
+    sensitive: SensitiveValues,
     /// True if the install has the component or sandbox.
     is_provisioned: bool,
     state: Option<KnownState>,
@@ -126,11 +130,20 @@ impl StepContext {
         let version = published(&app_state, version)?;
         let config = app.configs.get(&app.pool, version).await?;
         let inputs = resolved_inputs(&config, &install.inputs)?;
-        let nuon =
+        let mut nuon =
             state::template_state((app_id, &app_state), (install_id, &install), &config, &inputs);
-        let (is_provisioned, state) = (false, None);
-        let mut context =
-            StepContext { run, install: install_id, request, config, nuon, is_provisioned, state };
+        let known = crate::sensitive::of_install(&app.pool, install_id).await?;
+        let sensitive = SensitiveValues::mark(&mut nuon, &config.app, known);
+        let mut context = StepContext {
+            run,
+            install: install_id,
+            request,
+            config,
+            nuon,
+            sensitive,
+            is_provisioned: false,
+            state: None,
+        };
         context.use_step(&install, step);
         Ok(context)
     }
@@ -172,6 +185,10 @@ impl StepContext {
         if let Some(upstream) = artifacts.values().find_map(|built| built.upstream.as_ref()) {
             parts.inputs["upstream"] = json!(upstream);
         }
+        let secrets = match self.references(step, kind, &mut parts) {
+            Ok(secrets) => secrets,
+            Err(detail) => return Ok(Err(detail)),
+        };
         let manifest = Manifest {
             version: 1,
             job,
@@ -186,9 +203,26 @@ impl StepContext {
             timeouts: manifest::timeouts(kind.class(), parts.deadline_ms),
             plan: plan.map(|plan| plan.digest.clone()),
             state: self.state.clone(),
+            secrets,
         };
         let origin = Origin::Step { install: self.install, run: self.run, step: step.spec.step };
         Ok(Ok(manifest::store(app, &manifest, origin).await?))
+    }
+
+    /// Replaces the sensitive values in the parts of a job's manifest by references.
+    pub(super) fn references(
+        &self,
+        step: &Step,
+        kind: JobKind,
+        parts: &mut ManifestParts,
+    ) -> Result<Vec<SecretReference>, String> {
+        let component = match &step.spec.target {
+            Target::Sandbox { .. } => SANDBOX.to_owned(),
+            Target::Component { name, .. } => name.clone(),
+            Target::Action { name } => action_consumer(name),
+        };
+        let job = Consumer { component, job_kind: kind.as_str().to_owned() };
+        self.sensitive.references(parts, &job)
     }
 
     pub(super) fn parts(

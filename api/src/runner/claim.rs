@@ -36,6 +36,11 @@ pub(crate) async fn claim(
         let detail = "claim rejected: the session does not accept jobs of this kind";
         return Err(Problem::new(Code::NotOffered, detail));
     }
+    if app.dispatch.lacks_secret_references(runner.id) && grant::has_references(&app, job).await? {
+        let detail = "claim rejected: the job inserts sensitive values, and this runner does not declare the feature \
+                      secret_references; update stead-runner";
+        return Err(Problem::new(Code::NotOffered, detail));
+    }
     // Reads the manifest while the claim is being committed.
     let taking = commit_claim(&app, &runner, job, &body, server_epoch);
     let (claimed, manifest) = tokio::join!(taking, grant::manifest(&app, job));

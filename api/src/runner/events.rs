@@ -2,6 +2,7 @@
 mod convert;
 mod keys;
 mod plan;
+mod sensitive_outputs;
 mod statement;
 
 use axum::{
@@ -70,6 +71,7 @@ pub(crate) async fn report(
         let known = app.engine.load::<Job>(job).await?;
         artifact.size_bytes = check_artifact(&app, &known, artifact).await?;
     }
+    sensitive_outputs::store(&app, job, &body.body).await?;
     let final_log = finalize::compare_log(&app, body.execution, &body.body).await?;
     let mut response = apply_report(&app, &runner, job, (&body, signed), final_log.clone()).await?;
     if let Some(final_log) = final_log {

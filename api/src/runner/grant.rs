@@ -2,12 +2,12 @@
 //!
 //! A repeated claim returns the same manifest and grant, unless a key of the server or the runner
 //! was replaced meanwhile. The token, checkpoint and proofs may be newer.
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use domain::{
     digest::Digest,
     ids::JobId,
-    job::{Execution, Job, JobEvent},
+    job::{Execution, Job, JobEvent, Origin},
     runner::Runner,
 };
 use event_log::{LogError, StoredEvent, StreamId, blob};
@@ -17,13 +17,16 @@ use proof::{
     dsse::{self, Envelope},
 };
 use schemas::{
-    manifest::{Fence, GRANT_TYPE, Grant, MANIFEST_TYPE},
+    manifest::{Fence, GRANT_TYPE, Grant, MANIFEST_TYPE, MANIFEST_V2_TYPE},
     runner::{Claimed, Consistency, Inclusion, LogSettings},
+    secret::{EncryptedValue, SecretReference},
 };
+use serde::Deserialize;
 use tokio::time::timeout;
 
 use crate::{
     problem::{Code, Problem},
+    sensitive,
     state::App,
     write_behind::grants,
 };
@@ -39,7 +42,7 @@ pub(super) async fn claim_response(
     app: &App,
     job: JobId,
     (execution, position): (&Execution, u64),
-    manifest: Envelope,
+    manifest: SignedManifest,
     seen: Option<&str>,
 ) -> Result<Claimed, Problem> {
     // The dispatcher receives the claim at the same time and usually has it in memory a moment
@@ -64,13 +67,14 @@ pub(super) async fn claim_response(
         lease_s: app.dispatch.timing().lease.as_secs().max(1),
         deadline,
         server_time: now,
-        manifest,
+        manifest: manifest.envelope,
         grant,
         job_token,
         log: LogSettings::default(),
         checkpoint: head.sign(app.keys.current().checkpoints()),
         inclusion,
         consistency,
+        values: manifest.values,
     })
 }
 
@@ -104,16 +108,46 @@ async fn claim_event(app: &App, job: JobId, held: &Execution) -> Result<StoredEv
 }
 
 /// Signed manifest of the job.
-pub(super) async fn manifest(app: &App, job: JobId) -> Result<Envelope, Problem> {
+pub(super) async fn manifest(app: &App, job: JobId) -> Result<SignedManifest, Problem> {
     let work = app.engine.load::<Job>(job).await?.work.clone();
-    let digest = work.ok_or_else(|| Problem::not_found(job))?.manifest;
+    let work = work.ok_or_else(|| Problem::not_found(job))?;
+    let digest = work.manifest;
     let payload = blob::get(&app.pool, &digest).await?;
     let missing = || Problem::internal(format!("manifest {digest} of {job} is missing"));
-    Ok(dsse::sign(
-        MANIFEST_TYPE,
-        &payload.ok_or_else(missing)?,
-        app.keys.current().manifests_at(app.now()),
-    ))
+    let payload = payload.ok_or_else(missing)?;
+    let references: References = serde_json::from_slice(&payload).map_err(Problem::internal)?;
+    let secrets = references.secrets;
+    let values = match work.origin {
+        Origin::Step { install, .. } => {
+            let ids: BTreeSet<_> = secrets.iter().map(|reference| reference.id).collect();
+            sensitive::fetch(&app.pool, install, &ids.into_iter().collect::<Vec<_>>()).await?
+        }
+        Origin::Build { .. } | Origin::Source { .. } | Origin::Preflight { .. } => vec![],
+    };
+    let payload_type = if secrets.is_empty() { MANIFEST_TYPE } else { MANIFEST_V2_TYPE };
+    let key = app.keys.current();
+    let envelope = dsse::sign(payload_type, &payload, key.manifests_at(app.now()));
+    Ok(SignedManifest { envelope, values })
+}
+
+/// Returns true if the manifest of the job refers to sensitive values.
+pub(super) async fn has_references(app: &App, job: JobId) -> Result<bool, Problem> {
+    let work = app.engine.load::<Job>(job).await?.work.clone();
+    let digest = work.ok_or_else(|| Problem::not_found(job))?.manifest;
+    Ok(!app.manifests.get(&app.pool, &digest).await?.secrets.is_empty())
+}
+
+/// Part of a manifest that its payload type depends on.
+#[derive(Deserialize)]
+struct References {
+    #[serde(default)]
+    secrets: Vec<SecretReference>,
+}
+
+/// Manifest as the runner receives it, with the sensitive values that it refers to.
+pub(super) struct SignedManifest {
+    envelope: Envelope,
+    values: Vec<EncryptedValue>,
 }
 
 async fn grant(

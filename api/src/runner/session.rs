@@ -9,12 +9,13 @@ use domain::{
 };
 use schemas::{
     runner::{LogSettings, OpenSession, PROTOCOL, ProtocolRange, SessionOpened},
+    secret::FEATURE,
     token::SessionAssertion,
 };
 use sqlx::Row as _;
 use tokio::time::Instant;
 
-use super::{caller, install_keys, reconnect, resume, token::Signer};
+use super::{caller, customer_values, install_keys, reconnect, resume, token::Signer};
 use crate::{
     auth::{ACCESS_SECONDS, Assertions},
     dispatch::{Session, SessionError},
@@ -82,8 +83,10 @@ pub(crate) async fn open(
     let resume = resume::resume(&app, &runner, id, &body.journal, row.same_journal).await?;
     record_opening(&app, &runner, flapping).await?;
     let access_token = app.tokens.access(runner.id, (mode, install), generation, now);
+    let recorded_values = customer_values::record(&app, &runner, body.customer_values).await?;
     let timing = app.dispatch.timing();
     Ok(Json(SessionOpened {
+        recorded_values,
         session_id: id,
         generation,
         access_token: access_token.map_err(Problem::internal)?,
@@ -186,6 +189,7 @@ fn add_to_dispatcher(
     let capabilities = able.copied().collect();
     let session = Session {
         capabilities,
+        secret_references: body.features.iter().any(|feature| feature == FEATURE),
         slots: body.slots,
         process_id: Some(opening.process_id.clone()),
         ..Session::new(opening.session, row.generation, row.server_epoch)

@@ -174,6 +174,7 @@ pub(crate) fn manifest(
         timeouts: Timeouts { deadline_ms: 60_000, grace_ms: 1_000, no_output_ms: None },
         plan: None,
         state: None,
+        secrets: vec![],
     }
 }
 

@@ -112,7 +112,7 @@ fn plans(config: &Config, published: &Published, install: &Install) -> Result<Pl
     let known = install.inputs.iter().filter(|(name, _)| config.app.input(name).is_some());
     let known: BTreeMap<String, Value> =
         known.map(|(name, text)| (name.clone(), text.clone().into())).collect();
-    let inputs = match app_config::choose_inputs(&config.app, &known) {
+    let inputs = match app_config::resolve_inputs(&config.app, &known) {
         Ok(inputs) => inputs,
         Err(problems) => {
             let messages: Vec<String> = problems.iter().map(ToString::to_string).collect();

@@ -13,6 +13,7 @@ use domain::{
     state_version::StateVersion,
 };
 use futures::FutureExt as _;
+use schemas::secret::{EncryptedValue, of_placeholder};
 use serde_json::Value;
 
 mod inputs;
@@ -26,10 +27,11 @@ use super::{
     stack, toggles,
 };
 use crate::{
-    configs::{Config, published, resolved_inputs},
+    configs::{Config, awaited_inputs, published, resolved_inputs},
     execute::{Call, Done, UnitOfWork},
     ids,
     problem::{Code, Problem},
+    sensitive,
     state::App,
 };
 
@@ -132,6 +134,8 @@ pub(crate) async fn create(
 /// Changes of an existing install.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Update {
+    /// Encrypted values of sensitive inputs.
+    pub encrypted: Vec<EncryptedValue>,
     pub set: BTreeMap<String, String>,
     /// Inputs to reset to their defaults.
     pub unset: BTreeSet<String>,
@@ -162,12 +166,35 @@ pub(crate) async fn update(
 ) -> Result<Done<Option<RunId>>, Problem> {
     let (owned, engine) = (app.clone(), app.engine.clone());
     let by = call.meta.actor.clone();
-    engine
+    let mut update = update;
+    let values = inputs::take_encrypted(&mut update.set, std::mem::take(&mut update.encrypted))?;
+    sensitive::put(&app.pool, install, &values, app.now()).await?;
+    let done = engine
         .transact(call, move |unit| {
             let (app, update, by) = (owned.clone(), update.clone(), by.clone());
             async move { change(&app, unit, install, update, by).await }.boxed()
         })
-        .await
+        .await?;
+    for value in values {
+        delete_former_values(app, install, &value.name).await?;
+    }
+    Ok(done)
+}
+
+/// Deletes the values of a sensitive input that are not the current one. A repeated request must not
+/// delete a later value, so the state of the install decides.
+pub(crate) async fn delete_former_values(
+    app: &App,
+    install: InstallId,
+    value_name: &str,
+) -> Result<(), Problem> {
+    let input = value_name.strip_prefix("inputs.").unwrap_or_default();
+    let state = app.engine.load::<Install>(install).await?;
+    let current = state.inputs.get(input).and_then(|text| of_placeholder(text));
+    match current {
+        Some(id) => sensitive::delete_others(&app.pool, install, value_name, &[id]).await,
+        None => Ok(()),
+    }
 }
 
 async fn change(
@@ -181,6 +208,7 @@ async fn change(
     let app_id = before.app.ok_or_else(|| Problem::not_found(install))?;
     let state = unit.load::<AppState>(app_id).await?.clone();
     let Update {
+        encrypted: _,
         set,
         unset,
         stack_outputs,
@@ -209,6 +237,7 @@ async fn change(
     let version = published(&state, config_version.unwrap_or(before.config_version))?;
     let config = app.configs.get(&app.pool, version).await?;
     check_changes(&config, &before.inputs, &set, &unset)?;
+    inputs::check_placeholders(app, install, &config, &before.inputs, &set).await?;
     if let Some(auto_approve) = auto_approve {
         let (by, reason) = (by.clone(), reason.clone());
         let set = InstallCommand::SetAutoApprove { auto_approve, by, reason };
@@ -238,6 +267,20 @@ async fn change(
     check_stored(&config, &after.inputs)?;
     check_removed_components(app, &state, &config, &after).await?;
     let is_there = after.sandbox.is_some() || !after.components.is_empty();
+    // The first provision waited for sensitive inputs.
+    let waited = !awaited_inputs(&config, &before.inputs).is_empty()
+        && awaited_inputs(&config, &after.inputs).is_empty();
+    if waited && is_unprovisioned(&after) && after.stack.is_some() {
+        let request = RunRequest {
+            kind: RunKind::Provision,
+            scope: Scope::Everything,
+            action: None,
+            cause: Cause::RunnerEnrolled,
+            reason,
+            plan_all,
+        };
+        return runs::plan_and_admit(app, unit, install, request, by).await;
+    }
     // Plans from the actual state, because the run of an earlier change may have been denied.
     // During a deploy, the commands above reject every change that requires a run.
     if !is_about_what_is_there || !is_there || after.has_active_deploy() {
@@ -255,6 +298,11 @@ async fn change(
     let (scope, cause) = (Scope::Changed, Cause::Requested);
     let request = RunRequest { kind, scope, action: None, cause, reason, plan_all };
     runs::plan_and_admit(app, unit, install, request, by).await
+}
+
+/// Returns true if no run has deployed anything, and none is in progress.
+pub(super) fn is_unprovisioned(install: &Install) -> bool {
+    !install.had_deploy && install.runs.is_empty() && !install.deprovisioned
 }
 
 /// Checks the inputs for components that the config no longer has. The version that deployed such a

@@ -15,9 +15,12 @@ use domain::{
 use futures::FutureExt as _;
 use schemas::problem::FieldProblem;
 
-use super::{installs::release_name, stack, steps, toggles};
+use super::{
+    installs::{is_unprovisioned, release_name},
+    stack, steps, toggles,
+};
 use crate::{
-    configs::{Config, published, resolved_inputs},
+    configs::{Config, awaited_inputs, published, resolved_inputs},
     execute::{Call, Done, UnitOfWork},
     ids,
     problem::{Code, Problem},
@@ -99,8 +102,8 @@ pub(crate) async fn provision(
         .transact(call, move |unit| {
             let (app, by) = (owned.clone(), by.clone());
             async move {
-                let state = unit.load::<Install>(install).await?;
-                if !state.had_deploy && state.runs.is_empty() && !state.deprovisioned {
+                let state = unit.load::<Install>(install).await?.clone();
+                if is_unprovisioned(&state) && !waits(&app, unit, &state).await? {
                     let request = RunRequest {
                         kind: RunKind::Provision,
                         scope: Scope::Everything,
@@ -116,6 +119,14 @@ pub(crate) async fn provision(
             .boxed()
         })
         .await
+}
+
+/// Returns true if the install waits for sensitive inputs. Their change then requests the run.
+async fn waits(app: &App, unit: &mut UnitOfWork, install: &Install) -> Result<bool, Problem> {
+    let Some(of) = install.app else { return Ok(false) };
+    let version = published(unit.load::<AppState>(of).await?, install.config_version)?;
+    let config = app.configs.get(&app.pool, version).await?;
+    Ok(!awaited_inputs(&config, &install.inputs).is_empty())
 }
 
 /// Plans a run from the current state and admits it to the install, in one commit.

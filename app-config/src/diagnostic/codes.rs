@@ -22,6 +22,10 @@ pub const CODES: &[(&str, &str)] = &[
     ("duplicate_name", "Two parts of one kind have the same name."),
     ("duplicate_object", "Two components have the same Kubernetes object."),
     ("empty_file", "A file is empty and counts as absent."),
+    (
+        "inspects_sensitive",
+        "A template inspects a sensitive input, whose value the server does not know.",
+    ),
     ("legacy_format", "A file is of the older one-file format, which is not supported."),
     ("malformed_bundle", "A bundle differs from the form that `stead apps sync` creates."),
     ("malformed_file", "A file is invalid TOML, not UTF-8, or too large."),

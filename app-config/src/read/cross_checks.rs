@@ -1,5 +1,5 @@
 //! Checks across files: references of templates, targets of triggers, and cycles.
-use super::{names::Kind, platform, reader::Reader, undeployed_texts, yaml_texts};
+use super::{names::Kind, platform, reader::Reader, sensitive, undeployed_texts, yaml_texts};
 use crate::{
     diagnostic::{Diagnostic, Location, Severity},
     model::{AppConfig, Secret},
@@ -159,6 +159,7 @@ pub fn text_refers(
             return None;
         }
     };
+    sensitive::check(config, reader, text, severity);
     let unknown = |kind: Kind, code, severity, name: &str, word: &str| {
         let message = format!("a template reads the {word} `{name}`, which does not exist");
         let remedy = reader.names.borrow().remedy(kind, name);

@@ -70,9 +70,6 @@ fn input(section: Section<'_>) -> Input {
             "use up to 128 letters, digits, `-` and `_`; begin with a letter or `_`",
         );
     }
-    if input.sensitive {
-        section.ignored_setting("sensitive", "sensitive_input", "");
-    }
     if let Some(text) = section.scalar("default").filter(|text| is_template(&text.value)) {
         section.reader.defaults.borrow_mut().push((input.name.clone(), text));
     }

@@ -38,8 +38,8 @@ pub fn check(config: &mut AppConfig, reader: &Reader<'_>) {
                     "line {} sets the sensitive input `{}`, which would publish its value in clear text",
                     at.line, input.name
                 );
-                let remedy = "remove the value from the file and from the history of the repository; a later \
-                              release encrypts sensitive inputs for the install's runner";
+                let remedy = "remove the value from the file and from the history of the repository; set it \
+                              with `stead installs set-inputs`, which encrypts it for the install's runner";
                 // No location: output that shows the line would show the value.
                 let finding = Diagnostic::error("sensitive_value", message, remedy);
                 reader.report(finding.at(&install.file, Location::default()));

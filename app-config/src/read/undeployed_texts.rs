@@ -96,6 +96,14 @@ fn default(config: &AppConfig, reader: &Reader<'_>, input: &Input, text: &Text) 
         let other = config.input(name).and_then(|other| other.default.as_deref());
         other.is_some_and(is_template)
     };
+    let is_sensitive = |name: &&String| config.input(name).is_some_and(|other| other.sensitive);
+    if let Some(other) = reads.needed_inputs.iter().find(is_sensitive) {
+        let message =
+            format!("the default of `{}` reads the sensitive input `{other}`", input.name);
+        let remedy = "read the sensitive input where it is used; installs that do not set this input are rejected";
+        let finding = Diagnostic::warning("bad_default", message, remedy);
+        reader.report(finding.at(&text.origin.file, Location::default()));
+    }
     if let Some(other) = reads.needed_inputs.iter().find(is_template_default) {
         let message = format!(
             "the default of `{}` reads `{other}`, whose default is also a template",

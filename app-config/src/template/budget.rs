@@ -42,7 +42,7 @@ impl Budget {
         self.spend(1, at)?;
         match value {
             Value::Nil | Value::Null | Value::Bool(_) | Value::Int(_) => Ok(()),
-            Value::Int64(_) | Value::Byte(_) | Value::Float(_) => Ok(()),
+            Value::Int64(_) | Value::Byte(_) | Value::Float(_) | Value::Secret(_) => Ok(()),
             Value::Text(text) => self.text(text.len(), at),
             Value::List(items) => items.iter().try_for_each(|item| self.walk(item, depth + 1, at)),
             Value::Map(entries) => {

@@ -57,6 +57,13 @@ fn place(key: &Value) -> Result<usize, String> {
     usize::try_from(at).map_err(|_| format!("element {at} does not exist"))
 }
 
+/// Number of spaces for `indent`.
+pub fn spaces(given: i64) -> Result<u32, String> {
+    const MAX: u32 = 1_000;
+    let spaces = u32::try_from(given).ok().filter(|spaces| *spaces <= MAX);
+    spaces.ok_or_else(|| format!("the number of spaces must be between 0 and {MAX}"))
+}
+
 /// Always fails, because templates have no function values to call.
 pub fn call(arguments: &[Value], _: usize) -> Answer {
     Err(wrong_type("a function", arguments.first()))

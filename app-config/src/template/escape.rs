@@ -1,5 +1,7 @@
 //! Escaping of the printed arguments for HTML, JavaScript and URLs.
-use super::{format, functions::Answer, quote::is_printed, value::Value};
+use domain::go_text::{self, is_printed};
+
+use super::{format, functions::Answer, value::Value};
 
 /// Text of all arguments together. Nil prints as it does outside of functions.
 fn text_of(arguments: &[Value], most: usize) -> String {
@@ -43,15 +45,5 @@ pub fn js(arguments: &[Value], most: usize) -> Answer {
 }
 
 pub fn url_query(arguments: &[Value], most: usize) -> Answer {
-    let mut out = String::new();
-    for byte in text_of(arguments, most).bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                out.push(char::from(byte));
-            }
-            b' ' => out.push('+'),
-            byte => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    Ok(Value::text(out))
+    Ok(Value::text(go_text::url_query(&text_of(arguments, most))))
 }

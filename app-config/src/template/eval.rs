@@ -3,7 +3,7 @@ use super::{
     Fault, Limits,
     ast::{Node, Parsed, Pipe},
     budget::Budget,
-    format,
+    format, secret,
     value::Value,
 };
 
@@ -67,13 +67,15 @@ impl<'t> Run<'t> {
             }
             Node::If { pipe, body, otherwise } => {
                 return self.scoped(|run| {
-                    let chosen = if run.pipe(pipe, dot)?.is_true() { body } else { otherwise };
-                    run.nodes(chosen, dot)
+                    let value = run.pipe(pipe, dot)?;
+                    run.not_inspected(&value, "the condition of `if`")?;
+                    run.nodes(if value.is_true() { body } else { otherwise }, dot)
                 });
             }
             Node::With { pipe, body, otherwise } => {
                 return self.scoped(|run| {
                     let value = run.pipe(pipe, dot)?;
+                    run.not_inspected(&value, "the condition of `with`")?;
                     if value.is_true() {
                         run.nodes(body, &value)
                     } else {
@@ -127,6 +129,7 @@ impl<'t> Run<'t> {
     ) -> Result<Flow, Fault> {
         self.position = pipe.at;
         let value = self.pipe(pipe, dot)?;
+        self.not_inspected(&value, "`range`")?;
         let mut has_items = false;
         let mut flow = Flow::On;
         let mut step = |run: &mut Self, key: Value, item: Value| {
@@ -165,7 +168,7 @@ impl<'t> Run<'t> {
                 }
             }
             Value::Nil | Value::Null => {}
-            Value::Bool(_) | Value::Float(_) | Value::Text(_) => {
+            Value::Bool(_) | Value::Float(_) | Value::Text(_) | Value::Secret(_) => {
                 let message =
                     format!("`range` cannot iterate over a value of type {}", value.type_name());
                 return Err(self.wrong(message));
@@ -259,6 +262,13 @@ impl<'t> Run<'t> {
                 format::plain(value, &mut self.out, most);
                 self.print("")
             }
+            Value::Secret(secret) => {
+                let shown = secret.shown().map_err(|why| self.wrong(why))?;
+                self.print(&shown)
+            }
+            Value::List(_) | Value::Map(_) if secret::is_in(value) => {
+                Err(self.wrong(secret::INSIDE))
+            }
             Value::Float(_) | Value::List(_) | Value::Map(_) => {
                 let (before, most) = (self.out.len(), self.budget.bytes);
                 format::plain(value, &mut self.out, most);
@@ -276,6 +286,16 @@ impl<'t> Run<'t> {
         self.budget.text(text.len(), self.position)?;
         self.out.push_str(text);
         Ok(())
+    }
+
+    /// Rejects a decision that depends on a sensitive value.
+    pub fn not_inspected(&self, value: &Value, what: &str) -> Result<(), Fault> {
+        match value {
+            Value::Secret(_) => Err(self.wrong(secret::inspected(what))),
+            Value::Nil | Value::Null | Value::Bool(_) | Value::Int(_) | Value::Int64(_) => Ok(()),
+            Value::Byte(_) | Value::Float(_) | Value::Text(_) => Ok(()),
+            Value::List(_) | Value::Map(_) => Ok(()),
+        }
     }
 
     /// Source text of an operand.

@@ -17,6 +17,8 @@ pub fn plain(value: &Value, out: &mut String, most: usize) {
         Value::Byte(byte) => drop(write!(out, "{byte}")),
         Value::Float(number) => out.push_str(&float(*number)),
         Value::Text(text) => out.push_str(text),
+        // Callers reject it before.
+        Value::Secret(_) => out.push_str("(sensitive)"),
         Value::List(items) => {
             out.push('[');
             for (at, item) in items.iter().enumerate() {

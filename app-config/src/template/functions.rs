@@ -79,9 +79,10 @@ const REST: bool = true;
 const WALKS: bool = true;
 
 /// All functions, sorted by name.
-static FUNCTIONS: [Function; 38] = [
+static FUNCTIONS: [Function; 43] = [
     choose("and", false),
     of("append", &[ANY, ANY], NOT, WALKS, sprig::append),
+    of("b64enc", &[ANY], NOT, NOT, sprig::b64enc),
     of("call", &[ANY], REST, NOT, builtin::call),
     of("coalesce", &[], REST, NOT, sprig::coalesce),
     of("default", &[ANY], REST, NOT, sprig::default),
@@ -94,6 +95,7 @@ static FUNCTIONS: [Function; 38] = [
     of("ge", &[ANY, ANY], NOT, NOT, compare::ge),
     of("gt", &[ANY, ANY], NOT, NOT, compare::gt),
     of("html", &[], REST, WALKS, escape::html),
+    of("indent", &[INT, ANY], NOT, NOT, sprig::indent),
     of("index", &[ANY], REST, NOT, builtin::index),
     of("int64", &[ANY], NOT, NOT, sprig::int64),
     of("join", &[TEXT, ANY], NOT, WALKS, sprig::join),
@@ -105,17 +107,20 @@ static FUNCTIONS: [Function; 38] = [
     of("lower", &[TEXT], NOT, NOT, sprig::lower),
     of("lt", &[ANY, ANY], NOT, NOT, compare::lt),
     of("ne", &[ANY, ANY], NOT, NOT, compare::ne),
+    of("nindent", &[INT, ANY], NOT, NOT, sprig::nindent),
     of("not", &[ANY], NOT, NOT, builtin::not),
     choose("or", true),
     of("print", &[], REST, WALKS, builtin::print),
     of("printf", &[TEXT], REST, WALKS, printf),
     of("println", &[], REST, WALKS, builtin::println),
+    of("quote", &[], REST, WALKS, sprig::quote),
     of("set", &[MAP, TEXT, ANY], NOT, WALKS, sprig::set),
     of("slice", &[ANY], REST, WALKS, sprig::slice),
     of("substr", &[INT, INT, TEXT], NOT, NOT, sprig::substr),
     of("ternary", &[ANY, ANY, Kind::Bool], NOT, NOT, sprig::ternary),
     of("toJson", &[ANY], NOT, WALKS, json::write),
     of("toPrettyJson", &[ANY], NOT, WALKS, json::write_pretty),
+    of("trim", &[ANY], NOT, NOT, sprig::trim),
     of("urlquery", &[], REST, WALKS, escape::url_query),
     of("values", &[MAP], NOT, WALKS, sprig::values),
 ];

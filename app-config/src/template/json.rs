@@ -1,4 +1,5 @@
 //! JSON as Go reads and writes it.
+use domain::go_text::json_string;
 use serde_json::Value as Json;
 
 use super::{
@@ -54,7 +55,9 @@ impl Writer<'_> {
             Value::Int(number) | Value::Int64(number) => self.out.push_str(&number.to_string()),
             Value::Byte(byte) => self.out.push_str(&byte.to_string()),
             Value::Float(number) => self.out.push_str(&number_text(*number)),
-            Value::Text(text) => self.text(text),
+            Value::Text(text) => json_string(text, &mut self.out),
+            // Callers reject it before.
+            Value::Secret(_) => self.out.push_str("null"),
             Value::List(items) => {
                 self.out.push('[');
                 for (at, item) in items.iter().enumerate() {
@@ -77,7 +80,7 @@ impl Writer<'_> {
                         self.out.push(',');
                     }
                     self.line(depth + 1);
-                    self.text(key);
+                    json_string(key, &mut self.out);
                     self.out.push_str(if self.indent.is_some() { ": " } else { ":" });
                     self.value(item, depth + 1);
                 }
@@ -87,28 +90,6 @@ impl Writer<'_> {
                 self.out.push('}');
             }
         }
-    }
-
-    /// Writes a JSON string. Like Go, escapes characters that could end a script in HTML, because
-    /// real templates rely on these escapes.
-    fn text(&mut self, text: &str) {
-        self.out.push('"');
-        for c in text.chars() {
-            match c {
-                '"' => self.out.push_str("\\\""),
-                '\\' => self.out.push_str("\\\\"),
-                '\n' => self.out.push_str("\\n"),
-                '\r' => self.out.push_str("\\r"),
-                '\t' => self.out.push_str("\\t"),
-                '\u{8}' => self.out.push_str("\\b"),
-                '\u{c}' => self.out.push_str("\\f"),
-                '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\u{1f}' => {
-                    self.out.push_str(&format!("\\u{:04x}", u32::from(c)));
-                }
-                c => self.out.push(c),
-            }
-        }
-        self.out.push('"');
     }
 }
 

@@ -5,6 +5,7 @@ use super::{
     Fault,
     ast::{Base, Command, Operand, Pipe},
     eval::Run,
+    secret::inspected,
     value::Value,
 };
 
@@ -137,7 +138,7 @@ impl<'t> Run<'t> {
                 Value::Map(entries) => entries.borrow().get(&**field).map(Value::to_element),
                 Value::Nil | Value::Null | Value::Bool(_) | Value::Int(_) => None,
                 Value::Int64(_) | Value::Byte(_) | Value::Float(_) => None,
-                Value::Text(_) | Value::List(_) => None,
+                Value::Text(_) | Value::List(_) | Value::Secret(_) => None,
             };
             let Some(next) = next else {
                 return Err(self.no_field(&value, field, operand));
@@ -151,6 +152,8 @@ impl<'t> Run<'t> {
         let written = self.written(operand);
         let mut fault = self.wrong(if matches!(value, Value::Map(_)) {
             format!("{written}: {field:?} does not exist")
+        } else if matches!(value, Value::Secret(_)) {
+            inspected(&written)
         } else if value.is_nil() {
             format!("{written}: cannot read {field:?} from nil")
         } else {

@@ -36,10 +36,27 @@ pub(crate) fn reads(parsed: &Parsed) -> BTreeMap<Path, bool> {
 
 /// Paths that a template may read.
 pub(crate) fn all(parsed: &Parsed) -> BTreeMap<Path, AccessKind> {
+    of_the_state(walked(parsed).found)
+}
+
+/// Paths whose values a template inspects, for example in a condition, with the offset of the first
+/// place and what it is. Only [`super::secret`] decides for certain, while rendering.
+pub(crate) fn inspected(parsed: &Parsed) -> BTreeMap<Path, (usize, String)> {
+    of_the_state(walked(parsed).inspected)
+}
+
+fn of_the_state<T>(found: BTreeMap<Path, T>) -> BTreeMap<Path, T> {
+    let state = |path: &Path| matches!(path.first().map(String::as_str), Some("nuon" | "stead"));
+    let found = found.into_iter().filter(|(path, _)| state(path));
+    found.map(|(path, value)| (path.get(1..).unwrap_or_default().to_vec(), value)).collect()
+}
+
+fn walked(parsed: &Parsed) -> Walk<'_> {
     let mut walk = Walk {
         parsed,
         vars: Vec::new(),
         found: BTreeMap::new(),
+        inspected: BTreeMap::new(),
         depth: 0,
         branches: 0,
         left: MAX_NODES,
@@ -47,9 +64,7 @@ pub(crate) fn all(parsed: &Parsed) -> BTreeMap<Path, AccessKind> {
     let top = vec![ValueSource { path: Path::new(), required: true, sure: true }];
     walk.vars.push(("$".into(), top.clone()));
     walk.nodes(&parsed.body, &top);
-    let state = |path: &Path| matches!(path.first().map(String::as_str), Some("nuon" | "stead"));
-    let found = walk.found.into_iter().filter(|(path, _)| state(path));
-    found.map(|(path, access)| (path[1..].to_vec(), access)).collect()
+    walk
 }
 
 /// Possible sources of a value. Empty for a value that is not from the state.
@@ -67,6 +82,7 @@ struct Walk<'t> {
     parsed: &'t Parsed,
     vars: Vec<(String, Sources)>,
     found: BTreeMap<Path, AccessKind>,
+    inspected: BTreeMap<Path, (usize, String)>,
     depth: usize,
     /// Number of enclosing branches that may not be taken.
     branches: usize,
@@ -98,6 +114,7 @@ impl<'t> Walk<'t> {
             }
             Node::If { pipe, body, otherwise } => {
                 let sources = self.pipe(pipe, dot);
+                self.inspect(&sources, pipe.at, "the condition of `if`");
                 self.read(&sources);
                 self.branches += 1;
                 self.nodes(body, dot);
@@ -106,6 +123,7 @@ impl<'t> Walk<'t> {
             }
             Node::With { pipe, body, otherwise } => {
                 let sources = self.pipe(pipe, dot);
+                self.inspect(&sources, pipe.at, "the condition of `with`");
                 self.read(&sources);
                 self.branches += 1;
                 self.nodes(body, &sources);
@@ -114,6 +132,7 @@ impl<'t> Walk<'t> {
             }
             Node::Range { pipe, body, otherwise } => {
                 let sources = self.pipe(pipe, dot);
+                self.inspect(&sources, pipe.at, "`range`");
                 self.read(&sources);
                 let items: Sources =
                     sources.iter().map(|source| below(source, ANY, false)).collect();
@@ -169,7 +188,7 @@ impl<'t> Walk<'t> {
     fn command(&mut self, command: &'t Command, piped: Option<Sources>, dot: &Sources) -> Sources {
         let Some((first, rest)) = command.operands.split_first() else { return Sources::new() };
         if let Base::Function(function) = &first.base {
-            let sources = self.call(function.name, rest, piped, dot);
+            let sources = self.call((function.name, first.at), rest, piped, dot);
             return fields(sources, &first.fields);
         }
         self.operand(first, dot)
@@ -180,7 +199,7 @@ impl<'t> Walk<'t> {
             Base::Dot => dot.clone(),
             Base::Variable(name) => self.get(name),
             Base::Paren(pipe) => self.pipe(pipe, dot),
-            Base::Function(function) => self.call(function.name, &[], None, dot),
+            Base::Function(function) => self.call((function.name, operand.at), &[], None, dot),
             Base::Text(_) | Base::Number(_) | Base::Bool(_) | Base::Nil => Sources::new(),
         };
         fields(base, &operand.fields)
@@ -188,7 +207,7 @@ impl<'t> Walk<'t> {
 
     fn call(
         &mut self,
-        name: &str,
+        (name, at): (&str, usize),
         operands: &'t [Operand],
         piped: Option<Sources>,
         dot: &Sources,
@@ -202,6 +221,12 @@ impl<'t> Walk<'t> {
             self.branches -= usize::from(may_stop && at > 0);
         }
         arguments.extend(piped);
+        for (index, sources) in arguments.iter().enumerate() {
+            if inspects(name, index, arguments.len()) {
+                let at = operands.get(index).map_or(at, |operand| operand.at);
+                self.inspect(sources, at, &format!("`{name}`"));
+            }
+        }
         match name {
             "index" => {
                 let keys = operands.get(1..).unwrap_or_default();
@@ -244,6 +269,13 @@ impl<'t> Walk<'t> {
         }
     }
 
+    fn inspect(&mut self, sources: &Sources, at: usize, what: &str) {
+        for source in sources {
+            let place = || (at, what.to_owned());
+            self.inspected.entry(source.path.clone()).or_insert_with(place);
+        }
+    }
+
     fn read(&mut self, sources: &Sources) {
         for source in sources.iter().filter(|source| !source.path.is_empty()) {
             let access = self.found.entry(source.path.clone()).or_default();
@@ -261,6 +293,20 @@ impl<'t> Walk<'t> {
         if let Some(slot) = self.vars.iter_mut().rev().find(|(known, _)| known == name) {
             slot.1 = sources;
         }
+    }
+}
+
+/// True if a function cannot be applied to an argument without knowing its value.
+fn inspects(name: &str, index: usize, count: usize) -> bool {
+    let is_last = index + 1 == count;
+    match name {
+        // Insert the value, or store it.
+        "b64enc" | "quote" | "toJson" | "trim" | "urlquery" | "print" | "list" | "dict" => false,
+        "indent" | "nindent" | "append" | "set" | "default" | "printf" => index == 0,
+        "dig" => index + 2 != count,
+        "and" | "or" => !is_last,
+        "ternary" => is_last,
+        _ => true,
     }
 }
 

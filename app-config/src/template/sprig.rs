@@ -1,8 +1,10 @@
 //! Functions of sprig that real configs use, with sprig's semantics.
 use std::rc::Rc;
 
+use domain::go_text;
+
 use super::{
-    builtin::wrong_type,
+    builtin::{spaces, wrong_type},
     call::entries,
     format::plain,
     functions::Answer,
@@ -220,7 +222,7 @@ fn counted(value: &Value) -> i64 {
         Value::Float(number) => literal::truncated(*number),
         Value::Bool(flag) => i64::from(*flag),
         Value::Text(text) => literal::integer(without_zeros(text), Some(0)).unwrap_or_default(),
-        Value::Nil | Value::Null | Value::List(_) | Value::Map(_) => 0,
+        Value::Nil | Value::Null | Value::List(_) | Value::Map(_) | Value::Secret(_) => 0,
     }
 }
 
@@ -266,4 +268,47 @@ fn duration_text(nanoseconds: i64) -> String {
         (0, _) => format!("{sign}{minutes}m{last}s"),
         (_, _) => format!("{sign}{hours}h{minutes}m{last}s"),
     }
+}
+
+/// Base64 of a string.
+pub fn b64enc(arguments: &[Value], _: usize) -> Answer {
+    let [Value::Text(text)] = arguments else {
+        return Err(wrong_type("a string", arguments.first()));
+    };
+    Ok(Value::text(go_text::base64(text)))
+}
+
+/// Each argument in double quotes, with a space between two of them. Skips nil.
+pub fn quote(arguments: &[Value], most: usize) -> Answer {
+    let given = arguments.iter().filter(|value| !value.is_nil());
+    let quoted: Vec<String> =
+        given.map(|value| go_text::text(&shown(value, most), false)).collect();
+    Ok(Value::text(quoted.join(" ")))
+}
+
+pub fn trim(arguments: &[Value], _: usize) -> Answer {
+    let [Value::Text(text)] = arguments else {
+        return Err(wrong_type("a string", arguments.first()));
+    };
+    Ok(Value::text(text.trim()))
+}
+
+pub fn indent(arguments: &[Value], most: usize) -> Answer {
+    indented(arguments, most).map(Value::text)
+}
+
+pub fn nindent(arguments: &[Value], most: usize) -> Answer {
+    Ok(Value::text(format!("\n{}", indented(arguments, most)?)))
+}
+
+fn indented(arguments: &[Value], most: usize) -> Result<String, String> {
+    let [Value::Int(given), Value::Text(text)] = arguments else {
+        return Err("requires an integer and a string".to_string());
+    };
+    let width = spaces(*given)? as usize;
+    let lines = text.matches('\n').count() + 1;
+    if text.len().saturating_add(lines.saturating_mul(width)) > most {
+        return Err(format!("the text exceeds the limit of {most} bytes"));
+    }
+    Ok(go_text::indent(text, width))
 }

@@ -10,6 +10,8 @@ use std::{
 
 use serde_json::Value as Json;
 
+use super::secret::Secret;
+
 pub type Map = BTreeMap<Arc<str>, Value>;
 
 #[derive(Debug, Clone)]
@@ -28,6 +30,8 @@ pub enum Value {
     Float(f64),
     Text(Arc<str>),
     List(Rc<Vec<Value>>),
+    /// Sensitive value, which no template can inspect.
+    Secret(Rc<Secret>),
     /// Shared and mutable, because `set` changes a map in place.
     Map(Rc<Shared>),
 }
@@ -95,6 +99,8 @@ impl Value {
             Value::Byte(byte) => *byte != 0,
             Value::Float(number) => *number != 0.0,
             Value::Text(text) => !text.is_empty(),
+            // Callers reject it before, because its truth is not known.
+            Value::Secret(_) => true,
             Value::List(items) => !items.is_empty(),
             Value::Map(entries) => !entries.borrow().is_empty(),
         }
@@ -110,6 +116,7 @@ impl Value {
             Value::Byte(_) => "uint8",
             Value::Float(_) => "float64",
             Value::Text(_) => "string",
+            Value::Secret(_) => "sensitive value",
             Value::List(_) => "[]interface {}",
             Value::Map(_) => "map[string]interface {}",
         }
@@ -122,7 +129,7 @@ impl Value {
             Value::List(_) => "slice",
             Value::Map(_) => "map",
             Value::Bool(_) | Value::Int(_) | Value::Int64(_) | Value::Byte(_) => self.type_name(),
-            Value::Float(_) | Value::Text(_) => self.type_name(),
+            Value::Float(_) | Value::Text(_) | Value::Secret(_) => self.type_name(),
         }
     }
 
@@ -132,22 +139,34 @@ impl Value {
             Value::Int(number) | Value::Int64(number) => Some(*number),
             Value::Byte(byte) => Some(i64::from(*byte)),
             Value::Nil | Value::Null | Value::Bool(_) | Value::Float(_) => None,
-            Value::Text(_) | Value::List(_) | Value::Map(_) => None,
+            Value::Text(_) | Value::List(_) | Value::Map(_) | Value::Secret(_) => None,
         }
     }
 }
 
 /// Converts JSON to the value that templates see.
 pub fn from_json(json: &Json) -> Value {
+    with_secrets(json, None)
+}
+
+/// Converts JSON in which marks with this prefix stand for sensitive values.
+pub fn with_secrets(json: &Json, prefix: Option<&Arc<str>>) -> Value {
     match json {
         Json::Null => Value::Nil,
         Json::Bool(flag) => Value::Bool(*flag),
         Json::Number(number) => Value::Float(number.as_f64().unwrap_or_default()),
-        Json::String(text) => Value::text(text),
-        Json::Array(items) => Value::list(items.iter().map(from_json).collect()),
+        Json::String(text) => match prefix.and_then(|prefix| Secret::read(prefix, text)) {
+            Some(secret) => Value::Secret(Rc::new(secret)),
+            None => Value::text(text),
+        },
+        Json::Array(items) => {
+            Value::list(items.iter().map(|item| with_secrets(item, prefix)).collect())
+        }
         Json::Object(entries) => {
             let entries = entries.iter();
-            Value::map(entries.map(|(key, item)| (Arc::from(&**key), from_json(item))).collect())
+            let read =
+                |(key, item): (&String, &Json)| (Arc::from(&**key), with_secrets(item, prefix));
+            Value::map(entries.map(read).collect())
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Formats a value with one verb of `printf`.
-use super::{quote, real, value::Value};
+use domain::go_text;
+
+use super::{real, value::Value};
 
 #[derive(Debug, Default, Clone)]
 pub struct Form {
@@ -81,7 +83,8 @@ impl Printer {
                 }
                 self.out.push_str(close);
             }
-            Value::Bool(_) => self.bad(value, verb),
+            // Callers reject a sensitive value before.
+            Value::Bool(_) | Value::Secret(_) => self.bad(value, verb),
         }
     }
 
@@ -139,10 +142,10 @@ impl Printer {
 
     fn quoted(&mut self, text: &str) {
         let text = self.shortened(text);
-        if self.form.sharp && quote::fits_back_quotes(text) {
+        if self.form.sharp && go_text::fits_back_quotes(text) {
             self.pad(&format!("`{text}`"));
         } else {
-            self.pad(&quote::text(text, self.form.plus));
+            self.pad(&go_text::text(text, self.form.plus));
         }
     }
 
@@ -179,7 +182,7 @@ impl Printer {
             'o' | 'O' => self.digits(number, 8, verb),
             'x' | 'X' => self.digits(number, 16, verb),
             'c' => self.pad(code().encode_utf8(&mut [0; 4])),
-            'q' => self.pad(&quote::character(code(), self.form.plus)),
+            'q' => self.pad(&go_text::character(code(), self.form.plus)),
             'U' => self.code_point(number),
             _ => self.bad(value, verb),
         }
@@ -237,7 +240,7 @@ impl Printer {
         // `format!` panics on a width above 65,535.
         let mut text = format!("U+{}{digits}", "0".repeat(least.saturating_sub(digits.len())));
         let c = u32::try_from(number).ok().and_then(char::from_u32);
-        if let Some(c) = c.filter(|c| self.form.sharp && quote::is_printed(*c)) {
+        if let Some(c) = c.filter(|c| self.form.sharp && go_text::is_printed(*c)) {
             text.push_str(&format!(" '{c}'"));
         }
         self.pad_with_spaces(&text);

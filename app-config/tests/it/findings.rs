@@ -2,8 +2,7 @@
 use std::collections::BTreeMap;
 
 use app_config::{
-    Change, File, InputProblem, Limits, Tree, TreeError, choose_inputs, diff, graph, read,
-    resolve_inputs,
+    Change, File, InputProblem, Limits, Tree, TreeError, diff, graph, read, resolve_inputs,
 };
 use domain::git::GitSource;
 use proptest::prelude::*;
@@ -258,36 +257,6 @@ fn every_wrong_input_is_reported() {
     assert!(resolve(json!({"who": ""})).is_err());
     assert!(resolve(json!({"who": {"a": 1}})).is_err());
     assert!(resolve(json!({"who": "me", "open": 1})).is_err());
-}
-
-#[test]
-fn a_value_of_a_sensitive_input_is_rejected_from_any_source() {
-    let resolve = |more: &str, given: Value| {
-        let input = format!("[[input]]\nname = \"key\"\nsensitive = true\n{more}");
-        let given = given.as_object().unwrap().clone().into_iter().collect();
-        choose_inputs(&config(&[("app/inputs.toml", &input)]), &given)
-    };
-    for (more, given) in [
-        ("", json!({"key": "s3cret"})),
-        ("default = \"s3cret\"", json!({})),
-        ("default = \"{{ .nuon.inputs.inputs.other }}\"", json!({"key": null})),
-        ("required = true", json!({})),
-    ] {
-        let problems = resolve(more, given).unwrap_err();
-        let messages: Vec<_> = problems.iter().map(|p| format!("{p}; {}", p.remedy())).collect();
-        let [message] = messages.as_slice() else { panic!("{messages:?}") };
-        assert!(
-            message.contains("`key` is sensitive")
-                && message.contains("inside the customer's account"),
-            "{message}"
-        );
-        assert!(!message.contains("s3cret") && !message.contains("--input"), "{message}");
-    }
-    assert_eq!(resolve("", json!({})).unwrap()["key"], "");
-    // An install that was deployed with a default can still be destroyed.
-    let deployed = "[[input]]\nname = \"key\"\nsensitive = true\ndefault = \"x\"";
-    let deployed = config(&[("app/inputs.toml", deployed)]);
-    assert_eq!(resolve_inputs(&deployed, &BTreeMap::new()).unwrap()["key"], "x");
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod publishable;
 mod regressions;
 mod sample;
 mod schemas;
+mod sensitive;
 mod small;
 mod spans;
 mod support;

@@ -15,13 +15,6 @@ fn each_warning_has_its_location() {
     let cases: Vec<Warning> = vec![
         (
             "app/inputs.toml",
-            "[[input]]\nname = \"s\"\nsensitive = true",
-            "not_yet",
-            (3, 13),
-            "1 x sensitive input: this release accepts no value for it",
-        ),
-        (
-            "app/inputs.toml",
             "[[input]]\nname = \"s\"\ngruop = \"g\"",
             "unknown_key",
             (3, 1),

@@ -3,12 +3,16 @@
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use clap::{Args, ValueEnum};
-use schemas::control::{
-    apps::{DiffQuery, InputDifference},
-    installs::UpdateInstall,
-    runs::{RequestRun, RequestedKind},
+use schemas::{
+    control::{
+        apps::{DiffQuery, InputDifference},
+        installs::UpdateInstall,
+        runs::{RequestRun, RequestedKind},
+    },
+    secret::EncryptedValue,
 };
 
+use super::encrypt;
 use crate::{
     apps::diff_text, failure::Failure, render::Output, runs::print_run_or_text,
     settings::CommandContext,
@@ -32,6 +36,10 @@ pub(crate) struct Changes {
     /// Input to reset to its default; may be repeated
     #[arg(long, value_name = "NAME")]
     unset: Vec<String>,
+    /// Sensitive input and the file with its value (`-` reads standard input); may be repeated. The
+    /// command encrypts the value to the pinned keys of the install
+    #[arg(long, value_name = "NAME=FILE", value_parser = pair)]
+    secret: Vec<(String, String)>,
 }
 
 #[derive(Debug, Args)]
@@ -162,9 +170,16 @@ impl Inputs {
 }
 
 impl Changes {
-    /// Returns the changes by name. An input that is `None` is reset to its default.
-    fn read(self) -> Result<Option<BTreeMap<String, Option<String>>>, Failure> {
+    /// Returns the changes by name, and the encrypted values. An input that is `None` is reset to its
+    /// default.
+    async fn read(
+        self,
+        context: &CommandContext,
+        install: &str,
+        config_version: Option<u32>,
+    ) -> Result<(Option<BTreeMap<String, Option<String>>>, Vec<EncryptedValue>), Failure> {
         let set = self.inputs.read()?;
+        let secret = encrypt::read(&self.secret)?;
         if let Some(both) = self.unset.iter().find(|name| set.contains_key(*name)) {
             return Err(Failure::Usage(format!(
                 "cannot change {both}: the command both sets and unsets it\n  try: either --input or --unset"
@@ -173,7 +188,9 @@ impl Changes {
         let mut inputs: BTreeMap<_, _> =
             set.into_iter().map(|(name, value)| (name, Some(value))).collect();
         inputs.extend(self.unset.into_iter().map(|name| (name, None)));
-        Ok(Some(inputs).filter(|inputs| !inputs.is_empty()))
+        let encrypted =
+            encrypt::encrypt(context, (install, config_version), &mut inputs, secret).await?;
+        Ok((Some(inputs).filter(|inputs| !inputs.is_empty()), encrypted))
     }
 }
 
@@ -197,13 +214,14 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 pub(crate) async fn set_inputs(context: &CommandContext, args: SetInputs) -> Result<(), Failure> {
-    let inputs = args.changes.read()?;
-    if inputs.is_none() {
-        let message = "cannot change the inputs: the command names none\n  try: --input NAME=VALUE, or --unset NAME";
+    let (inputs, encrypted) = args.changes.read(context, &args.install, None).await?;
+    if inputs.is_none() && encrypted.is_empty() {
+        let message = "cannot change the inputs: the command names none\n  try: --input NAME=VALUE, --secret NAME=FILE, or \
+                       --unset NAME";
         return Err(Failure::Usage(message.into()));
     }
     let RunArgs { reason, plan_all, wait } = args.then;
-    let change = UpdateInstall { inputs, reason, plan_all, ..UpdateInstall::default() };
+    let change = UpdateInstall { inputs, encrypted, reason, plan_all, ..UpdateInstall::default() };
     let done = context.client.update_install(&args.install, &change).await?;
     let no_run_text = match done.changed {
         true => "Changed the inputs. No component reads them, so no run is needed.",
@@ -283,8 +301,10 @@ async fn to_version(
     (changes, inputs_of): (Changes, Option<u32>),
     then: RunArgs,
 ) -> Result<(), Failure> {
+    let (inputs, encrypted) = changes.read(context, install, Some(to)).await?;
     let change = UpdateInstall {
-        inputs: changes.read()?,
+        inputs,
+        encrypted,
         inputs_of,
         config_version: Some(to),
         reason: then.reason,

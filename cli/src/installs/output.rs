@@ -87,6 +87,13 @@ pub(crate) fn install_text(shown: &ShownInstall<'_>, screen: &Screen) -> String 
     }
     line("stack", &pairs(&install.stack_outputs));
     line("inputs", &pairs(&install.inputs));
+    for input in &install.waits_for {
+        let (name, input) = (&install.name, screen.paint(Tone::Strong, input));
+        line(
+            "waits for",
+            &format!("{input} (stead installs set-inputs {name} --secret {input}=FILE)"),
+        );
+    }
     let parts: Vec<_> = install.sandbox.iter().chain(&install.components).collect();
     if !parts.is_empty() {
         text.push('\n');

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use domain::ids::{ExecutionId, JobId};
 
-use super::{journal::JournalArgs, state::StateCommand};
+use super::{journal::JournalArgs, secret::SecretCommand, state::StateCommand};
 use crate::{
     budgets::Budgets,
     images::{Mirror, RegistryChoice, parse_mirror},
@@ -194,6 +194,11 @@ vendor's server does not control: a server could show the vendor other keys.")]
     Publishers {
         #[command(subcommand)]
         command: PublishersCommand,
+    },
+    /// Set, list or remove sensitive values that never leave this host
+    Secret {
+        #[command(subcommand)]
+        command: SecretCommand,
     },
     /// Show the identity, policy, journal, disk usage and jobs of this runner
     Status,

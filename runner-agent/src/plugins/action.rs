@@ -74,7 +74,7 @@ impl Plugin for ActionPlugin {
             merged.extend(output);
         }
         merged.insert("steps".into(), Value::Object(by_step));
-        Ok(Outputs { plain: merged, withheld: Vec::new() })
+        Ok(Outputs { plain: merged, ..Outputs::default() })
     }
 }
 

@@ -140,8 +140,12 @@ pub trait Sink: Send {
     }
     /// Reports a plan that is on disk under its digest.
     fn plan(&mut self, plan: PlanRecord) -> io::Result<()>;
-    /// Reports the outputs for other components, without the sensitive ones.
-    fn outputs(&mut self, outputs: Map<String, Value>) -> io::Result<()>;
+    /// Reports the outputs for other components, and the sensitive ones encrypted.
+    fn outputs(
+        &mut self,
+        plain: Map<String, Value>,
+        sensitive: Map<String, Value>,
+    ) -> io::Result<()>;
     /// Reports the state that a plan read or an apply wrote.
     fn state(&mut self, component: &str, mark: &StateMark) -> io::Result<()>;
     /// Records that a decision of the vendor about a state was accepted.

@@ -321,6 +321,6 @@ pub(super) fn report(outputs: Outputs, sink: &mut dyn Sink) -> Result<(), Halt> 
         let line = format!("output {name} is sensitive and is not reported");
         sink.line(Stream::Runner, line.as_bytes());
     }
-    sink.outputs(outputs.plain).doing(|| "cannot report the outputs".into())?;
+    sink.outputs(outputs.plain, outputs.sensitive).doing(|| "cannot report the outputs".into())?;
     Ok(())
 }

@@ -247,7 +247,7 @@ impl Plugin for External {
     async fn outputs(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<Outputs, Halt> {
         let call = Call::Outputs(self.context(work));
         let value: OutputValues = self.channel.call(call, Some(CALL_TIMEOUT), work, sink).await?;
-        Ok(Outputs { plain: value.outputs, withheld: value.withheld })
+        Ok(Outputs { plain: value.outputs, withheld: value.withheld, ..Outputs::default() })
     }
 }
 

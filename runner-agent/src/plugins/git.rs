@@ -63,6 +63,6 @@ impl Plugin for GitPlugin {
         };
         sink.line(Stream::Runner, format!("{shown} at {reference} is {commit}").as_bytes());
         let plain = Map::from_iter([("commit".to_owned(), Value::from(commit))]);
-        Ok(Outputs { plain, withheld: vec![] })
+        Ok(Outputs { plain, ..Outputs::default() })
     }
 }

@@ -167,10 +167,13 @@ pub(crate) struct Planned {
     pub changes: Changes,
 }
 
-/// Outputs for other components, and the names of sensitive outputs, whose values are withheld.
-#[derive(Debug, Default)]
+/// Outputs for other components.
+#[derive(Default)]
 pub(crate) struct Outputs {
     pub plain: Map<String, Value>,
+    /// Sensitive outputs, which are reported encrypted.
+    pub sensitive: Map<String, Value>,
+    /// Names of sensitive outputs whose values stay on this host.
     pub withheld: Vec<String>,
 }
 

@@ -20,7 +20,7 @@ use std::fs;
 
 use schemas::runner::JobKind;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use self::{progress::Progress, tool::Tool, workspace::Workspace};
 use super::{
@@ -237,10 +237,13 @@ impl Plugin for Terraform {
             capture_output(&workspace, sink, vec!["output".into(), "-json".into()]).await?;
         let output: std::collections::BTreeMap<String, Output> = serde_json::from_slice(&output)
             .map_err(|e| PluginError::PluginFailed(format!("its outputs are not JSON: {e}")))?;
-        let mut outputs = Outputs { plain: Map::new(), withheld: Vec::new() };
+        let mut outputs = Outputs::default();
         for (name, output) in output {
-            if output.sensitive || name == KUBECONFIG_OUTPUT {
+            // Jobs on this host read the kubeconfig from the state.
+            if name == KUBECONFIG_OUTPUT {
                 outputs.withheld.push(name);
+            } else if output.sensitive {
+                outputs.sensitive.insert(name, output.value);
             } else {
                 outputs.plain.insert(name, output.value);
             }

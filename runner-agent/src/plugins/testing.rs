@@ -35,7 +35,7 @@ impl Sink for TestSink {
     fn plan(&mut self, _: PlanRecord) -> io::Result<()> {
         Ok(())
     }
-    fn outputs(&mut self, _: Map<String, Value>) -> io::Result<()> {
+    fn outputs(&mut self, _: Map<String, Value>, _: Map<String, Value>) -> io::Result<()> {
         Ok(())
     }
     fn state(&mut self, _: &str, _: &StateMark) -> io::Result<()> {

@@ -11,6 +11,7 @@ use crate::{
     images::ImageSettings,
     plugins::AllowedInKubeconfig,
     tls::Trust,
+    values::OpenValues,
 };
 
 /// Launch parameters: everything that a shim needs and that is not in its directory.
@@ -45,6 +46,9 @@ pub struct ShimOrder {
     /// Options of the runner about registries of images.
     #[serde(default)]
     pub images: ImageSettings,
+    /// Sensitive values to insert into the manifest, by their ids. They are redacted.
+    #[serde(default)]
+    pub values: OpenValues,
 }
 
 impl ShimOrder {
@@ -58,7 +62,8 @@ impl ShimOrder {
 
     /// Returns every value to redact.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        self.pass_env.values().map(String::as_str).chain([self.job_token.as_str()])
+        let values = self.values.values().map(|value| &**value);
+        self.pass_env.values().map(String::as_str).chain([self.job_token.as_str()]).chain(values)
     }
 }
 

@@ -16,6 +16,7 @@ use schemas::{
     runner::{
         Artifact, Check, Exit, Finished, LogStream, OUTPUTS_BYTES, PlanReport, Report, ReportBody,
     },
+    secret::{EncryptedValue, placeholder},
 };
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
@@ -32,6 +33,7 @@ use crate::{
     plugins::{Background, PlanRecord, Sink, Stream},
     processes,
     state::StateMark,
+    values::encrypt::Encrypter,
 };
 
 /// Largest number of reported phases. The log has all of them.
@@ -91,6 +93,8 @@ pub struct RecordWriter {
     /// `true` after a value could not be registered for redaction: the child's output is no longer
     /// shown.
     withheld: bool,
+    /// Encrypts sensitive outputs. `None` if the runner has no keys of an install.
+    encrypter: Option<Encrypter>,
 }
 
 const WITHHELD: &str = "[withheld]";
@@ -128,6 +132,7 @@ impl Recorder {
             held_back,
             guard: None,
             withheld: false,
+            encrypter: None,
         };
         Ok(Recorder(Arc::new(Mutex::new(writer))))
     }
@@ -160,6 +165,19 @@ impl RecordWriter {
     pub fn write_shim_record(&mut self, text: &str) {
         let clean = self.redactor.text(text);
         self.log.write_shim_record(&clean);
+    }
+
+    /// Sets the keys that encrypt sensitive outputs.
+    pub(crate) fn encrypt_with(&mut self, encrypter: Option<Encrypter>) {
+        self.encrypter = encrypter;
+    }
+
+    /// Registers values to redact.
+    pub fn add_secrets(&mut self, values: Vec<Zeroizing<String>>) {
+        if !values.is_empty() {
+            self.secrets.extend(values);
+            self.redactor = Redactor::new(self.secrets.iter().map(|value| value.as_str()));
+        }
     }
 
     /// Registers a value to redact.
@@ -342,16 +360,35 @@ impl Sink for Recorder {
         self.writer().plan(plan)
     }
 
-    fn outputs(&mut self, outputs: Map<String, Value>) -> io::Result<()> {
+    fn outputs(
+        &mut self,
+        outputs: Map<String, Value>,
+        sensitive: Map<String, Value>,
+    ) -> io::Result<()> {
         let mut writer = self.writer();
         if writer.is_withheld() {
             let why = "a value could not be registered for redaction: the outputs are withheld";
             return Err(io::Error::other(why));
         }
+        let names: Vec<String> = sensitive.keys().cloned().collect();
+        let (placeholders, values) = match &writer.encrypter {
+            Some(encrypter) => encrypter.outputs(sensitive)?,
+            None => (Map::new(), Vec::new()),
+        };
+        for name in names.iter().filter(|name| !placeholders.contains_key(*name)) {
+            writer.write_shim_record(&format!(
+                "output {name} is sensitive and is not reported: this runner has no keys to encrypt it, or it is larger \
+                 than 64 KiB, or the sensitive outputs of the job exceed 512 KiB"
+            ));
+        }
         let clean = |(name, value): (String, Value)| {
             (writer.redactor.text(&name), writer.redactor.value(value))
         };
-        let (outputs, withheld) = split_by_size(outputs.into_iter().map(clean).collect());
+        let outputs = outputs.into_iter().map(clean).chain(placeholders);
+        let (outputs, withheld) = split_by_size(outputs.collect());
+        let is_reported =
+            |value: &EncryptedValue| outputs.values().any(|text| *text == *placeholder(value.id));
+        let values = values.into_iter().filter(is_reported).collect();
         for name in withheld {
             writer.write_shim_record(&format!(
                 "cannot report output {name}: the limits are {} KiB per output and {} KiB for all outputs of a job; its \
@@ -360,7 +397,7 @@ impl Sink for Recorder {
                 OUTPUTS_BYTES / 1024
             ));
         }
-        writer.report(ReportBody::Outputs { outputs })
+        writer.report(ReportBody::Outputs { outputs, values })
     }
 
     fn state(&mut self, component: &str, mark: &StateMark) -> io::Result<()> {

@@ -2,7 +2,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Instant, SystemTime},
 };
 
 use domain::ids::{ExecutionId, JobId, SessionId};
@@ -83,6 +83,8 @@ pub(crate) struct AgentState {
     pub ended: Option<ExitReason>,
     /// Time of the last cleanup.
     pub last_cleanup: Option<Instant>,
+    /// Last change of the customer's values that the server knows.
+    pub values_reported_at: Option<SystemTime>,
 }
 
 /// Job that occupies a slot.
@@ -120,6 +122,7 @@ impl Agent {
             orphans: orphans::OrphanedJobs::default(),
             ended: None,
             last_cleanup: None,
+            values_reported_at: None,
         };
         Ok(Arc::new(Agent {
             journal: Journal::open(&data)?,

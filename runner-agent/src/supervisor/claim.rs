@@ -25,6 +25,7 @@ use crate::{
     policy::{Policy, Refusal, publishers},
     shim::order::CancelOrder,
     tasks,
+    values::Opener,
     witness::{Expected, LogRejection, Verified},
 };
 
@@ -143,10 +144,24 @@ async fn claim_job(
         info!(job.id = %job, "The job lost its slot before it was started");
         return Ok(None);
     }
+    let allowed = allowed.and_then(|(verified, policy)| {
+        let opener = Opener {
+            data: &agent.data,
+            keys: agent.keys.install.as_ref(),
+            log_id: &agent.identity.log_id,
+            install: agent.identity.install,
+        };
+        let values = opener.open(&verified.manifest, &claimed.values)?;
+        Ok((verified, policy, values))
+    });
     claim.stage = match allowed {
-        Ok((verified, policy)) => match CancelOrder::of(&agent.data.job(claimed.execution)) {
+        Ok((verified, policy, values)) => match CancelOrder::of(&agent.data.job(claimed.execution))
+        {
             Some(order) => spawn::end_cancelled(agent, job, claimed.execution, &order)?,
-            None => spawn::start(agent, job, &claimed, &verified, &policy, received).await?,
+            None => {
+                let job_of = (&verified, &policy, values);
+                spawn::start(agent, job, &claimed, job_of, received).await?
+            }
         },
         Err(Refusal { by, rule, detail }) => {
             let execution = claimed.execution;

@@ -12,6 +12,7 @@ use crate::{
     disable,
     host::{self, Process},
     shim::order::CancelOrder,
+    values::customer,
 };
 
 /// Shortest interval between two polls.
@@ -49,6 +50,9 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<ExitReason> {
         }
         agent.recover_journal();
         cleanup::clean_up_if_due(agent);
+        if customer::changed_at(&agent.data) != agent.state().values_reported_at {
+            agent.request_session();
+        }
         if is_renewal_due(agent) {
             agent.state().session = None;
         }
@@ -175,6 +179,11 @@ async fn wait_for_change(agent: &Agent, seen: &LocalState) {
     let changed = async {
         loop {
             sleep(CHECK_INTERVAL).await;
+            let values_changed =
+                customer::changed_at(&agent.data) != agent.state().values_reported_at;
+            if values_changed && !agent.state().session_renewal.is_requested() {
+                return;
+            }
             if LocalState::of(agent) != *seen || is_unreachable(agent) || is_renewal_due(agent) {
                 return;
             }

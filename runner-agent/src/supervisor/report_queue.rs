@@ -164,7 +164,7 @@ impl ReportQueue {
     pub fn acknowledge(&mut self, seq: u64) {
         let acknowledged = self.unsent.iter().filter(|report| report.seq <= seq);
         for report in acknowledged {
-            if let ReportBody::Outputs { outputs } = &report.body {
+            if let ReportBody::Outputs { outputs, .. } = &report.body {
                 self.outputs.extend(outputs.clone());
             }
         }

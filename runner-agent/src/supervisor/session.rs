@@ -7,9 +7,10 @@ use reqwest::Method;
 use schemas::{
     problem::Problem,
     runner::{
-        ExecutionState, JournalEntry, OpenSession, PROTOCOL, ProtocolRange, Resume, ResumeAction,
-        SessionOpened,
+        CustomerValue, ExecutionState, JournalEntry, OpenSession, PROTOCOL, ProtocolRange, Resume,
+        ResumeAction, SessionOpened,
     },
+    secret::FEATURE,
     token::{AUD_SESSION, SessionAssertion},
 };
 use tracing::{info, warn};
@@ -25,6 +26,7 @@ use crate::{
     journal::JournalEvent,
     shim::order::{CancelOrder, StopCause},
     tasks,
+    values::customer,
 };
 
 /// Timeout for fetching the server's keys.
@@ -54,6 +56,8 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), ServerRejection> {
         checkpoint: agent.witness.last().map_err(|error| local_error(&error))?,
         journal_head: agent.sign_journal(),
         install_keys: agent.keys.signed_install_keys(),
+        features: vec![FEATURE.into()],
+        customer_values: reported_values(agent),
     };
     let request = || {
         let assertion = sign_request(agent, &journal_id)?;
@@ -83,6 +87,12 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), ServerRejection> {
     if let Err(error) = agent.journal.write(JournalEvent::SessionOpened { session, generation }) {
         warn!(%error, "Cannot write the journal");
     }
+    if let Some(recorded) = &opened.recorded_values
+        && body.customer_values.iter().any(|value| !recorded.contains(&value.id))
+    {
+        // For example, a deploy is in progress. The next session reports them again.
+        agent.state().values_reported_at = None;
+    }
     let resume = opened.resume.clone();
     {
         let mut state = agent.state();
@@ -109,6 +119,22 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), ServerRejection> {
         resume_or_abandon(agent, claim, now, action);
     }
     Ok(())
+}
+
+/// Returns what the server may know of the customer's values. The poll loop compares the time of the
+/// last change with the one that is recorded here.
+fn reported_values(agent: &Agent) -> Vec<CustomerValue> {
+    let changed_at = customer::changed_at(&agent.data);
+    match customer::list(&agent.data) {
+        Ok(values) => {
+            agent.state().values_reported_at = changed_at;
+            values
+        }
+        Err(error) => {
+            warn!(%error, "Cannot read the values that the customer set; the server does not learn of new ones");
+            Vec::new()
+        }
+    }
 }
 
 /// Fetches the server's keys in the background. The signatures of a revoked key still verify, so

@@ -34,6 +34,7 @@ use crate::{
         recorder::{MAX_DETAIL_BYTES, truncate},
     },
     tasks,
+    values::OpenValues,
     witness::Verified,
 };
 
@@ -70,12 +71,12 @@ pub(super) async fn start(
     agent: &Arc<Agent>,
     job: JobId,
     claimed: &Claimed,
-    verified: &Verified,
-    policy: &Policy,
+    (verified, policy, values): (&Verified, &Policy, OpenValues),
     received_uptime_ms: u64,
 ) -> anyhow::Result<ClaimStage> {
     let execution = claimed.execution;
-    let prepared = prepare(agent, job, claimed, verified, policy, received_uptime_ms);
+    let job_of = (verified, policy, values);
+    let prepared = prepare(agent, job, claimed, job_of, received_uptime_ms);
     let started = match prepared.and_then(|order| Ok((fork(agent, job, execution)?, order))) {
         Ok((shim, order)) => send_order(agent, execution, shim, order).await,
         Err(error) => Err(error),
@@ -98,8 +99,7 @@ fn prepare(
     agent: &Agent,
     job: JobId,
     claimed: &Claimed,
-    verified: &Verified,
-    policy: &Policy,
+    (verified, policy, values): (&Verified, &Policy, OpenValues),
     received_uptime_ms: u64,
 ) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let execution = claimed.execution;
@@ -112,7 +112,8 @@ fn prepare(
     let deadline_uptime_ms = received_uptime_ms.saturating_add(duration);
     // A cancellation must not need disk space that the job has filled.
     data::keep_reserve(&dir.cancel())?;
-    let order = order(agent, claimed, verified, policy, deadline_uptime_ms)?;
+    let mut order = order(agent, claimed, verified, policy, deadline_uptime_ms)?;
+    order.values = values;
     let order = Zeroizing::new(serde_json::to_vec(&order)?);
     agent.journal.write(JournalEvent::Spawning { job, execution })?;
     Ok(order)
@@ -169,6 +170,7 @@ fn order(
         path: env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".into()),
         plugin_dir: agent.settings.plugin_dir.clone(),
         images: agent.settings.images.clone(),
+        values: OpenValues::new(),
     })
 }
 

@@ -178,6 +178,7 @@ async fn a_veto_command_that_does_not_read_times_out() {
 
 pub(super) fn opened() -> SessionOpened {
     SessionOpened {
+        recorded_values: None,
         session_id: format!("ses_{ID}").parse().unwrap(),
         generation: 1,
         access_token: "T".into(),

@@ -136,6 +136,7 @@ impl Log {
                 path: self.fold(&tree::inclusion(position - 1, position).unwrap()),
             },
             consistency,
+            values: vec![],
         }
     }
 }

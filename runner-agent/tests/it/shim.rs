@@ -95,6 +95,7 @@ fn begin(
         path: std::env::var("PATH").unwrap(),
         plugin_dir: "/nonexistent".into(),
         images: Default::default(),
+        values: Default::default(),
     };
     let dir = tempfile::tempdir().unwrap();
     let data = Data::open(&dir.path().join(below)).unwrap();
@@ -184,7 +185,7 @@ fn a_value_is_redacted_in_outputs_and_in_other_spellings() {
     let mut run = start(script, MINUTE, |_| {});
     assert_eq!(run.end().outcome, Outcome::Succeeded);
     let outputs = run.reports().into_iter().find_map(|report| {
-        if let ReportBody::Outputs { outputs } = report.body { Some(outputs) } else { None }
+        if let ReportBody::Outputs { outputs, .. } = report.body { Some(outputs) } else { None }
     });
     let outputs = outputs.unwrap();
     assert_eq!(outputs["plain"], "fine");

@@ -2,13 +2,16 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use domain::ids::{AppId, BuildId, InstallId, RunId, RunnerId, TokenId};
+use domain::ids::{AppId, BuildId, InstallId, RunId, RunnerId, TokenId, ValueId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Diagnostic, apps::InputDifference};
-use crate::moment;
+use crate::{
+    moment,
+    secret::{Consumer, EncryptedValue},
+};
 
 /// Request to create an install. The server provisions the install as soon as its runner has
 /// enrolled.
@@ -117,6 +120,9 @@ pub struct Install {
     pub auto_approve: bool,
     /// Input values by name, including defaults.
     pub inputs: BTreeMap<String, Value>,
+    /// Required sensitive inputs without a value. The install cannot be deployed before they are set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<String>,
     /// Outputs of the customer's stack by name, for example account and region. The runner reported
     /// them at its enrolment, or the vendor set them.
     pub stack_outputs: BTreeMap<String, Value>,
@@ -229,6 +235,10 @@ pub struct UpdateInstall {
     /// components.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<BTreeMap<String, Option<String>>>,
+    /// New values of sensitive inputs, each encrypted to the keys of the install. The change
+    /// requests a run for the affected components.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub encrypted: Vec<EncryptedValue>,
     /// New outputs of the customer's stack by name. `null` removes an output, and omitted outputs
     /// keep their values. The change requests a run for the affected components.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -273,6 +283,48 @@ pub struct AcceptState {
     /// Reason for the acceptance, which the log stores.
     #[schema(max_length = 2000)]
     pub reason: String,
+}
+
+/// Config version whose sensitive inputs to list.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct SensitiveInputsQuery {
+    /// Config version. Default: the version that the install follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_version: Option<u32>,
+    /// Log position that the response must include. The server waits at most 5 s for the
+    /// projections to reach the position, then responds with 503 `projection_lag`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_position: Option<u64>,
+}
+
+/// Sensitive inputs of a config version, and their values in an install.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SensitiveInputs {
+    /// Config version.
+    pub config_version: u32,
+    /// Sensitive inputs, in the order of the config.
+    pub inputs: Vec<SensitiveInput>,
+}
+
+/// Sensitive input, without its value, which the server does not know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SensitiveInput {
+    /// Name of the input.
+    pub name: String,
+    /// Type of the value: `string`, `number`, `list`, `json` or `bool`.
+    pub kind: String,
+    /// True if the install cannot be deployed without a value.
+    pub required: bool,
+    /// True if the config has a default.
+    pub has_default: bool,
+    /// Id of the value: `val_` and a ULID. Absent if the install has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub value: Option<ValueId>,
+    /// Jobs that read the input in this config version.
+    pub readers: Vec<Consumer>,
 }
 
 /// Result of a change of an install.

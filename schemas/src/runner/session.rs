@@ -1,6 +1,9 @@
 //! Sessions of a runner, and the long poll of a session.
 use chrono::{DateTime, Utc};
-use domain::ids::{ExecutionId, JobId, SessionId};
+use domain::{
+    ids::{ExecutionId, JobId, SessionId, ValueId},
+    secret::Consumer,
+};
 use proof::dsse::Envelope;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
@@ -50,6 +53,32 @@ pub struct OpenSession {
     /// a later generation. Absent for a build runner, and for a runner without such keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install_keys: Option<InstallPublicKeys>,
+    /// Optional features that the runner supports: `secret_references`. The server ignores unknown
+    /// ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
+    /// Values that the customer set on this host, without the values themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub customer_values: Vec<CustomerValue>,
+}
+
+/// Sensitive input that the customer set on the runner's host. The value never leaves the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CustomerValue {
+    /// Id of the value: `val_` and a ULID.
+    #[schema(value_type = String)]
+    pub id: ValueId,
+    /// Name of the input.
+    #[schema(max_length = 128)]
+    pub input: String,
+    /// Jobs that may use the value.
+    pub consumers: Vec<Consumer>,
+    /// Time when the customer set the value, by the clock of the host.
+    #[serde(with = "moment")]
+    pub set_at: DateTime<Utc>,
+    /// User of the host who set the value.
+    #[schema(max_length = 128)]
+    pub set_by: String,
 }
 
 fn known_job_kinds<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<JobKind>, D::Error> {
@@ -133,6 +162,11 @@ pub struct SessionOpened {
     /// Remaining lifetime of the access token in seconds. `POST /runner/v1/token` returns a new
     /// one.
     pub expires_in_s: u64,
+    /// Ids of the customer's values that are inputs of the install now. The runner reports the
+    /// others again. Absent if the request had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<String>>)]
+    pub recorded_values: Option<Vec<ValueId>>,
     /// Maximum duration of a long poll in seconds.
     pub wait_s: u64,
     /// Time without contact after which an execution counts as disconnected, in seconds.

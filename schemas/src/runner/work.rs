@@ -12,7 +12,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{Artifact, Check, FailureReason, LogSettings, PlanReport, RefusedBy};
-use crate::{manifest::StateVersion, moment};
+use crate::{manifest::StateVersion, moment, secret::EncryptedValue};
 
 /// Request of `PUT /runner/v1/jobs/{job}/claim`. A repeated request with the same session and
 /// `claim_id` returns the same claim.
@@ -68,6 +68,9 @@ pub struct Claimed {
     /// checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consistency: Option<Consistency>,
+    /// Sensitive values to which the manifest refers, as far as the server has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<EncryptedValue>,
 }
 
 /// Proof that the event `job.claimed` is at a position of the checkpoint's tree.
@@ -154,6 +157,9 @@ pub struct SignedEnd {
 /// stores the outputs with their component.
 pub const OUTPUTS_BYTES: usize = 32 * 1024;
 
+/// Maximum size of all ciphertexts of a report in bytes.
+pub const VALUES_BYTES: usize = 512 * 1024;
+
 /// Type and payload of a report. The runner first uploads content of more than 64 KiB to `PUT
 /// /runner/v1/blobs/{sha256}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -173,6 +179,10 @@ pub enum ReportBody {
         /// Output values by name, without secrets.
         #[schema(value_type = Object)]
         outputs: BTreeMap<String, Value>,
+        /// Sensitive outputs, encrypted and signed by the install. In `outputs`, each is
+        /// `encrypted:` and its id.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        values: Vec<EncryptedValue>,
     },
     /// Version of the state that a plan read or an apply wrote.
     State(StateVersion),

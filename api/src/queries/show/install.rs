@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::diagnostic;
 use crate::{
-    configs::{self, resolved_inputs},
+    configs::{self, chosen_inputs},
     problem::Problem,
     queries::lookup::Lookup,
     render::toggles::is_enabled,
@@ -36,7 +36,7 @@ pub(crate) async fn install(
     let Some(app_id) = state.app else { return Ok(None) };
     let config = lookup.config(app_id, state.config_version).await?;
     // Values that the config no longer accepts are shown as entered.
-    let inputs = resolved_inputs(&config, &state.inputs).unwrap_or_else(|_| state.inputs.clone());
+    let inputs = chosen_inputs(&config, &state.inputs).unwrap_or_else(|_| state.inputs.clone());
     let holder_of = |name: &str| state.holders.get(name).map(|holder| holder.run);
     let declared = config.app.sandbox.as_ref().map(|sandbox| sandbox.module.kind.as_str());
     let left = state.sandbox.as_ref().map(|_| NOT_IN_CONFIG);
@@ -91,6 +91,10 @@ pub(crate) async fn install(
         state: row.install_state().as_str().into(),
         auto_approve: state.auto_approve,
         inputs: inputs.into_iter().map(|(name, text)| (name, Value::String(text))).collect(),
+        waits_for: match state.deprovisioned {
+            true => vec![],
+            false => configs::awaited_inputs(&config, &state.inputs),
+        },
         stack_outputs: state.stack_outputs().into(),
         runner: row.runner(),
         runner_state: runner.as_ref().map(|runner| match (runner.state_name(), contact) {

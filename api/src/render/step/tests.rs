@@ -99,11 +99,13 @@ fn context(files: &[(&str, &str)]) -> StepContext {
         reason: None,
         plan_all: false,
     };
-    let nuon = json!({ "nuon": {
+    let mut nuon = json!({ "nuon": {
         "app": { "id": "app_1" },
         "install": { "id": "ins_1", "name": "acme" },
     } });
+    let sensitive = SensitiveValues::mark(&mut nuon, &config.app, Default::default());
     StepContext {
+        sensitive,
         run,
         install,
         request,

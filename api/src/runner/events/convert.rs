@@ -25,7 +25,7 @@ pub(super) fn to_report(body: ReportBody) -> Option<Report> {
         ReportBody::Started {} => Report::Started,
         ReportBody::Phase { name } => Report::Phase { phase: name },
         ReportBody::Plan(plan) => Report::Plan(plan),
-        ReportBody::Outputs { outputs } => {
+        ReportBody::Outputs { outputs, .. } => {
             Report::Outputs { outputs: limit_outputs(outputs).into() }
         }
         ReportBody::State(state) => Report::State { state },

@@ -4,16 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use domain::{
     decider::Decider as _,
     erasure::ERASED,
-    ids::InstallId,
+    ids::{InstallId, ValueId},
     install::{Install, InstallEvent},
+    secret::{of_placeholder, placeholder},
 };
 use event_log::StreamId;
-use schemas::{control::apps::InputDifference, problem::FieldProblem};
+use schemas::{
+    control::apps::InputDifference,
+    problem::FieldProblem,
+    secret::{EncryptedValue, input_name},
+};
 use serde_json::Value;
 
 use crate::{
     configs::{Config, invalid_inputs, known},
     problem::{Code, Problem},
+    sensitive,
     state::App,
 };
 
@@ -67,6 +73,65 @@ pub(crate) fn differences(
             InputDifference { name: name.clone(), before, after }
         })
         .collect()
+}
+
+/// Sets the inputs of encrypted values to their ids, and returns the values.
+pub(super) fn take_encrypted(
+    set: &mut BTreeMap<String, String>,
+    values: Vec<EncryptedValue>,
+) -> Result<Vec<EncryptedValue>, Problem> {
+    for value in &values {
+        let input = value.name.strip_prefix("inputs.").unwrap_or_default();
+        let is_whole = value.ciphertext.is_some() && !value.signed && !value.json;
+        let text = placeholder(value.id);
+        if input.is_empty() || !is_whole || set.insert(input.to_owned(), text).is_some() {
+            let name = &value.name;
+            let detail = format!(
+                "cannot set {name:?}: an encrypted value needs the name of an input, which the request sets once, \
+                 and a ciphertext by a holder of the public key; use `stead installs set-inputs`"
+            );
+            return Err(Problem::new(Code::Invalid, detail));
+        }
+    }
+    Ok(values)
+}
+
+/// Checks that new ids of sensitive inputs name stored values of these inputs.
+pub(super) async fn check_placeholders(
+    app: &App,
+    install: InstallId,
+    config: &Config,
+    before: &BTreeMap<String, String>,
+    set: &BTreeMap<String, String>,
+) -> Result<(), Problem> {
+    let changed = config.app.inputs.iter().filter(|input| input.sensitive).filter_map(|input| {
+        let text = set.get(&input.name).filter(|text| before.get(&input.name) != Some(*text))?;
+        Some((&input.name, of_placeholder(text)?))
+    });
+    let changed: Vec<(&String, ValueId)> = changed.collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let known = sensitive::of_install(&app.pool, install).await?;
+    for (name, id) in changed {
+        let now = before.get(name).and_then(|text| known.get(&of_placeholder(text)?));
+        let new = known.get(&id);
+        if now.is_some_and(|now| now.customer) && new.is_some_and(|new| !new.customer) {
+            let detail = format!(
+                "cannot set the sensitive input {name}: the customer has set it on the runner's host; the customer can \
+                 replace it with `stead-runner secret set {name}`, or remove it first"
+            );
+            return Err(Problem::new(Code::Rejected, detail));
+        }
+        if known.get(&id).is_none_or(|value| value.name != input_name(name)) {
+            let detail = format!(
+                "cannot set the sensitive input {name}: the server has no value {id} of this input; it was replaced or \
+                 erased; set it again with `stead installs set-inputs {install} --secret {name}=FILE`"
+            );
+            return Err(Problem::new(Code::Invalid, detail));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that an install with these inputs can use the config version.

@@ -199,14 +199,6 @@ pub const KINDS: &[Kind] = &[
         "pass the value from the customer's runner: --pass-env NAME",
     ),
     kind(
-        "sensitive_input",
-        Per::Reader,
-        "sensitive input",
-        "this release accepts no value for it",
-        "read the value inside the customer's account, in the module, until a later release encrypts \
-         sensitive inputs",
-    ),
-    kind(
         "stack",
         Per::Part,
         "stack.toml",

@@ -35,6 +35,15 @@ impl Client {
         self.get(&format!("/v1/installs/{install}/state"), when).await
     }
 
+    /// Returns the sensitive inputs of a config version, and the jobs that read them.
+    pub async fn sensitive_inputs(
+        &self,
+        install: &str,
+        query: &installs::SensitiveInputsQuery,
+    ) -> CallResult<installs::SensitiveInputs> {
+        self.get(&format!("/v1/installs/{install}/sensitive-inputs"), query).await
+    }
+
     /// Changes inputs, stack outputs, config version or auto-approval of an install.
     pub async fn update_install(
         &self,

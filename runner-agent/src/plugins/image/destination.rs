@@ -168,7 +168,7 @@ impl Destination {
             }
         };
         let plain = Map::from_iter([("image".to_owned(), image)]);
-        Ok(Outputs { plain, withheld: vec![] })
+        Ok(Outputs { plain, ..Outputs::default() })
     }
 }
 

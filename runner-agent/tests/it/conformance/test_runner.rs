@@ -62,6 +62,8 @@ pub struct JobRecord {
     pub children: Vec<u32>,
     pub plan: Option<PlanRecord>,
     pub outputs: Option<Map<String, Value>>,
+    /// Outputs that the shim encrypts.
+    pub sensitive: Map<String, Value>,
     pub artifact: Option<Artifact>,
     pub checks: Vec<schemas::runner::Check>,
     pub state: Option<StateMark>,
@@ -129,8 +131,13 @@ impl Sink for JobRecord {
         Ok(())
     }
 
-    fn outputs(&mut self, outputs: Map<String, Value>) -> io::Result<()> {
+    fn outputs(
+        &mut self,
+        outputs: Map<String, Value>,
+        sensitive: Map<String, Value>,
+    ) -> io::Result<()> {
         self.outputs = Some(outputs);
+        self.sensitive = sensitive;
         Ok(())
     }
 
@@ -342,6 +349,7 @@ impl TestRunner {
             },
             plan: spec.plan.clone(),
             state: spec.state.clone(),
+            secrets: vec![],
         }
     }
 }

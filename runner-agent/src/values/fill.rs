@@ -1,0 +1,79 @@
+//! Inserts sensitive values into a manifest.
+use schemas::{
+    manifest::Manifest,
+    secret::{MAX_REFERENCES, SecretReference, apply, placeholder},
+};
+use zeroize::Zeroizing;
+
+use super::OpenValues;
+
+/// Checks the references of a manifest: they are sorted, do not overlap, and each names a place that
+/// contains `encrypted:` and the id of its value.
+pub(super) fn check(manifest: &Manifest) -> Result<(), String> {
+    let references = &manifest.secrets;
+    if references.len() > MAX_REFERENCES {
+        return Err(format!("the manifest inserts more than {MAX_REFERENCES} sensitive values"));
+    }
+    let mut manifest = manifest.clone();
+    for (at, reference) in references.iter().enumerate() {
+        let former = at.checked_sub(1).and_then(|at| references.get(at));
+        let is_sorted = former.is_none_or(|former| {
+            (&former.pointer, former.end) <= (&reference.pointer, reference.start)
+                || former.pointer < reference.pointer
+        });
+        if !is_sorted {
+            return Err(wrong(reference, "it overlaps another one, or is not sorted"));
+        }
+        place(&mut manifest, reference)?;
+    }
+    Ok(())
+}
+
+/// Inserts the values, the last one first. Returns every inserted text, for redaction.
+///
+/// # Errors
+/// If a value is missing or a place does not exist. The manifest must not be used then.
+pub(crate) fn fill(
+    manifest: &mut Manifest,
+    values: &OpenValues,
+) -> Result<Vec<Zeroizing<String>>, String> {
+    let references = std::mem::take(&mut manifest.secrets);
+    let mut inserted = vec![];
+    for reference in references.iter().rev() {
+        let value = values.get(&reference.id);
+        let value = value.ok_or_else(|| wrong(reference, "its value is missing"))?;
+        let text = Zeroizing::new(apply(&reference.through, value));
+        let (start, end) = (reference.start as usize, reference.end as usize);
+        place(manifest, reference)?.replace_range(start..end, &text);
+        inserted.push(text);
+    }
+    Ok(inserted)
+}
+
+/// Returns the string of a reference, after a check of the place in it.
+fn place<'m>(
+    manifest: &'m mut Manifest,
+    reference: &SecretReference,
+) -> Result<&'m mut String, String> {
+    let pointer = reference.pointer.as_str();
+    let text = match (pointer.strip_prefix("/inputs"), pointer.strip_prefix("/env/")) {
+        (Some(below), _) => match manifest.inputs.pointer_mut(below) {
+            Some(serde_json::Value::String(text)) => Some(text),
+            Some(_) | None => None,
+        },
+        (None, Some(name)) => manifest.env.get_mut(&name.replace("~1", "/").replace("~0", "~")),
+        (None, None) => None,
+    };
+    let text = text.ok_or_else(|| wrong(reference, "there is no such string"))?;
+    let range = usize::try_from(reference.start).ok().zip(usize::try_from(reference.end).ok());
+    let found = range.and_then(|(start, end)| text.get(start..end));
+    if found != Some(placeholder(reference.id).as_str()) {
+        return Err(wrong(reference, "the manifest has no placeholder of this value there"));
+    }
+    Ok(text)
+}
+
+fn wrong(reference: &SecretReference, why: &str) -> String {
+    let SecretReference { pointer, start, id, .. } = reference;
+    format!("cannot insert the sensitive value {id} at {pointer}, byte {start}: {why}")
+}
