@@ -25,6 +25,8 @@ const TOKEN: &str = "token/4f1d+8a90=c2b7\"e653";
 const NEXT_TOKEN: &str = "token/next+77a1=d4c8\"f201";
 /// Optional input, given by the customer.
 const LICENSE: &str = "license-6b2e90f4-7ac3d1e8";
+/// The same input, given by the vendor.
+const VENDOR_LICENSE: &str = "license-41c7d90e-vendor";
 /// Output that the module computes.
 const PASSWORD: &str = "password-5e1f77aa+03bc/91";
 
@@ -208,6 +210,16 @@ fn sensitive_inputs_and_outputs_reach_only_their_jobs() {
     let listed = stdout_of(&mut runner.local(&["secret", "list"]));
     assert!(listed.contains("license") && !listed.contains(LICENSE), "{listed}");
 
+    // After the customer has removed the value, the vendor can set it.
+    stdout_of(&mut runner.local(&["secret", "remove", "license"]));
+    let option = secret(&server, "license", VENDOR_LICENSE);
+    until("the removal", TIMEOUT, || {
+        let set = ["installs", "set-inputs", "acme", "--secret", &option];
+        cli(&server, &set).status.success()
+    });
+    assert_eq!(finish(&server, "acme")["state"], "succeeded");
+    assert_eq!(outputs(&server, "store")["license_sha256"], sha256(VENDOR_LICENSE));
+
     // A new value deploys its readers and erases the former ciphertext.
     let before = ok(&server, &["installs", "show", "acme"])["inputs"]["api_token"].clone();
     set(&server, "api_token", NEXT_TOKEN);
@@ -220,7 +232,7 @@ fn sensitive_inputs_and_outputs_reach_only_their_jobs() {
     assert!(!row, "the ciphertext of the former value is deleted");
 
     // The curious server finds none of the values. The same search finds a value that leaked.
-    let values = Search::new(&[TOKEN, NEXT_TOKEN, LICENSE, PASSWORD]);
+    let values = Search::new(&[TOKEN, NEXT_TOKEN, LICENSE, VENDOR_LICENSE, PASSWORD]);
     let searched = search(&server, &runner, &values);
     assert!(searched > 100_000, "{searched} bytes");
     execute_sql(
