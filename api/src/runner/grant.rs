@@ -115,8 +115,7 @@ pub(super) async fn manifest(app: &App, job: JobId) -> Result<SignedManifest, Pr
     let payload = blob::get(&app.pool, &digest).await?;
     let missing = || Problem::internal(format!("manifest {digest} of {job} is missing"));
     let payload = payload.ok_or_else(missing)?;
-    let references: References = serde_json::from_slice(&payload).map_err(Problem::internal)?;
-    let secrets = references.secrets;
+    let secrets = references(&payload);
     let values = match work.origin {
         Origin::Step { install, .. } => {
             let ids: BTreeSet<_> = secrets.iter().map(|reference| reference.id).collect();
@@ -134,7 +133,14 @@ pub(super) async fn manifest(app: &App, job: JobId) -> Result<SignedManifest, Pr
 pub(super) async fn has_references(app: &App, job: JobId) -> Result<bool, Problem> {
     let work = app.engine.load::<Job>(job).await?.work.clone();
     let digest = work.ok_or_else(|| Problem::not_found(job))?.manifest;
-    Ok(!app.manifests.get(&app.pool, &digest).await?.secrets.is_empty())
+    let payload = blob::get(&app.pool, &digest).await?.unwrap_or_default();
+    Ok(!references(&payload).is_empty())
+}
+
+/// Returns the references of a manifest. A payload that is no manifest has none: the runner refuses
+/// it.
+fn references(payload: &[u8]) -> Vec<SecretReference> {
+    serde_json::from_slice::<References>(payload).map(|found| found.secrets).unwrap_or_default()
 }
 
 /// Part of a manifest that its payload type depends on.
